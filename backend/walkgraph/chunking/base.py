@@ -1,0 +1,124 @@
+"""How a stream is cut into chunks: arithmetic on counts of items, never on values.
+
+A chunk is delivered as soon as it is full; nothing is held back to learn whether it is the last. So `last` is told in
+one of two ways: the chunk that takes the final items carries it, where the end is known by then; otherwise, when the
+end comes after all items were taken, one *closing* chunk follows, which has `last` and no new items (only the policy's
+context, which may be none). Either way a stream with items has exactly one chunk with `last`, and it comes after every
+item was delivered. A stream without items has no chunk at all.
+
+With `continue_after_done`, *absent* chunks follow for as long as they are asked for: no items, neither `first` nor
+`last`.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from walkgraph.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkSpec:
+    """Items `[start, stop)` of the stream, of which the first `context` were delivered before."""
+
+    index: int
+    start: int
+    stop: int
+    context: int = 0
+    first: bool = False
+    last: bool = False
+    absent: bool = False
+
+    @property
+    def valid(self) -> int:
+        """Items in it, context included."""
+        return self.stop - self.start
+
+    @property
+    def new(self) -> int:
+        return self.valid - self.context
+
+    @property
+    def closing(self) -> bool:
+        return self.last and self.new == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy(ABC):
+    """A position in the stream is the chunk taken before (None at the start): a policy keeps nothing itself."""
+
+    first: int | None = None
+    """Items of a smaller first chunk."""
+    continue_after_done: bool = False
+
+    def __post_init__(self) -> None:
+        if self.first is not None and not 1 <= self.first <= self._opening:
+            raise InvalidInput(f"`first` is {self.first}; it must be 1 to {self._opening}")
+
+    def next(self, previous: ChunkSpec | None, available: int, done: bool) -> ChunkSpec | None:
+        """The chunk after `previous`, given how many items have come in all; None: not yet, or (see `ended`) never."""
+        if self._over(previous, available, done):
+            return _absent(previous, available) if self.continue_after_done else None
+        stop = self._full(previous)
+        if stop is None or stop > available:
+            if not done:
+                return None
+            stop = available
+        taken = previous.stop if previous else 0
+        start = self._start(taken, stop)
+        return ChunkSpec(
+            index=previous.index + 1 if previous else 0,
+            start=start,
+            stop=stop,
+            context=taken - start,
+            first=previous is None,
+            last=done and stop == available,
+        )
+
+    def ended(self, previous: ChunkSpec | None, available: int, done: bool) -> bool:
+        """No chunk will follow, whatever comes."""
+        return not self.continue_after_done and self._over(previous, available, done)
+
+    def consumed(self, previous: ChunkSpec | None) -> int:
+        """The lowest item that a later chunk may still hold: those below it may be dropped, and credited."""
+        if previous is None:
+            return 0
+        return previous.stop if previous.last or previous.absent else self._start(previous.stop, previous.stop)
+
+    def items(self, chunks: int) -> int | None:
+        """Items that may be under way (sent, not yet consumed) for `chunks` of credit, what the consumer keeps for
+        overlap included; never less than one chunk needs. None: any bound would be a deadlock."""
+        return max(self._opening, self.kept + max(chunks, 1) * self.step)
+
+    @property
+    @abstractmethod
+    def kept(self) -> int:
+        """Delivered items that the consumer keeps at most, for a later chunk's context."""
+
+    @property
+    @abstractmethod
+    def step(self) -> int:
+        """New items of a chunk that is neither first nor last."""
+
+    def _full(self, previous: ChunkSpec | None) -> int | None:
+        """Where the next chunk ends if it is full; None: at the end of the stream."""
+        if previous is None:
+            return self.first or self._opening
+        return previous.stop + self.step
+
+    @property
+    def _opening(self) -> int:
+        return self.step
+
+    @abstractmethod
+    def _start(self, taken: int, stop: int) -> int:
+        """Where a chunk starts that ends at `stop`, after `taken` items were delivered."""
+
+    def _over(self, previous: ChunkSpec | None, available: int, done: bool) -> bool:
+        if previous is None:
+            return done and available == 0
+        return previous.last or previous.absent
+
+
+def _absent(previous: ChunkSpec | None, available: int) -> ChunkSpec:
+    index = previous.index + 1 if previous else 0
+    return ChunkSpec(index=index, start=available, stop=available, absent=True)

@@ -1,0 +1,30 @@
+"""Documents that a verb was given: a file, or the name of a bundled one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from walkgraph import resources
+from walkgraph.errors import InvalidInput, NotFound
+
+
+def read(given: str, kind: resources.Kind) -> Any:
+    """The value of a document. Raises NotFound for a name that isn't there, InvalidInput for what is no JSON."""
+    from walkgraph.graph.guard import read_json
+
+    path = Path(given)
+    if not path.is_file():
+        known = resources.bundled(kind)
+        if given not in known:
+            raise NotFound(f"`{given}` is no file, and none of the bundled {kind}: {', '.join(known)}")
+        path = known[given]
+    try:
+        return read_json(path.read_bytes())
+    except OSError:
+        raise InvalidInput(f"`{path}` can't be read; check its permissions") from None
+
+
+def name_or_value(given: str, kind: resources.Kind) -> Any:
+    """For the service: the content of a file, or a name that it knows."""
+    return read(given, kind) if Path(given).is_file() else given

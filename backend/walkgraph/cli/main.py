@@ -1,0 +1,67 @@
+"""The entry point: verbs found by file name, errors turned into one sentence and an exit code.
+
+0  done                       3  no service can be reached
+1  it failed, and why         130  interrupted
+2  the command is wrong
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from walkgraph import plugins
+from walkgraph.cli import output
+from walkgraph.errors import WalkgraphError
+
+FAILED, UNREACHABLE = 1, 3
+VERBS = "walkgraph.cli.verbs"
+_EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 wrong command, 3 no service reached, 130 interrupted."
+
+
+def build() -> typer.Typer:
+    app = typer.Typer(
+        name="walkgraph",
+        help="Draw a multimodal model as a graph, place it, deploy it, run it.",
+        epilog=_EXIT_CODES,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name in plugins.names(VERBS):
+        command = plugins.load(VERBS, name, "command")
+        app.command(name, context_settings=getattr(command, "settings", None))(command)
+    return app
+
+
+def main() -> None:
+    try:
+        build()()
+    except Exception as error:
+        code = _explained(error)
+        if code is None:
+            raise
+        sys.exit(code)
+
+
+def _explained(error: Exception) -> int | None:
+    """Say what is wrong, and how to exit; None for what nobody expected."""
+    if isinstance(error, WalkgraphError):
+        output.complain(str(error))
+        return FAILED
+    # Only now: the client's imports are not for `--help`.
+    from walkgraph.client import ClientError, ProblemError, Unreachable
+
+    if isinstance(error, ProblemError):
+        output.complain(str(error), [f"{fault.pointer or '/'}: {fault.message}" for fault in error.faults])
+        return FAILED
+    if isinstance(error, ClientError):
+        output.complain(str(error))
+        return UNREACHABLE if isinstance(error, Unreachable) else FAILED
+    return None
+
+
+if __name__ == "__main__":
+    main()

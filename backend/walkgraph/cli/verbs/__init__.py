@@ -1,0 +1,1 @@
+"""One file a verb: its `command` is the function, its name the verb."""

@@ -1,0 +1,45 @@
+"""`walkgraph down`: stop the service of this home."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from typing import Annotated
+
+import typer
+
+from walkgraph.cli import output
+from walkgraph.cli.options import Json
+
+STOP_SECONDS = 30
+"""What processes may take to end once the runs are done."""
+
+
+def command(
+    now: Annotated[bool, typer.Option("--now", help="Don't let runs finish.")] = False, as_json: Json = False
+) -> None:
+    """Stop the service once its runs are done. What is deployed is deployed again at the next start."""
+    from walkgraph.client import Unreachable, read_address
+    from walkgraph.settings import Settings, is_running
+
+    settings = Settings()
+    address = read_address(settings)
+    if address is None or not is_running(settings):
+        raise Unreachable(f"no Walkgraph service is running in `{settings.home}`")
+    handle = os.pidfd_open(address.pid)
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGTERM)
+        if now:
+            signal.pidfd_send_signal(handle, signal.SIGTERM)
+        patience = settings.drain_timeout + STOP_SECONDS
+        ended, _, _ = select.select([handle], [], [], patience)
+    finally:
+        os.close(handle)
+    if as_json:
+        output.as_json({"stopped": bool(ended), "pid": address.pid})
+    elif ended:
+        output.line("stopped")
+    else:
+        output.complain(f"process {address.pid} is still running after {patience:.0f} s; try `walkgraph down --now`")
+    raise typer.Exit(0 if ended else 1)

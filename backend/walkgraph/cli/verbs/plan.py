@@ -1,0 +1,64 @@
+"""`walkgraph plan`: what a deployment would be, without starting anything. Needs no service and no GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from walkgraph.cli import documents, output
+from walkgraph.cli.options import Json
+
+if TYPE_CHECKING:
+    from walkgraph.placement.hardware import Hardware
+
+
+def command(
+    graph: Annotated[str, typer.Argument(help="A graph: a file, or the name of a bundled one.")],
+    placement: Annotated[
+        str | None, typer.Argument(help="A placement: a file, or a bundled name; default: all on one rank.")
+    ] = None,
+    gpus: Annotated[
+        str | None, typer.Option(help="Plan for GPUs that need not be here: `3x141GB`.", metavar="COUNTxMEMORY")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Plan a graph on a placement: ranks, memory, Walks, and what crosses ranks."""
+    from walkgraph.placement.show import render
+    from walkgraph.service.judging import judge
+    from walkgraph.settings import Settings
+
+    placed = documents.read(placement, "placements") if placement is not None else None
+    host = None if gpus is None else _assumed(gpus)
+    judged = judge(documents.read(graph, "graphs"), placed, (), Settings().checkpoint_roots, host)
+    found = [*_placed("/graph", judged.graph_problems), *_placed("/placement", judged.placement_problems)]
+    if as_json:
+        output.as_json({"ok": judged.plan is not None, "deployable": judged.deployable, "problems": found,
+                        "plan": _builtins(judged.plan)})  # fmt: skip
+    elif judged.plan is None:
+        output.problems(found)
+    else:
+        output.line(render(judged.plan, (*judged.graph_problems, *judged.placement_problems), judged.copies).rstrip())
+    raise typer.Exit(0 if judged.plan is not None else 1)
+
+
+def _assumed(text: str) -> Hardware:
+    from walkgraph.errors import InvalidInput
+    from walkgraph.placement.document import size_in_bytes
+    from walkgraph.placement.hardware import find_hardware, with_gpus
+
+    count, _, memory = text.partition("x")
+    try:
+        return with_gpus(find_hardware(), int(count), size_in_bytes(memory, 0))
+    except (ValueError, InvalidInput) as error:
+        raise typer.BadParameter("write how many, and the memory of each: `3x141GB`", param_hint="--gpus") from error
+
+
+def _placed(prefix: str, problems: Any) -> list[dict[str, Any]]:
+    return [{**vars(problem), "pointer": prefix + problem.pointer} for problem in problems]
+
+
+def _builtins(plan: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(plan, str_keys=True)

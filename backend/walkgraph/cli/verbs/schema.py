@@ -1,0 +1,22 @@
+"""`walkgraph schema`: the published JSON Schemas."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from walkgraph.cli import output
+from walkgraph.cli.options import Json
+
+
+def command(
+    document: Annotated[Literal["graph", "placement"], typer.Argument(help="Of which document.")] = "graph",
+    as_json: Json = True,
+) -> None:
+    """Print the JSON Schema of graphs or placements."""
+    if document == "graph":
+        from walkgraph.graph.schema import schema
+    else:
+        from walkgraph.placement.document import schema
+    output.as_json(schema())

@@ -1,0 +1,40 @@
+"""`walkgraph status`: what runs here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from walkgraph.cli import output
+from walkgraph.cli.options import Json
+
+
+def command(as_json: Json = False) -> None:
+    """Show the service, its deployments and their ranks."""
+    from walkgraph.client import Client
+    from walkgraph.settings import Settings
+
+    with Client.local(Settings()) as client:
+        deployments, ready = client.deployments(), client.ready()
+        url = client.url
+    if as_json:
+        output.as_json({"url": url, "ready": ready, "deployments": deployments})
+        return
+    output.line(f"{url}  {'ready' if ready else 'not ready'}")
+    if not deployments:
+        output.line("nothing is deployed; try `walkgraph deploy shapes`")
+        return
+    output.line()
+    output.table(("DEPLOYMENT", "GRAPH", "STATE", "RUNS", "WAITING", "RANKS", "RESTARTS"), map(_row, deployments))
+    for found in deployments:
+        if found["reason"]:
+            output.line(f"\n{found['id']}: {found['reason']}")
+
+
+def _row(found: dict[str, Any]) -> tuple[Any, ...]:
+    ranks = ", ".join(
+        f"{rank['rank']} {rank['device'] or ''} {rank['state']}"
+        + (f" {rank['fraction']:.0%}" if rank["state"] == "loading" else "")
+        for rank in found["ranks"]
+    )
+    restarts = found["restarts"] + sum(rank["restarts"] for rank in found["ranks"])
+    return (found["id"], found["graph"], found["state"], found["running"], found["waiting"], ranks or "-", restarts)

@@ -1,0 +1,121 @@
+"""`walkgraph up`: start the control service, with its editor, and keep it running."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from walkgraph.cli import output
+from walkgraph.cli.options import Json
+
+if TYPE_CHECKING:
+    from walkgraph.launch import Started
+    from walkgraph.settings import Settings
+
+START_SECONDS = 60
+
+
+def command(
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once it runs; it logs to its home.")] = False,
+    deploy: Annotated[bool, typer.Option(help="Deploy the starter graph on the first start.")] = True,
+    browse: Annotated[bool, typer.Option("--open", help="Open the studio in a browser.")] = False,
+    as_json: Json = False,
+    ready_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Start the service here; Ctrl-C stops it once its runs are done."""
+    settings = _settings(host, port)
+    if detach:
+        raise typer.Exit(_detached(settings, deploy=deploy, browse=browse, as_json=as_json))
+    from walkgraph.launch import serve
+
+    def announce(started: Started) -> None:
+        _tell(_told(started), as_json=as_json, browse=browse, ready_fd=ready_fd)
+
+    raise typer.Exit(serve(settings, starter=deploy, announce=announce))
+
+
+def _settings(host: str | None, port: int | None) -> Settings:
+    from pydantic import ValidationError
+
+    from walkgraph.errors import Refused
+    from walkgraph.settings import Settings
+
+    given: dict[str, Any] = {key: value for key, value in (("host", host), ("port", port)) if value is not None}
+    if sys.stderr.isatty():
+        given["log_format"] = "text"
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        reasons = "; ".join(str(found["msg"]).removeprefix("Value error, ") for found in error.errors())
+        raise Refused(f"the settings are wrong: {reasons}") from None
+
+
+def _told(started: Started) -> dict[str, Any]:
+    return {**asdict(started), "token_file": str(started.token_file), "pid": os.getpid()}
+
+
+def _tell(told: dict[str, Any], *, as_json: bool, browse: bool, ready_fd: int | None = None) -> None:
+    if ready_fd is not None:
+        import json
+
+        with os.fdopen(ready_fd, "w") as pipe:
+            pipe.write(json.dumps(told))
+        return
+    if as_json:
+        output.as_json(told)
+        sys.stdout.flush()
+    else:
+        _print(told)
+    if browse and told["studio"]:
+        import webbrowser
+
+        webbrowser.open(told["studio"])
+
+
+def _print(told: dict[str, Any]) -> None:
+    output.line("Walkgraph is running.\n")
+    output.line(f"  studio   {told['studio'] or 'not installed: pip install walkgraph-editor'}")
+    output.line(f"  API      {told['url']}/v1   token in {told['token_file']}")
+    if told["starter"]:
+        output.line(f"  deploying the starter graph `{told['starter']}`: see `walkgraph status`, then try")
+        output.line(f"           walkgraph run {told['starter']} text_to_image --prompt 'a red circle' -o circle.png")
+    if told["starter_problem"]:
+        output.line(f"  the starter graph is not deployed: {told['starter_problem']}")
+    output.line("\nThe studio's address works once, for one browser; `walkgraph open` makes another.")
+
+
+def _detached(settings: Settings, *, deploy: bool, browse: bool, as_json: bool) -> int:
+    """Start it as a process of its own, and wait until it says that it runs, or ends."""
+    import json
+
+    from walkgraph.settings import prepare_home
+
+    prepare_home(settings)
+    reading, writing = os.pipe()
+    arguments = ["up", "--host", settings.host, "--port", str(settings.port), "--ready-fd", str(writing)]
+    log = settings.home / "service.log"
+    log.touch(mode=0o600)
+    with log.open("ab") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "walkgraph.cli.main", *arguments, "--deploy" if deploy else "--no-deploy"],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            pass_fds=(writing,),
+            start_new_session=True,
+        )
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    if not said:
+        output.complain(f"the service did not start; the end of `{log}`:", log.read_text().splitlines()[-5:])
+        return process.wait(START_SECONDS) or 1
+    _tell(json.loads(said), as_json=as_json, browse=browse)
+    return 0

@@ -1,0 +1,224 @@
+"""A small typed client of the control service: what the command line and the studio's pages speak with.
+
+with Client.local(Settings()) as client:
+    for event in client.stream("shapes", "text_to_image", {"inputs": {"prompt": "a red circle"}}):
+        ...
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import httpx
+import msgspec
+
+from walkgraph.settings import Settings, read_token
+
+TIMEOUT = httpx.Timeout(10.0, read=60.0)
+"""Of everything but runs and undeploying, which take as long as they take."""
+
+
+class ClientError(Exception):
+    """Something came back that is no answer, or nothing did."""
+
+
+class Unreachable(ClientError):
+    """There is no service to speak with."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    pointer: str
+    code: str
+    message: str
+
+
+class ProblemError(ClientError):
+    """The service said no, and why."""
+
+    def __init__(self, status: int, content: Mapping[str, Any]) -> None:
+        super().__init__(str(content.get("detail", "the service refused the request")))
+        self.status = status
+        self.code = str(content.get("code", "internal_error"))
+        self.retryable = bool(content.get("retryable", False))
+        self.faults = tuple(
+            Fault(str(e.get("pointer", "")), str(e.get("code", "")), str(e.get("message", "")))
+            for e in content.get("errors", ())
+        )
+        self.content = dict(content)
+
+
+class Address(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a running service leaves in its home for those on the same machine."""
+
+    pid: int
+    url: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a followed run tells: `accepted`, `output`, `done` or `error`."""
+
+    name: str
+    data: dict[str, Any]
+
+
+class Client:
+    def __init__(self, url: str, token: str, *, transport: httpx.BaseTransport | None = None) -> None:
+        headers = {"Authorization": f"Bearer {token}"}
+        # The machine's proxies are for other machines.
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT, transport=transport, trust_env=False)
+        self.url = url
+
+    @classmethod
+    def local(cls, settings: Settings) -> Self:
+        """The service that runs in this home. Raises Unreachable."""
+        address, token = read_address(settings), read_token(settings)
+        if address is None or token is None:
+            raise Unreachable(f"no Walkgraph service is running in `{settings.home}`; start one with `walkgraph up`")
+        return cls(address.url, token)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # ── state ───────────────────────────────────────────────────────────────────────────────────
+
+    def ready(self, deployment: str | None = None) -> bool:
+        with self._reached():
+            answer = self._http.get("/health/ready", params={"deployment": deployment} if deployment else {})
+        return answer.status_code == httpx.codes.OK
+
+    def deployments(self) -> list[dict[str, Any]]:
+        return self._get("/api/v1/deployments")
+
+    def deployment(self, id_: str) -> dict[str, Any]:
+        return self._get(f"/api/v1/deployments/{id_}")
+
+    def follow_deployment(self, id_: str) -> Iterator[dict[str, Any]]:
+        """How it is now, and then at every change, until it can't get ready any more or is gone."""
+        found = self.deployment(id_)
+        while True:
+            yield found
+            found = self._get(f"/api/v1/deployments/{id_}", {"after": found["revision"]})
+
+    def deployed_graph(self, id_: str) -> dict[str, Any]:
+        return self._get(f"/api/v1/deployments/{id_}/graph")
+
+    def deploy(self, graph: Any, placement: Any | None = None, name: str | None = None) -> dict[str, Any]:
+        """`graph` and `placement`: names of stored documents, or documents."""
+        return self._send("POST", "/api/v1/deployments", {"graph": graph, "placement": placement, "name": name})
+
+    def undeploy(self, id_: str, grace: float = 5.0) -> None:
+        with self._reached():
+            answer = self._http.delete(f"/api/v1/deployments/{id_}", params={"grace": grace}, timeout=grace + 60)
+        _checked(answer)
+
+    # ── documents ───────────────────────────────────────────────────────────────────────────────
+
+    def graphs(self) -> list[dict[str, Any]]:
+        return self._get("/api/v1/graphs")
+
+    def graph(self, name: str) -> dict[str, Any]:
+        return self._get(f"/api/v1/graphs/{name}")
+
+    def placements(self) -> list[dict[str, Any]]:
+        return self._get("/api/v1/placements")
+
+    def components(self) -> list[dict[str, Any]]:
+        return self._get("/api/v1/components")
+
+    def check(self, document: Any) -> dict[str, Any]:
+        return self._send("POST", "/api/v1/graphs/check", document)
+
+    def plan(self, graph: Any, placement: Any | None = None) -> dict[str, Any]:
+        return self._send("POST", "/api/v1/plans", {"graph": graph, "placement": placement})
+
+    # ── tasks and runs ──────────────────────────────────────────────────────────────────────────
+
+    def tasks(self, deployment: str) -> list[dict[str, Any]]:
+        return self._get(f"/v1/tasks/{deployment}")
+
+    def task(self, deployment: str, task: str) -> dict[str, Any]:
+        return self._get(f"/v1/tasks/{deployment}/{task}")
+
+    def run(self, deployment: str, task: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a task and return its result. Raises ProblemError, also where the run failed."""
+        return self._send("POST", f"/v1/tasks/{deployment}/{task}", dict(request), timeout=None)
+
+    def stream(self, deployment: str, task: str, request: Mapping[str, Any]) -> Iterator[Event]:
+        """Run a task and tell its events as they come; the run ends with this iterator."""
+        body = {**request, "stream": True}
+        with (
+            self._reached(),
+            self._http.stream("POST", f"/v1/tasks/{deployment}/{task}", json=body, timeout=None) as answer,
+        ):
+            if answer.status_code != httpx.codes.OK:
+                answer.read()
+            _checked(answer)
+            yield from _events(answer.iter_lines())
+
+    def runs(self, deployment: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
+        params: dict[str, str | int] = {"limit": limit, **({"deployment": deployment} if deployment else {})}
+        return self._get("/api/v1/runs", params)
+
+    def studio_address(self) -> str:
+        """An address that lets one browser into the studio, once."""
+        return self.url + self._send("POST", "/api/v1/studio/codes", {})["path"]
+
+    # ── sending ─────────────────────────────────────────────────────────────────────────────────
+
+    def _get(self, path: str, params: Mapping[str, str | int] | None = None) -> Any:
+        with self._reached():
+            answer = self._http.get(path, params=params)
+        return _checked(answer).json()
+
+    def _send(self, method: str, path: str, body: Any, timeout: httpx.Timeout | None = TIMEOUT) -> Any:
+        with self._reached():
+            answer = self._http.request(method, path, json=body, timeout=timeout)
+        return _checked(answer).json()
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.ConnectError:
+            raise Unreachable(f"nothing answers at {self.url}; start the service with `walkgraph up`") from None
+        except httpx.HTTPError:
+            raise Unreachable(f"the service at {self.url} did not answer to the end; see its log") from None
+
+
+def read_address(settings: Settings) -> Address | None:
+    try:
+        return msgspec.json.decode(settings.address_file.read_bytes(), type=Address)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def _checked(answer: httpx.Response) -> httpx.Response:
+    if answer.is_success:
+        return answer
+    try:
+        content = answer.json()
+    except ValueError:
+        content = {}
+    raise ProblemError(answer.status_code, content if isinstance(content, dict) else {})
+
+
+def _events(lines: Iterator[str]) -> Iterator[Event]:
+    """Server-sent events: `event:` and `data:` lines up to an empty one; lines that start with a colon say nothing."""
+    name = ""
+    for line in lines:
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield Event(name, json.loads(line.removeprefix("data: ")))

@@ -1,0 +1,126 @@
+"""BAGEL: a backbone of two experts that reads text and pictures, and draws (arXiv 2505.14683)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from walkgraph.errors import InvalidInput
+from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
+from walkgraph.placement.sizes import FamilySizes, Part, Shape, read_config, token_numbers
+
+_PIXELS = "pixels: float[3, h, w]"
+_LATENTS = "latents: float[h, w, c]"
+
+COMPONENTS: tuple[Component, ...] = (
+    Component(
+        name="bagel.vit",
+        description="Sees a picture: patches to embeddings of the backbone's width.",
+        inputs=(port("pixels", _PIXELS),),
+        outputs=(port("embeddings", "embeddings: float[n, d]"),),
+        network="operators_bagel:Vit",
+        weights="bagel",
+    ),
+    Component(
+        name="bagel.vae_encoder",
+        description="Compresses a picture to clean latents; a cell is one token.",
+        inputs=(port("pixels", _PIXELS),),
+        outputs=(port("latents", _LATENTS),),
+        network="operators_bagel:VaeEncoder",
+        weights="bagel",
+    ),
+    Component(
+        name="bagel.vae_decoder",
+        description="Paints a picture from latents.",
+        inputs=(port("latents", _LATENTS),),
+        outputs=(port("pixels", _PIXELS),),
+        network="operators_bagel:VaeDecoder",
+        weights="bagel",
+    ),
+    Component(
+        name="bagel.backbone",
+        description="Appends text or a picture to its context, or answers noised latents with a velocity.",
+        inputs=(
+            port("ids", "tokens: int[n]", optional=True, description="a text block, appended causally"),
+            port("token", "tokens: int[1]", optional=True, description="one token, appended"),
+            port(
+                "image", "embeddings: float[n, d]", optional=True, description="a seen picture, appended as one block"
+            ),
+            port("clean", _LATENTS, optional=True, description="a picture's latents, appended as one block at time 0"),
+            port("latents", _LATENTS, optional=True, description="noised latents at `time`, attended and not kept"),
+        ),
+        outputs=(
+            port("token", "tokens: int[1]", description="the next token, sampled"),
+            port("stop", "flag: bool", description="the next token ends the text"),
+            port("velocity", _LATENTS, description="noise minus data, for `latents`"),
+        ),
+        params={
+            "time": Param(type="number", default=0.0, min=0, max=1, description="Flow time of `latents`; 1 is noise."),
+            "temperature": Param(type="number", default=0.0, min=0, max=10, description="0 takes the likeliest token."),
+            "top_p": Param(
+                type="number", default=1.0, min=0, max=1, description="Sample from the likeliest tokens of this mass."
+            ),
+            "top_k": Param(
+                type="integer", default=0, min=0, max=100000, description="Sample from this many tokens; 0: all."
+            ),
+        },
+        states=(
+            StateUse(
+                slot="kv",
+                kind="paged_kv",
+                appends=(
+                    Append(port="ids"),
+                    Append(port="token"),
+                    Append(port="image", positions="per_block"),
+                    Append(port="clean", positions="per_block"),
+                    Append(port="latents", positions="per_block", scratch=True),
+                ),
+            ),
+        ),
+        network="operators_bagel:Backbone",
+        weights="bagel",
+    ),
+)
+
+
+def _bagel_caches(folder: Path) -> Mapping[str, int]:
+    own = folder / "config.json"
+    config = read_config(own) if own.is_file() else {}
+    try:
+        if "llm" in config:
+            llm: dict[str, Any] = config["llm"]
+            return {"bagel.backbone": token_numbers(llm["layers"], llm["kv_heads"], llm["head_dim"])}
+        llm = read_config(folder / "llm_config.json")
+        head = llm.get("head_dim", llm["hidden_size"] // llm["num_attention_heads"])
+        return {"bagel.backbone": token_numbers(llm["num_hidden_layers"], llm["num_key_value_heads"], head)}
+    except (KeyError, TypeError) as error:
+        raise InvalidInput(f"the config in `{folder.name}` does not describe a BAGEL model: {error}") from None
+
+
+_M = 2**20
+SIZES: Mapping[str, FamilySizes] = {
+    "bagel": FamilySizes(
+        parts={"model": Part(files="ema*.safetensors"), "autoencoder": Part(files="ae*.safetensors", exact=True)},
+        components={
+            "bagel.backbone": ("model",),
+            "bagel.vit": ("model",),
+            "bagel.vae_encoder": ("autoencoder",),
+            "bagel.vae_decoder": ("autoencoder",),
+        },
+        shapes={
+            "bagel-7b-mot": Shape(
+                parts={"model": 14_607_260_128, "autoencoder": 83_819_683},
+                caches={"bagel.backbone": token_numbers(28, 4, 128)},
+                workspace={
+                    "bagel.backbone": 750 * _M,
+                    "bagel.vit": 250 * _M,
+                    "bagel.vae_encoder": 1500 * _M,
+                    "bagel.vae_decoder": 2000 * _M,
+                },
+            ),
+            "bagel-tiny": Shape(
+                parts={"model": 89_704, "autoencoder": 67_139}, caches={"bagel.backbone": token_numbers(2, 2, 8)}
+            ),
+        },
+        caches_of=_bagel_caches,
+    ),
+}

@@ -1,0 +1,92 @@
+"""Orpheus: a Llama that speaks audio codes, seven to a frame, and the SNAC decoder that sounds them at 24 kHz."""
+
+from collections.abc import Mapping
+
+from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
+from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
+
+VOICES = ("tara", "leah", "jess", "leo", "dan", "mia", "zac", "zoe")
+
+COMPONENTS: tuple[Component, ...] = (
+    Component(
+        name="orpheus.prompt",
+        description="Frames a text as a voice's turn: `voice: text` between the turn's special tokens.",
+        inputs=(port("text", "text: str"),),
+        outputs=(port("ids", "tokens: int[n]"),),
+        params={"voice": Param(type="string", default="tara", choices=VOICES, description="Who speaks.")},
+        cost="launch",
+        weights="orpheus",
+        host=True,
+    ),
+    Component(
+        name="orpheus.backbone",
+        description="Reads the prompt and speaks one audio code a step.",
+        inputs=(
+            port("ids", "tokens: int[n]", optional=True, description="the prompt, appended"),
+            port("token", "tokens: int[1]", optional=True, description="one token, appended"),
+        ),
+        outputs=(
+            port("token", "tokens: int[1]", description="the next token, sampled"),
+            port("code", "codes: int[1]", description="its audio code: token minus offset, modulo the codebook"),
+            port("stop", "flag: bool", description="the next token ends the speech"),
+        ),
+        params={
+            "temperature": Param(type="number", default=0.6, min=0, max=10, description="0 takes the likeliest token."),
+            "top_p": Param(
+                type="number", default=0.8, min=0, max=1, description="Sample from the likeliest tokens of this mass."
+            ),
+            "top_k": Param(
+                type="integer", default=0, min=0, max=100000, description="Sample from this many tokens; 0: all."
+            ),
+            "repetition_penalty": Param(
+                type="number", default=1.3, min=1, max=10, description="Divides the logits of tokens seen before."
+            ),
+        },
+        states=(
+            StateUse(slot="kv", kind="paged_kv", appends=(Append(port="ids"), Append(port="token"))),
+            StateUse(slot="seen", kind="tensor"),
+        ),
+        cost="memory",
+        weights="orpheus",
+    ),
+    Component(
+        name="snac.decoder",
+        description="Sounds a window of frames, 2048 samples each: what is final inside it, and its ends.",
+        inputs=(
+            port(
+                "codes", "codes: int[n]", description="whole frames of seven codes: one coarse, two middle, four fine"
+            ),
+        ),
+        outputs=(
+            port("waveform", "waveform: float[s]", description="the samples that this window settles, at 24 kHz"),
+        ),
+        params={
+            "flush": Param(
+                type="boolean",
+                default=True,
+                description="Sound the first frame and the last two, which no window has inside.",
+            )
+        },
+        weights="snac",
+    ),
+)
+
+_M = 2**20
+SIZES: Mapping[str, FamilySizes] = {
+    "orpheus": FamilySizes(
+        parts={"model": Part(files="model*.safetensors")},
+        components={"orpheus.backbone": ("model",)},
+        shapes={
+            "orpheus-3b": Shape(
+                parts={"model": 3_300_000_000},
+                caches={"orpheus.backbone": token_numbers(28, 8, 128)},
+                workspace={"orpheus.backbone": 250 * _M},
+            ),
+        },
+    ),
+    "snac": FamilySizes(
+        parts={"decoder": Part(files="*.safetensors", exact=True)},
+        components={"snac.decoder": ("decoder",)},
+        shapes={"snac-24khz": Shape(parts={"decoder": 19_840_000})},
+    ),
+}

@@ -1,0 +1,39 @@
+"""Text in and out. A tokeniser belongs to a weight set: these read that of whatever family their node names."""
+
+from walkgraph.graph.catalogue import Component, Param, StateUse, port
+
+COMPONENTS: tuple[Component, ...] = (
+    Component(
+        name="text.tokenizer",
+        description="Turns text into token ids, by default between the begin and the end token.",
+        inputs=(port("text", "text: str"),),
+        outputs=(port("ids", "tokens: int[n]"),),
+        params={
+            "wrap": Param(type="boolean", default=True, description="Put the begin and the end token around the ids.")
+        },
+        cost="launch",
+        network="operators_text:Tokenizer",
+        weights="any",
+        host=True,
+    ),
+    Component(
+        name="text.start",
+        description="The token that begins an answer.",
+        outputs=(port("token", "tokens: int[1]"),),
+        cost="launch",
+        network="operators_text:Start",
+        weights="any",
+        host=True,
+    ),
+    Component(
+        name="text.detokenizer",
+        description="Turns tokens into text as they come; half a character waits, special tokens give none.",
+        inputs=(port("token", "tokens: int[n]"),),
+        outputs=(port("text", "text: str"),),
+        states=(StateUse(slot="tail", kind="tensor"),),
+        cost="launch",
+        network="operators_text:Detokenizer",
+        weights="any",
+        host=True,
+    ),
+)

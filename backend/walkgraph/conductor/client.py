@@ -1,0 +1,154 @@
+"""A running deployment as the control service sees it: one child process, messages both ways, and word of its death.
+
+The service binds the socket, so that a message sent before the conductor is up waits instead of being lost.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Callable
+from pathlib import Path
+
+import zmq
+import zmq.asyncio
+
+from walkgraph.errors import Overloaded
+from walkgraph.wire import codec, sockets
+from walkgraph.wire import messages as m
+from walkgraph.wire.spec import LOG, SERVICE_SOCKET, DeploymentSpec, Limits, write_spec
+
+__all__ = ["DeploymentProcess", "DeploymentSpec", "Limits"]
+
+_STOP_SECONDS = 5.0
+"""What a conductor may take to stop its workers once told to."""
+
+
+class DeploymentProcess:
+    """A conductor with its workers. Start it with `await DeploymentProcess.start(...)` on the main thread's loop: the
+    child dies with the thread that started it."""
+
+    pid: int
+    status: m.Status | None
+    """The last one told; `on_message` gets it too."""
+    rejected: int
+    """Frames from the conductor that were no messages."""
+
+    @classmethod
+    async def start(
+        cls,
+        directory: Path,
+        spec: DeploymentSpec,
+        on_message: Callable[[m.FromConductor], None],
+        on_exit: Callable[[int], None],
+    ) -> "DeploymentProcess":
+        """Write the spec into `directory` (made 0700; a short path, for sockets lie in it) and start the conductor.
+
+        `on_message` and `on_exit` (with the exit code) are called on this loop, one at a time, in the order of events;
+        after `on_exit` nothing follows. What is running when it is called ends with it: the caller tells its clients.
+        Raises InvalidInput when the path is too long for a socket, OSError when no process can be made.
+        """
+        write_spec(directory, spec)
+        bind = sockets.address(directory, SERVICE_SOCKET)
+        with (directory / LOG).open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "walkgraph.conductor.process", "--dir", str(directory), "--parent", str(os.getpid())),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        return cls(process, bind, on_message, on_exit)
+
+    def __init__(
+        self,
+        process: Process,
+        bind: str,
+        on_message: Callable[[m.FromConductor], None],
+        on_exit: Callable[[int], None],
+    ) -> None:
+        self.pid = process.pid
+        self.status = None
+        self.rejected = 0
+        self._process = process
+        self._on_message, self._on_exit = on_message, on_exit
+        self._context = zmq.asyncio.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        sockets.configure(self._socket)
+        self._socket.bind(bind)
+        self._outbox: asyncio.Queue[bytes] = asyncio.Queue(sockets.MAX_QUEUED)
+        self._idle = asyncio.Event()
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
+        self._ended = asyncio.create_task(self._watch())
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    def send(self, message: m.ToConductor) -> None:
+        """Never waits. Raises `Overloaded` if the conductor has stopped reading."""
+        try:
+            self._outbox.put_nowait(codec.encode(message))
+        except asyncio.QueueFull:
+            raise Overloaded("the deployment takes no more messages; try again shortly") from None
+
+    async def stop(self, grace: float) -> None:
+        """Take nothing new, let what runs finish for up to `grace` seconds, end the rest with `shutting_down`.
+
+        Returns when all processes are gone and `on_exit` was called; a second call with less grace hurries the first.
+        """
+        if self.alive:
+            with contextlib.suppress(Overloaded):
+                self.send(m.Drain())
+            if grace > 0:
+                await self._drained(grace)
+            with contextlib.suppress(Overloaded):
+                self.send(m.Stop())
+            await asyncio.wait([self._ended], timeout=_STOP_SECONDS)
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        await asyncio.shield(self._ended)
+
+    async def _drained(self, grace: float) -> None:
+        self._idle.clear()
+        idle = asyncio.create_task(self._idle.wait())
+        await asyncio.wait([idle, self._ended], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+        idle.cancel()
+
+    async def _read(self) -> None:
+        while True:
+            self._take(await self._socket.recv_multipart())
+
+    async def _write(self) -> None:
+        while True:
+            await self._socket.send(await self._outbox.get())
+
+    async def _watch(self) -> None:
+        code = await self._process.wait()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._take_rest()
+        self._context.destroy(linger=0)
+        self._on_exit(code)
+
+    def _take_rest(self) -> None:
+        # What the conductor said just before it ended still lies in the socket.
+        rest = sockets.plain(self._socket)
+        with contextlib.suppress(zmq.Again):
+            while True:
+                self._take(rest.recv_multipart(zmq.NOBLOCK))
+
+    def _take(self, frames: list[bytes]) -> None:
+        try:
+            message = codec.from_conductor.decode(frames[-1])
+        except codec.BadMessage:
+            self.rejected += 1
+            return
+        if isinstance(message, m.Status):
+            self.status = message
+            if message.state == "draining" and message.running == 0 and message.waiting == 0:
+                self._idle.set()
+        self._on_message(message)

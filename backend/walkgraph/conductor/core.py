@@ -1,0 +1,225 @@
+"""A conductor's core: events in, commands out. It knows topology, admission and failure; no tensor, no step of a loop.
+
+service ──> Submit ──> Runs.admit ──> Start ──> ranks
+ranks ──> Emit, RankDone, RankFailed, Released ──> Runs ──> Output, Finished ──> service
+ranks' lives ──> Ranks ──> Spawn, Load, Peers, Ping, Kill
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from walkgraph.conductor.events import (
+    Command,
+    Died,
+    Event,
+    Exit,
+    FromRank,
+    FromService,
+    Spawned,
+    Tell,
+    Tick,
+    ToRank,
+    ToService,
+)
+from walkgraph.conductor.pages import Pages
+from walkgraph.conductor.ranks import Ranks
+from walkgraph.conductor.requests import Request, resolve
+from walkgraph.conductor.runs import Runs
+from walkgraph.errors import ErrorInfo, InvalidInput, Overloaded, WalkgraphError
+from walkgraph.graph.document import Graph
+from walkgraph.placement.tables import Plan
+from walkgraph.telemetry import events as t
+from walkgraph.wire import messages as m
+from walkgraph.wire.spec import Limits
+
+STOP_SECONDS = 2.0
+"""What workers may take to end themselves before they are killed."""
+GAUGE_SECONDS = 1.0
+
+State = Literal["starting", "ready", "degraded", "draining", "failed", "stopped"]
+
+
+class Conductor:
+    def __init__(self, graph: Graph, plan: Plan, limits: Limits, draw_seed: Callable[[], int]) -> None:
+        self._graph, self._plan, self._limits, self._draw_seed = graph, plan, limits, draw_seed
+        self._pages = Pages(plan)
+        self.ranks = Ranks(plan, limits)
+        self.runs = Runs(self._pages, self.ranks.ready, limits.running)
+        self._was_ready = self._draining = False
+        self._failed: str | None = None
+        self._stop_at: float | None = None
+        self._status: m.Status | None = None
+        self._gauged = 0.0
+        self._gone = False
+
+    @property
+    def pages(self) -> Pages:
+        return self._pages
+
+    def begin(self, now: float) -> list[Command]:
+        return self._with_status(self.ranks.begin(now))
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        if self._gone:
+            return []
+        match event:
+            case FromService(message=message):
+                commands = self._from_service(message, now)
+            case FromRank(message=m.Emit() as emit):
+                # The one message of the hot path: it can neither free room nor change the status.
+                return self._emitted(event, emit, now)
+            case FromRank():
+                commands = self._from_rank(event, now)
+            case Spawned():
+                self.ranks.spawned(event.rank, event.start, event.pid, now)
+                commands = []
+            case Died():
+                commands = self._died(event, now)
+            case Tick():
+                commands = self._tick(now)
+        commands.extend(self.runs.admit(now))
+        return self._with_status(commands)
+
+    def due(self) -> float:
+        """When `Tick` is worth sending, if nothing happens before."""
+        times = [self.ranks.due(), self.runs.due()]
+        if self._stop_at is not None:
+            times.append(self._stop_at)
+        return min(times)
+
+    # ── service ──
+
+    def _from_service(self, message: m.ToConductor, now: float) -> list[Command]:
+        match message:
+            case m.Submit():
+                return self._submit(message, now)
+            case m.Abort():
+                return self.runs.abort(message.run, message.reason, now)
+            case m.Drain():
+                self._draining = True
+                return []
+            case m.Stop():
+                return self._stop(now)
+
+    def _submit(self, submit: m.Submit, now: float) -> list[Command]:
+        if self.runs.knows(submit.run):
+            return []
+        try:
+            request = self._judge(submit)
+        except WalkgraphError as error:
+            pointer = error.pointer if isinstance(error, InvalidInput) else ""
+            return [ToService(m.Rejected(run=submit.run, error=error.info(), pointer=pointer))]
+        except _Closed as closed:
+            return [ToService(m.Rejected(run=submit.run, error=closed.error))]
+        return self.runs.accept(submit, request, now)
+
+    def _judge(self, submit: m.Submit) -> Request:
+        if self._draining or self._stop_at is not None:
+            raise _Closed(ErrorInfo(code="shutting_down", message="the deployment is being stopped", retryable=True))
+        if self._failed is not None:
+            raise _Closed(ErrorInfo(code="refused", message=f"the deployment has failed: {self._failed}"))
+        request = resolve(self._graph, self._plan, submit, self._draw_seed())
+        if self.runs.waiting >= self._limits.queue:
+            raise Overloaded(f"{self.runs.waiting} runs are waiting already; try again later")
+        return request
+
+    def _stop(self, now: float) -> list[Command]:
+        if self._stop_at is not None:
+            return []
+        self._stop_at = now + STOP_SECONDS
+        self.ranks.give_up()
+        commands: list[Command] = [ToRank(rank, m.Stop()) for rank in self.ranks.alive]
+        return [*self.runs.end_all("shutting_down", now), *commands, *self._leave_if_gone(now)]
+
+    # ── ranks ──
+
+    def _from_rank(self, event: FromRank, now: float) -> list[Command]:
+        if not self.ranks.current(event.rank, event.start):
+            return []
+        commands = self.ranks.heard(event.rank, event.message, now)
+        match event.message:
+            case m.Ready(pools=pools):
+                self._pages.set_pools(event.rank, pools)
+                self._was_ready = self._was_ready or self.ranks.all_ready
+            case m.RankDone():
+                commands.extend(self.runs.rank_done(event.message, now))
+            case m.RankFailed():
+                commands.extend(self.runs.rank_failed(event.message, now))
+            case m.Released():
+                commands.extend(self.runs.released(event.message, now))
+            case _:
+                pass
+        return commands
+
+    def _emitted(self, event: FromRank, emit: m.Emit, now: float) -> list[Command]:
+        if not self.ranks.current(event.rank, event.start):
+            return []
+        return [*self.ranks.heard(event.rank, emit, now), *self.runs.emit(emit, now)]
+
+    def _died(self, event: Died, now: float) -> list[Command]:
+        if not self.ranks.died(event.rank, event.start, event.code, now):
+            return []
+        commands = self.runs.rank_lost(event.rank, now)
+        reason = self.ranks.failure
+        if reason is not None and self._failed is None:
+            self._failed = reason
+            self.ranks.give_up()
+            commands.extend(self.runs.end_all("refused", now, f"the deployment has failed: {reason}"))
+            commands.extend(self.ranks.kill_all())
+        return [*commands, *self._leave_if_gone(now)]
+
+    def _leave_if_gone(self, now: float) -> list[Command]:
+        if self._stop_at is None or self.ranks.alive:
+            return []
+        self._gone = True
+        last = m.Status(state="stopped", ranks=self.ranks.status(), reason=self._failed)
+        return [*self.runs.end_all("shutting_down", now), ToService(last), Exit()]
+
+    # ── time ──
+
+    def _tick(self, now: float) -> list[Command]:
+        if self._stop_at is not None:
+            return self.ranks.kill_all() if now >= self._stop_at else []
+        commands = [*self.ranks.tick(now), *self.runs.tick(now)]
+        if now - self._gauged >= GAUGE_SECONDS:
+            self._gauged = now
+            promised, budget = self._pages.by_rank()
+            running, waiting = self.runs.running, self.runs.waiting
+            commands.append(
+                Tell(t.QueueGauge(at=now, running=running, waiting=waiting, reserved=promised, budget=budget))
+            )
+        return commands
+
+    # ── status ──
+
+    def _state(self) -> State:
+        if self._failed is not None:
+            return "failed"
+        if self._draining or self._stop_at is not None:
+            return "draining"
+        if self.ranks.all_ready:
+            return "ready"
+        return "degraded" if self._was_ready else "starting"
+
+    def _with_status(self, commands: list[Command]) -> list[Command]:
+        """The new status before all else that follows, so that nobody is told of a ready rank's run before the rank."""
+        if any(isinstance(command, Exit) for command in commands):
+            return commands
+        reason = self._failed or next((rank.reason for rank in self.ranks.status() if rank.state == "lost"), None)
+        status = m.Status(
+            state=self._state(),
+            ranks=self.ranks.status(),
+            running=self.runs.running,
+            waiting=self.runs.waiting,
+            reason=reason,
+        )
+        if status == self._status:
+            return commands
+        self._status = status
+        return [ToService(status), *commands]
+
+
+class _Closed(Exception):
+    def __init__(self, error: ErrorInfo) -> None:
+        super().__init__(error.message)
+        self.error = error

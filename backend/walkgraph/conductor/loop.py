@@ -1,0 +1,200 @@
+"""The loop of a deployment process: it carries messages and deaths to the core, and the core's commands to processes.
+
+It waits in one place, for messages of service and workers, for a worker's end (its pidfd), for a signal, and for the
+time that the core has named.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import zmq
+
+from walkgraph.conductor.core import Conductor
+from walkgraph.conductor.events import (
+    Command,
+    Died,
+    Event,
+    Exit,
+    FromRank,
+    FromService,
+    Kill,
+    Spawn,
+    Spawned,
+    Tell,
+    Tick,
+    ToRank,
+    ToService,
+)
+from walkgraph.ids import Rank
+from walkgraph.settings import worker_environment
+from walkgraph.telemetry.emit import INTERVAL, Emitter
+from walkgraph.wire import codec, sockets
+from walkgraph.wire import messages as m
+
+MOST_WAITING = 1024
+"""Messages to a service that doesn't read; beyond it the workers are not heard either."""
+LONGEST_WAIT = 60.0
+LATE_SECONDS = 1.0
+"""Waking so much later than asked, the process itself was stopped: the workers get a moment to be heard first."""
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: "subprocess.Popen[bytes]"
+    pidfd: int
+    start: int
+    waiting: deque[bytes]
+
+    def identity(self, rank: Rank) -> bytes:
+        return f"{rank}.{self.start}".encode()
+
+
+class Loop:
+    def __init__(
+        self,
+        directory: Path,
+        core: Conductor,
+        service: sockets.Socket,
+        workers: sockets.Socket,
+        emitter: Emitter,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._directory, self._core, self._emitter, self._clock = directory, core, emitter, clock
+        self._from_service = sockets.Reader(service, codec.to_conductor)
+        self._from_workers = sockets.Reader(workers, codec.from_worker, frames=2)
+        self._workers: dict[Rank, _Worker] = {}
+        self._to_service: deque[bytes] = deque()
+        self._over = False
+        self._signals, self._wakeup = socket.socketpair()
+        self._signals.setblocking(False)
+        self._wakeup.setblocking(False)
+
+    def run(self) -> None:
+        """Until the core says `Exit`. From the main thread only: the workers die with the thread that starts them."""
+        signal.set_wakeup_fd(self._wakeup.fileno())
+        signal.signal(signal.SIGTERM, lambda number, frame: None)
+        self._perform(self._core.begin(self._clock()))
+        while not self._over:
+            self.turn()
+        for worker in self._workers.values():
+            self._signal(worker, signal.SIGKILL)
+            worker.process.wait()
+        self._flush()
+
+    def turn(self) -> None:
+        punctual = self._wait()
+        with contextlib.suppress(BlockingIOError):
+            if self._signals.recv(64):
+                self._handle(FromService(m.Stop()))
+        if len(self._to_service) < MOST_WAITING:
+            for identity, message in self._from_workers.drain():
+                self._hear(identity, message)
+        self._bury()
+        for _, message in self._from_service.drain():
+            self._handle(FromService(message))
+        if punctual and self._clock() >= self._core.due():
+            self._handle(Tick())
+        self._flush()
+        self._emitter.flush(self._clock())
+
+    # ── in ──
+
+    def _wait(self) -> bool:
+        """False when it took much longer than it should."""
+        poller = zmq.Poller()
+        poller.register(self._from_service.socket, zmq.POLLIN | (zmq.POLLOUT if self._to_service else 0))
+        if len(self._to_service) < MOST_WAITING:
+            poller.register(self._from_workers.socket, zmq.POLLIN)
+        poller.register(self._signals.fileno(), zmq.POLLIN)
+        for worker in self._workers.values():
+            poller.register(worker.pidfd, zmq.POLLIN)
+        before = self._clock()
+        seconds = min(max(0.0, self._core.due() - before), LONGEST_WAIT)
+        if any(worker.waiting for worker in self._workers.values()):
+            seconds = min(seconds, INTERVAL)  # a router doesn't say when one of its peers takes more
+        poller.poll(round(1000 * seconds) + 1)
+        return self._clock() - before < seconds + LATE_SECONDS
+
+    def _hear(self, identity: bytes, message: m.FromWorker) -> None:
+        rank, _, start = identity.decode(errors="replace").partition(".")
+        if rank.isdecimal() and start.isdecimal():
+            self._handle(FromRank(Rank(int(rank)), int(start), message))
+        else:
+            self._from_workers.rejected += 1
+
+    def _bury(self) -> None:
+        for rank, worker in list(self._workers.items()):
+            code = worker.process.poll()
+            if code is not None:
+                del self._workers[rank]
+                os.close(worker.pidfd)
+                (self._directory / f"rank{rank}.{worker.start}").unlink(missing_ok=True)
+                self._handle(Died(rank, worker.start, code))
+
+    def _handle(self, event: Event) -> None:
+        self._perform(self._core.handle(event, self._clock()))
+
+    # ── out ──
+
+    def _perform(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case ToService(message=message):
+                    self._to_service.append(codec.encode(message))
+                case ToRank(rank=rank, message=message):
+                    if rank in self._workers:
+                        self._workers[rank].waiting.append(codec.encode(message))
+                case Spawn(rank=rank, start=start):
+                    self._spawn(rank, start)
+                case Kill(rank=rank):
+                    if rank in self._workers:
+                        self._signal(self._workers[rank], signal.SIGKILL)
+                case Tell(event=event):
+                    self._emitter.emit(event)
+                case Exit():
+                    self._over = True
+
+    def _spawn(self, rank: Rank, start: int) -> None:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                *("-m", "walkgraph.worker.process", "--dir", str(self._directory)),
+                *("--rank", str(rank), "--start", str(start), "--parent", str(os.getpid())),
+            ],
+            stdin=subprocess.DEVNULL,
+            env=worker_environment(),
+        )
+        self._workers[rank] = _Worker(process, os.pidfd_open(process.pid), start, deque())
+        self._handle(Spawned(rank, start, process.pid))
+
+    def _flush(self) -> None:
+        with contextlib.suppress(zmq.Again):
+            while self._to_service:
+                self._from_service.socket.send(self._to_service[0], zmq.NOBLOCK)
+                self._to_service.popleft()
+        for rank, worker in self._workers.items():
+            identity = worker.identity(rank)
+            while worker.waiting:
+                try:
+                    self._from_workers.socket.send_multipart([identity, worker.waiting[0]], zmq.NOBLOCK)
+                except zmq.Again:
+                    break
+                except zmq.ZMQError as error:
+                    if error.errno != zmq.EHOSTUNREACH:
+                        raise
+                    # It hasn't said hello yet or has just ended; the latter is dealt with as its death.
+                    break
+                worker.waiting.popleft()
+
+    def _signal(self, worker: _Worker, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(worker.pidfd, number)

@@ -1,0 +1,25 @@
+"""`python -m walkgraph.conductor.process --dir D --parent P`: the process of one deployment.
+
+It dies with its parent, however that one ends; so it is bound to it before anything that takes time to import.
+"""
+
+import argparse
+from pathlib import Path
+
+from walkgraph.wire.process import die_with
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--dir", type=Path, required=True)
+    arguments.add_argument("--parent", type=int, required=True)
+    given = arguments.parse_args()
+    die_with(given.parent)
+
+    from walkgraph.conductor.serve import serve
+
+    serve(given.dir)
+
+
+if __name__ == "__main__":
+    main()

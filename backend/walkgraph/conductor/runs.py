@@ -1,0 +1,315 @@
+"""Runs from admission to their end. Knows which ranks take part, not what they compute.
+
+    waiting ──admit──> running ──all ranks done──> ending ──all released──> finished
+       │                  └──failed, aborted, late, a rank lost──^
+       └──aborted, late, shut down──> finished
+
+A run that ends keeps its promise of pages until every rank that took part has freed its own; its client is told then,
+or at once when a worker was lost. Whatever comes for a run that is over is dropped.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from walkgraph.conductor.events import Command, Tell, ToRank, ToService
+from walkgraph.conductor.pages import Demand, Pages
+from walkgraph.conductor.requests import Request
+from walkgraph.conductor.sessions import KEY, Sessions
+from walkgraph.errors import ErrorCode, ErrorInfo
+from walkgraph.ids import Rank, RunId
+from walkgraph.telemetry import events as t
+from walkgraph.wire import messages as m
+
+_ABORTED: dict[str, ErrorCode] = {
+    "cancelled": "cancelled",
+    "disconnected": "cancelled",
+    "deadline_exceeded": "deadline_exceeded",
+}
+_MESSAGES: dict[ErrorCode, str] = {
+    "cancelled": "the run was cancelled",
+    "deadline_exceeded": "the run's time was over; give it a longer deadline or ask for less",
+    "shutting_down": "the deployment is being stopped; send the request again once it is back",
+    "worker_lost": "a worker of this deployment was lost; it is being started again, send the request again shortly",
+}
+
+
+@dataclass(slots=True)
+class _Run:
+    submit: m.Submit
+    request: Request
+    order: int
+    arrived: float
+    state: Literal["waiting", "running", "ending"] = "waiting"
+    started: float | None = None
+    demand: tuple[Demand, Demand] | None = None
+    """Pages it may need for itself and for its session, once its ranks have told what they have."""
+    own: Demand = field(default_factory=Demand)
+    """Pages promised to it alone."""
+    holding: set[Rank] = field(default_factory=set[Rank])
+    """Ranks that took part and haven't released it."""
+    done: set[Rank] = field(default_factory=set[Rank])
+    emitted: Counter[str] = field(default_factory=Counter[str])
+    times: list[m.NodeTime] = field(default_factory=list[m.NodeTime])
+    error: ErrorInfo | None = None
+    told: bool = False
+    """The client has its `Finished`."""
+
+    @property
+    def id(self) -> RunId:
+        return self.submit.run
+
+    @property
+    def session(self) -> str | None:
+        return self.submit.session if self.request.session is not None else None
+
+    @property
+    def deadline(self) -> float:
+        return float("inf") if self.submit.deadline is None else self.arrived + self.submit.deadline
+
+
+class Runs:
+    def __init__(self, pages: Pages, ready: Callable[[Rank], bool], most_running: int) -> None:
+        self._pages, self._ready, self._most = pages, ready, most_running
+        self.sessions = Sessions()
+        self._runs: dict[str, _Run] = {}
+        self._order = 0
+
+    @property
+    def waiting(self) -> int:
+        return sum(run.state == "waiting" for run in self._runs.values())
+
+    @property
+    def running(self) -> int:
+        """Those that take room, ending ones included."""
+        return sum(run.state != "waiting" for run in self._runs.values())
+
+    def knows(self, run: str) -> bool:
+        return run in self._runs
+
+    def due(self) -> float:
+        deadlines = (run.deadline for run in self._runs.values() if run.state != "ending")
+        return min(self.sessions.due(), min(deadlines, default=float("inf")))
+
+    # ── from the client ──
+
+    def accept(self, submit: m.Submit, request: Request, now: float) -> list[Command]:
+        commands = self._supersede(submit, request, now)
+        self._order += 1
+        run = _Run(submit, request, self._order, now)
+        self._runs[submit.run] = run
+        seed = int(request.params["seed"])
+        return [*commands, ToService(m.Accepted(run=submit.run, seed=seed)), _phase(run, "queued", now)]
+
+    def abort(self, name: str, reason: str, now: float) -> list[Command]:
+        run = self._runs.get(name)
+        return self._end(run, _error(_ABORTED[reason]), now) if run else []
+
+    def end_all(self, code: ErrorCode, now: float, reason: str | None = None) -> list[Command]:
+        error = _error(code, reason)
+        return [command for run in list(self._runs.values()) for command in self._end(run, error, now)]
+
+    # ── from the ranks ──
+
+    def emit(self, message: m.Emit, now: float) -> list[Command]:
+        run = self._runs.get(message.run)
+        if run is None or run.state != "running" or message.name not in run.request.itinerary.outputs:
+            return []
+        index = run.emitted[message.name]
+        run.emitted[message.name] += 1
+        output = m.Output(
+            run=message.run,
+            name=message.name,
+            index=index,
+            value=message.value,
+            iteration=message.iteration,
+            modality=message.modality,
+        )
+        first = [_phase(run, "first_output", now)] if run.emitted.total() == 1 else []
+        return [ToService(output), *first]
+
+    def rank_done(self, message: m.RankDone, now: float) -> list[Command]:
+        run = self._runs.get(message.run)
+        if run is None or run.state != "running" or message.rank not in run.holding or message.rank in run.done:
+            return []
+        run.done.add(message.rank)
+        run.times.extend(message.times)
+        return self._end(run, None, now) if run.done == run.holding else []
+
+    def rank_failed(self, message: m.RankFailed, now: float) -> list[Command]:
+        run = self._runs.get(message.run)
+        return self._end(run, message.error, now) if run is not None and message.rank in run.holding else []
+
+    def released(self, message: m.Released, now: float) -> list[Command]:
+        if message.run.startswith(KEY):
+            freed = self.sessions.released(message.run.removeprefix(KEY), message.rank)
+            if freed:
+                self._pages.give(freed)
+            return []
+        run = self._runs.get(message.run)
+        if run is None or run.state != "ending":
+            return []
+        run.holding.discard(message.rank)
+        return self._settle(run, now)
+
+    def rank_lost(self, rank: Rank, now: float) -> list[Command]:
+        """All that it held is gone: runs that were not over end, and their clients know at once."""
+        commands: list[Command] = []
+        for run in [run for run in self._runs.values() if rank in run.holding]:
+            run.holding.discard(rank)
+            if run.state == "running":
+                commands.extend(self._end(run, _error("worker_lost", rank=rank), now))
+                commands.extend(self._tell(run, now))
+            else:
+                commands.extend(self._settle(run, now))
+        for session, ranks in self.sessions.rank_lost(rank):
+            commands.extend(_free_session(session, ranks))
+        self._forget_sessions()
+        return commands
+
+    # ── time ──
+
+    def tick(self, now: float) -> list[Command]:
+        late = [run for run in self._runs.values() if run.state != "ending" and now >= run.deadline]
+        commands = [command for run in late for command in self._end(run, _error("deadline_exceeded"), now)]
+        for session, ranks in self.sessions.expired(now):
+            commands.extend(_free_session(session, ranks))
+        self._forget_sessions()
+        return commands
+
+    def admit(self, now: float) -> list[Command]:
+        """Start what fits: higher priorities first, then in order of arrival. One that waits for pages holds back those
+        behind it, so that it isn't starved; one that waits for its session or a rank doesn't."""
+        commands: list[Command] = []
+        waiting = [run for run in self._runs.values() if run.state == "waiting"]
+        for run in sorted(waiting, key=lambda run: (-run.submit.priority, run.order)):
+            if run.state != "waiting":
+                continue  # ended by one before it
+            if not all(map(self._ready, run.request.itinerary.ranks)):
+                continue
+            if run.session is not None and not self.sessions.free(run.session):
+                continue
+            if self.running >= self._most:
+                break
+            if run.demand is None:
+                session = run.session is not None
+                run.demand = self._pages.demand(run.request.tokens, run.request.params, session)
+            own, lasting = run.demand
+            fault = self._never_fits(run, own, lasting)
+            if fault is not None:
+                commands.extend(self._end(run, _error("refused", fault), now))
+                continue
+            more = self.sessions.missing(run.session, lasting) if run.session is not None else lasting
+            if not self._pages.fits(own + more):
+                break
+            commands.extend(self._start(run, own, more, now))
+        return commands
+
+    # ── inside ──
+
+    def _never_fits(self, run: _Run, own: Demand, lasting: Demand) -> str | None:
+        """Why the run could not start even if nothing else ran."""
+        pool = self._pages.never_fits(own + lasting)
+        if pool is not None:
+            return (
+                f"the run may need {(own + lasting)[pool]} cache pages on rank {pool[0]}, which has "
+                f"{self._pages.size(pool)}; ask for less or give the rank more `memory`"
+            )
+        policy = run.request.session
+        if run.session is None or policy is None or policy.max_bytes is None:
+            return None
+        kept = self._pages.bytes(self.sessions.held(run.session) | lasting)
+        if kept <= policy.max_bytes:
+            return None
+        return f"the session may keep {kept} bytes and is given {policy.max_bytes}; ask for less or raise `max_bytes`"
+
+    def _start(self, run: _Run, own: Demand, more: Demand, now: float) -> list[Command]:
+        request = run.request
+        self._pages.take(own + more)
+        run.own, run.state, run.started = own, "running", now
+        run.holding = set(request.itinerary.ranks)
+        if run.session is not None and request.session is not None:
+            self.sessions.enter(run.session, request.session, run.id, more, request.itinerary.ranks)
+        starts: list[Command] = [
+            ToRank(
+                rank,
+                m.Start(
+                    run=run.id,
+                    itinerary=request.itinerary,
+                    params=request.params,
+                    inputs=request.inputs.get(rank, {}),
+                    session=run.session,
+                ),
+            )
+            for rank in request.itinerary.ranks
+        ]
+        # A task without a step has nothing to wait for.
+        over = [] if run.holding else self._end(run, None, now)
+        return [*starts, _phase(run, "started", now), *over]
+
+    def _end(self, run: _Run, error: ErrorInfo | None, now: float) -> list[Command]:
+        if run.state == "ending":
+            return []
+        run.state, run.error = "ending", error
+        cancels: list[Command] = [ToRank(rank, m.Cancel(run=run.id)) for rank in sorted(run.holding)]
+        return [*cancels, *self._settle(run, now)]
+
+    def _settle(self, run: _Run, now: float) -> list[Command]:
+        """When no rank holds anything of it, its pages are free and it is over."""
+        if run.holding:
+            return []
+        self._pages.give(run.own)
+        if run.session is not None:
+            self.sessions.leave(run.session, run.id, now)
+            self._forget_sessions()
+        del self._runs[run.id]
+        return self._tell(run, now)
+
+    def _tell(self, run: _Run, now: float) -> list[Command]:
+        if run.told:
+            return []
+        run.told = True
+        finished = m.Finished(
+            run=run.id,
+            error=run.error,
+            seconds=now - run.arrived,
+            queued=(now if run.started is None else run.started) - run.arrived,
+            times=tuple(run.times),
+        )
+        return [ToService(finished), _phase(run, "finished", now, run.error)]
+
+    def _supersede(self, submit: m.Submit, request: Request, now: float) -> list[Command]:
+        """Where a session takes the latest only, what still waits in it is ended."""
+        if request.session is None or request.session.queue != "latest":
+            return []
+        message = "a newer request of the session took its place"
+        return [
+            command
+            for run in list(self._runs.values())
+            if run.state == "waiting" and run.session == submit.session
+            for command in self._end(run, _error("cancelled", message), now)
+        ]
+
+    def _forget_sessions(self) -> None:
+        for freed in self.sessions.take_gone():
+            self._pages.give(freed)
+
+
+def _free_session(name: str, ranks: Iterable[Rank]) -> list[Command]:
+    return [ToRank(rank, m.Cancel(run=RunId(KEY + name))) for rank in sorted(ranks)]
+
+
+def _error(code: ErrorCode, message: str | None = None, rank: Rank | None = None) -> ErrorInfo:
+    retryable = code in ("worker_lost", "shutting_down")
+    return ErrorInfo(code=code, message=message or _MESSAGES[code], rank=rank, retryable=retryable)
+
+
+def _phase(
+    run: _Run,
+    phase: Literal["queued", "started", "first_output", "finished"],
+    now: float,
+    error: ErrorInfo | None = None,
+) -> Command:
+    code = error.code if error else None
+    return Tell(t.RunPhase(run=run.id, task=run.submit.task, phase=phase, at=now, error=code))

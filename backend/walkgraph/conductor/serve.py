@@ -1,0 +1,35 @@
+"""A deployment's life: sockets, core and loop, from `spec.json` in its directory."""
+
+import secrets
+from pathlib import Path
+
+import zmq
+
+from walkgraph.conductor.core import Conductor
+from walkgraph.conductor.loop import Loop
+from walkgraph.graph import codec
+from walkgraph.telemetry.emit import Buffered, Emitter, Off
+from walkgraph.wire import sockets
+from walkgraph.wire.spec import SERVICE_SOCKET, WORKERS_SOCKET, DeploymentSpec, read_spec
+
+SEED_BITS = 53
+"""A seed that was drawn survives JSON in every language."""
+_LAST_WORDS = 1000
+"""Milliseconds for what is still to be sent at the end."""
+
+
+def serve(directory: Path) -> None:
+    spec = read_spec(directory)
+    core = Conductor(codec.load(spec.graph), spec.plan, spec.limits, lambda: secrets.randbits(SEED_BITS))
+    context: sockets.Context = zmq.Context()
+    service = sockets.dealer(context, sockets.address(directory, SERVICE_SOCKET))
+    workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
+    Loop(directory, core, service, workers, _emitter(spec, context)).run()
+    context.destroy(linger=_LAST_WORDS)
+
+
+def _emitter(spec: DeploymentSpec, context: sockets.Context) -> Emitter:
+    if spec.telemetry_address is None:
+        return Off()
+    socket = sockets.feed(context, spec.telemetry_address)
+    return Buffered(spec.name, "conductor", spec.telemetry_level, sockets.offer(socket))

@@ -1,0 +1,63 @@
+"""Long calls in parts: a prefill that is served over several forwards, between which others get theirs.
+
+Parts of a call share its states, so the schedule keeps their order. Outputs are the last part's; an error of any part
+is the call's, and the parts after it are not made.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from walkgraph.errors import ErrorInfo
+from walkgraph.networks.base import Call, Outputs
+
+
+class Done(NamedTuple):
+    """A call that was served or failed."""
+
+    call: Call
+    outputs: Outputs | None
+    error: ErrorInfo | None
+    """Exactly one of the two is None."""
+    busy: float
+    """Seconds of its forwards, shared with the other calls of the batches."""
+    queued: float
+    """Seconds from `ready_at` to the first forward."""
+    batch: int
+    """Calls in its last forward."""
+
+
+@dataclass(slots=True)
+class _Whole:
+    call: Call
+    parts: Sequence[Call]
+    busy: float = 0.0
+    queued: float | None = None
+
+
+class Parts:
+    def __init__(self) -> None:
+        self._wholes: dict[int, _Whole] = {}
+        """By the identity of each part, which the whole keeps alive."""
+
+    def add(self, call: Call, parts: Sequence[Call]) -> None:
+        whole = _Whole(call, parts)
+        self._wholes.update({id(part): whole for part in parts})
+
+    def settle(self, done: Done) -> tuple[Done | None, Sequence[Call]]:
+        """What is done with this part, if anything, and the parts that are not to be made any more."""
+        whole = self._wholes.pop(id(done.call), None)
+        if whole is None:
+            return done, ()
+        whole.busy += done.busy
+        whole.queued = done.queued if whole.queued is None else whole.queued
+        if done.error is None and done.call is not whole.parts[-1]:
+            return None, ()
+        rest = [part for part in whole.parts if self._wholes.pop(id(part), None) is not None]
+        return done._replace(call=whole.call, busy=whole.busy, queued=whole.queued), rest
+
+    def forget(self, parts: Sequence[Call]) -> list[Call]:
+        """The calls whose parts these are, each once; others as they are."""
+        wholes = [self._wholes.pop(id(part), None) for part in parts]
+        calls = [part if whole is None else whole.call for part, whole in zip(parts, wholes, strict=True)]
+        return list({id(call): call for call in calls}.values())

@@ -1,0 +1,65 @@
+"""Owns the memory of one paged pool: keys and values of every layer, in slots.
+
+Shape letters: N layers, S slots (pages * PAGE), G key/value heads, D head dim, R rows.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from walkgraph.engine.pages import PAGE, Pages
+from walkgraph.networks.base import CacheShape
+
+
+def page_bytes(shape: CacheShape) -> int:
+    return PAGE * 2 * shape.layers * shape.kv_heads * shape.head_dim * shape.dtype.itemsize
+
+
+class Pool:
+    """All paged states of one `CacheShape` on a rank share it."""
+
+    def __init__(self, shape: CacheShape, pages: int, device: torch.device) -> None:
+        self.shape, self.device = shape, device
+        self.pages = Pages(pages)
+        slots = (pages + 1) * PAGE
+        self.k = [self._zeros(slots) for _ in range(shape.layers)]
+        self.v = [self._zeros(slots) for _ in range(shape.layers)]
+
+    def copy_page(self, source: int, target: int) -> None:
+        """Copy-on-write: all slots of a page, every layer."""
+        for cache in (*self.k, *self.v):
+            cache[target * PAGE : (target + 1) * PAGE] = cache[source * PAGE : (source + 1) * PAGE]
+
+    def read(self, pages: Sequence[int], length: int) -> Tensor:
+        """The first `length` tokens as `[2, N, length, G, D]`."""
+        index = slots_of(pages, 0, length, self.device)
+        return torch.stack([torch.stack([cache[index] for cache in caches]) for caches in (self.k, self.v)])
+
+    def write(self, pages: Sequence[int], value: Tensor) -> None:
+        """The inverse of `read`: `[2, N, length, G, D]` into the first slots of the pages."""
+        index = slots_of(pages, 0, value.shape[2], self.device)
+        value = value.to(self.device, self.shape.dtype)
+        for caches, values in zip((self.k, self.v), value, strict=True):
+            for cache, rows in zip(caches, values, strict=True):
+                cache[index] = rows
+
+    def _zeros(self, slots: int) -> Tensor:
+        shape = (slots, self.shape.kv_heads, self.shape.head_dim)
+        if self.device.type != "cpu":
+            return torch.zeros(shape, dtype=self.shape.dtype, device=self.device)
+        # Unlike torch, numpy leaves zeros to the system, which gives memory page by page as slots are written.
+        blank = np.zeros(math.prod(shape) * self.shape.dtype.itemsize, np.uint8)
+        return torch.from_numpy(blank).view(self.shape.dtype).view(shape)
+
+
+def slots_of(pages: Sequence[int], start: int, stop: int, device: torch.device) -> Tensor:
+    """int64 slots of the tokens `start <= i < stop` of a sequence."""
+    if stop <= start:
+        return torch.empty(0, dtype=torch.int64, device=device)
+    first = start // PAGE
+    held = torch.tensor(pages[first : -(-stop // PAGE)], device=device)
+    slots = (held[:, None] * PAGE + torch.arange(PAGE, device=device)).flatten()
+    return slots[start - first * PAGE : stop - first * PAGE]

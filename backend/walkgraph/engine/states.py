@@ -1,0 +1,287 @@
+"""Owns what runs keep on one rank: paged sequences and tensors, by `StateKey`.
+
+A `StateTable` is changed between forwards (fork, import, drop) and inside one through a `Transaction`, which either
+settles or leaves no trace. Content is copied on write only: a fork shares pages, and tensors are replaced, never
+written into.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import torch
+from torch import Tensor
+
+from walkgraph.engine.paged_attention import Contexts, Entry, PagedAttention
+from walkgraph.engine.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.pool import Pool, slots_of
+from walkgraph.networks.base import Attention, CallFailed, Segment, StateKey
+
+_EMPTY = 0
+_LIMITED = 8192
+"""Runs and sessions whose bounds are remembered: sessions end without a word, so the oldest are forgotten."""
+_contents = count(1)
+
+
+@dataclass(slots=True)
+class Row:
+    """One sequence: the tokens 0 <= i < length lie in its pages' slots, in order."""
+
+    pages: list[int] = field(default_factory=list[int])
+    length: int = 0
+    position: int = 0
+    content: int = _EMPTY
+    """Names the kept tokens: equal numbers mean equal keys and values. Every append makes a new one."""
+
+    def copy(self) -> "Row":
+        return Row(list(self.pages), self.length, self.position, self.content)
+
+
+@dataclass(slots=True)
+class PagedState:
+    """`width` sequences that are forked, moved and dropped together."""
+
+    pool: Pool
+    rows: list[Row]
+
+
+class StateTable:
+    """All states of one rank. `pools`: name of a paged state -> the pool of its cache shape."""
+
+    def __init__(self, pools: Mapping[str, Pool], contexts: Contexts) -> None:
+        self.pools = pools
+        self.contexts = contexts
+        self.paged: dict[StateKey, PagedState] = {}
+        self.tensors: dict[StateKey, Tensor] = {}
+        self._runs: dict[str, set[StateKey]] = {}
+        self._most: OrderedDict[str, Mapping[str, int]] = OrderedDict()
+
+    def limit(self, run: str, most: Mapping[str, int]) -> None:
+        """Tokens that each paged state of a run may hold at most; a state that is not named has no bound."""
+        self._most[run] = most
+        self._most.move_to_end(run)
+        if len(self._most) > _LIMITED:
+            self._most.popitem(last=False)
+
+    def most(self, key: StateKey) -> int | None:
+        return self._most.get(key.run, {}).get(key.state)
+
+    def transaction(self) -> "Transaction":
+        return Transaction(self)
+
+    def width(self, key: StateKey) -> int:
+        state = self.paged.get(key)
+        return len(state.rows) if state else 1
+
+    def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
+        """Replace `target` by a copy of `source`, counters included. With `width`, its sequences repeat in turn."""
+        if source == target:
+            return
+        state, tensor = self.paged.get(source), self.tensors.get(source)
+        forked = None
+        if state is not None:
+            if self.pools.get(target.state, state.pool) is not state.pool:
+                raise PageFault(f"`{source.state}` and `{target.state}` have caches of different shapes")
+            wanted = len(state.rows) if width is None else width
+            forked = PagedState(state.pool, [state.rows[i % len(state.rows)].copy() for i in range(wanted)])
+            for row in forked.rows:
+                state.pool.pages.share(row.pages)
+        self.drop((target,))
+        if forked is not None:
+            self._own(target)
+            self.paged[target] = forked
+        if tensor is not None:
+            self.set(target, tensor)
+
+    def export(self, key: StateKey) -> dict[str, Tensor]:
+        """A copy for another rank; empty for a state that holds nothing yet.
+
+        Paged: `counters` int64 `[width, 2]` (length, position) and `kv.<i>` `[2, N, length, G, D]` per sequence;
+        otherwise `tensor`.
+        """
+        state = self.paged.get(key)
+        if state is not None:
+            counters = torch.tensor([[row.length, row.position] for row in state.rows])
+            kept = {f"kv.{i}": state.pool.read(row.pages, row.length) for i, row in enumerate(state.rows)}
+            return {"counters": counters, **kept}
+        tensor = self.tensors.get(key)
+        return {} if tensor is None else {"tensor": tensor}
+
+    def import_state(self, key: StateKey, value: Mapping[str, Tensor]) -> None:
+        """Replace `key` by what `export` gave. Raises `OutOfPages`, and then leaves `key` as it was."""
+        if "tensor" in value or not value:
+            self.drop((key,))
+            if value:
+                self.set(key, value["tensor"])
+            return
+        pool = self.pool(key)
+        counters: list[list[int]] = value["counters"].tolist()
+        pages = iter(pool.pages.take(sum(pages_for(length) for length, _ in counters)))
+        rows: list[Row] = []
+        for index, (length, position) in enumerate(counters):
+            row = Row([next(pages) for _ in range(pages_for(length))], length, position, next(_contents))
+            pool.write(row.pages, value[f"kv.{index}"])
+            rows.append(row)
+        self.drop((key,))
+        self._own(key)
+        self.paged[key] = PagedState(pool, rows)
+
+    def set(self, key: StateKey, value: Tensor) -> None:
+        self._own(key)
+        self.tensors[key] = value
+
+    def drop(self, keys: Iterable[StateKey]) -> None:
+        for key in keys:
+            self.tensors.pop(key, None)
+            state = self.paged.pop(key, None)
+            if state is not None:
+                for row in state.rows:
+                    state.pool.pages.release(row.pages)
+            owned = self._runs.get(key.run)
+            if owned is not None:
+                owned.discard(key)
+                if not owned:
+                    del self._runs[key.run]
+        if not self.paged:
+            self.contexts.clear()
+
+    def drop_run(self, run: str) -> None:
+        self.drop(tuple(self._runs.get(run, ())))
+        self._most.pop(run, None)
+
+    def pool(self, key: StateKey) -> Pool:
+        pool = self.pools.get(key.state)
+        if pool is None:
+            raise PageFault(f"state `{key.state}` has no cache on this rank; have {sorted(self.pools)}")
+        return pool
+
+    def open(self, key: StateKey) -> PagedState:
+        """The paged state, made empty where there is none yet."""
+        state = self.paged.get(key)
+        if state is None:
+            state = self.paged[key] = PagedState(self.pool(key), [])
+            self._own(key)
+        return state
+
+    def audit(self) -> None:
+        """Raises `PageFault` unless every page is free or held by exactly the sequences that list it."""
+        for pool in set(self.pools.values()):
+            pool.pages.audit(row.pages for state in self.paged.values() if state.pool is pool for row in state.rows)
+
+    def _own(self, key: StateKey) -> None:
+        self._runs.setdefault(key.run, set()).add(key)
+
+
+class Transaction:
+    """One forward's `States`: what it reserved, appended and put counts after `settle` and is gone after `rollback`."""
+
+    def __init__(self, table: StateTable) -> None:
+        self._table = table
+        self._before: dict[StateKey, list[Row] | None] = {}
+        self._taken: list[tuple[Pool, list[int]]] = []
+        self._left: list[tuple[Pool, int]] = []
+        self._puts: dict[StateKey, Tensor] = {}
+
+    def position(self, key: StateKey, sequence: int = 0) -> int:
+        row = self._row(key, sequence)
+        return row.position if row else 0
+
+    def length(self, key: StateKey, sequence: int = 0) -> int:
+        row = self._row(key, sequence)
+        return row.length if row else 0
+
+    def attend(self, segments: Sequence[Segment]) -> PagedAttention:
+        """Segments of one pool, at most one per sequence. Raises `OutOfPages`."""
+        pool = self._table.pool(segments[0].state)
+        seen: set[tuple[StateKey, int]] = set()
+        entries: list[Entry] = []
+        for segment in segments:
+            if self._table.pool(segment.state) is not pool or (segment.state, segment.sequence) in seen:
+                raise PageFault("a forward may append to a sequence once, and to sequences of one cache shape")
+            seen.add((segment.state, segment.sequence))
+            entries.append(self._entry(segment, pool))
+        return PagedAttention(pool, entries, self._table.contexts)
+
+    def commit(self, attention: Attention) -> None:
+        if not isinstance(attention, PagedAttention):
+            raise PageFault("`commit` takes what `attend` gave")
+        for entry in attention.entries:
+            if entry.segment.keep:
+                row = self._table.paged[entry.segment.state].rows[entry.segment.sequence]
+                row.length += entry.new
+                row.position += entry.segment.advance
+                row.content = next(_contents)
+
+    def tensor(self, key: StateKey) -> Tensor | None:
+        return self._puts.get(key, self._table.tensors.get(key))
+
+    def put(self, key: StateKey, value: Tensor) -> None:
+        self._puts[key] = value
+
+    def settle(self) -> None:
+        for pool, page in self._left:
+            pool.pages.release((page,))
+        for key in self._before:
+            self._trim(self._table.paged[key])
+        for key, value in self._puts.items():
+            self._table.set(key, value)
+
+    def rollback(self) -> None:
+        for key, rows in self._before.items():
+            if rows is None:
+                # Its pages are all in `_taken`.
+                self._table.paged[key].rows.clear()
+                self._table.drop((key,))
+            else:
+                self._table.paged[key].rows[:] = rows
+        for pool, pages in self._taken:
+            pool.pages.release(pages)
+
+    def _row(self, key: StateKey, sequence: int) -> Row | None:
+        state = self._table.paged.get(key)
+        return state.rows[sequence] if state and sequence < len(state.rows) else None
+
+    def _entry(self, segment: Segment, pool: Pool) -> Entry:
+        new = segment.rows.shape[0]
+        if not segment.keep:
+            row = self._row(segment.state, segment.sequence) or Row()
+            return Entry(segment, new, row.pages, row.length, row.content, None)
+        row = self._reserve(segment.state, segment.sequence, new, pool)
+        slots = slots_of(row.pages, row.length, row.length + new, pool.device)
+        return Entry(segment, new, row.pages, row.length, row.content, slots)
+
+    def _reserve(self, key: StateKey, sequence: int, new: int, pool: Pool) -> Row:
+        if key not in self._before:
+            known = self._table.paged.get(key)
+            self._before[key] = [row.copy() for row in known.rows] if known else None
+        rows = self._table.open(key).rows
+        if sequence > len(rows):
+            raise PageFault(f"sequence {sequence} of `{key.state}` comes before sequence {len(rows)}")
+        if sequence == len(rows):
+            rows.append(Row())
+        row = rows[sequence]
+        most = self._table.most(key)
+        if most is not None and sum(each.length for each in rows) + new > most:
+            raise CallFailed(
+                f"`{key.state}` holds at most {most} tokens in this run, and {new} more are too many; send less, or "
+                "raise what its `capacity` is made of",
+                code="invalid_input",
+            )
+        copies = bool(row.length % PAGE) and pool.pages.shared(row.pages[row.length // PAGE])
+        taken = pool.pages.take(copies + max(0, pages_for(row.length + new) - len(row.pages)))
+        self._taken.append((pool, taken))
+        if copies:
+            last = row.length // PAGE
+            pool.copy_page(row.pages[last], taken[0])
+            self._left.append((pool, row.pages[last]))
+            row.pages[last] = taken[0]
+        row.pages.extend(taken[copies:])
+        return row
+
+    def _trim(self, state: PagedState) -> None:
+        """Give back what was reserved and never committed."""
+        for row in state.rows:
+            kept = pages_for(row.length)
+            state.pool.pages.release(row.pages[kept:])
+            del row.pages[kept:]

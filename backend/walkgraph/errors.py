@@ -1,0 +1,91 @@
+"""Typed errors, from the request to the worker and back.
+
+    WalkgraphError
+    ├── InvalidInput        the caller's document, parameter or media; HTTP 4xx
+    │   ├── NotFound
+    │   ├── Conflict
+    │   └── Refused         valid, but it can't be served here (does not fit, unavailable, unsupported)
+    ├── Overloaded          queue full or no room now; retry later
+    └── RunFailed           a run that was admitted and ended with an `ErrorInfo`
+
+`ErrorInfo` is the form an error takes on the wire, in the store and at the client.
+"""
+
+from typing import Literal
+
+import msgspec
+
+ErrorCode = Literal[
+    "invalid_input",
+    "not_found",
+    "conflict",
+    "refused",
+    "overloaded",
+    "cancelled",
+    "deadline_exceeded",
+    "worker_lost",
+    "out_of_memory",
+    "numeric_error",
+    "node_error",
+    "stream_error",
+    "shutting_down",
+    "internal_error",
+]
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong, where, and whether trying again can help."""
+
+    code: ErrorCode
+    message: str
+    """A sentence from our own catalogue that says what to do; never the text of a foreign exception."""
+    node: str | None = None
+    port: str | None = None
+    walk: str | None = None
+    iteration: tuple[int, ...] = ()
+    """Loop indices, outermost first, of the call that failed."""
+    rank: int | None = None
+    retryable: bool = False
+
+
+class WalkgraphError(Exception):
+    code: ErrorCode = "internal_error"
+    retryable = False
+
+    def info(self) -> ErrorInfo:
+        return ErrorInfo(code=self.code, message=str(self), retryable=self.retryable)
+
+
+class InvalidInput(WalkgraphError):
+    code = "invalid_input"
+
+    def __init__(self, message: str, pointer: str = "") -> None:
+        super().__init__(message)
+        self.pointer = pointer
+        """JSON pointer into the caller's document."""
+
+
+class NotFound(InvalidInput):
+    code = "not_found"
+
+
+class Conflict(InvalidInput):
+    code = "conflict"
+
+
+class Refused(InvalidInput):
+    code = "refused"
+
+
+class Overloaded(WalkgraphError):
+    code = "overloaded"
+    retryable = True
+
+
+class RunFailed(WalkgraphError):
+    def __init__(self, error: ErrorInfo) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+    def info(self) -> ErrorInfo:
+        return self.error

@@ -1,0 +1,325 @@
+"""Graphs written in Python: the same words as in JSON, and the same checks.
+
+    g = GraphBuilder("captions", description="Says what a picture shows.")
+    g.weights("shapes", family="bagel", source="starter:shapes")
+    main = g.state("main", "paged_kv", capacity="512")
+    tail = g.state("tail", "tensor", scope="walk")
+    picture_in = g.node("picture_in", "media.picture_in", params={"size": 64})
+    vit = g.node("vit_encoder", "bagel.vit", weights="shapes")
+    start = g.node("start", "text.start", weights="shapes")
+    llm = g.node("llm", "bagel.backbone", weights="shapes", states={"kv": main}, params={"top_k": "=top_k"})
+    text = g.node("detokenizer", "text.detokenizer", weights="shapes", states={"tail": tail})
+
+    with g.walk("read_image", label="See a picture", image="image") as w:
+        for node in (picture_in, vit, llm):
+            w.use(node)
+        w.edge(w.input("image"), picture_in["image"])
+        w.edge(picture_in["pixels"], vit["pixels"])
+        w.edge(vit["embeddings"], llm["image"])
+
+    with g.walk("decode", label="Write") as w:
+        w.use(start)
+        with w.loop("tokens", times="max_tokens", until=llm["stop"], drop_last=True):
+            w.use(llm)
+            w.use(text)
+        w.edge(start["token"], llm["token"])
+        w.edge(llm["token"], llm["token"])  # carried to the next iteration: the target is not after its source
+        w.edge(llm["token"], text["token"])
+        w.edge(text["text"], w.out("text"), each=True)
+        w.result("token", llm["token"])
+
+    with g.task("caption", outputs=["text"], label="Say what a picture shows") as t:
+        image = t.input("image", "image")
+        t.param("max_tokens", "integer", default=64, min=1, max=256)
+        t.param("top_k", "integer", default=0, min=0, max=1000)
+        t.step("read_image", {"image": image})
+        t.step("decode")
+
+    graph = g.build()
+
+Names may be given as text or as what `node` and `use` return. `graph.export` writes such a program for any graph.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from walkgraph.graph.catalogue import Scalar
+from walkgraph.graph.codec import load
+from walkgraph.graph.document import FORMAT, Graph
+
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A node or a use; `ref["port"]` names one of its ports."""
+
+    name: str
+
+    def __getitem__(self, port: str) -> str:
+        return f"{self.name}.{port}"
+
+
+def fixed(size: int, *, continue_after_done: bool = False, first: int | None = None) -> Fields:
+    return _fields(policy="fixed", size=size, continue_after_done=continue_after_done or None, first=first)
+
+
+def sliding(window: int, stride: int, *, first: int | None = None) -> Fields:
+    return _fields(policy="sliding", window=window, stride=stride, first=first)
+
+
+def left_context(chunk: int, context: int, *, first: int | None = None) -> Fields:
+    return _fields(policy="left_context", chunk=chunk, context=context, first=first)
+
+
+def whole() -> Fields:
+    return {"policy": "whole"}
+
+
+class GraphBuilder:
+    def __init__(self, name: str, *, description: str = "") -> None:
+        self._document: Fields = {"format": FORMAT, "name": name, "description": description}
+        for section in ("weights", "states", "nodes", "walks", "tasks", "layout"):
+            self._document[section] = {}
+        self._document["streams"] = []
+
+    def weights(self, name: str, *, family: str, source: str) -> str:
+        self._document["weights"][name] = {"family": family, "source": source}
+        return name
+
+    def state(
+        self,
+        name: str,
+        kind: Literal["paged_kv", "tensor", "rng"],
+        *,
+        scope: Literal["session", "run", "walk", "iteration"] | None = None,
+        width: str | None = None,
+        capacity: str | None = None,
+    ) -> str:
+        self._document["states"][name] = _fields(kind=kind, scope=scope, width=width, capacity=capacity)
+        return name
+
+    def node(
+        self,
+        name: str,
+        component: str,
+        *,
+        weights: str | None = None,
+        states: Mapping[str, str] | None = None,
+        params: Mapping[str, Scalar] | None = None,
+    ) -> Ref:
+        given = _fields(component=component, weights=weights, states=_copy(states), params=_copy(params))
+        self._document["nodes"][name] = given
+        return Ref(name)
+
+    @contextmanager
+    def walk(
+        self, name: str, *, label: str = "", inputs: Mapping[str, str] | None = None, **more: str
+    ) -> Generator["WalkBuilder", None, None]:
+        """A Walk; inputs (name -> port type) may be given by keyword too: `g.walk("decode", token="tokens")`."""
+        walk: Fields = {"label": label, "inputs": {**(inputs or {}), **more}, "body": [], "edges": [], "results": {}}
+        self._document["walks"][name] = walk
+        yield WalkBuilder(walk)
+
+    def stream(
+        self,
+        name: str,
+        source: str,
+        *,
+        walks: Sequence[str],
+        chunks: Mapping[str, Any],
+        credits: int | None = None,  # noqa: A002  the word of the document
+    ) -> str:
+        """A stream from `use.port`; returns what its consumer's edge comes from. See `fixed`, `sliding` and others."""
+        given = {"name": name, "from": source, "walks": list(walks), "chunks": dict(chunks)}
+        self._document["streams"].append(given | _fields(credits=credits))
+        return f"@stream.{name}"
+
+    @contextmanager
+    def task(self, name: str, *, outputs: Sequence[str], label: str = "") -> Generator["TaskBuilder", None, None]:
+        task: Fields = {"label": label, "inputs": {}, "outputs": list(outputs), "params": {}, "steps": []}
+        self._document["tasks"][name] = task
+        yield TaskBuilder(task)
+
+    def layout(self, key: str, value: Any) -> None:
+        self._document["layout"][key] = value
+
+    def build(self) -> Graph:
+        """The graph; raises InvalidInput with a pointer into its JSON form where something isn't well-formed."""
+        return load(self._document)
+
+
+class WalkBuilder:
+    def __init__(self, walk: Fields) -> None:
+        self._walk = walk
+        self._items: list[Any] = walk["body"]
+
+    def use(self, node: Ref | str, *, as_: str | None = None, when: str | None = None) -> Ref:
+        name = _name(node)
+        self._items.append({"use": name} | _fields(when=when) | ({"as": as_} if as_ else {}))
+        return Ref(as_ or name)
+
+    def fork(self, state: str, into: str, *, when: str | None = None) -> None:
+        self._items.append(_fields(fork=state, into=into, when=when))
+
+    @contextmanager
+    def loop(
+        self,
+        name: str,
+        *,
+        times: str | int,
+        until: str | None = None,
+        drop_last: bool = False,
+        when: str | None = None,
+    ) -> Generator[str, None, None]:
+        """Gives the source of its index, for edges inside."""
+        given = _fields(loop=name, times=str(times), until=until, drop_last=drop_last or None, when=when)
+        with self._inside(given, "body"):
+            yield f"@loop.{name}"
+
+    @contextmanager
+    def parallel(self, *, when: str | None = None) -> Generator[None, None, None]:
+        with self._inside(_fields(when=when), "parallel"):
+            yield
+
+    @contextmanager
+    def sequence(self, *, when: str | None = None) -> Generator[None, None, None]:
+        with self._inside(_fields(when=when), "sequence"):
+            yield
+
+    @contextmanager
+    def _inside(self, item: Fields, key: str) -> Generator[None, None, None]:
+        outer, self._items = self._items, []
+        outer.append({**item, key: self._items})
+        try:
+            yield
+        finally:
+            self._items = outer
+
+    def edge(self, source: str, target: str, *, each: bool = False, collect: bool = False) -> None:
+        self._walk["edges"].append({"from": source, "to": target, "each": each, "collect": collect})
+
+    def result(self, name: str, source: str, *, collect: bool = False) -> None:
+        self._walk["results"][name] = {"from": source, "collect": collect}
+
+    def input(self, name: str) -> str:
+        return f"@in.{name}"
+
+    def out(self, name: str) -> str:
+        return f"@out.{name}"
+
+
+class TaskBuilder:
+    def __init__(self, task: Fields) -> None:
+        self._task = task
+        self._steps: list[Any] = task["steps"]
+
+    def input(
+        self, name: str, modality: str, *, many: bool = False, optional: bool = False, description: str = ""
+    ) -> str:
+        self._task["inputs"][name] = {
+            "modality": modality,
+            "many": many,
+            "optional": optional,
+            "description": description,
+        }
+        return f"@task.{name}"
+
+    def param(
+        self,
+        name: str,
+        type_: Literal["integer", "number", "boolean", "string"],
+        *,
+        default: Scalar | None = None,
+        min: float | None = None,  # noqa: A002  the words of the document
+        max: float | None = None,  # noqa: A002
+        choices: Sequence[Scalar] = (),
+        description: str = "",
+    ) -> str:
+        given = _fields(type=type_, default=default, min=min, max=max, choices=list(choices), description=description)
+        self._task["params"][name] = given
+        return f"@task.{name}"
+
+    def step(
+        self,
+        walk: str,
+        with_: Mapping[str, Scalar] | None = None,
+        *,
+        as_: str | None = None,
+        when: str | None = None,
+        per: Literal["chunk"] | None = None,
+    ) -> str:
+        """Run a Walk; returns its name for `f"{step}.result"`."""
+        names = {"as": as_} if as_ else {}
+        self._steps.append({"walk": walk, "with": _copy(with_) or {}} | names | _fields(when=when, per=per))
+        return as_ or walk
+
+    @contextmanager
+    def first(self) -> Generator[None, None, None]:
+        """The first of the steps inside whose `when` holds."""
+        steps: list[Any] = []
+        self._steps.append({"first": steps})
+        with self._into(steps):
+            yield
+
+    def parts(self) -> "PartsBuilder":
+        """Walk the interleaved input parts: `parts = t.parts()`, then `with parts.steps("text"): ...`."""
+        step: Fields = {"for": "parts"}
+        self._steps.append(step)
+        return PartsBuilder(self, step)
+
+    def lanes(self) -> None:
+        """Each partition has its own list of steps; `lane` says so too."""
+        if not isinstance(self._task["steps"], dict):
+            self._task["steps"] = {}
+
+    @contextmanager
+    def lane(self, name: str) -> Generator[None, None, None]:
+        """The steps of one partition."""
+        self.lanes()
+        with self._into(self._task["steps"].setdefault(name, [])):
+            yield
+
+    def session(
+        self,
+        *,
+        queue: Literal["fifo", "latest"] | None = None,
+        ttl_seconds: int | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        self._task["session"] = _fields(queue=queue, ttl_seconds=ttl_seconds, max_bytes=max_bytes)
+
+    @contextmanager
+    def _into(self, steps: list[Any]) -> Generator[None, None, None]:
+        outer, self._steps = self._steps, steps
+        try:
+            yield
+        finally:
+            self._steps = outer
+
+
+class PartsBuilder:
+    def __init__(self, task: TaskBuilder, step: Fields) -> None:
+        self._task = task
+        self._step = step
+
+    @contextmanager
+    def steps(self, modality: Literal["text", "image", "audio", "state", "actions"]) -> Generator[None, None, None]:
+        """What is done with a part of this modality."""
+        with self._task._into(self._step.setdefault(modality, [])):  # pyright: ignore[reportPrivateUsage]
+            yield
+
+
+def _fields(**values: Any) -> Fields:
+    """Without those that aren't given."""
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _copy(values: Mapping[str, Any] | None) -> Fields | None:
+    return None if values is None else dict(values)
+
+
+def _name(node: Ref | str) -> str:
+    return node if isinstance(node, str) else node.name

@@ -1,0 +1,114 @@
+"""Declarations of components as data: what the palette offers, what checks and plans read.
+
+A component's code is named by `network` and imported by workers only. The catalogue is passed
+into `check` and `plan` as a mapping, so that neither imports the components.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from walkgraph.graph.ports import PortType, parse_type
+
+ParamKind = Literal["integer", "number", "boolean", "string"]
+Scalar = bool | int | float | str
+StateKind = Literal["paged_kv", "tensor", "rng"]
+CostClass = Literal["compute", "memory", "launch"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Param:
+    """One typed parameter of a component; a graph sets it to a literal or to an expression (`"=steps - 1"`)."""
+
+    type: ParamKind
+    default: Scalar | None = None
+    """None: the graph must set it."""
+    min: float | None = None
+    max: float | None = None
+    choices: tuple[Scalar, ...] = ()
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Port:
+    name: str
+    type: PortType
+    optional: bool = False
+    description: str = ""
+
+
+def port(name: str, of: str, *, optional: bool = False, description: str = "") -> Port:
+    """A port whose type is written `modality: dtype[shape]`."""
+    return Port(name, parse_type(of), optional, description)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Append:
+    """What feeding `port` does to a paged state."""
+
+    port: str
+    positions: Literal["per_token", "per_block", "axes"] = "per_token"
+    """How the position counter advances: by the tokens, by one for the whole block, or by several axes."""
+    scratch: bool = False
+    """The block is attended and then dropped: the state is only read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateUse:
+    """A slot that a graph binds to one of its states."""
+
+    slot: str
+    kind: StateKind
+    access: Literal["read", "write"] = "write"
+    """For `paged_kv` the connected append ports decide: only scratch appends make it a read."""
+    appends: tuple[Append, ...] = ()
+    optional: bool = False
+    token_bytes: int = 0
+    """Of a paged state of a component without weights; otherwise its family's sizes say."""
+
+    def only_reads(self, fed: Callable[[str], bool]) -> bool:
+        """Whether a use only reads the state; `fed` tells which of its ports have an edge in the Walk."""
+        connected = [append for append in self.appends if fed(append.port)]
+        return all(append.scratch for append in connected) if connected else self.access == "read"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """A typed, registered unit of compute. Shapes and dtypes are those of one call of one run, without a batch axis."""
+
+    name: str
+    """`family.role`, the key that a graph's node names."""
+    description: str
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+    params: Mapping[str, Param] = field(default_factory=dict[str, Param])
+    states: tuple[StateUse, ...] = ()
+    cost: CostClass = "compute"
+    network: str | None = None
+    """`module:Class` under `walkgraph.networks`; None means declared but unavailable."""
+    weights: str | None = None
+    """The weight family it reads (`bagel`); None for a component without weights."""
+    host: bool = False
+    """Runs on the CPU of its rank whatever the rank's device (tokenisers, codecs)."""
+
+    @property
+    def available(self) -> bool:
+        return self.network is not None
+
+    def input(self, name: str) -> Port | None:
+        return self._inputs.get(name)
+
+    def output(self, name: str) -> Port | None:
+        return self._outputs.get(name)
+
+    @cached_property
+    def _inputs(self) -> Mapping[str, Port]:
+        return {port.name: port for port in self.inputs}
+
+    @cached_property
+    def _outputs(self) -> Mapping[str, Port]:
+        return {port.name: port for port in self.outputs}
+
+
+Catalogue = Mapping[str, Component]

@@ -1,0 +1,35 @@
+"""check(document) -> every problem, each with its place, a stable code and what to do. Pure; never raises.
+
+Structure first, entry by entry; then the meaning of all that is well-formed. What a problem causes elsewhere is not
+reported again: a reference to a broken entry is silent, and so is a port that a broken edge may have fed.
+"""
+
+from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.checks.context import Context
+from walkgraph.graph.checks.edges import check_edges
+from walkgraph.graph.checks.nodes import check_nodes
+from walkgraph.graph.checks.states import check_states
+from walkgraph.graph.checks.streams import check_streams
+from walkgraph.graph.checks.tasks import check_tasks
+from walkgraph.graph.checks.unused import check_unused
+from walkgraph.graph.checks.walks import check_walks
+from walkgraph.graph.codec import dump
+from walkgraph.graph.document import Graph
+from walkgraph.graph.problems import Problem, Report
+from walkgraph.graph.wellformed import Draft
+
+__all__ = ["Problem", "Report", "check"]
+
+
+def check(document: object, catalogue: Catalogue) -> Report:
+    """Judge any JSON value, or a Graph; pointers are into the value as given (of a Graph: into `dump` of it)."""
+    draft = Draft(dump(document) if isinstance(document, Graph) else document)
+    context = Context(draft, catalogue)
+    check_nodes(context)
+    check_states(context)
+    check_walks(context)
+    check_edges(context)
+    check_streams(context)
+    check_tasks(context)
+    check_unused(context)
+    return Report((*draft.problems, *context.problems), None if draft.problems else draft.graph)

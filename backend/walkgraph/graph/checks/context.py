@@ -1,0 +1,177 @@
+"""What the checks share: the readable part of the document, derived facts, the catalogue, and the list of problems."""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from walkgraph.graph.catalogue import Catalogue, Component, Port
+from walkgraph.graph.document import Graph, Task, Use
+from walkgraph.graph.expressions import Expr, parse
+from walkgraph.graph.ports import PortType, parse_type
+from walkgraph.graph.problems import MAX_PROBLEMS, Problem, Severity, listed, nearest
+from walkgraph.graph.ranges import SEED, Range, infer, range_of
+from walkgraph.graph.structure import End, Entry, Route, StepAt, WalkStructure, steps_of, structures
+from walkgraph.graph.syntax import ExpressionError
+from walkgraph.graph.wellformed import Draft, Path
+
+LOOP_INDEX = PortType("scalar", "int")
+MAX_SEARCHES = 50
+
+
+class Context:
+    def __init__(self, draft: Draft, catalogue: Catalogue) -> None:
+        self.draft = draft
+        self.graph: Graph = draft.graph
+        self.catalogue = catalogue
+        self.facts: Mapping[str, WalkStructure] = structures(draft.graph)
+        self.problems: list[Problem] = []
+        self._seen: set[tuple[str, str]] = set()
+        self._searches = 0
+
+    def add(self, code: str, path: Path, message: str, severity: Severity = "error") -> None:
+        """Add a problem, once for each code and place. `path` is in the graph's normal form."""
+        if len(self.problems) > MAX_PROBLEMS:
+            return
+        place = self.draft.place(path)
+        if (code, place) in self._seen:
+            return
+        self._seen.add((code, place))
+        if len(self.problems) == MAX_PROBLEMS:
+            code, place, message = "too_many", "", f"there are more than {MAX_PROBLEMS} problems; mend these first"
+        self.problems.append(Problem(code, place, message, severity))
+
+    def nearest(self, name: str, names: Iterable[str]) -> str:
+        """Advice after an unknown name: the nearest match for the first of them, as searches take time."""
+        self._searches += 1
+        return nearest(name, names) if self._searches <= MAX_SEARCHES else listed(names)
+
+    # ── names ──
+
+    def component(self, node: str) -> Component | None:
+        """Of a node; None where node or component isn't known (that is reported at the node)."""
+        found = self.graph.nodes.get(node)
+        return self.catalogue.get(found.component) if found else None
+
+    def output(self, end: End) -> Port | None:
+        """The port that a source names; None where anything on the way isn't known."""
+        component = self.component(end.entry.node) if end.entry else None
+        return component.output(end.port) if component else None
+
+    def input(self, end: End) -> Port | None:
+        component = self.component(end.entry.node) if end.entry else None
+        return component.input(end.port) if component else None
+
+    def source_type(self, walk: str, route: Route) -> PortType | None:
+        """What a route takes from its source; None where that can't be known."""
+        match route.source.kind:
+            case "in":
+                return self.input_types.get((walk, route.source.name))
+            case "loop":
+                return LOOP_INDEX
+            case "stream":
+                return self.stream_types.get(route.source.name)
+            case _:
+                port = self.output(route.source)
+                return port.type if port else None
+
+    @cached_property
+    def sent(self) -> Mapping[str, Mapping[str, PortType | None]]:
+        """Walk -> its `@out.x` -> the type of what is sent, where it can be known."""
+        found: dict[str, dict[str, PortType | None]] = {}
+        for walk, facts in self.facts.items():
+            outs = found.setdefault(walk, {})
+            for route in facts.routes:
+                if route.target.kind == "out" and outs.get(route.target.name) is None:
+                    outs[route.target.name] = self.source_type(walk, route)
+        return found
+
+    @cached_property
+    def needed(self) -> Mapping[str, frozenset[str]]:
+        """Walk -> its inputs that feed a port which has to have a value."""
+        found: dict[str, set[str]] = {walk: set() for walk in self.facts}
+        for walk, facts in self.facts.items():
+            for route in facts.routes:
+                port = self.input(route.target) if route.source.kind == "in" else None
+                if port is not None and not port.optional:
+                    found[walk].add(route.source.name)
+        return {walk: frozenset(names) for walk, names in found.items()}
+
+    @cached_property
+    def input_types(self) -> Mapping[tuple[str, str], PortType]:
+        """(Walk, input) -> type, of those that can be read."""
+        found: dict[tuple[str, str], PortType] = {}
+        for name, walk in self.graph.walks.items():
+            for key, text in walk.inputs.items():
+                try:
+                    found[name, key] = parse_type(text)
+                except ValueError:
+                    continue
+        return found
+
+    @cached_property
+    def stream_types(self) -> Mapping[str, PortType]:
+        """Stream -> type of its items, of those that can be known."""
+        found: dict[str, PortType] = {}
+        for stream in self.graph.streams:
+            use, _, port = stream.from_.partition(".")
+            for walk in stream.walks:
+                entry = self.facts[walk].uses.get(use) if walk in self.facts else None
+                output = self.output(End("use", use, port, entry))
+                if output:
+                    found.setdefault(stream.name, output.type)
+        return found
+
+    # ── tasks ──
+
+    @cached_property
+    def steps(self) -> Mapping[str, tuple[StepAt, ...]]:
+        return {name: steps_of(task) for name, task in self.graph.tasks.items()}
+
+    @cached_property
+    def tasks_of(self) -> Mapping[str, tuple[str, ...]]:
+        """Walk -> the tasks that use it."""
+        found: dict[str, dict[str, None]] = {}
+        for task, steps in self.steps.items():
+            for at in steps:
+                found.setdefault(at.step.walk, {})[task] = None
+        return {walk: tuple(tasks) for walk, tasks in found.items()}
+
+    @cached_property
+    def uses_of(self) -> Mapping[str, tuple[tuple[str, Entry], ...]]:
+        """Node -> the Walks and entries that use it."""
+        found: dict[str, list[tuple[str, Entry]]] = {}
+        for name, facts in self.facts.items():
+            for entry in facts.entries:
+                if isinstance(entry.item, Use):
+                    found.setdefault(entry.node, []).append((name, entry))
+        return {node: tuple(entries) for node, entries in found.items()}
+
+    @cached_property
+    def ranges(self) -> Mapping[str, Mapping[str, Range]]:
+        """Task -> its parameters' types and bounds, `seed` included."""
+        return {name: task_ranges(task) for name, task in self.graph.tasks.items()}
+
+    def knows_params(self, task: str) -> bool:
+        """Whether all parameters of a task could be read; otherwise nobody can say that one is missing."""
+        return not self.draft.has_gaps("tasks", task, "params")
+
+    # ── expressions ──
+
+    def expression(self, text: str, path: Path) -> Expr | None:
+        """Read an expression; a problem at `path` where it can't be."""
+        try:
+            return parse(text)
+        except ExpressionError as error:
+            self.add("bad_expression", path, f"`{text[:80]}`: {error}")
+            return None
+
+    def inferred(self, expr: Expr, task: str, path: Path) -> Range | None:
+        """Type and bounds in one task; a problem at `path` where types clash."""
+        try:
+            return infer(expr, self.ranges[task])
+        except ExpressionError as error:
+            self.add("bad_expression", path, f"`{expr.text[:80]}` in task `{task}`: {error}")
+            return None
+
+
+def task_ranges(task: Task) -> dict[str, Range]:
+    return {"seed": SEED} | {name: range_of(param) for name, param in task.params.items()}

@@ -1,0 +1,210 @@
+"""Edges and results of Walks: ends that exist, ways that make sense, ports fed as they need, types that fit."""
+
+from walkgraph.graph.catalogue import Port
+from walkgraph.graph.checks.context import Context
+from walkgraph.graph.checks.types import Unifier, passed
+from walkgraph.graph.checks.walks import walk_path
+from walkgraph.graph.document import Use
+from walkgraph.graph.expressions import parse
+from walkgraph.graph.structure import End, Entry, Route, WalkStructure
+from walkgraph.graph.syntax import ExpressionError
+from walkgraph.graph.wellformed import Path
+
+
+def check_edges(context: Context) -> None:
+    for name, facts in context.facts.items():
+        for route in facts.routes:
+            path = walk_path(name, route.pointer)
+            source = _source(context, name, facts, route, (*path, "from"))
+            target = _target(context, name, facts, route, (*path, "to"))
+            if source and target:
+                _way(context, route, path)
+        for route in facts.results:
+            path = walk_path(name, route.pointer)
+            if _source(context, name, facts, route, (*path, "from")):
+                _way(context, route, path)
+        _feeding(context, name, facts)
+        _types(context, name, facts)
+
+
+# ── ends ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _source(context: Context, walk: str, facts: WalkStructure, route: Route, path: Path) -> bool:
+    source = route.source
+    match source.kind:
+        case "use":
+            return _use(context, walk, facts, source, path, "output")
+        case "in":
+            return _declared(context, walk, route, path)
+        case "loop":
+            loops = route.target.entry.loops if route.target.entry else ()
+            known = bool(loops) and (source.name == "index" or source.name in loops)
+            if not known and route.target.entry:
+                advice = (
+                    context.nearest(source.name, ("index", *loops)) if loops else "there is no loop around the target"
+                )
+                context.add("unknown_loop", path, f"`{route.edge.from_}` has no value at the target; {advice}")
+            return known
+        case _:
+            names = [stream.name for stream in context.graph.streams]
+            if source.name not in names and not context.draft.has_gaps("streams"):
+                message = f"no stream `{source.name}` in the graph; {context.nearest(source.name, names)}"
+                context.add("unknown_stream", path, message)
+            return source.name in names
+
+
+def _declared(context: Context, walk: str, route: Route, path: Path) -> bool:
+    name, inputs = route.source.name, context.graph.walks[walk].inputs
+    if route.target.kind == "result":
+        context.add("bad_reference", path, "a result comes from a use; write `use.port`")
+        return False
+    if name not in inputs and not context.draft.has_gaps("walks", walk, "inputs"):
+        message = f"the Walk has no input `{name}`; {context.nearest(name, inputs)}"
+        context.add("unknown_input", path, message)
+    return name in inputs
+
+
+def _target(context: Context, walk: str, facts: WalkStructure, route: Route, path: Path) -> bool:
+    if route.target.kind == "out":
+        return True
+    return _use(context, walk, facts, route.target, path, "input")
+
+
+def _use(context: Context, walk: str, facts: WalkStructure, found: End, path: Path, side: str) -> bool:
+    if found.name.startswith("@"):
+        words = "`use.port`, `@in.x`, `@loop.index` or `@stream.x`" if side == "output" else "`use.port` or `@out.x`"
+        context.add("bad_reference", path, f"`{found.name}` says nothing here; write {words}")
+        return False
+    if found.entry is None:
+        if not context.draft.has_gaps("walks", walk, "body"):
+            message = f"no use `{found.name}` in the body; {context.nearest(found.name, facts.uses)}"
+            context.add("unknown_use", path, message)
+        return False
+    component = context.component(found.entry.node)
+    if component is None:
+        return False
+    ports = component.outputs if side == "output" else component.inputs
+    names = [port.name for port in ports]
+    if found.port not in names:
+        message = f"`{component.name}` has no {side} `{found.port}`; {context.nearest(found.port, names)}"
+        context.add("unknown_port", path, message)
+        return False
+    return True
+
+
+# ── the way through loops ───────────────────────────────────────────────────────────────────────
+
+
+def _way(context: Context, route: Route, path: Path) -> None:
+    source, target = route.source.entry, route.target.entry
+    if source and target and _siblings(source, target):
+        message = f"`{source.name}` and `{target.name}` run side by side in one `parallel`; put them in a row"
+        context.add("between_branches", path, message)
+    elif route.backward and not route.carried:
+        message = f"`{route.target.name}` stands before `{route.source.name}`, and no loop holds both to carry it back"
+        context.add("backward_edge", path, f"{message}; change their order, or put them in a loop")
+    if route.edge.each and route.target.kind == "out" and not route.left:
+        context.add("each_without_loop", (*path, "each"), "the edge leaves no loop; take `each` away")
+    elif route.edge.each and route.target.kind == "use" and not route.entered:
+        message = "`each` sends every value to the client only; use `collect`" if route.left else "take `each` away"
+        context.add("each_without_loop", (*path, "each"), f"the edge enters no loop; {message}")
+    if route.edge.collect and not route.left:
+        context.add("collect_without_loop", (*path, "collect"), "the edge leaves no loop; take `collect` away")
+    if route.edge.collect and route.edge.each and route.target.kind == "out":
+        message = "each value as it comes, or all stacked at the end: take `each` or `collect` away"
+        context.add("each_and_collect", (*path, "each"), message)
+
+
+def _siblings(a: Entry, b: Entry) -> bool:
+    """Whether two uses stand in different branches of one parallel."""
+    return any(x != y and x[0] == y[0] for x, y in zip(a.branches, b.branches, strict=False))
+
+
+# ── feeding ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _feeding(context: Context, walk: str, facts: WalkStructure) -> None:
+    gaps = context.draft.has_gaps("walks", walk, "edges") or context.draft.has_gaps("walks", walk, "body")
+    for entry in facts.entries:
+        component = context.component(entry.node) if isinstance(entry.item, Use) else None
+        if component is None or facts.uses[entry.name] is not entry:
+            continue
+        for port in component.inputs:
+            feeds = facts.feeds.get((entry.name, port.name), ())
+            if feeds:
+                _port(context, walk, entry, port, feeds)
+            elif not port.optional and not gaps:
+                message = f"nothing feeds `{entry.name}.{port.name}` (`{port.type}`); draw an edge to it"
+                context.add("unconnected_input", walk_path(walk, entry.pointer), message)
+    outs: set[str] = set()
+    for route in facts.routes:
+        if route.target.kind == "out" and route.target.name in outs:
+            message = f"`@out.{route.target.name}` is fed twice; give one of them another name"
+            context.add("fed_twice", walk_path(walk, f"{route.pointer}/to"), message)
+        outs.add(route.target.name if route.target.kind == "out" else "")
+
+
+def _port(context: Context, walk: str, entry: Entry, port: Port, feeds: tuple[Route, ...]) -> None:
+    """A port has one edge; besides, one carried at each loop around it that the others enter."""
+    ordered = sorted(feeds, key=lambda route: (route.carried, route.common))
+    kept = ordered[0]
+    for route in ordered[1:]:
+        if route.carried and route.common > kept.common:
+            kept = route
+        else:
+            message = f"`{entry.name}.{port.name}` is fed twice; keep one edge, or carry one of them in a loop"
+            context.add("fed_twice", walk_path(walk, f"{route.pointer}/to"), message)
+    if port.optional:
+        return
+    if ordered[0].carried and not context.draft.has_gaps("walks", walk, "edges"):
+        message = f"`{entry.name}.{port.name}` has no value in the first iteration; draw an edge that enters the loop"
+        context.add("no_first_value", walk_path(walk, f"{ordered[0].pointer}/to"), message)
+    for route in ordered:
+        if _can_be_absent(context, route, entry):
+            message = f"`{entry.name}.{port.name}` needs a value, and `{route.source.name}` can be skipped"
+            path = walk_path(walk, f"{route.pointer}/to")
+            context.add("absent_value", path, f"{message}; give both the same `when`, or feed an optional port")
+
+
+def _can_be_absent(context: Context, route: Route, target: Entry) -> bool:
+    if route.source.kind == "stream" and route.edge.each:
+        name = route.source.name
+        chunks = next((s.chunks for s in context.graph.streams if s.name == name), None)
+        return bool(getattr(chunks, "continue_after_done", False))
+    source = route.source.entry
+    if source is None or not source.whens:
+        return False
+    shared = set(target.whens)
+    elsewhere = route.carried or bool(route.left) or bool(route.entered)
+    return any(when not in shared or (elsewhere and _varies(when)) for when in source.whens)
+
+
+def _varies(when: str) -> bool:
+    try:
+        return bool(parse(when).loops)
+    except ExpressionError:
+        return False
+
+
+# ── types ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _types(context: Context, walk: str, facts: WalkStructure) -> None:
+    """Sizes are symbols of each use; edges make them equal, and two different numbers can't be."""
+    sizes = Unifier()
+    for route in facts.routes:
+        source, target = context.source_type(walk, route), context.input(route.target)
+        if source is None or target is None:
+            continue
+        owner = route.source.name if route.source.kind == "use" else f"@{route.source.kind}"
+        try:
+            given = passed(source, route, owner)
+        except ValueError as error:
+            context.add("type_mismatch", walk_path(walk, route.pointer), str(error))
+            continue
+        fault = sizes.fault(target.type, route.target.name, given)
+        if fault:
+            path = walk_path(walk, route.pointer)
+            message = f"`{route.edge.from_}` gives `{source}`, `{route.edge.to}` takes `{target.type}`: {fault}"
+            context.add("type_mismatch", path, f"{message}; connect another port")

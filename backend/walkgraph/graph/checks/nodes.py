@@ -1,0 +1,180 @@
+"""Nodes, their weights, states and parameters."""
+
+import math
+from collections.abc import Mapping
+
+from walkgraph.graph.catalogue import Component, Param, Scalar
+from walkgraph.graph.checks.context import Context
+from walkgraph.graph.document import Node
+from walkgraph.graph.expressions import Expr
+from walkgraph.graph.problems import article, nearest
+from walkgraph.graph.ranges import Range, range_of, range_of_value
+from walkgraph.graph.structure import Entry
+from walkgraph.graph.syntax import Param as Name
+
+
+def check_nodes(context: Context) -> None:
+    for name, node in context.graph.nodes.items():
+        component = context.catalogue.get(node.component)
+        if component is None:
+            advice = context.nearest(node.component, context.catalogue)
+            context.add("unknown_component", ("nodes", name, "component"), f"no component `{node.component}`; {advice}")
+            continue
+        if not component.available:
+            message = f"`{component.name}` has no network yet: it can be drawn and planned, not deployed"
+            context.add("component_unavailable", ("nodes", name, "component"), message, "warning")
+        _weights(context, name, node, component)
+        _states(context, name, node, component)
+        _params(context, name, node, component)
+
+
+def _weights(context: Context, name: str, node: Node, component: Component) -> None:
+    path = ("nodes", name, "weights")
+    if node.weights is None:
+        if component.weights and not context.draft.is_broken(*path):
+            family = "a" if component.weights == "any" else f"the `{component.weights}`"
+            message = f"`{component.name}` reads {family} family's weights; set `weights` to an entry of the graph's"
+            context.add("missing_weights", path, message)
+        return
+    if component.weights is None:
+        message = f"`{component.name}` has no weights; take `weights` away"
+        context.add("needless_weights", path, message, "warning")
+        return
+    weights = context.graph.weights.get(node.weights)
+    if weights is None:
+        if not context.draft.is_broken("weights", node.weights):
+            advice = context.nearest(node.weights, context.graph.weights)
+            context.add("unknown_weights", path, f"no weights `{node.weights}` in the graph; {advice}")
+    elif component.weights not in ("any", weights.family):
+        message = f"`{component.name}` reads weights of family `{component.weights}`, and `{node.weights}` is of family"
+        context.add("wrong_family", path, f"{message} `{weights.family}`; name weights of its family")
+
+
+def _states(context: Context, name: str, node: Node, component: Component) -> None:
+    slots = {use.slot: use for use in component.states}
+    for slot, state_name in node.states.items():
+        path = ("nodes", name, "states", slot)
+        state = context.graph.states.get(state_name)
+        if slot not in slots:
+            context.add(
+                "unknown_slot", path, f"`{component.name}` has no state slot `{slot}`; {context.nearest(slot, slots)}"
+            )
+        elif state is None:
+            if not context.draft.is_broken("states", state_name):
+                advice = context.nearest(state_name, context.graph.states)
+                context.add("unknown_state", path, f"no state `{state_name}` in the graph; {advice}")
+        elif state.kind != slots[slot].kind:
+            message = (
+                f"slot `{slot}` keeps a `{slots[slot].kind}`, and `{state_name}` is a `{state.kind}`; bind another"
+            )
+            context.add("wrong_state_kind", path, message)
+    for slot, use in slots.items():
+        bound = slot in node.states or context.draft.is_broken("nodes", name, "states", slot)
+        if not bound and not use.optional and not context.draft.is_broken("nodes", name, "states"):
+            message = f"`{component.name}` keeps a `{use.kind}` in slot `{slot}`; bind it to a state of the graph"
+            context.add("missing_state", ("nodes", name, "states"), message)
+
+
+# ── parameters ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _params(context: Context, name: str, node: Node, component: Component) -> None:
+    for key, value in node.params.items():
+        path = ("nodes", name, "params", key)
+        param = component.params.get(key)
+        if param is None:
+            advice = context.nearest(key, component.params)
+            context.add("unknown_param", path, f"`{component.name}` has no parameter `{key}`; {advice}")
+        elif isinstance(value, str) and value.startswith("="):
+            expr = context.expression(value[1:].strip(), path)
+            if expr:
+                _expression(context, name, key, param, expr)
+        else:
+            fault = value_fault(value, param)
+            if fault:
+                context.add("bad_param", path, f"`{key}` {fault}")
+    for key, param in component.params.items():
+        broken = context.draft.is_broken("nodes", name, "params") or context.draft.is_broken(
+            "nodes", name, "params", key
+        )
+        if param.default is None and key not in node.params and not broken:
+            message = f'`{component.name}` needs a `{key}` ({param.type}); set it, or write an expression: `"=..."`'
+            context.add("missing_param", ("nodes", name, "params"), message)
+
+
+def value_fault(value: Scalar, param: Param) -> str | None:
+    """Why a literal does not fit a parameter; None if it does."""
+    found = range_of_value(value)
+    if found.kind != param.type and (found.kind, param.type) != ("integer", "number"):
+        return f"is {article(param.type)}, not {article(found.kind)}; write {article(param.type)}"
+    if param.choices and value not in param.choices:
+        return f"is none of the choices; {nearest(str(value), map(str, param.choices))}"
+    if not isinstance(value, str):
+        if param.min is not None and value < param.min:
+            return f"is at least {param.min:g}; raise it"
+        if param.max is not None and value > param.max:
+            return f"is at most {param.max:g}; lower it"
+    return None
+
+
+def _expression(context: Context, node: str, key: str, param: Param, expr: Expr) -> None:
+    """One that names what a running task or the Walk lacks takes the component's default: there has to be one."""
+    path = ("nodes", node, "params", key)
+    lacking: tuple[str, str] | None = None
+    found = context.draft.has_gaps("tasks") or context.draft.has_gaps("walks")
+    places = [
+        (walk, entry, task) for walk, entry in context.uses_of.get(node, ()) for task in context.tasks_of.get(walk, ())
+    ]
+    for walk, entry, task in places:
+        if not context.knows_params(task):
+            found = True
+            continue
+        missing = _missing(expr, entry, context.ranges[task])
+        if missing:
+            lacking = lacking or (missing, f"task `{task}`, Walk `{walk}`")
+            continue
+        found = True
+        inferred = context.inferred(expr, task, path)
+        if inferred:
+            _judge(context, path, param, expr, inferred, task)
+    if lacking and (param.default is None or not found):
+        missing, where = lacking
+        known = {name for _, _, task in places for name in context.ranges[task]}
+        advice = (
+            context.nearest(missing, sorted(known)) if not missing.startswith("@") else "name a loop around the use"
+        )
+        if found:
+            advice = f"`{key}` has no default to take instead; {advice}"
+        context.add("unknown_parameter", path, f"`{missing}` has no value in {where}; {advice}")
+
+
+def _missing(expr: Expr, entry: Entry, ranges: Mapping[str, Range]) -> str | None:
+    for loop in sorted(expr.loops):
+        if loop not in entry.loops and not (loop == "index" and entry.loops):
+            return f"@loop.{loop}"
+    return next((name for name in sorted(expr.names) if name not in ranges), None)
+
+
+def _judge(context: Context, path: tuple[str, ...], param: Param, expr: Expr, found: Range, task: str) -> None:
+    if found.kind != param.type and (found.kind, param.type) != ("integer", "number"):
+        rounds = (found.kind, param.type) == ("number", "integer")
+        advice = "; use `round`, `floor` or `ceil`" if rounds else "; write another expression"
+        context.add(
+            "bad_param",
+            path,
+            f"`{expr.text}` is {article(found.kind)} in task `{task}`, not {article(param.type)}{advice}",
+        )
+        return
+    allowed = range_of(param)
+    if found.low > allowed.high or found.high < allowed.low:
+        message = f"`{expr.text}` is never {_bounds(allowed)} in task `{task}`; change it"
+        context.add("bad_param", path, message)
+    elif isinstance(expr.tree, Name) and (found.low < allowed.low or found.high > allowed.high):
+        message = f"task `{task}` lets `{expr.text}` be what the component refuses; keep it {_bounds(allowed)}"
+        context.add("bounds_differ", path, message, "warning")
+
+
+def _bounds(allowed: Range) -> str:
+    if math.isinf(allowed.high):
+        return f"at least {allowed.low:g}"
+    return f"from {allowed.low:g} to {allowed.high:g}" if math.isfinite(allowed.low) else f"at most {allowed.high:g}"

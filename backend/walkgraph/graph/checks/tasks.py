@@ -1,0 +1,343 @@
+"""Tasks: inputs and parameters, steps and their bindings, and outputs that come."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from walkgraph.graph.catalogue import Scalar
+from walkgraph.graph.checks.context import Context
+from walkgraph.graph.checks.types import passed
+from walkgraph.graph.document import ForStep, Step, Task, TaskParam
+from walkgraph.graph.expressions import constant
+from walkgraph.graph.ports import MODALITIES, PortType, accepts
+from walkgraph.graph.problems import article, nearest
+from walkgraph.graph.ranges import range_of_value
+from walkgraph.graph.structure import Route, StepAt, for_parts, lanes
+from walkgraph.graph.syntax import can_be_named
+from walkgraph.graph.wellformed import Path
+
+_RESULT = re.compile(r"^[A-Za-z][A-Za-z0-9_\-]*\.[A-Za-z][A-Za-z0-9_\-]*$")
+_MODALITIES = {"string": ("text",), "boolean": ("flag", "scalar"), "integer": ("scalar",), "number": ("scalar",)}
+"""Type of a parameter or literal -> the Walk inputs that it may be bound to."""
+
+Named = Mapping[str, Sequence[StepAt]]
+"""Walk, or a step's `as` -> the steps that bindings mean by it."""
+
+_UNCLEAR = ("bad_binding", "part_outside_for", "unknown_input", "wrong_modality")
+"""After these nobody knows which input a step was to take."""
+
+
+def check_tasks(context: Context) -> None:
+    for name, task in context.graph.tasks.items():
+        path = ("tasks", name)
+        _declarations(context, path, task)
+        steps = context.steps[name]
+        named = _named(steps)
+        before = len(context.problems)
+        for at in steps:
+            _step(context, name, task, at, named)
+        if not any(p.code in _UNCLEAR for p in context.problems[before:]):
+            _parts(context, path, task, steps)
+        _firsts(context, path, steps)
+        _outputs(context, path, task, steps)
+
+
+def _declarations(context: Context, path: Path, task: Task) -> None:
+    for key, declared in task.inputs.items():
+        if declared.modality not in MODALITIES:
+            message = f"`{declared.modality[:80]}` is no modality; {context.nearest(declared.modality, MODALITIES)}"
+            context.add("unknown_modality", (*path, "inputs", key, "modality"), message)
+        if key in task.params or key == "seed":
+            context.add("duplicate_name", (*path, "inputs", key), f"`{key}` names a parameter too; rename one")
+    for key, param in task.params.items():
+        where = (*path, "params", key)
+        if not can_be_named(key):
+            context.add("bad_name", where, f"expressions can't name `{key}`; use letters, digits and `_`")
+        if key == "seed":
+            context.add("bad_name", where, "`seed` is always there; take this parameter away")
+        _param(context, where, param)
+
+
+def _param(context: Context, path: Path, param: TaskParam) -> None:
+    if param.min is not None and param.max is not None and param.min > param.max:
+        context.add("bad_bounds", (*path, "max"), f"`max` {param.max:g} is below `min` {param.min:g}; swap them")
+        return
+    if param.type in ("boolean", "string") and (param.min is not None or param.max is not None):
+        message = f"{article(param.type)} has no bounds; take `min` and `max` away"
+        context.add("bad_bounds", (*path, "max" if param.min is None else "min"), message)
+    for i, choice in enumerate(param.choices):
+        fault = _value_fault(choice, param)
+        if fault:
+            context.add("bad_value", (*path, "choices", str(i)), f"the choice {fault}")
+    if param.default is not None and not context.draft.is_broken(*path, "default"):
+        fault = _value_fault(param.default, param)
+        if fault is None and param.choices and param.default not in param.choices:
+            fault = f"is none of the choices; {nearest(str(param.default), map(str, param.choices))}"
+        if fault:
+            context.add("bad_value", (*path, "default"), f"the default {fault}")
+
+
+def _value_fault(value: Scalar, param: TaskParam) -> str | None:
+    kind = range_of_value(value).kind
+    if kind != param.type and (kind, param.type) != ("integer", "number"):
+        return f"is {article(kind)}, not {article(param.type)}; change it"
+    if not isinstance(value, str) and param.min is not None and value < param.min:
+        return f"is below `min` {param.min:g}; raise it"
+    if not isinstance(value, str) and param.max is not None and value > param.max:
+        return f"is above `max` {param.max:g}; lower it"
+    return None
+
+
+# ── steps ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _named(steps: tuple[StepAt, ...]) -> Named:
+    found: dict[str, list[StepAt]] = {}
+    for at in steps:
+        for name in dict.fromkeys((at.name, at.step.walk)):
+            found.setdefault(name, []).append(at)
+    return found
+
+
+def _step(context: Context, name: str, task: Task, at: StepAt, named: Named) -> None:
+    path = ("tasks", name, *at.pointer.split("/")[1:])
+    if at.step.when is not None:
+        _when(context, name, at.step.when, (*path, "when"))
+    walk = context.graph.walks.get(at.step.walk)
+    if walk is None:
+        if not context.draft.is_broken("walks", at.step.walk):
+            message = f"no Walk `{at.step.walk}` in the graph; {context.nearest(at.step.walk, context.graph.walks)}"
+            context.add("unknown_walk", (*path, "walk"), message)
+        return
+    inputs_known = not context.draft.has_gaps("walks", at.step.walk, "inputs")
+    for key, value in at.step.with_.items():
+        where = (*path, "with", key)
+        if key in walk.inputs:
+            wanted = context.input_types.get((at.step.walk, key))
+            _binding(context, task, name, at, named, where, value, wanted)
+        elif inputs_known:
+            message = f"Walk `{at.step.walk}` has no input `{key}`; {context.nearest(key, walk.inputs)}"
+            context.add("unknown_input", where, message)
+    for key in walk.inputs:
+        if key not in at.step.with_ and key in context.needed[at.step.walk]:
+            message = f"Walk `{at.step.walk}` needs its input `{key}`; bind it in `with`"
+            context.add("unbound_input", path, message)
+
+
+def _when(context: Context, task: str, text: str, path: Path) -> None:
+    expr = context.expression(text, path)
+    if expr is None:
+        return
+    if expr.loops:
+        message = f"a step stands in no loop; take `@loop.{min(expr.loops)}` away"
+        context.add("unknown_loop", path, message)
+        return
+    missing = next((n for n in sorted(expr.names) if n not in context.ranges[task]), None)
+    if missing:
+        if context.knows_params(task):
+            message = f"the task has no parameter `{missing}`; {context.nearest(missing, context.ranges[task])}"
+            context.add("unknown_parameter", path, message)
+        return
+    found = context.inferred(expr, task, path)
+    if found and found.kind != "boolean":
+        context.add("bad_when", path, f"`{expr.text}` is {article(found.kind)}; compare it with something")
+    if constant(expr) is False:
+        context.add("unreachable_step", path, "the condition is never true; change it or take the step away")
+
+
+# ── bindings ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _binding(
+    context: Context,
+    task: Task,
+    name: str,
+    at: StepAt,
+    named: Named,
+    path: Path,
+    value: Scalar,
+    wanted: PortType | None,
+) -> None:
+    if not isinstance(value, str):
+        _literal(context, path, value, wanted)
+    elif value == "@part":
+        _part(context, path, at, wanted)
+    elif value.startswith("@task."):
+        _task_value(context, task, name, at, path, value.removeprefix("@task."), wanted)
+    elif value.startswith("@"):
+        message = f"`{value[:80]}` is no binding; write `@task.x`, `@part`, `walk.result` or a literal"
+        context.add("bad_binding", path, message)
+    elif _RESULT.match(value) and _names_result(context, named, value, wanted):
+        _result(context, name, at, named, path, value, wanted)
+    else:
+        _literal(context, path, value, wanted)
+
+
+def _literal(context: Context, path: Path, value: Scalar, wanted: PortType | None) -> None:
+    kind = range_of_value(value).kind
+    if wanted and wanted.modality not in _MODALITIES[kind]:
+        advice = "write `@task.x`, `@part` or `walk.result`"
+        context.add("wrong_modality", path, f"{article(kind)} can't be bound to `{wanted}`; {advice}")
+
+
+def _part(context: Context, path: Path, at: StepAt, wanted: PortType | None) -> None:
+    if at.part is None:
+        message = "`@part` has a value inside `for` only; bind `@task.x`, or put the step into one"
+        context.add("part_outside_for", path, message)
+    elif wanted and wanted.modality != at.part:
+        context.add("wrong_modality", path, f"the part is `{at.part}`, and the input takes `{wanted}`; bind another")
+
+
+def _task_value(
+    context: Context, task: Task, name: str, at: StepAt, path: Path, key: str, wanted: PortType | None
+) -> None:
+    if key in task.inputs:
+        declared = task.inputs[key]
+        if wanted and declared.modality in MODALITIES and wanted.modality != declared.modality:
+            message = f"`@task.{key}` is `{declared.modality}`, and the input takes `{wanted}`; bind another"
+            context.add("wrong_modality", path, message)
+        if declared.many:
+            message = f"`@task.{key}` is many parts; walk them with `for`, or take `many` away"
+            context.add("many_outside_for", path, message)
+        if declared.optional and path[-1] in context.needed[at.step.walk]:
+            message = f"`@task.{key}` can be absent, and Walk `{at.step.walk}` needs it; take `optional` away"
+            context.add("absent_value", path, message)
+    elif key in context.ranges[name]:
+        kind = context.ranges[name][key].kind
+        if wanted and wanted.modality not in _MODALITIES[kind]:
+            message = f"`@task.{key}` is {article(kind)}, and the input takes `{wanted}`; bind another"
+            context.add("wrong_modality", path, message)
+    elif context.knows_params(name) and not context.draft.has_gaps("tasks", name, "inputs"):
+        message = (
+            f"the task has no input or parameter `{key}`; {context.nearest(key, [*task.inputs, *context.ranges[name]])}"
+        )
+        context.add("unknown_input", path, message)
+
+
+def _names_result(context: Context, named: Named, value: str, wanted: PortType | None) -> bool:
+    """Text with a dot inside is a result where it names a step or Walk, or where the input takes no text."""
+    owner = value.partition(".")[0]
+    known = owner in context.graph.walks or owner in named
+    return known or wanted is None or wanted.modality != "text"
+
+
+def _result(
+    context: Context,
+    task: str,
+    at: StepAt,
+    named: Named,
+    path: Path,
+    value: str,
+    wanted: PortType | None,
+) -> None:
+    owner, _, result = value.partition(".")
+    producers = named.get(owner, ())
+    if not producers:
+        if not context.draft.has_gaps("tasks", task, "steps") and not context.draft.is_broken("walks", owner):
+            message = f"no step `{owner}` in the task; {context.nearest(owner, named)}"
+            context.add("unknown_result", path, message)
+        return
+    earlier = [step for step in producers if _comes_before(step, at)]
+    if not earlier:
+        message = f"`{owner}` has not run when this step begins; put it before, in another list or another choice"
+        context.add("used_before_produced", path, message)
+        return
+    walk = earlier[-1].step.walk
+    facts = context.facts.get(walk)
+    if facts is None:
+        return
+    if result not in facts.named_results:
+        if not context.draft.has_gaps("walks", walk, "results"):
+            message = f"Walk `{walk}` has no result `{result}`; {context.nearest(result, facts.walk.results)}"
+            context.add("unknown_result", path, message)
+        return
+    found = _result_type(context, walk, facts.named_results[result])
+    fault = accepts(wanted, found) if wanted and found else None
+    if fault:
+        context.add(
+            "wrong_modality", path, f"`{value}` is `{found}`, and the input takes `{wanted}`: {fault}; bind another"
+        )
+    guards = {step.step.when for step in earlier}
+    if None not in guards and at.step.when not in guards and path[-1] in context.needed[at.step.walk]:
+        message = f"`{owner}` may be skipped and this step not; give it the same `when`"
+        context.add("absent_value", path, message, "warning")
+
+
+def _result_type(context: Context, walk: str, route: Route) -> PortType | None:
+    """What a later step gets."""
+    source = context.source_type(walk, route)
+    return passed(source, route, "") if source else None
+
+
+def _comes_before(step: StepAt, at: StepAt) -> bool:
+    """Other lists run side by side: a step waits for what it needs from them."""
+    if step.lane != at.lane:
+        return True
+    if step.choice is not None and step.choice == at.choice:
+        return False
+    return step.index < at.index
+
+
+# ── the whole ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _parts(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]) -> None:
+    """Every input has steps, and every branch of a `for` an input."""
+    if context.draft.has_gaps(*path, "steps") or context.draft.has_gaps(*path, "inputs"):
+        return
+    branches: dict[str, Path] = {}
+    for lane, lane_steps in lanes(task).items():
+        _branches(lane_steps, (*path, "steps", *([lane] if lane else [])), branches)
+    bound = {str(value) for at in steps for value in at.step.with_.values()}
+    for key, declared in task.inputs.items():
+        if declared.modality not in branches and f"@task.{key}" not in bound and declared.modality in MODALITIES:
+            message = f"no step takes `{key}`; bind `@task.{key}`, or add `{declared.modality}` steps to a `for`"
+            context.add("input_without_steps", (*path, "inputs", key), message)
+    modalities = {declared.modality for declared in task.inputs.values()}
+    for kind, where in branches.items():
+        if kind not in modalities and modalities <= set(MODALITIES):
+            message = f"the task has no `{kind}` input; declare one, or take these steps away"
+            context.add("unreachable_step", where, message, "warning")
+
+
+def _branches(steps: tuple[Step, ...], path: Path, found: dict[str, Path]) -> None:
+    for position, step in enumerate(steps):
+        for kind, inner in for_parts(step).items() if isinstance(step, ForStep) else ():
+            where = (*path, str(position), kind)
+            found.setdefault(kind, where)
+            _branches(inner, where, found)
+
+
+def _firsts(context: Context, path: Path, steps: tuple[StepAt, ...]) -> None:
+    """An option after one that always holds is never taken."""
+    always: set[int] = set()
+    for at in steps:
+        if at.choice is None:
+            continue
+        if at.choice in always:
+            message = "the option before it always holds; give that one a `when`, or take this one away"
+            context.add("unreachable_step", (*path, *at.pointer.split("/")[1:]), message)
+        if at.step.when is None:
+            always.add(at.choice)
+
+
+def _outputs(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]) -> None:
+    sent: dict[str, dict[str, str]] = {}
+    """Output -> modality -> a Walk that sends it so."""
+    gaps = context.draft.has_gaps(*path, "steps")
+    for walk in dict.fromkeys(at.step.walk for at in steps):
+        for name, found in context.sent.get(walk, {}).items():
+            sent.setdefault(name, {}).update({found.modality: walk} if found else {})
+        gaps = gaps or walk not in context.facts or context.draft.has_gaps("walks", walk, "edges")
+    listed: set[str] = set()
+    for i, output in enumerate(task.outputs):
+        where = (*path, "outputs", str(i))
+        if output in listed:
+            context.add("duplicate_name", where, f"the output `{output}` is listed twice; keep one")
+        elif output not in sent and not gaps:
+            message = f"no Walk of the task's steps sends `@out.{output}`; {context.nearest(output, sent)}"
+            context.add("output_never_sent", where, message)
+        listed.add(output)
+        kinds = sent.get(output, {})
+        if len(kinds) > 1:
+            said = ", ".join(f"`{kind}` from `{walk}`" for kind, walk in kinds.items())
+            context.add("wrong_modality", where, f"`{output}` is {said}; give them names of their own")

@@ -1,0 +1,85 @@
+"""What is drawn and serves nothing: warnings, as a draft may be on its way."""
+
+from collections.abc import Iterable, Iterator
+
+from walkgraph.graph.checks.context import Context
+from walkgraph.graph.checks.walks import states_of, walk_path, whens
+from walkgraph.graph.document import Use
+from walkgraph.graph.expressions import parse
+from walkgraph.graph.structure import WalkStructure
+from walkgraph.graph.syntax import ExpressionError, can_be_named
+
+
+def check_unused(context: Context) -> None:
+    gaps = context.draft.has_gaps("walks")
+    for name in context.graph.nodes:
+        if name not in context.uses_of and not gaps:
+            message = f"no Walk uses `{name}`; put it into a body, or take it away"
+            context.add("unused_node", ("nodes", name), message, "warning")
+    read_weights = {node.weights for node in context.graph.nodes.values()}
+    for name in context.graph.weights:
+        if name not in read_weights and not context.draft.has_gaps("nodes"):
+            context.add("unused_weights", ("weights", name), f"no node reads `{name}`; take it away", "warning")
+    for name, facts in context.facts.items():
+        if name not in context.tasks_of and not context.draft.has_gaps("tasks"):
+            message = f"no task uses the Walk `{name}`; add it to a task's steps, or take it away"
+            context.add("unused_walk", ("walks", name), message, "warning")
+        if context.draft.has_gaps("walks", name):
+            continue
+        read = {route.source.name for route in facts.routes if route.source.kind == "in"}
+        for key in facts.walk.inputs:
+            if key not in read:
+                message = f"no edge takes `@in.{key}`; draw one, or take the input away"
+                context.add("unused_input", ("walks", name, "inputs", key), message, "warning")
+        _effects(context, name)
+    _parameters(context)
+
+
+def _effects(context: Context, walk: str) -> None:
+    """A use that nobody reads and that keeps no state computes for nothing."""
+    facts = context.facts[walk]
+    read = {route.source.name for route in (*facts.routes, *facts.results) if route.source.kind == "use"}
+    read |= {(loop.item.until or "").partition(".")[0] for loop in facts.loops}
+    read |= {stream.from_.partition(".")[0] for stream in context.graph.streams if walk in stream.walks}
+    for entry in facts.entries:
+        component = context.component(entry.node) if isinstance(entry.item, Use) else None
+        if component and component.outputs and not component.states and entry.name not in read:
+            message = f"nothing reads what `{entry.name}` gives; draw an edge from it, or take it away"
+            context.add("no_effect", walk_path(walk, entry.pointer), message, "warning")
+
+
+def _parameters(context: Context) -> None:
+    """Parameters of tasks that nothing reads. Where something is broken, it may be what would."""
+    if context.draft.broken:
+        return
+    reads = {name: frozenset(_names(_walk_texts(context, facts))) for name, facts in context.facts.items()}
+    for name, task in context.graph.tasks.items():
+        steps = context.steps[name]
+        read = set(_names(at.step.when for at in steps))
+        read |= {str(value).removeprefix("@task.") for at in steps for value in at.step.with_.values()}
+        read = read.union(*(reads.get(walk, ()) for walk in {at.step.walk for at in steps}))
+        for key in task.params:
+            if key not in read and can_be_named(key) and key not in task.inputs:
+                message = f"nothing in the task's Walks reads `{key}`; use it in an expression, or take it away"
+                context.add("unused_parameter", ("tasks", name, "params", key), message, "warning")
+
+
+def _walk_texts(context: Context, facts: WalkStructure) -> Iterator[str | None]:
+    """Every expression that a Walk depends on: its own, those of its nodes' parameters, those of its states' sizes."""
+    graph = context.graph
+    yield from (loop.item.times for loop in facts.loops)
+    yield from (when for _, when, _ in whens(facts))
+    for node in {entry.node for entry in facts.entries if entry.node in graph.nodes}:
+        values = graph.nodes[node].params.values()
+        yield from (value[1:] for value in values if isinstance(value, str) and value.startswith("="))
+    for state in {state for entry in facts.entries for state in states_of(graph, entry)}:
+        if state in graph.states:
+            yield from (graph.states[state].width, graph.states[state].capacity)
+
+
+def _names(texts: Iterable[str | None]) -> Iterator[str]:
+    for text in texts:
+        try:
+            yield from parse(text).names if text is not None else ()
+        except ExpressionError:
+            continue  # reported where it stands

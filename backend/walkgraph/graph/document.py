@@ -1,0 +1,300 @@
+"""The graph document as frozen data: what `graphs/*.json` holds once it is well-formed.
+
+This is the normal form. The JSON form has three shorthands, which `graph.codec` expands and contracts: `"llm"` for
+`{"use": "llm"}`, a list for `{"sequence": [...]}`, and `["a.x", "b.y"]` for an edge without flags. `graph.check`
+judges.
+Nothing here can name code or a path: components are registry keys, parameters are typed.
+
+References inside a Walk
+    source  `use.port`, `@in.x` (Walk input), `@loop.index` (innermost loop), `@loop.NAME` (a named loop around),
+            `@stream.x`
+    target  `use.port` or `@out.x` (to the client)
+Bindings of a task step
+    `@task.x` (an input or a parameter of the task, `@task.seed` included), `@part` (inside `for`),
+    `walk.result` (the latest earlier step of that Walk, or the step's `as` name), or a literal
+Expressions: the closed grammar of `graph.expressions`, over the task's parameters and loop indices.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+FORMAT = "walkgraph/graph@1"
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$")]
+Reference = Annotated[
+    str, Field(pattern=r"^(@[a-z]+|[A-Za-z][A-Za-z0-9_\-]*)\.[A-Za-z][A-Za-z0-9_\-]*$", max_length=160)
+]
+Expression = Annotated[str, Field(min_length=1, max_length=400)]
+Literals = bool | int | float | str
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+
+
+# ── states, weights, nodes ──────────────────────────────────────────────────────────────────────
+
+
+class State(Record):
+    kind: Literal["paged_kv", "tensor", "rng"]
+    scope: Literal["session", "run", "walk", "iteration"] = "run"
+    width: Expression = "1"
+    """Sequences kept together (CEM's samples)."""
+    capacity: Expression | None = None
+    """Most tokens one sequence can hold, over the task's parameters. A `paged_kv` needs it: it is reserved at
+    admission."""
+
+
+class Weights(Record):
+    family: Name
+    source: Annotated[str, Field(pattern=r"^(starter:[\w\-.]+|checkpoint:[\w\-.]+|random:[\w\-.]+:\d+)$")]
+
+
+class Node(Record):
+    component: Annotated[str, Field(pattern=r"^[a-z0-9_]+\.[a-z0-9_]+$")]
+    weights: Name | None = None
+    states: dict[Name, Name] = Field(default_factory=dict)
+    """The component's state slot -> the graph's state."""
+    params: dict[Name, Literals] = Field(default_factory=dict)
+    """A literal, or an expression written with a leading `=` (`"=cfg_text_scale"`). One that names a parameter which
+    the running task lacks, or a loop that isn't around the use, takes the component's default, if it has one."""
+
+
+# ── walks ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class Use(Record):
+    use: Name
+    """The node."""
+    as_: Name | None = Field(default=None, alias="as")
+    when: Expression | None = None
+
+    @property
+    def name(self) -> str:
+        return self.as_ or self.use
+
+
+class Parallel(Record):
+    parallel: tuple["Item", ...] = Field(min_length=1)
+    when: Expression | None = None
+
+
+class Sequence(Record):
+    """A list, as a branch of a `parallel`."""
+
+    sequence: tuple["Item", ...] = Field(min_length=1)
+    when: Expression | None = None
+
+
+class Loop(Record):
+    loop: Name
+    times: Expression
+    until: Reference | None = None
+    """A boolean port of a use in the body; the iteration that raises it is the last."""
+    drop_last: bool = False
+    """Suppress the `each` values, to the client and to streams, that this loop's own uses made in the iteration that
+    raised `until`. Those of loops inside have left before."""
+    when: Expression | None = None
+    """Judged once, before the loop: `@loop.index` is the loop around it."""
+    body: tuple["Item", ...] = Field(min_length=1)
+
+
+class Fork(Record):
+    """Copy-on-write: `into` becomes `fork`, position counter included."""
+
+    fork: Name
+    into: Name
+    when: Expression | None = None
+
+
+def _item_kind(value: Any) -> str | None:
+    return _first_key(value, ("use", "parallel", "sequence", "loop", "fork"))
+
+
+def _first_key(value: Any, kinds: tuple[str, ...]) -> str | None:
+    """The tag of a union member: the first of `kinds` that a JSON object has as a key, or a model as a field."""
+    keys: Iterable[Any] = type(value).model_fields if isinstance(value, BaseModel) else value
+    return next((kind for kind in kinds if kind in keys), None) if isinstance(keys, Mapping) else None
+
+
+Item = Annotated[
+    Annotated[Use, Tag("use")]
+    | Annotated[Parallel, Tag("parallel")]
+    | Annotated[Sequence, Tag("sequence")]
+    | Annotated[Loop, Tag("loop")]
+    | Annotated[Fork, Tag("fork")],
+    Discriminator(_item_kind),
+]
+
+
+class Edge(Record):
+    from_: Reference = Field(alias="from")
+    to: Reference
+    each: bool = False
+    """Entering a loop: slice i to iteration i. Leaving one: every iteration's value as it comes (to `@out` only)."""
+    collect: bool = False
+    """Leaving a loop: the values of all iterations, stacked."""
+
+
+class Result(Record):
+    """A Walk's named value for later steps: of a use in a loop the last one, or all stacked."""
+
+    from_: Reference = Field(alias="from")
+    collect: bool = False
+
+
+class Walk(Record):
+    label: str = ""
+    inputs: dict[Name, str] = Field(default_factory=dict)
+    """Name -> port type (`tokens`, `latents: float[n, 64]`)."""
+    body: tuple[Item, ...]
+    edges: tuple[Edge, ...] = ()
+    results: dict[Name, Result] = Field(default_factory=dict)
+
+
+# ── streams ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Fixed(Record):
+    policy: Literal["fixed"]
+    size: int = Field(ge=1)
+    continue_after_done: bool = False
+    """After the end an explicit absent value is delivered for as long as the consumer goes on."""
+    first: int | None = Field(default=None, ge=1)
+
+
+class Sliding(Record):
+    policy: Literal["sliding"]
+    window: int = Field(ge=1)
+    stride: int = Field(ge=1)
+    first: int | None = Field(default=None, ge=1)
+
+
+class LeftContext(Record):
+    policy: Literal["left_context"]
+    chunk: int = Field(ge=1)
+    context: int = Field(ge=0)
+    first: int | None = Field(default=None, ge=1)
+
+
+class Whole(Record):
+    policy: Literal["whole"]
+
+
+ChunkPolicy = Annotated[Fixed | Sliding | LeftContext | Whole, Field(discriminator="policy")]
+
+
+class Stream(Record):
+    """Joins two partitions. The consumer reads it as `@stream.NAME` in an edge of its Walk: a whole chunk a Walk where
+    the step says `per: chunk`; one chunk an iteration where the edge enters a loop with `each`."""
+
+    name: Name
+    from_: Reference = Field(alias="from")
+    """`use.port`; inside a loop, every iteration's value is an item."""
+    walks: tuple[Name, ...] = Field(min_length=1)
+    """The Walks of the producer whose values are items of this stream; it is done when the last of them is."""
+    chunks: ChunkPolicy
+    credits: int = Field(default=64, ge=1, le=4096)
+    """Chunks under way at most; the producer waits beyond it."""
+
+
+# ── tasks ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class TaskInput(Record):
+    modality: str
+    many: bool = False
+    optional: bool = False
+    description: str = ""
+
+
+class TaskParam(Record):
+    type: Literal["integer", "number", "boolean", "string"]
+    default: Literals | None = None
+    """None: the client must give it."""
+    min: int | float | None = None
+    max: int | float | None = None
+    choices: tuple[Literals, ...] = ()
+    description: str = ""
+
+
+class WalkStep(Record):
+    walk: Name
+    as_: Name | None = Field(default=None, alias="as")
+    with_: dict[Name, Literals] = Field(default_factory=dict, alias="with")
+    when: Expression | None = None
+    per: Literal["chunk"] | None = None
+
+
+class ForStep(Record):
+    """Walks the interleaved input parts in their order; a part of a modality without steps is refused at the door."""
+
+    for_: Literal["parts"] = Field(alias="for")
+    text: tuple["Step", ...] | None = None
+    image: tuple["Step", ...] | None = None
+    audio: tuple["Step", ...] | None = None
+    state: tuple["Step", ...] | None = None
+    actions: tuple["Step", ...] | None = None
+
+
+class FirstStep(Record):
+    """Takes the first step whose `when` holds; a step without one always does."""
+
+    first: tuple[WalkStep, ...] = Field(min_length=1)
+
+
+def _step_kind(value: Any) -> str | None:
+    return _first_key(value, ("walk", "for", "for_", "first"))
+
+
+Step = Annotated[
+    Annotated[WalkStep, Tag("walk")]
+    | Annotated[ForStep, Tag("for")]
+    | Annotated[ForStep, Tag("for_")]
+    | Annotated[FirstStep, Tag("first")],
+    Discriminator(_step_kind),
+]
+
+
+Steps = Annotated[
+    Annotated[tuple[Step, ...], Tag("list")] | Annotated[dict[Name, tuple[Step, ...]], Tag("lanes")],
+    Discriminator(lambda value: "lanes" if isinstance(value, Mapping) else "list"),
+]
+
+
+class SessionPolicy(Record):
+    queue: Literal["fifo", "latest"] = "fifo"
+    ttl_seconds: int = Field(default=600, ge=1, le=86_400)
+    max_bytes: int | None = Field(default=None, ge=1)
+    """Of the cache pages that its states may fill; a request that could pass it is refused."""
+
+
+class Task(Record):
+    label: str = ""
+    inputs: dict[Name, TaskInput] = Field(default_factory=dict)
+    outputs: tuple[Name, ...]
+    """Names of `@out.x`; the modality is that of the port the edge comes from."""
+    params: dict[Name, TaskParam] = Field(default_factory=dict)
+    """`seed` (integer, drawn if absent) is always there besides."""
+    steps: Steps
+    """One list; where the graph has streams, one list a partition, under names of the author's choice."""
+    session: SessionPolicy | None = None
+
+
+# ── the document ────────────────────────────────────────────────────────────────────────────────
+
+
+class Graph(Record):
+    format: Literal["walkgraph/graph@1"] = FORMAT
+    name: Name
+    description: str = ""
+    weights: dict[Name, Weights] = Field(default_factory=dict)
+    states: dict[Name, State] = Field(default_factory=dict)
+    nodes: dict[Name, Node] = Field(default_factory=dict)
+    walks: dict[Name, Walk] = Field(default_factory=dict)
+    streams: tuple[Stream, ...] = ()
+    tasks: dict[Name, Task] = Field(default_factory=dict)
+    layout: dict[str, Any] = Field(default_factory=dict)
+    """The editor's; never read by the runtime."""

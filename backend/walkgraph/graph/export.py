@@ -1,0 +1,215 @@
+"""Graph -> a Python program over `graph.build` that makes exactly the same graph."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from walkgraph.graph.document import (
+    FirstStep,
+    Fork,
+    ForStep,
+    Graph,
+    Item,
+    Loop,
+    Parallel,
+    Record,
+    Sequence,
+    Step,
+    Stream,
+    Task,
+    Use,
+    Walk,
+    WalkStep,
+)
+from walkgraph.graph.guard import arr, obj
+from walkgraph.graph.structure import for_parts
+
+_WIDTH = 112
+_TAB = "    "
+
+
+def to_python(graph: Graph) -> str:
+    """The program; its variable `graph` is the graph."""
+    policies = sorted({stream.chunks.policy for stream in graph.streams})
+    lines = [
+        f'"""The graph `{graph.name}`."""',
+        "",
+        f"from walkgraph.graph.build import {', '.join(['GraphBuilder', *policies])}",
+        "",
+        *_call("g = GraphBuilder", [graph.name], {"description": graph.description} if graph.description else {}),
+    ]
+    for section in (_declared(graph), _walks(graph), _streams(graph), _tasks(graph), _layout(graph)):
+        lines += section
+    return "\n".join([*lines, "", "graph = g.build()", ""])
+
+
+def _declared(graph: Graph) -> Iterator[str]:
+    for title, call, entries, first in (
+        ("weights", "g.weights", graph.weights, ""),
+        ("states", "g.state", graph.states, "kind"),
+        ("nodes", "g.node", graph.nodes, "component"),
+    ):
+        if entries:
+            yield from ("", f"# {title}")
+        for name, entry in entries.items():
+            given = _given(entry)
+            yield from _call(call, [name, *([given.pop(first)] if first else [])], given)
+
+
+def _walks(graph: Graph) -> Iterator[str]:
+    for name, walk in graph.walks.items():
+        yield ""
+        arguments = {"label": walk.label} if walk.label else {}
+        if walk.inputs:
+            arguments |= {"inputs": dict(walk.inputs)}
+        yield from _with("g.walk", [name], arguments, "w", _walk(walk))
+
+
+def _walk(walk: Walk) -> Iterator[str]:
+    for item in walk.body:
+        yield from _item(item)
+    for edge in walk.edges:
+        yield from _call("w.edge", [edge.from_, edge.to], _given(edge, "from_", "to"))
+    for name, result in walk.results.items():
+        yield from _call("w.result", [name, result.from_], _given(result, "from_"))
+
+
+def _item(item: Item) -> Iterator[str]:
+    match item:
+        case Use():
+            yield from _call("w.use", [item.use], _given(item, "use"))
+        case Fork():
+            yield from _call("w.fork", [item.fork, item.into], _given(item, "fork", "into"))
+        case Loop():
+            yield from _with("w.loop", [item.loop], _given(item, "loop", "body"), "", _items(item.body))
+        case Parallel():
+            yield from _with("w.parallel", [], _given(item, "parallel"), "", _items(item.parallel))
+        case Sequence():
+            yield from _with("w.sequence", [], _given(item, "sequence"), "", _items(item.sequence))
+
+
+def _items(items: tuple[Item, ...]) -> Iterator[str]:
+    for item in items:
+        yield from _item(item)
+
+
+def _streams(graph: Graph) -> Iterator[str]:
+    if graph.streams:
+        yield ""
+    for stream in graph.streams:
+        given: dict[str, Any] = {"walks": list(stream.walks), "chunks": _Code(_chunks(stream))}
+        if "credits" in _given(stream):
+            given["credits"] = stream.credits
+        yield from _call("g.stream", [stream.name, stream.from_], given)
+
+
+def _chunks(stream: Stream) -> str:
+    arguments = _given(stream.chunks, "policy")
+    return f"{stream.chunks.policy}({', '.join(f'{key}={_literal(value)}' for key, value in arguments.items())})"
+
+
+# ── tasks ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _tasks(graph: Graph) -> Iterator[str]:
+    for name, task in graph.tasks.items():
+        yield ""
+        arguments: dict[str, Any] = {"outputs": list(task.outputs)} | ({"label": task.label} if task.label else {})
+        yield from _with("g.task", [name], arguments, "t", _task(task))
+
+
+def _task(task: Task) -> Iterator[str]:
+    for name, declared in task.inputs.items():
+        yield from _call("t.input", [name, declared.modality], _given(declared, "modality"))
+    for name, param in task.params.items():
+        yield from _call("t.param", [name, param.type], _given(param, "type"))
+    if isinstance(task.steps, dict):
+        if not task.steps:
+            yield "t.lanes()"
+        for lane, steps in task.steps.items():
+            yield from _with("t.lane", [lane], {}, "", _steps(steps))
+    else:
+        yield from _steps(task.steps)
+    if task.session is not None:
+        yield from _call("t.session", [], _given(task.session))
+
+
+def _steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[str]:
+    for step in steps:
+        match step:
+            case WalkStep():
+                given = _given(step, "walk", "with_")
+                yield from _call("t.step", [step.walk, *([dict(step.with_)] if step.with_ else [])], given)
+            case FirstStep():
+                yield from _with("t.first", [], {}, "", _steps(step.first, depth))
+            case ForStep():
+                name = f"parts{depth or ''}"
+                yield f"{name} = t.parts()"
+                for kind, inner in for_parts(step).items():
+                    yield from _with(f"{name}.steps", [kind], {}, "", _steps(inner, depth + 1))
+
+
+def _layout(graph: Graph) -> Iterator[str]:
+    if graph.layout:
+        yield ""
+    for key, value in graph.layout.items():
+        yield from _call("g.layout", [key, value], {})
+
+
+# ── Python ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Code(str):
+    """An argument that is written as it is."""
+
+    __slots__ = ()
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, _Code):
+        return str(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_literal(key)}: {_literal(child)}' for key, child in obj(value).items())}}}"
+    return f"[{', '.join(map(_literal, arr(value)))}]" if isinstance(value, list) else repr(value)
+
+
+def _wrapped(name: str, value: Any) -> list[str]:
+    """An argument on one line, or an object with an entry a line."""
+    line = f"{name}{_literal(value)},"
+    if len(line) <= _WIDTH or not isinstance(value, dict):
+        return [line]
+    entries = [f"{_TAB}{_literal(key)}: {_literal(child)}," for key, child in obj(value).items()]
+    return [f"{name}{{", *entries, "},"]
+
+
+def _given(record: Record, *without: str) -> dict[str, Any]:
+    """The fields that differ from their defaults, by their names in Python."""
+    fields = record.model_dump(exclude_defaults=True, exclude=set(without))
+    return {
+        key: list(cast(tuple[Any, ...], value)) if isinstance(value, tuple) else value for key, value in fields.items()
+    }
+
+
+def _call(function: str, arguments: list[Any], named: Mapping[str, Any]) -> list[str]:
+    """On one line where it fits, otherwise one argument a line."""
+    line = f"{function}({', '.join([*map(_literal, arguments), *(f'{k}={_literal(v)}' for k, v in named.items())])})"
+    if len(line) <= _WIDTH:
+        return [line]
+    pairs = [*(("", value) for value in arguments), *((f"{key}=", value) for key, value in named.items())]
+    return [f"{function}(", *(f"{_TAB}{part}" for name, value in pairs for part in _wrapped(name, value)), ")"]
+
+
+def _with(
+    function: str, arguments: list[Any], named: Mapping[str, Any], name: str, inside: Iterator[str]
+) -> Iterator[str]:
+    *lines, last = _call(f"with {function}", arguments, named)
+    yield from lines
+    yield f"{last}{f' as {name}' if name else ''}:"
+    empty = True
+    for line in inside:
+        empty = False
+        yield f"{_TAB}{line}"
+    if empty:
+        yield f"{_TAB}pass"

@@ -1,0 +1,182 @@
+"""What a document may hold at most, before anything else reads it: JSON values alone, and not too many.
+
+`read_json` is the only way from bytes to a value. `faults` judges a value that is already there (a caller's dict).
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, NoReturn, cast
+
+from walkgraph.errors import InvalidInput
+
+MAX_BYTES = 2 * 1024 * 1024
+MAX_DEPTH = 64
+MAX_TEXT = 20_000
+MAX_VALUES = 100_000
+MAX_INTEGER = 2**63 - 1
+LIMITS = {"nodes": 2000, "states": 500, "weights": 100, "walks": 500, "streams": 200, "tasks": 200}
+MAX_EDGES = 10_000
+MAX_ITEMS = 10_000
+"""Items of all bodies, and steps of all tasks."""
+MAX_NESTING = 32
+"""Items inside items of one body."""
+
+
+class Fault(NamedTuple):
+    code: str
+    path: tuple[str, ...]
+    message: str
+
+
+def read_json(data: str | bytes) -> Any:
+    """The value of a JSON text; raises InvalidInput for what isn't JSON, has duplicate keys or unusable numbers."""
+    if len(data) > MAX_BYTES:
+        raise InvalidInput(f"the document has {len(data)} bytes and may have {MAX_BYTES}; split it up")
+    try:
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
+        return json.loads(
+            text.removeprefix("\ufeff"),
+            object_pairs_hook=_object,
+            parse_int=_integer,
+            parse_float=_float,
+            parse_constant=_constant,
+        )
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the document is no UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except json.JSONDecodeError as error:
+        message = f"the document is no JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+        raise InvalidInput(message) from None
+    except RecursionError:
+        raise InvalidInput(f"the document is nested more than {MAX_DEPTH} deep; flatten it") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise InvalidInput(f"the key `{key[:80]}` stands twice in one object; keep one")
+        found[key] = value
+    return found
+
+
+def _integer(text: str) -> int:
+    if len(text) > 20 or abs(int(text)) > MAX_INTEGER:
+        raise InvalidInput(f"the number {text[:24]} does not fit 64 bits; write a smaller one")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise InvalidInput(f"the number {text[:24]} is too large; write a smaller one")
+    return number
+
+
+def _constant(text: str) -> NoReturn:
+    raise InvalidInput(f"`{text}` is no JSON number; write a finite one")
+
+
+def faults(value: Any) -> list[Fault]:
+    """What keeps a value from being read as a document at all: the first that isn't JSON, or all limits passed."""
+    fault = _json_fault(value, 0, [MAX_VALUES])
+    return [fault] if fault else list(_limits(value))
+
+
+def _json_fault(value: Any, depth: int, budget: list[int]) -> Fault | None:
+    """The first value that no document may hold; `budget` counts down the values left."""
+    if isinstance(value, str):
+        return _text_fault(value)
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return _number_fault(value)
+    if not isinstance(value, dict | list | tuple):
+        return Fault("wrong_type", (), f"`{type(value).__name__}` is nothing that JSON can hold; write a JSON value")
+    if depth >= MAX_DEPTH:
+        return Fault("too_deep", (), f"nested more than {MAX_DEPTH} deep; flatten it")
+    budget[0] -= size(value)
+    if budget[0] < 0:
+        return Fault("too_large", (), f"the document has more than {MAX_VALUES} values; split it up")
+    for key, child in _children(value):
+        if isinstance(value, dict) and (not isinstance(key, str) or _text_fault(key)):
+            return Fault("bad_name", (), "a key is no proper text; rename it")
+        fault = _json_fault(child, depth + 1, budget)
+        if fault:
+            return fault._replace(path=(str(key), *fault.path))
+    return None
+
+
+def _children(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return cast(dict[Any, Any], value).items()
+    return enumerate(cast(list[Any], value))
+
+
+def _number_fault(value: float) -> Fault | None:
+    if isinstance(value, int):
+        message = "the number does not fit 64 bits; write a smaller one"
+        return Fault("bad_number", (), message) if abs(value) > MAX_INTEGER else None
+    return None if math.isfinite(value) else Fault("bad_number", (), "the number is not finite; write a finite one")
+
+
+def _text_fault(text: str) -> Fault | None:
+    if len(text) > MAX_TEXT:
+        return Fault("too_large", (), f"the text has {len(text)} characters and may have {MAX_TEXT}; shorten it")
+    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+        return Fault("bad_text", (), "the text has half of a character (a lone surrogate); write it anew")
+    return None
+
+
+def _limits(document: Any) -> Iterator[Fault]:
+    sections = obj(document)
+    for section, limit in LIMITS.items():
+        count = size(sections.get(section))
+        if count > limit:
+            yield Fault("too_large", (section,), f"there are {count} {section} and may be {limit}; split the graph up")
+    walks = {name: obj(walk) for name, walk in obj(sections.get("walks")).items()}
+    tasks = [obj(task) for task in obj(sections.get("tasks")).values()]
+    edges = sum(size(walk.get("edges")) for walk in walks.values())
+    if edges > MAX_EDGES:
+        yield Fault("too_large", ("walks",), f"there are {edges} edges and may be {MAX_EDGES}; split the graph up")
+    items = sum(_items(task.get("steps"))[0] for task in tasks)
+    for name, walk in walks.items():
+        count, deepest = _items(walk.get("body"))
+        items += count
+        if deepest > MAX_NESTING:
+            message = f"the items of the body are nested {deepest} deep and may be {MAX_NESTING}; flatten it"
+            yield Fault("too_deep", ("walks", name, "body"), message)
+    if items > MAX_ITEMS:
+        yield Fault("too_large", ("walks",), f"there are {items} items and steps and may be {MAX_ITEMS}; split it up")
+
+
+def _items(body: Any) -> tuple[int, int]:
+    """How many items a body has, and how deep they are nested: lists inside objects or lists."""
+    count = deepest = 0
+    stack: list[tuple[Any, int]] = [(body, 0)]
+    while stack:
+        value, depth = stack.pop()
+        deepest = max(deepest, depth)
+        if isinstance(value, list | tuple):
+            count += size(value)
+            stack.extend((child, depth + 1) for child in arr(value))
+        else:
+            stack.extend((child, depth) for child in obj(value).values())
+    return count, deepest
+
+
+# ── reading values that may be anything ─────────────────────────────────────────────────────────
+
+
+def obj(value: Any) -> dict[str, Any]:
+    """The value if it is an object, otherwise an empty one."""
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+
+
+def arr(value: Any) -> list[Any]:
+    """The value if it is a list, otherwise an empty one."""
+    return list(cast(list[Any], value)) if isinstance(value, list | tuple) else []
+
+
+def size(value: Any) -> int:
+    return len(cast(list[Any], value)) if isinstance(value, dict | list | tuple) else 0

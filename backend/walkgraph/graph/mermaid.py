@@ -1,0 +1,202 @@
+"""Drawings as Mermaid text: the component graph (the union of all Walks), or one Walk with its body as nested boxes.
+
+Solid arrows carry values onward, dotted ones to the next iteration, thick ones are streams. The text is stable: it
+follows the author's order.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from walkgraph.errors import NotFound
+from walkgraph.graph.document import Fork, Graph, Item, Loop, Parallel, Sequence, Stream, Use
+from walkgraph.graph.problems import nearest
+from walkgraph.graph.structure import End, Route, WalkStructure, partitions, structure, structures
+
+_TAB = "  "
+
+
+def draw(graph: Graph, walk: str | None = None) -> str:
+    """`walk` None: all nodes. Raises NotFound for a Walk that isn't there."""
+    if walk is None:
+        return "\n".join(("flowchart LR", *_indented(_components(graph)))) + "\n"
+    if walk not in graph.walks:
+        raise NotFound(f"there is no Walk `{walk[:80]}`; {nearest(walk, graph.walks)}")
+    return "\n".join(("flowchart LR", *_indented(_Walk(graph, walk).lines()))) + "\n"
+
+
+# ── the component graph ─────────────────────────────────────────────────────────────────────────
+
+
+def _components(graph: Graph) -> Iterator[str]:
+    groups = partitions(graph) if graph.streams else ()
+    if len(groups) > 1:
+        for i, group in enumerate(groups):
+            yield from _box(f"partition_{i}", f"partition {i + 1}", _nodes(graph, group))
+    else:
+        yield from _nodes(graph, graph.nodes)
+    found = structures(graph)
+    outputs = dict.fromkeys(r.target.name for f in found.values() for r in f.routes if r.target.kind == "out")
+    yield from (_round("out", name) for name in outputs)
+    carried: dict[tuple[str, str], bool] = {}
+    for facts in found.values():
+        for route in facts.routes:
+            ends = _node(route.source), _node(route.target)
+            if all(ends):
+                carried[ends] = carried.get(ends, True) and route.carried
+    for (source, target), back in carried.items():
+        yield f"{source} {'-.->' if back else '-->'} {target}"
+    for stream in graph.streams:
+        for source, target in _stream_ends(found.values(), stream):
+            yield f"{source} ==>|{_quoted(f'{stream.name}: {stream.chunks.policy}')}| {target}"
+
+
+def _nodes(graph: Graph, names: Iterable[str]) -> Iterator[str]:
+    chosen = set(names)
+    return (f"{_id('node', n)}[{_label(n, node.component)}]" for n, node in graph.nodes.items() if n in chosen)
+
+
+def _node(end: End) -> str:
+    if end.kind == "use":
+        return _id("node", end.entry.node) if end.entry else ""
+    return _id("out", end.name) if end.kind == "out" else ""
+
+
+def _stream_ends(found: Iterable[WalkStructure], stream: Stream) -> list[tuple[str, str]]:
+    use = stream.from_.partition(".")[0]
+    facts = list(found)
+    sources = [f.uses[use].node for f in facts if f.name in stream.walks and use in f.uses]
+    readers = [
+        route.target.entry.node
+        for f in facts
+        for route in f.routes
+        if route.source.kind == "stream" and route.source.name == stream.name and route.target.entry
+    ]
+    return [(_id("node", s), _id("node", t)) for s in dict.fromkeys(sources) for t in dict.fromkeys(readers)]
+
+
+# ── one Walk ────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Walk:
+    """Numbers the boxes while it goes through the body."""
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        self.graph = graph
+        self.name = name
+        self.facts = structure(graph.walks[name], name)
+        self.boxes = 0
+        self.forks = 0
+
+    def lines(self) -> Iterator[str]:
+        yield from (_round("in", name) for name in self.facts.walk.inputs)
+        for item in self.facts.walk.body:
+            yield from self.item(item)
+        outs = dict.fromkeys(route.target.name for route in self.facts.routes if route.target.kind == "out")
+        yield from (_round("out", name) for name in outs)
+        yield from self.streams()
+        yield from self.arrows()
+
+    def item(self, item: Item) -> Iterator[str]:
+        match item:
+            case Use():
+                node = self.graph.nodes.get(item.use)
+                yield f"{_id('use', item.name)}[{_label(item.name, node.component if node else item.use, item.when)}]"
+            case Fork():
+                self.forks += 1
+                yield f"fork_{self.forks}{{{{{_label(f'fork {item.fork} into {item.into}', '', item.when)}}}}}"
+            case Parallel():
+                yield from self.box("parallel", item.when, item.parallel)
+            case Sequence():
+                yield from self.box("sequence", item.when, item.sequence)
+            case Loop():
+                until = f", until {item.until}" if item.until else ""
+                yield from self.box(f"loop {item.loop}: {item.times} times{until}", item.when, item.body, item.loop)
+
+    def box(self, title: str, when: str | None, items: tuple[Item, ...], loop: str = "") -> Iterator[str]:
+        self.boxes += 1
+        name = f"box_{self.boxes}"
+        inside = [line for item in items for line in self.item(item)]
+        if loop in self.indices():
+            inside.insert(0, f"{_id('index', loop)}(({_quoted('index')}))")
+        yield from _box(name, f"{title}, when {when}" if when else title, inside)
+
+    def indices(self) -> set[str]:
+        """Loops whose index an edge takes."""
+        return {_loop(route) for route in self.facts.routes if route.source.kind == "loop"}
+
+    def streams(self) -> Iterator[str]:
+        """Streams that the Walk reads or writes, and the thick arrows of those that it writes."""
+        read = dict.fromkeys(route.source.name for route in self.facts.routes if route.source.kind == "stream")
+        written = [s for s in self.graph.streams if self.name in s.walks]
+        for name in dict.fromkeys((*read, *(stream.name for stream in written))):
+            yield f"{_id('stream', name)}[/{_quoted(name)}/]"
+        for stream in written:
+            use, _, port = stream.from_.partition(".")
+            if use in self.facts.uses:
+                yield f"{_id('use', use)} ==>|{_quoted(port)}| {_id('stream', stream.name)}"
+
+    def arrows(self) -> Iterator[str]:
+        for route in self.facts.routes:
+            source, target = self.end(route.source, route), self.end(route.target, route)
+            if source and target:
+                line = "-.->" if route.carried else "==>" if route.source.kind == "stream" else "-->"
+                words = [route.source.port] if route.source.port else []
+                words += ["each"] if "each" in (route.leave, route.enter) else []
+                words += ["all"] if route.leave == "collect" else []
+                label = f"|{_quoted(', '.join(words))}|" if words else ""
+                yield f"{source} {line}{label} {target}"
+
+    def end(self, end: End, route: Route) -> str:
+        match end.kind:
+            case "use":
+                return _id("use", end.name) if end.entry else ""
+            case "loop":
+                return _id("index", _loop(route)) if _loop(route) else ""
+            case _:
+                return _id(end.kind, end.name)
+
+
+def _loop(route: Route) -> str:
+    """The loop whose index a route carries; empty where there is none."""
+    loops = route.target.entry.loops if route.target.entry else ()
+    return loops[route.common - 1] if route.common else ""
+
+
+# ── Mermaid ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    return (_TAB + line for line in lines)
+
+
+def _box(name: str, title: str, inside: Iterable[str]) -> Iterator[str]:
+    yield f"subgraph {name}[{_quoted(title)}]"
+    yield from _indented(inside)
+    yield "end"
+
+
+def _round(kind: str, name: str) -> str:
+    return f"{_id(kind, name)}([{_quoted(name)}])"
+
+
+def _label(title: str, small: str, when: str | None = None) -> str:
+    lines = [_escaped(title)]
+    lines += [f"<i>{_escaped(small)}</i>"] if small else []
+    lines += [f"when {_escaped(when)}"] if when else []
+    return f'"{"<br/>".join(lines)}"'
+
+
+def _quoted(text: str) -> str:
+    return f'"{_escaped(text)}"'
+
+
+def _escaped(text: str) -> str:
+    """Entities as Mermaid writes them, for what would end a label or read as markup."""
+    marks = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
+    return "".join(marks.get(c, c) for c in " ".join(text.split()))
+
+
+def _id(kind: str, name: str) -> str:
+    """Unique: a dash would end Mermaid's names, so names with one are spelled in a way that no other name is."""
+    if "-" not in name:
+        return f"{kind}_{name}"
+    return f"{kind}x_{name.replace('_', '__').replace('-', '_d')}"

@@ -1,0 +1,209 @@
+"""The composition root: settings become a store, a service, a studio and a server. Nothing else builds these."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib
+import importlib.util
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+import structlog
+import uvicorn
+from fastapi import FastAPI
+
+from walkgraph import logs
+from walkgraph.client import Address
+from walkgraph.conductor.client import DeploymentProcess
+from walkgraph.errors import Refused, WalkgraphError
+from walkgraph.service import limits
+from walkgraph.service.app import create_app
+from walkgraph.service.deps import Services
+from walkgraph.service.judging import resolve
+from walkgraph.service.problems import Unprocessable
+from walkgraph.service.studio import Studio
+from walkgraph.service.telemetry import Collector
+from walkgraph.settings import Settings, ensure_token, is_loopback, only_one, prepare_home, write_private
+from walkgraph.store import queries
+from walkgraph.store.session import Store
+
+STARTER = "shapes"
+"""The graph that the first start deploys."""
+EDITOR = "walkgraph_editor.mount"
+CLOSE_SECONDS = 3
+"""What open connections have to end once the runs are drained."""
+
+_log = structlog.get_logger("walkgraph.launch")
+
+
+@dataclass(frozen=True)
+class Started:
+    """What a person, or a program, needs to know to go on."""
+
+    url: str
+    studio: str | None
+    """Lets one browser in, once; None where the editor is not installed."""
+    token_file: Path
+    starter: str | None
+    """The deployment that the first start makes."""
+    starter_problem: str | None
+    """Why there is none."""
+
+
+def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], None]) -> int:
+    """Run the service until it is told to stop; returns the exit code.
+
+    `starter`: deploy the starter graph if this is the first start. Raises Conflict where this home is being served
+    already, Refused where the port is taken.
+    """
+    os.umask(0o077)
+    prepare_home(settings)
+    with only_one(settings):
+        token = ensure_token(settings)
+        logs.configure(settings.log_level, settings.log_format, (token,))
+        store = Store.open(settings.database)
+        first = store.read_now(queries.is_new)
+        studio = _studio(settings)
+        app = create_app(
+            settings,
+            token=token,
+            store=store,
+            spawn=DeploymentProcess.start,
+            studio=studio,
+            collector=Collector(settings.home / "d"),
+        )
+        services: Services = app.state.services
+        with _listen(settings) as listener:
+            url = _url(settings, listener)
+
+            async def begin() -> None:
+                logs.reclaim()
+                # What is here stays: full collections need not look at it, which would take a tenth of a second.
+                gc.collect()
+                gc.freeze()
+                address = Address(pid=os.getpid(), url=url)
+                write_private(settings.address_file, msgspec.json.encode(address).decode())
+                problem = await _deploy_starter(services) if starter and first else None
+                announce(
+                    Started(
+                        url=url,
+                        studio=f"{url}/studio/?code={services.codes.make()}" if studio else None,
+                        token_file=settings.token_file,
+                        starter=STARTER if starter and first and problem is None else None,
+                        starter_problem=problem,
+                    )
+                )
+
+            server = _Server(_configuration(app), services, settings.drain_timeout, begin)
+            try:
+                with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+                    runner.run(server.serve(sockets=[listener]))
+            finally:
+                settings.address_file.unlink(missing_ok=True)
+                store.close()
+    return 0 if server.started else 1
+
+
+class _Server(uvicorn.Server):
+    """Drains before it stops: the first signal ends the taking of runs, the second one everything."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        services: Services,
+        drain_seconds: float,
+        begin: Callable[[], Coroutine[None, None, None]],
+    ) -> None:
+        super().__init__(config)
+        self._services = services
+        self._drain_seconds = drain_seconds
+        self._begin = begin
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._draining: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+        if self.started:
+            await self._begin()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._services.deployments.draining or self._loop is None:
+            self.should_exit = self.force_exit = True
+            return
+        self._services.deployments.draining = True
+        self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        _log.info("draining", runs=len(self._services.runs.unfinished), seconds=self._drain_seconds)
+        self._draining = asyncio.create_task(self._drained())
+
+    async def _drained(self) -> None:
+        await self._services.deployments.drain(self._drain_seconds)
+        self.should_exit = True
+
+
+def _configuration(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        # Its parser bounds a request's head, which the faster one does not.
+        http="h11",
+        h11_max_incomplete_event_size=limits.HEADER_BYTES,
+        ws_max_size=limits.WS_FRAME_BYTES,
+        ws_per_message_deflate=False,
+        ws_ping_interval=10.0,
+        ws_ping_timeout=10.0,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=CLOSE_SECONDS,
+        server_header=False,
+        proxy_headers=False,
+        access_log=False,
+        log_config=None,
+    )
+
+
+async def _deploy_starter(services: Services) -> str | None:
+    """Why it can't be deployed, or None."""
+    try:
+        graph = await resolve(services.store, "graph", STARTER)
+        await services.deployments.create(STARTER, STARTER, graph.value, "default", None)
+    except WalkgraphError as error:
+        reasons = [fault.message for fault in error.faults] if isinstance(error, Unprocessable) else []
+        return "; ".join(reasons) or str(error)
+    return None
+
+
+def _studio(settings: Settings) -> Studio | None:
+    """The editor is a distribution of its own, so it may be missing."""
+    if not settings.studio or importlib.util.find_spec(EDITOR.partition(".")[0]) is None:
+        return None
+    found: Studio = importlib.import_module(EDITOR).studio()
+    return found
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """Bound before anything is started, so that a taken port is told at once."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host.strip("[]"), settings.port))
+    except OSError:
+        listener.close()
+        raise Refused(
+            f"port {settings.port} of {settings.host} can't be had; choose another one with `--port`, or 0 for any"
+        ) from None
+    return listener
+
+
+def _url(settings: Settings, listener: socket.socket) -> str:
+    """As it is reached from this machine."""
+    host = settings.host if is_loopback(settings.host) else "127.0.0.1"
+    host = f"[{host.strip('[]')}]" if ":" in host else host
+    return f"http://{host}:{listener.getsockname()[1]}"

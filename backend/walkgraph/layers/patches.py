@@ -1,0 +1,37 @@
+"""Pictures as tensors and as rows of patches.
+
+Shape letters: B pictures, C channels, H height, W width, p patch side, N = (H/p) * (W/p) patches, row-major.
+"""
+
+import torch
+from torch import Tensor
+
+
+def normalise(picture: Tensor) -> Tensor:
+    """uint8 `[..., H, W, 3]` -> float32 `[..., 3, H, W]` in [-1, 1]."""
+    return picture.movedim(-1, -3).float().div(255).sub(0.5).div(0.5)
+
+
+def to_picture(image: Tensor) -> Tensor:
+    """float `[..., 3, H, W]` in [-1, 1] (clamped) -> uint8 `[..., H, W, 3]`, truncated."""
+    return (image.float() * 0.5 + 0.5).clamp(0, 1).mul(255).to(torch.uint8).movedim(-3, -1)
+
+
+def patchify(x: Tensor, p: int) -> Tensor:
+    """`[B, C, H, W]` -> `[B, N, p * p * C]`; inside a patch: row, column, channel."""
+    b, c, h, w = x.shape
+    return x.view(b, c, h // p, p, w // p, p).permute(0, 2, 4, 3, 5, 1).reshape(b, -1, p * p * c)
+
+
+def unpatchify(rows: Tensor, p: int, height: int, width: int) -> Tensor:
+    """The inverse: `[B, N, p * p * C]` -> `[B, C, height * p, width * p]`; height and width count patches."""
+    b, _, d = rows.shape
+    c = d // (p * p)
+    x = rows.view(b, height, width, p, p, c).permute(0, 5, 1, 3, 2, 4)
+    return x.reshape(b, c, height * p, width * p)
+
+
+def grid_ids(height: int, width: int, side: int, *, device: torch.device | str | None = None) -> Tensor:
+    """int64 `[height * width]`: row * side + column of every cell, row-major. `side` is the table's, not the grid's."""
+    rows = torch.arange(height, device=device)[:, None] * side
+    return (rows + torch.arange(width, device=device)).flatten()

@@ -1,0 +1,206 @@
+"""What an operator is: the code behind a component, and all that it may see of the engine.
+
+An operator is loaded once per (component, weights, literal options) on a rank; every node and view that shares these
+shares it, so that one forward serves calls of several runs, Walks, iterations and views. It keeps nothing between
+calls: what a run keeps is in its states, which only the engine owns.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+
+import torch
+from torch import Tensor
+
+Scalar = bool | int | float | str
+
+
+class StateKey(NamedTuple):
+    """Names one state of one run; `scope` holds the step and loop indices that a narrower scope starts anew with."""
+
+    run: str
+    state: str
+    scope: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkInfo:
+    """Where a value read from a stream stands in it."""
+
+    index: int
+    first: bool
+    last: bool
+    valid: int
+    """Items in it, context included; 0 for an absent or a closing chunk without context."""
+    context: int = 0
+    """Leading items that an earlier chunk held too."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One use of a node at one iteration of one run. Tensors have no batch axis and live on the operator's device."""
+
+    run: str
+    node: str
+    walk: str
+    step: int
+    use: int
+    iteration: tuple[int, ...]
+    inputs: dict[str, Any]
+    """Port -> Tensor, str, bytes, bool, int, float; a port that is absent is not in it."""
+    params: Mapping[str, Scalar]
+    states: Mapping[str, StateKey]
+    seed: int
+    """63 bits, of the run's seed and the node's weights-independent name: views of one node that must agree share a run
+    seed, not this."""
+    chunks: dict[str, ChunkInfo] = field(default_factory=dict[str, ChunkInfo])
+    priority: int = 0
+    ready_at: float = 0.0
+    """Monotonic seconds; for the queueing figure."""
+
+
+Outputs = dict[str, Any]
+"""Port -> value; a missing optional output is absent."""
+
+
+class CallFailed(Exception):
+    """Raised by an operator for one call of a batch that can't be served; the message is the client's."""
+
+    def __init__(
+        self, message: str, port: str | None = None, *, code: Literal["node_error", "invalid_input"] = "node_error"
+    ) -> None:
+        super().__init__(message)
+        self.port = port
+        self.code: Literal["node_error", "invalid_input"] = code
+        """`invalid_input` where the client's own value is at fault (a picture that is none)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """New rows of one sequence in a batch.
+
+    `rows[i]` is the batch row of the segment's i-th token; rows of several segments may interleave.
+    """
+
+    state: StateKey
+    rows: Tensor
+    """int64 [n]"""
+    mode: Literal["causal", "block"]
+    """`causal`: each row sees the past and the rows up to itself; `block`: each sees the past and the whole block."""
+    keep: bool = True
+    """False: attended, never stored (noised latents)."""
+    advance: int = 1
+    """What the position counter grows by when the segment is kept."""
+    sequence: int = 0
+    """Which of the state's sequences, where it has a width."""
+
+
+class Attention(Protocol):
+    """One forward's view of the caches: `Attend` of `walkgraph.layers.attention`, made by `States.attend`."""
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
+
+
+class States(Protocol):
+    """The engine's states as an operator sees them. Keys come from `Call.states`."""
+
+    def position(self, key: StateKey, sequence: int = 0) -> int:
+        """The rope position of the next token."""
+        ...
+
+    def length(self, key: StateKey, sequence: int = 0) -> int:
+        """Tokens kept."""
+        ...
+
+    def attend(self, segments: Sequence[Segment]) -> Attention:
+        """Reserve slots for the kept rows. They count only after `commit`, so a forward that raises leaves no trace.
+
+        Segments share one cache shape, and no two are of one sequence. `rows` are never written into afterwards.
+        """
+        ...
+
+    def commit(self, attention: Attention) -> None: ...
+
+    def tensor(self, key: StateKey) -> Tensor | None: ...
+
+    def put(self, key: StateKey, value: Tensor) -> None:
+        """Replace the tensor. It is never written into: forks share it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheShape:
+    """What one token of a paged state takes: `2 * layers * kv_heads * head_dim * itemsize` bytes."""
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadContext:
+    """What an operator is made from."""
+
+    device: torch.device
+    dtype: torch.dtype
+    """Of the weights and activations."""
+    folder: Path | None
+    """Of the weights (public checkpoint layout); None for a component without weights or random ones."""
+    shared: dict[Hashable, Any]
+    """Modules that several operators of one weight set share on this rank (the backbone of encoder and decoder), by
+    network."""
+    options: Mapping[str, Scalar]
+    """The node's literal parameters."""
+    random: tuple[str, int] | None = None
+    """(config name, seed) of a `random:` source."""
+    progress: Callable[[int], None] | None = None
+    """To be called with the bytes of every tensor that was loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One call to warm up with, before the rank is ready."""
+
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    params: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
+
+
+class Operator(Protocol):
+    """`network` of a component names a class of this shape, derived from this one: `operators_bagel:Backbone`."""
+
+    options: ClassVar[tuple[str, ...]] = ()
+    """Parameters that `load` reads: they must be literal, and nodes share an operator only where these are equal."""
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls()
+
+    def caches(self) -> Mapping[str, CacheShape]:
+        """State slot -> shape, for paged slots; empty for the rest."""
+        return {}
+
+    def bucket(self, call: Call) -> Hashable:
+        """Calls with equal buckets may share a forward."""
+        return None
+
+    def rows(self, call: Call) -> int:
+        """What the call adds to a batch, in tokens (or the nearest measure of work), for the token budget."""
+        return 1
+
+    def split(self, call: Call, rows: int) -> Sequence[Call]:
+        """The call as several of at most `rows` rows, made one after the other; the last one's outputs are its own.
+
+        For causal appends, where the parts leave the states as the whole would. Otherwise the call as it is.
+        """
+        return (call,)
+
+    def examples(self) -> Sequence[Example]:
+        """Calls that touch every kernel of the forward; made one after the other at load, on states of their own."""
+        return ()
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        """Serve the calls in one batch, in their order. Raises for the whole batch; the engine then finds the guilty
+        call by itself."""
+        ...

@@ -1,0 +1,318 @@
+"""BAGEL's operators: its encoders, its decoder, and the backbone that serves any mix of calls in one forward."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from walkgraph.errors import Refused
+from walkgraph.layers.patches import grid_ids, patchify, unpatchify
+from walkgraph.networks.bagel import Bagel, BagelConfig
+from walkgraph.networks.bagel_rows import Kind, Piece, Rows, lay_out
+from walkgraph.networks.base import (
+    CacheShape,
+    Call,
+    CallFailed,
+    Example,
+    LoadContext,
+    Operator,
+    Outputs,
+    Segment,
+    States,
+)
+from walkgraph.networks.checkpoint import load_autoencoder, load_bagel, read_config
+from walkgraph.networks.flux_vae import AutoEncoder
+from walkgraph.networks.presets import bagel_config, drawn
+from walkgraph.networks.sampling import sample
+
+T = TypeVar("T")
+_KINDS: dict[str, Kind] = {"ids": "text", "token": "text", "image": "seen", "clean": "clean", "latents": "noised"}
+
+
+class Backbone(Operator):
+    """Text is appended causally and answered with the next token; a seen picture and clean latents are appended as one
+    block; noised latents are attended as one block, not kept, and answered with a velocity."""
+
+    def __init__(self, model: Bagel, device: torch.device, dtype: torch.dtype) -> None:
+        self._model, self._device, self._dtype = model, device, dtype
+        tokens = model.config.tokens
+        self._edges = torch.tensor([tokens.boi, tokens.eoi], device=device)
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(_bagel(context), context.device, context.dtype)
+
+    def caches(self) -> Mapping[str, CacheShape]:
+        llm = self._model.config.llm
+        shape = CacheShape(layers=llm.layers, kv_heads=llm.kv_heads, head_dim=llm.head_dim, dtype=self._dtype)
+        return {"kv": shape}
+
+    def rows(self, call: Call) -> int:
+        return self._piece(call, *_fed(call)).rows
+
+    def split(self, call: Call, rows: int) -> Sequence[Call]:
+        port, value = _fed(call)
+        if port != "ids":
+            return (call,)
+        return [replace(call, inputs={port: part}) for part in value.split(rows)]
+
+    def examples(self) -> Sequence[Example]:
+        config = self._model.config
+        greedy = {"temperature": 0.0, "top_k": 0, "top_p": 1.0}
+        grid = torch.zeros(2, 2, config.latent_channels)
+        return (
+            Example(inputs={"ids": torch.tensor([config.tokens.bos, config.tokens.eos])}, params=greedy),
+            Example(inputs={"image": torch.zeros(4, config.llm.width)}),
+            Example(inputs={"clean": grid}),
+            Example(inputs={"latents": grid}, params={"time": 0.5}),
+            Example(inputs={"token": torch.tensor([config.tokens.bos])}, params={**greedy, "temperature": 1.0}),
+        )
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        fed = [_fed(call) for call in calls]
+        pieces = tuple(self._piece(call, *one) for call, one in zip(calls, fed, strict=True))
+        rows = lay_out(pieces, self._model.config.latent_side, self._device)
+        attend = states.attend([_segment(*one) for one in zip(calls, pieces, rows.of, strict=True)])
+        first = torch.tensor([states.position(call.states["kv"]) for call in calls], device=self._device)
+        positions = first[rows.piece] + rows.place
+        x = self._embed(calls, [value for _, value in fed], pieces, rows)
+        h = self._model.backbone(x, positions, rows.und, attend)
+        states.commit(attend)
+        outputs: list[Outputs] = [{} for _ in calls]
+        self._answer_text(h, rows, calls, pieces, states, outputs)
+        self._answer_latents(h, rows, pieces, outputs)
+        return outputs
+
+    def _embed(self, calls: Sequence[Call], fed: Sequence[Tensor], pieces: Sequence[Piece], rows: Rows) -> Tensor:
+        """`[R, W]` in the order of `rows`."""
+        text = torch.cat([v if p.kind == "text" else self._edges for v, p in zip(fed, pieces, strict=True)])
+        if bool(((text < 0) | (text >= self._model.config.llm.vocab)).any()):
+            raise CallFailed(f"`{calls[0].node}` got a token outside its vocabulary of {self._model.config.llm.vocab}")
+        by_kind: dict[Kind, list[int]] = {"text": [], "seen": [], "noised": [], "clean": []}
+        for index, piece in enumerate(pieces):
+            by_kind[piece.kind].append(index)
+        x = [self._model.embed_text(text)]
+        x += [fed[i].to(x[0].dtype) for i in by_kind["seen"]]
+        gen = [*by_kind["noised"], *by_kind["clean"]]
+        if gen:
+            latents = torch.cat([fed[i].flatten(0, 1) for i in gen])
+            x.append(self._model.embed_latents(latents, self._times(calls, pieces, rows), rows.grid))
+        return torch.cat(x)
+
+    def _times(self, calls: Sequence[Call], pieces: Sequence[Piece], rows: Rows) -> Tensor:
+        """Of every gen row, or one for all where all are equal; a clean picture's is 0."""
+        times = [float(c.params["time"]) if p.kind == "noised" else 0.0 for c, p in zip(calls, pieces, strict=True)]
+        among = {t for t, p in zip(times, pieces, strict=True) if p.kind in ("noised", "clean")}
+        if len(among) == 1:
+            return torch.tensor([*among], dtype=torch.float32, device=self._device)
+        return torch.tensor(times, dtype=torch.float32, device=self._device)[rows.latents]
+
+    def _answer_text(
+        self,
+        h: Tensor,
+        rows: Rows,
+        calls: Sequence[Call],
+        pieces: Sequence[Piece],
+        states: States,
+        outputs: list[Outputs],
+    ) -> None:
+        asked = [i for i, piece in enumerate(pieces) if piece.kind == "text"]
+        if not asked:
+            return
+        tokens = _sampled(self._model.logits(h[rows.last]), [calls[i] for i in asked], states)
+        stops = (tokens == self._model.config.tokens.eos).tolist()
+        for index, token, stop in zip(asked, tokens.split(1), stops, strict=True):
+            outputs[index].update(token=token, stop=stop)
+
+    def _answer_latents(self, h: Tensor, rows: Rows, pieces: Sequence[Piece], outputs: list[Outputs]) -> None:
+        asked = [i for i, piece in enumerate(pieces) if piece.kind == "noised"]
+        if not asked:
+            return
+        velocities = self._model.velocity(h[rows.und : rows.und + rows.noised])
+        for index, v in zip(asked, velocities.split([pieces[i].tokens for i in asked]), strict=True):
+            outputs[index]["velocity"] = v.view(pieces[index].height, pieces[index].width, -1)
+
+    def _piece(self, call: Call, port: str, value: Tensor) -> Piece:
+        kind, config = _KINDS[port], self._model.config
+        if kind == "text" and value.dim() == 1 and len(value):
+            return Piece(kind, 1, len(value))
+        if kind == "seen" and value.dim() == 2 and value.shape[1] == config.llm.width and len(value):
+            return Piece(kind, 1, len(value))
+        side = config.latent_side
+        if value.dim() == 3 and value.shape[2] == config.latent_channels and 0 < max(value.shape[:2]) <= side:
+            return Piece(kind, value.shape[0], value.shape[1])
+        wanted = {
+            "text": "token ids `[n]`, one at least",
+            "seen": f"embeddings `[n, {config.llm.width}]`, one at least",
+        }.get(kind, f"latents `[h, w, {config.latent_channels}]` of at most {side} by {side} cells")
+        raise CallFailed(f"`{call.node}.{port}` takes {wanted}, and got {list(value.shape)}", port)
+
+
+class Vit(Operator):
+    """Pictures of any sizes are packed into one forward."""
+
+    def __init__(self, model: Bagel) -> None:
+        self._model = model
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(_bagel(context))
+
+    def rows(self, call: Call) -> int:
+        return _cells(call, self._model.config.vit.patch, self._model.config.vit.side)[2]
+
+    def examples(self) -> Sequence[Example]:
+        side = 2 * self._model.config.vit.patch
+        return (Example(inputs={"pixels": torch.zeros(3, side, side)}),)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        vit = self._model.config.vit
+        cells = [_cells(call, vit.patch, vit.side) for call in calls]
+        patches = torch.cat([patchify(call.inputs["pixels"][None], vit.patch)[0] for call in calls])
+        ids = torch.cat([grid_ids(h, w, vit.side, device=patches.device) for h, w, _ in cells])
+        counts = [n for _, _, n in cells]
+        tokens = self._model.vit_tokens(patches, ids, counts)
+        return [{"embeddings": mine} for mine in tokens.split(counts)]
+
+
+class VaeEncoder(Operator):
+    """Gives the posterior's mean, where the published inference draws from the posterior: a picture's latents are
+    always the same, and a run's seed decides about its noise alone."""
+
+    def __init__(self, model: AutoEncoder, config: BagelConfig, device: torch.device) -> None:
+        self._model, self._config, self._device = model, config, device
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(_autoencoder(context), _config(context), context.device)
+
+    def bucket(self, call: Call) -> Hashable:
+        return call.inputs["pixels"].shape
+
+    def rows(self, call: Call) -> int:
+        return _cells(call, self._config.pixels_per_token, self._config.latent_side)[2]
+
+    def examples(self) -> Sequence[Example]:
+        side = 2 * self._config.pixels_per_token
+        return (Example(inputs={"pixels": torch.zeros(3, side, side)}),)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        height, width, _ = _cells(calls[0], self._config.pixels_per_token, self._config.latent_side)
+        z = self._model.encode(torch.stack([call.inputs["pixels"] for call in calls]).float())
+        return [{"latents": rows.unflatten(0, (height, width))} for rows in patchify(z, self._config.latent_patch)]
+
+
+class VaeDecoder(Operator):
+    def __init__(self, model: AutoEncoder, config: BagelConfig) -> None:
+        self._model, self._config = model, config
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(_autoencoder(context), _config(context))
+
+    def bucket(self, call: Call) -> Hashable:
+        return call.inputs["latents"].shape
+
+    def rows(self, call: Call) -> int:
+        height, width, _ = call.inputs["latents"].shape
+        return height * width
+
+    def examples(self) -> Sequence[Example]:
+        return (Example(inputs={"latents": torch.zeros(2, 2, self._config.latent_channels)}),)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        height, width, channels = calls[0].inputs["latents"].shape
+        if channels != self._config.latent_channels:
+            raise CallFailed(f"`{calls[0].node}` takes cells of {self._config.latent_channels} numbers, not {channels}")
+        rows = torch.stack([call.inputs["latents"].flatten(0, 1) for call in calls]).float()
+        return [{"pixels": p} for p in self._model.decode(unpatchify(rows, self._config.latent_patch, height, width))]
+
+
+def _fed(call: Call) -> tuple[str, Tensor]:
+    """The one port of the backbone that has a value."""
+    fed = [(port, call.inputs[port]) for port in _KINDS if call.inputs.get(port) is not None]
+    if len(fed) != 1:
+        raise CallFailed(f"`{call.node}` takes a value at exactly one of {list(_KINDS)}, and got {[p for p, _ in fed]}")
+    return fed[0]
+
+
+def _segment(call: Call, piece: Piece, rows: Tensor) -> Segment:
+    text = piece.kind == "text"
+    return Segment(
+        state=call.states["kv"],
+        rows=rows,
+        mode="causal" if text else "block",
+        keep=piece.kind != "noised",
+        advance=piece.tokens if text else 1,
+    )
+
+
+def _sampled(logits: Tensor, calls: Sequence[Call], states: States) -> Tensor:
+    """int64 `[K]`. A token's noise follows from the call's seed and the length of what it continues."""
+    temperatures = [float(call.params["temperature"]) for call in calls]
+    if not any(temperatures):
+        return logits.argmax(-1)
+    on: dict[str, Any] = {"device": logits.device}
+    return sample(
+        logits.float(),
+        seed=torch.tensor([call.seed for call in calls], **on),
+        position=torch.tensor([states.length(call.states["kv"]) for call in calls], **on),
+        temperature=torch.tensor(temperatures, **on),
+        top_k=torch.tensor([int(call.params["top_k"]) for call in calls], **on),
+        top_p=torch.tensor([float(call.params["top_p"]) for call in calls], **on),
+    )
+
+
+def _cells(call: Call, step: int, side: int) -> tuple[int, int, int]:
+    """(rows, columns, cells) of a picture cut into squares of `step` pixels; at most `side` rows and columns."""
+    _, height, width = call.inputs["pixels"].shape
+    if height % step or width % step or not min(height, width) > 0 or max(height, width) > side * step:
+        raise CallFailed(
+            f"`{call.node}` takes pictures whose sides are multiples of {step} and at most {side * step} pixels, not "
+            f"{width} by {height}; set `stride` and `max_side` of the node that reads the picture",
+            "pixels",
+        )
+    return height // step, width // step, (height // step) * (width // step)
+
+
+def _config(context: LoadContext) -> BagelConfig:
+    return _shared(context, BagelConfig, lambda seed, name: bagel_config(name), read_config)
+
+
+def _bagel(context: LoadContext) -> Bagel:
+    config = _config(context)
+    on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
+    return _shared(
+        context,
+        Bagel,
+        lambda seed, name: drawn(lambda: Bagel(config), seed, **on),
+        lambda folder: load_bagel(folder, config, **on, progress=context.progress),
+    )
+
+
+def _autoencoder(context: LoadContext) -> AutoEncoder:
+    """In float32 on every device, as the published model runs it."""
+    config = _config(context)
+    on: dict[str, Any] = {"device": context.device, "dtype": torch.float32}
+    return _shared(
+        context,
+        AutoEncoder,
+        lambda seed, name: drawn(lambda: AutoEncoder(config.vae), seed, **on),
+        lambda folder: load_autoencoder(folder, config, **on, progress=context.progress),
+    )
+
+
+def _shared(context: LoadContext, kind: type[T], draw: Callable[[int, str], T], read: Callable[[Path], T]) -> T:
+    """One of each kind per weight set, drawn or read at its first use."""
+    if kind not in context.shared:
+        if context.random is not None:
+            name, seed = context.random
+            context.shared[kind] = draw(seed, name)
+        elif context.folder is not None:
+            context.shared[kind] = read(context.folder)
+        else:
+            raise Refused("BAGEL's nodes need weights; name a set of the family `bagel` in the graph's `weights`")
+    return context.shared[kind]

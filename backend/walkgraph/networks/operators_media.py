@@ -1,0 +1,103 @@
+"""Pictures and sound at the border: encoded bytes outside, tensors inside. A client's bytes may be anything."""
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+import soundfile
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from walkgraph.layers.patches import normalise, to_picture
+from walkgraph.networks.bagel import PictureRules
+from walkgraph.networks.base import Call, CallFailed, Operator, Outputs, States
+
+FORMATS = ("PNG", "JPEG", "WEBP")
+"""Decoders that a client's bytes may reach."""
+MAX_PIXELS = 64 * 10**6
+MAX_SIDE = 8192
+
+
+class PictureIn(Operator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"pixels": _pixels(call)} for call in calls]
+
+
+class PictureOut(Operator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"image": _png(call.inputs["pixels"])} for call in calls]
+
+
+class AudioOut(Operator):
+    """16-bit PCM."""
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"audio": _wav(call.inputs["waveform"], int(call.params["sample_rate"]))} for call in calls]
+
+
+def _pixels(call: Call) -> Tensor:
+    """float32 `[3, h, w]` in [-1, 1]."""
+    picture = _decode(call)
+    size = _target(picture.size, *(int(call.params[name]) for name in ("size", "min_side", "max_side", "stride")))
+    if picture.size != size:
+        picture = picture.resize(size, Image.Resampling.BICUBIC)
+    return normalise(torch.from_numpy(np.array(picture)))
+
+
+def _decode(call: Call) -> Image.Image:
+    """RGB, upright, alpha laid on white."""
+    try:
+        picture = Image.open(io.BytesIO(call.inputs["image"]), formats=FORMATS)
+        pixels = picture.size[0] * picture.size[1]
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        pixels = MAX_PIXELS + 1
+    except Exception as error:  # decoders of broken bytes raise whatever they stumble on
+        raise _broken(call) from error
+    if pixels > MAX_PIXELS:
+        message = f"`{call.node}` reads pictures of at most {MAX_PIXELS // 10**6} million pixels; send a smaller one"
+        raise CallFailed(message, "image", code="invalid_input")
+    try:
+        return _on_white(ImageOps.exif_transpose(picture))
+    except MemoryError:
+        raise
+    except Exception as error:  # as above
+        raise _broken(call) from error
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    if not picture.has_transparency_data:
+        return picture.convert("RGB")
+    rgba = picture.convert("RGBA")
+    white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
+    return Image.alpha_composite(white, rgba).convert("RGB")
+
+
+def _target(size: tuple[int, int], square: int, least: int, most: int, stride: int) -> tuple[int, int]:
+    """Width and height after the resize; bounds are rounded to the stride, inward."""
+    if square:
+        return square, square
+    if not least and not most and stride == 1 and max(size) <= MAX_SIDE:
+        return size
+    top = max((most or MAX_SIDE) // stride, 1) * stride
+    bottom = min(max(-(-least // stride), 1) * stride, top)
+    return PictureRules(min_side=bottom, max_side=top, stride=stride, max_pixels=MAX_PIXELS).target(*size)
+
+
+def _broken(call: Call) -> CallFailed:
+    message = f"`{call.node}` reads whole {', '.join(FORMATS)} pictures, and these bytes are none; encode it again"
+    return CallFailed(message, "image", code="invalid_input")
+
+
+def _png(pixels: Tensor) -> bytes:
+    """pixels `[3, h, w]` in [-1, 1], clamped."""
+    buffer = io.BytesIO()
+    Image.fromarray(to_picture(pixels).cpu().numpy()).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _wav(waveform: Tensor, rate: int) -> bytes:
+    """waveform `[n]` in [-1, 1], clamped."""
+    buffer = io.BytesIO()
+    soundfile.write(buffer, waveform.float().clamp(-1, 1).cpu().numpy(), rate, format="WAV", subtype="PCM_16")
+    return buffer.getvalue()

@@ -1,0 +1,209 @@
+"""Small deterministic operators without weights: for learning, tests and measurements of the runtime.
+
+A scalar is a Python number, or a tensor of one (a slice of a stacked value).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import torch
+
+from walkgraph.networks.base import (
+    CacheShape,
+    Call,
+    CallFailed,
+    Example,
+    LoadContext,
+    Operator,
+    Outputs,
+    Segment,
+    States,
+)
+from walkgraph.networks.sampling import draw
+
+MODULUS = 997
+
+
+class OnDevice(Operator):
+    """An operator that makes tensors itself."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(context.device)
+
+
+class Source(Operator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"value": int(call.params["value"])} for call in calls]
+
+
+class Draw(Operator):
+    """The state counts the draws; the numbers follow from the call's seed and that count."""
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        outputs: list[Outputs] = []
+        for call in calls:
+            drawn = states.tensor(call.states["rng"])
+            drawn = torch.zeros(1, dtype=torch.int64) if drawn is None else drawn
+            states.put(call.states["rng"], drawn + 1)
+            bits = draw(torch.tensor([call.seed]), drawn, torch.zeros(1, dtype=torch.int64))
+            outputs.append({"value": int(bits) % int(call.params["below"])})
+        return outputs
+
+
+class Range(Operator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        starts = [_int(call, "start") for call in calls]
+        return [{"values": torch.arange(a, a + int(c.params["n"]))} for a, c in zip(starts, calls, strict=True)]
+
+
+class Tokens(OnDevice):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        firsts = [(_int(call, "first"), int(call.params["n"])) for call in calls]
+        return [{"ids": torch.arange(first, first + n, device=self._device)} for first, n in firsts]
+
+
+class Add(Operator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"sum": _int(call, "a") + _int(call, "b")} for call in calls]
+
+
+class Total(Operator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"sum": int(torch.as_tensor(call.inputs["values"]).sum())} for call in calls]
+
+
+class Compare(Operator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        values = [_int(call, "value") for call in calls]
+        return [{"value": v, "reached": v >= int(c.params["at"])} for v, c in zip(values, calls, strict=True)]
+
+
+class Counter(Operator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        outputs: list[Outputs] = []
+        for call in calls:
+            before = states.tensor(call.states["count"])
+            count = torch.ones(1, dtype=torch.int64) if before is None else before + 1
+            states.put(call.states["count"], count)
+            token = torch.tensor([_int(call, "token") + 1])
+            outputs.append({"token": token, "stop": int(count) >= int(call.params["stop_at"])})
+        return outputs
+
+
+class Attend(OnDevice):
+    """The real paged attention with one number a token: equal scores make it a mean, and a mean times a count is a sum.
+
+    The next token is (sum of what the last row sees + position of the next token) modulo 997.
+    """
+
+    def caches(self) -> dict[str, CacheShape]:
+        return {"kv": CacheShape(layers=1, kv_heads=1, head_dim=1, dtype=torch.float64)}
+
+    def rows(self, call: Call) -> int:
+        return _fed(call)[1].shape[0]
+
+    def split(self, call: Call, rows: int) -> Sequence[Call]:
+        port, tokens = _fed(call)
+        return [replace(call, inputs={port: part}) for part in tokens.split(rows)] if port == "ids" else (call,)
+
+    def examples(self) -> Sequence[Example]:
+        return (Example(inputs={"ids": torch.ones(2, dtype=torch.int64)}, params={"stop_token": -1}),)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        fed = [_fed(call) for call in calls]
+        counts = [tokens.shape[0] for _, tokens in fed]
+        rows = torch.arange(sum(counts), device=self._device).split(counts)
+        segments = [
+            Segment(
+                state=call.states["kv"],
+                rows=mine,
+                mode="causal" if port in ("ids", "token") else "block",
+                keep=port != "scratch",
+                advance=1 if port == "block" else mine.shape[0],
+            )
+            for call, (port, _), mine in zip(calls, fed, rows, strict=True)
+        ]
+        attend = states.attend(segments)
+        values = torch.cat([tokens for _, tokens in fed]).to(self._device).double()[:, None, None]
+        blank = torch.zeros_like(values)
+        means = attend(0, blank, blank, values)[:, 0, 0]
+        seen = [states.length(s.state) + n for s, n in zip(segments, counts, strict=True)]
+        states.commit(attend)
+        outputs: list[Outputs] = []
+        for call, mine, count in zip(calls, rows, seen, strict=True):
+            total = round(float(means[mine[-1]]) * count)
+            token = (total + states.position(call.states["kv"])) % MODULUS
+            stop = token == int(call.params["stop_token"])
+            outputs.append({"token": torch.tensor([token], device=self._device), "stop": stop})
+        return outputs
+
+
+class Delay(OnDevice):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        for call in calls:
+            side = int(call.params["side"])
+            a = torch.full((side, side), 1.0 / side, device=self._device)
+            for _ in range(int(call.params["work"])):
+                a = a @ a
+        return [{"value": _int(call, "value")} for call in calls]
+
+
+class Fail(Operator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        for call in calls:
+            if _int(call, "value") == int(call.params["at"]):
+                raise CallFailed(f"`{call.node}` fails at the value {call.params['at']}, as its parameter `at` asks")
+        return [{"value": _int(call, "value")} for call in calls]
+
+
+class Nan(Operator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        values = [(_int(call, "value"), int(call.params["at"])) for call in calls]
+        return [{"items": torch.tensor([float("nan") if value == at else float(value)])} for value, at in values]
+
+
+class Allocate(OnDevice):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        for call in calls:
+            torch.empty(int(call.params["mebibytes"]) << 20, dtype=torch.uint8, device=self._device)
+        return [{"value": _int(call, "value")} for call in calls]
+
+
+class Tensor(OnDevice):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [
+            {"items": torch.full((int(call.params["n"]),), float(_int(call, "value")), device=self._device)}
+            for call in calls
+        ]
+
+
+class ChunkSum(Operator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        outputs: list[Outputs] = []
+        for call in calls:
+            items = call.inputs.get("items")
+            chunk = call.chunks.get("items")
+            if items is None:
+                items = torch.zeros(0)
+            elif chunk is not None:
+                items = items[: chunk.valid]
+            outputs.append({"sum": items.sum().view(1)})
+        return outputs
+
+
+def _int(call: Call, port: str) -> int:
+    value: Any = call.inputs.get(port)
+    return 0 if value is None else int(value)
+
+
+def _fed(call: Call) -> tuple[str, torch.Tensor]:
+    """The one port of an append that has a value."""
+    ports = [port for port in ("ids", "token", "block", "scratch") if call.inputs.get(port) is not None]
+    if len(ports) != 1 or call.inputs[ports[0]].shape[0] == 0:
+        raise CallFailed(f"`{call.node}` takes tokens at one of `ids`, `token`, `block` and `scratch` at a time")
+    return ports[0], call.inputs[ports[0]]

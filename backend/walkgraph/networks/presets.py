@@ -1,0 +1,61 @@
+"""The configurations that a `random:CONFIG:SEED` source may name, and weights drawn for them."""
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from walkgraph.errors import NotFound
+from walkgraph.networks.bagel import BAGEL_7B_MOT, BagelConfig, LlmConfig, PictureRules, SpecialTokens
+from walkgraph.networks.flux_vae import VaeConfig
+from walkgraph.networks.siglip_navit import SiglipConfig
+
+M = TypeVar("M", bound=nn.Module)
+
+BAGEL: dict[str, BagelConfig] = {
+    "bagel-7b-mot": BAGEL_7B_MOT,
+    "bagel-tiny": BagelConfig(
+        llm=LlmConfig(width=32, hidden=48, layers=2, heads=4, kv_heads=2, head_dim=8, vocab=264),
+        vit=SiglipConfig(width=24, hidden=32, layers=2, heads=3, patch=8, side=16),
+        vae=VaeConfig(
+            channels=8, multipliers=(1, 1, 2, 2), blocks=1, latent_channels=4, shift=0.1, scale=0.5, norm_groups=4
+        ),
+        tokens=SpecialTokens(bos=256, eos=257, boi=258, eoi=259),
+        vit_pictures=PictureRules(min_side=16, max_side=128, stride=8),
+        vae_pictures=PictureRules(min_side=16, max_side=128, stride=16),
+        latent_side=8,
+    ),
+}
+"""Full-size shapes for measurements, tiny ones for tests: the same classes."""
+
+
+def bagel_config(name: str) -> BagelConfig:
+    if name not in BAGEL:
+        raise NotFound(f"no configuration `{name}` of this family; choose one of {sorted(BAGEL)}")
+    return BAGEL[name]
+
+
+def drawn(build: Callable[[], M], seed: int, *, device: torch.device, dtype: torch.dtype) -> M:
+    """A module with every tensor drawn, also those that training starts at zero: nothing passes a test by being 0.
+
+    Each tensor depends on the seed and its own name alone, so that a part loads as it does within the whole. CPU and
+    GPU draw different numbers.
+    """
+    with torch.device("meta"):
+        module = build()
+    state = {name: _draw(name, tensor.shape, seed, device).to(dtype) for name, tensor in module.state_dict().items()}
+    module.load_state_dict(state, assign=True)
+    return module.eval().requires_grad_(False)
+
+
+def _draw(name: str, shape: torch.Size, seed: int, device: torch.device) -> Tensor:
+    """Matrices keep the scale of what they multiply; vectors of weights are near 1, biases near 0."""
+    digest = hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=7).digest()
+    generator = torch.Generator(device).manual_seed(int.from_bytes(digest, "big"))
+    numbers = torch.randn(shape, generator=generator, device=device)
+    if len(shape) > 1:
+        return numbers / math.sqrt(math.prod(shape[1:]))
+    return numbers * 0.1 + (0.0 if name.endswith("bias") else 1.0)

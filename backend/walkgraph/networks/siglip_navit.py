@@ -1,0 +1,95 @@
+"""The SigLIP vision transformer over packed patches of pictures of any size; learned positions, no rotation.
+
+Parameter names are the public checkpoint's.
+
+Shape letters: R rows (patches of all pictures), W width, H heads, D head dim.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from walkgraph.layers.attention import Attend
+from walkgraph.layers.mlp import GeluMLP
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiglipConfig:
+    width: int
+    hidden: int
+    layers: int
+    heads: int
+    patch: int
+    """Side of a patch in pixels."""
+    side: int
+    """Side of the table of learned positions, in patches."""
+    norm_eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise ValueError(f"`vit.width` {self.width} must be a multiple of `vit.heads` {self.heads}")
+
+
+class SiglipAttention(nn.Module):
+    def __init__(self, config: SiglipConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.q_proj = nn.Linear(config.width, config.width)
+        self.k_proj = nn.Linear(config.width, config.width)
+        self.v_proj = nn.Linear(config.width, config.width)
+        self.out_proj = nn.Linear(config.width, config.width)
+
+    def forward(self, layer: int, x: Tensor, attend: Attend) -> Tensor:
+        shape = (x.shape[0], self.heads, -1)
+        heads = attend(layer, self.q_proj(x).view(shape), self.k_proj(x).view(shape), self.v_proj(x).view(shape))
+        return self.out_proj(heads.flatten(1))
+
+
+class SiglipLayer(nn.Module):
+    def __init__(self, config: SiglipConfig) -> None:
+        super().__init__()
+        self.layer_norm1 = nn.LayerNorm(config.width, config.norm_eps)
+        self.self_attn = SiglipAttention(config)
+        self.layer_norm2 = nn.LayerNorm(config.width, config.norm_eps)
+        self.mlp = GeluMLP(config.width, config.hidden, config.width)
+
+    def forward(self, layer: int, x: Tensor, attend: Attend) -> Tensor:
+        x = x + self.self_attn(layer, self.layer_norm1(x), attend)
+        return x + self.mlp(self.layer_norm2(x))
+
+
+class SiglipEmbeddings(nn.Module):
+    def __init__(self, config: SiglipConfig) -> None:
+        super().__init__()
+        self.patch_embedding = nn.Linear(3 * config.patch**2, config.width)
+        self.position_embedding = nn.Embedding(config.side**2, config.width)
+
+    def forward(self, patches: Tensor, ids: Tensor) -> Tensor:
+        return self.patch_embedding(patches) + self.position_embedding(ids)
+
+
+class SiglipEncoder(nn.Module):
+    def __init__(self, config: SiglipConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(SiglipLayer(config) for _ in range(config.layers))
+
+
+class SiglipVision(nn.Module):
+    def __init__(self, config: SiglipConfig) -> None:
+        super().__init__()
+        self.embeddings = SiglipEmbeddings(config)
+        self.encoder = SiglipEncoder(config)
+        self.post_layernorm = nn.LayerNorm(config.width, config.norm_eps)
+
+    def forward(self, patches: Tensor, ids: Tensor, attend: Attend) -> Tensor:
+        """patches `[R, 3 * patch²]` (row, column, channel), ids int64 `[R]` = row * side + column -> `[R, W]`."""
+        x = self.embeddings(patches, ids)
+        for index, layer in enumerate(self.encoder.layers):
+            x = layer(index, x, attend)
+        return self.post_layernorm(x)
+
+
+class SiglipNavit(nn.Module):
+    def __init__(self, config: SiglipConfig) -> None:
+        super().__init__()
+        self.vision_model = SiglipVision(config)

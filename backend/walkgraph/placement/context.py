@@ -1,0 +1,74 @@
+"""What the compilation of every Walk reads: indices, ranks, and how a value crosses between two ranks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.structure import steps_of
+from walkgraph.ids import Rank
+from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.tables import Transport
+
+INLINE = frozenset({"tokens", "text", "flag", "scalar", "image", "audio"})
+"""Modalities that ride inside a message: tiny values, and encoded media, which are bytes and no tensors."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every Walk's compilation reads."""
+
+    assignment: Assignment
+    catalogue: Catalogue
+
+    @cached_property
+    def node_index(self) -> Mapping[str, int]:
+        return {name: i for i, name in enumerate(self.assignment.graph.nodes)}
+
+    @cached_property
+    def state_index(self) -> Mapping[str, int]:
+        return {name: i for i, name in enumerate(self.assignment.graph.states)}
+
+    @cached_property
+    def stream_index(self) -> Mapping[str, int]:
+        return {stream.name: i for i, stream in enumerate(self.assignment.graph.streams)}
+
+    def transport(self, source: Rank, target: Rank, modality: str | None) -> Transport:
+        """How a value crosses from rank to rank of one host, whatever their devices are."""
+        if source == target:
+            return "local"
+        return "inline" if modality in INLINE else "shm"
+
+    @cached_property
+    def result_readers(self) -> Mapping[str, frozenset[Rank]]:
+        """Walk -> the ranks of the uses that a task's later steps feed from its results."""
+        found: dict[str, set[Rank]] = {}
+        for task in self.assignment.graph.tasks.values():
+            names = {step.name: step.step.walk for step in steps_of(task)}
+            for step in steps_of(task):
+                for name, binding in step.step.with_.items():
+                    producer = names.get(str(binding).partition(".")[0])
+                    if producer is not None:
+                        found.setdefault(producer, set()).update(self.input_ranks(step.step.walk, name))
+        return {walk: frozenset(ranks) for walk, ranks in found.items()}
+
+    def input_ranks(self, walk: str, name: str) -> frozenset[Rank]:
+        """Ranks of the uses that read a Walk's input."""
+        structure = self.assignment.walks.get(walk)
+        routes = structure.routes if structure else ()
+        return frozenset(
+            self.assignment.rank(r.target.entry.node, walk)
+            for r in routes
+            if r.source.kind == "in" and r.source.name == name and r.target.entry is not None
+        )
+
+    @cached_property
+    def consumers(self) -> Mapping[str, frozenset[Rank]]:
+        """Stream -> ranks of the uses that read it."""
+        found: dict[str, set[Rank]] = {}
+        for name, walk in self.assignment.walks.items():
+            for route in walk.routes:
+                if route.source.kind == "stream" and route.target.entry is not None:
+                    rank = self.assignment.rank(route.target.entry.node, name)
+                    found.setdefault(route.source.name, set()).add(rank)
+        return {stream: frozenset(ranks) for stream, ranks in found.items()}

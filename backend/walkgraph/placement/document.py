@@ -1,0 +1,164 @@
+"""The placement document: which rank runs which node, as frozen data (`placements/*.json`).
+
+A later group overrides an earlier one for the same node and Walk; the node `*` stands for all. A group with `walks`
+places its nodes in these Walks only.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from walkgraph.errors import InvalidInput
+from walkgraph.graph.codec import pretty
+from walkgraph.graph.document import Graph, Name
+from walkgraph.graph.problems import nearest
+from walkgraph.ids import Rank
+from walkgraph.placement.hardware import Hardware
+
+FORMAT = "walkgraph/placement@1"
+SCHEMA_PATH = Path(__file__).with_name("placement-v1.schema.json")
+ALL = "*"
+MAX_RANKS = 256
+UNITS = {
+    "B": 1,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+}
+
+_MEMORY = r"^\d{1,6}(\.\d{1,6})? ?(%|B|KiB|MiB|GiB|TiB|kB|MB|GB|TB)$"
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, strict=True, use_attribute_docstrings=True
+    )
+
+
+class Group(Record):
+    nodes: tuple[Name | Literal["*"], ...] = Field(min_length=1)
+    ranks: tuple[Annotated[int, Field(ge=0, lt=MAX_RANKS)], ...] = Field(min_length=1)
+    walks: tuple[Name, ...] | None = Field(default=None, min_length=1)
+    """The nodes are here in these Walks only; None: in all."""
+    tensor_parallel: int = Field(default=1, ge=1, le=MAX_RANKS)
+    replicas: int = Field(default=1, ge=1, le=MAX_RANKS)
+    memory: Annotated[int, Field(ge=1, lt=2**60)] | Annotated[str, Field(pattern=_MEMORY)] | None = None
+    """Of each rank: bytes, a size (`2GiB`) or a share of what the device has free (`40%`). None: what is left."""
+    host: str | None = Field(default=None, max_length=253)
+    """None: the host that plans."""
+
+
+class RankDevice(Record):
+    rank: int = Field(ge=0, lt=MAX_RANKS)
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda:\d{1,3})$")]
+
+
+class Placement(Record):
+    format: Literal["walkgraph/placement@1"] = FORMAT
+    name: Name
+    graph: Name | None = None
+    """The graph it was made for; None: any that its names fit."""
+    groups: tuple[Group, ...]
+    ranks: tuple[RankDevice, ...]
+
+
+def default_placement(graph: Graph, hardware: Hardware) -> Placement:
+    """Everything on one rank: the GPU with the most free memory, else the CPU."""
+    gpus = [d for d in hardware.devices if d.name != "cpu"]
+    device = max(gpus, key=lambda d: d.free).name if gpus else "cpu"
+    return Placement(
+        name="default",
+        graph=graph.name,
+        groups=(Group(nodes=(ALL,), ranks=(Rank(0),)),),
+        ranks=(RankDevice(rank=0, device=device),),
+    )
+
+
+def size_in_bytes(memory: int | str, free: int) -> int:
+    """Bytes of a `memory` entry; a percentage is of `free`. Raises InvalidInput for a text that is no size."""
+    if isinstance(memory, int):
+        return memory
+    match = re.fullmatch(r"([\d.]+) ?(%|[A-Za-z]+)", memory)
+    if match is None or not re.match(_MEMORY, memory):
+        raise InvalidInput(f"`{memory}` is no size; write bytes, `2GiB` or `40%`")
+    number, unit = float(match[1]), match[2]
+    return math.floor(number * free / 100) if unit == "%" else math.floor(number * UNITS[unit])
+
+
+# ── JSON ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def decode(value: Any) -> Placement:
+    """The placement that a JSON value holds; raises InvalidInput for the first thing wrong with it."""
+    found = faults(value)
+    if found:
+        pointer, message = found[0]
+        raise InvalidInput(message, pointer)
+    return Placement.model_validate_json(json.dumps(value))
+
+
+def encode(placement: Placement) -> dict[str, Any]:
+    """The JSON value, without what is left at its default."""
+    return {"format": placement.format} | placement.model_dump(mode="json", exclude_defaults=True)
+
+
+def faults(value: Any) -> tuple[tuple[str, str], ...]:
+    """(JSON pointer, sentence) of everything that keeps a value from being a placement."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return (("", "the placement is no JSON value; write an object of JSON values"),)
+    try:
+        Placement.model_validate_json(text)
+    except ValidationError as error:
+        return tuple((_pointer(e["loc"]), _sentence(e["type"], e["loc"], e["msg"])) for e in error.errors())
+    return ()
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema; `python -m walkgraph.placement.document` writes the published file anew."""
+    made = Placement.model_json_schema()
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:walkgraph:schema:placement:1"}
+    return head | made | {"title": "Walkgraph placement"}
+
+
+def schema_text() -> str:
+    """The published file."""
+    return pretty(schema()) + "\n"
+
+
+_KEYS = sorted({*Group.model_fields, *RankDevice.model_fields, *Placement.model_fields})
+_TAGS = frozenset({"int", "str", "constrained-int", "constrained-str"})
+
+
+def _pointer(path: Iterable[int | str]) -> str:
+    steps = (str(step) for step in path if not (isinstance(step, str) and _is_tag(step)))
+    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+def _is_tag(step: str) -> bool:
+    """Whether a step of pydantic's path names a member of a union, not a key."""
+    return step in _TAGS or "[" in step
+
+
+def _sentence(kind: str, path: tuple[int | str, ...], message: str) -> str:
+    last = str(path[-1])[:80] if path else "the placement"
+    if kind == "extra_forbidden":
+        return f"`{last}` is no key here; {nearest(last, _KEYS)}"
+    if kind == "missing":
+        return f"`{last}` is missing; add it"
+    return message[:1].lower() + message[1:].split("\n", maxsplit=1)[0]
+
+
+if __name__ == "__main__":
+    SCHEMA_PATH.write_text(schema_text(), encoding="utf-8")

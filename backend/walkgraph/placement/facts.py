@@ -1,0 +1,109 @@
+"""What a Walk's table means for the runs that step through it: what it gives, reads and keeps, and where."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from walkgraph.ids import Rank
+from walkgraph.placement.tables import Plan, UsePlan, WalkPlan
+
+LASTING = frozenset({"run", "session"})
+"""Scopes of states that outlive a Walk."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalkFacts:
+    outputs: frozenset[str]
+    streams_in: frozenset[int]
+    streams_out: frozenset[int]
+    homes: Mapping[int, Rank]
+    """Lasting states that the Walk touches -> their rank here."""
+    writes: frozenset[int]
+    """Of these, the ones that it may change."""
+    replaced: frozenset[int]
+    """Of these, the ones whose former value it never reads: its first access always replaces them."""
+    places: frozenset[tuple[int, Rank]]
+    """Every state with every rank that holds it here."""
+    readers: Mapping[str, frozenset[Rank]]
+    """Walk input -> ranks that read it."""
+    required: frozenset[str]
+    """Walk inputs that alone feed a port which must hold a value."""
+
+
+class Facts:
+    """Facts of a plan's Walks, each worked out when it is first asked for."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.known: dict[int, WalkFacts] = {}
+
+    def __getitem__(self, walk: int) -> WalkFacts:
+        found = self.known.get(walk)
+        if found is None:
+            found = self.known[walk] = _facts(self.plan, self.plan.walks[walk])
+        return found
+
+
+def _facts(plan: Plan, walk: WalkPlan) -> WalkFacts:
+    edges = walk.edges
+    homes: dict[int, Rank] = {}
+    writes: set[int] = set()
+    replaced: set[int] = set()
+    places: set[tuple[int, Rank]] = set()
+    for use in walk.uses:
+        for state in _touched(plan, use):
+            places.add((state, use.rank))
+            if plan.states[state].scope not in LASTING:
+                continue
+            if state not in homes and _replaces(use, state):
+                replaced.add(state)
+            homes.setdefault(state, use.rank)
+            if state in use.writes:
+                writes.add(state)
+    return WalkFacts(
+        outputs=frozenset(e.target.port for e in edges if e.target.kind == "out"),
+        streams_in=frozenset(e.source.index for e in edges if e.source.kind == "stream"),
+        streams_out=frozenset(e.target.index for e in edges if e.target.kind == "stream"),
+        homes=homes,
+        writes=frozenset(writes),
+        replaced=frozenset(replaced),
+        places=frozenset(places),
+        readers=_readers(walk),
+        required=_required(plan, walk),
+    )
+
+
+def _touched(plan: Plan, use: UsePlan) -> Iterable[int]:
+    return plan.nodes[use.node].states.values() if use.op == "call" else use.states
+
+
+def _replaces(use: UsePlan, state: int) -> bool:
+    """Whether the use surely runs and replaces all of the state."""
+    return use.op in {"fork", "import"} and use.states[-1] == state and not use.when and not use.loops
+
+
+def _readers(walk: WalkPlan) -> dict[str, frozenset[Rank]]:
+    found: dict[str, set[Rank]] = {name: set() for name in walk.inputs}
+    for edge in walk.edges:
+        if edge.source.kind == "input":
+            rank = walk.uses[edge.target.use].rank if edge.target.kind == "use" else walk.ranks[0]
+            found[edge.source.port].add(rank)
+    return {name: frozenset(ranks) for name, ranks in found.items()}
+
+
+def _required(plan: Plan, walk: WalkPlan) -> frozenset[str]:
+    fed: dict[tuple[int, str], set[str]] = {}
+    for edge in walk.edges:
+        if edge.target.kind == "use":
+            source = edge.source.port if edge.source.kind == "input" else ""
+            fed.setdefault((edge.target.use, edge.target.port), set()).add(source)
+    return frozenset(
+        name
+        for (index, port), sources in fed.items()
+        if len(sources) == 1 and _must_hold(plan, walk.uses[index], port)
+        for name in sources
+        if name
+    )
+
+
+def _must_hold(plan: Plan, use: UsePlan, port: str) -> bool:
+    return use.op == "call" and port in plan.nodes[use.node].required

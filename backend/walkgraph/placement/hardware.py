@@ -1,0 +1,114 @@
+"""What there is to place on: devices with their memory, the host's name and cores. A probe reads it once."""
+
+import contextlib
+import os
+import platform
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pynvml  # pyright: ignore[reportMissingTypeStubs]
+
+from walkgraph.placement.tables import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    name: str
+    """`cpu` or `cuda:N`."""
+    total: int
+    """Bytes."""
+    free: int
+    label: str = ""
+    """What its maker calls it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    host: str
+    cores: int
+    shm: int
+    """Bytes free in shared memory."""
+    devices: tuple[Device, ...]
+    """The CPU (its memory is the host's) and every GPU."""
+
+    def device(self, name: str) -> Device | None:
+        return next((d for d in self.devices if d.name == name), None)
+
+
+def find_hardware() -> Hardware:
+    """This host as it is now. Without a driver there are no GPUs; without /proc the memory is what POSIX tells."""
+    total, free = _host_memory()
+    cpu = Device(name="cpu", total=total, free=free, label=platform.processor() or platform.machine())
+    return Hardware(
+        host=socket.gethostname(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        shm=_free_shared_memory(),
+        devices=(cpu, *gpus()),
+    )
+
+
+def with_gpus(hardware: Hardware, count: int, memory: int) -> Hardware:
+    """The same host as if it had these GPUs, all empty, of `memory` bytes each; its own are left out."""
+    others = (d for d in hardware.devices if not d.name.startswith("cuda:"))
+    gpus = (Device(name=f"cuda:{i}", total=memory, free=memory, label="assumed") for i in range(count))
+    return replace(hardware, devices=(*others, *gpus))
+
+
+def reserve(hardware: Hardware, plans: Iterable[Plan]) -> Hardware:
+    """What the given running plans leave: they may hold less now than they have reserved, and others may hold more."""
+    taken: dict[str, int] = {}
+    for plan in plans:
+        for rank in plan.ranks:
+            taken[rank.device] = taken.get(rank.device, 0) + sum(size for _, size in rank.budget)
+    devices = (replace(d, free=max(0, min(d.free, d.total - taken.get(d.name, 0)))) for d in hardware.devices)
+    return replace(hardware, devices=tuple(devices))
+
+
+def _host_memory() -> tuple[int, int]:
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        entries = dict(line.split(":", 1) for line in lines if ":" in line)
+        total, free = (int(entries[key].split()[0]) * 1024 for key in ("MemTotal", "MemAvailable"))
+        return _within_cgroup(total, free)
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return total, total // 2
+
+
+def _within_cgroup(total: int, free: int) -> tuple[int, int]:
+    """A container may hold less than its host has."""
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return total, free
+    return min(total, limit), max(0, min(free, limit - used))
+
+
+def _free_shared_memory() -> int:
+    try:
+        entry = os.statvfs("/dev/shm")  # noqa: S108 - the mount itself is meant
+    except OSError:
+        return 0
+    return entry.f_bavail * entry.f_frsize
+
+
+def gpus(nvml: Any = pynvml) -> Iterator[Device]:
+    """Every GPU, in the order of the PCI bus; none without a driver."""
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return
+    try:
+        for index in range(nvml.nvmlDeviceGetCount()):
+            handle: Any = nvml.nvmlDeviceGetHandleByIndex(index)
+            memory: Any = nvml.nvmlDeviceGetMemoryInfo(handle)
+            label = str(nvml.nvmlDeviceGetName(handle))
+            yield Device(name=f"cuda:{index}", total=int(memory.total), free=int(memory.free), label=label)
+    except nvml.NVMLError:
+        return
+    finally:
+        with contextlib.suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()

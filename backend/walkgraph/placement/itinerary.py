@@ -1,0 +1,328 @@
+"""A run's way through the plan: its task's state machine, expanded for one request and fixed at admission.
+
+Every step that runs is known before the run starts, because steps depend on parameters and on the kinds of the parts
+alone. Steps that nobody waits for are left out: wanted are the outputs, a session's states, and all that these need.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from walkgraph.errors import InvalidInput
+from walkgraph.graph.document import FirstStep, ForStep, Graph, Step, Task, WalkStep
+from walkgraph.graph.expressions import ExpressionError, evaluate, parse
+from walkgraph.graph.problems import nearest
+from walkgraph.graph.structure import for_parts, lanes
+from walkgraph.ids import Rank
+from walkgraph.placement.facts import Facts, WalkFacts
+from walkgraph.placement.request import Given, Part, by_name, fill_params, name_inputs, task_of
+from walkgraph.placement.tables import (
+    Binding,
+    FromInput,
+    FromLiteral,
+    FromStep,
+    Itinerary,
+    Plan,
+    Scalar,
+    StepPlan,
+)
+
+
+def expand(
+    graph: Graph,
+    plan: Plan,
+    task: str,
+    params: Mapping[str, Scalar],
+    inputs: Mapping[str, Sequence[Any]],
+    parts: Sequence[Part] = (),
+    outputs: Sequence[str] | None = None,
+) -> Itinerary:
+    """The steps of one request. `params` as the client gave them or filled in, with `seed`; `outputs` None for all.
+
+    Raises InvalidInput or NotFound with a pointer into the request (`/params/steps`, `/inputs/image`, `/parts/2`).
+    """
+    found = task_of(graph, task)
+    wanted = _wanted(found, outputs)
+    facts = Facts(plan)
+    expansion = _Expansion(facts, found, fill_params(found, params), name_inputs(found, inputs, parts))
+    for lane, steps in enumerate(lanes(found).values()):
+        expansion.add_all(steps, lane, None)
+    kept = _live(plan, expansion.drafts, wanted)
+    steps = _with_moves(facts, [expansion.drafts[i] for i in kept], kept)
+    return Itinerary(
+        steps=steps,
+        outputs=wanted,
+        ranks=tuple(sorted({rank for step in steps for rank in plan.walks[step.walk].ranks})),
+        streams=tuple(sorted({s for i in kept for s in expansion.drafts[i].facts.streams_in})),
+    )
+
+
+def page_demand(plan: Plan, itinerary: Itinerary, params: Mapping[str, Scalar]) -> dict[Rank, dict[int, int]]:
+    """Rank -> paged state -> tokens that the run may keep there at most: capacity times width.
+
+    Raises InvalidInput where a capacity has no value with these parameters.
+    """
+    facts = Facts(plan)
+    found: dict[Rank, dict[int, int]] = {}
+    tokens: dict[int, int] = {}
+    for walk in dict.fromkeys(step.walk for step in itinerary.steps):
+        for state, rank in sorted(facts[walk].places):
+            table = plan.states[state]
+            if table.kind == "paged_kv":
+                if state not in tokens:
+                    tokens[state] = state_tokens(table.name, table.capacity, table.width, params)
+                found.setdefault(rank, {})[state] = tokens[state]
+    return found
+
+
+def state_tokens(name: str, capacity: str | None, width: str, params: Mapping[str, Scalar]) -> int:
+    """The most tokens that a paged state may hold; raises InvalidInput where the expressions have no value."""
+    sizes = [_number(text, params, name) for text in (capacity or "0", width)]
+    return max(0, sizes[0]) * max(0, sizes[1])
+
+
+def whole_pages(tokens: int, width: int, page: int) -> int:
+    """Pages of `page` tokens that so many take, in `width` sequences of equal length with pages of their own."""
+    return width * -(-tokens // (width * page)) if tokens else 0
+
+
+def inputs_read(plan: Plan, itinerary: Itinerary) -> dict[Rank, frozenset[str]]:
+    """Rank that takes part -> names of the input values that its uses read."""
+    facts = Facts(plan)
+    found: dict[Rank, set[str]] = {rank: set() for rank in itinerary.ranks}
+    for step in itinerary.steps:
+        for name, binding in step.bindings.items():
+            if isinstance(binding, FromInput):
+                for rank in facts[step.walk].readers.get(name, ()):
+                    found[rank].add(binding.name)
+    return {rank: frozenset(names) for rank, names in found.items()}
+
+
+def _number(text: str, params: Mapping[str, Scalar], state: str) -> int:
+    try:
+        value = evaluate(parse(text), params)
+    except ExpressionError as error:
+        raise InvalidInput(
+            f"the size of state `{state}` has no value with these parameters: {error}", "/params"
+        ) from None
+    if isinstance(value, str):
+        raise InvalidInput(f"the size of state `{state}` is a text; write a number", "/params")
+    return int(-(-value // 1))
+
+
+def _wanted(task: Task, outputs: Sequence[str] | None) -> tuple[str, ...]:
+    if outputs is None:
+        return task.outputs
+    for i, name in enumerate(outputs):
+        if name not in task.outputs:
+            raise InvalidInput(f"the task has no output `{name[:80]}`; {nearest(name, task.outputs)}", f"/outputs/{i}")
+    if not outputs and task.outputs:
+        raise InvalidInput("no output is wanted; name one or leave `outputs` out", "/outputs")
+    return tuple(name for name in task.outputs if name in outputs)
+
+
+# ── the state machine ───────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    walk: int
+    lane: int
+    facts: WalkFacts
+    bindings: dict[str, Binding]
+    """`FromStep` counts drafts, not yet steps."""
+
+
+@dataclass
+class _Expansion:
+    facts: Facts
+    task: Task
+    params: Mapping[str, Scalar]
+    given: tuple[Given, ...]
+    drafts: list[_Draft] = field(default_factory=list[_Draft])
+    latest: dict[str, int] = field(default_factory=dict[str, int])
+    """Walk, or a step's `as` -> its latest draft."""
+
+    def __post_init__(self) -> None:
+        self.walks = {(walk.name, walk.chunked): walk.index for walk in self.facts.plan.walks}
+        named = by_name(self.task)
+        self.parts = tuple(value for value in self.given if value.input not in named)
+
+    def add_all(self, steps: Sequence[Step], lane: int, part: Given | None) -> None:
+        for step in steps:
+            match step:
+                case WalkStep():
+                    if self._holds(step):
+                        self._add(step, lane, part)
+                case FirstStep():
+                    taken = next((option for option in step.first if self._holds(option)), None)
+                    if taken is not None:
+                        self._add(taken, lane, part)
+                case ForStep():
+                    self._add_parts(step, lane)
+
+    def _add_parts(self, step: ForStep, lane: int) -> None:
+        choices = for_parts(step)
+        for part in self.parts:
+            if part.modality not in choices:
+                kinds = ", ".join(f"`{kind}`" for kind in choices) or "none"
+                message = f"the task does nothing with parts of modality `{part.modality[:80]}`; it walks {kinds}"
+                raise InvalidInput(message, part.pointer)
+            self.add_all(choices[part.modality], lane, part)
+
+    def _holds(self, step: WalkStep) -> bool:
+        if step.when is None:
+            return True
+        try:
+            return evaluate(parse(step.when), self.params) is True
+        except ExpressionError as error:
+            message = f"whether `{step.walk}` runs has no answer with these parameters: {error}"
+            raise InvalidInput(message, "/params") from None
+
+    def _add(self, step: WalkStep, lane: int, part: Given | None) -> None:
+        walk = self.walks[step.walk, step.per == "chunk"]
+        facts = self.facts[walk]
+        bindings: dict[str, Binding] = {}
+        for name in self.facts.plan.walks[walk].inputs:
+            if name in step.with_:
+                binding = self._bind(step.with_[name], part)
+                if binding is not None:
+                    bindings[name] = binding
+                elif name in facts.required:
+                    self._refuse(step, str(step.with_[name]))
+        self.latest[step.walk] = len(self.drafts)
+        if step.as_ is not None:
+            self.latest[step.as_] = len(self.drafts)
+        self.drafts.append(_Draft(walk, lane, facts, bindings))
+
+    def _bind(self, binding: Scalar, part: Given | None) -> Binding | None:
+        """None where what is bound isn't there: an input that wasn't given, a step that doesn't run."""
+        if not isinstance(binding, str):
+            return FromLiteral(binding)
+        if binding == "@part":
+            return FromInput(part.name) if part is not None else None
+        owner, dot, name = binding.partition(".")
+        if owner == "@task":
+            return self._bind_task(name)
+        if dot and (owner in self.latest or self._is_step(owner)):
+            return FromStep(self.latest[owner], name) if owner in self.latest else None
+        return FromLiteral(binding)
+
+    def _bind_task(self, name: str) -> Binding | None:
+        if name not in self.task.inputs:
+            return FromLiteral(self.params[name])
+        values = [value for value in self.given if value.input == name]
+        if len(values) > 1:
+            raise InvalidInput(
+                f"`{name}` is read as one value and {len(values)} are given; give one", f"/inputs/{name}"
+            )
+        return FromInput(values[0].name) if values else None
+
+    def _is_step(self, name: str) -> bool:
+        return any(name == walk for walk, _ in self.walks)
+
+    def _refuse(self, step: WalkStep, binding: str) -> None:
+        if binding.startswith("@task."):
+            name = binding.removeprefix("@task.")
+            raise InvalidInput(f"`{name}` is missing; this request's way needs it in `{step.walk}`", f"/inputs/{name}")
+        raise InvalidInput(f"`{step.walk}` needs `{binding}`, which no step gives with these parameters", "/params")
+
+
+# ── what is waited for ──────────────────────────────────────────────────────────────────────────
+
+
+def _live(plan: Plan, drafts: list[_Draft], wanted: Sequence[str]) -> list[int]:
+    """Drafts that give a wanted output or change a session's state, and all that these need; in order."""
+    fed = {stream for draft in drafts for stream in draft.facts.streams_out}
+    # A consumer none of whose streams has a producer among the steps would wait for ever.
+    able = [not d.facts.streams_in or not d.facts.streams_in.isdisjoint(fed) for d in drafts]
+    session = {state.index for state in plan.states if state.scope == "session"}
+    queue = [
+        i
+        for i, draft in enumerate(drafts)
+        if able[i] and (not draft.facts.outputs.isdisjoint(wanted) or not draft.facts.writes.isdisjoint(session))
+    ]
+    live = set(queue)
+    needs = _Needs(drafts)
+    while queue:
+        for i in needs.of(queue.pop()):
+            if i not in live and able[i]:
+                live.add(i)
+                queue.append(i)
+    return sorted(live)
+
+
+class _Needs:
+    """Which drafts a draft can't do without. Each writer of a state and of a stream is told once."""
+
+    def __init__(self, drafts: list[_Draft]) -> None:
+        self.drafts = drafts
+        self.writers: dict[int, list[int]] = {}
+        """State -> drafts that may change it and aren't told yet, the first one last."""
+        self.producers: dict[int, list[int]] = {}
+        for i in reversed(range(len(drafts))):
+            for state in drafts[i].facts.writes:
+                self.writers.setdefault(state, []).append(i)
+            for stream in drafts[i].facts.streams_out:
+                self.producers.setdefault(stream, []).append(i)
+
+    def of(self, index: int) -> list[int]:
+        draft = self.drafts[index]
+        needed = [binding.step for binding in draft.bindings.values() if isinstance(binding, FromStep)]
+        for state in draft.facts.homes:
+            writers = self.writers.get(state, [])
+            while writers and writers[-1] < index:
+                needed.append(writers.pop())
+        for stream in draft.facts.streams_in:
+            needed.extend(self.producers.pop(stream, ()))
+        return needed
+
+
+# ── states that change rank ─────────────────────────────────────────────────────────────────────
+
+
+def _with_moves(facts: Facts, drafts: list[_Draft], kept: list[int]) -> tuple[StepPlan, ...]:
+    """Steps in order, each after the moves of states that it finds elsewhere; at the end a session's states go back."""
+    plan = facts.plan
+    moves = {walk.name: walk.index for walk in plan.walks if walk.name.startswith("move:")}
+    rests = _rests(facts) if moves else {}
+    places = dict(rests)
+    steps: list[StepPlan] = []
+    numbers: dict[int, int] = {}
+
+    def carry(state: int, source: Rank, target: Rank, lane: int) -> None:
+        walk = moves.get(f"move:{plan.states[state].name}:{source}>{target}")
+        if walk is not None:
+            steps.append(StepPlan(index=len(steps), walk=walk, lane=lane, bindings={}))
+
+    for number, draft in zip(kept, drafts, strict=True):
+        for state, rank in draft.facts.homes.items() if moves else ():
+            source = places.get(state)
+            if source is not None and source != rank and state not in draft.facts.replaced:
+                carry(state, source, rank, draft.lane)
+            places[state] = rank
+        numbers[number] = len(steps)
+        bindings = {name: _renumbered(binding, numbers) for name, binding in draft.bindings.items()}
+        steps.append(StepPlan(index=len(steps), walk=draft.walk, lane=draft.lane, bindings=bindings))
+    for state, rank in rests.items():
+        if places[state] != rank:
+            carry(state, places[state], rank, _last_lane(facts, steps, state))
+    return tuple(steps)
+
+
+def _rests(facts: Facts) -> dict[int, Rank]:
+    """Session state -> where it waits between requests: the rank of its first access in the document's Walks."""
+    found: dict[int, Rank] = {}
+    for walk in facts.plan.walks:
+        for state, rank in facts[walk.index].homes.items():
+            if facts.plan.states[state].scope == "session":
+                found.setdefault(state, rank)
+    return found
+
+
+def _last_lane(facts: Facts, steps: list[StepPlan], state: int) -> int:
+    return next(s.lane for s in reversed(steps) if state in facts[s.walk].homes)
+
+
+def _renumbered(binding: Binding, numbers: Mapping[int, int]) -> Binding:
+    return FromStep(numbers[binding.step], binding.result) if isinstance(binding, FromStep) else binding

@@ -1,0 +1,181 @@
+"""What is wrong, or unwise, about a placement of a graph: every problem, with its place in the placement."""
+
+from collections.abc import Iterable, Iterator
+
+from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.problems import Problem, nearest
+from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.document import ALL, Group
+from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.tables import EdgePlan, Plan, WalkPlan
+
+
+def judge(assignment: Assignment, hardware: Hardware, catalogue: Catalogue) -> Iterator[Problem]:
+    """Problems that need no tables: names, ranks, devices, and what the runtime doesn't have."""
+    placement, graph = assignment.placement, assignment.graph
+    if placement.graph not in {None, graph.name}:
+        yield _warn(
+            "other_graph", "/graph", f"this placement was made for `{placement.graph}`; check that it still fits"
+        )
+    yield from _ranks(assignment, hardware)
+    for index, group in enumerate(placement.groups):
+        yield from _group(assignment, hardware, group, f"/groups/{index}")
+    yield from _unplaced(assignment)
+    yield from _split_states(assignment)
+    yield from _unavailable(assignment, catalogue)
+
+
+def judge_plan(plan: Plan) -> Iterator[Problem]:
+    """Problems that show in the tables: ranks without work, and loops that wait for a crossing at every iteration."""
+    for rank in plan.ranks:
+        if not rank.nodes:
+            message = f"no node is on rank {rank.rank}; remove the rank or place nodes there"
+            yield _warn("idle_rank", "/ranks", message)
+        elif rank.device != "cpu" and all(plan.nodes[node].host for node in rank.nodes):
+            message = f"rank {rank.rank} holds `{rank.device}` for nodes that run on the CPU; give it the device `cpu`"
+            yield _warn("idle_gpu", "/ranks", message)
+    for walk in plan.walks:
+        if not walk.chunked:
+            yield from _crossing_loops(plan, walk)
+
+
+def _warn(code: str, pointer: str, message: str) -> Problem:
+    return Problem(code, pointer, message, "warning")
+
+
+# ── names and ranks ─────────────────────────────────────────────────────────────────────────────
+
+
+def _ranks(assignment: Assignment, hardware: Hardware) -> Iterator[Problem]:
+    ranks = [entry.rank for entry in assignment.placement.ranks]
+    if not ranks:
+        yield Problem("no_ranks", "/ranks", 'there is no rank; add one (`{"rank": 0, "device": "cpu"}`)')
+    for index, entry in enumerate(assignment.placement.ranks):
+        if entry.rank in ranks[:index]:
+            message = f"rank {entry.rank} is given twice; keep one"
+            yield Problem("duplicate_rank", f"/ranks/{index}/rank", message)
+        elif entry.rank >= len(set(ranks)):
+            message = f"ranks count from 0 without gaps: {len(set(ranks))} ranks end with {len(set(ranks)) - 1}"
+            yield Problem("rank_gap", f"/ranks/{index}/rank", message)
+        if hardware.device(entry.device) is None:
+            names = ", ".join(f"`{d.name}`" for d in hardware.devices)
+            message = f"`{entry.device}` is not on host `{hardware.host}`; have {names}"
+            yield Problem("no_device", f"/ranks/{index}/device", message)
+
+
+def _group(assignment: Assignment, hardware: Hardware, group: Group, at: str) -> Iterator[Problem]:
+    graph = assignment.graph
+    ranks = {entry.rank for entry in assignment.placement.ranks}
+    for index, node in enumerate(group.nodes):
+        if node != ALL and node not in graph.nodes:
+            message = f"the graph has no node `{node}`; {nearest(node, graph.nodes)}"
+            yield Problem("unknown_node", f"{at}/nodes/{index}", message)
+    for index, walk in enumerate(group.walks or ()):
+        if walk not in graph.walks:
+            message = f"the graph has no Walk `{walk}`; {nearest(walk, graph.walks)}"
+            yield Problem("unknown_walk", f"{at}/walks/{index}", message)
+    for index, rank in enumerate(group.ranks):
+        if rank not in ranks:
+            message = f"there is no rank {rank}; add it to `ranks` or take one of {_list(sorted(ranks))}"
+            yield Problem("unknown_rank", f"{at}/ranks/{index}", message)
+    yield from _unsupported(hardware, group, at)
+
+
+def _unsupported(hardware: Hardware, group: Group, at: str) -> Iterator[Problem]:
+    if group.tensor_parallel > 1:
+        message = "tensor parallelism is not supported; set `tensor_parallel` to 1 and spread nodes over the ranks"
+        yield Problem("unsupported", f"{at}/tensor_parallel", message)
+    if group.replicas > 1:
+        message = "replicas are not supported; set `replicas` to 1 and deploy the graph once more"
+        yield Problem("unsupported", f"{at}/replicas", message)
+    if group.host is not None and group.host != hardware.host:
+        message = f"other hosts are not supported; remove `host` or name this one, `{hardware.host}`"
+        yield Problem("unsupported", f"{at}/host", message)
+    width = group.tensor_parallel * group.replicas
+    if len(group.ranks) != width:
+        message = (
+            f"`tensor_parallel` times `replicas` is {width}, but {len(group.ranks)} ranks are given; make them equal"
+        )
+        yield Problem("rank_count", f"{at}/ranks", message)
+
+
+def _unplaced(assignment: Assignment) -> Iterator[Problem]:
+    walks: dict[str, list[str]] = {}
+    for node, walk in assignment.unplaced:
+        walks.setdefault(node, []).append(walk)
+    for node, missing in walks.items():
+        message = f"node `{node}` has no rank in {_list(missing)}; add it to a group, or a group with the node `*`"
+        yield Problem("unplaced", "/groups", message)
+
+
+def _split_states(assignment: Assignment) -> Iterator[Problem]:
+    for walk in assignment.walks:
+        for state, nodes in assignment.bound.items():
+            ranks = assignment.homes(state, walk)
+            if len(ranks) > 1:
+                message = (
+                    f"state `{state}` would be on ranks {_list(ranks)} at once in Walk `{walk}`; "
+                    f"place {_list(nodes)} together there"
+                )
+                placed = assignment.group(nodes[-1], walk)
+                yield Problem("split_state", f"/groups/{placed[0]}" if placed else "/groups", message)
+
+
+def _unavailable(assignment: Assignment, catalogue: Catalogue) -> Iterator[Problem]:
+    for name, node in assignment.graph.nodes.items():
+        component = catalogue.get(node.component)
+        if component is None or component.available:
+            continue
+        placed = assignment.group(name, None)
+        message = f"component `{node.component}` of node `{name}` has no network; it can be planned, not deployed"
+        yield _warn("unavailable", f"/groups/{placed[0]}" if placed else "/groups", message)
+
+
+def _list(items: Iterable[object]) -> str:
+    shown = [f"`{item}`" if isinstance(item, str) else str(item) for item in items]
+    return ", ".join(shown[:8]) + (" …" if len(shown) > 8 else "")
+
+
+# ── loops across ranks ──────────────────────────────────────────────────────────────────────────
+
+
+def _crossing_loops(plan: Plan, walk: WalkPlan) -> Iterator[Problem]:
+    """Loops in which one iteration's values go over to another rank and back before the next can start."""
+    told: set[int] = set()
+    for edge in walk.edges:
+        if not edge.carried:
+            continue
+        loop = walk.uses[edge.target.use].loops[edge.common - 1]
+        cycle = _cycle(walk, edge, loop)
+        ranks = sorted({walk.uses[use].rank for use in cycle})
+        if len(ranks) > 1 and loop not in told:
+            told.add(loop)
+            names = dict.fromkeys(walk.uses[use].name for use in sorted(cycle))
+            message = (
+                f"every iteration of loop `{walk.loops[loop].name}` in Walk `{walk.name}` goes between ranks "
+                f"{_list(ranks)} and back; unless the branches are heavy, place {_list(names)} on one rank"
+            )
+            yield _warn("crossing_loop", "/groups", message)
+
+
+def _cycle(walk: WalkPlan, carried: EdgePlan, loop: int) -> set[int]:
+    """Uses on the ways from the carried edge's target to its source inside one iteration; empty if there is none."""
+    start, goal = carried.target.use, carried.source.use
+    after: dict[int, list[int]] = {}
+    before: dict[int, list[int]] = {}
+    for edge in walk.edges:
+        a, b = edge.source.use, edge.target.use
+        if not edge.carried and a >= 0 and b >= 0 and loop in walk.uses[a].loops and loop in walk.uses[b].loops:
+            after.setdefault(a, []).append(b)
+            before.setdefault(b, []).append(a)
+    return _reach(start, after) & _reach(goal, before)
+
+
+def _reach(start: int, ways: dict[int, list[int]]) -> set[int]:
+    seen, queue = {start}, [start]
+    while queue:
+        for use in ways.get(queue.pop(), ()):
+            if use not in seen:
+                seen.add(use)
+                queue.append(use)
+    return seen

@@ -1,0 +1,60 @@
+"""Graph + placement + hardware -> plan: pure and total. Problems come back as data, all of them, with their places."""
+
+from dataclasses import dataclass
+
+from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.document import Graph
+from walkgraph.graph.problems import Problem
+from walkgraph.placement.assemble import assemble
+from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.budget import Copy, budget
+from walkgraph.placement.document import Placement
+from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.judge import judge, judge_plan
+from walkgraph.placement.sizes import Sizes
+from walkgraph.placement.tables import Plan
+
+UNDEPLOYABLE = frozenset({"unavailable", "no_weights"})
+"""Warnings that a plan may have and a deployment may not: a component without a network, weights that aren't here."""
+
+
+@dataclass(frozen=True)
+class PlanResult:
+    plan: Plan | None
+    """None where a problem is an error."""
+    problems: tuple[Problem, ...]
+    copies: tuple[Copy, ...] = ()
+    """States that Walks carry between ranks, with their bytes."""
+
+    @property
+    def deployable(self) -> bool:
+        """There is a plan, every component has a network, and all weights are there."""
+        return self.plan is not None and not any(problem.code in UNDEPLOYABLE for problem in self.problems)
+
+
+def plan(
+    graph: Graph,
+    placement: Placement,
+    hardware: Hardware,
+    catalogue: Catalogue,
+    sizes: Sizes,
+) -> PlanResult:
+    """The plan of a graph that `check` accepts, or every reason why there is none. Never raises.
+
+    `hardware` is what is free after running deployments (`hardware.reserve`); `sizes` knows the weights
+    (`sizes.find_sizes`).
+    """
+    assignment = Assignment(graph, placement)
+    problems = list(judge(assignment, hardware, catalogue))
+    made = assemble(assignment, catalogue)
+    problems.extend(judge_plan(made))
+    copies: tuple[Copy, ...] = ()
+    if not _broken(problems):
+        budgets = budget(assignment, made, hardware, catalogue, sizes)
+        made, copies = budgets.plan, budgets.copies
+        problems.extend(budgets.problems)
+    return PlanResult(None if _broken(problems) else made, tuple(problems), copies)
+
+
+def _broken(problems: list[Problem]) -> bool:
+    return any(problem.severity == "error" for problem in problems)

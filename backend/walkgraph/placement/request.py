@@ -1,0 +1,154 @@
+"""What a client gives for a task, checked against the task: parameters filled in, values named, parts put in order."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.graph.document import Graph, Task, TaskParam
+from walkgraph.graph.problems import nearest
+from walkgraph.graph.structure import steps_of
+from walkgraph.placement.tables import Scalar
+
+SEED = TaskParam(type="integer", min=0, description="Of all that is drawn at random.")
+MAX_SEED = 2**63 - 1
+
+
+class Part(Protocol):
+    @property
+    def modality(self) -> str: ...
+
+    @property
+    def value(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One input value of a request."""
+
+    name: str
+    """Its own: `prompt.0`, `part.3`."""
+    input: str
+    """The task's input that it is a value of."""
+    modality: str
+    pointer: str
+    value: Any
+
+
+def task_of(graph: Graph, name: str) -> Task:
+    """Raises NotFound with the nearest match."""
+    task = graph.tasks.get(name)
+    if task is None:
+        raise NotFound(f"the graph `{graph.name}` has no task `{name[:80]}`; {nearest(name, graph.tasks)}", "/task")
+    return task
+
+
+def declared_params(task: Task) -> dict[str, TaskParam]:
+    """The task's parameters, `seed` included."""
+    return {**task.params, "seed": task.params.get("seed", SEED)}
+
+
+# ── parameters ──────────────────────────────────────────────────────────────────────────────────
+
+
+def fill_params(task: Task, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """All parameters with their values; `seed` must be given. Raises InvalidInput for the first that is wrong."""
+    declared = declared_params(task)
+    for name in given:
+        if name not in declared:
+            raise InvalidInput(f"the task has no parameter `{name[:80]}`; {nearest(name, declared)}", _at(name))
+    filled: dict[str, Scalar] = {}
+    for name, param in declared.items():
+        value = given.get(name, param.default)
+        if value is None:
+            raise InvalidInput(f"`{name}` is missing; give {_kind(param)}", _at(name))
+        _check(name, param, value)
+        filled[name] = value
+    return filled
+
+
+def _check(name: str, param: TaskParam, value: Scalar) -> None:
+    if not _fits(param, value):
+        raise InvalidInput(f"`{name}` must be {_kind(param)}", _at(name))
+    if param.choices and value not in param.choices:
+        choices = ", ".join(f"`{choice}`" for choice in param.choices[:20])
+        raise InvalidInput(f"`{name}` must be one of {choices}", _at(name))
+    if isinstance(value, str | bool):
+        return
+    if param.min is not None and value < param.min:
+        raise InvalidInput(f"`{name}` is {value} and must be {param.min:g} or more", _at(name))
+    if param.max is not None and value > param.max:
+        raise InvalidInput(f"`{name}` is {value} and must be {param.max:g} or less", _at(name))
+
+
+def _fits(param: TaskParam, value: Scalar) -> bool:
+    match param.type:
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SEED
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        case "boolean":
+            return isinstance(value, bool)
+        case "string":
+            return isinstance(value, str)
+
+
+def _kind(param: TaskParam) -> str:
+    kinds = {"integer": "an integer", "number": "a finite number", "boolean": "true or false", "string": "a text"}
+    return kinds[param.type]
+
+
+def _at(name: str) -> str:
+    return "/params/" + name[:80].replace("~", "~0").replace("/", "~1")
+
+
+# ── inputs ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def name_inputs(task: Task, inputs: Mapping[str, Sequence[Any]], parts: Sequence[Part] = ()) -> tuple[Given, ...]:
+    """The request's values under names of their own, in the order in which parts are walked: those of `parts`, after
+    the inputs by name in the order of the task's declaration. A part is a value of the first input of its modality
+    that has room. Raises InvalidInput."""
+    for name in inputs:
+        if name not in task.inputs:
+            raise InvalidInput(
+                f"the task has no input `{name[:80]}`; {nearest(name, task.inputs)}", f"/inputs/{name[:80]}"
+            )
+    found = [
+        Given(f"{name}.{i}", name, declared.modality, f"/inputs/{name}/{i}", value)
+        for name, declared in task.inputs.items()
+        for i, value in enumerate(inputs.get(name, ()))
+    ]
+    counts = {name: len(inputs.get(name, ())) for name in task.inputs}
+    for i, part in enumerate(parts):
+        name = _room(task, counts, part.modality, f"/parts/{i}")
+        counts[name] += 1
+        found.append(Given(f"part.{i}", name, part.modality, f"/parts/{i}", part.value))
+    for name, declared in task.inputs.items():
+        if counts[name] > 1 and not declared.many:
+            raise InvalidInput(f"`{name}` takes one value and {counts[name]} are given", f"/inputs/{name}")
+        if counts[name] == 0 and not declared.optional:
+            raise InvalidInput(f"`{name}` is missing; give {_article(declared.modality)}", f"/inputs/{name}")
+    return tuple(found)
+
+
+def by_name(task: Task) -> frozenset[str]:
+    """Inputs that a step binds by name (`@task.x`): these are not walked as parts."""
+    bindings = (str(binding) for at in steps_of(task) for binding in at.step.with_.values())
+    return frozenset(b.removeprefix("@task.") for b in bindings if b.startswith("@task.")) & task.inputs.keys()
+
+
+def _room(task: Task, counts: Mapping[str, int], modality: str, pointer: str) -> str:
+    fitting = [name for name, declared in task.inputs.items() if declared.modality == modality]
+    for name in fitting:
+        if task.inputs[name].many or counts[name] == 0:
+            return name
+    if fitting:
+        raise InvalidInput(f"the task takes no more parts of modality `{modality[:80]}`", pointer)
+    taken = ", ".join(f"`{kind}`" for kind in dict.fromkeys(i.modality for i in task.inputs.values())) or "none"
+    raise InvalidInput(f"the task takes no part of modality `{modality[:80]}`; it takes {taken}", pointer)
+
+
+def _article(modality: str) -> str:
+    return f"{'an' if modality[:1] in 'aeiou' else 'a'} `{modality}` value"

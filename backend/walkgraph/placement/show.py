@@ -1,0 +1,132 @@
+"""A plan as text: what `walkgraph plan` prints. Stable, so that two plans can be compared line by line."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from walkgraph.graph.problems import Problem
+from walkgraph.placement.budget import Copy, show_bytes
+from walkgraph.placement.tables import EdgePlan, Plan, RankPlan, StreamPlan, WalkPlan
+
+_BAR = 24
+_NAME = 20
+_LINE = 100
+
+
+def render(plan: Plan, problems: Sequence[Problem] = (), copies: Sequence[Copy] = ()) -> str:
+    """Ranks with their nodes and memory, Walks with their loops and what crosses ranks, streams, and state copies."""
+    sections = [
+        [f"plan of `{plan.graph}`  {plan.digest[:12]}"],
+        *(list(_rank(plan, rank)) for rank in plan.ranks),
+        ["walks", *(line for walk in plan.walks if not _is_move(walk) for line in _walk(plan, walk))],
+        ["streams", *(line for stream in plan.streams for line in _stream(plan, stream))],
+        ["states that change rank", *(_copy(plan, copy) for copy in copies)],
+        ["problems", *(f"  {p.severity:<8} {p.pointer or '/'}  {p.code}: {p.message}" for p in problems)],
+    ]
+    kept = [section for i, section in enumerate(sections) if i == 0 or len(section) > 1]
+    return "\n\n".join("\n".join(line.rstrip() for line in section) for section in kept) + "\n"
+
+
+# ── ranks ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _rank(plan: Plan, rank: RankPlan) -> Iterator[str]:
+    total = sum(size for _, size in rank.budget)
+    yield f"rank {rank.rank}  {rank.device}  {show_bytes(total)}"
+    yield from _wrapped("nodes", [plan.nodes[index].name for index in rank.nodes])
+    for name, size in rank.budget:
+        yield f"  {name:<{_NAME}} {show_bytes(size):>10}  {_bar(size, total)}"
+
+
+def _bar(size: int, total: int) -> str:
+    """One eighth of a column is the least that shows."""
+    eighths = max(1, round(size * _BAR * 8 / total)) if size and total else 0
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
+
+
+def _wrapped(label: str, names: Sequence[str]) -> Iterator[str]:
+    line = f"  {label:<{_NAME}} "
+    for i, name in enumerate(names):
+        word = name + (", " if i + 1 < len(names) else "")
+        if len(line) + len(word.rstrip()) > _LINE:
+            yield line.rstrip()
+            line = " " * (_NAME + 3)
+        line += word
+    yield line
+
+
+# ── walks ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _is_move(walk: WalkPlan) -> bool:
+    return walk.name.startswith("move:")
+
+
+def _walk(plan: Plan, walk: WalkPlan) -> Iterator[str]:
+    crossing = [edge for edge in walk.edges if edge.transport not in {"local", "control"}]
+    local = sum(edge.transport == "local" for edge in walk.edges)
+    ranks = _ranks(walk.ranks)
+    chunk = "  per chunk" if walk.chunked else ""
+    yield f"  {walk.name}{chunk}  {ranks} · {_count(len(walk.uses), 'use')} · {_count(local, 'local edge')}"
+    for loop in walk.loops:
+        depth = 0
+        parent = loop.parent
+        while parent >= 0:
+            depth, parent = depth + 1, walk.loops[parent].parent
+        yield f"  {'  ' * depth}  loop {loop.name}  {_ends(plan, walk, loop.index)} · {_ranks(loop.ranks)}"
+    for edge in crossing:
+        yield f"    {_source(walk, edge)} → {_target(walk, edge)}  {_way(walk, edge)}  {edge.transport}"
+
+
+def _ends(plan: Plan, walk: WalkPlan, index: int) -> str:
+    loop = walk.loops[index]
+    if loop.stream is not None:
+        return f"until stream `{plan.streams[loop.stream].name}` ends"
+    until = f", until {walk.uses[loop.until[0]].name}.{loop.until[1]}" if loop.until else ""
+    return f"`{loop.times}` times{until}"
+
+
+def _source(walk: WalkPlan, edge: EdgePlan) -> str:
+    return f"{walk.uses[edge.source.use].name}.{edge.source.port}"
+
+
+def _target(walk: WalkPlan, edge: EdgePlan) -> str:
+    match edge.target.kind:
+        case "use":
+            carried = "  (next iteration)" if edge.carried else ""
+            return f"{walk.uses[edge.target.use].name}.{edge.target.port}{carried}"
+        case "stream":
+            return f"stream {edge.target.port}"
+        case _:
+            return f"{edge.target.kind} {edge.target.port}"
+
+
+def _way(walk: WalkPlan, edge: EdgePlan) -> str:
+    source = walk.uses[edge.source.use].rank
+    return f"{source}>{walk.uses[edge.target.use].rank}" if edge.target.kind == "use" else f"from {source}"
+
+
+def _ranks(ranks: Iterable[int]) -> str:
+    found = list(ranks)
+    return ("rank " if len(found) == 1 else "ranks ") + ", ".join(str(rank) for rank in found)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+# ── streams and states ──────────────────────────────────────────────────────────────────────────
+
+
+def _stream(plan: Plan, stream: StreamPlan) -> Iterator[str]:
+    settings = ", ".join(f"{name} {value}" for name, value in stream.settings.items())
+    after = ", goes on after the end" if stream.continue_after_done else ""
+    policy = stream.policy + (f"({settings})" if settings else "") + after
+    walks = ", ".join(dict.fromkeys(plan.walks[walk].name for walk in stream.walks))
+    ways = f"{_ranks(stream.producers)} to {_ranks(stream.consumers)}"
+    yield f"  {stream.name}  {policy} · {_count(stream.credits, 'credit')} · {ways} · from {walks}"
+
+
+def _copy(plan: Plan, copy: Copy) -> str:
+    walk = plan.walks[copy.walk]
+    where = "between steps" if _is_move(walk) else f"in {walk.name}"
+    size = f"{show_bytes(copy.bytes)}, largest {show_bytes(copy.largest)}" if copy.largest else "size not known"
+    return f"  {plan.states[copy.state].name}  {copy.source}>{copy.target}  {where}  {size}"

@@ -1,0 +1,171 @@
+"""How large weights and caches are, told without torch: from the headers of safetensors files, or a table of shapes.
+
+A *part* is what an operator loads as a whole: two components that read one part share it on a rank. Numbers become
+bytes by the rank's device: GPUs hold weights, activations and caches in 16 bits, CPUs in 32.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import walkgraph
+from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.graph.document import Weights
+
+_MAX_HEADER = 100 * 2**20
+_STARTERS = Path(walkgraph.__file__).parent / "starters"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    files: str
+    """Pattern of its safetensors files in a weights folder."""
+    exact: bool = False
+    """Kept in 32 bits on every device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """One named configuration of a family."""
+
+    parts: Mapping[str, int]
+    """Part -> numbers."""
+    caches: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Component -> numbers that one token takes in each of its paged states."""
+    workspace: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Component -> numbers in the activations of its largest batch; an estimate, rounded up."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilySizes:
+    parts: Mapping[str, Part]
+    components: Mapping[str, tuple[str, ...]]
+    """Component -> the parts that it loads."""
+    shapes: Mapping[str, Shape]
+    """Of `random:` sources, by name."""
+    caches_of: Callable[[Path], Mapping[str, int]] | None = None
+    """Reads a weights folder's config; None: the family has no paged states, or no folders."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightSizes:
+    """What is known of one weight set."""
+
+    numbers: Mapping[str, int]
+    """Part -> numbers."""
+    exact: frozenset[str]
+    components: Mapping[str, tuple[str, ...]]
+    caches: Mapping[str, int]
+    workspace: Mapping[str, int]
+
+    def part_bytes(self, part: str, itemsize: int) -> int:
+        return self.numbers.get(part, 0) * (4 if part in self.exact else itemsize)
+
+
+def token_numbers(layers: int, kv_heads: int, head_dim: int) -> int:
+    """What one token takes in a paged state: a key and a value for every layer and key/value head."""
+    return 2 * layers * kv_heads * head_dim
+
+
+Sizes = Callable[[Weights], WeightSizes]
+"""Raises InvalidInput or NotFound, with what to do, where a source's sizes can't be told."""
+
+
+def find_sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path] = ()) -> Sizes:
+    """Sizes of the given families (`components.families()`); checkpoints are looked for under the roots."""
+    return partial(_sizes, families, tuple(roots))
+
+
+def weights_folder(source: str, roots: Sequence[Path]) -> Path:
+    """The folder of a `starter:` or `checkpoint:` source, with its safetensors; raises NotFound where it isn't there.
+
+    A starter lies in the package, a checkpoint directly under one of the roots of the server's settings.
+    """
+    kind, _, name = source.partition(":")
+    folders = {"starter": [_STARTERS], "checkpoint": list(roots)}.get(kind, [])
+    known = {folder.name: folder for root in reversed(folders) for folder in _weights_in(root)}
+    if name not in known:
+        place = "in this installation" if kind == "starter" else "under the weight roots of the server's settings"
+        have = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
+        raise NotFound(f"there are no weights `{name}` {place} (have {have}); put the folder there, or name another")
+    return known[name]
+
+
+def _weights_in(root: Path) -> list[Path]:
+    """Only folders that are listed can be named, so that no name leads out of its root."""
+    return [folder for folder in root.iterdir() if any(folder.glob("*.safetensors"))] if root.is_dir() else []
+
+
+def _sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: Weights) -> WeightSizes:
+    family = families.get(weights.family)
+    if family is None:
+        raise NotFound(f"the sizes of family `{weights.family}` are not known")
+    kind, _, rest = weights.source.partition(":")
+    if kind == "random":
+        shape = family.shapes.get(rest.rpartition(":")[0])
+        if shape is None:
+            raise NotFound(
+                f"`{weights.source}` names no shape of family `{weights.family}`; have {sorted(family.shapes)}"
+            )
+    else:
+        shape = _shape_of(family, weights_folder(weights.source, roots))
+    exact = frozenset(name for name, part in family.parts.items() if part.exact)
+    return WeightSizes(
+        numbers=shape.parts,
+        exact=exact,
+        components=family.components,
+        caches=shape.caches,
+        workspace=shape.workspace,
+    )
+
+
+def _shape_of(family: FamilySizes, folder: Path) -> Shape:
+    """Of a weights folder; its workspace is that of the largest known shape, scaled by the weights."""
+    parts = {name: _numbers_in(folder, part.files) for name, part in family.parts.items()}
+    caches: Mapping[str, int] = family.caches_of(folder) if family.caches_of else dict[str, int]()
+    known = max(family.shapes.values(), key=lambda shape: shape.total)
+    scale = sum(parts.values()) / known.total
+    return Shape(
+        parts=parts,
+        caches=caches,
+        workspace={name: math.ceil(size * scale) for name, size in known.workspace.items()},
+    )
+
+
+# ── files ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _numbers_in(folder: Path, pattern: str) -> int:
+    return sum(sum(tensor_sizes(path).values()) for path in sorted(folder.glob(pattern)))
+
+
+def tensor_sizes(path: Path) -> dict[str, int]:
+    """Tensor -> how many numbers it has, from the file's header alone. Raises InvalidInput for another kind of file."""
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if length > _MAX_HEADER:
+                raise ValueError
+            header = json.loads(file.read(length))
+        return {name: math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        raise InvalidInput(f"`{path.name}` in `{path.parent.name}` is no safetensors file; put it there anew") from None
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A config file's object; raises InvalidInput where there is none."""
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidInput(f"`{path.name}` in `{path.parent.name}` is missing or no JSON object; put it there anew")
+    return cast(dict[str, Any], value)

@@ -1,0 +1,230 @@
+"""The plan as data: integer tables that conductor and workers run by. Frozen, and plain enough to travel on the wire.
+
+`placement.plan.plan()` makes them from a graph, a placement and the hardware; nothing else does.
+
+How a Walk is run from its tables: every rank walks the same tables and calls only the uses that are its own. A *call*
+is one use at one iteration vector (loop indices, outermost first). A value on an edge is keyed by the indices of the
+loops that hold both ends (`common` of them). The source's rank applies the leaving rule, then sends; the target's rank
+applies the entering rule:
+
+    port of use at iteration t:  of the carried edges with t[common - 1] > 0, the one with the largest `common`,
+                                 keyed t[:common - 1] + (t[common - 1] - 1,);
+                                 otherwise the edge that isn't carried, keyed t[:common]
+
+A Walk that a step runs `per: chunk` has its own table (`chunked`): the same body inside one more, outermost loop
+`chunk`, which ends with the stream; its `@out` edges leave with `each`.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from walkgraph.ids import Rank
+
+Scalar = bool | int | float | str
+Transport = Literal["local", "shm", "inline", "control"]
+Op = Literal["call", "fork", "export", "import"]
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class NodePlan(Table, frozen=True):
+    index: int
+    name: str
+    component: str
+    network: str
+    """`module:Class` under `walkgraph.networks`."""
+    weights: str | None
+    """Key into the plan's weights; nodes with the same component, weights and literal `options` share one operator."""
+    params: dict[str, Scalar]
+    """Literal, or an expression with a leading `=`; component defaults are merged in."""
+    defaults: dict[str, Scalar]
+    """What an expression's parameter falls back to where the running task lacks a name it uses."""
+    states: dict[str, int]
+    """Slot -> state index."""
+    cost: Literal["compute", "memory", "launch"]
+    host: bool
+    required: tuple[str, ...]
+    """Input ports that must hold a value at every call."""
+
+
+class WeightsPlan(Table, frozen=True):
+    family: str
+    source: str
+
+
+class StatePlan(Table, frozen=True):
+    index: int
+    name: str
+    kind: Literal["paged_kv", "tensor", "rng"]
+    scope: Literal["session", "run", "walk", "iteration"]
+    width: str
+    capacity: str | None
+    """Expression over the task's parameters: tokens of one sequence at most."""
+
+
+class LoopPlan(Table, frozen=True):
+    index: int
+    name: str
+    parent: int
+    """-1 for an outermost loop."""
+    times: str
+    """Empty for the loop `chunk`, which only its stream ends."""
+    until: tuple[int, str] | None
+    """Use and boolean port; that use's rank tells the other `ranks`."""
+    stream: int | None
+    """The stream that feeds and ends the loop `chunk`."""
+    drop_last: bool
+    ranks: tuple[Rank, ...]
+    """Ranks with a use inside."""
+
+
+class UsePlan(Table, frozen=True):
+    index: int
+    name: str
+    op: Op
+    """`fork` copies on one rank; across ranks it is an `export` (output `state`) and an `import` (input `state`) joined
+    by an edge."""
+    node: int
+    """-1 unless `op` is `call`."""
+    rank: Rank
+    loops: tuple[int, ...]
+    """Indices of the loops around it, outermost first."""
+    when: tuple[str, ...]
+    """Expressions that must all hold; otherwise the call is skipped and its outputs are absent."""
+    before: tuple[int, ...]
+    """Uses on this rank, earlier in the body, that share a state with this one and don't both only read it: they keep
+    body order."""
+    states: tuple[int, ...]
+    """`fork`: source, target. `export`/`import`: the state. Otherwise empty (the node says)."""
+    writes: tuple[int, ...] = ()
+    """States that it may change."""
+
+
+class Source(Table, frozen=True):
+    kind: Literal["use", "input", "loop", "stream"]
+    use: int = -1
+    port: str = ""
+    """Port of the use, or name of the Walk's input."""
+    index: int = -1
+    """Loop (kind `loop`) or stream (kind `stream`)."""
+
+
+class Target(Table, frozen=True):
+    kind: Literal["use", "out", "result", "stream"]
+    use: int = -1
+    port: str = ""
+    """Port of the use, name of the output to the client, or name of the result."""
+    index: int = -1
+    """Stream index."""
+    modality: str = ""
+    """Of an output to the client: that of the port it comes from, where the component is known."""
+
+
+class EdgePlan(Table, frozen=True):
+    index: int
+    source: Source
+    target: Target
+    common: int
+    """How many loops hold both ends; 0 for inputs, outputs and results."""
+    carried: bool = False
+    leave: Literal["none", "last", "each", "collect"] = "none"
+    """What happens to the values of the source's loops beyond `common`."""
+    enter_each: bool = False
+    """The value is a sequence: slice i goes to iteration i of the first loop entered."""
+    transport: Transport = "local"
+    """`control`: to the client, through the conductor."""
+
+
+class WalkPlan(Table, frozen=True):
+    index: int
+    name: str
+    chunked: bool
+    inputs: tuple[str, ...]
+    uses: tuple[UsePlan, ...]
+    """In body order."""
+    loops: tuple[LoopPlan, ...]
+    edges: tuple[EdgePlan, ...]
+    ranks: tuple[Rank, ...]
+    state_scopes: dict[int, int]
+    """State index -> how many leading loop indices key it: only for `walk` (0) and `iteration` states, the latter by
+    the loops that hold all its uses."""
+
+
+class StreamPlan(Table, frozen=True):
+    index: int
+    name: str
+    walks: tuple[int, ...]
+    """Producing Walks."""
+    policy: Literal["fixed", "sliding", "left_context", "whole"]
+    settings: dict[str, int]
+    """The policy's numbers: size, window, stride, chunk, context, first."""
+    continue_after_done: bool
+    credits: int
+    producers: tuple[Rank, ...]
+    consumers: tuple[Rank, ...]
+
+
+class RankPlan(Table, frozen=True):
+    rank: Rank
+    device: str
+    """`cpu` or `cuda:N`."""
+    nodes: tuple[int, ...]
+    kv_bytes: int
+    """Budget of all paged states on this rank."""
+    budget: tuple[tuple[str, int], ...]
+    """Contributor (`weights bagel`, `kv main`, `workspace`, `margin` ...) -> bytes."""
+
+
+class Plan(Table, frozen=True):
+    graph: str
+    digest: str
+    """Of graph and placement."""
+    nodes: tuple[NodePlan, ...]
+    weights: dict[str, WeightsPlan]
+    states: tuple[StatePlan, ...]
+    walks: tuple[WalkPlan, ...]
+    """Those of the document, then `chunked` twins, then state moves (`move:main:0>1`: an export and an import)."""
+    streams: tuple[StreamPlan, ...]
+    ranks: tuple[RankPlan, ...]
+
+
+# ── a run's way through the plan, fixed at admission ────────────────────────────────────────────
+
+
+class FromInput(msgspec.Struct, frozen=True, tag="input"):
+    name: str
+    """Of the run's `inputs`, after parts were given names of their own (`part.0`)."""
+
+
+class FromStep(msgspec.Struct, frozen=True, tag="step"):
+    step: int
+    result: str
+
+
+class FromLiteral(msgspec.Struct, frozen=True, tag="literal"):
+    value: Scalar
+
+
+Binding = FromInput | FromStep | FromLiteral
+
+
+class StepPlan(Table, frozen=True):
+    index: int
+    walk: int
+    lane: int
+    """Partition; steps of one lane run in order on each rank, lanes run side by side."""
+    bindings: dict[str, Binding]
+    """Walk input -> where its value comes from; an optional input that is bound to nothing is absent."""
+
+
+class Itinerary(Table, frozen=True):
+    steps: tuple[StepPlan, ...]
+    outputs: tuple[str, ...]
+    """What the client waits for."""
+    ranks: tuple[Rank, ...]
+    """Ranks that take part."""
+    streams: tuple[int, ...]
+    """Streams in use: their consumer is among the steps."""

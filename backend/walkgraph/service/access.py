@@ -1,0 +1,358 @@
+"""Who may do what: one ASGI middleware for HTTP and WebSocket that denies by default.
+
+    every request      addressed to a name of ours (421), headers within bounds (431), Origin absent or our own (403)
+    every one but four shows the bearer token, or, below the studio's prefixes, the studio's cookie (401)
+    every mutation     is JSON (415), its body bounded in size (413) and time (408)
+
+A browser gets the cookie by the one-time code in the printed address. A WebSocket may carry the token as subprotocol
+`bearer.<token>`, since browsers can't set its headers.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import structlog
+from starlette.datastructures import MutableHeaders
+from starlette.requests import cookie_parser
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from walkgraph.service import limits
+from walkgraph.service.body import BodyTooLarge, SlowBody
+from walkgraph.service.problems import problem
+
+OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready"})
+BOOTSTRAP_PATHS = frozenset({"/", "/studio", "/studio/"})
+"""Answer everybody with a page that says how to get in, and a code with the cookie."""
+COOKIE_PREFIXES = ("/studio/", "/api/v1/", "/v1/", "/ws/v1/", "/schemas/")
+COOKIE_SECONDS = 7 * 24 * 3600
+CODE_SECONDS = 3600
+MAX_CODES = 64
+SUBPROTOCOL = "bearer."
+
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_API_POLICY = "default-src 'none'; frame-ancestors 'none'"
+# Streamlit's page starts from inline scripts, draws with WebAssembly, and shows media from blobs.
+_STUDIO_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; "
+    "connect-src 'self' data: blob:; object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
+)
+
+_log = structlog.get_logger("walkgraph.access")
+
+
+class Codes:
+    """One-time codes for browsers: each works once, for an hour."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._valid: dict[str, float] = {}
+
+    def make(self) -> str:
+        if len(self._valid) >= MAX_CODES:
+            self._valid.pop(next(iter(self._valid)))
+        code = secrets.token_urlsafe(24)
+        self._valid[_digest(code)] = self._now() + CODE_SECONDS
+        return code
+
+    def redeem(self, code: str) -> bool:
+        return self._valid.pop(_digest(code), -1.0) > self._now()
+
+
+class Cookies:
+    """Cookies that need no store: an expiry with its signature, so that an open studio survives a restart."""
+
+    def __init__(self, token: str, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._key = hmac.digest(token.encode(), b"walkgraph studio cookie", "sha256")
+        # Cookies are shared by all ports of a host: two services there must not overwrite each other's.
+        self.name = f"walkgraph_{_digest(token)[:8]}"
+
+    def make(self) -> str:
+        payload = f"{int(self._now()) + COOKIE_SECONDS}.{secrets.token_hex(8)}"
+        return f"{payload}.{self._sign(payload)}"
+
+    def valid(self, value: str) -> bool:
+        payload, _, signature = value.rpartition(".")
+        expiry = payload.partition(".")[0]
+        fresh = expiry.isascii() and expiry.isdigit() and len(expiry) < 16 and int(expiry) > self._now()
+        return hmac.compare_digest(signature.encode(), self._sign(payload).encode()) and fresh
+
+    def _sign(self, payload: str) -> str:
+        return hmac.new(self._key, payload.encode(), "sha256").hexdigest()
+
+
+class Access:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str,
+        codes: Codes,
+        hosts: tuple[str, ...] = (),
+        origins: tuple[str, ...] = (),
+        secure: bool = False,
+    ) -> None:
+        """`secure`: browsers reach the service over https alone."""
+        self._app = app
+        self._token = token.encode()
+        self._codes = codes
+        self._cookies = Cookies(token)
+        self._hosts = _LOOPBACK | {host.lower() for host in hosts}
+        self._origins = frozenset(origins)
+        self._secure = secure
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        told: dict[str, Any] = {"status": None}
+        finish = _finishing(scope, send, told)
+        answer = self._judge(scope)
+        if answer is None:
+            await self._pass_on(scope, receive, finish)
+        else:
+            await _deny(answer, scope, receive, finish)
+        if scope["path"] not in OPEN_PATHS:
+            seconds = time.perf_counter() - began
+            _log.debug(
+                "request",
+                method=scope.get("method", "WEBSOCKET"),
+                path=scope["path"],
+                status=told["status"],
+                ms=round(seconds * 1000, 1),
+            )
+
+    def _judge(self, scope: Scope) -> Response | None:
+        """The answer that ends this request here; None lets it through."""
+        fields: list[tuple[bytes, bytes]] = scope["headers"]
+        if (
+            len(fields) > limits.HEADER_FIELDS
+            or sum(len(key) + len(value) for key, value in fields) > limits.HEADER_BYTES
+        ):
+            return problem(431, "invalid_input", "send fewer or shorter header fields")
+        headers = _Fields(fields)
+        host = _host(headers)
+        if host is None or host[0] not in self._hosts:
+            return problem(
+                421,
+                "refused",
+                "this service is not known under that name; use localhost or set WALKGRAPH_ALLOWED_HOSTS",
+            )
+        if not self._origin_is_ours(headers, host):
+            return problem(403, "refused", "pages of another origin may not call this service")
+        path = scope["path"]
+        if path in OPEN_PATHS and scope["type"] == "http":
+            return None
+        way = self._identified(scope, headers)
+        if path in BOOTSTRAP_PATHS and scope["type"] == "http":
+            return self._bootstrap(scope, known=way is not None)
+        if way is None:
+            return problem(
+                401,
+                "refused",
+                "send `Authorization: Bearer TOKEN`; the token lies in the file `token` of the service's home",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        scope.setdefault("state", {})["access"] = way
+        return _content_type_fault(scope, headers)
+
+    def _origin_is_ours(self, headers: "_Fields", host: tuple[str, int | None]) -> bool:
+        origins = headers.all(b"origin")
+        if not origins:
+            return True
+        if len(origins) > 1:
+            return False
+        name, port = host
+        own = f"http://{name}" if port is None else f"http://{name}:{port}"
+        return origins[0] == own or origins[0] in self._origins
+
+    def _identified(self, scope: Scope, headers: "_Fields") -> str | None:
+        """How the caller is known: `token`, `cookie`, or not."""
+        shown = headers.all(b"authorization")
+        if len(shown) == 1 and shown[0][:7].lower() == "bearer " and self._is_token(shown[0][7:].strip()):
+            return "token"
+        if scope["type"] == "websocket":
+            for protocol in scope.get("subprotocols", ()):
+                if protocol.startswith(SUBPROTOCOL) and self._is_token(protocol.removeprefix(SUBPROTOCOL)):
+                    return "token"
+        return "cookie" if self._cookie_counts(scope, headers) else None
+
+    def _is_token(self, shown: str) -> bool:
+        return hmac.compare_digest(shown.encode(), self._token)
+
+    def _cookie_counts(self, scope: Scope, headers: "_Fields") -> bool:
+        """A cookie comes with every request a browser makes, so it counts only where our own page made it."""
+        path: str = scope["path"]
+        if not path.startswith(COOKIE_PREFIXES) and path not in BOOTSTRAP_PATHS:
+            return False
+        cookie = cookie_parser("; ".join(headers.all(b"cookie"))).get(self._cookies.name, "")
+        if not self._cookies.valid(cookie):
+            return False
+        if scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS:
+            return bool(headers.all(b"origin"))
+        # Another port of the same host is the same site, and gets the cookie too.
+        return all(value in ("same-origin", "none") for value in headers.all(b"sec-fetch-site"))
+
+    def _bootstrap(self, scope: Scope, *, known: bool) -> Response | None:
+        codes = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=8).get("code", [])
+        if len(codes) == 1 and scope["method"] == "GET" and self._codes.redeem(codes[0]):
+            answer = RedirectResponse("/studio/", status_code=303)
+            answer.set_cookie(
+                self._cookies.name,
+                self._cookies.make(),
+                max_age=COOKIE_SECONDS,
+                httponly=True,
+                samesite="strict",
+                secure=self._secure,
+            )
+            return answer
+        if known:
+            return None if scope["path"] == "/studio/" else RedirectResponse("/studio/", status_code=303)
+        return HTMLResponse(_WELCOME, status_code=401)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, _bounded(scope, receive), watched)
+        except BodyTooLarge:
+            if not started:
+                await problem(413, "invalid_input", f"a body may have {limits.BODY_BYTES} bytes")(scope, receive, send)
+        except SlowBody:
+            if not started:
+                detail = f"the body must arrive within {limits.BODY_SECONDS:.0f} seconds"
+                await problem(408, "invalid_input", detail)(scope, receive, send)
+
+
+class _Fields:
+    def __init__(self, fields: list[tuple[bytes, bytes]]) -> None:
+        self._fields = fields
+
+    def all(self, name: bytes) -> list[str]:
+        return [value.decode("latin-1") for key, value in self._fields if key == name]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _host(headers: _Fields) -> tuple[str, int | None] | None:
+    """(name, port) of the one Host header; None where it is missing, doubled or malformed."""
+    values = headers.all(b"host")
+    if len(values) != 1:
+        return None
+    value = values[0].lower()
+    if not value or any(character in value for character in "/\\@?# \t,"):
+        return None
+    try:
+        parts = urlsplit(f"//{value}")
+        name = parts.hostname or ""
+        return (f"[{name}]" if ":" in name else name), parts.port
+    except ValueError:
+        return None
+
+
+def _content_type_fault(scope: Scope, headers: _Fields) -> Response | None:
+    """Mutations are JSON: a form or a plain text is what a foreign page can send without being asked first."""
+    if scope["type"] == "websocket" or scope["method"] in _SAFE_METHODS or scope["path"].startswith("/studio/"):
+        return None
+    types = headers.all(b"content-type")
+    has_body = headers.all(b"transfer-encoding") or headers.all(b"content-length") not in ([], ["0"])
+    if scope["method"] == "DELETE" and not has_body and not types:
+        return None
+    if len(types) == 1 and types[0].partition(";")[0].strip().lower() == "application/json":
+        return _length_fault(headers)
+    return problem(415, "invalid_input", "send the body as `Content-Type: application/json`")
+
+
+def _length_fault(headers: _Fields) -> Response | None:
+    for length in headers.all(b"content-length"):
+        if not (length.isascii() and length.isdigit()) or len(length) > 12 or int(length) > limits.BODY_BYTES:
+            return problem(413, "invalid_input", f"a body may have {limits.BODY_BYTES} bytes")
+    return None
+
+
+def _bounded(scope: Scope, receive: Receive) -> Receive:
+    """Count the body as it comes, and don't wait for it for ever; once it is whole, only a disconnect can follow."""
+    if scope["method"] in _SAFE_METHODS:
+        return receive
+    taken, whole = 0, False
+    deadline = asyncio.get_running_loop().time() + limits.BODY_SECONDS
+
+    async def bounded() -> Message:
+        nonlocal taken, whole
+        if whole:
+            return await receive()
+        try:
+            async with asyncio.timeout_at(deadline):
+                message = await receive()
+        except TimeoutError:
+            raise SlowBody("the body did not arrive in time") from None
+        if message["type"] == "http.request":
+            taken += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
+            if taken > limits.BODY_BYTES:
+                raise BodyTooLarge("the body is too large")
+        return message
+
+    return bounded
+
+
+def _finishing(scope: Scope, send: Send, told: dict[str, Any]) -> Callable[[Message], Awaitable[None]]:
+    """Add the security headers to every answer, and note its status."""
+    studio = scope["path"].startswith("/studio")
+
+    async def finish(message: Message) -> None:
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
+            told["status"] = message["status"]
+            headers = MutableHeaders(raw=message.setdefault("headers", []))
+            for name, value in _HEADERS.items():
+                headers[name] = value
+            headers["Content-Security-Policy"] = _STUDIO_POLICY if studio else _API_POLICY
+            if not studio:
+                headers.setdefault("Cache-Control", "no-store")
+        await send(message)
+
+    return finish
+
+
+async def _deny(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008, "reason": ""})
+        return
+    await answer(scope, receive, send)
+
+
+_WELCOME = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Walkgraph</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:34rem;margin:18vh auto;padding:0 1rem;color:#1f2733}
+code{background:#eef1f5;border-radius:4px;padding:.1em .4em}</style></head>
+<body><h1>Walkgraph</h1><p>This browser is not known here yet, or its address was used before.</p>
+<p>Run <code>walkgraph open</code> on the machine of the service: it prints an address that lets one browser in.</p>
+</body></html>
+"""

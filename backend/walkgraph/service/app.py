@@ -1,0 +1,92 @@
+"""The application: routers found by file name, one mapper for errors, one middleware for access."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import structlog
+from fastapi import FastAPI
+
+from walkgraph import plugins, resources
+from walkgraph.errors import ErrorInfo
+from walkgraph.service import problems
+from walkgraph.service.access import Access, Codes
+from walkgraph.service.body import StrictRoute
+from walkgraph.service.deployments import Deployments, Spawn
+from walkgraph.service.deps import Services
+from walkgraph.service.hub import Hub
+from walkgraph.service.runs import Runs
+from walkgraph.service.studio import Studio
+from walkgraph.service.telemetry import Collector
+from walkgraph.settings import Settings
+from walkgraph.store import queries
+from walkgraph.store.session import Store
+
+_log = structlog.get_logger("walkgraph.service")
+
+
+def create_app(
+    settings: Settings,
+    *,
+    token: str,
+    store: Store,
+    spawn: Spawn,
+    studio: Studio | None = None,
+    collector: Collector | None = None,
+) -> FastAPI:
+    """The control service. `spawn` starts deployment processes; `studio` is mounted at `/studio`."""
+    hub, runs = Hub(), Runs(store)
+    address = collector.address if collector else None
+    deployments = Deployments(settings, store, runs, hub, spawn, address)
+    services = Services(settings=settings, store=store, hub=hub, runs=runs, deployments=deployments, codes=Codes())
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            await _bring_up_to_date(store)
+            runs.start()
+            stack.push_async_callback(runs.close)
+            if collector is not None:
+                stack.push_async_callback(collector.close)
+                collector.start(hub)
+            stack.push_async_callback(deployments.close, 0.0)
+            await deployments.start()
+            if studio is not None:
+                await stack.enter_async_context(studio.lifespan()(app))
+            yield
+
+    app = FastAPI(title="Walkgraph", version="1", docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.state.services = services
+    app.router.route_class = StrictRoute
+    package = f"{__package__}.routes"
+    for name in plugins.names(package):
+        app.include_router(plugins.load(package, name, "router"))
+    problems.install(app)
+    app.add_middleware(
+        Access,
+        token=token,
+        codes=services.codes,
+        hosts=(*settings.allowed_hosts, settings.host),
+        origins=settings.allowed_origins,
+        secure=bool(settings.allowed_origins) and all(o.startswith("https:") for o in settings.allowed_origins),
+    )
+    if studio is not None:
+        app.mount("/studio", studio.app)
+    return app
+
+
+async def _bring_up_to_date(store: Store) -> None:
+    """Bundled documents become those of this package; runs that a lost service left unfinished are over."""
+    graphs = {name: _text(path) for name, path in resources.bundled("graphs").items()}
+    placements = {name: _text(path) for name, path in resources.bundled("placements").items()}
+    await store.write(queries.seed_bundled, "graph", graphs)
+    await store.write(queries.seed_bundled, "placement", placements)
+    lost = ErrorInfo(code="shutting_down", message="the service ended before this run did; try again", retryable=True)
+    ended = await store.write(queries.end_lost_runs, msgspec.json.encode(lost).decode())
+    if ended:
+        _log.info("runs ended with the service", count=ended)
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,47 @@
+"""What routes are given: the services of this app, as `Annotated` names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Header, Path
+from starlette.requests import HTTPConnection
+
+from walkgraph.service.access import Codes
+from walkgraph.service.deployments import Deployments
+from walkgraph.service.hub import Hub
+from walkgraph.service.runs import Runs
+from walkgraph.settings import Settings
+from walkgraph.store.session import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    settings: Settings
+    store: Store
+    hub: Hub
+    runs: Runs
+    deployments: Deployments
+    codes: Codes
+
+
+def _services(connection: HTTPConnection) -> Services:
+    return connection.app.state.services
+
+
+ServicesDep = Annotated[Services, Depends(_services)]
+Name = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$")]
+"""Of a document, deployment or task."""
+RunName = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+IfMatch = Annotated[str | None, Header(max_length=80)]
+
+
+def etag_given(value: str | None) -> str | None:
+    """The etag inside an `If-Match` header: `"abc"` or `*`."""
+    if value is None:
+        return None
+    return value.strip().removeprefix("W/").strip('"')
+
+
+def etag_header(etag: str) -> Mapping[str, str]:
+    return {"ETag": f'"{etag}"'}

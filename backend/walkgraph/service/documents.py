@@ -1,0 +1,93 @@
+"""What graphs and placements share as stored documents: list, get, put with `If-Match`, delete, versions."""
+
+import json
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Body, Path
+from fastapi.responses import Response
+
+from walkgraph.service import limits
+from walkgraph.service.body import BodyTooLarge, StrictRoute
+from walkgraph.service.deps import IfMatch, Name, ServicesDep, etag_given, etag_header
+from walkgraph.service.schemas import DocumentShown, VersionRequest, VersionShown
+from walkgraph.store import queries
+from walkgraph.store.tables import Document, DocumentKind, Version
+
+VersionNumber = Annotated[int, Path(ge=1, le=2**63 - 1)]
+
+
+def router(kind: DocumentKind) -> APIRouter:
+    """The routes that every kind has, under `/api/v1/<kind>s`."""
+    found = APIRouter(prefix=f"/api/v1/{kind}s", tags=[f"{kind}s"], route_class=StrictRoute)
+
+    @found.get("")
+    async def list_all(services: ServicesDep) -> list[DocumentShown]:
+        return [_shown(row) for row in await services.store.read(queries.list_documents, kind)]
+
+    @found.get("/{name}", response_class=Response)
+    async def get(services: ServicesDep, name: Name) -> Response:
+        """The document as it was given; its `ETag` is what `If-Match` wants."""
+        row = await services.store.read(queries.get_document, kind, name)
+        return Response(row.text, headers=etag_header(row.etag), media_type="application/json")
+
+    @found.put("/{name}")
+    async def put(
+        services: ServicesDep,
+        response: Response,
+        name: Name,
+        document: Annotated[dict[str, Any], Body()],
+        if_match: IfMatch = None,
+    ) -> DocumentShown:
+        """Save a draft, whatever it holds. To replace one, send its etag in `If-Match`; to make one, send none."""
+        text = _text(document)
+        row = await services.store.write(queries.put_document, kind, name, text, etag_given(if_match))
+        response.headers.update(etag_header(row.etag))
+        return _shown(row)
+
+    @found.delete("/{name}", status_code=204)
+    async def delete(services: ServicesDep, name: Name, if_match: IfMatch = None) -> None:
+        await services.store.write(queries.delete_document, kind, name, etag_given(if_match))
+
+    @found.get("/{name}/versions")
+    async def versions(services: ServicesDep, name: Name) -> list[VersionShown]:
+        """Newest first."""
+        return [_version(row) for row in await services.store.read(queries.list_versions, kind, name)]
+
+    @found.post("/{name}/versions", status_code=201)
+    async def keep(services: ServicesDep, name: Name, request: VersionRequest) -> VersionShown:
+        """Keep the draft as it is now."""
+        row = await services.store.read(queries.get_document, kind, name)
+        return _version(await services.store.write(queries.add_version, kind, name, row.text, request.note))
+
+    @found.get("/{name}/versions/{number}", response_class=Response)
+    async def get_version(services: ServicesDep, name: Name, number: VersionNumber) -> Response:
+        row = await services.store.read(queries.get_version, kind, name, number)
+        return Response(row.text, media_type="application/json")
+
+    # Reached through the router alone.
+    _ = (list_all, get, put, delete, versions, keep, get_version)
+    return found
+
+
+def _text(document: Any) -> str:
+    """As it is stored: what was given, without spaces. Raises BodyTooLarge for more than a document may have."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    if len(text.encode()) > limits.DOCUMENT_BYTES:
+        raise BodyTooLarge(f"a document may have {limits.DOCUMENT_BYTES} bytes")
+    return text
+
+
+def _shown(row: Document) -> DocumentShown:
+    value = json.loads(row.text)
+    description = cast(dict[str, Any], value).get("description") if isinstance(value, dict) else None
+    return DocumentShown(
+        name=row.name,
+        etag=row.etag,
+        bundled=row.bundled,
+        updated_at=row.updated_at,
+        description=description if isinstance(description, str) else "",
+    )
+
+
+def _version(row: Version) -> VersionShown:
+    return VersionShown(id=row.id or 0, etag=row.etag, note=row.note, created_at=row.created_at)

@@ -1,0 +1,54 @@
+"""What a caller may send at most: one table, served at `/v1/limits`."""
+
+from walkgraph.graph import guard
+
+BODY_BYTES = 32 * 1024 * 1024
+BODY_SECONDS = 15.0
+"""For all of a request's body."""
+HEADER_BYTES = 32 * 1024
+HEADER_FIELDS = 100
+JSON_DEPTH = 64
+JSON_VALUES = 200_000
+TEXT_CHARACTERS = 1024 * 1024
+"""Of one string that isn't encoded media."""
+DOCUMENT_BYTES = guard.MAX_BYTES
+IMAGES = 16
+PARTS = 256
+WS_FRAME_BYTES = 1024 * 1024
+"""A task's first message may hold small media (larger ones go by POST); later ones, and those of other sockets, hold
+`WS_MESSAGE_BYTES`."""
+WS_MESSAGE_BYTES = 64 * 1024
+WS_CLIENTS = 1000
+WS_HELLO_SECONDS = 10.0
+TELEMETRY_BUFFER_BYTES = 1024 * 1024
+"""Of one client; what does not fit is dropped and counted."""
+TELEMETRY_STALL_SECONDS = 30.0
+RUN_OUTPUT_BYTES = 256 * 1024 * 1024
+"""Of one run, kept for whoever follows it."""
+KEPT_OUTPUT_BYTES = 512 * 1024 * 1024
+"""Of all finished runs that can still be followed."""
+KEPT_RUNS = 200
+
+TABLE: dict[str, float] = {
+    "body_bytes": BODY_BYTES,
+    "body_seconds": BODY_SECONDS,
+    "header_bytes": HEADER_BYTES,
+    "header_fields": HEADER_FIELDS,
+    "json_depth": JSON_DEPTH,
+    "json_values": JSON_VALUES,
+    "text_characters": TEXT_CHARACTERS,
+    "document_bytes": DOCUMENT_BYTES,
+    "document_values": guard.MAX_VALUES,
+    "edges": guard.MAX_EDGES,
+    "items": guard.MAX_ITEMS,
+    "nesting": guard.MAX_NESTING,
+    **guard.LIMITS,
+    "images": IMAGES,
+    "parts": PARTS,
+    "websocket_frame_bytes": WS_FRAME_BYTES,
+    "websocket_message_bytes": WS_MESSAGE_BYTES,
+    "websocket_clients": WS_CLIENTS,
+    "telemetry_buffer_bytes": TELEMETRY_BUFFER_BYTES,
+    "telemetry_stall_seconds": TELEMETRY_STALL_SECONDS,
+    "run_output_bytes": RUN_OUTPUT_BYTES,
+}

@@ -1,0 +1,230 @@
+"""Errors as answers: RFC 9457 documents with stable types, made in one place from our own sentences.
+
+The text of a foreign exception never leaves the service.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ExceptionHandler
+
+from walkgraph.errors import Conflict, ErrorCode, ErrorInfo, InvalidInput, NotFound, Refused, RunFailed, WalkgraphError
+from walkgraph.service.body import BadJson, BodyTooLarge, SlowBody
+from walkgraph.store.queries import PreconditionFailed
+from walkgraph.store.session import StoreFull
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 1
+
+_log = structlog.get_logger("walkgraph.service")
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that is wrong in the caller's document."""
+
+    pointer: str
+    """JSON pointer into the body that was sent."""
+    code: str
+    message: str
+
+
+class Unprocessable(InvalidInput):
+    """Several faults at once."""
+
+    def __init__(self, message: str, faults: Iterable[Fault]) -> None:
+        super().__init__(message)
+        self.faults = tuple(faults)
+
+
+class Unavailable(WalkgraphError):
+    """It is there, but not serving: loading, draining, failed."""
+
+    code = "overloaded"
+    retryable = True
+
+
+TITLES: dict[int, str] = {
+    400: "The request could not be read",
+    401: "A token is needed",
+    403: "Not allowed from there",
+    404: "Not found",
+    405: "Not possible here",
+    408: "The request took too long",
+    409: "Not possible as things are",
+    412: "Somebody else changed it",
+    413: "Too large",
+    415: "The content type must be application/json",
+    421: "Not a name of this service",
+    422: "Something in the request is wrong",
+    431: "The headers are too large",
+    500: "Something went wrong here",
+    503: "Not now",
+    504: "The run took too long",
+    507: "The disk is full",
+}
+
+_STATUSES: tuple[tuple[type[WalkgraphError], int], ...] = (
+    (BadJson, 400),
+    (BodyTooLarge, 413),
+    (SlowBody, 408),
+    (NotFound, 404),
+    (PreconditionFailed, 412),
+    (Conflict, 409),
+    (Refused, 409),
+    (InvalidInput, 422),
+    (StoreFull, 507),
+    (WalkgraphError, 503),
+)
+
+_RUN_STATUSES: dict[ErrorCode, int] = {
+    "invalid_input": 422,
+    "not_found": 404,
+    "conflict": 409,
+    "refused": 409,
+    "overloaded": 503,
+    "cancelled": 409,
+    "deadline_exceeded": 504,
+    "worker_lost": 503,
+    "out_of_memory": 503,
+    "shutting_down": 503,
+}
+
+
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    faults: Iterable[Fault] = (),
+    retryable: bool = False,
+    headers: Mapping[str, str] | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> Response:
+    content: dict[str, Any] = {
+        "type": f"urn:walkgraph:problem:{code.replace('_', '-')}",
+        "title": TITLES.get(status, TITLES[500]),
+        "status": status,
+        "code": code,
+        "detail": detail,
+        "retryable": retryable,
+        "errors": list(faults),
+        **(more or {}),
+    }
+    extra = dict(headers or {})
+    if retryable and status == 503:
+        extra.setdefault("Retry-After", str(RETRY_SECONDS))
+    return Response(msgspec.json.encode(content), status, extra, MEDIA_TYPE)
+
+
+def of_run(info: ErrorInfo) -> Response:
+    """The answer for a run that ended with an error."""
+    return problem(
+        _RUN_STATUSES.get(info.code, 500), info.code, info.message, retryable=info.retryable, more={"error": info}
+    )
+
+
+def of_error(error: WalkgraphError) -> Response:
+    if isinstance(error, RunFailed):
+        return of_run(error.error)
+    status = next(status for kind, status in _STATUSES if isinstance(error, kind))
+    faults: tuple[Fault, ...] = ()
+    if isinstance(error, Unprocessable):
+        faults = error.faults
+    elif isinstance(error, InvalidInput) and error.pointer:
+        faults = (Fault(error.pointer, error.code, str(error)),)
+    return problem(status, error.code, str(error), faults=faults, retryable=error.retryable)
+
+
+def install(app: FastAPI) -> None:
+    """The one mapper from exceptions to answers."""
+    handlers: dict[type[Exception], ExceptionHandler] = {
+        WalkgraphError: _typed,
+        RequestValidationError: _invalid,
+        HTTPException: _http,
+        Exception: _unexpected,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
+async def _typed(_request: Request, error: Exception) -> Response:
+    return of_error(cast(WalkgraphError, error))
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    faults = validation_faults(cast(RequestValidationError, error).errors(), skip=1)
+    return problem(422, "invalid_input", "some fields of the request are wrong", faults=faults)
+
+
+async def _http(_request: Request, error: Exception) -> Response:
+    error = cast(HTTPException, error)
+    details = {404: "there is nothing under this path", 405: "this path has no such method"}
+    codes = {404: "not_found"}
+    status = error.status_code
+    detail = details.get(status, "the request could not be served")
+    return problem(status, codes.get(status, "invalid_input"), detail, headers=error.headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    _log.error("unexpected error", path=request.scope["path"], exc_info=error)
+    return problem(500, "internal_error", "the service failed on this request; its log says more")
+
+
+# ── sentences for what pydantic finds ───────────────────────────────────────────────────────────
+
+_SENTENCES = {
+    "missing": "this is needed",
+    "extra_forbidden": "this key is not known here; remove it",
+    "string_type": "this must be a text",
+    "int_type": "this must be an integer",
+    "int_parsing": "this must be an integer",
+    "int_from_float": "this must be an integer",
+    "float_type": "this must be a number",
+    "float_parsing": "this must be a number",
+    "bool_type": "this must be true or false",
+    "bool_parsing": "this must be true or false",
+    "dict_type": "this must be an object",
+    "list_type": "this must be a list",
+    "model_attributes_type": "this must be an object",
+    "model_type": "this must be an object",
+    "string_pattern_mismatch": "this text has characters that are not allowed here",
+    "string_too_long": "this text is too long",
+    "string_too_short": "this text is too short",
+    "too_long": "this list is too long",
+    "too_short": "this list is too short",
+    "literal_error": "this is none of the allowed values",
+    "union_tag_invalid": "its `type` is none of the allowed ones",
+    "union_tag_not_found": "it needs a `type`",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "this must be more than"),
+    "greater_than_equal": ("ge", "this must be at least"),
+    "less_than": ("lt", "this must be less than"),
+    "less_than_equal": ("le", "this must be at most"),
+}
+
+
+def validation_faults(errors: Iterable[Mapping[str, Any]], skip: int = 0) -> list[Fault]:
+    """Pydantic's findings in our words; `skip` leading parts of each location are no part of the document."""
+    return [_fault(error, skip) for error in errors]
+
+
+def _fault(error: Mapping[str, Any], skip: int) -> Fault:
+    kind = str(error["type"])
+    context: Mapping[str, Any] = error.get("ctx", {})
+    if kind in _BOUNDS:
+        key, words = _BOUNDS[kind]
+        sentence = f"{words} {context.get(key)}"
+    else:
+        sentence = _SENTENCES.get(kind, "this has the wrong form")
+    return Fault(pointer(error["loc"][skip:]), kind, sentence)
+
+
+def pointer(path: Iterable[object]) -> str:
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)

@@ -1,0 +1,42 @@
+"""Drafts of graphs, their checks and drawings."""
+
+import json
+from typing import Annotated, Any
+
+import anyio.to_thread
+from fastapi import APIRouter, Body
+from fastapi.responses import PlainTextResponse
+
+from walkgraph.graph.mermaid import draw
+from walkgraph.service import documents
+from walkgraph.service.body import StrictRoute
+from walkgraph.service.deps import Name, ServicesDep
+from walkgraph.service.judging import check_graph, problems_shown
+from walkgraph.service.problems import Fault, Unprocessable
+from walkgraph.service.schemas import CheckShown
+from walkgraph.store import queries
+
+router = APIRouter(route_class=StrictRoute)
+_extra = APIRouter(prefix="/api/v1/graphs", tags=["graphs"], route_class=StrictRoute)
+
+
+@_extra.post("/check")
+async def check(document: Annotated[Any, Body()]) -> CheckShown:
+    """Everything that is wrong with a document, whatever it is."""
+    report = await anyio.to_thread.run_sync(check_graph, document)
+    return CheckShown(ok=report.ok, problems=problems_shown(report.problems))
+
+
+@_extra.get("/{name}/drawing", response_class=PlainTextResponse)
+async def drawing(services: ServicesDep, name: Name, walk: str | None = None) -> str:
+    """The component graph, or one Walk of it, as Mermaid text. Raises Unprocessable for what is not well-formed."""
+    row = await services.store.read(queries.get_document, "graph", name)
+    report = await anyio.to_thread.run_sync(check_graph, json.loads(row.text))
+    if report.graph is None:
+        faults = [Fault(p.pointer, p.code, p.message) for p in report.problems]
+        raise Unprocessable("the graph can't be drawn before it is well-formed", faults)
+    return draw(report.graph, walk)
+
+
+router.include_router(_extra)
+router.include_router(documents.router("graph"))

@@ -1,0 +1,32 @@
+"""Whether the service is alive, and whether it can serve. Open to everybody, so it says nothing else."""
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
+
+from walkgraph.service.body import StrictRoute
+from walkgraph.service.deps import Services, ServicesDep
+
+router = APIRouter(tags=["health"], route_class=StrictRoute)
+
+
+@router.get("/health/live")
+async def live() -> JSONResponse:
+    return JSONResponse({"status": "live"})
+
+
+@router.get("/health/ready")
+@router.get("/health", include_in_schema=False)
+async def ready(services: ServicesDep, deployment: str | None = Query(default=None, max_length=64)) -> JSONResponse:
+    """200 once what is wanted serves (or the one deployment asked for); 503 while loading or draining."""
+    if _is_ready(services, deployment):
+        return JSONResponse({"status": "ready"})
+    return JSONResponse({"status": "not ready"}, status_code=503, headers={"Retry-After": "1"})
+
+
+def _is_ready(services: Services, deployment: str | None) -> bool:
+    found = services.deployments.listed()
+    if services.deployments.draining:
+        return False
+    if deployment is not None:
+        return any(managed.id == deployment and managed.state == "ready" for managed in found)
+    return not found or any(managed.state in ("ready", "degraded") for managed in found)

@@ -1,0 +1,13 @@
+"""What a caller may send at most."""
+
+from fastapi import APIRouter
+
+from walkgraph.service import limits
+from walkgraph.service.body import StrictRoute
+
+router = APIRouter(tags=["limits"], route_class=StrictRoute)
+
+
+@router.get("/v1/limits")
+async def table() -> dict[str, float]:
+    return limits.TABLE

@@ -1,0 +1,5 @@
+"""Drafts of placements."""
+
+from walkgraph.service import documents
+
+router = documents.router("placement")

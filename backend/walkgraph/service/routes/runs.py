@@ -1,0 +1,83 @@
+"""Runs as a resource: they go on without their client, can be followed, cancelled, and are remembered."""
+
+import time
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, WebSocket
+from fastapi.responses import Response
+
+from walkgraph.errors import WalkgraphError
+from walkgraph.service import runs, streaming
+from walkgraph.service.body import StrictRoute
+from walkgraph.service.deps import RunName, ServicesDep
+from walkgraph.service.schemas import RunRequest
+from walkgraph.service.submission import submit
+from walkgraph.store import queries
+from walkgraph.store.tables import RunState
+
+router = APIRouter(tags=["runs"], route_class=StrictRoute)
+_PREFIX = "/api/v1/runs"
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+@router.post(_PREFIX, status_code=202)
+async def create(services: ServicesDep, request: RunRequest) -> dict[str, Any]:
+    """Start a run that needs no client."""
+    run = submit(services, request.deployment, request.task, request.request)
+    return runs.public(runs.row_of(run))
+
+
+@router.get(_PREFIX)
+async def list_runs(
+    services: ServicesDep,
+    deployment: str | None = Query(default=None, max_length=64),
+    state: RunState | None = None,
+    limit: Limit = 100,
+    before: float | None = None,
+) -> list[dict[str, Any]]:
+    """Newest first; `before` is the `created_at` of the last one of the page before."""
+    rows = await services.store.read(
+        queries.list_runs, deployment, state, limit, before if before is not None else time.time() + 1
+    )
+    return [runs.public(row) for row in rows]
+
+
+@router.get(_PREFIX + "/{run}")
+async def get(services: ServicesDep, run: RunName) -> dict[str, Any]:
+    live = services.runs.get(run)
+    row = runs.row_of(live) if live else await services.store.read(queries.get_run, run)
+    return runs.public(row)
+
+
+@router.get(_PREFIX + "/{run}/result")
+async def result(services: ServicesDep, run: RunName) -> dict[str, Any]:
+    """The outputs so far; all of them once the run is done."""
+    live = services.runs.live(run)
+    return {"state": live.state, **runs.result_of(live)}
+
+
+@router.get(_PREFIX + "/{run}/events", response_class=Response)
+async def events(services: ServicesDep, run: RunName) -> Response:
+    """Everything from the start as server-sent events; the run goes on when the client leaves."""
+    return streaming.sse(services.runs.live(run), abort=False)
+
+
+@router.delete(_PREFIX + "/{run}", status_code=202)
+async def cancel(services: ServicesDep, run: RunName) -> dict[str, Literal["cancelling", "over"]]:
+    live = services.runs.get(run)
+    if live is None:
+        await services.store.read(queries.get_run, run)
+        return {"state": "over"}
+    live.abort()
+    return {"state": "cancelling" if live.finished is None else "over"}
+
+
+@router.websocket("/ws/v1/runs/{run}")
+async def follow(services: ServicesDep, socket: WebSocket, run: RunName) -> None:
+    await streaming.accept(socket)
+    try:
+        live = services.runs.live(run)
+    except WalkgraphError as error:
+        await streaming.refuse(socket, error)
+        return
+    await streaming.over_websocket(socket, live, abort=False)

@@ -1,0 +1,37 @@
+"""Live telemetry: every frame of one deployment, or of all."""
+
+from fastapi import APIRouter, Query, WebSocket
+from starlette.websockets import WebSocketDisconnect
+
+from walkgraph.errors import WalkgraphError
+from walkgraph.service import limits, streaming
+from walkgraph.service.deps import ServicesDep
+from walkgraph.service.hub import CLOSE_TRY_LATER, Stalled
+
+router = APIRouter(tags=["telemetry"])
+
+
+@router.websocket("/ws/v1/telemetry")
+async def telemetry(
+    services: ServicesDep, socket: WebSocket, deployment: str | None = Query(default=None, max_length=64)
+) -> None:
+    """First `welcome`, and how every deployment is; then frames as they come."""
+    await streaming.accept(socket)
+    for managed in services.deployments.listed():
+        if deployment in (None, managed.id):
+            await streaming.send_json(socket, {"type": "deployment", "deployment": managed.id, **managed.public()})
+    try:
+        await streaming.until_first(lambda: services.hub.serve(socket.send_text, deployment), lambda: _listen(socket))
+    except Stalled:
+        await socket.close(CLOSE_TRY_LATER)
+    except WalkgraphError as error:
+        await streaming.refuse(socket, error)
+
+
+async def _listen(socket: WebSocket) -> None:
+    """Nothing is expected from the client but its leaving."""
+    while True:
+        try:
+            await streaming.receive_json(socket, limits.WS_MESSAGE_BYTES)
+        except WebSocketDisconnect:
+            return

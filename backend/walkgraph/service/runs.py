@@ -1,0 +1,274 @@
+"""Live runs: each keeps the log of what it said, so that any number of clients can follow it from the start.
+
+Finished runs stay followable while there is room; their rows in the store stay longer.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from walkgraph.errors import ErrorInfo, NotFound, WalkgraphError
+from walkgraph.ids import RunId
+from walkgraph.service import limits, values
+from walkgraph.store import queries
+from walkgraph.store.session import Store
+from walkgraph.store.tables import Run
+from walkgraph.wire import messages as m
+
+Event = m.Accepted | m.Output | m.Finished
+Sender = Callable[[m.ToConductor], None]
+
+_log = structlog.get_logger("walkgraph.runs")
+
+
+def new_run_id() -> RunId:
+    return RunId(secrets.token_hex(16))
+
+
+class LiveRun:
+    """One run as this service knows it. Its log ends with `Finished`, always."""
+
+    def __init__(self, submit: m.Submit, deployment: str, send: Sender) -> None:
+        self.id = submit.run
+        self.deployment = deployment
+        self.task = submit.task
+        self.params = submit.params
+        self.created_at = time.time()
+        self.seed: int | None = None
+        self.finished: m.Finished | None = None
+        self.bytes = 0
+        """Kept outputs."""
+        self._send = send
+        self._log: list[Event] = []
+        self._changed = asyncio.Event()
+        self._overflown = False
+
+    @property
+    def state(self) -> str:
+        if self.finished is None:
+            return "running"
+        if self.finished.error is None:
+            return "done"
+        return "cancelled" if self.finished.error.code == "cancelled" else "failed"
+
+    def take(self, event: Event | m.Rejected) -> None:
+        """Append what the conductor said; nothing follows `Finished`."""
+        if self.finished is not None:
+            return
+        match event:
+            case m.Accepted():
+                self.seed = event.seed
+            case m.Output():
+                if not self._keeps(event):
+                    return
+            case m.Rejected():
+                event = m.Finished(run=self.id, error=event.error, seconds=time.time() - self.created_at)
+            case m.Finished():
+                pass
+        if isinstance(event, m.Finished):
+            event = self.finished = self._ended(event)
+        self._log.append(event)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def abort(self, reason: str = "cancelled") -> None:
+        """Ask for the end; the log ends when it has come."""
+        if self.finished is None:
+            with contextlib.suppress(WalkgraphError):
+                self._send(m.Abort(run=self.id, reason="disconnected" if reason == "disconnected" else "cancelled"))
+
+    async def follow(self) -> AsyncIterator[Event]:
+        """Everything from the start to the end."""
+        position = 0
+        while True:
+            changed = self._changed
+            while position < len(self._log):
+                event = self._log[position]
+                position += 1
+                yield event
+                if isinstance(event, m.Finished):
+                    return
+            await changed.wait()
+
+    async def ended(self) -> m.Finished:
+        async for event in self.follow():
+            if isinstance(event, m.Finished):
+                return event
+        raise RuntimeError("a run's log ends with `Finished`")
+
+    @property
+    def outputs(self) -> list[m.Output]:
+        return [event for event in self._log if isinstance(event, m.Output)]
+
+    def _keeps(self, output: m.Output) -> bool:
+        self.bytes += values.size_of(output.value)
+        if self.bytes <= limits.RUN_OUTPUT_BYTES:
+            return True
+        if not self._overflown:
+            self._overflown = True
+            self.abort()
+        return False
+
+    def _ended(self, event: m.Finished) -> m.Finished:
+        if not self._overflown:
+            return event
+        message = f"the outputs have more than {limits.RUN_OUTPUT_BYTES} bytes; ask for fewer"
+        return msgspec.structs.replace(event, error=ErrorInfo(code="out_of_memory", message=message))
+
+
+class Runs:
+    """The live runs of all deployments, and their way into the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._runs: dict[RunId, LiveRun] = {}
+        self._unsaved: asyncio.Queue[LiveRun] = asyncio.Queue()
+        self._saver: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._saver = asyncio.create_task(self._save())
+
+    async def close(self) -> None:
+        """Write what is left. No run may be added afterwards."""
+        if self._saver is not None:
+            await self._unsaved.join()
+            self._saver.cancel()
+            await asyncio.gather(self._saver, return_exceptions=True)
+
+    def add(self, run: LiveRun) -> None:
+        self._runs[run.id] = run
+        self._unsaved.put_nowait(run)
+        self._forget_oldest()
+
+    def ended(self, run: LiveRun) -> None:
+        """To be called once a run's log is complete."""
+        self._unsaved.put_nowait(run)
+        self._forget_oldest()
+
+    def get(self, id_: str) -> LiveRun | None:
+        return self._runs.get(RunId(id_))
+
+    def live(self, id_: str) -> LiveRun:
+        found = self.get(id_)
+        if found is None:
+            raise NotFound(f"there is no run `{id_[:64]}` that can be followed; it is over, or was never here")
+        return found
+
+    @property
+    def unfinished(self) -> list[LiveRun]:
+        return [run for run in self._runs.values() if run.finished is None]
+
+    def _forget_oldest(self) -> None:
+        finished = [run for run in self._runs.values() if run.finished is not None]
+        room = limits.KEPT_OUTPUT_BYTES - sum(run.bytes for run in finished)
+        surplus = len(finished) - limits.KEPT_RUNS
+        for run in finished:
+            if room >= 0 and surplus <= 0:
+                return
+            room, surplus = room + run.bytes, surplus - 1
+            del self._runs[run.id]
+
+    async def _save(self) -> None:
+        """Write-behind, all that has gathered in one transaction: no run waits for the disk."""
+        saved = 0
+        while True:
+            batch = [await self._unsaved.get()]
+            while not self._unsaved.empty():
+                batch.append(self._unsaved.get_nowait())
+            rows = [row_of(run) for run in {run.id: run for run in batch}.values()]
+            try:
+                await self._store.write(queries.save_runs, rows)
+                saved += len(rows)
+                if saved >= 1000:
+                    saved = 0
+                    await self._store.write(queries.prune_runs)
+            except WalkgraphError as error:
+                _log.error("runs not recorded", count=len(rows), reason=str(error))
+            finally:
+                for _ in batch:
+                    self._unsaved.task_done()
+
+
+def row_of(run: LiveRun) -> Run:
+    end = run.finished
+    return Run(
+        id=run.id,
+        deployment=run.deployment,
+        task=run.task,
+        state=run.state,
+        created_at=run.created_at,
+        seconds=end.seconds if end else None,
+        queued=end.queued if end else None,
+        seed=run.seed,
+        params=_text(run.params),
+        error=_text(end.error) if end and end.error else None,
+        times=_text(end.times) if end else "[]",
+    )
+
+
+def public(row: Run) -> dict[str, Any]:
+    """A run without its outputs."""
+    fields = row.model_dump(exclude={"params", "error", "times"})
+    error = msgspec.json.decode(row.error) if row.error else None
+    return {
+        **fields,
+        "params": msgspec.json.decode(row.params),
+        "error": error,
+        "times": msgspec.json.decode(row.times),
+    }
+
+
+def event_of(event: Event) -> tuple[str, dict[str, Any]]:
+    """(name, JSON object) of what a follower is told."""
+    match event:
+        case m.Accepted():
+            return "accepted", {"run": event.run, "seed": event.seed}
+        case m.Output():
+            value = values.write(event.value, event.modality)
+            where = {"run": event.run, "name": event.name, "index": event.index, "iteration": event.iteration}
+            return "output", {**where, "value": value}
+        case m.Finished():
+            times = [_plain(time_) for time_ in event.times]
+            figures = {"run": event.run, "seconds": event.seconds, "queued": event.queued, "times": times}
+            if event.error is None:
+                return "done", figures
+            return "error", {**figures, "error": _plain(event.error)}
+
+
+def result_of(run: LiveRun) -> dict[str, Any]:
+    """The whole answer of a run that is done: texts joined, other values in their order."""
+    outputs: dict[str, list[dict[str, Any]]] = {}
+    for output in run.outputs:
+        value = values.write(output.value, output.modality)
+        found = outputs.setdefault(output.name, [])
+        if found and value["type"] == values.TEXT and found[-1]["type"] == values.TEXT:
+            found[-1][values.TEXT] += value[values.TEXT]
+        else:
+            found.append(value)
+    end = run.finished
+    return {
+        "run": run.id,
+        "deployment": run.deployment,
+        "task": run.task,
+        "seed": run.seed,
+        "outputs": outputs,
+        "seconds": end.seconds if end else None,
+        "queued": end.queued if end else None,
+        "times": [_plain(time_) for time_ in end.times] if end else [],
+    }
+
+
+def _plain(record: msgspec.Struct) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(record)
+    fields.pop("type", None)
+    return fields
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,172 @@
+"""A run's log on its way to one client: server-sent events, or WebSocket messages."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from walkgraph.errors import InvalidInput, WalkgraphError
+from walkgraph.service import body, limits
+from walkgraph.service.access import SUBPROTOCOL
+from walkgraph.service.problems import Unprocessable
+from walkgraph.service.runs import LiveRun, event_of
+
+HEARTBEAT_SECONDS = 10.0
+
+
+def sse(run: LiveRun, *, abort: bool) -> StreamingResponse:
+    """Every event of a run. `abort`: the run ends with the client."""
+    return StreamingResponse(
+        _events(run, abort=abort), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+    )
+
+
+async def _events(run: LiveRun, *, abort: bool) -> AsyncIterator[bytes]:
+    try:
+        async for number, event in _numbered(run):
+            if event is None:
+                # A comment line: shows a half-open connection, and keeps proxies from closing an idle one.
+                yield b": \n\n"
+                continue
+            name, data = event
+            yield b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, msgspec.json.encode(data))
+    finally:
+        if abort:
+            run.abort("disconnected")
+
+
+async def _numbered(run: LiveRun) -> AsyncIterator[tuple[int, tuple[str, dict[str, Any]] | None]]:
+    """Events with their numbers; None where there was none for a while."""
+    log = run.follow()
+    number = 0
+    upcoming = asyncio.ensure_future(anext(log))
+    try:
+        while True:
+            done, _ = await asyncio.wait([upcoming], timeout=HEARTBEAT_SECONDS)
+            if not done:
+                yield number, None
+                continue
+            try:
+                event = upcoming.result()
+            except StopAsyncIteration:
+                return
+            number += 1
+            yield number, event_of(event)
+            upcoming = asyncio.ensure_future(anext(log))
+    finally:
+        upcoming.cancel()
+
+
+async def result_or_disconnect(request: Request, run: LiveRun) -> bool:
+    """Wait for the end of a run; False, and the run aborted, where the client left before it."""
+    ended = asyncio.ensure_future(run.ended())
+    left = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait([ended, left], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (ended, left):
+            task.cancel()
+        if run.finished is None:
+            run.abort("disconnected")
+    return run.finished is not None
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def accept(socket: WebSocket) -> None:
+    """Open it; a token that came as a subprotocol is named back, as browsers demand."""
+    offered = [protocol for protocol in socket.scope.get("subprotocols", ()) if protocol.startswith(SUBPROTOCOL)]
+    await socket.accept(subprotocol=offered[0] if offered else None)
+
+
+async def send_json(socket: WebSocket, value: Any) -> None:
+    await socket.send_text(msgspec.json.encode(value).decode())
+
+
+async def refuse(socket: WebSocket, error: WalkgraphError) -> None:
+    """Tell what is wrong and close."""
+    faults = error.faults if isinstance(error, Unprocessable) else ()
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+        await send_json(socket, {"event": "error", "error": error.info(), "errors": faults})
+        await socket.close(1013 if error.retryable else 1008)
+
+
+async def first_message(socket: WebSocket, max_bytes: int) -> Any:
+    """Raises WebSocketDisconnect where none comes in time."""
+    try:
+        async with asyncio.timeout(limits.WS_HELLO_SECONDS):
+            return await receive_json(socket, max_bytes)
+    except TimeoutError:
+        await refuse(socket, InvalidInput("send the request as the first message"))
+        raise WebSocketDisconnect(1008) from None
+
+
+async def over_websocket(socket: WebSocket, run: LiveRun, *, abort: bool) -> None:
+    """Send every event as `{"event": name, ...}`; the message `{"cancel": true}` cancels the run.
+
+    `abort`: the run ends with the client. The socket is closed at the end.
+    """
+
+    async def send() -> None:
+        async for event in run.follow():
+            name, data = event_of(event)
+            await send_json(socket, {"event": name, **data})
+
+    try:
+        await until_first(send, lambda: _obey(socket, run))
+    finally:
+        if abort:
+            run.abort("disconnected")
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+        await socket.close()
+
+
+async def _obey(socket: WebSocket, run: LiveRun) -> None:
+    """Take messages until the client leaves."""
+    while True:
+        try:
+            message = await receive_json(socket, limits.WS_MESSAGE_BYTES)
+        except WebSocketDisconnect:
+            return
+        if isinstance(message, dict) and message == {"cancel": True}:
+            run.abort("cancelled")
+            continue
+        await send_json(socket, {"event": "ignored", "message": 'send {"cancel": true}, or close the socket'})
+
+
+async def receive_json(socket: WebSocket, max_bytes: int) -> Any:
+    """Raises WebSocketDisconnect at the end, and after anything that is no JSON text within bounds."""
+    message = await socket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1000))
+    text: str | None = message.get("text")
+    try:
+        if text is None:
+            raise body.BadJson("send JSON as a text message")
+        return body.parse(text, max_bytes)
+    except InvalidInput as error:
+        await send_json(socket, {"event": "error", "error": error.info()})
+        await socket.close(1009 if isinstance(error, body.BodyTooLarge) else 1007)
+        raise WebSocketDisconnect(1007) from None
+
+
+async def until_first(*makers: Callable[[], Awaitable[None]]) -> None:
+    """Run them side by side until one ends; what it raised, other than a disconnect, is raised."""
+    tasks = [asyncio.ensure_future(make()) for make in makers]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception) and not isinstance(result, WebSocketDisconnect):
+            raise result

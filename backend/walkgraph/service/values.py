@@ -1,0 +1,161 @@
+"""Values as clients write and read them: `{"type": "text", "text": ...}`, media in base64, tensors as nested lists."""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from walkgraph.errors import InvalidInput
+from walkgraph.service import limits
+from walkgraph.wire import messages as m
+
+TEXT = "text"
+MEDIA = ("image", "audio", "video", "bytes")
+MAX_TENSOR_VALUES = 100_000
+
+_DATA_URL = re.compile(r"data:[\w.+-]*/?[\w.+-]*(;[\w.+-]+=[\w.+-]*)*;base64,", re.ASCII)
+_FORMATS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
+    ("image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n")),
+    ("image/jpeg", lambda data: data.startswith(b"\xff\xd8\xff")),
+    ("image/webp", lambda data: data[:4] == b"RIFF" and data[8:12] == b"WEBP"),
+    ("audio/wav", lambda data: data[:4] == b"RIFF" and data[8:12] == b"WAVE"),
+    ("audio/flac", lambda data: data.startswith(b"fLaC")),
+    ("audio/ogg", lambda data: data.startswith(b"OggS")),
+    ("video/mp4", lambda data: data[4:8] == b"ftyp"),
+)
+
+
+def mime_of(data: bytes) -> str:
+    return next((mime for mime, fits in _FORMATS if fits(data)), "application/octet-stream")
+
+
+# ── from the client ─────────────────────────────────────────────────────────────────────────────
+
+
+def read(modality: str, given: Any, pointer: str) -> m.Value:
+    """One value of a modality, bare (`"a red circle"`, base64 text, a list) or as an object with `type`.
+
+    Raises InvalidInput, with the pointer, for what is none.
+    """
+    if isinstance(given, dict):
+        given, pointer = _unwrap(modality, cast(dict[str, Any], given), pointer)
+    if modality == TEXT:
+        return _text(given, pointer)
+    if modality in MEDIA:
+        return _media(given, pointer)
+    return _tensor(given, pointer)
+
+
+def _unwrap(modality: str, given: dict[str, Any], pointer: str) -> tuple[Any, str]:
+    kind = given.get("type", modality)
+    if kind != modality:
+        raise InvalidInput(f"this must be of type `{modality}`", f"{pointer}/type")
+    key = TEXT if modality == TEXT else "data"
+    unknown = sorted(set(given) - {"type", "mime", key})
+    if unknown:
+        raise InvalidInput(f"this key is not known here; use `{key}`", f"{pointer}/{unknown[0][:80]}")
+    if key not in given:
+        raise InvalidInput(f"`{key}` is missing; add it", pointer)
+    return given[key], f"{pointer}/{key}"
+
+
+def _text(given: Any, pointer: str) -> m.Small:
+    if not isinstance(given, str):
+        raise InvalidInput("this must be a text", pointer)
+    if len(given) > limits.TEXT_CHARACTERS:
+        raise InvalidInput(f"a text may have {limits.TEXT_CHARACTERS} characters; shorten it", pointer)
+    return m.Small(value=given)
+
+
+def _media(given: Any, pointer: str) -> m.Blob:
+    if not isinstance(given, str):
+        raise InvalidInput("this must be base64 text, or a `data:` URL with it", pointer)
+    if given.startswith(("http:", "https:", "file:", "ftp:")):
+        raise InvalidInput("this service fetches no addresses; send the data itself in base64", pointer)
+    if given.startswith("data:"):
+        head = _DATA_URL.match(given[:200])
+        if head is None:
+            raise InvalidInput("a `data:` URL must hold base64 (`data:image/png;base64,...`)", pointer)
+        given = given[head.end() :]
+    try:
+        data = base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidInput("this is no base64", pointer) from None
+    if not data:
+        raise InvalidInput("this is empty; send the data in base64", pointer)
+    return m.Blob(data=data)
+
+
+def _tensor(given: Any, pointer: str) -> m.InlineTensor:
+    if isinstance(given, bool | int | float):
+        given = [given]
+    if not isinstance(given, list) or not given:
+        raise InvalidInput("this must be a list of numbers, or nested lists of one shape", pointer)
+    try:
+        array = np.asarray(given, dtype=np.float32)
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidInput("this must be a list of numbers, or nested lists of one shape", pointer) from None
+    if array.size > MAX_TENSOR_VALUES or array.ndim > 8 or not np.isfinite(array).all():
+        raise InvalidInput(f"this must have at most {MAX_TENSOR_VALUES} finite numbers in 8 dimensions", pointer)
+    return m.InlineTensor(dtype="float32", shape=tuple(array.shape), data=array.tobytes())
+
+
+# ── to the client ───────────────────────────────────────────────────────────────────────────────
+
+
+def write(value: m.Value, modality: str) -> dict[str, Any]:
+    """The JSON object of a value that came out of a run."""
+    match value:
+        case m.Small():
+            return _written_small(value.value, modality)
+        case m.Blob():
+            mime = mime_of(value.data)
+            kind = modality if modality in MEDIA else mime.partition("/")[0].replace("application", "bytes")
+            return {"type": kind, "mime": mime, "data": base64.b64encode(value.data).decode()}
+        case m.InlineTensor():
+            return _written_tensor(value, modality)
+        case m.Many():
+            return {"type": modality or "list", "items": [write(item, modality) for item in value.items]}
+        case m.Named():
+            return {"type": modality or "named", "items": {k: write(item, "") for k, item in value.items.items()}}
+        case m.Absent():
+            return {"type": "absent"}
+        case m.Ticket():
+            return {"type": modality or "tensor", "dtype": value.dtype, "shape": value.shape}
+
+
+def size_of(value: m.Value) -> int:
+    """Bytes it keeps."""
+    match value:
+        case m.Blob() | m.InlineTensor():
+            return len(value.data)
+        case m.Small():
+            return len(value.value) if isinstance(value.value, str) else 8
+        case m.Many():
+            return sum(size_of(item) for item in value.items)
+        case m.Named():
+            return sum(size_of(item) for item in value.items.values())
+        case _:
+            return 0
+
+
+def _written_small(value: str | bool | float, modality: str) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"type": TEXT, TEXT: value}
+    return {"type": modality or "value", "value": value}
+
+
+def _written_tensor(value: m.InlineTensor, modality: str) -> dict[str, Any]:
+    head: dict[str, Any] = {"type": modality or "tensor", "dtype": value.dtype, "shape": value.shape}
+    count = 1
+    for side in value.shape:
+        count *= side
+    if value.dtype == "bfloat16" or count > MAX_TENSOR_VALUES:
+        return {**head, "base64": base64.b64encode(value.data).decode()}
+    array = np.frombuffer(value.data, dtype=np.dtype(value.dtype)).reshape(value.shape)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return {**head, "data": [None if not np.isfinite(x) else float(x) for x in array.ravel()], "shape": [count]}
+    return {**head, "data": array.tolist()}

@@ -1,0 +1,1 @@
+"""`starter:shapes`: a small BAGEL that draws, describes and edits pictures of up to two coloured shapes."""

@@ -1,0 +1,73 @@
+"""What both trainings share: a run bounded by time, the optimizer, the moving average, mixed precision."""
+
+import math
+import time
+
+import torch
+from torch import Tensor, nn
+
+
+class Clock:
+    """A training run of so many seconds: linear warm-up by steps, then a cosine over the time that is left."""
+
+    def __init__(self, seconds: float, warmup: int) -> None:
+        self.seconds, self.warmup = seconds, warmup
+        self.start = time.monotonic()
+        self.step = 0
+
+    def running(self) -> bool:
+        return time.monotonic() - self.start < self.seconds
+
+    def rate(self) -> float:
+        """Factor on the learning rate, now."""
+        done = min((time.monotonic() - self.start) / self.seconds, 1.0)
+        return min((self.step + 1) / self.warmup, 1.0) * (0.5 + 0.5 * math.cos(math.pi * done))
+
+    def update(self, adam: torch.optim.AdamW, model: nn.Module, loss: Tensor) -> None:
+        """One optimizer step. The device is waited for now and then, so that time on the host is time on the device."""
+        for group in adam.param_groups:
+            group["lr"] = group["base"] * self.rate()
+        adam.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        adam.step()
+        self.step += 1
+        if self.step % 20 == 0 and loss.is_cuda:
+            torch.cuda.synchronize()
+
+
+class Ema:
+    """A moving average of a model's trained parameters."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.live: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
+        self.mean = [p.detach().clone() for p in self.live]
+        self.decay, self.steps = decay, 0
+
+    @torch.no_grad()
+    def update(self) -> None:
+        self.steps += 1
+        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        torch._foreach_lerp_(self.mean, self.live, 1 - decay)
+
+    @torch.no_grad()
+    def swap(self) -> None:
+        """Exchange the model's parameters with their average."""
+        for live, mean in zip(self.live, self.mean, strict=True):
+            kept = live.detach().clone()
+            live.copy_(mean)
+            mean.copy_(kept)
+
+
+def optimizer(model: nn.Module, rate: float) -> torch.optim.AdamW:
+    """AdamW; matrices decay, the rest does not."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": 0.02, "base": rate},
+        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0, "base": rate},
+    ]
+    return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), fused=True)
+
+
+def autocast(device: torch.device) -> torch.autocast:
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")

@@ -1,0 +1,178 @@
+"""Every statement, one function each. The caller owns the transaction."""
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlalchemy import CursorResult
+from sqlmodel import Session, col, delete, desc, func, select, update
+
+from walkgraph.errors import Conflict, NotFound
+from walkgraph.store.tables import Deployment, Document, DocumentKind, Run, Version
+
+KEPT_RUNS = 10_000
+KEPT_VERSIONS = 200
+"""Of one document."""
+
+
+class PreconditionFailed(Conflict):
+    """The document is not what the caller last saw."""
+
+
+def etag_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+# ── documents ───────────────────────────────────────────────────────────────────────────────────
+
+
+def is_new(session: Session) -> bool:
+    """Whether no service has started on this database yet: the bundled documents are not in it."""
+    return session.exec(select(Document.name).limit(1)).first() is None
+
+
+def list_documents(session: Session, kind: DocumentKind) -> Sequence[Document]:
+    return session.exec(select(Document).where(Document.kind == kind).order_by(col(Document.name))).all()
+
+
+def get_document(session: Session, kind: DocumentKind, name: str) -> Document:
+    found = session.get(Document, (kind, name))
+    if found is None:
+        raise NotFound(f"there is no {kind} `{name}`")
+    return found
+
+
+def put_document(session: Session, kind: DocumentKind, name: str, text: str, if_match: str | None) -> Document:
+    """Write a draft. `if_match` is the etag the caller last saw, `*` for any, None for a new document."""
+    found = session.get(Document, (kind, name))
+    if found is not None and found.bundled:
+        raise Conflict(f"the {kind} `{name}` comes with Walkgraph and is read-only; save it under another name")
+    if if_match not in ("*", found.etag if found else None):
+        raise PreconditionFailed(
+            f"the {kind} `{name}` was changed by somebody else; get it again and repeat the change"
+            if found
+            else f"there is no {kind} `{name}` with that etag; leave `If-Match` out to make a new one"
+        )
+    document = found or Document(kind=kind, name=name, text="", etag="", updated_at=0.0)
+    document.text, document.etag, document.updated_at = text, etag_of(text), time.time()
+    session.add(document)
+    return document
+
+
+def delete_document(session: Session, kind: DocumentKind, name: str, if_match: str | None) -> None:
+    found = get_document(session, kind, name)
+    if found.bundled:
+        raise Conflict(f"the {kind} `{name}` comes with Walkgraph and can't be deleted")
+    if if_match not in (None, "*", found.etag):
+        raise PreconditionFailed(f"the {kind} `{name}` was changed by somebody else; get it again first")
+    session.delete(found)
+
+
+def seed_bundled(session: Session, kind: DocumentKind, documents: Mapping[str, str]) -> None:
+    """Make the bundled documents those of this package. A user's own document of that name stays."""
+    found = {row.name: row for row in list_documents(session, kind)}
+    for name, row in found.items():
+        if row.bundled and name not in documents:
+            session.delete(row)
+    for name, text in documents.items():
+        row = found.get(name)
+        if row is None:
+            now = time.time()
+            session.add(Document(kind=kind, name=name, text=text, etag=etag_of(text), bundled=True, updated_at=now))
+        elif row.bundled and row.text != text:
+            row.text, row.etag, row.updated_at = text, etag_of(text), time.time()
+            session.add(row)
+
+
+def add_version(session: Session, kind: DocumentKind, name: str, text: str, note: str) -> Version:
+    """Keep a document as it is now; the same text twice in a row is kept once."""
+    newest = session.exec(_versions(kind, name).limit(1)).first()
+    if newest is not None and newest.etag == etag_of(text):
+        return newest
+    version = Version(kind=kind, name=name, text=text, etag=etag_of(text), note=note, created_at=time.time())
+    session.add(version)
+    session.flush()
+    old = session.exec(_versions(kind, name).offset(KEPT_VERSIONS)).all()
+    for row in old:
+        session.delete(row)
+    return version
+
+
+def list_versions(session: Session, kind: DocumentKind, name: str) -> Sequence[Version]:
+    """Newest first."""
+    return session.exec(_versions(kind, name)).all()
+
+
+def get_version(session: Session, kind: DocumentKind, name: str, number: int) -> Version:
+    found = session.get(Version, number)
+    if found is None or (found.kind, found.name) != (kind, name):
+        raise NotFound(f"the {kind} `{name}` has no version {number}")
+    return found
+
+
+def _versions(kind: DocumentKind, name: str):  # noqa: ANN202  (SQLModel's own generic)
+    return select(Version).where(Version.kind == kind, Version.name == name).order_by(desc(col(Version.id)))
+
+
+# ── deployments ─────────────────────────────────────────────────────────────────────────────────
+
+
+def list_deployments(session: Session) -> Sequence[Deployment]:
+    """All that are wanted, oldest first."""
+    return session.exec(select(Deployment).order_by(col(Deployment.created_at))).all()
+
+
+def add_deployment(session: Session, deployment: Deployment) -> Deployment:
+    if session.get(Deployment, deployment.id) is not None:
+        raise Conflict(f"there is a deployment `{deployment.id}` already; undeploy it first, or choose another name")
+    session.add(deployment)
+    return deployment
+
+
+def delete_deployment(session: Session, id_: str) -> None:
+    found = session.get(Deployment, id_)
+    if found is None:
+        raise NotFound(f"there is no deployment `{id_}`")
+    session.delete(found)
+
+
+# ── runs ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def save_runs(session: Session, runs: Iterable[Run]) -> None:
+    """Insert or replace, in order."""
+    for run in runs:
+        session.merge(run)
+
+
+def get_run(session: Session, id_: str) -> Run:
+    found = session.get(Run, id_)
+    if found is None:
+        raise NotFound(f"there is no run `{id_}`")
+    return found
+
+
+def list_runs(session: Session, deployment: str | None, state: str | None, limit: int, before: float) -> Sequence[Run]:
+    """Newest first, those that came before `before` (epoch seconds)."""
+    query = select(Run).where(Run.created_at < before)
+    if deployment is not None:
+        query = query.where(Run.deployment == deployment)
+    if state is not None:
+        query = query.where(Run.state == state)
+    return session.exec(query.order_by(desc(col(Run.created_at))).limit(limit)).all()
+
+
+def end_lost_runs(session: Session, error: str) -> int:
+    """Mark as failed what a service that is gone left running; returns how many."""
+    ended: CursorResult[tuple[()]] = session.exec(  # pyright: ignore[reportAssignmentType]
+        update(Run).where(col(Run.state) == "running").values(state="failed", error=error)
+    )
+    return ended.rowcount
+
+
+def prune_runs(session: Session, keep: int = KEPT_RUNS) -> None:
+    """Forget all but the newest `keep` runs."""
+    if session.exec(select(func.count()).select_from(Run)).one() <= keep:
+        return
+    oldest = session.exec(select(Run.created_at).order_by(desc(col(Run.created_at))).offset(keep - 1).limit(1)).one()
+    session.exec(delete(Run).where(col(Run.created_at) < oldest))

@@ -1,0 +1,72 @@
+"""The tables. Times are seconds since the epoch; JSON is kept as text, as it was given."""
+
+from typing import Literal
+
+from sqlalchemy import BigInteger
+from sqlmodel import Field, SQLModel
+
+DocumentKind = Literal["graph", "placement"]
+RunState = Literal["running", "done", "failed", "cancelled"]
+
+
+class Document(SQLModel, table=True):
+    """A draft of a graph or a placement."""
+
+    __tablename__ = "document"  # pyright: ignore[reportAssignmentType]
+
+    kind: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    text: str
+    etag: str
+    """Hash of `text`."""
+    bundled: bool = False
+    """Comes with the package and is read-only."""
+    updated_at: float
+
+
+class Version(SQLModel, table=True):
+    """A document as somebody kept it, or as it was deployed."""
+
+    __tablename__ = "version"  # pyright: ignore[reportAssignmentType]
+
+    id: int | None = Field(default=None, primary_key=True)
+    kind: str = Field(index=True)
+    name: str = Field(index=True)
+    text: str
+    etag: str
+    note: str = ""
+    created_at: float
+
+
+class Deployment(SQLModel, table=True):
+    """A deployment that is wanted, with the documents it was made from."""
+
+    __tablename__ = "deployment"  # pyright: ignore[reportAssignmentType]
+
+    id: str = Field(primary_key=True)
+    graph_name: str
+    graph_text: str
+    placement_name: str
+    placement_text: str
+    created_at: float
+
+
+class Run(SQLModel, table=True):
+    __tablename__ = "run"  # pyright: ignore[reportAssignmentType]
+
+    id: str = Field(primary_key=True)
+    deployment: str = Field(index=True)
+    task: str
+    state: str = Field(index=True)
+    """A `RunState`."""
+    created_at: float = Field(index=True)
+    seconds: float | None = None
+    """From arrival to the end."""
+    queued: float | None = None
+    seed: int | None = Field(default=None, sa_type=BigInteger)
+    params: str = "{}"
+    """JSON object, as the client gave them."""
+    error: str | None = None
+    """An `ErrorInfo` as JSON."""
+    times: str = "[]"
+    """A list of `NodeTime` as JSON."""

@@ -1,0 +1,103 @@
+"""How a tensor gets from one worker to another: one interface, one file per transport.
+
+Ownership of a tensor under way:
+
+    put     the sender's transport holds the bytes and makes a ticket, addressed to one rank
+    get     the receiver copies them out; it then owes the sender a `Freed`
+    free    the sender gives the room back; once for every ticket
+    sweep   all tickets addressed to a rank that died are freed at once
+
+A transport never grows: without room `put` answers None, and the sender's loop queues until something is freed.
+"""
+
+from bisect import bisect_left, insort
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from walkgraph.errors import WalkgraphError
+from walkgraph.ids import Rank
+from walkgraph.wire.messages import Ticket
+
+ALIGN = 64
+
+
+class BadTicket(WalkgraphError):
+    """A ticket that names nothing: forged, torn, used twice, or of a worker that is gone."""
+
+
+class TooLarge(WalkgraphError):
+    """A tensor that wouldn't fit even if nothing else were under way."""
+
+    code = "out_of_memory"
+
+
+class Transport(Protocol):
+    def put(self, tensor: Tensor, to: Rank) -> Ticket | None:
+        """Hold `tensor` for rank `to`; None: no room now. Raises TooLarge."""
+        ...
+
+    def get(self, ticket: Ticket) -> Tensor:
+        """The tensor of a peer's ticket, the caller's own from here on. Raises BadTicket; the peer is unharmed."""
+        ...
+
+    def free(self, ticket: int, by: Rank) -> None:
+        """`by` has taken the ticket's tensor. Raises BadTicket for one that isn't out, or not addressed to `by`."""
+        ...
+
+    def sweep(self, rank: Rank) -> int:
+        """Free all tickets addressed to a dead rank; how many they were."""
+        ...
+
+    def connect(self, rank: Rank, peer: Any) -> None:
+        """From now on tickets of `rank` are found at `peer`: a `Peer` message; in one process the transport itself."""
+        ...
+
+    def disconnect(self, rank: Rank) -> None: ...
+
+    @property
+    def out(self) -> int:
+        """Tickets that are not freed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Ranges:
+    """Which ranges of an arena are taken: first fit over a sorted list of gaps, neighbours joined when freed.
+
+    | block | gap | block | block | gap ............ |
+    start                                         stop      all offsets are multiples of ALIGN
+    """
+
+    def __init__(self, start: int, stop: int) -> None:
+        self._gaps: list[tuple[int, int]] = [(start, stop)]
+        """(start, stop), sorted, never touching each other."""
+        self._taken: dict[int, int] = {}
+
+    @property
+    def used(self) -> int:
+        return sum(stop - start for start, stop in self._taken.items())
+
+    def take(self, nbytes: int) -> int | None:
+        """Offset of a block of at least `nbytes`; None if no gap is wide enough."""
+        size = max(1, -(-nbytes // ALIGN)) * ALIGN
+        for index, (start, stop) in enumerate(self._gaps):
+            if stop - start >= size:
+                if stop - start == size:
+                    del self._gaps[index]
+                else:
+                    self._gaps[index] = (start + size, stop)
+                self._taken[start] = start + size
+                return start
+        return None
+
+    def give(self, start: int) -> None:
+        """Free the block at `start`; KeyError if there is none."""
+        stop = self._taken.pop(start)
+        at = bisect_left(self._gaps, (start, stop))
+        if at < len(self._gaps) and self._gaps[at][0] == stop:
+            stop = self._gaps.pop(at)[1]
+        if at and self._gaps[at - 1][1] == start:
+            start = self._gaps.pop(at - 1)[0]
+        insort(self._gaps, (start, stop))

@@ -1,0 +1,72 @@
+"""Between ranks of one process: the tensor itself is handed over, and counted as if it travelled."""
+
+from itertools import count
+from typing import Any
+
+from torch import Tensor
+
+from walkgraph.ids import Rank
+from walkgraph.transports.base import BadTicket, TooLarge
+from walkgraph.wire.messages import Ticket
+
+
+class Transport:
+    def __init__(self, rank: Rank, nbytes: int) -> None:
+        self._rank = rank
+        self._room = self._size = nbytes
+        self._held: dict[int, tuple[Rank, Tensor]] = {}
+        self._numbers = count(1)
+        self._peers: dict[Rank, Transport] = {}
+
+    def put(self, tensor: Tensor, to: Rank) -> Ticket | None:
+        if tensor.nbytes > self._size:
+            raise TooLarge(
+                f"a tensor of {tensor.nbytes} bytes is over the transport's {self._size}; raise `arena_bytes`"
+            )
+        if tensor.nbytes > self._room:
+            return None
+        number = next(self._numbers)
+        self._held[number] = (to, tensor)
+        self._room -= tensor.nbytes
+        dtype, shape, nbytes = _header(tensor)
+        return Ticket(
+            dtype=dtype, shape=shape, id=number, owner=self._rank, transport="inproc", offset=0, nbytes=nbytes
+        )
+
+    def get(self, ticket: Ticket) -> Tensor:
+        peer = self._peers.get(ticket.owner)
+        held = peer._held.get(ticket.id) if peer else None
+        if held is None or (held[0], *_header(held[1])) != (self._rank, ticket.dtype, ticket.shape, ticket.nbytes):
+            raise BadTicket("a ticket names no tensor that is addressed here")
+        return held[1]
+
+    def free(self, ticket: int, by: Rank) -> None:
+        held = self._held.get(ticket)
+        if held is None or held[0] != by:
+            raise BadTicket("a ticket was freed that is not out")
+        del self._held[ticket]
+        self._room += held[1].nbytes
+
+    def sweep(self, rank: Rank) -> int:
+        lost = [number for number, (to, _) in self._held.items() if to == rank]
+        for number in lost:
+            self.free(number, rank)
+        return len(lost)
+
+    def connect(self, rank: Rank, peer: "Transport") -> None:
+        self._peers[rank] = peer
+
+    def disconnect(self, rank: Rank) -> None:
+        self._peers.pop(rank, None)
+
+    @property
+    def out(self) -> int:
+        return len(self._held)
+
+    def close(self) -> None:
+        self._held.clear()
+        self._peers.clear()
+
+
+def _header(tensor: Tensor) -> tuple[Any, tuple[int, ...], int]:
+    return str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tensor.nbytes

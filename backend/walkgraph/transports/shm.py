@@ -1,0 +1,164 @@
+"""Between workers of one host: each has one arena of shared memory, and peers read from it.
+
+The arena is an anonymous memory file (`memfd_create`): it has no name, so nothing can be left behind in /dev/shm, and
+it is gone with the last process that maps it, however that one ends. Peers open it as `/proc/<pid>/fd/<n>` of its
+owner, which the kernel allows to the same user only; they map it read-only, and its size is sealed, so that no peer can
+harm or shrink it. A process number that was given away anew is noticed by the token at the start of the arena.
+
+    arena:  | token .. | block | block | ...          block:  | id, nbytes .. | the tensor's bytes |
+            0          64                                     0               64
+
+A block's header names its ticket: a reader that finds another one, before or after it has copied, has a stale ticket.
+Tickets of one sender to one reader rise, so that none is taken twice.
+"""
+
+import fcntl
+import mmap
+import os
+import secrets
+import struct
+from itertools import count
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from walkgraph.errors import InvalidInput
+from walkgraph.ids import Rank
+from walkgraph.transports.base import ALIGN, BadTicket, Ranges, TooLarge
+from walkgraph.wire.messages import Peer, Ticket
+from walkgraph.wire.tensors import ITEM_BYTES, check_header
+
+TOKEN_BYTES = 16
+DTYPES = {name: getattr(torch, name) for name in ITEM_BYTES}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_HEADER = struct.Struct("<QQ")
+
+
+class Transport:
+    def __init__(self, rank: Rank, nbytes: int) -> None:
+        self._rank = rank
+        self._size = nbytes
+        self.fd = os.memfd_create("walkgraph-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.fchmod(self.fd, 0o600)
+        os.ftruncate(self.fd, nbytes)
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        self._memory = mmap.mmap(self.fd, nbytes)
+        self.token = secrets.token_bytes(TOKEN_BYTES)
+        self._memory[:TOKEN_BYTES] = self.token
+        self._ranges = Ranges(ALIGN, nbytes // ALIGN * ALIGN)
+        self._out: dict[int, tuple[Rank, int]] = {}
+        """Ticket -> (addressee, offset of its block)."""
+        self._numbers = count(1)
+        self._peers: dict[Rank, _PeerArena] = {}
+
+    def put(self, tensor: Tensor, to: Rank) -> Ticket | None:
+        if tensor.nbytes + 2 * ALIGN > self._size:
+            raise TooLarge(f"a tensor of {tensor.nbytes} bytes is over the arena's {self._size}; raise `arena_bytes`")
+        name = _NAMES.get(tensor.dtype)
+        if name is None:
+            raise InvalidInput(f"a tensor of {tensor.dtype} can't travel; have {sorted(ITEM_BYTES)}")
+        block = self._ranges.take(ALIGN + tensor.nbytes)
+        if block is None:
+            return None
+        number, start = next(self._numbers), block + ALIGN
+        _HEADER.pack_into(self._memory, block, number, tensor.nbytes)
+        if tensor.nbytes:
+            room = torch.frombuffer(self._memory, dtype=tensor.dtype, count=tensor.numel(), offset=start)
+            room.view(tensor.shape).copy_(tensor)
+        self._out[number] = (to, block)
+        return Ticket(
+            dtype=name,  # pyright: ignore[reportArgumentType]
+            shape=tuple(tensor.shape),
+            id=number,
+            owner=self._rank,
+            transport="shm",
+            offset=start,
+            nbytes=tensor.nbytes,
+        )
+
+    def get(self, ticket: Ticket) -> Tensor:
+        check_header(ticket, ticket.nbytes)
+        peer = self._peers.get(ticket.owner)
+        if peer is None:
+            raise BadTicket("a ticket is of a worker that is gone")
+        return peer.read(ticket)
+
+    def free(self, ticket: int, by: Rank) -> None:
+        to, block = self._out.get(ticket, (None, 0))
+        if to != by:
+            raise BadTicket("a ticket was freed that is not out")
+        del self._out[ticket]
+        _HEADER.pack_into(self._memory, block, 0, 0)
+        self._ranges.give(block)
+
+    def sweep(self, rank: Rank) -> int:
+        lost = [number for number, (to, _) in self._out.items() if to == rank]
+        for number in lost:
+            self.free(number, rank)
+        return len(lost)
+
+    def connect(self, rank: Rank, peer: Peer) -> None:
+        self.disconnect(rank)
+        self._peers[rank] = _PeerArena(peer)
+
+    def disconnect(self, rank: Rank) -> None:
+        peer = self._peers.pop(rank, None)
+        if peer is not None:
+            peer.close()
+
+    @property
+    def out(self) -> int:
+        return len(self._out)
+
+    @property
+    def used(self) -> int:
+        """Bytes of the arena that are taken."""
+        return self._ranges.used
+
+    def close(self) -> None:
+        for rank in list(self._peers):
+            self.disconnect(rank)
+        self._memory.close()
+        os.close(self.fd)
+
+
+class _PeerArena:
+    """Another worker's arena, mapped read-only."""
+
+    def __init__(self, peer: Peer) -> None:
+        try:
+            fd = os.open(f"/proc/{peer.pid}/fd/{peer.arena_fd}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise BadTicket("a peer's arena can't be opened; it has probably ended") from error
+        try:
+            if os.fstat(fd).st_size != peer.arena_bytes:
+                raise BadTicket("a peer's arena is not the one that was told")
+            self._memory = mmap.mmap(fd, peer.arena_bytes, prot=mmap.PROT_READ)
+        finally:
+            os.close(fd)
+        self._size = peer.arena_bytes
+        self._last = 0
+        if self._memory[:TOKEN_BYTES] != peer.arena_token:
+            self._memory.close()
+            raise BadTicket("a peer's arena is not the one that was told")
+
+    def read(self, ticket: Ticket) -> Tensor:
+        block = ticket.offset - ALIGN
+        if block < ALIGN or block % ALIGN or ticket.offset + ticket.nbytes > self._size:
+            raise BadTicket("a ticket reaches outside its arena")
+        if ticket.id <= self._last or not self._names(ticket, block):
+            raise BadTicket("a ticket is not, or no longer, that of its block")
+        found = np.frombuffer(self._memory, np.uint8, ticket.nbytes, ticket.offset).copy()
+        if not self._names(ticket, block):
+            raise BadTicket("a ticket was freed while its tensor was read")
+        self._last = ticket.id
+        if not ticket.nbytes:
+            return torch.empty(ticket.shape, dtype=DTYPES[ticket.dtype])
+        return torch.from_numpy(found).view(DTYPES[ticket.dtype]).view(ticket.shape)
+
+    def close(self) -> None:
+        self._memory.close()
+
+    def _names(self, ticket: Ticket, block: int) -> bool:
+        return _HEADER.unpack_from(self._memory, block) == (ticket.id, ticket.nbytes)

@@ -1,0 +1,351 @@
+"""Every message between processes: one tagged union a direction, msgpack on the wire, unknown tags and fields refused.
+
+    service -> conductor    Submit, Abort, Drain, Stop
+    conductor -> service    Status, Accepted, Rejected, Output, Finished
+    conductor -> worker     Load, Peers, Start, Cancel, Ping, Stop
+    worker -> conductor     Hello, Progress, Ready, LoadFailed, Faulted, Emit, RankDone, RankFailed, Released, Pong
+    worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed
+
+Values ride inside a message while they are tiny; larger tensors stay in the sender's arena and travel as a `Ticket`.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from walkgraph.errors import ErrorInfo
+from walkgraph.ids import Rank, RunId
+from walkgraph.placement.tables import Itinerary, Plan, Scalar
+
+# ── values ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
+    pass
+
+
+class Absent(Message, frozen=True, tag="absent"):
+    """A value that is explicitly not there: a skipped use, a finished stream."""
+
+
+class Small(Message, frozen=True, tag="small"):
+    value: str | bool | int | float
+
+
+class Blob(Message, frozen=True, tag="blob"):
+    """Encoded media."""
+
+    data: bytes
+
+
+class TensorHeader(Message, frozen=True):
+    dtype: Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+    shape: tuple[int, ...]
+
+
+class InlineTensor(TensorHeader, frozen=True, tag="tensor"):
+    data: bytes
+
+
+class Ticket(TensorHeader, frozen=True, tag="ticket"):
+    """`nbytes` at `offset` of the sender's arena; the receiver answers `Freed(ticket=id)` once it has taken it."""
+
+    id: int
+    owner: Rank
+    transport: Literal["inproc", "shm"]
+    offset: int
+    nbytes: int
+
+
+class Many(Message, frozen=True, tag="many"):
+    """A list: values that differ in shape."""
+
+    items: tuple["Value", ...]
+
+
+class Named(Message, frozen=True, tag="named"):
+    """A mapping: the tensors of a state."""
+
+    items: dict[str, "Value"]
+
+
+Value = Absent | Small | Blob | InlineTensor | Ticket | Many | Named
+
+
+# ── service and conductor ───────────────────────────────────────────────────────────────────────
+
+
+class Part(Message, frozen=True, tag="part"):
+    modality: str
+    value: Value
+
+
+class Submit(Message, frozen=True, tag="submit"):
+    run: RunId
+    task: str
+    params: dict[str, Scalar]
+    """As the client gave them; the conductor fills in defaults and checks bounds."""
+    inputs: dict[str, tuple[Value, ...]]
+    """Named inputs; several values where the task says `many`."""
+    parts: tuple[Part, ...] = ()
+    """The interleaved form, for tasks that walk `parts`."""
+    outputs: tuple[str, ...] | None = None
+    """Wanted outputs; None for all."""
+    priority: int = 0
+    """Higher first."""
+    deadline: float | None = None
+    """Seconds from arrival."""
+    session: str | None = None
+
+
+class Abort(Message, frozen=True, tag="abort"):
+    run: RunId
+    reason: Literal["cancelled", "disconnected", "deadline_exceeded"] = "cancelled"
+
+
+class Drain(Message, frozen=True, tag="drain"):
+    """Finish what runs, take nothing new."""
+
+
+class Stop(Message, frozen=True, tag="stop"):
+    pass
+
+
+class RankStatus(Message, frozen=True, tag="rank_status"):
+    rank: Rank
+    state: Literal["starting", "loading", "warming", "ready", "lost", "failed"]
+    phase: str = ""
+    fraction: float = 0.0
+    pid: int | None = None
+    restarts: int = 0
+    reason: str | None = None
+
+
+class Status(Message, frozen=True, tag="status"):
+    """Sent on every change."""
+
+    state: Literal["starting", "ready", "degraded", "draining", "failed", "stopped"]
+    ranks: tuple[RankStatus, ...]
+    running: int = 0
+    waiting: int = 0
+    reason: str | None = None
+
+
+class Accepted(Message, frozen=True, tag="accepted"):
+    run: RunId
+    seed: int
+
+
+class Rejected(Message, frozen=True, tag="rejected"):
+    run: RunId
+    error: ErrorInfo
+    pointer: str = ""
+
+
+class Output(Message, frozen=True, tag="output"):
+    """One value for the client; `index` counts from 0 for each output name."""
+
+    run: RunId
+    name: str
+    index: int
+    value: Value
+    iteration: tuple[int, ...] = ()
+    modality: str = ""
+    """Of the port it comes from; a client's value is told by it where its bytes don't say."""
+
+
+class NodeTime(Message, frozen=True, tag="node_time"):
+    """Where a run's time went on one rank: seconds, calls, and seconds spent ready but not yet running."""
+
+    node: str
+    rank: Rank
+    calls: int
+    busy: float
+    queued: float
+
+
+class Finished(Message, frozen=True, tag="finished"):
+    """Terminal, exactly once for an accepted run, after everything it held is freed or its ranks are gone."""
+
+    run: RunId
+    error: ErrorInfo | None = None
+    seconds: float = 0.0
+    queued: float = 0.0
+    times: tuple[NodeTime, ...] = ()
+
+
+# ── conductor and worker ────────────────────────────────────────────────────────────────────────
+
+
+class Peer(Message, frozen=True, tag="peer"):
+    """Where a worker takes messages from its peers, and where they find its arena: `/proc/<pid>/fd/<arena_fd>`."""
+
+    address: str
+    start: int
+    """Counts this deployment's worker starts; what an older start of a rank has sent is dropped."""
+    pid: int
+    arena_fd: int
+    arena_bytes: int
+    arena_token: bytes
+    """The arena's first bytes: proof that the file is the one that was meant."""
+
+
+class Load(Message, frozen=True, tag="load"):
+    plan: Plan
+    peers: dict[Rank, Peer]
+
+
+class Peers(Message, frozen=True, tag="peers"):
+    """A rank was started anew: these are the peers from now on; what was under way to or from an older one is lost."""
+
+    peers: dict[Rank, Peer]
+
+
+class Start(Message, frozen=True, tag="start"):
+    run: RunId
+    itinerary: Itinerary
+    params: dict[str, Scalar]
+    """Resolved, `seed` included."""
+    inputs: dict[str, Value]
+    """Only what this rank's steps read."""
+    session: str | None = None
+
+
+class Cancel(Message, frozen=True, tag="cancel"):
+    """End a run and free all it holds here; answered by `Released`, also for an unknown run."""
+
+    run: RunId
+
+
+class Ping(Message, frozen=True, tag="ping"):
+    """Answered by `Pong` between two steps of the engine."""
+
+    number: int
+
+
+class Hello(Message, frozen=True, tag="hello"):
+    rank: Rank
+    peer: Peer
+
+
+class Progress(Message, frozen=True, tag="progress"):
+    rank: Rank
+    phase: Literal["load", "warm", "capture"]
+    fraction: float
+
+
+class PoolSize(Message, frozen=True, tag="pool"):
+    """Paged states that share memory on a rank."""
+
+    states: tuple[str, ...]
+    pages: int
+    page_tokens: int
+    page_bytes: int
+
+
+class Ready(Message, frozen=True, tag="ready"):
+    rank: Rank
+    seconds: float
+    pools: tuple[PoolSize, ...] = ()
+
+
+class LoadFailed(Message, frozen=True, tag="load_failed"):
+    rank: Rank
+    error: ErrorInfo
+
+
+class Faulted(Message, frozen=True, tag="faulted"):
+    """The worker can't go on and ends itself: its last message."""
+
+    rank: Rank
+    error: ErrorInfo
+
+
+class Emit(Message, frozen=True, tag="emit"):
+    rank: Rank
+    run: RunId
+    name: str
+    value: Value
+    iteration: tuple[int, ...]
+    modality: str = ""
+
+
+class RankDone(Message, frozen=True, tag="rank_done"):
+    """All steps of this run are done here; its states stay until `Cancel`, for a peer may still copy from them."""
+
+    rank: Rank
+    run: RunId
+    times: tuple[NodeTime, ...]
+
+
+class RankFailed(Message, frozen=True, tag="rank_failed"):
+    rank: Rank
+    run: RunId
+    error: ErrorInfo
+
+
+class Released(Message, frozen=True, tag="released"):
+    rank: Rank
+    run: RunId
+    pages_free: int
+    pages_total: int
+
+
+class Pong(Message, frozen=True, tag="pong"):
+    rank: Rank
+    number: int
+
+
+# ── worker and worker ───────────────────────────────────────────────────────────────────────────
+
+
+class Deliver(Message, frozen=True, tag="deliver"):
+    """A value on an edge whose ends are on two ranks; or a step's result, `edge` being that of the result."""
+
+    run: RunId
+    step: int
+    edge: int
+    key: tuple[int, ...]
+    value: Value
+
+
+class Until(Message, frozen=True, tag="until"):
+    run: RunId
+    step: int
+    loop: int
+    key: tuple[int, ...]
+    """Indices of the loop's parents and the iteration judged."""
+    stop: bool
+
+
+class StreamItem(Message, frozen=True, tag="stream_item"):
+    run: RunId
+    stream: int
+    index: int
+    value: Value
+
+
+class StreamDone(Message, frozen=True, tag="stream_done"):
+    run: RunId
+    stream: int
+    count: int
+
+
+class Credit(Message, frozen=True, tag="credit"):
+    run: RunId
+    stream: int
+    rank: Rank
+    """The consumer."""
+    consumed: int
+    """Items, from the stream's start, that it holds no longer."""
+
+
+class Freed(Message, frozen=True, tag="freed"):
+    ticket: int
+
+
+ToConductor = Submit | Abort | Drain | Stop
+FromConductor = Status | Accepted | Rejected | Output | Finished
+ToWorker = Load | Peers | Start | Cancel | Ping | Stop
+FromWorker = Hello | Progress | Ready | LoadFailed | Faulted | Emit | RankDone | RankFailed | Released | Pong
+BetweenWorkers = Deliver | Until | StreamItem | StreamDone | Credit | Freed

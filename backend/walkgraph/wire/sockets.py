@@ -1,0 +1,135 @@
+"""ZeroMQ sockets: made here and nowhere else, so that no default of the library that bites is left in.
+
+Every socket is bounded (frame size, queue length), never holds up an exit, and lives as `ipc://` in the deployment's
+0700 directory: only the same user reaches it.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import zmq
+
+from walkgraph.errors import InvalidInput
+from walkgraph.wire.codec import MAX_BYTES, BadMessage, Direction
+
+MAX_QUEUED = 4096
+"""Messages in one direction of one pipe; beyond it a send says so instead of growing."""
+MAX_FEED = 64
+"""Packets of telemetry on their way; a reader that is slower loses some."""
+_LONGEST_PATH = 107
+"""Bytes of a unix socket's path, terminator excluded."""
+
+Union = TypeVar("Union")
+Socket = zmq.Socket[bytes]
+Context = zmq.Context[Socket]
+
+
+def address(directory: Path, name: str) -> str:
+    """The `ipc://` address of a socket in a deployment's directory."""
+    path = str(directory / name)
+    if len(path.encode()) > _LONGEST_PATH:
+        raise InvalidInput(f"the socket path is longer than {_LONGEST_PATH} bytes; choose a shorter state directory")
+    return f"ipc://{path}"
+
+
+def configure(socket: "zmq.Socket[Any]") -> None:
+    """Set the options that every socket has."""
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
+    socket.setsockopt(zmq.SNDHWM, MAX_QUEUED)
+    socket.setsockopt(zmq.RCVHWM, MAX_QUEUED)
+    # What is sent before a peer is there would be kept for a peer that may never come.
+    socket.setsockopt(zmq.IMMEDIATE, 1)
+
+
+def router(context: Context, bind: str) -> Socket:
+    """A socket that knows its peers by identity; sending to one that is gone raises instead of dropping silently."""
+    socket = _made(context, zmq.ROUTER)
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    # A restarted worker has an identity of its own, so nobody can take over another's.
+    socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
+    socket.bind(bind)
+    return socket
+
+
+def dealer(context: Context, connect: str, identity: bytes | None = None) -> Socket:
+    socket = _made(context, zmq.DEALER)
+    if identity is not None:
+        socket.setsockopt(zmq.IDENTITY, identity)
+    socket.connect(connect)
+    return socket
+
+
+def pull(context: Context, bind: str) -> Socket:
+    socket = _made(context, zmq.PULL)
+    socket.bind(bind)
+    return socket
+
+
+def push(context: Context, connect: str) -> Socket:
+    socket = _made(context, zmq.PUSH)
+    socket.connect(connect)
+    return socket
+
+
+def feed(context: Context, connect: str) -> Socket:
+    """A PUSH socket for telemetry: the first packets wait for the connection, and few wait at all."""
+    socket = _made(context, zmq.PUSH)
+    socket.setsockopt(zmq.IMMEDIATE, 0)
+    socket.setsockopt(zmq.SNDHWM, MAX_FEED)
+    socket.connect(connect)
+    return socket
+
+
+class Reader(Generic[Union]):
+    """Takes what lies in a socket without waiting; frames that are no message of its direction are counted, skipped."""
+
+    def __init__(self, socket: Socket, direction: Direction[Union], frames: int = 1) -> None:
+        """`frames`: 1 for a bare message, 2 where the first says who sent it."""
+        self.socket = socket
+        self.rejected = 0
+        self._direction = direction
+        self._frames = frames
+
+    def drain(self, limit: int = MAX_QUEUED) -> Iterator[tuple[bytes, Union]]:
+        """Yield (sender, message) for at most `limit` frames; the sender is empty for one-frame sockets."""
+        for _ in range(limit):
+            try:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if len(frames) != self._frames:
+                self.rejected += 1
+                continue
+            try:
+                message = self._direction.decode(frames[-1])
+            except BadMessage:
+                self.rejected += 1
+                continue
+            yield (frames[0] if self._frames > 1 else b""), message
+
+
+def plain(socket: Any) -> Socket:
+    """The same socket without asyncio, for reading what lies in it."""
+    made: Socket = zmq.Socket.shadow(socket)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return made
+
+
+def offer(socket: Socket) -> Callable[[bytes], bool]:
+    """A send that never waits: False when the frame was not taken."""
+
+    def send(frame: bytes) -> bool:
+        try:
+            socket.send(frame, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    return send
+
+
+def _made(context: Context, kind: int) -> Socket:
+    socket = context.socket(kind)
+    configure(socket)
+    return socket

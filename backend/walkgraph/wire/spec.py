@@ -1,0 +1,67 @@
+"""What a deployment's processes are started from: `spec.json` in its directory, written by the service, read by
+conductor and workers."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from walkgraph.errors import InvalidInput
+from walkgraph.placement.tables import Plan
+
+FILE = "spec.json"
+LOG = "deployment.log"
+SERVICE_SOCKET = "service"
+"""Between service (binds) and conductor."""
+WORKERS_SOCKET = "workers"
+"""Between conductor (binds) and its workers."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds of one deployment. Seconds unless said."""
+
+    queue: int = 256
+    """Runs that may wait for admission."""
+    running: int = 256
+    """Runs that may be admitted at a time, whatever the page budgets say."""
+    step_deadline: float = 10.0
+    """A worker that answers nothing for this long while it should is killed and restarted."""
+    load_deadline: float = 600.0
+    """The same while it loads, from one sign of progress to the next."""
+    restarts: int = 5
+    """Restarts within `restart_window` before the deployment is `failed`."""
+    restart_window: float = 60.0
+    backoff_first: float = 0.5
+    backoff_last: float = 8.0
+    arena_bytes: int = 512 * 1024 * 1024
+    """Shared memory for tensors on their way out of one worker; pages are taken only as they are written."""
+
+
+class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    graph: dict[str, Any]
+    """A graph document that passed `check`."""
+    plan: Plan
+    """Of that graph on its placement."""
+    checkpoint_roots: tuple[str, ...] = ()
+    """Folders in which `checkpoint:` sources are looked up."""
+    telemetry_address: str | None = None
+    """A PULL socket of the service (`ipc://...`); None switches telemetry off."""
+    telemetry_level: Literal["summary", "full"] = "summary"
+    limits: Limits = Limits()
+
+
+def write_spec(directory: Path, spec: DeploymentSpec) -> None:
+    """Make the deployment's directory (0700) and put `spec.json` (0600) into it."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.chmod(0o700)
+    path = directory / FILE
+    path.touch(mode=0o600)
+    path.write_bytes(msgspec.json.encode(spec))
+
+
+def read_spec(directory: Path) -> DeploymentSpec:
+    try:
+        return msgspec.json.decode((directory / FILE).read_bytes(), type=DeploymentSpec)
+    except (OSError, msgspec.DecodeError) as error:
+        raise InvalidInput(f"`{FILE}` of this deployment can't be read; deploy again") from error

@@ -1,0 +1,75 @@
+"""A worker's core: events in, commands out. It owns the runs of its rank; no sockets, no clocks, no tensor's contents.
+
+Started ──> LocalRun ──> Walker a step ──> Run / MoveState ──> CallDone ──> Send, Report
+"""
+
+from collections import OrderedDict
+
+from walkgraph.ids import Rank, RunId
+from walkgraph.placement.tables import Plan
+from walkgraph.worker.events import Arrived, CallDone, Cancelled, Command, Event, Release, Started
+from walkgraph.worker.local_run import LocalRun
+from walkgraph.worker.tables import walk_tables
+
+REMEMBERED = 4096
+"""Ended runs whose late messages are still known to be late."""
+EARLY_RUNS = 1024
+"""Runs of which a peer may be heard before the conductor's `Start`."""
+
+
+class Core:
+    def __init__(self, plan: Plan, rank: Rank) -> None:
+        self.plan = plan
+        self.rank = rank
+        self._tables = walk_tables(plan, rank)
+        self._runs: dict[str, LocalRun] = {}
+        self._early: OrderedDict[str, list[Arrived]] = OrderedDict()
+        self._ended: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return tuple(self._runs)
+
+    def waiting_for(self, run: str) -> dict[str, tuple[int, ...]]:
+        """Use -> iteration a run stands at here; for the message about a stuck run."""
+        found = self._runs.get(run)
+        return found.waiting_for() if found else {}
+
+    def handle(self, event: Event) -> list[Command]:
+        match event:
+            case Started():
+                return self._start(event)
+            case Arrived():
+                return self._arrive(event)
+            case CallDone():
+                run = self._runs.get(event.ref.run)
+                return run.call_done(event) if run else []
+            case Cancelled():
+                return self._cancel(event.run)
+
+    def _start(self, event: Started) -> list[Command]:
+        if event.run in self._runs or event.run in self._ended:
+            return []
+        run = LocalRun(self.plan, self._tables, self.rank, event)
+        self._runs[event.run] = run
+        return run.begin(self._early.pop(event.run, []))
+
+    def _arrive(self, event: Arrived) -> list[Command]:
+        name = getattr(event.message, "run", None)
+        if not isinstance(name, str) or name in self._ended:
+            return []
+        run = self._runs.get(name)
+        if run is not None:
+            return run.arrived(event)
+        self._early.setdefault(name, []).append(event)
+        if len(self._early) > EARLY_RUNS:
+            self._early.popitem(last=False)
+        return []
+
+    def _cancel(self, run: RunId) -> list[Command]:
+        self._runs.pop(run, None)
+        self._early.pop(run, None)
+        self._ended[run] = None
+        if len(self._ended) > REMEMBERED:
+            self._ended.popitem(last=False)
+        return [Release(run)]

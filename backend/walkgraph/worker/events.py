@@ -1,0 +1,123 @@
+"""What goes into a worker's core and what comes out of it.
+
+Values are local Python values and tensors; the loop packs and unpacks them.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from walkgraph.errors import ErrorInfo
+from walkgraph.ids import Rank, RunId
+from walkgraph.networks.base import Call, StateKey
+from walkgraph.wire.messages import BetweenWorkers, FromWorker
+
+
+class _Absent:
+    """The value that is explicitly not there: of a skipped use, an unbound input, a finished stream."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A message of a peer, its value unpacked (None where the message has none)."""
+
+    message: BetweenWorkers
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """`Start`, its inputs unpacked."""
+
+    run: RunId
+    itinerary: Any
+    params: dict[str, Any]
+    inputs: dict[str, Any]
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    run: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Names one call or state operation of a run."""
+
+    run: str
+    step: int
+    use: int
+    iteration: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallDone:
+    """A call or a state operation has ended; exactly one of `outputs` and `error` is set."""
+
+    ref: Ref
+    outputs: dict[str, Any] | None = None
+    error: ErrorInfo | None = None
+    busy: float = 0.0
+    """Seconds of its batch's forward."""
+    queued: float = 0.0
+    """Seconds from ready to launched."""
+
+
+Event = Arrived | Started | Cancelled | CallDone
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class MoveState:
+    """`fork`: `source` into `target`. `export`: `source` leaves as output `state`. `import`: `value` is `target`."""
+
+    ref: Ref
+    op: Literal["fork", "export", "import"]
+    source: StateKey | None = None
+    target: StateKey | None = None
+    value: Any = None
+    width: int | None = None
+    """Sequences of a fork's target, where it may differ from the source's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """To a peer; where `value` is not ABSENT the loop packs it with `transport` and puts it into the message."""
+
+    rank: Rank
+    message: BetweenWorkers
+    value: Any = field(default=ABSENT)
+    transport: str = "inline"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """To the conductor; `value` as in `Send` (for `Emit`)."""
+
+    message: FromWorker
+    value: Any = field(default=ABSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class DropStates:
+    keys: tuple[StateKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Free all of this run: queued calls, states, values; then answer `Released`."""
+
+    run: RunId
+
+
+Command = Run | MoveState | Send | Report | DropStates | Release

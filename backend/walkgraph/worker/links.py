@@ -1,0 +1,237 @@
+"""A worker's ways out and in: the conductor, each peer, and the tensors on their way between.
+
+Every way out is a queue of its own, in order. A message waits there while its tensors find no room in the transport or
+the socket takes no more; what is queued for a run is dropped when the run ends, what is queued for a peer when that
+peer is started anew. How much can wait is bounded by the streams' credits and the runs that are admitted.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import zmq
+from torch import Tensor
+
+from walkgraph.errors import ErrorInfo, WalkgraphError
+from walkgraph.ids import Rank
+from walkgraph.transports.base import BadTicket, Transport
+from walkgraph.wire import codec, sockets
+from walkgraph.wire import messages as m
+from walkgraph.worker import values
+from walkgraph.worker.events import ABSENT, Arrived
+
+_SENDER = struct.Struct("<II")
+"""Rank and start of who sent a frame to a peer."""
+STRANGERS = 1024
+"""Messages kept of starts that the conductor has not named yet; it will, for it starts no run before."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    message: Any
+    value: Any
+    shared: bool
+    """Larger tensors go through the transport."""
+
+
+class Outbox:
+    """One way out."""
+
+    def __init__(self, socket: sockets.Socket, to: Rank | None, head: tuple[bytes, ...], transport: Transport) -> None:
+        """`to` is None for the conductor, to whom nothing goes through a transport."""
+        self.socket = socket
+        self._to = to
+        self._head = head
+        self._transport = transport
+        self._queue: deque[_Waiting | list[bytes]] = deque()
+        self.failed: list[tuple[Any, WalkgraphError]] = []
+        """Messages whose value can't travel at all."""
+
+    def send(self, message: Any, value: Any = ABSENT, shared: bool = False) -> None:
+        self._queue.append(_Waiting(message, value, shared))
+        if len(self._queue) == 1:
+            self.flush()
+
+    def flush(self) -> None:
+        while self._queue:
+            first = self._queue[0]
+            try:
+                frames = first if isinstance(first, list) else self._encode(first)
+            except values.NoRoom:
+                return
+            except WalkgraphError as error:
+                self.failed.append((self._queue.popleft(), error))
+                continue
+            try:
+                self.socket.send_multipart(frames, zmq.NOBLOCK)
+            except zmq.Again:
+                self._queue[0] = frames
+                return
+            self._queue.popleft()
+
+    def forget(self, run: str) -> None:
+        """Drop what waits for a run, unless its tensors are already in the transport: the peer frees those."""
+        self._queue = deque(w for w in self._queue if isinstance(w, list) or getattr(w.message, "run", None) != run)
+
+    @property
+    def blocked(self) -> bool:
+        """Waiting for the socket, not for room."""
+        return bool(self._queue) and isinstance(self._queue[0], list)
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def _encode(self, waiting: _Waiting) -> list[bytes]:
+        message = waiting.message
+        if waiting.value is not ABSENT:
+            put = self._put if waiting.shared and self._to is not None else None
+            packed = values.pack(waiting.value, put, self._take_back)
+            message = msgspec.structs.replace(message, value=packed)
+        frame = codec.encode(message)
+        if len(frame) > codec.MAX_BYTES:
+            raise WalkgraphError(f"a value takes {len(frame)} bytes, over the limit of {codec.MAX_BYTES} for a message")
+        return [*self._head, frame]
+
+    def _put(self, tensor: Tensor) -> m.Ticket | None:
+        return self._transport.put(tensor, self._to) if self._to is not None else None
+
+    def _take_back(self, ticket: m.Ticket) -> None:
+        if self._to is not None:
+            self._transport.free(ticket.id, self._to)
+
+
+class Links:
+    def __init__(
+        self,
+        rank: Rank,
+        start: int,
+        conductor: sockets.Socket,
+        inbox: sockets.Socket,
+        context: sockets.Context,
+        transport: Transport,
+    ) -> None:
+        self.conductor = Outbox(conductor, None, (), transport)
+        self.from_conductor = sockets.Reader(conductor, codec.to_worker)
+        self.inbox = inbox
+        self.stale = 0
+        """Messages from starts of a rank that are no longer."""
+        self._inbox = sockets.Reader(inbox, codec.between_workers, frames=2)
+        self._rank, self._head = rank, (_SENDER.pack(rank, start),)
+        self._context, self._transport = context, transport
+        self._peers: dict[Rank, m.Peer] = {}
+        self._latest: dict[Rank, int] = {}
+        """Rank that is gone -> its last start."""
+        self._strangers: deque[tuple[bytes, m.BetweenWorkers]] = deque(maxlen=STRANGERS)
+        self._out: dict[Rank, Outbox] = {}
+
+    @property
+    def rejected(self) -> int:
+        return self.from_conductor.rejected + self._inbox.rejected
+
+    @property
+    def tickets_out(self) -> int:
+        return self._transport.out
+
+    def set_peers(self, peers: dict[Rank, m.Peer]) -> None:
+        """Connect to every peer that is new or was started anew, and forget what was under way to its predecessor."""
+        for rank in [rank for rank in self._peers if self._peers[rank] != peers.get(rank)]:
+            self._part(rank)
+        for rank, peer in peers.items():
+            if rank == self._rank or rank in self._peers:
+                continue
+            try:
+                self._transport.connect(rank, peer)
+            except BadTicket:
+                continue  # it has ended meanwhile: the conductor will name its successor
+            self._peers[rank] = peer
+            socket = sockets.push(self._context, peer.address)
+            self._out[rank] = Outbox(socket, rank, self._head, self._transport)
+
+    def send(self, rank: Rank, message: m.BetweenWorkers, value: Any, transport: str) -> None:
+        """Queue a message to a peer. One to a peer that is gone is dropped: its runs are being ended."""
+        outbox = self._out.get(rank)
+        if outbox is not None:
+            outbox.send(message, value, shared=transport != "inline")
+
+    def flush(self) -> None:
+        self.conductor.flush()
+        for outbox in self._out.values():
+            outbox.flush()
+
+    def blocked(self) -> list[sockets.Socket]:
+        """Sockets that have something to take once they can."""
+        return [outbox.socket for outbox in (self.conductor, *self._out.values()) if outbox.blocked]
+
+    def forget(self, run: str) -> None:
+        for outbox in self._out.values():
+            outbox.forget(run)
+
+    def arrivals(self) -> Iterator[Arrived | tuple[str, ErrorInfo]]:
+        """What peers have sent, unpacked; (run, error) for a value that could not be read."""
+        before = [self._strangers.popleft() for _ in range(len(self._strangers))]
+        for sender, message in (*before, *self._inbox.drain()):
+            rank = self._sender(sender)
+            if rank is None:
+                self._unknown(sender, message)
+            elif isinstance(message, m.Freed):
+                self._freed(message.ticket, rank)
+            else:
+                yield self._unpacked(rank, message)
+
+    def failures(self) -> Iterator[tuple[str, ErrorInfo]]:
+        """(run, error) for values that could not be sent."""
+        for outbox in (self.conductor, *self._out.values()):
+            for waiting, error in outbox.failed:
+                yield str(getattr(waiting.message, "run", "")), error.info()
+            outbox.failed.clear()
+
+    def close(self) -> None:
+        for rank in list(self._peers):
+            self._part(rank)
+        self._transport.close()
+
+    def _part(self, rank: Rank) -> None:
+        self._latest[rank] = self._peers.pop(rank).start
+        self._transport.sweep(rank)
+        self._transport.disconnect(rank)
+        outbox = self._out.pop(rank, None)
+        if outbox is not None:
+            outbox.socket.close(linger=0)
+
+    def _sender(self, frame: bytes) -> Rank | None:
+        if len(frame) != _SENDER.size:
+            return None
+        rank, start = _SENDER.unpack(frame)
+        peer = self._peers.get(Rank(rank))
+        return Rank(rank) if peer is not None and peer.start == start else None
+
+    def _unknown(self, sender: bytes, message: m.BetweenWorkers) -> None:
+        """Of a start that is over, or not yet named."""
+        rank, start = _SENDER.unpack(sender) if len(sender) == _SENDER.size else (0, 0)
+        peer = self._peers.get(Rank(rank))
+        if start > (peer.start if peer else self._latest.get(Rank(rank), 0)):
+            self._strangers.append((sender, message))
+        else:
+            self.stale += 1
+
+    def _freed(self, ticket: int, by: Rank) -> None:
+        try:
+            self._transport.free(ticket, by)
+        except BadTicket:
+            self.stale += 1
+
+    def _unpacked(self, rank: Rank, message: m.BetweenWorkers) -> Arrived | tuple[str, ErrorInfo]:
+        if not isinstance(message, m.Deliver | m.StreamItem):
+            return Arrived(message)
+        try:
+            return Arrived(message, values.unpack(message.value, self._transport.get))
+        except WalkgraphError as error:
+            return message.run, error.info()
+        finally:
+            # The bytes are copied, or will never be: either way the sender has its room back.
+            for ticket in values.tickets_in(message.value):
+                if ticket.owner == rank:
+                    self._out[rank].send(m.Freed(ticket=ticket.id))

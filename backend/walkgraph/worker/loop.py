@@ -1,0 +1,294 @@
+"""The loop of one rank: it carries messages to the core and the core's commands to engine and peers. No decisions.
+
+    messages ──> Core.handle ──> commands ──> engine, links
+    engine.step ──> CallDone ──> Core.handle ──> ...
+
+Between two steps of the engine it reads what has come, without waiting; it waits only when the engine is idle.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import zmq
+
+from walkgraph.engine.engine import Done
+from walkgraph.errors import ErrorInfo, WalkgraphError
+from walkgraph.ids import Rank, RunId
+from walkgraph.networks.base import Call, Scalar, StateKey
+from walkgraph.telemetry import events as t
+from walkgraph.telemetry.emit import INTERVAL, Emitter
+from walkgraph.wire import messages as m
+from walkgraph.worker import values
+from walkgraph.worker.events import (
+    Arrived,
+    CallDone,
+    Cancelled,
+    Command,
+    DropStates,
+    Event,
+    MoveState,
+    Ref,
+    Release,
+    Report,
+    Run,
+    Send,
+    Started,
+)
+from walkgraph.worker.links import Links
+
+GAUGE_SECONDS = 1.0
+IDLE_SECONDS = 30.0
+"""The longest wait for a message, after which gauges are told all the same."""
+QUIET_SECONDS = 1.0
+"""Without a run for so long, the engine's books are checked: a check that no run waits for."""
+
+
+class Core(Protocol):
+    @property
+    def runs(self) -> tuple[str, ...]: ...
+
+    def handle(self, event: Event) -> list[Command]: ...
+
+
+class Engine(Protocol):
+    """What the loop asks of `engine.Engine`."""
+
+    @property
+    def idle(self) -> bool: ...
+
+    def load(self, progress: Callable[[str, float], None]) -> None: ...
+
+    def admit(self, run: str, params: Mapping[str, Scalar]) -> None: ...
+
+    def add(self, call: Call) -> None: ...
+
+    def step(self) -> list[Done]: ...
+
+    def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None: ...
+
+    def export(self, key: StateKey) -> Mapping[str, Any]: ...
+
+    def import_state(self, key: StateKey, value: Mapping[str, Any]) -> None: ...
+
+    def drop(self, run: str) -> None: ...
+
+    def drop_states(self, keys: Iterable[StateKey]) -> None: ...
+
+    def pages(self) -> tuple[int, int]: ...
+
+    def audit(self) -> None: ...
+
+
+class Loop:
+    def __init__(
+        self,
+        rank: Rank,
+        core: Core,
+        engine: Engine,
+        links: Links,
+        emitter: Emitter,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.stopping = False
+        self._rank, self._core, self._engine, self._links = rank, core, engine, links
+        self._emitter, self._clock = emitter, clock
+        self._poller = zmq.Poller()
+        for socket in (links.conductor.socket, links.inbox):
+            self._poller.register(socket, zmq.POLLIN)
+        self._commands: deque[Command] = deque()
+        self._batches = 0
+        self._gauged = 0.0
+        self._worked: float | None = None
+        """When there was a run last; None once the books were checked since."""
+
+    def run(self) -> None:
+        while not self.stopping:
+            self.turn()
+
+    def turn(self) -> None:
+        """Read what has come, do what follows, run one batch. Raises `PageFault` when the engine's books are wrong."""
+        self._wait()
+        for message in self._links.from_conductor.drain():
+            self._obey(message[1])
+        for arrival in self._links.arrivals():
+            if isinstance(arrival, Arrived):
+                self._handle(arrival)
+            else:
+                self._fail(*arrival)
+        if not self._engine.idle:
+            self._step()
+        self._links.flush()
+        for run, error in self._links.failures():
+            self._fail(run, error)
+        self._tell()
+        self._audit()
+
+    # ── in ──
+
+    def _wait(self) -> None:
+        if not self._engine.idle:
+            return
+        blocked = self._links.blocked()
+        for socket in blocked:
+            self._poller.modify(socket, zmq.POLLIN | zmq.POLLOUT if socket in self._poller else zmq.POLLOUT)
+        self._poller.poll(round(1000 * (INTERVAL if self._core.runs else IDLE_SECONDS)))
+        for socket in blocked:
+            if socket is self._links.conductor.socket:
+                self._poller.modify(socket, zmq.POLLIN)
+            else:
+                self._poller.unregister(socket)
+
+    def _obey(self, message: m.ToWorker) -> None:
+        match message:
+            case m.Start():
+                self._start(message)
+            case m.Cancel():
+                self._handle(Cancelled(message.run))
+            case m.Peers():
+                self._links.set_peers(message.peers)
+            case m.Ping():
+                self._links.conductor.send(m.Pong(rank=self._rank, number=message.number))
+            case m.Stop():
+                self.stopping = True
+            case m.Load():
+                pass  # taken before the loop was made
+
+    def _start(self, message: m.Start) -> None:
+        try:
+            inputs = {name: values.unpack(value) for name, value in message.inputs.items()}
+        except WalkgraphError as error:
+            self._fail(message.run, error.info())
+            return
+        self._engine.admit(message.run, message.params)
+        if message.session is not None:
+            self._engine.admit(f"session:{message.session}", message.params)
+        self._handle(Started(message.run, message.itinerary, dict(message.params), inputs, message.session))
+
+    def _handle(self, event: Event) -> None:
+        self._commands.extend(self._core.handle(event))
+        while self._commands:
+            self._perform(self._commands.popleft())
+
+    def _fail(self, run: str, error: ErrorInfo) -> None:
+        self._links.conductor.send(m.RankFailed(rank=self._rank, run=RunId(run), error=error))
+
+    # ── out ──
+
+    def _perform(self, command: Command) -> None:
+        match command:
+            case Run(call=call):
+                call.ready_at = self._clock()
+                self._engine.add(call)
+            case Send():
+                self._links.send(command.rank, command.message, command.value, command.transport)
+                self._tell_transfer(command)
+            case Report(message=message, value=value):
+                self._links.conductor.send(message, value)
+            case MoveState():
+                self._commands.extend(self._core.handle(self._move(command)))
+            case DropStates(keys=keys):
+                self._engine.drop_states(keys)
+            case Release(run=run):
+                self._release(run)
+
+    def _move(self, move: MoveState) -> CallDone:
+        outputs: dict[str, Any] = {}
+        try:
+            if move.op == "fork" and move.source and move.target:
+                self._engine.fork(move.source, move.target, move.width)
+            elif move.op == "export" and move.source:
+                outputs["state"] = self._engine.export(move.source)
+            elif move.target and isinstance(move.value, Mapping):
+                self._engine.import_state(move.target, move.value)
+        except WalkgraphError as error:
+            return CallDone(move.ref, error=error.info())
+        return CallDone(move.ref, outputs)
+
+    def _release(self, run: RunId) -> None:
+        self._links.forget(run)
+        self._engine.drop(run)
+        free, total = self._engine.pages()
+        self._links.conductor.send(m.Released(rank=self._rank, run=run, pages_free=free, pages_total=total))
+
+    def _step(self) -> None:
+        self._batches += 1
+        for done in self._engine.step():
+            call = done.call
+            if self._emitter.level is not None:
+                self._emitter.call(self._span(done, self._clock()))
+            ref = Ref(call.run, call.step, call.use, call.iteration)
+            self._handle(CallDone(ref, done.outputs, done.error, done.busy, done.queued))
+
+    # ── telemetry ──
+
+    def _span(self, done: Done, now: float) -> t.CallSpan:
+        call = done.call
+        launched = call.ready_at + done.queued
+        return t.CallSpan(
+            run=RunId(call.run),
+            rank=self._rank,
+            walk=call.walk,
+            node=call.node,
+            step=call.step,
+            iteration=call.iteration,
+            ready=call.ready_at,
+            launched=launched,
+            finished=now,
+            batch=done.batch,
+            batch_number=self._batches,
+            failed=done.error is not None,
+        )
+
+    def _tell_transfer(self, send: Send) -> None:
+        nbytes = _tensor_bytes(send.value) if self._emitter.level is not None else 0
+        if not nbytes or not isinstance(send.message, m.Deliver | m.StreamItem):
+            return
+        stream = isinstance(send.message, m.StreamItem)
+        self._emitter.emit(
+            t.Transfer(
+                run=send.message.run,
+                source=self._rank,
+                target=send.rank,
+                edge=send.message.stream if isinstance(send.message, m.StreamItem) else send.message.edge,
+                stream=stream,
+                step=-1 if isinstance(send.message, m.StreamItem) else send.message.step,
+                nbytes=nbytes,
+                at=self._clock(),
+            )
+        )
+
+    def _tell(self) -> None:
+        now = self._clock()
+        if self._emitter.level is not None and now - self._gauged >= GAUGE_SECONDS:
+            self._gauged = now
+            free, total = self._engine.pages()
+            self._emitter.emit(
+                t.RankGauge(
+                    rank=self._rank,
+                    at=now,
+                    runs=len(self._core.runs),
+                    pages_free=free,
+                    pages_total=total,
+                    out_tickets=self._links.tickets_out,
+                    rejected=self._links.rejected,
+                )
+            )
+        self._emitter.flush(now, force=not self._core.runs)
+
+    def _audit(self) -> None:
+        """Once after every spell of work."""
+        if self._core.runs:
+            self._worked = self._clock()
+        elif self._worked is not None and self._clock() - self._worked >= QUIET_SECONDS:
+            self._worked = None
+            self._engine.audit()
+
+
+def _tensor_bytes(value: Any) -> int:
+    if isinstance(value, Mapping):
+        return sum(map(_tensor_bytes, value.values()))
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return sum(map(_tensor_bytes, value))
+    return int(getattr(value, "nbytes", 0))

@@ -1,0 +1,122 @@
+"""A rank's life: Hello ──> Load ──> Progress ... ──> Ready, then the loop."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import zmq
+
+from walkgraph.engine.engine import Engine
+from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
+from walkgraph.ids import Rank
+from walkgraph.telemetry.emit import Buffered, Emitter, Off
+from walkgraph.transports.shm import Transport
+from walkgraph.wire import codec, sockets
+from walkgraph.wire import messages as m
+from walkgraph.wire.spec import WORKERS_SOCKET, DeploymentSpec, read_spec
+from walkgraph.worker.core import Core
+from walkgraph.worker.links import Links
+from walkgraph.worker.loop import Loop
+
+_PROGRESS_SECONDS = 0.1
+
+
+def serve(directory: Path, rank: Rank, start: int) -> None:
+    spec = read_spec(directory)
+    context: sockets.Context = zmq.Context()
+    address = sockets.address(directory, f"rank{rank}.{start}")
+    inbox = sockets.pull(context, address)
+    conductor = sockets.dealer(context, sockets.address(directory, WORKERS_SOCKET), f"{rank}.{start}".encode())
+    arena = Transport(rank, spec.limits.arena_bytes)
+    links = Links(rank, start, conductor, inbox, context, arena)
+    try:
+        here = m.Peer(
+            address=address,
+            start=start,
+            pid=os.getpid(),
+            arena_fd=arena.fd,
+            arena_bytes=spec.limits.arena_bytes,
+            arena_token=arena.token,
+        )
+        _send(conductor, m.Hello(rank=rank, peer=here))
+        plan, peers = _load_order(links)
+        links.set_peers(peers)
+        engine = Engine(
+            plan,
+            rank,
+            weights_roots=tuple(Path(root) for root in spec.checkpoint_roots),
+            threads=max(1, len(os.sched_getaffinity(0)) // len(plan.ranks)),
+        )
+        if _load(engine, rank, conductor):
+            emitter = _emitter(spec, rank, start, context)
+            run(Loop(rank, Core(plan, rank), engine, links, emitter), rank, links)
+    finally:
+        links.close()
+        context.destroy(linger=200)
+
+
+def run(loop: Loop, rank: Rank, links: Links) -> None:
+    """Until the loop is told to stop. What it can't go on after is told to the conductor, and raised."""
+    try:
+        loop.run()
+    except Exception as raised:
+        what = str(raised) if isinstance(raised, WalkgraphError) else f"`{type(raised).__name__}`; its log says where"
+        error = ErrorInfo(code="worker_lost", message=f"the worker of rank {rank} failed: {what}", rank=rank)
+        links.conductor.send(m.Faulted(rank=rank, error=error))
+        raise
+
+
+def _load_order(links: Links) -> "tuple[m.Plan, dict[Rank, m.Peer]]":
+    while True:
+        links.conductor.socket.poll()
+        for _, message in links.from_conductor.drain():
+            if isinstance(message, m.Load):
+                return message.plan, message.peers
+            if isinstance(message, m.Stop):
+                sys.exit(0)
+
+
+def _load(engine: Engine, rank: Rank, conductor: sockets.Socket) -> bool:
+    """False after telling the conductor why it can't be loaded."""
+    began = time.monotonic()
+    try:
+        engine.load(_progress(rank, conductor))
+    except WalkgraphError as error:
+        _send(conductor, m.LoadFailed(rank=rank, error=error.info()))
+        return False
+    except MemoryError:
+        message = f"rank {rank} has too little memory to load; place fewer nodes on it"
+        _send(conductor, m.LoadFailed(rank=rank, error=ErrorInfo(code="out_of_memory", message=message, rank=rank)))
+        return False
+    pools = tuple(m.PoolSize(**pool._asdict()) for pool in engine.pools())
+    _send(conductor, m.Ready(rank=rank, seconds=time.monotonic() - began, pools=pools))
+    return True
+
+
+def _progress(rank: Rank, conductor: sockets.Socket) -> Callable[[str, float], None]:
+    told = 0.0
+
+    def progress(what: str, fraction: float) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if now - told >= _PROGRESS_SECONDS or fraction >= 1:
+            told = now
+            phase = "load" if what.startswith("weights") else "warm"
+            _send(conductor, m.Progress(rank=rank, phase=phase, fraction=fraction))
+
+    return progress
+
+
+def _emitter(spec: DeploymentSpec, rank: Rank, start: int, context: sockets.Context) -> Emitter:
+    if spec.telemetry_address is None:
+        return Off()
+    if not spec.telemetry_address.startswith("ipc://"):
+        raise InvalidInput("the telemetry address must be an `ipc://` one")
+    socket = sockets.feed(context, spec.telemetry_address)
+    return Buffered(spec.name, f"rank {rank}.{start}", spec.telemetry_level, sockets.offer(socket))
+
+
+def _send(socket: sockets.Socket, message: m.FromWorker) -> None:
+    socket.send(codec.encode(message))

@@ -1,0 +1,183 @@
+"""A plan's tables made ready for one rank: expressions parsed, edges sorted by their ends.
+
+Made once, when the plan is loaded.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from walkgraph.graph.expressions import ExpressionError, evaluate, parse
+from walkgraph.ids import Rank
+from walkgraph.placement.tables import EdgePlan, LoopPlan, NodePlan, Plan, Scalar, UsePlan, WalkPlan
+
+Params = Mapping[str, Scalar]
+Indices = Mapping[str, int]
+Evaluator = Callable[[Params, Indices], Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTable:
+    plan: LoopPlan
+    times: Evaluator | None
+    """None for the loop `chunk`."""
+    outer: tuple[str, ...]
+    """Names of the loops around it, outermost first."""
+    uses: tuple[int, ...]
+    """This rank's inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class UseTable:
+    plan: UsePlan
+    node: NodePlan | None
+    loop_names: tuple[str, ...]
+    when: tuple[Evaluator, ...]
+    literals: dict[str, Scalar]
+    """Parameters that never change."""
+    fixed: tuple[tuple[str, Evaluator], ...]
+    """Those that follow from the task's parameters alone."""
+    computed: tuple[tuple[str, Evaluator], ...]
+    """Those that change with a loop's index."""
+    inputs: tuple[tuple[str, tuple[EdgePlan, ...]], ...]
+    """Port -> its edges: carried ones first, the one of the innermost loop leading."""
+    streams: tuple[tuple[EdgePlan, ...], ...]
+    """Those of `inputs` that a stream feeds."""
+    outputs: tuple[EdgePlan, ...]
+    before: tuple[tuple[int, int], ...]
+    """(use, loops that hold both): must have passed this iteration."""
+    after: tuple[tuple[int, int], ...]
+    """(use, loops that hold both): must have finished the iteration before this one."""
+    neighbours: tuple[int, ...]
+    """Uses of `before` and `after`: those that may go on when this one does."""
+    judges: tuple[LoopPlan, ...]
+    """Loops whose `until` is a port of this use."""
+    scoped: tuple[tuple[str, int], ...]
+    """(state name, leading indices of its key) of its `iteration` states."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalkTable:
+    plan: WalkPlan
+    uses: dict[int, UseTable]
+    """This rank's."""
+    loops: tuple[LoopTable, ...]
+    readers: dict[str, tuple[EdgePlan, ...]]
+    """Walk input -> edges to this rank's uses."""
+    streaming: tuple[int, ...]
+    """Uses that a chunk or a credit may let go on."""
+    stream_readers: dict[int, int]
+    """Stream -> how many of this rank's uses read it."""
+
+
+def walk_tables(plan: Plan, rank: Rank) -> tuple[WalkTable, ...]:
+    return tuple(_walk_table(plan, walk, rank) for walk in plan.walks)
+
+
+def _walk_table(plan: Plan, walk: WalkPlan, rank: Rank) -> WalkTable:
+    uses = {use.index: _use_table(plan, walk, use) for use in walk.uses if use.rank == rank}
+    loops = tuple(_loop_table(walk, loop, uses) for loop in walk.loops)
+    readers: dict[str, list[EdgePlan]] = defaultdict(list)
+    for edge in walk.edges:
+        if edge.source.kind == "input" and edge.target.use in uses:
+            readers[edge.source.port].append(edge)
+    reading = {(e.source.index, e.target.use) for e in walk.edges if e.source.kind == "stream" and e.target.use in uses}
+    return WalkTable(
+        plan=walk,
+        uses=uses,
+        loops=loops,
+        readers={name: tuple(edges) for name, edges in readers.items()},
+        streaming=tuple(i for i, u in uses.items() if u.streams or any(e.target.kind == "stream" for e in u.outputs)),
+        stream_readers=Counter(stream for stream, _ in reading),
+    )
+
+
+def _loop_table(walk: WalkPlan, loop: LoopPlan, uses: Mapping[int, UseTable]) -> LoopTable:
+    outer: tuple[str, ...] = ()
+    parent = loop.parent
+    while parent >= 0:
+        outer = (walk.loops[parent].name, *outer)
+        parent = walk.loops[parent].parent
+    return LoopTable(
+        plan=loop,
+        times=evaluator(loop.times) if loop.times else None,
+        outer=outer,
+        uses=tuple(index for index, use in uses.items() if loop.index in use.plan.loops),
+    )
+
+
+def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan) -> UseTable:
+    node = plan.nodes[use.node] if use.op == "call" else None
+    ports: dict[str, list[EdgePlan]] = defaultdict(list)
+    for edge in walk.edges:
+        if edge.target.kind == "use" and edge.target.use == use.index:
+            ports[edge.target.port].append(edge)
+    params = node.params if node else {}
+    expressions = [
+        (name, *_with_default(str(value)[1:], (node.defaults if node else {}).get(name)))
+        for name, value in params.items()
+        if _is_expression(value)
+    ]
+    before = tuple((earlier, _shared(use, walk.uses[earlier])) for earlier in use.before)
+    after = tuple(
+        (later.index, _shared(use, later))
+        for later in walk.uses
+        if later.rank == use.rank and use.index in later.before
+    )
+    return UseTable(
+        plan=use,
+        node=node,
+        loop_names=tuple(walk.loops[i].name for i in use.loops),
+        when=tuple(evaluator(text) for text in use.when),
+        literals={name: value for name, value in params.items() if not _is_expression(value)},
+        fixed=tuple((name, value) for name, value, loops in expressions if not loops),
+        computed=tuple((name, value) for name, value, loops in expressions if loops),
+        inputs=tuple(
+            (port, tuple(sorted(edges, key=lambda e: (not e.carried, -e.common)))) for port, edges in ports.items()
+        ),
+        streams=tuple(tuple(edges) for edges in ports.values() if any(e.source.kind == "stream" for e in edges)),
+        outputs=tuple(e for e in walk.edges if e.source.kind == "use" and e.source.use == use.index),
+        before=before,
+        after=after,
+        neighbours=tuple(other for other, _ in (*before, *after)),
+        judges=tuple(loop for loop in walk.loops if loop.until and loop.until[0] == use.index),
+        scoped=tuple(
+            (plan.states[state].name, walk.state_scopes[state])
+            for state in (node.states.values() if node else use.states)
+            if plan.states[state].scope == "iteration"
+        ),
+    )
+
+
+def _shared(one: UsePlan, other: UsePlan) -> int:
+    """Loops that hold both uses."""
+    count = 0
+    for a, b in zip(one.loops, other.loops, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def _is_expression(value: Scalar) -> bool:
+    return isinstance(value, str) and value.startswith("=")
+
+
+def evaluator(text: str) -> Evaluator:
+    expr = parse(text)
+    return lambda params, loops: evaluate(expr, params, loops)
+
+
+def _with_default(text: str, default: Scalar | None) -> tuple[Evaluator, bool]:
+    """The value, and whether it reads loops' indices."""
+    expr = parse(text)
+
+    def value(params: Params, loops: Indices) -> Scalar:
+        if default is not None and not (expr.names <= params.keys() and expr.loops <= loops.keys()):
+            return default
+        return evaluate(expr, params, loops)
+
+    return value, bool(expr.loops)
+
+
+__all__ = ["Evaluator", "ExpressionError", "LoopTable", "UseTable", "WalkTable", "evaluator", "walk_tables"]

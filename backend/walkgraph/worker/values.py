@@ -1,0 +1,116 @@
+"""A worker's own values <-> values on the wire: texts, numbers and small tensors inside, the rest as tickets."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from walkgraph.errors import InvalidInput
+from walkgraph.wire import messages as m
+from walkgraph.wire.tensors import ITEM_BYTES, check_header
+from walkgraph.worker.events import ABSENT
+
+INLINE_BYTES = 4096
+"""A tensor up to here costs less in the message than a ticket and its `Freed`."""
+MAX_DEPTH = 8
+"""Lists in lists."""
+_DTYPES = {name: cast(torch.dtype, getattr(torch, name)) for name in ITEM_BYTES}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+class NoRoom(Exception):
+    """The transport is full: nothing was put, try again after a `Freed`."""
+
+
+def pack(
+    value: Any,
+    put: Callable[[Tensor], m.Ticket | None] | None = None,
+    take_back: Callable[[m.Ticket], None] = lambda ticket: None,
+) -> m.Value:
+    """`put` takes larger tensors to a transport (None: all ride in the message). Raises NoRoom, and InvalidInput for
+    a value of a kind that doesn't travel."""
+    tickets: list[m.Ticket] = []
+    try:
+        return _pack(value, put, tickets, 0)
+    except Exception:
+        for ticket in tickets:
+            take_back(ticket)
+        raise
+
+
+def unpack(value: m.Value, get: Callable[[m.Ticket], Tensor] | None = None) -> Any:
+    """`get` reads tickets (None: there must be none). Raises InvalidInput, or what `get` raises."""
+    match value:
+        case m.Absent():
+            return ABSENT
+        case m.Small():
+            return value.value
+        case m.Blob():
+            return value.data
+        case m.InlineTensor():
+            return _inline(value)
+        case m.Ticket():
+            if get is None:
+                raise InvalidInput("a tensor's ticket can't come from here; send its bytes")
+            return get(value)
+        case m.Many():
+            return [unpack(item, get) for item in value.items]
+        case m.Named():
+            return {name: unpack(item, get) for name, item in value.items.items()}
+
+
+def tickets_in(value: m.Value) -> list[m.Ticket]:
+    """All tickets, in the order in which `unpack` reads them."""
+    match value:
+        case m.Ticket():
+            return [value]
+        case m.Many():
+            return [ticket for item in value.items for ticket in tickets_in(item)]
+        case m.Named():
+            return [ticket for item in value.items.values() for ticket in tickets_in(item)]
+        case _:
+            return []
+
+
+def _pack(value: Any, put: Callable[[Tensor], m.Ticket | None] | None, tickets: list[m.Ticket], depth: int) -> m.Value:
+    if value is ABSENT or value is None:
+        return m.Absent()
+    if isinstance(value, bool | int | float | str):
+        return m.Small(value=value)
+    if isinstance(value, bytes):
+        return m.Blob(data=value)
+    if isinstance(value, Tensor):
+        return _tensor(value.detach(), put, tickets)
+    if depth == MAX_DEPTH:
+        raise InvalidInput(f"a value has lists in lists deeper than {MAX_DEPTH}; flatten it")
+    if isinstance(value, Mapping):
+        items = cast(Mapping[Any, Any], value).items()
+        return m.Named(items={str(name): _pack(item, put, tickets, depth + 1) for name, item in items})
+    if isinstance(value, Sequence):
+        return m.Many(items=tuple(_pack(item, put, tickets, depth + 1) for item in cast(Sequence[Any], value)))
+    raise InvalidInput(
+        f"a value of type `{type(value).__name__}` can't leave its rank; make it a tensor, text or number"
+    )
+
+
+def _tensor(value: Tensor, put: Callable[[Tensor], m.Ticket | None] | None, tickets: list[m.Ticket]) -> m.Value:
+    if value.dtype not in _NAMES:
+        raise InvalidInput(f"a tensor of {value.dtype} can't leave its rank; have {sorted(ITEM_BYTES)}")
+    if put is not None and value.nbytes > INLINE_BYTES:
+        ticket = put(value)
+        if ticket is None:
+            raise NoRoom
+        tickets.append(ticket)
+        return ticket
+    flat = value.cpu().contiguous().view(-1)
+    data = flat.view(torch.uint8).numpy().tobytes() if value.numel() else b""
+    return m.InlineTensor(dtype=cast(Any, _NAMES[value.dtype]), shape=tuple(value.shape), data=data)
+
+
+def _inline(value: m.InlineTensor) -> Tensor:
+    check_header(value, len(value.data))
+    if not value.data:
+        return torch.empty(value.shape, dtype=_DTYPES[value.dtype])
+    return torch.from_numpy(np.frombuffer(value.data, np.uint8).copy()).view(_DTYPES[value.dtype]).view(value.shape)

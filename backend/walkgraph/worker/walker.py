@@ -1,0 +1,411 @@
+"""One step of one run on one rank: which uses may be called now, and where their values go.
+
+Pure: no sockets, no clocks, no tensors' contents. The rules are those of `placement.tables`. Every use goes through
+its own iteration vectors in order, as far ahead as its inputs, its loops' `until` and the uses it shares a state with
+allow.
+
+It doesn't know other steps, streams' contents or the network: its `Host` does.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from walkgraph.networks.base import ChunkInfo
+from walkgraph.placement.tables import EdgePlan, Scalar
+from walkgraph.worker.events import ABSENT
+from walkgraph.worker.tables import UseTable, WalkTable
+
+Vector = tuple[int, ...]
+
+WAIT: Final = (-1,)
+"""In place of a vector: it depends on an `until` that isn't known yet."""
+JUDGED = 64
+"""Verdicts of a loop that are kept before it is looked for those that nobody can ask for again."""
+KEPT, GONE = 1, 2
+
+
+class _Next(NamedTuple):
+    to: Vector | None
+    """None: there is no further iteration."""
+    ended: int
+    """Length of the shortest prefix of the old vector under which all calls are over."""
+    empties: list[Vector]
+    """Prefixes at which a loop around the use turned out empty."""
+
+
+class Host(Protocol):
+    """What a walker asks of the run it belongs to."""
+
+    params: dict[str, Scalar]
+
+    def call(
+        self, walker: "Walker", use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
+    ) -> None:
+        """Everything is there: run it, and answer with `Walker.finish`."""
+        ...
+
+    def release(self, walker: "Walker", edge: EdgePlan, key: Vector, value: Any) -> None:
+        """A value leaves this rank's walker: to a peer, the client, a result or a stream."""
+        ...
+
+    def judged(self, walker: "Walker", loop: int, key: Vector, stop: bool) -> None:
+        """Tell the loop's other ranks."""
+        ...
+
+    def chunk(self, walker: "Walker", use: int, stream: int, key: Vector) -> tuple[Any, ChunkInfo] | None:
+        """The stream's chunk for this place (the next one, the first time it is asked); None: not there yet."""
+        ...
+
+    def credit(self, edges: Sequence[EdgePlan]) -> bool:
+        """Whether the streams among these edges may take another item."""
+        ...
+
+    def stack(self, values: Sequence[Any]) -> Any: ...
+
+    def part(self, value: Any, index: int) -> Any:
+        """Slice `index` of a sequence; ABSENT past its end."""
+        ...
+
+    def passed(self, walker: "Walker", state: str, key: Vector) -> None:
+        """No use here needs this `iteration` state any more."""
+        ...
+
+
+class Walker:
+    def __init__(self, table: WalkTable, step: int, host: Host) -> None:
+        self.table = table
+        self.step = step
+        self._host = host
+        self._at: dict[int, Vector | None] = dict.fromkeys(table.uses)
+        """Use -> the iteration it stands at; None before its first."""
+        self._state: dict[int, str] = dict.fromkeys(table.uses, "moving")
+        """moving: at the iteration before its next; waiting: for inputs; running; ended."""
+        self._awake: set[int] = set(table.uses)
+        """Uses that may be able to go on."""
+        self._until: list[dict[Vector, bool]] = [{} for _ in table.loops]
+        """Per loop: parents' indices and iteration -> whether it was the last; a prefix and -1: whether it is empty."""
+        self._judged: list[int] = [JUDGED for _ in table.loops]
+        """Per loop: verdicts at which old ones are dropped."""
+        self._values: dict[int, dict[Vector, Any]] = {}
+        """Edge -> key -> value, on the target's side."""
+        self._leaving: dict[int, list[Any]] = {}
+        """Edge -> values of the iterations so far, on the source's side."""
+        self._outputs: dict[int, dict[str, Any]] = {}
+        """Use -> outputs of the iteration it stands at, until it moves on."""
+        self._left: dict[int, int] = {}
+        """Leaving edge of a use that hasn't moved on -> KEPT or GONE."""
+        self._ended: dict[int, int] = {}
+        """Use that waits for an `until` -> all its calls under `at[:ended]` are over."""
+
+    @property
+    def done(self) -> bool:
+        return all(state == "ended" for state in self._state.values())
+
+    def waiting_for(self) -> dict[str, Vector]:
+        """Use -> iteration, of all that has not ended: what a stuck run waits at."""
+        return {self.table.uses[u].plan.name: self._at[u] or () for u, s in self._state.items() if s != "ended"}
+
+    # ── what happens ──
+
+    def feed(self, edge: int, key: Vector, value: Any) -> None:
+        """A value has come over an edge to a use of this rank."""
+        self._values.setdefault(edge, {})[key] = value
+        self._awake.add(self.table.plan.edges[edge].target.use)
+
+    def feed_input(self, name: str, value: Any) -> None:
+        for edge in self.table.readers.get(name, ()):
+            self.feed(edge.index, (), value)
+
+    def judge(self, loop: int, key: Vector, stop: bool) -> None:
+        """An iteration of a loop was the last or wasn't."""
+        known = self._until[loop]
+        known[key] = stop
+        self._awake.update(self.table.loops[loop].uses)
+        if len(known) > self._judged[loop]:
+            self._until[loop] = kept = self._still_asked(loop)
+            self._judged[loop] = max(JUDGED, 2 * len(kept))
+
+    def finish(self, use: int, outputs: dict[str, Any]) -> None:
+        """A call has ended well."""
+        table, at = self.table.uses[use], self._at[use]
+        if at is None or self._state[use] != "running":
+            raise RuntimeError(f"`{table.plan.name}` finished a call it did not start")
+        self._outputs[use] = outputs
+        for loop in table.judges:
+            stop = bool(outputs.get(loop.until[1])) if loop.until else False
+            key = at[: table.plan.loops.index(loop.index) + 1]
+            self.judge(loop.index, key, stop)
+            self._host.judged(self, loop.index, key, stop)
+        for edge in table.outputs:
+            if edge.leave == "none":
+                self._give(edge, at, outputs.get(edge.source.port, ABSENT))
+        self._state[use] = "moving"
+        self._awake.add(use)
+
+    def advance(self) -> bool:
+        """Call what may be called, until nothing more can be; True if anything moved."""
+        moved = False
+        self._awake.update(self.table.streaming)
+        while self._awake:
+            index = min(self._awake)
+            self._awake.remove(index)
+            table = self.table.uses[index]
+            if self._state[index] == "moving":
+                moved |= self._move(index, table)
+            if self._state[index] == "waiting":
+                moved |= self._try(index, table)
+        return moved
+
+    # ── from one iteration to the next ──
+
+    def _move(self, index: int, table: UseTable) -> bool:
+        at = self._at[index]
+        step = self._next(table, at)
+        if at is not None:
+            self._leave(index, table, at, step.ended)
+        if step.to is WAIT:
+            if self._ended.get(index) != step.ended:
+                self._ended[index] = step.ended
+                self._awake.update(table.neighbours)
+            return False
+        self._awake.update(table.neighbours)
+        self._outputs.pop(index, None)
+        self._ended.pop(index, None)
+        for edge in table.outputs:
+            self._left.pop(edge.index, None)
+        for prefix in step.empties:
+            for edge in table.outputs:
+                if edge.leave in ("last", "collect") and edge.common == len(prefix):
+                    self._give(edge, prefix, self._drain(edge))
+        self._state[index] = "ended" if step.to is None else "waiting"
+        if at is not None:
+            self._pass_states(index, table, at, step.to)
+        if step.to is not None:
+            self._at[index] = step.to
+        self._forget(table, step.to)
+        return True
+
+    def _next(self, table: UseTable, at: Vector | None) -> "_Next":
+        prefix: Vector = at or ()
+        entering, empties = at is None, list[Vector]()
+        loops = table.plan.loops
+        ended = len(prefix)
+        while entering or prefix:
+            if entering and len(prefix) == len(loops):
+                return _Next(prefix, ended, empties)
+            go = self._enters(loops[len(prefix)], prefix) if entering else self._goes_on(loops[len(prefix) - 1], prefix)
+            if go is None:
+                return _Next(WAIT, ended, [])
+            if entering and go:
+                prefix = (*prefix, 0)
+            elif entering:
+                empties.append(prefix)
+                entering = False
+            elif go:
+                prefix, entering = _following(prefix), True
+            else:
+                prefix = prefix[:-1]
+                ended = min(ended, len(prefix))
+        return _Next(None, 0, empties)
+
+    def _enters(self, loop: int, prefix: Vector) -> bool | None:
+        if self.table.loops[loop].times is None:
+            empty = self._until[loop].get((*prefix, -1))
+            return None if empty is None else not empty
+        return self._times(loop, prefix) > 0
+
+    def _goes_on(self, loop: int, key: Vector) -> bool | None:
+        table = self.table.loops[loop]
+        more = table.times is None or key[-1] + 1 < self._times(loop, key[:-1])
+        if table.plan.until is None and table.times is not None:
+            return more
+        if not more and not table.plan.drop_last:
+            return False
+        stop = self._until[loop].get(key)
+        return None if stop is None else more and not stop
+
+    def _times(self, loop: int, prefix: Vector) -> int:
+        table = self.table.loops[loop]
+        if table.times is None:
+            raise RuntimeError("the loop `chunk` has no count")
+        return int(table.times(self._host.params, indices(table.outer, prefix)))
+
+    # ── calling ──
+
+    def _try(self, index: int, table: UseTable) -> bool:
+        at = self._at[index]
+        if at is None or not self._in_order(table, at):
+            return False
+        if not self._wanted(table, at):
+            # Its streams go on without it.
+            if any(self._input(index, edges, at) is None for edges in table.streams):
+                return False
+            self._state[index] = "running"
+            self.finish(index, {})
+            return True
+        if not self._host.credit(table.outputs):
+            return False
+        inputs: dict[str, Any] = {}
+        chunks: dict[str, ChunkInfo] = {}
+        for port, edges in table.inputs:
+            found = self._input(index, edges, at)
+            if found is None:
+                return False
+            value, info = found
+            if value is not ABSENT:
+                inputs[port] = value
+            if info is not None:
+                chunks[port] = info
+        self._state[index] = "running"
+        self._host.call(self, table, at, inputs, chunks)
+        return True
+
+    def _wanted(self, table: UseTable, at: Vector) -> bool:
+        if not table.when:
+            return True
+        where = indices(table.loop_names, at)
+        return all(when(self._host.params, where) for when in table.when)
+
+    def _in_order(self, table: UseTable, at: Vector) -> bool:
+        for other, common in table.before:
+            if not self._is_past(other, at[:common]):
+                return False
+        for other, common in table.after:
+            if self._state[other] != "ended" and self._reached(other, common) < at[:common]:
+                return False
+        return True
+
+    def _is_past(self, use: int, prefix: Vector) -> bool:
+        """All calls of the use under the prefix are over."""
+        at = self._at[use]
+        if self._state[use] == "ended" or (at is not None and at[: len(prefix)] > prefix):
+            return True
+        ended = self._ended.get(use)
+        return at is not None and ended is not None and ended <= len(prefix) and at[:ended] == prefix[:ended]
+
+    def _reached(self, use: int, common: int) -> Vector:
+        """The outer indices a use stands at."""
+        at = self._at[use]
+        return (-1,) * common if at is None else at[:common]
+
+    def _input(self, use: int, edges: Sequence[EdgePlan], at: Vector) -> tuple[Any, ChunkInfo | None] | None:
+        """The value of a port at this iteration, ABSENT where no edge has one; None: not there yet."""
+        for edge in edges:
+            if edge.carried and at[edge.common - 1] == 0:
+                continue
+            key = (*at[: edge.common - 1], at[edge.common - 1] - 1) if edge.carried else at[: edge.common]
+            if edge.source.kind == "loop":
+                return at[edge.common - 1], None
+            if edge.source.kind == "stream":
+                place = at[: edge.common + 1] if edge.enter_each else key
+                return self._host.chunk(self, use, edge.source.index, place)
+            values = self._values.get(edge.index)
+            if values is None or key not in values:
+                return None
+            value = values[key]
+            if edge.enter_each and value is not ABSENT:
+                value = self._host.part(value, at[edge.common])
+            return value, None
+        return ABSENT, None
+
+    # ── leaving ──
+
+    def _leave(self, index: int, table: UseTable, at: Vector, ended: int) -> None:
+        """Values of iteration `at` go out, those of a loop once it has ended: all calls under `at[:ended]` are over."""
+        outputs = self._outputs.get(index)
+        if outputs is None:
+            return
+        for edge in table.outputs:
+            left = self._left.get(edge.index)
+            if edge.leave == "none" or left == GONE:
+                continue
+            if edge.leave == "each":
+                drop = self._dropped(table, edge, at)
+                if drop is None:
+                    continue
+                if not drop:
+                    self._give(edge, at, outputs.get(edge.source.port, ABSENT))
+                self._left[edge.index] = GONE
+                continue
+            if left is None:
+                self._keep(edge, outputs.get(edge.source.port, ABSENT))
+                self._left[edge.index] = KEPT
+            if ended <= edge.common:
+                self._left[edge.index] = GONE
+                self._give(edge, at[: edge.common], self._drain(edge))
+
+    def _keep(self, edge: EdgePlan, value: Any) -> None:
+        held = self._leaving.setdefault(edge.index, [])
+        if edge.leave == "last":
+            held.clear()
+        if value is not ABSENT:
+            held.append(value)
+
+    def _dropped(self, table: UseTable, edge: EdgePlan, at: Vector) -> bool | None:
+        """Whether the iteration's value is suppressed; None while its innermost loop isn't judged.
+
+        Only that loop counts: what an inner loop gave has left before an outer one is judged.
+        """
+        if len(table.plan.loops) == edge.common or not self.table.plan.loops[table.plan.loops[-1]].drop_last:
+            return False
+        return self._until[table.plan.loops[-1]].get(at)
+
+    def _drain(self, edge: EdgePlan) -> Any:
+        held = self._leaving.pop(edge.index, [])
+        if not held:
+            return ABSENT
+        return self._host.stack(held) if edge.leave == "collect" else held[-1]
+
+    def _give(self, edge: EdgePlan, key: Vector, value: Any) -> None:
+        if edge.target.kind == "use" and edge.target.use in self.table.uses:
+            self.feed(edge.index, key, value)
+        else:
+            self._host.release(self, edge, key, value)
+
+    # ── forgetting ──
+
+    def _forget(self, table: UseTable, to: Vector | None) -> None:
+        """Drop values on the use's input edges that no later iteration of it reads."""
+        for _, edges in table.inputs:
+            for edge in edges:
+                values = self._values.get(edge.index)
+                if not values:
+                    continue
+                if to is None:
+                    del self._values[edge.index]
+                elif edge.common:
+                    oldest = (*to[: edge.common - 1], to[edge.common - 1] - 1) if edge.carried else to[: edge.common]
+                    # Values come in the order of their keys.
+                    while values and (key := next(iter(values))) < oldest:
+                        del values[key]
+
+    def _still_asked(self, loop: int) -> dict[Vector, bool]:
+        """Verdicts on a loop that a use inside may still ask for: none asks for what lies behind it."""
+        places = [self._at[use] or () for use in self.table.loops[loop].uses if self._state[use] != "ended"]
+        oldest = min(places, default=None)
+        if oldest is None:
+            return {}
+        return {key: stop for key, stop in self._until[loop].items() if key >= oldest[: len(key)]}
+
+    def _pass_states(self, index: int, table: UseTable, at: Vector, to: Vector | None) -> None:
+        for state, depth in table.scoped:
+            if to is not None and to[:depth] == at[:depth]:
+                continue
+            others = (
+                u for u, t in self.table.uses.items() if u != index and any(name == state for name, _ in t.scoped)
+            )
+            if all(self._is_past(u, at[:depth]) for u in others):
+                self._host.passed(self, state, at[:depth])
+
+
+def _following(at: Vector) -> Vector:
+    """The next iteration of the innermost loop."""
+    return (*at[:-1], at[-1] + 1)
+
+
+def indices(names: Sequence[str], at: Vector) -> dict[str, int]:
+    """What `@loop.NAME` and `@loop.index` stand for."""
+    found = dict(zip(names, at, strict=False))
+    if names and at:
+        found["index"] = at[min(len(names), len(at)) - 1]
+    return found

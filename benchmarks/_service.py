@@ -1,0 +1,78 @@
+"""What benchmarks share: a service of their own, started by the plain command in its own home, and what they ran on."""
+
+import contextlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from walkgraph.client import Client
+from walkgraph.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+_WALKGRAPH = (sys.executable, "-m", "walkgraph.cli.main")
+
+
+class Service(NamedTuple):
+    client: Client
+    seconds: float
+    """From the command to the starter graph being ready."""
+
+
+@contextlib.contextmanager
+def home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="wg-") as folder:
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def service(folder: Path) -> Iterator[Service]:
+    """`walkgraph up` with this home on a free port; ready when `shapes` is."""
+    environment = {**os.environ, "WALKGRAPH_HOME": str(folder)}
+    began = time.perf_counter()
+    subprocess.run(
+        [*_WALKGRAPH, "up", "--detach", "--port", "0"], env=environment, check=True, stdout=subprocess.DEVNULL
+    )
+    try:
+        with Client.local(Settings(home=folder)) as client:
+            when(client, "shapes", is_ready)
+            yield Service(client, time.perf_counter() - began)
+    finally:
+        subprocess.run([*_WALKGRAPH, "down"], env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+def is_ready(deployment: Mapping[str, Any]) -> bool:
+    if deployment["state"] == "failed":
+        raise RuntimeError(f"`{deployment['id']}` failed: {deployment['reason']}")
+    return deployment["state"] == "ready"
+
+
+def when(client: Client, deployment: str, holds: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
+    """The deployment as soon as this holds of it."""
+    for found in client.follow_deployment(deployment):
+        if holds(found):
+            return found
+    raise RuntimeError(f"`{deployment}` is gone")
+
+
+def report(command: str, figures: Mapping[str, Any], out: Path) -> None:
+    """Print the figures, and write them with what they were measured on."""
+    rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+    for name, value in rounded.items():
+        print(f"{name:58} {value}")
+    git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    processor = next((s for s in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in s), "")
+    about = {
+        "command": command,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip(),
+        "machine": f"{os.cpu_count()} cores, {processor.partition(':')[2].strip()}, Python {platform.python_version()}",
+    }
+    out.write_text(json.dumps({"about": about, "figures": rounded}, indent=1) + "\n")

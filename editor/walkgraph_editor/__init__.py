@@ -1,0 +1,1 @@
+"""The node editor: a Streamlit shell around one React Flow component."""

@@ -1,0 +1,86 @@
+"""Sizes: files, functions, and the way of a request through the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.contracts import gate
+
+FOLDERS = ("backend/walkgraph", "editor/walkgraph_editor", "benchmarks", "tests")
+FILE_LINES = 500
+FUNCTION_LINES = 60
+
+LONG_FUNCTIONS: dict[str, int] = {}
+"""Functions over the budget, with their lines. This list only shrinks: a function that grew, and one that is no
+longer too long, both fail."""
+
+REQUEST_PATH: tuple[str, ...] = (
+    "service/routes/tasks.py",
+    "conductor/loop.py",
+    "conductor/core.py",
+    "placement/itinerary.py",
+    "worker/loop.py",
+    "worker/core.py",
+    "worker/local_run.py",
+    "worker/walker.py",
+    "engine/engine.py",
+    "engine/runner.py",
+)
+"""The files that a request passes on its way to a network and back, in that order."""
+REQUEST_PATH_LINES = 2500
+
+
+def test_no_file_is_longer_than_its_budget(repository: Path) -> None:
+    assert too_long(repository, *FOLDERS) == {}
+
+
+def test_a_planted_long_file_is_found(tmp_path: Path) -> None:
+    (tmp_path / "backend").mkdir()
+    (tmp_path / "backend" / "long.py").write_text("x = 1\n" * (FILE_LINES + 1))
+    (tmp_path / "backend" / "just.py").write_text("x = 1\n" * FILE_LINES)
+    assert too_long(tmp_path, "backend") == {"backend/long.py": FILE_LINES + 1}
+
+
+def test_no_function_is_longer_than_its_budget(repository: Path) -> None:
+    assert long_functions(repository, "backend/walkgraph", "editor/walkgraph_editor") == LONG_FUNCTIONS
+
+
+def test_a_planted_long_function_is_found(tmp_path: Path) -> None:
+    (tmp_path / "backend").mkdir()
+    body = "        x = 1\n" * FUNCTION_LINES
+    (tmp_path / "backend" / "long.py").write_text(f"class A:\n    def f(self):\n{body}")
+    assert long_functions(tmp_path, "backend") == {"backend/long.py::A.f": FUNCTION_LINES + 1}
+
+
+def test_the_way_of_a_request_is_short(repository: Path) -> None:
+    lines = way_of_a_request(repository)
+    assert sum(lines.values()) <= REQUEST_PATH_LINES, lines
+
+
+def test_a_planted_long_way_is_found(tmp_path: Path) -> None:
+    for name in REQUEST_PATH:
+        path = tmp_path / "backend" / "walkgraph" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x = 1\n" * (REQUEST_PATH_LINES // len(REQUEST_PATH) + 1))
+    assert sum(way_of_a_request(tmp_path).values()) > REQUEST_PATH_LINES
+
+
+def way_of_a_request(root: Path) -> dict[str, int]:
+    paths = {name: root / "backend" / "walkgraph" / name for name in REQUEST_PATH}
+    return {name: count(path) for name, path in paths.items() if path.exists()}
+
+
+def too_long(root: Path, *folders: str) -> dict[str, int]:
+    lines = {str(path.relative_to(root)): count(path) for path in gate.python_files(root, *folders)}
+    return {name: number for name, number in lines.items() if number > FILE_LINES}
+
+
+def long_functions(root: Path, *folders: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for path in gate.python_files(root, *folders):
+        found |= gate.long_functions(str(path.relative_to(root)), path.read_text(), FUNCTION_LINES)
+    return found
+
+
+def count(path: Path) -> int:
+    return len(path.read_text().splitlines())

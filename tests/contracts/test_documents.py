@@ -1,0 +1,53 @@
+"""What README and CONTRIBUTING point at is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+EXAMPLES = {"x.py", "x.json", "operators_x.py", "v0002_x.py", "NAME.py", "test_<module>.py", "*.txt"}
+"""File names that stand for one still to be written; their folder must be there."""
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_link_and_path_leads_somewhere(repository: Path, name: str) -> None:
+    assert dead_ends(repository, (repository / name).read_text()) == []
+
+
+def test_a_planted_dead_end_is_found(tmp_path: Path) -> None:
+    (tmp_path / "backend").mkdir()
+    text = "[a](GONE.md) `backend/x.py` `backend/gone.py` `tests/x.py` [b](backend) `/v1/tasks`"
+    assert dead_ends(tmp_path, text) == ["GONE.md", "backend/gone.py", "tests/x.py"]
+
+
+def test_every_verb_of_dev_is_explained(repository: Path) -> None:
+    tree = ast.parse((repository / "dev").read_text())
+    [verbs] = [
+        [element.id for element in node.value.elts if isinstance(element, ast.Name)]
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
+        if [target.id for target in node.targets if isinstance(target, ast.Name)] == ["VERBS"]
+    ]
+    explained = set(re.findall(r"^\| `\./dev (\w+)", (repository / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+    assert explained == set(verbs)
+
+
+def dead_ends(root: Path, text: str) -> list[str]:
+    """Return the relative links, and the paths in backticks that start at a folder of ours, that lead nowhere."""
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+    own = "backend|editor|graphs|placements|tests|benchmarks"
+    paths = re.findall(rf"`((?:{own})/[^`\s]*)`", text)
+    return [name for name in [*links, *paths] if not leads_somewhere(root, name)]
+
+
+def leads_somewhere(root: Path, name: str) -> bool:
+    path = Path(name)
+    if path.name in EXAMPLES:
+        path = path.parent
+    if "<" in path.name:
+        path = path.parent
+    return (root / path).exists()

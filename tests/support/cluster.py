@@ -1,0 +1,131 @@
+"""Worker cores of all ranks in one process, under simulated message order: what a deployment does, without processes.
+
+Messages between two ranks keep their order (as sockets do); everything else is shuffled by the seed.
+"""
+
+import random
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from walkgraph.errors import ErrorInfo
+from walkgraph.ids import Rank, RunId
+from walkgraph.networks.base import Call, StateKey
+from walkgraph.placement.tables import Itinerary, Plan
+from walkgraph.wire import messages as m
+from walkgraph.worker.core import Core
+from walkgraph.worker.events import (
+    ABSENT,
+    Arrived,
+    CallDone,
+    Cancelled,
+    Command,
+    DropStates,
+    MoveState,
+    Ref,
+    Release,
+    Report,
+    Run,
+    Send,
+    Started,
+)
+
+Function = Callable[[Call], dict[str, Any]]
+"""Serves a call; raises to fail it."""
+
+
+class Cluster:
+    def __init__(self, plan: Plan, functions: Mapping[str, Function], seed: int = 0) -> None:
+        self.plan = plan
+        self.cores = {rank.rank: Core(plan, rank.rank) for rank in plan.ranks}
+        self.states: dict[tuple[Rank, StateKey], Any] = {}
+        """Contents of forked and moved states, for functions that look into them."""
+        self.calls: list[Call] = []
+        self.emitted: dict[tuple[str, str], list[tuple[tuple[int, ...], Any]]] = defaultdict(list)
+        self.modalities: dict[str, str] = {}
+        self.reports: list[m.FromWorker] = []
+        self.dropped: list[StateKey] = []
+        self.released: list[tuple[Rank, str]] = []
+        self._functions = functions
+        self._random = random.Random(seed)
+        self._links: dict[tuple[Rank, Rank], deque[Arrived]] = defaultdict(deque)
+        self._work: dict[Rank, list[Run | MoveState]] = defaultdict(list)
+
+    def start(self, run: str, itinerary: Itinerary, params: dict[str, Any], inputs: Mapping[str, Any]) -> None:
+        event = Started(RunId(run), itinerary, {"seed": 0, **params}, dict(inputs))
+        for rank in self._random.sample(list(itinerary.ranks), len(itinerary.ranks)):
+            self._perform(rank, self.cores[rank].handle(event))
+
+    def cancel(self, run: str) -> None:
+        for rank, core in self.cores.items():
+            self._perform(rank, core.handle(Cancelled(RunId(run))))
+
+    def run(self, most: int = 100_000) -> None:
+        """Until nothing is left to do."""
+        for _ in range(most):
+            links = [link for link, queue in self._links.items() if queue]
+            ranks = [rank for rank, queue in self._work.items() if queue]
+            if not links and not ranks:
+                return
+            choice = self._random.randrange(len(links) + len(ranks))
+            if choice < len(links):
+                source, target = links[choice]
+                event = self._links[source, target].popleft()
+                self._perform(target, self.cores[target].handle(event))
+            else:
+                rank = ranks[choice - len(links)]
+                queue = self._work[rank]
+                self._serve(rank, queue.pop(self._random.randrange(len(queue))))
+        raise RuntimeError(f"still at work after {most} events")
+
+    @property
+    def failures(self) -> list[ErrorInfo]:
+        return [r.error for r in self.reports if isinstance(r, m.RankFailed)]
+
+    def done(self, run: str) -> set[Rank]:
+        return {r.rank for r in self.reports if isinstance(r, m.RankDone) and r.run == run}
+
+    def _serve(self, rank: Rank, work: Run | MoveState) -> None:
+        if isinstance(work, MoveState):
+            self._perform(rank, self.cores[rank].handle(CallDone(work.ref, self._move(rank, work))))
+            return
+        call = work.call
+        ref = Ref(call.run, call.step, call.use, call.iteration)
+        self.calls.append(call)
+        try:
+            done = CallDone(ref, self._functions[call.node](call))
+        except ValueError as error:
+            done = CallDone(ref, None, ErrorInfo(code="node_error", message=str(error), node=call.node))
+        self._perform(rank, self.cores[rank].handle(done))
+
+    def _move(self, rank: Rank, work: MoveState) -> dict[str, Any]:
+        if work.op == "export":
+            return {"state": self.states.get((rank, work.source), "empty")}
+        if work.target is not None:
+            self.states[rank, work.target] = (
+                work.value if work.op == "import" else self.states.get((rank, work.source), "empty")
+            )
+        return {}
+
+    def _perform(self, rank: Rank, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Run() | MoveState():
+                    self._work[rank].append(command)
+                case Send():
+                    self._links[rank, command.rank].append(Arrived(command.message, command.value))
+                case Report(message=m.Emit() as emit):
+                    self.modalities[emit.name] = emit.modality
+                    if command.value is not ABSENT:
+                        self.emitted[emit.run, emit.name].append((emit.iteration, command.value))
+                case Report():
+                    self.reports.append(command.message)
+                case DropStates():
+                    self.dropped.extend(command.keys)
+                case Release():
+                    self.released.append((rank, command.run))
+                    self._work[rank] = [w for w in self._work[rank] if _run_of(w) != command.run]
+
+
+def _run_of(work: Run | MoveState) -> str:
+    return work.call.run if isinstance(work, Run) else work.ref.run

@@ -1,0 +1,168 @@
+"""A real deployment in tests: processes on CPU ranks, and what came back from them."""
+
+import asyncio
+import json
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from walkgraph.components import catalogue
+from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, Limits
+from walkgraph.graph import codec
+from walkgraph.graph.document import Graph
+from walkgraph.ids import RunId
+from walkgraph.placement.assemble import assemble
+from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.document import Group, Placement, RankDevice, decode
+from walkgraph.placement.tables import Plan
+from walkgraph.wire import messages as m
+
+ROOT = Path(__file__).parents[2]
+KV_BYTES = 8 * 1024 * 1024
+
+
+def graph_named(name: str) -> Graph:
+    return codec.load((ROOT / "graphs" / f"{name}.json").read_bytes())
+
+
+def plan_named(name: str, ranks: int = 2) -> tuple[Graph, Plan]:
+    """A bundled graph on one CPU rank, or on its bundled placement of two."""
+    graph = graph_named(name)
+    if ranks == 2:
+        placement = decode(json.loads((ROOT / "placements" / f"{name}_two_ranks.json").read_text()))
+    else:
+        group = Group(nodes=("*",), ranks=(0,))
+        placement = Placement(name="one", groups=(group,), ranks=(RankDevice(rank=0, device="cpu"),))
+    made = assemble(Assignment(graph, placement), catalogue())
+    kept = tuple(msgspec.structs.replace(rank, kv_bytes=KV_BYTES) for rank in made.ranks)
+    return graph, msgspec.structs.replace(made, ranks=kept)
+
+
+class Deployment:
+    """What a client sees of one: statuses, outputs by run, ends by run."""
+
+    def __init__(self) -> None:
+        self.process: DeploymentProcess
+        self.messages: list[m.FromConductor] = []
+        self.outputs: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+        self.finished: dict[str, m.Finished] = {}
+        self.rejected: dict[str, m.Rejected] = {}
+        self.exit_code: int | None = None
+        self._numbers = count()
+        self._changed = asyncio.Event()
+
+    @property
+    def status(self) -> m.Status:
+        assert self.process.status is not None
+        return self.process.status
+
+    def pid(self, rank: int) -> int:
+        found = next(status.pid for status in self.status.ranks if status.rank == rank)
+        assert found is not None
+        return found
+
+    def submit(self, task: str, params: Mapping[str, Any] | None = None, **fields: Any) -> str:
+        run = RunId(f"run{next(self._numbers)}")
+        inputs: dict[str, Sequence[m.Value]] = fields.pop("inputs", {})
+        self.process.send(m.Submit(run=run, task=task, params=dict(params or {}), inputs=inputs, **fields))
+        return run
+
+    async def ready(self, seconds: float = 30.0) -> None:
+        await self.until(lambda: self.process.status is not None and self.status.state == "ready", seconds)
+
+    async def end(self, run: str, seconds: float = 20.0) -> m.Finished:
+        await self.until(lambda: run in self.finished or run in self.rejected, seconds)
+        assert run not in self.rejected, self.rejected[run]
+        return self.finished[run]
+
+    async def until(self, holds: Callable[[], bool], seconds: float = 20.0) -> None:
+        """Wait for messages until something holds."""
+        async with asyncio.timeout(seconds):
+            while not holds():
+                assert self.exit_code is None, "the deployment has ended"
+                self._changed.clear()
+                await self._changed.wait()
+
+    def take(self, message: m.FromConductor) -> None:
+        self.messages.append(message)
+        match message:
+            case m.Output():
+                values = self.outputs[message.run][message.name]
+                assert message.index == len(values), "outputs are numbered without gaps"
+                assert message.run not in self.finished, "nothing comes after the end"
+                values.append(plain(message.value))
+            case m.Finished():
+                assert message.run not in self.finished, "a run ends once"
+                self.finished[message.run] = message
+            case m.Rejected():
+                self.rejected[message.run] = message
+            case _:
+                pass
+        self._changed.set()
+
+    def exited(self, code: int) -> None:
+        self.exit_code = code
+        self._changed.set()
+
+
+def plain(value: m.Value) -> Any:
+    match value:
+        case m.Small():
+            return value.value
+        case m.Blob():
+            return value.data
+        case m.InlineTensor():
+            return np.frombuffer(value.data, value.dtype).reshape(value.shape).tolist()
+        case m.Many():
+            return [plain(item) for item in value.items]
+        case _:
+            return value
+
+
+@asynccontextmanager
+async def deployed(
+    graph: Graph, plan: Plan, limits: Limits | None = None, telemetry: str | None = None, ready: bool = True
+) -> AsyncIterator[Deployment]:
+    deployment = Deployment()
+    with tempfile.TemporaryDirectory(prefix="wg") as folder:
+        spec = DeploymentSpec(
+            name=graph.name,
+            graph=codec.dump(graph),
+            plan=plan,
+            limits=limits or Limits(),
+            telemetry_address=telemetry,
+        )
+        deployment.process = await DeploymentProcess.start(Path(folder) / "d", spec, deployment.take, deployment.exited)
+        try:
+            if ready:
+                await deployment.ready()
+            yield deployment
+        finally:
+            await deployment.process.stop(0)
+            log = (Path(folder) / "d" / "deployment.log").read_text()
+            if log:
+                print(log)  # shown by pytest when the test fails
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_gone(pid: int) -> bool:
+    """No such process, or one that has ended and waits to be buried."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def shared_memory() -> set[str]:
+    return set(os.listdir("/dev/shm"))  # noqa: PTH208

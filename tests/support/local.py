@@ -1,0 +1,122 @@
+"""A deployment without processes: the cores and engines of all ranks in this one, messages passed as values."""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from walkgraph.components import catalogue
+from walkgraph.engine.engine import Engine
+from walkgraph.graph.document import Graph
+from walkgraph.ids import Rank, RunId
+from walkgraph.placement.assemble import assemble
+from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.document import Placement
+from walkgraph.placement.itinerary import expand
+from walkgraph.placement.request import fill_params, name_inputs, task_of
+from walkgraph.wire import messages as m
+from walkgraph.worker.core import Core
+from walkgraph.worker.events import (
+    ABSENT,
+    Arrived,
+    CallDone,
+    Cancelled,
+    Command,
+    DropStates,
+    MoveState,
+    Ref,
+    Release,
+    Report,
+    Run,
+    Send,
+    Started,
+)
+
+
+class LocalDeployment:
+    def __init__(
+        self, graph: Graph, placement: Placement, threads: int | None = None, kv_bytes: int = 64 * 2**20
+    ) -> None:
+        self.graph = graph
+        tables = assemble(Assignment(graph, placement), catalogue())
+        self.plan = replace(tables, ranks=tuple(replace(rank, kv_bytes=kv_bytes) for rank in tables.ranks))
+        self.cores = {rank.rank: Core(self.plan, rank.rank) for rank in self.plan.ranks}
+        self.engines = {rank.rank: Engine(self.plan, rank.rank, threads=threads) for rank in self.plan.ranks}
+        for engine in self.engines.values():
+            engine.load()
+        self.outputs: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+        self.failed: dict[str, Any] = {}
+        self.times: dict[str, list[m.NodeTime]] = defaultdict(list)
+        self._sent: deque[tuple[Rank, Arrived]] = deque()
+
+    def submit(
+        self,
+        run: str,
+        task: str,
+        params: Mapping[str, Any],
+        inputs: Mapping[str, Sequence[Any]] | None = None,
+        parts: Sequence[Any] = (),
+    ) -> None:
+        declared = task_of(self.graph, task)
+        filled = fill_params(declared, {"seed": 0, **params})
+        itinerary = expand(self.graph, self.plan, task, filled, inputs or {}, parts)
+        values = {given.name: given.value for given in name_inputs(declared, inputs or {}, parts)}
+        for rank in itinerary.ranks:
+            self._perform(rank, self.cores[rank].handle(Started(RunId(run), itinerary, filled, values)))
+
+    def run(self) -> None:
+        """Until nothing is left to do."""
+        busy = True
+        while busy:
+            busy = False
+            while self._sent:
+                rank, event = self._sent.popleft()
+                self._perform(rank, self.cores[rank].handle(event))
+                busy = True
+            for rank, engine in self.engines.items():
+                if engine.idle:
+                    continue
+                busy = True
+                for done in engine.step():
+                    call = done.call
+                    ref = Ref(call.run, call.step, call.use, call.iteration)
+                    event = CallDone(ref, done.outputs, done.error, done.busy, done.queued)
+                    self._perform(rank, self.cores[rank].handle(event))
+
+    def release(self, run: str) -> None:
+        for rank, core in self.cores.items():
+            self._perform(rank, core.handle(Cancelled(RunId(run))))
+
+    def _perform(self, rank: Rank, commands: Sequence[Command]) -> None:
+        engine = self.engines[rank]
+        for command in commands:
+            match command:
+                case Run(call=call):
+                    engine.add(call)
+                case MoveState():
+                    self._perform(rank, self.cores[rank].handle(CallDone(command.ref, self._move(engine, command))))
+                case Send():
+                    self._sent.append((command.rank, Arrived(command.message, command.value)))
+                case Report(message=m.Emit() as emit):
+                    if command.value is not ABSENT:
+                        self.outputs[emit.run][emit.name].append(command.value)
+                case Report(message=m.RankFailed() as failed):
+                    self.failed[failed.run] = failed.error
+                case Report(message=m.RankDone() as done):
+                    self.times[done.run].extend(done.times)
+                case Report():
+                    pass
+                case DropStates(keys=keys):
+                    engine.drop_states(keys)
+                case Release(run=run):
+                    engine.drop(run)
+
+    def _move(self, engine: Engine, command: MoveState) -> dict[str, Any]:
+        if command.op == "export" and command.source is not None:
+            return {"state": engine.export(command.source)}
+        if command.op == "import" and command.target is not None:
+            engine.import_state(command.target, command.value)
+        elif command.source is not None and command.target is not None:
+            engine.fork(command.source, command.target, command.width)
+        return {}

@@ -1,0 +1,117 @@
+"""A Walk's table interpreted literally, whatever the ranks: the rules of `placement.tables`, one after the other."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.support.reference_walk import Function, Out, Vector
+from walkgraph.graph.expressions import evaluate, parse
+from walkgraph.placement.tables import EdgePlan, Plan, UsePlan, WalkPlan
+
+_NOTHING = object()
+
+
+def run_tables(
+    plan: Plan, walk: WalkPlan, functions: Mapping[str, Function], params: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> tuple[dict[str, list[Out]], dict[str, Any]]:
+    """As `reference_walk.run_walk`."""
+    run = _Run(plan, walk, functions, params, inputs)
+    run.block(-1, ())
+    outs: dict[str, list[Out]] = {}
+    results: dict[str, Any] = {}
+    for edge in walk.edges:
+        if edge.target.kind == "out":
+            outs.setdefault(edge.target.port, []).extend(run.out(edge))
+        if edge.target.kind == "result" and (value := run.left(edge, ())) is not _NOTHING:
+            results[edge.target.port] = value
+    return outs, results
+
+
+class _Run:
+    def __init__(self, plan: Plan, walk: WalkPlan, functions: Any, params: Any, inputs: Any) -> None:
+        self.plan, self.walk, self.functions, self.params, self.inputs = plan, walk, functions, params, inputs
+        self.calls: dict[int, dict[Vector, Mapping[str, Any]]] = {use.index: {} for use in walk.uses}
+        self.dropped: set[tuple[int, Vector]] = set()
+
+    def block(self, loop: int, at: Vector) -> None:
+        """One iteration of a loop (-1: of the whole body): its uses and inner loops in body order."""
+        begun: set[int] = set()
+        for use in self.walk.uses:
+            path = (-1, *use.loops)
+            if loop not in path:
+                continue
+            inner = path[path.index(loop) + 1 :]
+            if not inner:
+                self.call(use, at)
+            elif inner[0] not in begun:
+                begun.add(inner[0])
+                self.loop(inner[0], at)
+
+    def loop(self, index: int, at: Vector) -> None:
+        loop = self.walk.loops[index]
+        for i in range(int(evaluate(parse(loop.times), self.params, self.env(index, at)))):
+            self.block(index, (*at, i))
+            if loop.until is not None and self.calls[loop.until[0]].get((*at, i), {}).get(loop.until[1]) is True:
+                if loop.drop_last:
+                    self.dropped.add((index, (*at, i)))
+                return
+
+    def env(self, loop: int, at: Vector) -> dict[str, int]:
+        """What is around a loop, for its `times`."""
+        names: list[str] = []
+        parent = self.walk.loops[loop].parent
+        while parent >= 0:
+            names.insert(0, self.walk.loops[parent].name)
+            parent = self.walk.loops[parent].parent
+        return self.named(names, at)
+
+    def named(self, names: list[str], at: Vector) -> dict[str, int]:
+        found = dict(zip(names, at, strict=True))
+        return found | {"index": at[-1]} if at else found
+
+    def call(self, use: UsePlan, at: Vector) -> None:
+        env = self.named([self.walk.loops[loop].name for loop in use.loops], at)
+        if not all(evaluate(parse(when), self.params, env) is True for when in use.when):
+            self.calls[use.index][at] = {}
+            return
+        ports = dict.fromkeys(e.target.port for e in self.walk.edges if e.target.use == use.index)
+        found = {port: self.port(use, port, at) for port in ports}
+        given = {port: value for port, value in found.items() if value is not _NOTHING}
+        self.calls[use.index][at] = self.functions[self.plan.nodes[use.node].name](given, at)
+
+    def port(self, use: UsePlan, port: str, at: Vector) -> Any:
+        edges = [e for e in self.walk.edges if e.target.use == use.index and e.target.port == port]
+        carried = [e for e in edges if e.carried and at[e.common - 1] > 0]
+        if carried:
+            edge = max(carried, key=lambda e: e.common)
+            key = (*at[: edge.common - 1], at[edge.common - 1] - 1)
+        else:
+            edge = next((e for e in edges if not e.carried), None)
+            if edge is None:
+                return _NOTHING
+            key = at[: edge.common]
+        if edge.source.kind == "loop":
+            assert use.loops[edge.common - 1] == edge.source.index
+            return at[edge.common - 1]
+        value = self.inputs.get(edge.source.port, _NOTHING) if edge.source.kind == "input" else self.left(edge, key)
+        if edge.enter_each and value is not _NOTHING:
+            return value[at[edge.common]] if at[edge.common] < len(value) else _NOTHING
+        return value
+
+    def left(self, edge: EdgePlan, key: Vector) -> Any:
+        calls = self.calls[edge.source.use].items()
+        values = [out.get(edge.source.port, _NOTHING) for at, out in calls if at[: len(key)] == key]
+        if edge.leave == "collect":
+            return [value for value in values if value is not _NOTHING] or _NOTHING
+        assert edge.leave == "last" or len(values) <= 1
+        return values[-1] if values else _NOTHING
+
+    def out(self, edge: EdgePlan) -> list[Out]:
+        if edge.leave != "each":
+            value = self.left(edge, ())
+            return [] if value is _NOTHING else [((), value)]
+        calls = self.calls[edge.source.use].items()
+        return [(at, o[edge.source.port]) for at, o in calls if edge.source.port in o and not self.drops(edge, at)]
+
+    def drops(self, edge: EdgePlan, at: Vector) -> bool:
+        loops = self.walk.uses[edge.source.use].loops
+        return bool(loops) and (loops[-1], at) in self.dropped

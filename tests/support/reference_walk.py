@@ -1,0 +1,199 @@
+"""A Walk run by the book, in one thread, on plain Python values: what every faster way of running it must agree with.
+
+It reads the document alone and knows neither `graph.structure` nor the plan's tables: bodies are walked recursively,
+and a port's value is looked up in the record of all calls so far.
+
+What DESIGN leaves open, and this fixes: a skipped use counts as a call without outputs; a value that leaves a loop is
+that of the source's last call there, so none if that one was skipped; collected values are those that are there, flat.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from walkgraph.graph.document import Edge, Fork, Item, Loop, Parallel, Result, Use, Walk
+from walkgraph.graph.document import Sequence as Items
+from walkgraph.graph.expressions import evaluate, parse
+
+Vector = tuple[int, ...]
+Function = Callable[[dict[str, Any], Vector], Mapping[str, Any]]
+"""(port -> value, iteration) -> port -> value; an absent value is not in the mapping."""
+Out = tuple[Vector, Any]
+"""(iteration, value); the iteration is empty but for an `each` edge."""
+
+
+def run_walk(
+    walk: Walk,
+    functions: Mapping[str, Function],
+    params: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    fork: Callable[[str, str], None] = lambda source, target: None,
+) -> tuple[dict[str, list[Out]], dict[str, Any]]:
+    """Outputs by name, in order, and results by name; `functions` by node. Inputs that a stream gives are not known."""
+    run = _Run(walk, functions, params, inputs, fork)
+    run.items(walk.body, (), on=True)
+    outs: dict[str, list[Out]] = {}
+    for edge in walk.edges:
+        if edge.to.startswith("@out."):
+            outs.setdefault(edge.to.removeprefix("@out."), []).extend(run.leaving(edge))
+    results = {name: run.result(result) for name, result in walk.results.items()}
+    return outs, {name: value for name, value in results.items() if value is not _NOTHING}
+
+
+_NOTHING = object()
+
+
+@dataclass
+class _Run:
+    walk: Walk
+    functions: Mapping[str, Function]
+    params: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    fork: Callable[[str, str], None]
+    calls: dict[str, dict[Vector, Mapping[str, Any]]] = field(default_factory=dict)
+    """Use -> iteration -> outputs, in the order of the calls."""
+    dropped: list[tuple[tuple[str, ...], Vector]] = field(default_factory=list)
+    """Loops and indices of the iterations whose `each` values are suppressed."""
+    places: dict[str, tuple[int, tuple[str, ...]]] = field(init=False)
+    """Use -> its position in the body and the loops around it."""
+
+    def __post_init__(self) -> None:
+        self.places = {}
+        _place(self.walk.body, (), self.places)
+
+    # ── the body ──
+
+    def items(self, items: Sequence[Item], around: tuple[tuple[str, int], ...], *, on: bool) -> None:
+        for item in items:
+            runs = on and self.holds(item.when, around)
+            match item:
+                case Use():
+                    self.call(item, around, on=runs)
+                case Fork() if runs:
+                    self.fork(item.fork, item.into)
+                case Parallel():
+                    self.items(item.parallel, around, on=runs)
+                case Items():
+                    self.items(item.sequence, around, on=runs)
+                case Loop():
+                    self.loop(item, around, on=runs)
+
+    def loop(self, loop: Loop, around: tuple[tuple[str, int], ...], *, on: bool) -> None:
+        for index in range(int(evaluate(parse(loop.times), self.params, _env(around)))):
+            inside = (*around, (loop.loop, index))
+            self.items(loop.body, inside, on=on)
+            if loop.until is not None:
+                use, port = loop.until.split(".")
+                if self.calls[use].get(_vector(inside), {}).get(port) is True:
+                    if loop.drop_last:
+                        self.dropped.append((tuple(name for name, _ in inside), _vector(inside)))
+                    return
+
+    def call(self, use: Use, around: tuple[tuple[str, int], ...], *, on: bool) -> None:
+        at = _vector(around)
+        outputs: Mapping[str, Any] = {}
+        if on:
+            ports = dict.fromkeys(e.to.split(".")[1] for e in self.walk.edges if e.to.split(".")[0] == use.name)
+            found = {port: self.port(use.name, port, at) for port in ports}
+            outputs = self.functions[use.use]({p: v for p, v in found.items() if v is not _NOTHING}, at)
+        self.calls.setdefault(use.name, {})[at] = outputs
+
+    def holds(self, when: str | None, around: tuple[tuple[str, int], ...]) -> bool:
+        return when is None or evaluate(parse(when), self.params, _env(around)) is True
+
+    # ── values ──
+
+    def port(self, use: str, port: str, at: Vector) -> Any:
+        """Of the carried edges that have an iteration before them, that of the innermost loop; else the plain edge."""
+        best: tuple[int, Edge] | None = None
+        plain: Edge | None = None
+        for edge in self.walk.edges:
+            if edge.to != f"{use}.{port}":
+                continue
+            common = self.carried(edge, use)
+            if common == 0:
+                plain = edge
+            elif at[common - 1] > 0 and (best is None or common > best[0]):
+                best = common, edge
+        if best is not None:
+            common, edge = best
+            return self.enter(edge, self.of(edge, (*at[: common - 1], at[common - 1] - 1)), at, common)
+        if plain is None:
+            return _NOTHING
+        owner, name = plain.from_.split(".")
+        if owner == "@in":
+            return self.enter(plain, self.inputs.get(name, _NOTHING), at, 0)
+        if owner == "@loop":
+            return at[-1] if name == "index" else at[self.places[use][1].index(name)]
+        common = self.common(owner, use)
+        return self.enter(plain, self.of(plain, at[:common]), at, common)
+
+    def common(self, a: str, b: str) -> int:
+        pairs = zip(self.places[a][1], self.places[b][1], strict=False)
+        return next(
+            (i for i, (x, y) in enumerate(pairs) if x != y), min(len(self.places[a][1]), len(self.places[b][1]))
+        )
+
+    def carried(self, edge: Edge, use: str) -> int:
+        """The number of loops that hold both ends of a carried edge; 0 for the others."""
+        owner = edge.from_.split(".")[0]
+        if owner.startswith("@") or self.places[use][0] > self.places[owner][0]:
+            return 0
+        return self.common(owner, use)
+
+    def of(self, edge: Edge, prefix: Vector) -> Any:
+        """What the source gave under these outer indices, leaving the rest of its loops."""
+        return self.left(edge.from_, prefix, collect=edge.collect)
+
+    def left(self, source: str, prefix: Vector, *, collect: bool) -> Any:
+        owner, port = source.split(".")
+        if owner == "@in":
+            return self.inputs.get(port, _NOTHING)
+        calls = [out for at, out in self.calls.get(owner, {}).items() if at[: len(prefix)] == prefix]
+        values = [out.get(port, _NOTHING) for out in calls]
+        if not collect or len(self.places[owner][1]) == len(prefix):
+            return values[-1] if values else _NOTHING
+        return [value for value in values if value is not _NOTHING] or _NOTHING
+
+    def enter(self, edge: Edge, value: Any, at: Vector, common: int) -> Any:
+        if not edge.each or value is _NOTHING or len(at) == common:
+            return value
+        return value[at[common]] if at[common] < len(value) else _NOTHING
+
+    def leaving(self, edge: Edge) -> list[Out]:
+        owner, _, port = edge.from_.partition(".")
+        if not edge.each or owner.startswith("@") or not self.places[owner][1]:
+            value = self.left(edge.from_, (), collect=edge.collect)
+            return [] if value is _NOTHING else [((), value)]
+        calls = self.calls.get(owner, {}).items()
+        return [(at, out[port]) for at, out in calls if port in out and not self.suppressed(owner, at)]
+
+    def suppressed(self, use: str, at: Vector) -> bool:
+        return (self.places[use][1], at) in self.dropped
+
+    def result(self, result: Result) -> Any:
+        return self.left(result.from_, (), collect=result.collect)
+
+
+def _place(items: Sequence[Item], loops: tuple[str, ...], found: dict[str, tuple[int, tuple[str, ...]]]) -> None:
+    for item in items:
+        match item:
+            case Use():
+                found[item.name] = (len(found), loops)
+            case Parallel():
+                _place(item.parallel, loops, found)
+            case Items():
+                _place(item.sequence, loops, found)
+            case Loop():
+                _place(item.body, (*loops, item.loop), found)
+            case Fork():
+                pass
+
+
+def _vector(around: tuple[tuple[str, int], ...]) -> Vector:
+    return tuple(index for _, index in around)
+
+
+def _env(around: tuple[tuple[str, int], ...]) -> dict[str, int]:
+    env = dict(around)
+    return env | {"index": around[-1][1]} if around else env

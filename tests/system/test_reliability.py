@@ -1,0 +1,156 @@
+"""What a deployment holds is told by its ranks themselves: after every kill and cancel all of it is free again."""
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+import zmq.asyncio
+
+from tests.support.deployment import Deployment, children, deployed, is_gone, plan_named, shared_memory
+from walkgraph.ids import Rank
+from walkgraph.telemetry import events as t
+from walkgraph.wire import messages as m
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Gauges:
+    """The latest of each rank, as telemetry tells them."""
+
+    def __init__(self, path: Path) -> None:
+        self.address = f"ipc://{path}"
+        self.latest: dict[Rank, t.RankGauge] = {}
+        self._socket = zmq.asyncio.Context.instance().socket(zmq.PULL)
+        self._socket.bind(self.address)
+        self._changed = asyncio.Event()
+        self._reader = asyncio.create_task(self._read())
+
+    async def all_free(self, ranks: int, seconds: float = 20.0) -> None:
+        """Gauges taken from now on say that nothing is held anywhere."""
+        since = time.monotonic()
+        async with asyncio.timeout(seconds):
+            while not (
+                len(self.latest) == ranks
+                and all(
+                    gauge.at > since
+                    and gauge.pages_free == gauge.pages_total
+                    and gauge.out_tickets == 0
+                    and gauge.runs == 0
+                    for gauge in self.latest.values()
+                )
+            ):
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def _read(self) -> None:
+        while True:
+            for event in t.decode(await self._socket.recv()).events:
+                if isinstance(event, t.RankGauge):
+                    self.latest[event.rank] = event
+                    self._changed.set()
+
+    def close(self) -> None:
+        self._reader.cancel()
+        self._socket.close(linger=0)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def watched(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Deployment, Gauges]]:
+    gauges = Gauges(tmp_path_factory.mktemp("t") / "t")
+    async with deployed(*plan_named("synthetic_states"), telemetry=gauges.address) as deployment:
+        yield deployment, gauges
+    gauges.close()
+
+
+Watched = tuple[Deployment, Gauges]
+LONG = {"prompt": 50, "times": 2000}
+
+
+def mixed(deployment: Deployment, chance: random.Random) -> str:
+    task = chance.choice(["write", "part_ways", "peek"])
+    return deployment.submit(task, LONG if task == "write" else {"prompt": chance.randrange(1, 60)})
+
+
+async def test_a_storm_of_cancels_leaves_nothing(watched: Watched) -> None:
+    deployment, gauges = watched
+    chance = random.Random(4)
+    runs: list[str] = []
+    for _ in range(300):
+        runs.append(mixed(deployment, chance))
+        if chance.random() < 0.3:
+            await asyncio.sleep(0)
+        deployment.process.send(m.Abort(run=m.RunId(chance.choice(runs[-20:]))))
+    for run in runs:
+        deployment.process.send(m.Abort(run=m.RunId(run)))
+    await deployment.until(lambda: all(run in deployment.finished or run in deployment.rejected for run in runs), 60)
+    codes = {f.error.code for run in runs if (f := deployment.finished.get(run)) and f.error}
+    assert codes == {"cancelled"}
+    assert {r.error.code for r in deployment.rejected.values()} <= {"overloaded"}
+    assert [status.restarts for status in deployment.status.ranks] == [0, 0]
+    await gauges.all_free(2)
+
+
+async def test_kills_under_load_touch_one_deployment_and_leave_nothing(watched: Watched) -> None:
+    """Rounds at random moments, the ranks in turn; a second deployment doesn't notice."""
+    deployment, gauges = watched
+    await deployment.ready()
+    chance, before = random.Random(9), shared_memory()
+    async with deployed(*plan_named("synthetic_loops", 1)) as other:
+        for round_number in range(3):
+            bystander = other.submit("spin", {"times": 3000})
+            runs = [deployment.submit("write", LONG) for _ in range(8)]
+            runs += [mixed(deployment, chance) for _ in range(8)]
+            await deployment.until(lambda: deployment.status.running > 4)
+            await asyncio.sleep(chance.random() * 0.2)  # a random moment is what is tested
+            rank = round_number % 2
+            pid = deployment.pid(rank)
+            killed = time.monotonic()
+            os.kill(pid, signal.SIGKILL)
+            await deployment.until(lambda: deployment.status.state == "degraded", 1.0)
+            await deployment.ready()
+            # Those that waited for pages or for the rank go on; those that it held have ended with a reason.
+            for run in runs:
+                finished = await deployment.end(run, 60)
+                if finished.error is not None:
+                    assert (finished.error.code, finished.error.retryable) == ("worker_lost", True)
+            assert is_gone(pid)
+            assert (await other.end(bystander)).error is None
+            assert time.monotonic() - killed < 30
+            await gauges.all_free(2)
+        assert len(children(deployment.process.pid)) == 2
+        assert [status.restarts for status in other.status.ranks] == [0]
+    assert shared_memory() == before
+
+
+async def test_a_run_larger_than_its_rank_is_refused_and_others_go_on() -> None:
+    graph, plan = plan_named("synthetic_states", ranks=1)
+    small = tuple(msgspec.structs.replace(rank, kv_bytes=1 << 17) for rank in plan.ranks)
+    async with deployed(graph, msgspec.structs.replace(plan, ranks=small)) as deployment:
+        error = (await deployment.end(deployment.submit("write", {"prompt": 4096, "times": 100_000}))).error
+        assert error is not None
+        assert error.code == "refused"
+        assert "memory" in error.message
+        assert (await deployment.end(deployment.submit("write"))).error is None
+
+
+async def test_equal_seeds_give_equal_answers_before_and_after_a_restart(watched: Watched) -> None:
+    deployment, _ = watched
+    await deployment.ready()
+
+    async def tokens() -> object:
+        run = deployment.submit("roll", {"seed": 11, "times": 20})
+        assert (await deployment.end(run)).error is None
+        return deployment.outputs[run]["value"]
+
+    first = await tokens()
+    os.kill(deployment.pid(0), signal.SIGKILL)
+    await deployment.until(lambda: deployment.status.state == "degraded", 1.0)
+    await deployment.ready()
+    assert await tokens() == first

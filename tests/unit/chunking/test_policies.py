@@ -1,0 +1,174 @@
+"""Every chunk policy against a twin that sees the whole list at once, under any pattern of arrivals."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from walkgraph import plugins
+from walkgraph.chunking import ChunkSpec, Policy, make
+from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.placement.tables import StreamPlan
+
+
+def stream(policy: str, continue_after_done: bool = False, **settings: int) -> StreamPlan:
+    return StreamPlan(
+        index=0, name="s", walks=(0,), policy=policy, settings=settings, continue_after_done=continue_after_done,
+        credits=4, producers=(), consumers=(),
+    )  # fmt: skip
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> StreamPlan:
+    policy = draw(st.sampled_from(plugins.names("walkgraph.chunking")))
+    size = draw(st.integers(1, 9))
+    settings = {
+        "fixed": {"size": size},
+        "sliding": {"window": size, "stride": draw(st.integers(1, size))},
+        "left_context": {"chunk": size, "context": draw(st.integers(0, 6))},
+        "whole": {},
+    }[policy]
+    if policy != "whole" and draw(st.booleans()):
+        settings["first"] = draw(st.integers(1, size))
+    return stream(policy, draw(st.booleans()), **settings)
+
+
+@dataclass
+class Consumer:
+    """Takes every chunk as soon as there is one."""
+
+    policy: Policy
+    available: int = 0
+    done: bool = False
+    previous: ChunkSpec | None = None
+
+    def __post_init__(self) -> None:
+        self.chunks: list[ChunkSpec] = []
+
+    def take(self) -> None:
+        while (chunk := self.policy.next(self.previous, self.available, self.done)) and not chunk.absent:
+            assert chunk.stop <= self.available
+            assert chunk.start >= self.policy.consumed(self.previous), "an item was given up that was still needed"
+            self.previous = chunk
+            self.chunks.append(chunk)
+
+
+def whole_list(plan: StreamPlan, count: int) -> list[tuple[int, int]]:
+    """(start, stop) of each chunk of a finished list, without the closing one."""
+    s = plan.settings
+    step = {"fixed": s.get("size"), "sliding": s.get("stride"), "left_context": s.get("chunk"), "whole": count}[
+        plan.policy
+    ]
+    stops = [s.get("first", s.get("window", step))]
+    while stops[-1] < count:
+        stops.append(stops[-1] + step)
+    stops = [min(stop, count) for stop in stops] if count else []
+    starts = [0, *stops[:-1]]
+    if plan.policy == "sliding":
+        starts = [max(0, stop - s["window"]) for stop in stops]
+    if plan.policy == "left_context":
+        starts = [max(0, start - s["context"]) for start in starts]
+    return list(zip(starts, stops, strict=False))
+
+
+@given(plans(), st.lists(st.integers(0, 7), max_size=12), st.booleans())
+def test_any_arrival_pattern_gives_the_chunks_of_the_whole_list(
+    plan: StreamPlan, arrivals: list[int], end_is_late: bool
+) -> None:
+    consumer = Consumer(make(plan))
+    for arrival in arrivals:
+        consumer.available += arrival
+        if end_is_late or arrival is not arrivals[-1]:
+            consumer.take()
+    consumer.done = True
+    consumer.take()
+
+    count, chunks = sum(arrivals), consumer.chunks
+    kept = [c for c in chunks if not (c.closing and len(chunks) > 1)]
+    assert [(c.start, c.stop) for c in kept] == whole_list(plan, count)
+    assert [c.index for c in chunks] == list(range(len(chunks)))
+    assert [i for c in chunks for i in range(c.start + c.context, c.stop)] == list(range(count)), "lost or out of order"
+    assert [c.first for c in chunks] == [True] + [False] * (len(chunks) - 1) if chunks else True
+    assert [c.last for c in chunks] == [False] * (len(chunks) - 1) + [True] if chunks else count == 0
+    if chunks:
+        assert chunks[-1].stop == count
+        assert consumer.policy.consumed(chunks[-1]) == count
+
+
+@given(plans(), st.lists(st.integers(1, 7), min_size=1, max_size=8))
+def test_a_closing_chunk_comes_only_when_the_end_was_not_known_in_time(plan: StreamPlan, arrivals: list[int]) -> None:
+    known = Consumer(make(plan), available=sum(arrivals), done=True)
+    known.take()
+    assert not any(chunk.closing for chunk in known.chunks)
+    late = Consumer(make(plan), available=sum(arrivals))
+    late.take()
+    everything_taken = late.previous is not None and late.previous.stop == late.available
+    late.done = True
+    late.take()
+    assert late.chunks[-1].closing == everything_taken
+
+
+@given(plans(), st.integers(0, 30))
+def test_after_the_end_nothing_or_absent_chunks_for_ever(plan: StreamPlan, count: int) -> None:
+    consumer = Consumer(make(plan), available=count, done=True)
+    consumer.take()
+    policy = consumer.policy
+    assert policy.ended(consumer.previous, count, True) is not plan.continue_after_done
+    following = [policy.next(consumer.previous, count, True)]
+    if not plan.continue_after_done:
+        assert following == [None]
+        return
+    for _ in range(3):
+        following.append(policy.next(following[-1], count, True))
+    assert all(chunk and chunk.absent and not chunk.valid and not chunk.first and not chunk.last for chunk in following)
+    begin = len(consumer.chunks)
+    assert [chunk.index for chunk in following if chunk] == list(range(begin, begin + 4))
+
+
+@given(plans(), st.integers(1, 4), st.integers(0, 60))
+def test_a_producer_that_keeps_to_its_credit_never_starves_the_consumer(
+    plan: StreamPlan, chunks: int, count: int
+) -> None:
+    consumer = Consumer(make(plan))
+    room = consumer.policy.items(chunks)
+    while consumer.available < count:
+        under_way = consumer.available - consumer.policy.consumed(consumer.previous)
+        assert room is None or under_way < room, "the producer waits for credit and the consumer for items"
+        consumer.available += 1
+        consumer.take()
+    consumer.done = True
+    consumer.take()
+    assert sum(chunk.new for chunk in consumer.chunks) == count
+
+
+def test_a_smaller_first_chunk_comes_early() -> None:
+    consumer = Consumer(make(stream("left_context", chunk=25, context=10, first=4)), available=30)
+    consumer.take()
+    assert [(c.start, c.stop, c.context) for c in consumer.chunks] == [(0, 4, 0), (0, 29, 4)]
+
+
+def test_sliding_windows_overlap_exactly() -> None:
+    consumer = Consumer(make(stream("sliding", window=28, stride=7)), available=45, done=True)
+    consumer.take()
+    assert [(c.start, c.stop, c.context) for c in consumer.chunks] == [
+        (0, 28, 0), (7, 35, 21), (14, 42, 21), (17, 45, 25)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings"),
+    [
+        ("fixed", {"size": 4, "first": 5}),
+        ("sliding", {"window": 4, "stride": 5}),
+        ("left_context", {"chunk": 4, "context": 9, "first": 0}),
+    ],
+)
+def test_numbers_that_cannot_be_met_are_refused(policy: str, settings: dict[str, int]) -> None:
+    with pytest.raises(InvalidInput):
+        make(stream(policy, **settings))
+
+
+def test_an_unknown_policy_is_refused_by_name() -> None:
+    with pytest.raises(NotFound, match="did you mean `sliding`"):
+        make(stream("slidin"))

@@ -1,0 +1,309 @@
+"""The command line against a service that answers from memory: words, files, exit codes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from walkgraph.cli import main as cli
+from walkgraph.client import Client
+from walkgraph.settings import Settings
+
+PNG = b"\x89PNG\r\n\x1a\npixels"
+TASK = {
+    "deployment": "shapes",
+    "name": "draw",
+    "label": "Draw",
+    "inputs": {
+        "prompt": {"modality": "text", "many": True, "optional": False, "description": "What."},
+        "image": {"modality": "image", "many": False, "optional": True, "description": ""},
+    },
+    "params": {
+        "steps": {"type": "integer", "default": 20, "min": 2, "max": 200, "choices": [], "description": ""},
+        "scale": {"type": "number", "default": 1.0, "min": 0, "max": 9, "choices": [], "description": ""},
+        "fast": {"type": "boolean", "default": False, "min": None, "max": None, "choices": [], "description": ""},
+        "mode": {"type": "string", "default": "a", "min": None, "max": None, "choices": ["a", "b"], "description": ""},
+    },
+    "outputs": ["preview", "image", "text"],
+}
+RANK = {"rank": 0, "device": "cpu", "state": "ready", "phase": "", "fraction": 1.0, "restarts": 1}
+SHAPES = {
+    "id": "shapes", "graph": "shapes", "state": "ready", "reason": None, "ranks": [RANK], "running": 0, "waiting": 0,
+    "restarts": 0, "revision": 3,
+}  # fmt: skip
+PICTURE = {"type": "image", "mime": "image/png", "data": base64.b64encode(PNG).decode()}
+TIMES = [{"node": "llm", "rank": 0, "calls": 3, "busy": 0.25, "queued": 0.0}]
+
+
+def sse(*events: tuple[str, dict[str, Any]]) -> httpx.Response:
+    text = "".join(f"event: {name}\nid: 1\ndata: {json.dumps(data)}\n\n: \n\n" for name, data in events)
+    return httpx.Response(200, text=text, headers={"Content-Type": "text/event-stream"})
+
+
+def output(name: str, index: int, value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "output", {"name": name, "index": index, "iteration": [], "value": value}
+
+
+class FakeService:
+    """Answers by method and path; remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, Any]] = []
+        self.answers: dict[tuple[str, str], httpx.Response] = {
+            ("GET", "/api/v1/deployments"): httpx.Response(200, json=[SHAPES]),
+            ("GET", "/api/v1/deployments/shapes"): httpx.Response(200, json=SHAPES),
+            ("POST", "/api/v1/deployments"): httpx.Response(202, json={**SHAPES, "state": "starting", "ranks": []}),
+            ("DELETE", "/api/v1/deployments/shapes"): httpx.Response(204),
+            ("GET", "/health/ready"): httpx.Response(200),
+            ("GET", "/v1/tasks/shapes/draw"): httpx.Response(200, json=TASK),
+            ("POST", "/api/v1/studio/codes"): httpx.Response(201, json={"code": "c", "path": "/studio/?code=c"}),
+            ("POST", "/v1/tasks/shapes/draw"): sse(
+                ("accepted", {"run": "r", "seed": 7}),
+                output("preview", 0, PICTURE),
+                output("text", 0, {"type": "text", "text": "a \x1b[31mred"}),
+                output("image", 0, PICTURE),
+                output("text", 1, {"type": "text", "text": " circle"}),
+                ("done", {"run": "r", "seconds": 0.5, "queued": 0.01, "times": TIMES}),
+            ),
+        }
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content) if request.content else None
+        self.asked.append((request.method, request.url.path, body))
+        found = self.answers.get((request.method, request.url.path))
+        problem = {"code": "not_found", "detail": "there is no such thing", "errors": []}
+        return found or httpx.Response(404, json=problem)
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeService:
+    fake = FakeService()
+    monkeypatch.setenv("WALKGRAPH_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+    def local(_settings: Settings) -> Client:
+        return Client("http://127.0.0.1:1", "token", transport=httpx.MockTransport(fake))
+
+    monkeypatch.setattr(Client, "local", local)
+    return fake
+
+
+@pytest.fixture
+def walkgraph(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
+    monkeypatch.setenv("WALKGRAPH_HOME", str(tmp_path / "home"))
+
+    def call(*words: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["walkgraph", *words])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        return int(left.value.code or 0)
+
+    return call
+
+
+Call = Callable[..., int]
+Output = pytest.CaptureFixture[str]
+
+
+# ── without a service ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("words", [("status",), ("down",), ("deploy", "shapes"), ("run", "a", "b"), ("open",)])
+def test_no_service_is_said_in_words(walkgraph: Call, capsys: Output, words: tuple[str, ...]) -> None:
+    assert walkgraph(*words) == 3
+    told = capsys.readouterr().err
+    assert "no Walkgraph service is running" in told
+    assert "Traceback" not in told
+
+
+def test_a_wrong_command_is_told_from_a_failed_one(walkgraph: Call, capsys: Output) -> None:
+    assert walkgraph("deplyo") == 2
+    assert walkgraph("plan") == 2
+    assert walkgraph("plan", "no_such_graph") == 1
+    assert "is no file, and none of the bundled graphs" in capsys.readouterr().err
+
+
+def test_validate_tells_every_problem(walkgraph: Call, capsys: Output, tmp_path: Path) -> None:
+    assert walkgraph("validate", "shapes") == 0
+    bad = tmp_path / "bad.json"
+    bad.write_text(
+        '{"format": "walkgraph/graph@1", "name": "x", "nodes": {"a": {"component": "no.such"}}, "wlaks": {}}'
+    )
+    capsys.readouterr()
+    assert walkgraph("validate", str(bad), "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert not found["ok"]
+    assert {"/wlaks", "/nodes/a/component"} <= {p["pointer"] for p in found["problems"]}
+    bad.write_text('{"x": NaN}')
+    assert walkgraph("validate", str(bad)) == 1
+    assert "NaN" in capsys.readouterr().err
+    bad.write_text('{"format": "walkgraph/placement@1", "groups": 3}')
+    assert walkgraph("validate", str(bad)) == 1
+    assert "/groups" in capsys.readouterr().out
+
+
+def test_plan_for_gpus_that_are_not_here(walkgraph: Call, capsys: Output) -> None:
+    assert walkgraph("plan", "bagel", "bagel_cfg3_three_gpus", "--gpus", "3x141GB") == 0
+    assert "rank 2  cuda:2" in capsys.readouterr().out
+    assert walkgraph("plan", "bagel", "bagel_cfg3_three_gpus", "--gpus", "3x24GB") == 1
+    assert walkgraph("plan", "bagel", "bagel_cfg3_three_gpus", "--gpus", "2x141GB") == 1
+    assert walkgraph("plan", "bagel", "--gpus", "lots") == 2
+
+
+def test_plan_prints_ranks_and_bytes(walkgraph: Call, capsys: Output) -> None:
+    assert walkgraph("plan", "synthetic_loops", "synthetic_loops_two_ranks") == 0
+    assert "rank 1" in capsys.readouterr().out
+    assert walkgraph("plan", "synthetic_loops", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["deployable"]
+    assert found["plan"]["ranks"][0]["rank"] == 0
+
+
+def test_components_and_schemas_are_printed(walkgraph: Call, capsys: Output) -> None:
+    assert walkgraph("components") == 0
+    assert "bagel.backbone" in capsys.readouterr().out
+    assert walkgraph("components", "bagel.backbone") == 0
+    assert "latents" in capsys.readouterr().out
+    assert walkgraph("components", "bagel.backbon") == 1
+    assert "did you mean `bagel.backbone`" in capsys.readouterr().err
+    assert walkgraph("schema", "placement") == 0
+    assert json.loads(capsys.readouterr().out)["$id"].startswith("urn:")
+
+
+def test_doctor_finds_what_is_here(walkgraph: Call, capsys: Output) -> None:
+    assert walkgraph("doctor", "--json") == 0
+    found = {row["what"]: row for row in json.loads(capsys.readouterr().out)}
+    assert found["python"]["level"] == "ok"
+    assert "walkgraph up" in found["service"]["detail"]
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    code = "import sys\nfrom walkgraph.cli.main import build\nbuild()\nprint(sorted(sys.modules))"
+    began = time.perf_counter()
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert time.perf_counter() - began < 3
+    for heavy in ("torch", "fastapi", "sqlmodel", "streamlit", "pydantic", "httpx", "zmq", "numpy"):
+        assert f"'{heavy}'" not in answer.stdout, heavy
+
+
+# ── with one ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_status_shows_deployments(service: FakeService, walkgraph: Call, capsys: Output) -> None:
+    assert walkgraph("status") == 0
+    told = capsys.readouterr().out
+    assert "0 cpu ready" in told
+    assert walkgraph("status", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["deployments"] == [SHAPES]
+
+
+def test_deploy_waits_and_sends_what_a_file_holds(
+    service: FakeService, walkgraph: Call, capsys: Output, tmp_path: Path
+) -> None:
+    assert walkgraph("deploy", "shapes", "--name", "two") == 0
+    assert service.asked[0] == (
+        "POST", "/api/v1/deployments", {"graph": "shapes", "placement": None, "name": "two"}
+    )  # fmt: skip
+    assert "shapes is ready" in capsys.readouterr().out
+    (tmp_path / "g.json").write_text('{"name": "g"}')
+    assert walkgraph("deploy", "g.json", "--no-wait", "--json") == 0
+    assert service.asked[-1][2]["graph"] == {"name": "g"}
+
+
+def test_a_refused_deployment_shows_its_problems(service: FakeService, walkgraph: Call, capsys: Output) -> None:
+    fault = {"pointer": "/graph/nodes/x", "code": "unknown_component", "message": "there is no component `x`"}
+    answer = httpx.Response(422, json={"code": "invalid_input", "detail": "can't be deployed", "errors": [fault]})
+    service.answers["POST", "/api/v1/deployments"] = answer
+    assert walkgraph("deploy", "shapes") == 1
+    assert "/graph/nodes/x: there is no component" in capsys.readouterr().err
+
+
+def test_undeploy_and_open(service: FakeService, walkgraph: Call, capsys: Output) -> None:
+    assert walkgraph("undeploy", "shapes") == 0
+    assert walkgraph("open", "--json") == 0
+    assert "/studio/?code=c" in capsys.readouterr().out
+    assert walkgraph("undeploy", "nothing") == 1
+
+
+def test_run_sends_options_writes_files_and_tells_times(
+    service: FakeService, walkgraph: Call, capsys: Output, tmp_path: Path
+) -> None:
+    (tmp_path / "in.png").write_bytes(PNG)
+    words = (
+        "--prompt",
+        "a red circle",
+        "--image=in.png",
+        "--steps",
+        "4",
+        "--seed",
+        "7",
+        "-p",
+        "fast=yes",
+        "--mode",
+        "b",
+    )
+    assert walkgraph("run", "shapes", "draw", *words, "-o", "out.png") == 0
+    assert service.asked[-1][2] == {
+        "inputs": {"prompt": ["a red circle"], "image": PICTURE["data"]},
+        "params": {"steps": 4, "seed": 7, "fast": True, "mode": "b"},
+        "stream": True,
+    }
+    assert (tmp_path / "out.png").read_bytes() == PNG
+    told = capsys.readouterr()
+    assert told.out == "a \\x1b[31mred circle\nwrote out.png\n"
+    assert "llm" in told.err
+    assert "50%" in told.err
+    assert walkgraph("run", "shapes", "draw", "--prompt", "x", "-o", "all/", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["outputs"]["image"] == [{"type": "image", "mime": "image/png", "file": "all/image.png"}]
+    assert (tmp_path / "all" / "preview.png").exists()
+    assert walkgraph("run", "shapes", "draw", "--prompt", "x") == 0
+    assert (tmp_path / "draw-7.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("--promt", "x"), "did you mean `--prompt`"),
+        (("--steps", "many"), "`--steps` takes a number"),
+        (("--fast", "maybe"), "true or false"),
+        (("--prompt",), "needs a value"),
+        (("prompt",), "is no option"),
+        (("-p", "steps"), "name=value"),
+        (("--image", "nowhere.png"), "is no file"),
+        (("--image", "in.png", "--image", "in.png"), "takes one value"),
+    ],
+)
+def test_a_wrong_request_is_explained_before_it_is_sent(
+    service: FakeService, walkgraph: Call, capsys: Output, tmp_path: Path, words: tuple[str, ...], advice: str
+) -> None:
+    (tmp_path / "in.png").write_bytes(PNG)
+    assert walkgraph("run", "shapes", "draw", *words) == 1
+    assert advice in capsys.readouterr().err
+    assert all(method == "GET" for method, _, _ in service.asked)
+
+
+def test_a_failed_run_says_where_and_why(service: FakeService, walkgraph: Call, capsys: Output) -> None:
+    error = {"code": "worker_lost", "message": "rank 0 was lost", "node": "llm", "retryable": True}
+    service.answers["POST", "/v1/tasks/shapes/draw"] = sse(
+        ("accepted", {"run": "r", "seed": 7}),
+        ("error", {"run": "r", "seconds": 0.5, "queued": 0.0, "times": [], "error": error}),
+    )
+    assert walkgraph("run", "shapes", "draw", "--prompt", "x") == 1
+    assert "rank 0 was lost (node `llm`)" in capsys.readouterr().err
+
+
+def test_run_shows_what_a_task_takes(service: FakeService, walkgraph: Call, capsys: Output) -> None:
+    assert walkgraph("run", "shapes", "draw", "--inputs") == 0
+    told = capsys.readouterr().out
+    assert "--prompt" in told
+    assert "2 to 200, default 20" in told

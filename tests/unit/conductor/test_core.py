@@ -1,0 +1,422 @@
+"""The conductor's core in simulated time: every accepted run ends once, pages are accounted for, workers come back."""
+
+import itertools
+from itertools import pairwise
+
+import pytest
+from msgspec.structs import replace
+
+from tests.support.conductor_world import PAGES, POOL, World
+from tests.support.deployment import plan_named
+from walkgraph.conductor.events import FromRank, FromService, Tick, ToService
+from walkgraph.errors import ErrorInfo
+from walkgraph.graph.document import SessionPolicy
+from walkgraph.ids import Rank, RunId
+from walkgraph.telemetry.events import RunPhase
+from walkgraph.wire import messages as m
+from walkgraph.wire.spec import Limits
+
+GRAPH, PLAN = plan_named("synthetic_states")
+ONE_GRAPH, ONE_PLAN = plan_named("synthetic_states", ranks=1)
+
+
+def world(seed: int = 0, one: bool = False, **limits: float) -> World:
+    made = World(ONE_GRAPH if one else GRAPH, ONE_PLAN if one else PLAN, Limits(**limits), seed)  # type: ignore[arg-type]
+    made.settle()
+    assert made.state == "ready"
+    return made
+
+
+def half(tokens: int = PAGES * 16 // 2) -> dict[str, int]:
+    """Parameters of `write` that take `tokens` in `main`."""
+    return {"prompt": tokens - 10, "times": 10}
+
+
+# ── random worlds ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_every_run_ends_once_and_nothing_is_held(seed: int) -> None:
+    w = world(seed, queue=6, restarts=50, backoff_first=0.1)
+    chance, number = w.chance, 0
+    for _ in range(400):
+        what = chance.random()
+        if what < 0.12:
+            number += 1
+            tokens = chance.choice([20, 100, 300, PAGES * 16])
+            fields = {"deadline": chance.choice([None, 0.5, 5.0]), "priority": chance.randrange(3)}
+            if chance.random() < 0.3:
+                w.submit(f"r{number}", "remember", session=chance.choice("ab"), params={"room": tokens}, **fields)
+            else:
+                w.submit(f"r{number}", params=half(tokens), **fields)
+        elif what < 0.17 and number:
+            run = RunId(f"r{chance.randrange(number) + 1}")
+            w.handle(FromService(m.Abort(run=run, reason=chance.choice(["cancelled", "disconnected"]))))
+        elif what < 0.19 and w.workers:
+            w.kill(chance.choice(list(w.workers)))
+        elif what < 0.20 and w.workers:
+            w.workers[chance.choice(list(w.workers))].stopped = True
+        elif what < 0.30:
+            w.pass_time(chance.choice([0.01, 0.3, 2.0]))
+        elif w.workers:
+            w.act(chance.choice(list(w.workers)))
+    w.settle()
+    assert set(w.finished) == w.accepted
+    assert all(indices == list(range(len(indices))) for run, indices in w.outputs.items() if len(indices) < 2)
+    w.pass_time(700)  # sessions are over
+    w.settle()
+    w.pass_time(20)
+    w.settle()
+    assert all(pages == 0 for pages in w.core.pages.promised.values())
+    assert len(w.core.runs.sessions) == 0
+    assert not any(worker.runs for worker in w.workers.values())
+    assert w.statuses[-1].running == w.statuses[-1].waiting == 0
+    assert not w.core.ranks.failure
+
+
+# ── admission ──────────────────────────────────────────────────────────────────────────────────
+
+
+def starts(w: World, rank: int = 0) -> list[str]:
+    return [message.run for message in w.workers[Rank(rank)].inbox if isinstance(message, m.Start)]
+
+
+def test_runs_start_while_their_worst_case_fits() -> None:
+    w = world(one=True)
+    for name in ("a", "b", "c"):
+        w.submit(name, params=half())
+    assert starts(w) == ["a", "b"]
+    assert (w.statuses[-1].running, w.statuses[-1].waiting) == (2, 1)
+    w.workers[Rank(0)].runs.clear()
+    w.handle(FromService(m.Abort(run=RunId("a"))))
+    assert starts(w) == ["a", "b"], "the pages of `a` are not free before its rank says so"
+    w.settle()
+    assert set(w.finished) == {"a", "b", "c"}
+
+
+def test_higher_priority_goes_first_then_order_of_arrival() -> None:
+    w = world(one=True)
+    w.submit("first", params=half(PAGES * 16))
+    for name, priority in (("low", 0), ("high", 5), ("low2", 0), ("high2", 5)):
+        w.submit(name, params=half(PAGES * 16), priority=priority)
+    order = []
+    for _ in range(5):
+        order += [run for run in starts(w) if run not in order]
+        w.handle(FromService(m.Abort(run=RunId(order[-1]))))
+        w.handle(FromRank(Rank(0), w.workers[Rank(0)].start, released(order[-1])))
+    assert order == ["first", "high", "high2", "low", "low2"]
+
+
+def released(run: str, rank: int = 0) -> m.Released:
+    return m.Released(rank=Rank(rank), run=RunId(run), pages_free=1, pages_total=1)
+
+
+def test_one_that_waits_for_pages_is_not_starved_by_smaller_ones() -> None:
+    w = world(one=True)
+    w.submit("running", params=half())
+    w.submit("large", params=half(PAGES * 16))
+    w.submit("small", params=half(32))
+    assert starts(w) == ["running"]
+
+
+def test_what_can_never_fit_is_refused_and_says_what_to_do() -> None:
+    w = world(one=True)
+    w.submit("huge", params=half(PAGES * 16 + 1))
+    error = w.finished["huge"].error
+    assert error
+    assert error.code == "refused"
+    assert "41 cache pages" in error.message
+    assert "memory" in error.message
+
+
+def test_the_queue_is_bounded() -> None:
+    w = world(one=True, queue=2)
+    w.submit("a", params=half(PAGES * 16))
+    for name in ("b", "c", "d"):
+        w.submit(name, params=half(PAGES * 16))
+    assert w.rejected["d"].error.code == "overloaded"
+    assert w.rejected["d"].error.retryable
+
+
+def test_bad_requests_are_rejected_with_a_pointer() -> None:
+    w = world(one=True)
+    w.submit("a", params={"prmpt": 3})
+    w.submit("b", "wriite")
+    assert (w.rejected["a"].pointer, w.rejected["a"].error.code) == ("/params/prmpt", "invalid_input")
+    assert "did you mean" in w.rejected["b"].error.message or "`write`" in w.rejected["b"].error.message
+
+
+def test_deadlines_hold_while_waiting_and_while_running() -> None:
+    w = world(one=True)
+    w.submit("running", params=half(PAGES * 16), deadline=5.0)
+    w.submit("waiting", params=half(PAGES * 16), deadline=2.0)
+    w.pass_time(2.1)
+    assert w.finished["waiting"].error.code == "deadline_exceeded"  # type: ignore[union-attr]
+    assert "running" not in w.finished
+    w.pass_time(3.0)
+    assert w.core.due() > w.now
+    w.handle(FromRank(Rank(0), w.workers[Rank(0)].start, released("running")))
+    assert w.finished["running"].error.code == "deadline_exceeded"  # type: ignore[union-attr]
+
+
+# ── sessions ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_session_takes_one_run_at_a_time_and_keeps_its_pages() -> None:
+    w = world(one=True)
+    for name in ("a", "b"):
+        w.submit(name, "remember", session="s", params={"room": 160})
+    w.submit("other", "remember", session="t", params={"room": 160})
+    assert starts(w) == ["a", "other"]
+    w.settle()
+    assert set(w.finished) == {"a", "b", "other"}
+    assert w.core.pages.promised.total() == 20
+    w.pass_time(601)
+    assert w.workers[Rank(0)].inbox[-1] == m.Cancel(run=RunId("session:t"))
+    w.settle()
+    while w.workers[Rank(0)].inbox or w.workers[Rank(0)].outbox:
+        w.act(Rank(0))
+    assert w.core.pages.promised.total() == 0
+
+
+def test_a_session_keeps_no_more_than_its_bytes() -> None:
+    task = ONE_GRAPH.tasks["remember"]
+    policy = SessionPolicy(max_bytes=10 * POOL.page_bytes)
+    tasks = {**ONE_GRAPH.tasks, "remember": task.model_copy(update={"session": policy})}
+    w = World(ONE_GRAPH.model_copy(update={"tasks": tasks}), ONE_PLAN, Limits(), 0)
+    w.settle()
+    w.submit("fits", "remember", session="s", params={"room": 160})
+    w.settle()
+    w.submit("less", "remember", session="s", params={"room": 20})
+    w.submit("more", "remember", session="s", params={"room": 161})
+    w.submit("alone", "remember", params={"room": 161})
+    w.settle()
+    assert [w.finished[run].error for run in ("fits", "less", "alone")] == [None] * 3
+    error = w.finished["more"].error
+    assert error is not None
+    assert error.code == "refused"
+    assert "max_bytes" in error.message
+
+
+def test_a_lost_worker_takes_its_sessions_along() -> None:
+    w = world(one=True)
+    w.submit("a", "remember", session="s", params={"room": 160})
+    w.settle()
+    assert len(w.core.runs.sessions) == 1
+    w.kill(Rank(0))
+    assert len(w.core.runs.sessions) == 0
+    assert w.core.pages.promised.total() == 0
+
+
+# ── failure ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_lost_worker_ends_its_runs_at_once_and_comes_back() -> None:
+    w = world()
+    w.submit("a", "part_ways")
+    assert len(w.workers[Rank(1)].inbox) == 1
+    w.kill(Rank(1))
+    error = w.finished["a"].error
+    assert error
+    assert (error.code, error.retryable, error.rank) == ("worker_lost", True, 1)
+    assert w.state == "degraded"
+    w.submit("b", "part_ways")
+    assert not starts(w, 0)[1:], "`b` waits for the rank"
+    w.pass_time(0.49)
+    assert Rank(1) not in w.workers
+    w.pass_time(0.02)
+    assert Rank(1) in w.workers
+    w.settle()
+    assert w.state == "ready"
+    assert w.finished["b"]
+
+
+def test_a_survivor_keeps_its_pages_until_it_says_they_are_free() -> None:
+    w = world()
+    w.submit("a", "part_ways")
+    before = w.core.pages.promised.total()
+    w.kill(Rank(1))
+    assert "a" in w.finished
+    assert w.core.pages.promised.total() == before
+    w.handle(FromRank(Rank(0), w.workers[Rank(0)].start, released("a")))
+    assert w.core.pages.promised.total() == 0
+
+
+def test_messages_of_an_older_start_are_dropped() -> None:
+    w = world(one=True)
+    w.submit("a")
+    old = w.workers[Rank(0)].start
+    w.kill(Rank(0))
+    w.pass_time(1)
+    w.settle()
+    w.submit("b")
+    for message in (m.RankDone(rank=Rank(0), run=RunId("b"), times=()), m.LoadFailed(rank=Rank(0), error=fault())):
+        w.handle(FromRank(Rank(0), old, message))
+    assert w.state == "ready"
+    assert "b" not in w.finished
+
+
+def fault(code: str = "internal_error") -> ErrorInfo:
+    return ErrorInfo(code=code, message="it broke")  # type: ignore[arg-type]
+
+
+def test_a_crash_loop_backs_off_and_gives_up_with_the_reason() -> None:
+    w = World(ONE_GRAPH, ONE_PLAN, Limits(), 0)
+    for _ in range(200):
+        if w.workers:
+            worker = w.workers[Rank(0)]
+            w.handle(FromRank(Rank(0), worker.start, m.LoadFailed(rank=Rank(0), error=fault())))
+            w.kill(Rank(0))
+        w.pass_time(0.1)
+    times = [at for at, _ in w.spawned]
+    pauses = [round(b - a, 1) for a, b in pairwise(times)]
+    assert pauses == pytest.approx([0.5, 1.0, 2.0, 4.0, 8.0], abs=0.11)
+    assert w.state == "failed"
+    assert "it broke" in (w.statuses[-1].reason or "")
+    w.submit("a")
+    assert w.rejected["a"].error.code == "refused"
+    assert w.core.due() > w.now
+
+
+def test_a_load_that_can_only_fail_again_is_not_tried_again() -> None:
+    w = World(ONE_GRAPH, ONE_PLAN, Limits(), 0)
+    worker = w.workers[Rank(0)]
+    w.handle(FromRank(Rank(0), worker.start, m.LoadFailed(rank=Rank(0), error=fault("refused"))))
+    w.kill(Rank(0))
+    assert w.state == "failed"
+
+
+def test_a_worker_that_ends_itself_is_started_anew_and_its_reason_told() -> None:
+    w = world(one=True)
+    w.submit("a")
+    w.handle(FromRank(Rank(0), w.workers[Rank(0)].start, m.Faulted(rank=Rank(0), error=fault("worker_lost"))))
+    w.kill(Rank(0))
+    assert w.finished["a"].error.code == "worker_lost"  # type: ignore[union-attr]
+    assert w.statuses[-1].reason == "it broke"
+    w.pass_time(30)
+    w.settle()
+    assert w.state == "ready"
+
+
+def test_restarts_long_ago_are_forgiven() -> None:
+    w = world(one=True)
+    for _ in range(12):
+        w.kill(Rank(0))
+        w.pass_time(30)
+        w.settle()
+    assert w.state == "ready"
+
+
+def test_a_worker_that_served_is_back_at_once_however_often_it_is_killed() -> None:
+    w = world(one=True)
+    for index in range(12):
+        for name in (f"run{index}.{i}" for i in itertools.count()):
+            w.submit(name)
+            w.settle()
+            while w.act(Rank(0)):
+                w.settle()
+            if w.finished[name].error is None:  # this world's nodes fail at random
+                break
+        before = len(w.spawned)
+        w.kill(Rank(0))
+        killed = w.now
+        w.pass_time(0.6)
+        w.settle()
+        assert w.spawned[before][0] - killed <= 0.61
+        assert w.state == "ready"
+
+
+def test_a_worker_that_stops_answering_is_killed_within_a_second_of_its_deadline() -> None:
+    w = world(one=True, step_deadline=10.0)
+    w.submit("a")
+    w.workers[Rank(0)].stopped = True
+    began = w.now
+    while not w.killed:
+        w.pass_time(max(0.001, w.core.due() - w.now))
+        assert w.now < began + 11.0
+    assert w.now >= began + 10.0
+    assert w.finished["a"].error.code == "worker_lost"  # type: ignore[union-attr]
+    assert "didn't answer" in (w.statuses[-1].reason or "")
+
+
+def test_a_worker_that_answers_is_left_alone() -> None:
+    w = world(one=True, step_deadline=2.0)
+    for _ in range(100):
+        w.pass_time(1.0)
+        w.settle()
+        while w.act(Rank(0)):
+            pass
+    assert not w.killed
+
+
+# ── the end ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_draining_takes_nothing_new_and_finishes_the_rest() -> None:
+    w = world(one=True)
+    w.submit("a", params=half(PAGES * 16))
+    w.submit("b", params=half(PAGES * 16))
+    w.handle(FromService(m.Drain()))
+    w.submit("c")
+    assert w.rejected["c"].error.code == "shutting_down"
+    w.settle()
+    assert set(w.finished) == {"a", "b"}
+    assert (w.state, w.statuses[-1].running) == ("draining", 0)
+
+
+@pytest.mark.parametrize("hang", [False, True])
+def test_stopping_ends_runs_and_workers(hang: bool) -> None:
+    w = world()
+    w.submit("a", "part_ways")
+    w.submit("b", params=half(PAGES * 16))
+    w.submit("c", params=half(PAGES * 16))
+    w.workers[Rank(1)].stopped = hang
+    w.handle(FromService(m.Stop()))
+    assert w.core.due() <= w.now + 2
+    for _ in range(200):
+        for rank in list(w.workers):
+            if rank in w.workers:
+                w.act(rank)
+    if hang:
+        assert not w.exited
+        w.pass_time(2.0)
+    assert w.exited
+    assert {f.error.code for f in w.finished.values() if f.error} == {"shutting_down"}
+    assert set(w.finished) == w.accepted == {"a", "b", "c"}
+    assert w.state == "stopped"
+
+
+def test_phases_are_told_in_order() -> None:
+    w = world(one=True)
+    w.submit("a")
+    w.handle(FromRank(Rank(0), w.workers[Rank(0)].start, emit("a")))
+    w.handle(FromRank(Rank(0), w.workers[Rank(0)].start, emit("a")))
+    w.settle()
+    phases = [event.phase for event in w.told if isinstance(event, RunPhase)]
+    assert phases == ["queued", "started", "first_output", "finished"]
+
+
+def emit(run: str, name: str = "token") -> m.Emit:
+    return m.Emit(rank=Rank(0), run=RunId(run), name=name, value=m.Small(value=1), iteration=())
+
+
+def test_outputs_are_numbered_and_say_what_they_are() -> None:
+    w = world(one=True)
+    w.submit("a")
+    event = FromRank(Rank(0), w.workers[Rank(0)].start, replace(emit("a"), modality="tokens"))
+    told = [
+        command.message for _ in range(2) for command in w.core.handle(event, w.now) if isinstance(command, ToService)
+    ]
+    assert [(o.index, o.modality) for o in told if isinstance(o, m.Output)] == [(0, "tokens"), (1, "tokens")]
+
+
+def test_outputs_that_nobody_wants_or_that_come_late_are_dropped() -> None:
+    w = world(one=True)
+    w.submit("a")
+    start = w.workers[Rank(0)].start
+    w.handle(FromRank(Rank(0), start, emit("a", "other")))
+    w.handle(FromRank(Rank(0), start, emit("unknown")))
+    w.handle(FromService(m.Abort(run=RunId("a"))))
+    w.handle(FromRank(Rank(0), start, emit("a")))
+    assert not w.outputs
+    w.handle(Tick())

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from tests.unit.engine.plans import call
+from walkgraph.engine.paged_attention import Contexts
+from walkgraph.engine.runner import Runner
+from walkgraph.engine.states import StateTable
+from walkgraph.networks.base import Call, CallFailed, Operator, Outputs, States
+
+CPU = torch.device("cpu")
+
+
+class Each(Operator):
+    """Serves calls by a function of their `value`, and counts its forwards."""
+
+    def __init__(self, serve: Callable[[Any], Any]) -> None:
+        self.serve = serve
+        self.batches: list[int] = []
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        self.batches.append(len(calls))
+        return [{"out": self.serve(one.inputs["value"])} for one in calls]
+
+
+def run(operator: Operator, *values: Any) -> list[tuple[Any, str | None]]:
+    """(output, error code) of each."""
+    runner = Runner(StateTable({}, Contexts()), 3)
+    results = runner.run(operator, CPU, [call("node", {"value": v}, run=str(i)) for i, v in enumerate(values)])
+    return [(r.outputs and r.outputs["out"], r.error and r.error.code) for r in results]
+
+
+@pytest.mark.parametrize("guilty", [{0}, {6}, {2, 3}, {0, 1, 2, 3, 4, 5, 6}])
+def test_the_guilty_are_found_by_halving(guilty: set[int]) -> None:
+    def serve(value: int) -> int:
+        if value in guilty:
+            raise CallFailed("no")
+        return value
+
+    operator = Each(serve)
+    got = run(operator, *range(7))
+    assert got == [(None, "node_error") if v in guilty else (v, None) for v in range(7)]
+    if len(guilty) == 1:
+        assert len(operator.batches) <= 7
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_one_number_that_is_none_is_found_among_many(bad: float) -> None:
+    def serve(place: int) -> torch.Tensor:
+        out = torch.zeros(1000)
+        if place >= 0:
+            out[place] = bad
+        return out
+
+    assert [code for _, code in run(Each(serve), -1, 999, -1, 0)] == [None, "numeric_error", None, "numeric_error"]
+    assert run(Each(lambda v: v), 1.0, bad, 2, "text") == [
+        (1.0, None),
+        (None, "numeric_error"),
+        (2, None),
+        ("text", None),
+    ]
+
+
+def test_large_finite_numbers_pass() -> None:
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        huge = torch.full((100,), torch.finfo(dtype).max, dtype=dtype)
+        [(out, code)] = run(Each(lambda value: value), huge)
+        assert code is None
+        assert out is huge
+
+
+def test_infinities_that_cancel_are_still_found() -> None:
+    value = torch.tensor([float("inf"), float("-inf")])
+    assert run(Each(lambda v: v), value) == [(None, "numeric_error")]
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (MemoryError(), "out_of_memory"),
+        (torch.OutOfMemoryError("CUDA out of memory at 0x7f00"), "out_of_memory"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "out_of_memory"),
+        (RuntimeError("secret 0x7f00"), "node_error"),
+        (KeyError("secret"), "node_error"),
+        (CallFailed("the client reads this", "value", code="invalid_input"), "invalid_input"),
+    ],
+)
+def test_exceptions_become_typed_errors_without_their_text(raised: Exception, code: str) -> None:
+    def serve(value: int) -> int:
+        raise raised
+
+    runner = Runner(StateTable({}, Contexts()), 3)
+    [result] = runner.run(Each(serve), CPU, [call("node", {"value": 1}, iteration=(2,))])
+    assert result.error is not None
+    assert (result.error.code, result.error.node, result.error.walk) == (code, "node", "walk")
+    assert (result.error.iteration, result.error.rank) == ((2,), 3)
+    assert result.error.retryable == (code == "out_of_memory")
+    assert ("the client reads this" in result.error.message) == isinstance(raised, CallFailed)
+    assert not {"0x7f00", "secret", "enforce"} & set(result.error.message.replace("`", " ").split())
+
+
+def test_a_wrong_number_of_outputs_serves_nobody_else_s() -> None:
+    class Short(Operator):
+        def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+            return [{"out": 1}] * (len(calls) - 1 if len(calls) == 2 else 1)
+
+    assert run(Short(), 1, 2) == [(1, None), (1, None)]

@@ -1,0 +1,104 @@
+"""Every bundled graph and placement is sound: as the editor saves it, without a problem, and it can be planned."""
+
+import inspect
+import json
+import textwrap
+from typing import Any
+
+import pytest
+
+from walkgraph.components import catalogue, families
+from walkgraph.graph import build, codec
+from walkgraph.graph.check import check
+from walkgraph.placement.document import Placement, decode
+from walkgraph.placement.hardware import Device, Hardware
+from walkgraph.placement.plan import PlanResult, plan
+from walkgraph.placement.sizes import find_sizes
+from walkgraph.resources import bundled
+
+GRAPHS = bundled("graphs")
+PLACEMENTS = bundled("placements")
+GiB = 2**30
+NOTES = {"unavailable", "crossing_loop"}
+"""What a plan may say of them: networks that are not here, a loop that goes over the wire on purpose."""
+
+
+def host(gpus: int) -> Hardware:
+    """A host with so many H200."""
+    cpu = Device(name="cpu", total=128 * GiB, free=120 * GiB)
+    cards = [Device(name=f"cuda:{i}", total=140 * GiB, free=139 * GiB) for i in range(gpus)]
+    return Hardware(host="one", cores=16, shm=64 * GiB, devices=(cpu, *cards))
+
+
+def placement_of(name: str) -> Placement:
+    return decode(json.loads(PLACEMENTS[name].read_text()))
+
+
+def planned(name: str, hardware: Hardware) -> PlanResult:
+    placement = placement_of(name)
+    assert placement.graph is not None
+    graph = codec.load(GRAPHS[placement.graph].read_bytes())
+    return plan(graph, placement, hardware, catalogue(), find_sizes(families()))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_graph_stands_as_the_editor_saves_it(name: str) -> None:
+    text = GRAPHS[name].read_text()
+    graph = codec.load(text)
+    assert graph.name == name
+    assert json.dumps(codec.dump(graph)) == json.dumps(json.loads(text)), "write it anew with `codec.dumps`"
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_graph_has_no_problem_but_networks_to_come(name: str) -> None:
+    report = check(json.loads(GRAPHS[name].read_text()), catalogue())
+    assert [problem for problem in report.problems if problem.code != "component_unavailable"] == []
+    assert report.graph is not None
+
+
+def test_the_starter_graphs_have_no_problem_at_all() -> None:
+    names = [name for name in GRAPHS if name.startswith(("shapes", "bagel", "synthetic"))]
+    assert len(names) == 6
+    assert [check(json.loads(GRAPHS[name].read_text()), catalogue()).problems for name in names] == [()] * len(names)
+
+
+def test_the_example_in_python_is_part_of_the_starter_graph() -> None:
+    names: dict[str, Any] = {}
+    example = inspect.cleandoc(str(build.__doc__)).split("\n\n", 1)[1].rsplit("\n\n", 1)[0]
+    exec(
+        compile(f"from walkgraph.graph.build import GraphBuilder\n{textwrap.dedent(example)}", "example", "exec"), names
+    )
+    graph, shapes = names["graph"], codec.load(GRAPHS["shapes"].read_bytes())
+    assert check(graph, catalogue()).problems == ()
+    assert {name: shapes.walks[name] for name in graph.walks} == graph.walks
+    assert {name: shapes.nodes[name].component for name in graph.nodes} == {
+        name: node.component for name, node in graph.nodes.items()
+    }
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_graph_has_a_placement(name: str) -> None:
+    assert name in {placement_of(p).graph for p in PLACEMENTS}
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+def test_a_placement_makes_a_plan(name: str) -> None:
+    assert placement_of(name).name == name
+    result = planned(name, host(gpus=4))
+    assert [p for p in result.problems if p.code not in NOTES] == []
+    assert result.plan is not None
+
+
+@pytest.mark.parametrize("name", [name for name in PLACEMENTS if name.startswith(("shapes_", "synthetic_", "bagel_"))])
+def test_networks_and_weights_are_here(name: str) -> None:
+    assert planned(name, host(gpus=4)).deployable
+
+
+@pytest.mark.parametrize("name", [name for name in PLACEMENTS if name.endswith(("_cpu", "_ranks"))])
+def test_a_laptop_is_enough_for_the_placements_on_cpus(name: str) -> None:
+    laptop = Hardware(host="laptop", cores=2, shm=2 * GiB, devices=(Device(name="cpu", total=8 * GiB, free=4 * GiB),))
+    assert planned(name, laptop).plan is not None
+
+
+def test_a_placement_on_gpus_needs_them() -> None:
+    assert planned("bagel_one_gpu", host(gpus=0)).plan is None

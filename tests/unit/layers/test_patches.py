@@ -1,0 +1,34 @@
+"""Pictures, patches and grid ids."""
+
+import torch
+
+from walkgraph.layers.patches import grid_ids, normalise, patchify, to_picture, unpatchify
+
+
+def test_a_patch_is_row_column_channel() -> None:
+    x = torch.arange(2 * 3 * 4 * 6).float().view(2, 3, 4, 6)
+    rows = patchify(x, 2)
+    assert rows.shape == (2, 6, 12)
+    for patch, (top, left) in {0: (0, 0), 2: (0, 4), 4: (2, 2)}.items():
+        want = [x[1, c, top + p, left + q] for p in range(2) for q in range(2) for c in range(3)]
+        assert rows[1, patch].tolist() == want
+
+
+def test_unpatchify_undoes_patchify() -> None:
+    x = torch.randn(2, 5, 6, 4)
+    assert torch.equal(unpatchify(patchify(x, 2), 2, 3, 2), x)
+
+
+def test_a_picture_survives_the_round_trip_and_truncates() -> None:
+    picture = torch.randint(0, 256, (1, 4, 4, 3), dtype=torch.uint8)
+    image = normalise(picture)
+    assert image.shape == (1, 3, 4, 4)
+    assert image.min() >= -1
+    assert image.max() <= 1
+    # 255 (x/255) may fall just under x in float32, and writing truncates.
+    assert (picture.int() - to_picture(image).int()).abs().max() <= 1
+    assert to_picture(torch.tensor([[[-3.0]], [[0.0]], [[3.0]]])).tolist() == [[[0, 127, 255]]]
+
+
+def test_grid_ids_count_rows_of_the_table() -> None:
+    assert grid_ids(2, 3, 70).tolist() == [0, 1, 2, 70, 71, 72]

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.engine.engine import Engine
+from walkgraph.networks import flow
+from walkgraph.networks.base import Call
+
+PARAMS: dict[str, Any] = {
+    "time": 0.8,
+    "next_time": 0.6,
+    "text_scale": 4.0,
+    "img_scale": 2.0,
+    "renorm": "global",
+    "renorm_min": 0.0,
+}
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return engine_of(plan_of({"noise": ("operators_flow:Noise", {}), "euler": ("operators_flow:GuidedEuler", {})}))
+
+
+def grid(seed: int, height: int = 3, width: int = 2, channels: int = 4) -> Tensor:
+    return torch.randn(height, width, channels, generator=torch.Generator().manual_seed(seed))
+
+
+def euler(run: int, ports: str = "xvti", *, shape: tuple[int, int] = (3, 2), **params: Any) -> Call:
+    names = {"x": "latents", "v": "velocity", "t": "velocity_text", "i": "velocity_img"}
+    inputs = {names[p]: grid(10 * run + k, *shape) for k, p in enumerate("xvti") if p in ports}
+    return call("euler", inputs, run=str(run), **{**PARAMS, **params})
+
+
+def plain(one: Call) -> Tensor:
+    def rows(port: str) -> Tensor | None:
+        value = one.inputs.get(port)
+        return None if value is None else value.flatten(0, 1)
+
+    velocity = rows("velocity")
+    assert velocity is not None
+    v = flow.guide(
+        velocity,
+        rows("velocity_text"),
+        rows("velocity_img"),
+        text_scale=float(one.params["text_scale"]),
+        image_scale=float(one.params["img_scale"]),
+        renorm=one.params["renorm"],  # type: ignore[arg-type]
+        renorm_min=float(one.params["renorm_min"]),
+    )
+    x = one.inputs["latents"]
+    return x - v.view(x.shape) * (float(one.params["time"]) - float(one.params["next_time"]))
+
+
+def test_noise_is_the_seeds_alone(engine: Engine) -> None:
+    shape = {"height": 3, "width": 5, "channels": 7}
+    a, b, c = outputs(engine, *[call("noise", run=str(s), seed=s, **shape) for s in (1, 2, 1)])
+    assert a["latents"].shape == (3, 5, 7)
+    assert a["latents"].dtype == torch.float32
+    assert torch.equal(a["latents"], c["latents"])
+    assert not torch.equal(a["latents"], b["latents"])
+    wanted = torch.randn(3, 5, 7, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(a["latents"], wanted)
+    [negative] = outputs(engine, call("noise", seed=-5, **shape))
+    assert negative["latents"].isfinite().all()
+
+
+@pytest.mark.parametrize("renorm", ["global", "channel", "text_channel", "none"])
+@pytest.mark.parametrize("ports", ["xv", "xvt", "xvi", "xvti"])
+def test_batched_pictures_are_stepped_as_if_alone(engine: Engine, ports: str, renorm: str) -> None:
+    calls = [
+        euler(i, ports, renorm=renorm, text_scale=1.0 + i, renorm_min=0.2 * i, time=0.9 - 0.1 * i) for i in range(4)
+    ]
+    done = serve(engine, *calls)
+    assert {d.batch for d in done} == {4}
+    for one in done:
+        assert one.outputs is not None
+        torch.testing.assert_close(one.outputs["latents"], plain(one.call))
+
+
+def test_what_differs_in_kind_is_another_batch(engine: Engine) -> None:
+    calls = [euler(1), euler(2), euler(3, "xv"), euler(4, shape=(1, 1)), euler(5, renorm="none")]
+    done = serve(engine, *calls)
+    assert [d.batch for d in done] == [2, 2, 1, 1, 1]
+    for one in done:
+        assert one.outputs is not None
+        torch.testing.assert_close(one.outputs["latents"], plain(one.call))
+
+
+def test_a_velocity_of_another_shape_fails_its_run_alone(engine: Engine) -> None:
+    bad, good = euler(1), euler(2)
+    bad.inputs["velocity_text"] = grid(0, 1, 1)
+    failed, served = serve(engine, bad, good)
+    assert failed.error is not None
+    assert failed.error.port == "velocity_text"
+    assert served.error is None
+
+
+def test_the_estimate_is_the_step_to_the_end(engine: Engine) -> None:
+    one, to_the_end = euler(1), euler(2, next_time=0.0)
+    to_the_end.inputs = one.inputs
+    first, last = outputs(engine, one, to_the_end)
+    torch.testing.assert_close(first["estimate"], last["latents"])
+    assert not torch.allclose(first["estimate"], first["latents"])

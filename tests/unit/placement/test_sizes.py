@@ -1,0 +1,129 @@
+"""Sizes read from files' headers, and the table's own claims."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from walkgraph.components import families
+from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.graph.document import Weights
+from walkgraph.placement.sizes import find_sizes, tensor_sizes, weights_folder
+
+
+def safetensors(path: Path, **shapes: list[int]) -> None:
+    """A file with a header alone, as far as sizes go."""
+    entries = {name: {"dtype": "BF16", "shape": shape, "data_offsets": [0, 0]} for name, shape in shapes.items()}
+    header = json.dumps({"__metadata__": {"format": "pt"}, **entries}).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+
+
+def bagel(folder: Path, config: str, value: dict[str, object]) -> None:
+    safetensors(folder / "ema-1.safetensors", a=[3, 4], b=[5])
+    safetensors(folder / "ema-2.safetensors", c=[2, 2, 2])
+    safetensors(folder / "ae.safetensors", d=[7], scalar=[])
+    (folder / config).write_text(json.dumps(value))
+
+
+def test_headers_tell_the_numbers(tmp_path: Path) -> None:
+    safetensors(tmp_path / "x.safetensors", a=[3, 4], scalar=[])
+    assert tensor_sizes(tmp_path / "x.safetensors") == {"a": 12, "scalar": 1}
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"123", b"\xff" * 16, (5).to_bytes(8, "little") + b"[1,2]", (2).to_bytes(8, "little") + b"{"]
+)
+def test_other_files_are_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(data)
+    with pytest.raises(InvalidInput, match="no safetensors file"):
+        tensor_sizes(path)
+
+
+@pytest.mark.parametrize(
+    ("config", "value"),
+    [
+        ("config.json", {"format": "walkgraph/bagel@1", "llm": {"layers": 6, "kv_heads": 2, "head_dim": 32}}),
+        (
+            "llm_config.json",
+            {"num_hidden_layers": 6, "num_key_value_heads": 2, "hidden_size": 128, "num_attention_heads": 4},
+        ),
+    ],
+)
+def test_a_checkpoint_folder(tmp_path: Path, config: str, value: dict[str, object]) -> None:
+    bagel(tmp_path / "mine", config, value)
+    known = find_sizes(families(), [tmp_path])(Weights(family="bagel", source="checkpoint:mine"))
+    assert known.numbers == {"model": 12 + 5 + 8, "autoencoder": 8}
+    assert known.caches == {"bagel.backbone": 2 * 6 * 2 * 32}
+    assert (known.part_bytes("model", 2), known.part_bytes("autoencoder", 2)) == (50, 32)
+
+
+def test_a_config_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    bagel(tmp_path / "mine", "config.json", {"llm": {}})
+    with pytest.raises(InvalidInput, match="does not describe a BAGEL model"):
+        find_sizes(families(), [tmp_path])(Weights(family="bagel", source="checkpoint:mine"))
+
+
+def test_folders_stay_under_their_roots(tmp_path: Path) -> None:
+    safetensors(tmp_path / "secret" / "x.safetensors", a=[1])
+    safetensors(tmp_path / "root" / "mine" / "inner" / "x.safetensors", a=[1])
+    for name in ("..", ".", "", "../secret", "secret", "mine", "mine/inner", str(tmp_path / "secret")):
+        with pytest.raises(NotFound, match=r"no weights .* \(have none\)"):
+            weights_folder(f"checkpoint:{name}", [tmp_path / "root"])
+    with pytest.raises(NotFound):
+        weights_folder("file:secret", [tmp_path])
+    assert weights_folder("checkpoint:secret", [tmp_path]) == tmp_path / "secret"
+
+
+def test_the_first_root_that_has_a_folder_counts(tmp_path: Path) -> None:
+    for name in ("one/a", "two/b", "two/a"):
+        safetensors(tmp_path / name / "x.safetensors", a=[1])
+    roots = [tmp_path / "one", tmp_path / "two", tmp_path / "none"]
+    assert weights_folder("checkpoint:a", roots) == tmp_path / "one" / "a"
+    assert weights_folder("checkpoint:b", roots) == tmp_path / "two" / "b"
+    with pytest.raises(NotFound, match="have `a`, `b`"):
+        weights_folder("checkpoint:c", roots)
+
+
+def test_starters_lie_in_the_package(tmp_path: Path) -> None:
+    assert (weights_folder("starter:shapes", [tmp_path]) / "config.json").is_file()
+    with pytest.raises(NotFound, match=r"no weights `circles` in this installation .*`shapes`"):
+        weights_folder("starter:circles", [tmp_path])
+
+
+@pytest.mark.parametrize("source", ["random:huge:0", "starter:nothing", "checkpoint:nothing"])
+def test_what_is_not_known_is_not_found(source: str) -> None:
+    with pytest.raises(NotFound):
+        find_sizes(families())(Weights(family="bagel", source=source))
+    with pytest.raises(NotFound, match="family `none`"):
+        find_sizes(families())(Weights(family="none", source=source))
+
+
+@pytest.mark.parametrize(
+    ("source", "gigabytes", "caches"),
+    [
+        ("bagel:random:bagel-7b-mot:0", 29.4, {"bagel.backbone": 57_344}),
+        ("orpheus:random:orpheus-3b:0", 6.6, {"orpheus.backbone": 114_688}),
+        (
+            "qwen3_omni:random:qwen3-omni-30b-a3b:0",
+            70.5,
+            {"qwen3_omni.thinker": 98_304, "qwen3_omni.talker": 20_480, "qwen3_omni.code_predictor": 20_480},
+        ),
+        ("pi05:random:pi05-base:0", 6.7, {"pi05.prefix": 18_432, "pi05.expert": 18_432}),
+        ("vjepa2:random:vjepa2-ac-vitg:0", 2.63, {"vjepa2.predictor": 98_304}),
+    ],
+)
+def test_published_shapes(source: str, gigabytes: float, caches: dict[str, int]) -> None:
+    family, _, rest = source.partition(":")
+    known = find_sizes(families())(Weights(family=family, source=rest))
+    assert sum(known.part_bytes(part, 2) for part in known.numbers) / 1e9 == pytest.approx(gigabytes, rel=0.01)
+    assert {name: numbers * 2 for name, numbers in known.caches.items()} == caches
+
+
+def test_every_part_is_loaded_by_somebody() -> None:
+    for family in families().values():
+        assert {part for parts in family.components.values() for part in parts} == set(family.parts)
+        for shape in family.shapes.values():
+            assert set(shape.parts) == set(family.parts)
+            assert set(shape.caches) | set(shape.workspace) <= set(family.components)

@@ -1,0 +1,106 @@
+"""Deployments without processes, beside the port they fake."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from walkgraph.errors import ErrorInfo
+from walkgraph.ids import Rank
+from walkgraph.wire import messages as m
+from walkgraph.wire.spec import DeploymentSpec
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"pixels"
+TIMES = (m.NodeTime(node="llm", rank=Rank(0), calls=3, busy=0.02, queued=0.001),)
+
+
+class FakeDeployment:
+    """Answers a run at once with a preview, a picture and two pieces of text; with seed 13 it waits for its end."""
+
+    def __init__(
+        self, spec: DeploymentSpec, take: Callable[[m.FromConductor], None], end: Callable[[int], None]
+    ) -> None:
+        self.spec = spec
+        self.pid = 4711
+        self.alive = True
+        self.sent: list[m.ToConductor] = []
+        self.graces: list[float] = []
+        self._take, self._end = take, end
+        self._loop = asyncio.get_running_loop()
+        self.waiting: asyncio.Queue[m.RunId] = asyncio.Queue()
+        """Runs that wait, as they come."""
+        self._waiting: dict[str, m.Submit] = {}
+
+    def ready(self) -> None:
+        ranks = tuple(m.RankStatus(rank=r.rank, state="ready", fraction=1.0, pid=1) for r in self.spec.plan.ranks)
+        self._take(m.Status(state="ready", ranks=ranks))
+
+    def send(self, message: m.ToConductor) -> None:
+        self.sent.append(message)
+        self._loop.call_soon(self._answer, message)
+
+    async def stop(self, grace: float) -> None:
+        self.graces.append(grace)
+        if self.alive:
+            self.die(0)
+
+    def die(self, code: int) -> None:
+        self.alive = False
+        self._end(code)
+
+    def _answer(self, message: m.ToConductor) -> None:
+        match message:
+            case m.Submit():
+                self._begin(message)
+            case m.Abort():
+                if self._waiting.pop(message.run, None):
+                    error = ErrorInfo(code="cancelled", message="cancelled")
+                    self._take(m.Finished(run=message.run, error=error))
+            case _:
+                pass
+
+    def _begin(self, run: m.Submit) -> None:
+        seed = run.params.get("seed", 7)
+        self._take(m.Accepted(run=run.run, seed=int(seed)))
+        if seed == 13:
+            self._waiting[run.run] = run
+            self.waiting.put_nowait(run.run)
+            return
+        if seed == 14:
+            error = ErrorInfo(code="numeric_error", message="`llm.velocity` is not finite", node="llm", port="velocity")
+            self._take(m.Finished(run=run.run, error=error))
+            return
+        for name, index, value, modality in (
+            ("preview", 0, m.Blob(data=PNG), "image"),
+            ("image", 0, m.Blob(data=PNG), "image"),
+            ("text", 0, m.Small(value="a red "), "text"),
+            ("text", 1, m.Small(value="circle"), "text"),
+        ):
+            self._take(m.Output(run=run.run, name=name, index=index, value=value, modality=modality))
+        self._take(m.Finished(run=run.run, seconds=0.5, queued=0.1, times=TIMES))
+
+
+@dataclass
+class FakeFleet:
+    """Starts fake deployments; each is ready at once unless told otherwise."""
+
+    ready: bool = True
+    started: list[FakeDeployment] = field(default_factory=list)
+    some: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once one was started."""
+
+    async def __call__(
+        self,
+        directory: Path,
+        spec: DeploymentSpec,
+        on_message: Callable[[m.FromConductor], None],
+        on_exit: Callable[[int], None],
+    ) -> FakeDeployment:
+        found = FakeDeployment(spec, on_message, on_exit)
+        self.started.append(found)
+        self.some.set()
+        if self.ready:
+            found.ready()
+        return found

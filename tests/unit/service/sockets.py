@@ -1,0 +1,81 @@
+"""A WebSocket client that speaks ASGI: no server, no threads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.unit.service.conftest import TOKEN
+
+
+class Refused(Exception):
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Socket:
+    def __init__(self) -> None:
+        self.inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.outbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.close_code: int | None = None
+
+    async def send(self, value: Any) -> None:
+        text = value if isinstance(value, str) else json.dumps(value)
+        await self.inbox.put({"type": "websocket.receive", "text": text})
+
+    async def receive(self) -> Any:
+        """The next message, or None once closed."""
+        async with asyncio.timeout(5):
+            message = await self.outbox.get()
+        if message["type"] == "websocket.close":
+            self.close_code = message.get("code", 1000)
+            return None
+        return json.loads(message["text"])
+
+    async def rest(self) -> list[Any]:
+        found = []
+        while (message := await self.receive()) is not None:
+            found.append(message)
+        return found
+
+
+@asynccontextmanager
+async def connect(
+    app: Any, path: str, headers: dict[str, str] | None = None, *, token: bool = True, protocols: tuple[str, ...] = ()
+) -> AsyncGenerator[Socket]:
+    """Raises Refused with the HTTP status where the handshake is denied."""
+    path, _, query = path.partition("?")
+    given = {"host": "127.0.0.1:8421", **({"authorization": f"Bearer {TOKEN}"} if token else {}), **(headers or {})}
+    scope = {
+        "type": "websocket",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "ws",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(key.lower().encode(), value.encode()) for key, value in given.items()],
+        "client": ("127.0.0.1", 50000),
+        "server": ("127.0.0.1", 8421),
+        "subprotocols": list(protocols),
+        "extensions": {"websocket.http.response": {}},
+        "state": {},
+    }
+    socket = Socket()
+    await socket.inbox.put({"type": "websocket.connect"})
+    task = asyncio.create_task(app(scope, socket.inbox.get, socket.outbox.put))
+    try:
+        async with asyncio.timeout(5):
+            first = await socket.outbox.get()
+        if first["type"] != "websocket.accept":
+            raise Refused(first.get("status", 403))
+        yield socket
+    finally:
+        await socket.inbox.put({"type": "websocket.disconnect", "code": 1005})
+        async with asyncio.timeout(5):
+            await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,135 @@
+"""Wanted deployments are started, kept, restored and forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.unit.service.conftest import Running, serving
+from tests.unit.service.fakes import FakeFleet
+from walkgraph.service import deployments
+from walkgraph.settings import Settings
+
+DRAW = "/v1/tasks/shapes/text_to_image"
+PROMPT = {"inputs": {"prompt": "a red circle"}}
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deployments, "BACKOFF_FIRST", 0.001)
+    monkeypatch.setattr(deployments, "BACKOFF_LAST", 0.004)
+
+
+async def test_a_deployment_is_ready_with_its_ranks(service: Running) -> None:
+    await service.deploy()
+    found = (await service.http.get("/api/v1/deployments/shapes")).json()
+    assert found["state"] == "ready"
+    assert found["ranks"][0]["device"] == "cpu"
+    assert "text_to_image" in found["tasks"]
+    assert (await service.http.get("/api/v1/deployments")).json() == [found]
+    document = (await service.http.get("/api/v1/deployments/shapes/graph")).json()
+    assert document["name"] == "shapes"
+
+
+async def test_what_cant_be_deployed_starts_nothing(service: Running) -> None:
+    bad = {"format": "walkgraph/graph@1", "name": "bad", "nodes": {"x": {"component": "no.such"}}}
+    answer = await service.http.post("/api/v1/deployments", json={"graph": bad})
+    assert answer.status_code == 422
+    assert any(e["pointer"].startswith("/graph/nodes/x") for e in answer.json()["errors"])
+    twice = {"graph": "shapes", "placement": "shapes_one_cpu"}
+    await service.deploy()
+    assert (await service.http.post("/api/v1/deployments", json=twice)).status_code == 409
+    assert len(service.fleet.started) == 1
+    assert (await service.http.post("/api/v1/deployments", json={"graph": "nothing"})).status_code == 404
+
+
+async def test_a_restarted_service_brings_back_what_is_wanted(settings: Settings) -> None:
+    async with serving(settings, FakeFleet()) as first:
+        await first.deploy()
+        before = (await first.http.get("/api/v1/deployments/shapes")).json()
+    async with serving(settings, FakeFleet()) as second:
+        await second.settled("shapes")
+        after = (await second.http.get("/api/v1/deployments/shapes")).json()
+        assert after == before | {"revision": after["revision"]}
+        assert second.fleet.started[0].spec.plan == first.fleet.started[0].spec.plan
+        assert (await second.http.delete("/api/v1/deployments/shapes")).status_code == 204
+    async with serving(settings, FakeFleet()) as third:
+        assert (await third.http.get("/api/v1/deployments")).json() == []
+
+
+async def test_undeploying_drains_and_stops(service: Running) -> None:
+    await service.deploy()
+    fake = service.fleet.started[0]
+    assert (await service.http.delete("/api/v1/deployments/shapes", params={"grace": 3})).status_code == 204
+    assert fake.graces == [3.0]
+    assert (await service.http.get("/api/v1/deployments/shapes")).status_code == 404
+    await service.deploy()
+    assert len(service.fleet.started) == 2
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_lost_process_fails_its_runs_and_comes_back(service: Running) -> None:
+    await service.deploy()
+    managed = service.services.deployments.get("shapes")
+    body = {"deployment": "shapes", "task": "text_to_image", "request": {**PROMPT, "params": {"seed": 13}}}
+    run = (await service.http.post("/api/v1/runs", json=body)).json()["id"]
+    service.fleet.started[0].die(-9)
+    end = await service.services.runs.live(run).ended()
+    assert end.error is not None
+    assert (end.error.code, end.error.retryable) == ("worker_lost", True)
+    while managed.state != "ready" or managed.restarts == 0:
+        await managed.changed.wait()
+    assert (await service.http.post(DRAW, json=PROMPT)).status_code == 200
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_crash_loop_ends_as_failed(settings: Settings) -> None:
+    fleet = FakeFleet(ready=False)
+    async with serving(settings, fleet) as service:
+        await service.http.post("/api/v1/deployments", json={"graph": "shapes", "placement": "shapes_one_cpu"})
+        managed = service.services.deployments.get("shapes")
+        died = 0
+        while managed.state != "failed":
+            if len(fleet.started) > died and managed.process is not None:
+                died += 1
+                fleet.started[-1].die(1)
+            await asyncio.sleep(0)
+        assert len(fleet.started) == deployments.MAX_RESTARTS + 1
+        found = (await service.http.get("/api/v1/deployments/shapes")).json()
+        assert "times in a minute" in found["reason"]
+        assert (await service.http.post(DRAW, json=PROMPT)).status_code == 503
+        assert (await service.http.delete("/api/v1/deployments/shapes")).status_code == 204
+
+
+async def test_readiness_follows_the_deployments(settings: Settings) -> None:
+    fleet = FakeFleet(ready=False)
+    async with serving(settings, fleet) as service:
+        assert (await service.anybody.get("/health/ready")).status_code == 200
+        await service.http.post("/api/v1/deployments", json={"graph": "shapes", "placement": "shapes_one_cpu"})
+        assert (await service.anybody.get("/health/ready")).status_code == 503
+        assert (await service.http.post(DRAW, json=PROMPT)).status_code == 503
+        await fleet.some.wait()
+        fleet.started[0].ready()
+        assert (await service.anybody.get("/health/ready")).status_code == 200
+        assert (await service.anybody.get("/health/ready", params={"deployment": "shapes"})).status_code == 200
+        assert (await service.anybody.get("/health/ready", params={"deployment": "other"})).status_code == 503
+        await service.services.deployments.drain(1.0)
+        assert (await service.anybody.get("/health/ready")).status_code == 503
+        assert (await service.anybody.get("/health/live")).status_code == 200
+        assert (await service.http.post(DRAW, json=PROMPT)).status_code == 503
+
+
+async def test_a_change_can_be_waited_for(settings: Settings) -> None:
+    fleet = FakeFleet(ready=False)
+    async with serving(settings, fleet) as service:
+        await service.http.post("/api/v1/deployments", json={"graph": "shapes", "placement": "shapes_one_cpu"})
+        await fleet.some.wait()
+        first = (await service.http.get("/api/v1/deployments/shapes")).json()
+        later = asyncio.create_task(service.http.get(f"/api/v1/deployments/shapes?after={first['revision']}"))
+        await asyncio.sleep(0.01)
+        assert not later.done()
+        fleet.started[0].ready()
+        assert (await later).json()["state"] == "ready"
+        same = await service.http.get("/api/v1/deployments/shapes?after=99&wait=0.01")
+        assert same.json()["revision"] == (await later).json()["revision"]

@@ -1,0 +1,108 @@
+"""Graphs and placements as documents: bundled ones are read-only, drafts are guarded by etags."""
+
+from __future__ import annotations
+
+from tests.unit.service.conftest import Running
+
+DRAFT = {"format": "walkgraph/graph@1", "name": "mine", "nodes": {"x": {"unfinished": True}}}
+
+
+async def test_bundled_graphs_are_listed_and_read_only(service: Running) -> None:
+    listed = (await service.http.get("/api/v1/graphs")).json()
+    assert {"shapes", "bagel"} <= {row["name"] for row in listed if row["bundled"]}
+    answer = await service.http.put("/api/v1/graphs/shapes", json=DRAFT, headers={"If-Match": "*"})
+    assert answer.status_code == 409
+    assert "another name" in answer.json()["detail"]
+
+
+async def test_a_draft_keeps_what_it_was_given_and_needs_its_etag(service: Running) -> None:
+    made = await service.http.put("/api/v1/graphs/mine", json=DRAFT)
+    assert made.status_code == 200
+    assert (await service.http.get("/api/v1/graphs/mine")).json() == DRAFT
+    blind = await service.http.put("/api/v1/graphs/mine", json={"name": "other"})
+    assert blind.status_code == 412
+    assert blind.json()["type"] == "urn:walkgraph:problem:conflict"
+    etag = made.headers["etag"]
+    again = await service.http.put("/api/v1/graphs/mine", json={"name": "two"}, headers={"If-Match": etag})
+    assert again.status_code == 200
+    assert again.headers["etag"] != etag
+    stale = await service.http.put("/api/v1/graphs/mine", json={"name": "three"}, headers={"If-Match": etag})
+    assert stale.status_code == 412
+
+
+async def test_equal_content_has_an_equal_etag(service: Running) -> None:
+    one = await service.http.put("/api/v1/placements/a", json={"name": "a", "groups": []})
+    two = await service.http.put("/api/v1/placements/b", json={"name": "a", "groups": []})
+    assert one.headers["etag"] == two.headers["etag"]
+
+
+async def test_versions_are_kept_once_and_given_back(service: Running) -> None:
+    await service.http.put("/api/v1/graphs/mine", json=DRAFT)
+    first = (await service.http.post("/api/v1/graphs/mine/versions", json={"note": "good"})).json()
+    second = (await service.http.post("/api/v1/graphs/mine/versions", json={"note": "same"})).json()
+    assert first["id"] == second["id"]
+    await service.http.put("/api/v1/graphs/mine", json={"name": "two"}, headers={"If-Match": "*"})
+    await service.http.post("/api/v1/graphs/mine/versions", json={})
+    listed = (await service.http.get("/api/v1/graphs/mine/versions")).json()
+    assert [row["note"] for row in listed] == ["", "good"]
+    old = await service.http.get(f"/api/v1/graphs/mine/versions/{first['id']}")
+    assert old.json() == DRAFT
+
+
+async def test_a_deleted_draft_is_gone(service: Running) -> None:
+    await service.http.put("/api/v1/graphs/mine", json=DRAFT)
+    assert (await service.http.delete("/api/v1/graphs/mine")).status_code == 204
+    gone = await service.http.get("/api/v1/graphs/mine")
+    assert gone.status_code == 404
+    assert gone.headers["content-type"] == "application/problem+json"
+
+
+async def test_check_tells_every_problem_with_its_place(service: Running) -> None:
+    answer = (await service.http.post("/api/v1/graphs/check", json=DRAFT)).json()
+    assert answer["ok"] is False
+    assert any(p["pointer"].startswith("/nodes/x") for p in answer["problems"])
+    for anything in ([], "text", 3, {"nodes": []}):
+        assert (await service.http.post("/api/v1/graphs/check", json=anything)).json()["ok"] is False
+
+
+async def test_bundled_graphs_check_and_draw(service: Running) -> None:
+    for row in (await service.http.get("/api/v1/graphs")).json():
+        document = (await service.http.get(f"/api/v1/graphs/{row['name']}")).json()
+        report = (await service.http.post("/api/v1/graphs/check", json=document)).json()
+        assert report["ok"], (row["name"], report)
+    drawing = await service.http.get("/api/v1/graphs/shapes/drawing")
+    assert drawing.text.startswith("flowchart LR\n")
+    walk = await service.http.get("/api/v1/graphs/shapes/drawing", params={"walk": "image_gen_cfg"})
+    assert '["loop denoise: steps - 1 times"]' in walk.text
+
+
+async def test_a_plan_comes_with_its_bytes_or_with_every_problem(service: Running) -> None:
+    good = (await service.http.post("/api/v1/plans", json={"graph": "shapes", "placement": "shapes_one_cpu"})).json()
+    assert good["ok"]
+    assert good["ranks"][0]["device"] == "cpu"
+    assert "llm" in good["ranks"][0]["nodes"]
+    assert good["drawing"]
+    default = (await service.http.post("/api/v1/plans", json={"graph": "shapes"})).json()
+    assert default["ok"]
+    assert default["placement"]["groups"]
+    placement = {
+        "format": "walkgraph/placement@1",
+        "name": "p",
+        "groups": [{"nodes": ["nobody"], "ranks": [3]}],
+        "ranks": [],
+    }
+    bad = (await service.http.post("/api/v1/plans", json={"graph": "shapes", "placement": placement})).json()
+    assert not bad["ok"]
+    assert {p["code"] for p in bad["problems"]} >= {"unknown_node", "unknown_rank"}
+    assert all(p["pointer"].startswith("/placement") for p in bad["problems"])
+
+
+async def test_the_palette_and_the_schemas_are_served(service: Running) -> None:
+    palette = (await service.http.get("/api/v1/components")).json()
+    backbone = next(c for c in palette if c["name"] == "bagel.backbone")
+    assert backbone["available"]
+    assert any(port["name"] == "latents" for port in backbone["inputs"])
+    assert (await service.http.get("/api/v1/components/bagel.backbone")).json() == backbone
+    assert (await service.http.get("/api/v1/components/none.such")).status_code == 404
+    for path in ("/schemas/graph-v1.json", "/schemas/placement-v1.json"):
+        assert (await service.http.get(path)).json()["$schema"].startswith("https://json-schema.org/")

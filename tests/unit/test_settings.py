@@ -1,0 +1,82 @@
+"""Settings: refused when unsafe, private files, one token a home."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from walkgraph.errors import Refused
+from walkgraph.settings import Settings, ensure_token, is_loopback, prepare_home, read_token, write_private
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HOST", "PORT", "TOKEN", "STUDIO"):
+        monkeypatch.delenv(f"WALKGRAPH_{name}", raising=False)
+    monkeypatch.setenv("WALKGRAPH_HOME", str(tmp_path / "home"))
+
+
+def test_the_environment_is_read_once_and_frozen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WALKGRAPH_PORT", "9000")
+    settings = Settings()
+    assert settings.port == 9000
+    assert settings.database == f"sqlite:///{tmp_path / 'home' / 'walkgraph.db'}"
+    with pytest.raises(ValidationError):
+        settings.port = 1  # type: ignore[misc]
+    with pytest.raises(ValidationError):
+        Settings(prot=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "127.0.0.1.evil.example"])
+def test_a_host_others_can_reach_needs_a_token(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValidationError, match="WALKGRAPH_TOKEN"):
+        Settings(host=host)
+    monkeypatch.setenv("WALKGRAPH_TOKEN", "short")
+    with pytest.raises(ValidationError, match="at least 16"):
+        Settings(host=host)
+    monkeypatch.setenv("WALKGRAPH_TOKEN", "a-secret-of-some-length")
+    assert Settings(host=host).host == host
+
+
+def test_loopback_is_recognised() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "localhost", "::1", "[::1]", "127.9.9.9")))
+    assert not any(map(is_loopback, ("0.0.0.0", "localhost.evil", "", "10.0.0.1")))
+
+
+def test_home_and_token_are_private_and_the_token_stays(tmp_path: Path) -> None:
+    settings = Settings()
+    assert read_token(settings) is None
+    token = ensure_token(settings)
+    assert len(token) >= 40
+    assert ensure_token(settings) == read_token(settings) == token
+    assert stat.S_IMODE(settings.home.stat().st_mode) == 0o700
+    assert stat.S_IMODE(settings.token_file.stat().st_mode) == 0o600
+    settings.token_file.chmod(0o644)
+    ensure_token(settings)
+    assert stat.S_IMODE(settings.token_file.stat().st_mode) == 0o600
+
+
+def test_a_chosen_token_is_not_written_down() -> None:
+    settings = Settings(token="a-secret-of-some-length")
+    assert ensure_token(settings) == "a-secret-of-some-length"
+    assert not settings.token_file.exists()
+    assert "a-secret" not in repr(settings)
+
+
+def test_a_home_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "home").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refused, match="not a link"):
+        prepare_home(Settings())
+
+
+def test_private_files_are_written_whole(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    write_private(path, "one")
+    write_private(path, "two")
+    assert path.read_text() == "two"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [entry.name for entry in tmp_path.iterdir()] == ["secret"]

@@ -1,0 +1,239 @@
+"""One suite over all transports: bytes arrive as they were, room comes back once, nothing grows, no forgery is read."""
+
+import gc
+import os
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from walkgraph import plugins
+from walkgraph.errors import WalkgraphError
+from walkgraph.ids import Rank
+from walkgraph.transports.base import BadTicket, Ranges, TooLarge, Transport
+from walkgraph.wire.messages import Peer, Ticket
+from walkgraph.wire.tensors import ITEM_BYTES
+
+A, B, C = Rank(0), Rank(1), Rank(2)
+ROOM = 1 << 20
+DTYPES = [getattr(torch, name) for name in ITEM_BYTES]
+ON_HOST = sorted(plugins.names("walkgraph.transports"))
+
+
+def handle(transport: Any) -> Any:
+    """What a peer connects to."""
+    if not hasattr(transport, "fd"):
+        return transport
+    return Peer(
+        address="", start=0, pid=os.getpid(), arena_fd=transport.fd, arena_bytes=ROOM, arena_token=transport.token
+    )
+
+
+@pytest.fixture(params=ON_HOST)
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Transport, Transport]]:
+    make = plugins.load("walkgraph.transports", request.param, "Transport")
+    sender, receiver = make(A, ROOM), make(B, ROOM)
+    receiver.connect(A, handle(sender))
+    yield sender, receiver
+    receiver.close()
+    sender.close()
+
+
+Pair = tuple[Transport, Transport]
+
+
+def random_tensor(chance: random.Random) -> torch.Tensor:
+    shape = [chance.randrange(0, 9) for _ in range(chance.randrange(0, 5))]
+    dtype = chance.choice(DTYPES)
+    size = torch.empty(shape, dtype=dtype).nbytes
+    raw = torch.frombuffer(bytearray(chance.randbytes(size) or b"\0"), dtype=torch.uint8)[:size]
+    tensor = (raw & 1).bool() if dtype == torch.bool else raw.clone().view(dtype)
+    tensor = tensor.view(shape)
+    return tensor.mT if len(shape) > 1 and chance.random() < 0.3 else tensor
+
+
+def bits(tensor: torch.Tensor) -> bytes:
+    return tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+
+
+def test_a_thousand_random_tensors_arrive_bit_for_bit(pair: Pair) -> None:
+    sender, receiver = pair
+    chance = random.Random(7)
+    under_way: list[tuple[torch.Tensor, Ticket]] = []
+    for _ in range(1000):
+        tensor = random_tensor(chance)
+        ticket = sender.put(tensor, B)
+        assert ticket is not None
+        under_way.append((tensor, ticket))
+        while len(under_way) > 8:
+            sent, ticket = under_way.pop(0)
+            taken = receiver.get(ticket)
+            sender.free(ticket.id, B)
+            assert taken.dtype == sent.dtype
+            assert taken.shape == sent.shape
+            assert bits(taken) == bits(sent)
+    assert sender.out == 8
+
+
+@pytest.mark.parametrize("value", [torch.tensor(1.5, dtype=torch.bfloat16), torch.empty(0, 3), torch.tensor([True])])
+def test_odd_shapes(pair: Pair, value: torch.Tensor) -> None:
+    sender, receiver = pair
+    ticket = sender.put(value, B)
+    assert ticket
+    assert torch.equal(receiver.get(ticket), value)
+
+
+def test_what_was_taken_is_the_receivers_own(pair: Pair) -> None:
+    sender, receiver = pair
+    first = sender.put(torch.arange(100), B)
+    assert first
+    taken = receiver.get(first)
+    sender.free(first.id, B)
+    second = sender.put(torch.zeros(100, dtype=torch.int64), B)
+    assert second
+    assert torch.equal(taken, torch.arange(100)), "the block was used anew, the receiver's copy must not change"
+
+
+def test_a_ticket_is_freed_once_and_by_its_addressee(pair: Pair) -> None:
+    sender, _ = pair
+    ticket = sender.put(torch.ones(3), B)
+    assert ticket
+    with pytest.raises(BadTicket):
+        sender.free(ticket.id, C)
+    sender.free(ticket.id, B)
+    for number in (ticket.id, 999):
+        with pytest.raises(BadTicket):
+            sender.free(number, B)
+    assert sender.out == 0
+
+
+def test_a_full_transport_refuses_until_something_is_freed(pair: Pair) -> None:
+    sender, receiver = pair
+    tickets = []
+    while (ticket := sender.put(torch.zeros(ROOM // 8, dtype=torch.uint8), B)) is not None:
+        tickets.append(ticket)
+        assert len(tickets) <= 8
+    assert len(tickets) >= 6
+    sender.free(tickets[3].id, B)
+    again = sender.put(torch.ones(ROOM // 8, dtype=torch.uint8), B)
+    assert again
+    assert receiver.get(again).sum() == ROOM // 8
+    with pytest.raises(TooLarge, match="arena_bytes"):
+        sender.put(torch.zeros(ROOM + 1, dtype=torch.uint8), B)
+
+
+def test_a_dead_ranks_tickets_are_swept(pair: Pair) -> None:
+    sender, _ = pair
+    lost = [sender.put(torch.ones(3), B) for _ in range(3)]
+    kept = sender.put(torch.ones(3), C)
+    assert kept
+    assert sender.sweep(B) == 3
+    assert sender.sweep(B) == 0
+    assert sender.out == 1
+    with pytest.raises(BadTicket):
+        sender.free(lost[0].id, B)  # type: ignore[union-attr]
+    sender.free(kept.id, C)
+
+
+def test_tickets_of_a_rank_that_is_gone_are_refused(pair: Pair) -> None:
+    sender, receiver = pair
+    ticket = sender.put(torch.ones(3), B)
+    assert ticket
+    receiver.disconnect(A)
+    with pytest.raises(BadTicket):
+        receiver.get(ticket)
+
+
+def test_mutated_headers_are_refused_and_harm_nobody(pair: Pair) -> None:
+    sender, receiver = pair
+    chance = random.Random(3)
+    good = sender.put(torch.arange(64), B)
+    assert good
+    changes: list[dict[str, Any]] = [
+        {"shape": (-1, -64)}, {"shape": (64, -1)}, {"shape": (1 << 62, 4)}, {"shape": (1 << 32, 1 << 32, 2)},
+        {"shape": (64,) + (1,) * 32}, {"dtype": "int32"}, {"dtype": "float8"}, {"nbytes": 511}, {"nbytes": -1},
+        {"nbytes": 1 << 62, "shape": (1 << 59,)}, {"id": good.id + 1}, {"id": 0}, {"owner": Rank(9)},
+    ]  # fmt: skip
+    if good.transport == "shm":
+        changes += [{"offset": value} for value in (0, 64, good.offset + 1, good.offset + 64, -64, 1 << 62, ROOM - 64)]
+    for _ in range(2000):
+        change = dict(chance.choice(changes))
+        with pytest.raises(WalkgraphError):
+            receiver.get(msgspec.structs.replace(good, **change))
+    assert torch.equal(receiver.get(good), torch.arange(64)), "still whole"
+
+
+def test_a_ticket_is_taken_once_and_in_order() -> None:
+    make = plugins.load("walkgraph.transports", "shm", "Transport")
+    sender, receiver = make(A, ROOM), make(B, ROOM)
+    receiver.connect(A, handle(sender))
+    one, two = sender.put(torch.ones(2), B), sender.put(torch.ones(2), B)
+    receiver.get(two)
+    for stale in (two, one):
+        with pytest.raises(BadTicket):
+            receiver.get(stale)
+    receiver.close()
+    sender.close()
+
+
+def test_an_arena_that_is_not_the_one_told_is_refused() -> None:
+    make = plugins.load("walkgraph.transports", "shm", "Transport")
+    sender, receiver = make(A, ROOM), make(B, ROOM)
+    told = handle(sender)
+    for change in ({"arena_token": b"x" * 16}, {"arena_bytes": 4096}, {"arena_fd": 1 << 20}, {"pid": 1 << 22}):
+        with pytest.raises(BadTicket):
+            receiver.connect(A, msgspec.structs.replace(told, **change))
+    receiver.close()
+    sender.close()
+
+
+def test_an_arena_leaves_nothing_behind() -> None:
+    make = plugins.load("walkgraph.transports", "shm", "Transport")
+    gc.collect()
+    before = (set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd")), _mapped())  # noqa: PTH208
+    for _ in range(20):
+        sender, receiver = make(A, ROOM), make(B, ROOM)
+        receiver.connect(A, handle(sender))
+        receiver.get(sender.put(torch.ones(5), B))
+        receiver.close()
+        sender.close()
+    gc.collect()
+    assert (set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd")), _mapped()) == before  # noqa: PTH208
+
+
+def test_an_arena_is_for_its_owner_alone() -> None:
+    sender = plugins.load("walkgraph.transports", "shm", "Transport")(A, ROOM)
+    assert os.fstat(sender.fd).st_mode & 0o777 == 0o600
+    with pytest.raises(OSError):
+        os.ftruncate(sender.fd, 0)
+    sender.close()
+
+
+def test_ranges_are_joined_again_and_never_overlap() -> None:
+    chance = random.Random(1)
+    ranges, taken = Ranges(64, 64 * 1000), dict[int, int]()
+    for _ in range(5000):
+        if taken and chance.random() < 0.5:
+            start = chance.choice(list(taken))
+            del taken[start]
+            ranges.give(start)
+            continue
+        size = chance.randrange(0, 64 * 40)
+        start = ranges.take(size)
+        if start is not None:
+            assert all(start + size <= other or other + length <= start for other, length in taken.items())
+            taken[start] = max(1, -(-size // 64)) * 64
+            assert start + taken[start] <= 64 * 1000
+        assert ranges.used == sum(taken.values())
+    for start in taken:
+        ranges.give(start)
+    assert ranges.take(64 * 999) == 64, "all gaps are one again"
+
+
+def _mapped() -> int:
+    return len(re.findall("walkgraph-arena", Path("/proc/self/maps").read_text()))

@@ -1,0 +1,416 @@
+"""A rank's loop between real sockets and fakes of core and engine: what comes is handed on, what follows is done."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+import zmq
+
+from tests.unit.transports.test_conformance import ROOM, handle
+from walkgraph.engine.engine import Done
+from walkgraph.engine.pages import PageFault
+from walkgraph.errors import ErrorInfo, InvalidInput
+from walkgraph.ids import Rank, RunId
+from walkgraph.networks.base import Call, StateKey
+from walkgraph.placement.tables import Itinerary
+from walkgraph.telemetry.emit import Off
+from walkgraph.transports.shm import Transport
+from walkgraph.wire import codec, sockets
+from walkgraph.wire import messages as m
+from walkgraph.worker import serve
+from walkgraph.worker.events import (
+    ABSENT,
+    Arrived,
+    CallDone,
+    Cancelled,
+    Command,
+    DropStates,
+    Event,
+    MoveState,
+    Ref,
+    Release,
+    Report,
+    Run,
+    Send,
+    Started,
+)
+from walkgraph.worker.links import Links
+from walkgraph.worker.loop import Loop
+
+ITINERARY = Itinerary(steps=(), outputs=(), ranks=(), streams=())
+R = RunId("r")
+
+
+class FakeCore:
+    """Answers with what the test has laid out for the next events."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.answers: deque[list[Command]] = deque()
+        self.runs: tuple[str, ...] = ()
+
+    def handle(self, event: Event) -> list[Command]:
+        self.events.append(event)
+        return self.answers.popleft() if self.answers else []
+
+
+class FakeEngine:
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.log: list[Any] = []
+        self.admitted: dict[str, Mapping[str, Any]] = {}
+        self.states: dict[StateKey, Mapping[str, Any]] = {}
+        self.lost_page = False
+
+    @property
+    def idle(self) -> bool:
+        return not self.calls
+
+    def load(self, progress: Callable[[str, float], None]) -> None: ...
+
+    def admit(self, run: str, params: Mapping[str, Any]) -> None:
+        self.admitted[run] = params
+
+    def add(self, call: Call) -> None:
+        self.calls.append(call)
+
+    def step(self) -> list[Done]:
+        calls, self.calls = self.calls, []
+        return [Done(call, {"out": call.inputs["in"]}, None, 0.1, 0.2, len(calls)) for call in calls]
+
+    def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
+        self.log.append(("fork", source, target, width))
+
+    def export(self, key: StateKey) -> Mapping[str, Any]:
+        return self.states[key]
+
+    def import_state(self, key: StateKey, value: Mapping[str, Any]) -> None:
+        if not value:
+            raise InvalidInput("nothing to import")
+        self.states[key] = value
+
+    def drop(self, run: str) -> None:
+        self.log.append(("drop", run))
+
+    def drop_states(self, keys: Iterable[StateKey]) -> None:
+        self.log.append(("drop_states", tuple(keys)))
+
+    def pages(self) -> tuple[int, int]:
+        return 3, 4
+
+    def audit(self) -> None:
+        self.log.append("audit")
+        if self.lost_page:
+            raise PageFault("page 3 is lost")
+
+
+class Worker:
+    """One rank with its loop, driven turn by turn."""
+
+    def __init__(self, context: sockets.Context, folder: Path, rank: int, arena: int = ROOM) -> None:
+        self.rank = Rank(rank)
+        self.core, self.engine, self.arena = FakeCore(), FakeEngine(), Transport(self.rank, arena)
+        self.address = sockets.address(folder, f"rank{rank}")
+        inbox = sockets.pull(context, self.address)
+        conductor = sockets.dealer(context, sockets.address(folder, "workers"), f"{rank}.1".encode())
+        self.links = Links(self.rank, 1, conductor, inbox, context, self.arena)
+        self.loop = Loop(self.rank, self.core, self.engine, self.links, Off())
+        self.peer = m.Peer(
+            address=self.address, start=1, pid=handle(self.arena).pid, arena_fd=self.arena.fd, arena_bytes=arena,
+            arena_token=self.arena.token,
+        )  # fmt: skip
+
+    def turn(self) -> None:
+        # A turn waits for a message: these tests send it one first.
+        self.loop.turn()
+
+    def close(self) -> None:
+        self.links.close()
+
+
+class Desk:
+    """The conductor's end."""
+
+    def __init__(self, context: sockets.Context, folder: Path) -> None:
+        self.socket = sockets.router(context, sockets.address(folder, "workers"))
+        self.socket.setsockopt(zmq.RCVTIMEO, 5000)
+
+    def say(self, worker: Worker, *messages: m.ToWorker) -> None:
+        for message in messages:
+            self.socket.send_multipart([f"{worker.rank}.1".encode(), codec.encode(message)])
+
+    def hear(self) -> m.FromWorker:
+        return codec.from_worker.decode(self.socket.recv_multipart()[-1])
+
+
+Trio = tuple[Desk, Worker, Worker]
+
+
+@pytest.fixture
+def trio(tmp_path: Path) -> Iterator[Trio]:
+    context: sockets.Context = zmq.Context()
+    desk = Desk(context, tmp_path)
+    one, two = Worker(context, tmp_path, 0), Worker(context, tmp_path, 1, arena=1 << 16)
+    for worker in (one, two):
+        worker.links.conductor.send(m.Pong(rank=worker.rank, number=0))  # so that the router knows it
+        worker.links.set_peers({one.rank: one.peer, two.rank: two.peer})
+        while worker.links.conductor.blocked:
+            worker.links.flush()
+        desk.hear()
+    yield desk, one, two
+    for worker in (one, two):
+        worker.close()
+    context.destroy(linger=0)
+
+
+@pytest.fixture
+def outside() -> Iterator[sockets.Context]:
+    """Of whoever else reaches the directory."""
+    context: sockets.Context = zmq.Context()
+    yield context
+    context.destroy(linger=0)
+
+
+def call(value: Any = 1) -> Call:
+    return Call(
+        run=R, node="n", walk="w", step=0, use=2, iteration=(3,), inputs={"in": value}, params={}, states={}, seed=0
+    )
+
+
+def deliver(key: int = 0) -> m.Deliver:
+    return m.Deliver(run=R, step=0, edge=0, key=(key,), value=m.Absent())
+
+
+def start(worker: Worker, desk: Desk, answer: list[Command]) -> None:
+    worker.core.answers.append(answer)
+    desk.say(worker, m.Start(run=R, itinerary=ITINERARY, params={"a": 1}, inputs={"x": m.Small(value=5)}))
+
+
+def test_start_call_done_and_report(trio: Trio) -> None:
+    desk, one, _ = trio
+    start(one, desk, [Run(call())])
+    done = m.RankDone(rank=one.rank, run=R, times=())
+    emit = m.Emit(rank=one.rank, run=R, name="x", value=m.Absent(), iteration=())
+    one.core.answers.append([Report(emit, torch.tensor([7])), Report(done)])
+    one.turn()
+    assert one.core.events == [
+        Started(R, ITINERARY, {"a": 1}, {"x": 5}, None),
+        CallDone(Ref(R, 0, 2, (3,)), {"out": 1}, None, 0.1, 0.2),
+    ]
+    assert one.engine.admitted == {R: {"a": 1}}
+    said = desk.hear()
+    assert isinstance(said, m.Emit)
+    assert isinstance(said.value, m.InlineTensor)
+    assert desk.hear() == done
+
+
+def test_a_ping_is_answered_and_stop_ends_the_loop(trio: Trio) -> None:
+    desk, one, _ = trio
+    desk.say(one, m.Ping(number=8), m.Stop())
+    runner = threading.Thread(target=one.loop.run)
+    runner.start()
+    assert desk.hear() == m.Pong(rank=one.rank, number=8)
+    runner.join(5)
+    assert not runner.is_alive()
+
+
+def test_the_books_are_checked_once_after_every_spell_of_work(trio: Trio) -> None:
+    desk, one, _ = trio
+    now = [0.0]
+    loop = Loop(one.rank, one.core, one.engine, one.links, Off(), lambda: now[0])
+    audits: list[int] = []
+    for now[0], one.core.runs in (0.0, (R,)), (0.5, (R,)), (1.9, ()), (10.0, ()), (10.5, (R,)), (11.5, ()):
+        desk.say(one, m.Ping(number=0))
+        loop.turn()
+        audits.append(len(one.engine.log))
+    assert audits == [0, 0, 1, 1, 1, 2]
+
+
+def test_a_worker_that_can_not_go_on_says_why_and_ends(trio: Trio) -> None:
+    desk, one, _ = trio
+    one.engine.lost_page = True
+    times = iter(range(1000))
+    loop = Loop(one.rank, one.core, one.engine, one.links, Off(), lambda: float(next(times)))
+    one.core.runs = (R,)
+    desk.say(one, m.Ping(number=0))
+    loop.turn()
+    one.core.runs = ()
+    desk.say(one, m.Ping(number=1))
+    with pytest.raises(PageFault):
+        serve.run(loop, one.rank, one.links)
+    assert [desk.hear(), desk.hear()] == [m.Pong(rank=one.rank, number=n) for n in (0, 1)]
+    said = desk.hear()
+    assert isinstance(said, m.Faulted)
+    assert "page 3 is lost" in said.error.message
+
+
+def test_cancel_drops_and_tells_the_pages(trio: Trio) -> None:
+    desk, one, _ = trio
+    one.core.answers.append([Release(R)])
+    desk.say(one, m.Cancel(run=R))
+    one.turn()
+    assert one.core.events == [Cancelled(R)]
+    assert one.engine.log == [("drop", R)]
+    assert desk.hear() == m.Released(rank=one.rank, run=R, pages_free=3, pages_total=4)
+
+
+def test_states_move_through_the_engine(trio: Trio) -> None:
+    desk, one, _ = trio
+    a, b = StateKey(R, "a"), StateKey(R, "b")
+    one.engine.states[a] = {"kv": torch.ones(2)}
+    ref = Ref(R, 0, 0, ())
+    moves = [
+        MoveState(ref, "fork", source=a, target=b, width=2),
+        MoveState(ref, "export", source=a),
+        MoveState(ref, "import", target=b, value={"kv": 3}),
+        MoveState(ref, "import", target=b, value={}),
+        DropStates((a, b)),
+    ]
+    start(one, desk, list(moves))
+    one.turn()
+    forked, exported, imported, refused = (e for e in one.core.events if isinstance(e, CallDone))
+    assert (forked.outputs, imported.outputs) == ({}, {})
+    assert exported.outputs is not None
+    assert "kv" in exported.outputs["state"]
+    assert refused.error is not None
+    assert one.engine.states[b] == {"kv": 3}
+    assert one.engine.log == [("fork", a, b, 2), ("drop_states", (a, b))]
+
+
+def test_tensors_arrive_and_their_room_comes_back(trio: Trio) -> None:
+    desk, one, two = trio
+    big, small = torch.arange(4096), torch.arange(3)
+    start(one, desk, [Send(two.rank, deliver(0), big, "shm"), Send(two.rank, deliver(1), small, "shm")])
+    one.turn()
+    assert one.arena.out == 1
+    until(desk, two, lambda: len(two.core.events) == 2)
+    assert [e.message.key for e in two.core.events if isinstance(e, Arrived)] == [(0,), (1,)]  # type: ignore[union-attr]
+    assert [e.value.shape for e in two.core.events if isinstance(e, Arrived)] == [(4096,), (3,)]
+    until(desk, one, lambda: one.arena.out == 0)
+
+
+def test_a_full_arena_queues_in_order_and_goes_on_when_freed(trio: Trio) -> None:
+    desk, one, two = trio
+    third = torch.zeros(20_000, dtype=torch.uint8)  # the arena of `two` holds three
+    sends: list[Command] = [Send(one.rank, deliver(i), third + i, "shm") for i in range(9)]
+    start(two, desk, [*sends, Send(one.rank, deliver(9), 1)])
+    two.turn()
+    assert two.arena.out == 3
+    until(desk, one, lambda: _turned(desk, two) and len(one.core.events) == 10)
+    keys = [e.message.key[0] for e in one.core.events if isinstance(e, Arrived)]  # type: ignore[union-attr]
+    assert keys == list(range(10))
+    assert [int(e.value[0]) for e in one.core.events[:9] if isinstance(e, Arrived)] == list(range(9))
+
+
+def test_what_waits_for_a_run_that_ends_is_dropped(trio: Trio) -> None:
+    desk, _, two = trio
+    third = torch.zeros(20_000, dtype=torch.uint8)
+    start(two, desk, [Send(Rank(0), deliver(i), third, "shm") for i in range(9)])
+    two.turn()
+    two.core.answers.append([Release(R)])
+    desk.say(two, m.Cancel(run=R))
+    two.turn()
+    assert isinstance(desk.hear(), m.Released)
+    assert two.arena.out == 3, "what is under way is freed by the peer"
+    assert not any(len(outbox) for outbox in two.links._out.values())
+
+
+def test_a_value_that_cannot_travel_fails_its_run_alone(trio: Trio) -> None:
+    desk, _, two = trio
+    start(two, desk, [Send(Rank(0), deliver(), torch.zeros(1 << 17, dtype=torch.uint8), "shm"), Run(call())])
+    two.turn()
+    said = desk.hear()
+    assert isinstance(said, m.RankFailed)
+    assert said.error.code == "out_of_memory"
+    assert "arena_bytes" in said.error.message
+    assert any(isinstance(event, CallDone) for event in two.core.events)
+
+
+def test_a_forged_ticket_fails_its_run_alone(trio: Trio) -> None:
+    desk, one, two = trio
+    ticket = m.Ticket(
+        dtype="uint8", shape=(64,), id=77, owner=two.rank, transport="shm", offset=128, nbytes=64
+    )  # fmt: skip
+    forged = m.Deliver(run=R, step=0, edge=0, key=(), value=ticket)
+    start(two, desk, [Send(one.rank, forged, ABSENT)])
+    two.turn()
+    one.turn()
+    said = desk.hear()
+    assert isinstance(said, m.RankFailed)
+    assert said.rank == one.rank
+    assert not one.core.events
+
+
+def test_bad_inputs_of_a_start_fail_its_run(trio: Trio) -> None:
+    desk, one, _ = trio
+    lie = m.InlineTensor(dtype="int64", shape=(3,), data=b"1")
+    desk.say(one, m.Start(run=R, itinerary=ITINERARY, params={}, inputs={"x": lie}))
+    one.turn()
+    said = desk.hear()
+    assert isinstance(said, m.RankFailed)
+    assert isinstance(said.error, ErrorInfo)
+
+
+def until(desk: Desk, worker: Worker, holds: Callable[[], bool]) -> None:
+    """Turn until something holds; each turn has a ping to wake for."""
+    for number in range(1000):
+        if holds():
+            return
+        desk.say(worker, m.Ping(number=number))
+        worker.turn()
+    raise AssertionError("it never holds")
+
+
+def _turned(desk: Desk, worker: Worker) -> bool:
+    desk.say(worker, m.Ping(number=0))
+    worker.turn()
+    return True
+
+
+def restarted(peer: m.Peer) -> m.Peer:
+    return msgspec.structs.replace(peer, start=peer.start + 1)
+
+
+def sender_of(rank: int, start: int) -> bytes:
+    return rank.to_bytes(4, "little") + start.to_bytes(4, "little")
+
+
+def test_what_was_under_way_to_a_peer_that_is_started_anew_is_swept(trio: Trio) -> None:
+    desk, one, two = trio
+    large = torch.zeros(20_000, dtype=torch.uint8)
+    start(two, desk, [Send(one.rank, deliver(i), large, "shm") for i in range(9)])
+    two.turn()
+    assert two.arena.out == 3
+    two.links.set_peers({one.rank: restarted(one.peer), two.rank: two.peer})
+    assert two.arena.out == 0
+    assert not any(len(outbox) for outbox in two.links._out.values())
+
+
+def test_a_start_is_heard_once_it_is_named_and_an_older_one_no_more(trio: Trio, outside: sockets.Context) -> None:
+    desk, one, two = trio
+    sender = sockets.push(outside, one.address)
+    sender.send_multipart([sender_of(1, 2), codec.encode(deliver(2))])
+    until(desk, one, lambda: len(one.links._strangers) == 1)
+    assert not one.core.events
+    one.links.set_peers({one.rank: one.peer, two.rank: restarted(two.peer)})
+    until(desk, one, lambda: one.core.events == [Arrived(deliver(2), ABSENT)])
+    sender.send_multipart([sender_of(1, 1), codec.encode(deliver(3))])
+    until(desk, one, lambda: one.links.stale == 1)
+    sender.close()
+    assert one.core.events == [Arrived(deliver(2), ABSENT)]
+
+
+def test_frames_that_are_no_messages_are_counted(trio: Trio, outside: sockets.Context) -> None:
+    desk, one, _ = trio
+    sender = sockets.push(outside, one.address)
+    for frames in ([b"x" * 8, b"garbage"], [b"alone"], [b"x" * 8, codec.encode(m.Freed(ticket=1)), b"more"]):
+        sender.send_multipart(frames)
+    desk.socket.send_multipart([b"0.1", b"\x80\x04garbage"])
+    until(desk, one, lambda: one.links.rejected == 4)
+    sender.close()
+    assert not one.core.events

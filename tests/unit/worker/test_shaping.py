@@ -1,0 +1,31 @@
+"""What a worker does to values: stacking adds an axis, joining a chunk doesn't, whatever the lengths are."""
+
+import torch
+
+from walkgraph.worker.events import ABSENT
+from walkgraph.worker.shaping import join, part, stack
+
+
+def test_a_chunk_joins_its_items_along_the_first_axis() -> None:
+    assert join([torch.tensor([1]), torch.tensor([2])]).tolist() == [1, 2]
+    assert join([torch.zeros(5, 3)]).shape == (5, 3)
+    assert join([torch.zeros(5, 3), torch.zeros(5, 3)]).shape == (10, 3)
+    assert join([torch.zeros(5, 3), torch.zeros(2, 3)]).shape == (7, 3)
+
+
+def test_a_chunk_of_single_numbers_gets_an_axis() -> None:
+    assert join([1, 2, 3]).tolist() == [1, 2, 3]
+    assert join([torch.tensor(1), torch.tensor(2)]).tolist() == [1, 2]
+
+
+def test_a_chunk_of_nothing_is_absent() -> None:
+    assert join([]) is ABSENT
+    assert join(["a", "", "b"]) == "ab"
+
+
+def test_collecting_adds_an_axis_that_slicing_takes_away() -> None:
+    values = [torch.tensor([1]), torch.tensor([2])]
+    stacked = stack(values)
+    assert stacked.shape == (2, 1)
+    assert [part(stacked, i).tolist() for i in range(2)] == [[1], [2]]
+    assert part(stacked, 2) is ABSENT

@@ -1,0 +1,61 @@
+"""The consumer's side of a stream: uses of one rank read the same chunks, each at its own pace."""
+
+import random
+
+from walkgraph.ids import Rank
+from walkgraph.placement.tables import StreamPlan
+from walkgraph.worker.streams import Incoming
+
+STREAM = StreamPlan(
+    index=0,
+    name="s",
+    walks=(0,),
+    policy="fixed",
+    settings={"size": 2},
+    continue_after_done=False,
+    credits=4,
+    producers=(Rank(0),),
+    consumers=(Rank(0),),
+)
+
+
+def pushed(items: int, readers: int) -> Incoming:
+    stream = Incoming(STREAM, {7: readers})
+    for index in range(items):
+        stream.push(index, index)
+    return stream
+
+
+def test_a_slow_reader_gets_what_a_fast_one_has_left_behind() -> None:
+    stream = pushed(6, readers=2)
+    fast = [stream.chunk(0, (7, i)) for i in range(3)]
+    assert [fresh for fresh, _ in fast] == [True] * 3
+    assert stream.consumed == 0
+    for i in range(3):
+        assert stream.chunk(1, (7, i)) == (False, fast[i][1])
+        assert stream.consumed == 2 * (i + 1)
+
+
+def test_a_reader_may_ask_again_where_it_stands() -> None:
+    stream = pushed(4, readers=1)
+    first = stream.chunk(0, (7, 0))
+    assert [stream.chunk(0, (7, 0)) for _ in range(3)] == [(False, first[1])] * 3
+    assert stream.consumed == 2
+
+
+def test_any_order_of_three_readers_gives_each_all_chunks_and_keeps_few() -> None:
+    chance = random.Random(3)
+    stream = pushed(0, readers=3)
+    at, seen, sent = [0, 0, 0], [[], [], []], 0
+    while min(at) < 50:
+        if sent < stream.consumed + 8:  # the producer's credit
+            stream.push(sent, sent)
+            sent += 1
+        use = chance.randrange(3)
+        _, chunk = stream.chunk(use, (7, at[use]))
+        if chunk is not None:
+            seen[use].append(chunk[0].tolist())
+            at[use] += 1
+        assert len(stream._chunks) <= 5
+    for chunks in seen:
+        assert chunks[:50] == [[2 * i, 2 * i + 1] for i in range(50)]
