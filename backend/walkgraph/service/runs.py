@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -159,6 +159,14 @@ class Runs:
         if found is None:
             raise NotFound(f"there is no run `{id_[:64]}` that can be followed; it is over, or was never here")
         return found
+
+    def newest(self, stored: Sequence[Run], deployment: str | None, state: str | None, before: float) -> list[Run]:
+        """Rows of the store with those of live runs over them, newest first: the store is written behind, a run is
+        listed from the moment that it is answered."""
+        rows = {row.id: row for row in stored}
+        rows |= {run.id: row_of(run) for run in self._runs.values() if run.created_at < before}
+        wanted = (row for row in rows.values() if deployment in (None, row.deployment) and state in (None, row.state))
+        return sorted(wanted, key=lambda row: row.created_at, reverse=True)
 
     @property
     def unfinished(self) -> list[LiveRun]:

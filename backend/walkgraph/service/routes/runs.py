@@ -36,10 +36,10 @@ async def list_runs(
     before: float | None = None,
 ) -> list[dict[str, Any]]:
     """Newest first; `before` is the `created_at` of the last one of the page before."""
-    rows = await services.store.read(
-        queries.list_runs, deployment, state, limit, before if before is not None else time.time() + 1
-    )
-    return [runs.public(row) for row in rows]
+    before = before if before is not None else time.time() + 1
+    stored = await services.store.read(queries.list_runs, deployment, state, limit, before)
+    rows = services.runs.newest(stored, deployment, state, before)
+    return [runs.public(row) for row in rows[:limit]]
 
 
 @router.get(_PREFIX + "/{run}")
