@@ -1,0 +1,55 @@
+/* Made from placement/placement-v1.schema.json by `npm run schema`; not to be edited. */
+
+export type Format = "walkgraph/placement@1";
+export type Name = string;
+/**
+ * The graph it was made for; None: any that its names fit.
+ */
+export type Graph = string | null;
+/**
+ * @minItems 1
+ */
+export type Nodes = (string | "*")[];
+/**
+ * @minItems 1
+ */
+export type Ranks = number[];
+/**
+ * The nodes are here in these Walks only; None: in all.
+ */
+export type Walks = string[] | null;
+export type TensorParallel = number;
+export type Replicas = number;
+/**
+ * Of each rank: bytes, a size (`2GiB`) or a share of what the device has free (`40%`). None: what is left.
+ */
+export type Memory = number | string | null;
+/**
+ * None: the host that plans.
+ */
+export type Host = string | null;
+export type Groups = Group[];
+export type Rank = number;
+export type Device = string;
+export type Ranks1 = RankDevice[];
+
+export interface PlacementDocument {
+  format?: Format;
+  name: Name;
+  graph?: Graph;
+  groups: Groups;
+  ranks: Ranks1;
+}
+export interface Group {
+  nodes: Nodes;
+  ranks: Ranks;
+  walks?: Walks;
+  tensor_parallel?: TensorParallel;
+  replicas?: Replicas;
+  memory?: Memory;
+  host?: Host;
+}
+export interface RankDevice {
+  rank: Rank;
+  device: Device;
+}

@@ -1,0 +1,34 @@
+// How a modality looks: a colour of the theme and a glyph, so that colour never stands alone.
+const GLYPHS: Record<string, string> = {
+  text: "T",
+  tokens: "#",
+  image: "▣",
+  pixels: "▦",
+  audio: "♪",
+  waveform: "∿",
+  codes: "≡",
+  latents: "◆",
+  embeddings: "▤",
+  features: "▥",
+  actions: "➤",
+  state: "◎",
+  scalar: "1",
+  flag: "⚑",
+  tensor: "▢",
+};
+
+/** `latents: float[n, 64]` -> `latents`. */
+export function modalityOf(type: string): string {
+  return type.split(":", 1)[0]?.trim() ?? "";
+}
+
+export function glyph(type: string): string {
+  return GLYPHS[modalityOf(type)] ?? "?";
+}
+
+export function color(type: string): string {
+  const modality = modalityOf(type);
+  return modality in GLYPHS ? `var(--m-${modality})` : "var(--bad)";
+}
+
+export const MODALITIES = Object.keys(GLYPHS);
