@@ -6,12 +6,15 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Body, Path
 from fastapi.responses import Response
 
+from walkgraph import resources
 from walkgraph.service import limits
 from walkgraph.service.body import BodyTooLarge, StrictRoute
 from walkgraph.service.deps import IfMatch, Name, ServicesDep, etag_given, etag_header
 from walkgraph.service.schemas import DocumentShown, VersionRequest, VersionShown
 from walkgraph.store import queries
 from walkgraph.store.tables import Document, DocumentKind, Version
+
+_FOLDERS: dict[DocumentKind, resources.Kind] = {"graph": "graphs", "placement": "placements"}
 
 VersionNumber = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
@@ -46,7 +49,10 @@ def router(kind: DocumentKind) -> APIRouter:
 
     @found.delete("/{name}", status_code=204)
     async def delete(services: ServicesDep, name: Name, if_match: IfMatch = None) -> None:
-        await services.store.write(queries.delete_document, kind, name, etag_given(if_match))
+        """Of a draft over a bundled document, the bundled one comes back."""
+        path = resources.bundled(_FOLDERS[kind]).get(name)
+        original = None if path is None else path.read_text(encoding="utf-8")
+        await services.store.write(queries.delete_document, kind, name, etag_given(if_match), original)
 
     @found.get("/{name}/versions")
     async def versions(services: ServicesDep, name: Name) -> list[VersionShown]:

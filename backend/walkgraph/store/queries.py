@@ -13,6 +13,8 @@ from walkgraph.store.tables import Deployment, Document, DocumentKind, Run, Vers
 KEPT_RUNS = 10_000
 KEPT_VERSIONS = 200
 """Of one document."""
+ORIGINAL = "as it comes with Walkgraph"
+"""The note of the version that the first draft over a bundled document leaves."""
 
 
 class PreconditionFailed(Conflict):
@@ -43,10 +45,11 @@ def get_document(session: Session, kind: DocumentKind, name: str) -> Document:
 
 
 def put_document(session: Session, kind: DocumentKind, name: str, text: str, if_match: str | None) -> Document:
-    """Write a draft. `if_match` is the etag the caller last saw, `*` for any, None for a new document."""
+    """Write a draft. `if_match` is the etag the caller last saw, `*` for any, None for a new document.
+
+    A draft over a bundled document keeps that one as a version.
+    """
     found = session.get(Document, (kind, name))
-    if found is not None and found.bundled:
-        raise Conflict(f"the {kind} `{name}` comes with Walkgraph and is read-only; save it under another name")
     if if_match not in ("*", found.etag if found else None):
         raise PreconditionFailed(
             f"the {kind} `{name}` was changed by somebody else; get it again and repeat the change"
@@ -54,18 +57,30 @@ def put_document(session: Session, kind: DocumentKind, name: str, text: str, if_
             else f"there is no {kind} `{name}` with that etag; leave `If-Match` out to make a new one"
         )
     document = found or Document(kind=kind, name=name, text="", etag="", updated_at=0.0)
+    if document.bundled and document.text != text:
+        add_version(session, kind, name, document.text, ORIGINAL)
+        document.bundled = False
     document.text, document.etag, document.updated_at = text, etag_of(text), time.time()
     session.add(document)
     return document
 
 
-def delete_document(session: Session, kind: DocumentKind, name: str, if_match: str | None) -> None:
+def delete_document(
+    session: Session, kind: DocumentKind, name: str, if_match: str | None, original: str | None = None
+) -> None:
+    """`original` is the bundled document that the draft was made over, and that comes back."""
     found = get_document(session, kind, name)
     if found.bundled:
         raise Conflict(f"the {kind} `{name}` comes with Walkgraph and can't be deleted")
     if if_match not in (None, "*", found.etag):
         raise PreconditionFailed(f"the {kind} `{name}` was changed by somebody else; get it again first")
     session.delete(found)
+    if original is not None:
+        session.flush()
+        seed = Document(
+            kind=kind, name=name, text=original, etag=etag_of(original), bundled=True, updated_at=time.time()
+        )
+        session.add(seed)
 
 
 def seed_bundled(session: Session, kind: DocumentKind, documents: Mapping[str, str]) -> None:

@@ -20,7 +20,7 @@ class Document(SQLModel, table=True):
     etag: str
     """Hash of `text`."""
     bundled: bool = False
-    """Comes with the package and is read-only."""
+    """As it comes with the package; a draft over it is the user's own."""
     updated_at: float
 
 

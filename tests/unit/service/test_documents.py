@@ -1,4 +1,4 @@
-"""Graphs and placements as documents: bundled ones are read-only, drafts are guarded by etags."""
+"""Graphs and placements as documents: drafts over bundled ones, guarded by etags."""
 
 from __future__ import annotations
 
@@ -7,12 +7,27 @@ from tests.unit.service.conftest import Running
 DRAFT = {"format": "walkgraph/graph@1", "name": "mine", "nodes": {"x": {"unfinished": True}}}
 
 
-async def test_bundled_graphs_are_listed_and_read_only(service: Running) -> None:
-    listed = (await service.http.get("/api/v1/graphs")).json()
-    assert {"shapes", "bagel"} <= {row["name"] for row in listed if row["bundled"]}
-    answer = await service.http.put("/api/v1/graphs/shapes", json=DRAFT, headers={"If-Match": "*"})
-    assert answer.status_code == 409
-    assert "another name" in answer.json()["detail"]
+async def _bundled(service: Running) -> set[str]:
+    return {row["name"] for row in (await service.http.get("/api/v1/graphs")).json() if row["bundled"]}
+
+
+async def test_a_draft_over_a_bundled_graph_spares_the_original(service: Running) -> None:
+    assert {"shapes", "bagel"} <= await _bundled(service)
+    original = await service.http.get("/api/v1/graphs/shapes")
+    assert (await service.http.put("/api/v1/graphs/shapes", json=DRAFT)).status_code == 412
+    same = await service.http.put(
+        "/api/v1/graphs/shapes", json=original.json(), headers={"If-Match": original.headers["etag"]}
+    )
+    drawn = await service.http.put("/api/v1/graphs/shapes", json=DRAFT, headers={"If-Match": same.headers["etag"]})
+    assert drawn.status_code == 200
+    assert "shapes" not in await _bundled(service)
+    versions = (await service.http.get("/api/v1/graphs/shapes/versions")).json()
+    assert [row["note"] for row in versions] == ["as it comes with Walkgraph"]
+    kept = await service.http.get(f"/api/v1/graphs/shapes/versions/{versions[0]['id']}")
+    assert kept.json() == original.json()
+    assert (await service.http.delete("/api/v1/graphs/shapes")).status_code == 204
+    assert "shapes" in await _bundled(service)
+    assert (await service.http.get("/api/v1/graphs/shapes")).text == original.text
 
 
 async def test_a_draft_keeps_what_it_was_given_and_needs_its_etag(service: Running) -> None:

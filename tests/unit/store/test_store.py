@@ -134,9 +134,13 @@ def test_bundled_documents_follow_the_package_and_spare_the_users(store: Store) 
     found = {row.name: (row.text, row.bundled) for row in store.read_now(queries.list_documents, "graph")}
     assert found == {"b": ("22", True), "mine": ("{}", False)}
     with pytest.raises(Conflict):
-        store.write_now(queries.put_document, "graph", "b", "{}", "*")
-    with pytest.raises(Conflict):
         store.write_now(queries.delete_document, "graph", "b", None)
+    store.write_now(queries.put_document, "graph", "b", "[]", "*")
+    store.write_now(queries.seed_bundled, "graph", {"b": "222"})
+    assert store.read_now(queries.get_document, "graph", "b").text == "[]"
+    assert [(row.text, row.note) for row in store.read_now(queries.list_versions, "graph", "b")] == [
+        ("22", queries.ORIGINAL)
+    ]
 
 
 def test_versions_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
