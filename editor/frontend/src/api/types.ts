@@ -18,10 +18,12 @@ export interface ParamDeclaration {
 }
 
 export interface StateSlot {
-  name: string;
+  slot: string;
   kind: "paged_kv" | "tensor" | "rng";
-  optional?: boolean;
-  description?: string;
+  /** Of a `paged_kv` the connected `appends` decide: only scratch ones make it a read. */
+  access: "read" | "write";
+  appends: { port: string; scratch: boolean; positions: string }[];
+  optional: boolean;
 }
 
 /** A component of the palette: `GET /api/v1/components`. */
