@@ -1,0 +1,87 @@
+// What a list of differences shows: groups, and of what changed the fields, before and after. Pure.
+import type { Difference } from "../document/diff";
+
+export interface Group {
+  key: string;
+  title: string;
+  differences: Difference[];
+}
+
+export interface FieldChange {
+  /** `params.steps`; empty: the whole value. */
+  path: string;
+  /** undefined: it wasn't there. */
+  before: unknown;
+  after: unknown;
+}
+
+const TITLES: Record<string, string> = {
+  node: "Components",
+  walk: "Walks",
+  stream: "Streams",
+  task: "Tasks",
+  state: "States",
+  weights: "Weights",
+  layout: "Layout",
+};
+const ORDER = Object.keys(TITLES);
+
+/** By what they are of; what is inside a Walk stands under that Walk. Components first, then Walk by Walk. */
+export function groups(differences: readonly Difference[]): Group[] {
+  const found = new Map<string, Group>();
+  for (const difference of differences) {
+    const { key, title } = groupOf(difference);
+    const group = found.get(key) ?? { key, title, differences: [] };
+    group.differences.push(difference);
+    found.set(key, group);
+  }
+  return [...found.values()].sort((a, b) => rank(a.key) - rank(b.key));
+}
+
+function groupOf(difference: Difference): { key: string; title: string } {
+  const what = String(difference.what);
+  if (difference.walk !== undefined && what !== "walk")
+    return { key: `walk:${difference.walk}`, title: `Walk ${difference.walk}` };
+  const known = TITLES[what];
+  return known ? { key: what, title: known } : { key: "graph", title: "The graph" };
+}
+
+function rank(key: string): number {
+  const index = ORDER.indexOf(key);
+  if (index >= 0) return index * 10;
+  return key.startsWith("walk:") ? ORDER.indexOf("walk") * 10 + 1 : ORDER.length * 10;
+}
+
+/** `{added: 2, removed: 0, changed: 1}`. */
+export function counts(differences: readonly Difference[]): Record<Difference["kind"], number> {
+  const found = { added: 0, removed: 0, changed: 0 };
+  for (const { kind } of differences) found[kind] += 1;
+  return found;
+}
+
+/** The leaves that differ: objects are gone into, lists are compared whole. */
+export function fieldChanges(before: unknown, after: unknown, path = ""): FieldChange[] {
+  if (same(before, after)) return [];
+  if (!isRecord(before) || !isRecord(after)) return [{ path, before, after }];
+  const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  return keys.flatMap((key) => fieldChanges(before[key], after[key], path ? `${path}.${key}` : key));
+}
+
+/** A value in one line, as short as it can be read; `undefined` is said in words. */
+export function brief(value: unknown, limit = 120): string {
+  if (value === undefined) return "not set";
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function same(a: unknown, b: unknown): boolean {
+  if (a === b) return true;
+  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((entry, i) => same(entry, b[i]));
+  if (!isRecord(a) || !isRecord(b)) return false;
+  const keys = Object.keys(a);
+  return keys.length === Object.keys(b).length && keys.every((key) => key in b && same(a[key], b[key]));
+}

@@ -1,0 +1,3 @@
+import css from "./versions.css?inline";
+
+export const styles = css;
