@@ -1,0 +1,166 @@
+// The page's node activity, and its hooks. `follow` names the deployment (the shell does, once); nothing is done
+// while none is followed.
+import { useCallback, useEffect, useSyncExternalStore } from "react";
+import { call, send } from "../api/client";
+import type { RunEvent, RunShown, ValueShown } from "../api/types";
+import type { GraphDocument } from "../document/types";
+import { useEditorState } from "../store/react";
+import type { QueueGauge, RankGauge } from "./frames";
+import { NodeStore, type Activity, type Clock } from "./nodes";
+import { feeders, nodesOf } from "./previews";
+import { telemetry } from "./socket";
+import { eventsOf } from "./sse";
+
+export type { Activity, NodeState, Preview } from "./nodes";
+export type { QueueGauge, RankGauge } from "./frames";
+
+const clock: Clock = {
+  now: () => performance.now(),
+  // Frames stop while the page is hidden; the timer beside them goes on.
+  frame: (run) => void requestAnimationFrame(run),
+  after: (ms, run) => {
+    const timer = setTimeout(run, ms);
+    return () => clearTimeout(timer);
+  },
+};
+
+let graph: GraphDocument | null = null;
+let unsubscribe: (() => void) | null = null;
+let asking: string | null = null;
+let reading: AbortController | null = null;
+
+const store = new NodeStore(clock, {
+  expected: (task) => (graph ? nodesOf(graph, task) : []),
+  failed: (run) => void findError(run),
+  revoke: (url) => URL.revokeObjectURL(url),
+});
+
+/** Show this deployment's activity. `of`: the graph it was made from, so that outputs find their nodes. */
+export function follow(deployment: string | null, of: GraphDocument | null = null): void {
+  graph = of;
+  store.follow(deployment);
+  if (deployment !== null && !unsubscribe) {
+    const leave = telemetry.subscribe(store.take);
+    const forget = telemetry.watch(() => store.setStale(telemetry.status().state !== "open"));
+    unsubscribe = () => (leave(), forget());
+  } else if (deployment === null && unsubscribe) {
+    unsubscribe();
+    unsubscribe = null;
+  }
+}
+
+/** Only this run's figures and outputs; null: of all runs, as they come. */
+export function focusRun(run: string | null): void {
+  reading?.abort();
+  reading = null;
+  store.focusOn(run);
+  if (run !== null) void readOutputs(run);
+}
+
+/** A finished run's figures on the canvas, until `focusRun`. */
+export function showRun(run: RunShown): void {
+  focusRun(null);
+  store.showRun(run);
+  void readOutputs(run.id);
+}
+
+/** Hold what the canvas shows. */
+export function setPaused(paused: boolean): void {
+  telemetry.setPaused(paused);
+  store.setPaused(paused);
+}
+
+/** Keep the node's preview through later runs. */
+export function pin(node: string): void {
+  store.pin(node, true);
+}
+
+export function unpin(node: string): void {
+  store.pin(node, false);
+}
+
+/** An event of a run that this page follows, for the previews. */
+export function tell(event: RunEvent, task: string): void {
+  if (store.focused !== null && store.focused !== event.run) return;
+  if (event.event === "accepted") store.begin(event.run);
+  else if (event.event === "error") store.fail(event.run, event.error);
+  else if (event.event === "output" && graph) {
+    for (const node of feeders(graph, task).get(event.name) ?? []) showValue(node, event.value);
+  }
+}
+
+// ── hooks ───────────────────────────────────────────────────────────────────────────────────────
+
+/** What the node does; null where nothing was ever heard of it. */
+export function useActivity(node: string): Activity | null {
+  const watch = useCallback((changed: () => void) => store.watch(node, changed), [node]);
+  const get = useCallback(() => store.get(node), [node]);
+  return useSyncExternalStore(watch, get);
+}
+
+/** Whether the node runs; renders only when that changes. */
+export function useIsRunning(node: string): boolean {
+  const watch = useCallback((changed: () => void) => store.watch(node, changed), [node]);
+  const get = useCallback(() => store.isRunning(node), [node]);
+  return useSyncExternalStore(watch, get);
+}
+
+export function useRankGauge(rank: number): RankGauge | null {
+  return useSyncExternalStore(
+    store.watchGauges,
+    useCallback(() => store.rank(rank), [rank]),
+  );
+}
+
+export function useQueueGauge(): QueueGauge | null {
+  return useSyncExternalStore(store.watchGauges, store.queued);
+}
+
+/** To be called once, by whoever stays mounted: follows the deployment of the open graph. */
+export function useFollowing(): void {
+  const deployment = useEditorState((state) => state.deployments[state.name]?.id ?? null);
+  const deployed = useEditorState((state) => state.deployed ?? state.documents.graph);
+  useEffect(() => follow(deployment, deployed), [deployment, deployed]);
+}
+
+// ── inside ──────────────────────────────────────────────────────────────────────────────────────
+
+export function showValue(node: string, value: ValueShown): void {
+  if (value.type === "text" && value.text) store.text(node, value.text);
+  else if (value.type === "image" && value.data) store.picture(node, urlOf(value));
+  else if (value.type === "audio" && value.data) store.sound(node, urlOf(value));
+}
+
+function urlOf(value: ValueShown): string {
+  const bytes = Uint8Array.from(atob(value.data ?? ""), (letter) => letter.charCodeAt(0));
+  return URL.createObjectURL(new Blob([bytes], { type: value.mime ?? "" }));
+}
+
+/** Who failed is in the run's row; one question at a time, the newest failure first. */
+async function findError(run: string): Promise<void> {
+  const busy = asking !== null;
+  asking = run;
+  if (busy) return;
+  while (asking !== null) {
+    const wanted: string = asking;
+    try {
+      const { value } = await call<RunShown>(`/api/v1/runs/${wanted}`);
+      if (value.error) store.fail(wanted, value.error);
+    } catch {
+      // The canvas does without; the playground and the list of runs tell the error too.
+    }
+    if (asking === wanted) asking = null;
+  }
+}
+
+/** The outputs of a run that somebody else may have started, while the service remembers them. */
+async function readOutputs(run: string): Promise<void> {
+  const reader = (reading = new AbortController());
+  try {
+    const { value } = await call<RunShown>(`/api/v1/runs/${run}`, { signal: reader.signal });
+    const answer = await send(`/api/v1/runs/${run}/events`, { signal: reader.signal });
+    for await (const event of eventsOf<RunEvent>(answer)) tell(event, value.task);
+  } catch {
+    // Forgotten by the service, or no longer wanted.
+  }
+}
