@@ -1,0 +1,85 @@
+// All Walks laid over one another: the components and every edge that some Walk draws between them.
+import { factsOf } from "./routes";
+import { producers } from "./ports";
+import type { GraphDocument } from "./types";
+
+export interface NodePort {
+  node: string;
+  port: string;
+}
+
+export interface UnionEdge {
+  from: NodePort;
+  to: NodePort;
+  /** The Walks that draw it, in the document's order. */
+  walks: string[];
+  /** In every one of them a loop carries it back. */
+  carried: boolean;
+}
+
+export interface UnionStream {
+  name: string;
+  /** Position in the graph's streams. */
+  index: number;
+  from: NodePort[];
+  to: (NodePort & { walk: string })[];
+}
+
+export interface Union {
+  /** The graph's nodes, then those that only a Walk names. */
+  nodes: string[];
+  edges: UnionEdge[];
+  streams: UnionStream[];
+}
+
+const known = new WeakMap<GraphDocument, Union>();
+
+export function union(graph: GraphDocument): Union {
+  const found = known.get(graph);
+  if (found) return found;
+  const made = derive(graph);
+  known.set(graph, made);
+  return made;
+}
+
+function derive(graph: GraphDocument): Union {
+  const nodes = new Set(Object.keys(graph.nodes ?? {}));
+  const edges = new Map<string, UnionEdge>();
+  const readers = new Map<string, (NodePort & { walk: string })[]>();
+  for (const [walk, body] of Object.entries(graph.walks ?? {})) {
+    const facts = factsOf(body);
+    for (const entry of facts.list) if (entry.kind === "use") nodes.add(entry.node);
+    for (const route of facts.routes) {
+      if (!route.target.entry) continue;
+      const to = { node: route.target.entry.node, port: route.target.port };
+      if (route.source.kind === "stream") {
+        readers.set(route.source.name, [...(readers.get(route.source.name) ?? []), { ...to, walk }]);
+      } else if (route.source.entry) {
+        add(edges, { node: route.source.entry.node, port: route.source.port }, to, walk, route.carried);
+      }
+    }
+  }
+  const streams = (graph.streams ?? []).map((stream, index): UnionStream => {
+    const from = new Map(producers(graph, stream).map(({ node, port }) => [`${node}.${port}`, { node, port }]));
+    return { name: stream.name, index, from: [...from.values()], to: readers.get(stream.name) ?? [] };
+  });
+  return { nodes: [...nodes], edges: [...edges.values()], streams };
+}
+
+function add(edges: Map<string, UnionEdge>, from: NodePort, to: NodePort, walk: string, carried: boolean): void {
+  const key = `${from.node}.${from.port}>${to.node}.${to.port}`;
+  const found = edges.get(key);
+  if (!found) {
+    edges.set(key, { from, to, walks: [walk], carried });
+    return;
+  }
+  if (!found.walks.includes(walk)) found.walks.push(walk);
+  found.carried = found.carried && carried;
+}
+
+/** The Walks that use a node, in the document's order. */
+export function walksOf(graph: GraphDocument, node: string): string[] {
+  return Object.entries(graph.walks ?? {})
+    .filter(([, walk]) => factsOf(walk).list.some((entry) => entry.kind === "use" && entry.node === node))
+    .map(([name]) => name);
+}
