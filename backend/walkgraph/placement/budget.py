@@ -87,10 +87,20 @@ class Budgets:
     plan: Plan
     copies: tuple[Copy, ...] = ()
     problems: list[Problem] = field(default_factory=list[Problem])
+    capacities: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
+    """Rank -> bytes that it may fill."""
 
 
 def budget(assignment: Assignment, plan: Plan, hardware: Hardware, catalogue: Catalogue, sizes: Sizes) -> Budgets:
-    """Fill in every rank's budget; total."""
+    """Fill in every rank's budget; total. The contributors of one, in this order:
+
+    `weights NAME`   a weight set, the parts that its nodes here read, each part once
+    `kv STATE`       a paged state's share of the caches
+    `workspace`      what the component that takes most needs while it runs
+    `margin`         the driver's context, captured graphs and fragmentation
+
+    They fill the rank's capacity, or part of it; where they don't fit, they are what one default request needs.
+    """
     found = Budgets(plan)
     known = _known(assignment.graph, sizes, found.problems)
     demand = {
@@ -100,6 +110,7 @@ def budget(assignment: Assignment, plan: Plan, hardware: Hardware, catalogue: Ca
     needs = [_need(assignment, plan, hardware, catalogue, known, demand, rank) for rank in plan.ranks]
     found.problems.extend(_problems(assignment, plan, hardware, needs))
     found.copies = tuple(_copies(plan, needs))
+    found.capacities = {need.rank.rank: need.memory for need in needs}
     found.plan = replace(plan, ranks=tuple(_filled(plan, need) for need in needs))
     return found
 
@@ -283,6 +294,8 @@ def _filled(plan: Plan, need: Need) -> RankPlan:
     room = max(0, need.memory - need.fixed)
     wanted = RUNS * max(sum(need.caches.values()), sum(need.largest.values())) or UNKNOWN_CACHES
     total = 0 if not need.largest else room if need.said else min(room, wanted)
+    if need.least > need.memory:
+        total = sum(need.caches.values())
     lines = [(f"weights {name}", size) for name, size in need.weights.items()]
     lines.extend(_shares(plan, need, total))
     lines.extend((("workspace", need.workspace), ("margin", need.margin)))
@@ -343,10 +356,13 @@ def _fix(plan: Plan, need: Need, free: int, largest: str) -> str:
         if largest == f"weights `{name}`":
             nodes = (plan.nodes[index] for index in need.rank.nodes)
             names = ", ".join(f"`{node.name}`" for node in nodes if node.weights == name and not node.host)
-            return f"place some of {names} on another device"
+            return f"place some of {names} on another device, or take one with {show_bytes(need.least)} free"
     if largest.startswith("caches"):
-        return "lower what the state's `capacity` or `width` comes to, or place its nodes on another device"
-    return "take a device with more free memory"
+        return (
+            "lower what the state's `capacity` or `width` comes to, place its nodes on another device, or take one "
+            f"with {show_bytes(need.least)} free"
+        )
+    return f"take a device with {show_bytes(need.least)} free"
 
 
 def _full_devices(hardware: Hardware, needs: list[Need]) -> Iterator[Problem]:
@@ -357,7 +373,7 @@ def _full_devices(hardware: Hardware, needs: list[Need]) -> Iterator[Problem]:
             each = ", ".join(f"rank {need.rank.rank} {show_bytes(need.memory)}" for need in here)
             message = (
                 f"`{device.name}` has {show_bytes(device.free)} free and its ranks are given {show_bytes(taken)} "
-                f"({each}); lower `memory` or stop another deployment"
+                f"({each}); lower `memory`, stop another deployment, or take a device with {show_bytes(taken)} free"
             )
             yield Problem("device_full", "/groups", message)
 

@@ -18,7 +18,7 @@ from walkgraph.graph.codec import pretty
 from walkgraph.graph.document import Graph, Name
 from walkgraph.graph.problems import nearest
 from walkgraph.ids import Rank
-from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.hardware import Hardware, with_gpus
 
 FORMAT = "walkgraph/placement@1"
 SCHEMA_PATH = Path(__file__).with_name("placement-v1.schema.json")
@@ -93,6 +93,17 @@ def size_in_bytes(memory: int | str, free: int) -> int:
         raise InvalidInput(f"`{memory}` is no size; write bytes, `2GiB` or `40%`")
     number, unit = float(match[1]), match[2]
     return math.floor(number * free / 100) if unit == "%" else math.floor(number * UNITS[unit])
+
+
+def assume(hardware: Hardware, text: str) -> Hardware:
+    """The host as if it had these GPUs, all empty: `3x141GB`. Raises InvalidInput for what doesn't say so."""
+    count, _, memory = text.partition("x")
+    size = size_in_bytes(memory, 0) if re.fullmatch(_MEMORY, memory) else 0
+    if not re.fullmatch(r"\d{1,3}", count) or not 1 <= int(count) <= MAX_RANKS or size < 1:
+        raise InvalidInput(
+            f"`{text[:40]}` is no hardware; write how many GPUs, up to {MAX_RANKS}, and the memory of each: `3x141GB`"
+        )
+    return with_gpus(hardware, int(count), size)
 
 
 # ── JSON ────────────────────────────────────────────────────────────────────────────────────────

@@ -23,6 +23,8 @@ class Device:
     free: int
     label: str = ""
     """What its maker calls it."""
+    assumed: bool = False
+    """Not in this host: somebody asks what would fit there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ def find_hardware() -> Hardware:
 def with_gpus(hardware: Hardware, count: int, memory: int) -> Hardware:
     """The same host as if it had these GPUs, all empty, of `memory` bytes each; its own are left out."""
     others = (d for d in hardware.devices if not d.name.startswith("cuda:"))
-    gpus = (Device(name=f"cuda:{i}", total=memory, free=memory, label="assumed") for i in range(count))
+    gpus = (Device(name=f"cuda:{i}", total=memory, free=memory, label="assumed", assumed=True) for i in range(count))
     return replace(hardware, devices=(*others, *gpus))
 
 

@@ -1,10 +1,12 @@
 """Graph + placement + hardware -> plan: pure and total. Problems come back as data, all of them, with their places."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph
 from walkgraph.graph.problems import Problem
+from walkgraph.ids import Rank
 from walkgraph.placement.assemble import assemble
 from walkgraph.placement.assignment import Assignment
 from walkgraph.placement.budget import Copy, budget
@@ -25,6 +27,10 @@ class PlanResult:
     problems: tuple[Problem, ...]
     copies: tuple[Copy, ...] = ()
     """States that Walks carry between ranks, with their bytes."""
+    budgeted: Plan | None = None
+    """The tables with what every rank needs, also where that doesn't fit; None where they have no ranks to stand on."""
+    capacities: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
+    """Rank -> bytes that it may fill, where there are budgets."""
 
     @property
     def deployable(self) -> bool:
@@ -48,12 +54,12 @@ def plan(
     problems = list(judge(assignment, hardware, catalogue))
     made = assemble(assignment, catalogue)
     problems.extend(judge_plan(made))
-    copies: tuple[Copy, ...] = ()
-    if not _broken(problems):
-        budgets = budget(assignment, made, hardware, catalogue, sizes)
-        made, copies = budgets.plan, budgets.copies
-        problems.extend(budgets.problems)
-    return PlanResult(None if _broken(problems) else made, tuple(problems), copies)
+    if _broken(problems):
+        return PlanResult(None, tuple(problems))
+    found = budget(assignment, made, hardware, catalogue, sizes)
+    problems.extend(found.problems)
+    whole = None if _broken(problems) else found.plan
+    return PlanResult(whole, tuple(problems), found.copies, found.plan, found.capacities)
 
 
 def _broken(problems: list[Problem]) -> bool:

@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -11,6 +11,7 @@ from walkgraph.components import catalogue, families
 from walkgraph.graph.check import check
 from walkgraph.graph.document import Graph
 from walkgraph.graph.problems import Problem, Report
+from walkgraph.ids import Rank
 from walkgraph.placement import document as placements
 from walkgraph.placement.budget import Copy
 from walkgraph.placement.document import Placement
@@ -39,6 +40,10 @@ class Judged:
     hardware: Hardware
     copies: tuple[Copy, ...] = ()
     """States that Walks carry between ranks."""
+    budgeted: Plan | None = None
+    """The plan with what its ranks need, also where that doesn't fit."""
+    capacities: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
+    """Rank -> bytes that it may fill."""
 
     @property
     def placement_document(self) -> dict[str, Any]:
@@ -68,7 +73,7 @@ def judge(
         return Judged(report.graph, None, None, report.problems, faults, False, hardware)
     chosen = placements.default_placement(report.graph, hardware) if placement is None else placements.decode(placement)
     made = plan(report.graph, chosen, hardware, catalogue(), find_sizes(families(), tuple(roots)))
-    placed = (made.problems, made.deployable, hardware, made.copies)
+    placed = (made.problems, made.deployable, hardware, made.copies, made.budgeted, made.capacities)
     return Judged(report.graph, chosen, made.plan, report.problems, *placed)
 
 

@@ -36,6 +36,33 @@ class PlanRequest(Given):
     """A stored graph's name, or a document."""
     placement: DocumentName | JsonObject | None = None
     """None: everything on one rank, the GPU with the most free memory or the CPU."""
+    hardware: Annotated[str, Field(max_length=40)] | None = None
+    """GPUs that need not be here, all empty (`3x141GB`); None: this machine with what is free."""
+
+
+class DeviceShown(Shown):
+    name: str
+    """`cpu` or `cuda:N`."""
+    title: str
+    """What its maker calls it."""
+    total: int
+    """Bytes."""
+    free: int
+    hypothetical: bool
+    """Not in this machine."""
+
+
+class RouteShown(Shown):
+    """How an edge of a Walk, or a stream between two ranks, travels."""
+
+    walk: str | None
+    stream: str | None
+    pointer: str
+    """Into the graph as the author wrote it."""
+    source: int
+    """Rank; an end that is no use counts as on the other end's."""
+    target: int
+    transport: str
 
 
 class RankShown(Shown):
@@ -44,7 +71,9 @@ class RankShown(Shown):
     nodes: list[str]
     kv_bytes: int
     budget: dict[str, int]
-    """Contributor -> bytes."""
+    """Contributor -> bytes: `weights NAME`, `kv STATE`, `workspace` and `margin` (driver, graphs, fragmentation)."""
+    capacity: int
+    """Bytes that the rank may fill."""
 
 
 class PlanShown(Shown):
@@ -55,9 +84,23 @@ class PlanShown(Shown):
     placement: JsonObject | None
     """The placement that was planned."""
     ranks: list[RankShown]
+    """With what they need also where that doesn't fit; empty where the placement has no way to be laid out."""
+    devices: list[DeviceShown]
+    """What there is to place on, with what running deployments leave free."""
+    routes: list[RouteShown]
     drawing: str | None
     """The plan as text, for a terminal."""
     digest: str | None
+
+
+class PythonRequest(Given):
+    graph: DocumentName | JsonObject
+    """A stored graph's name, or a document."""
+
+
+class PythonShown(Shown):
+    text: str
+    """A program that makes the same graph."""
 
 
 class DocumentShown(Shown):

@@ -86,7 +86,21 @@ def test_what_does_not_fit_is_named_with_the_largest_fix() -> None:
 def test_a_device_that_is_too_small_asks_for_another() -> None:
     made = planned(devices=("cuda:0",), host=hardware(3 * GIB))
     (problem,) = (p for p in made.problems if p.code == "does_not_fit")
-    assert "place some of `llm`, `guide`, `paint`, `keep` on another device" in problem.message
+    assert "place some of `llm`, `guide`, `paint`, `keep` on another device, or take one with" in problem.message
+    assert made.budgeted is not None
+    (rank,) = made.budgeted.ranks
+    assert made.capacities == {0: 3 * GIB}
+    assert dict(rank.budget)["weights w"] == MODEL * 2 + PAINT * 4
+    assert sum(size for _, size in rank.budget) > 3 * GIB
+    assert f"needs {sum(size for _, size in rank.budget)} bytes" in problem.message
+
+
+def test_budgets_stay_within_what_a_rank_may_fill() -> None:
+    made = planned(at(1, "guide"), devices=("cpu", "cuda:0"))
+    assert made.budgeted is made.plan is not None
+    for rank in made.plan.ranks:
+        assert 0 < sum(size for _, size in rank.budget) <= made.capacities[rank.rank]
+        assert {name.split(" ")[0] for name, _ in rank.budget} <= {"weights", "kv", "workspace", "margin"}
 
 
 def test_ranks_may_not_have_more_than_their_device() -> None:

@@ -11,6 +11,7 @@ from tests.support.placing import GIB, at, duet, hardware, placement
 from walkgraph.errors import InvalidInput
 from walkgraph.placement.document import (
     SCHEMA_PATH,
+    assume,
     decode,
     default_placement,
     encode,
@@ -110,3 +111,20 @@ def test_by_default_everything_is_on_the_device_with_most_room() -> None:
 
 def test_the_published_schema_is_the_models() -> None:
     assert SCHEMA_PATH.read_text() == schema_text(), "write it anew with `python -m walkgraph.placement.document`"
+
+
+def test_gpus_can_be_assumed_in_place_of_those_that_are_here() -> None:
+    host = hardware(7)
+    assumed = assume(host, "3x141GB")
+    assert assumed.devices[0] == host.devices[0]
+    assert [(d.name, d.total, d.free, d.assumed) for d in assumed.devices[1:]] == [
+        (f"cuda:{i}", 141 * 10**9, 141 * 10**9, True) for i in range(3)
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "3", "x1GB", "0x1GB", "257x1GB", "-1x1GB", "3x", "3x50%", "3xGB", "3x0GB", "a" * 9]
+)
+def test_hardware_that_says_nothing_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="3x141GB"):
+        assume(hardware(), text)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.unit.service.conftest import Running
+from walkgraph.graph.codec import dump
 
 DRAFT = {"format": "walkgraph/graph@1", "name": "mine", "nodes": {"x": {"unfinished": True}}}
 
@@ -110,6 +113,50 @@ async def test_a_plan_comes_with_its_bytes_or_with_every_problem(service: Runnin
     assert not bad["ok"]
     assert {p["code"] for p in bad["problems"]} >= {"unknown_node", "unknown_rank"}
     assert all(p["pointer"].startswith("/placement") for p in bad["problems"])
+
+
+async def test_a_plan_has_what_bars_and_lanes_are_drawn_from(service: Running) -> None:
+    body = {"graph": "bagel", "placement": "bagel_cfg3_three_gpus", "hardware": "3x141GB"}
+    good = (await service.http.post("/api/v1/plans", json=body)).json()
+    assert good["ok"], good["problems"]
+    assert [(d["name"], d["hypothetical"]) for d in good["devices"]] == [
+        ("cpu", False), ("cuda:0", True), ("cuda:1", True), ("cuda:2", True),
+    ]  # fmt: skip
+    for rank in good["ranks"]:
+        assert 0 < sum(rank["budget"].values()) <= rank["capacity"]
+    crossing = [route for route in good["routes"] if route["source"] != route["target"]]
+    assert {route["transport"] for route in crossing} == {"shm", "inline"}
+    document = (await service.http.get("/api/v1/graphs/bagel")).json()
+    for route in good["routes"]:
+        _, walks, walk, edges, index = route["pointer"].split("/")
+        assert (walks, walk, edges) == ("walks", route["walk"], "edges")
+        assert document["walks"][walk]["edges"][int(index)]
+
+
+async def test_what_does_not_fit_is_drawn_and_says_what_would(service: Running) -> None:
+    body = {"graph": "bagel", "hardware": "1x24GB"}
+    bad = (await service.http.post("/api/v1/plans", json=body)).json()
+    assert not bad["ok"]
+    (problem,) = (p for p in bad["problems"] if p["code"] == "does_not_fit")
+    assert "on another device, or take one with" in problem["message"]
+    rank = next(rank for rank in bad["ranks"] if rank["device"] == "cuda:0")
+    assert sum(rank["budget"].values()) > rank["capacity"] == 24 * 10**9
+    assert bad["digest"] is None
+    answer = await service.http.post("/api/v1/plans", json={"graph": "bagel", "hardware": "lots"})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/hardware"
+
+
+async def test_a_graph_is_given_as_python(service: Running) -> None:
+    named = (await service.http.post("/api/v1/graphs/python", json={"graph": "shapes"})).json()
+    document = (await service.http.get("/api/v1/graphs/shapes")).json()
+    assert (await service.http.post("/api/v1/graphs/python", json={"graph": document})).json() == named
+    made: dict[str, Any] = {}
+    exec(named["text"], made)
+    assert dump(made["graph"]) == document
+    bad = await service.http.post("/api/v1/graphs/python", json={"graph": DRAFT})
+    assert bad.status_code == 422
+    assert any(e["pointer"].startswith("/graph/nodes/x") for e in bad.json()["errors"])
 
 
 async def test_the_palette_and_the_schemas_are_served(service: Running) -> None:

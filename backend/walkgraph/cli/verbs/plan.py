@@ -44,14 +44,13 @@ def command(
 
 def _assumed(text: str) -> Hardware:
     from walkgraph.errors import InvalidInput
-    from walkgraph.placement.document import size_in_bytes
-    from walkgraph.placement.hardware import find_hardware, with_gpus
+    from walkgraph.placement.document import assume
+    from walkgraph.placement.hardware import find_hardware
 
-    count, _, memory = text.partition("x")
     try:
-        return with_gpus(find_hardware(), int(count), size_in_bytes(memory, 0))
-    except (ValueError, InvalidInput) as error:
-        raise typer.BadParameter("write how many, and the memory of each: `3x141GB`", param_hint="--gpus") from error
+        return assume(find_hardware(), text)
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error), param_hint="--gpus") from error
 
 
 def _placed(prefix: str, problems: Any) -> list[dict[str, Any]]:

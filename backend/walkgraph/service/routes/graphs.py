@@ -7,13 +7,15 @@ import anyio.to_thread
 from fastapi import APIRouter, Body
 from fastapi.responses import PlainTextResponse
 
+from walkgraph.graph.document import Graph
+from walkgraph.graph.export import to_python
 from walkgraph.graph.mermaid import draw
 from walkgraph.service import documents
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, ServicesDep
-from walkgraph.service.judging import check_graph, problems_shown
+from walkgraph.service.judging import check_graph, problems_shown, resolve
 from walkgraph.service.problems import Fault, Unprocessable
-from walkgraph.service.schemas import CheckShown
+from walkgraph.service.schemas import CheckShown, PythonRequest, PythonShown
 from walkgraph.store import queries
 
 router = APIRouter(route_class=StrictRoute)
@@ -27,15 +29,27 @@ async def check(document: Annotated[Any, Body()]) -> CheckShown:
     return CheckShown(ok=report.ok, problems=problems_shown(report.problems))
 
 
+@_extra.post("/python")
+async def python(services: ServicesDep, request: PythonRequest) -> PythonShown:
+    """The graph as a Python program that makes the same graph. Raises Unprocessable for what is not well-formed."""
+    found = await resolve(services.store, "graph", request.graph)
+    graph = await anyio.to_thread.run_sync(_well_formed, found.value, "/graph")
+    return PythonShown(text=await anyio.to_thread.run_sync(to_python, graph))
+
+
 @_extra.get("/{name}/drawing", response_class=PlainTextResponse)
 async def drawing(services: ServicesDep, name: Name, walk: str | None = None) -> str:
     """The component graph, or one Walk of it, as Mermaid text. Raises Unprocessable for what is not well-formed."""
     row = await services.store.read(queries.get_document, "graph", name)
-    report = await anyio.to_thread.run_sync(check_graph, json.loads(row.text))
+    return draw(await anyio.to_thread.run_sync(_well_formed, json.loads(row.text), ""), walk)
+
+
+def _well_formed(document: Any, prefix: str) -> Graph:
+    report = check_graph(document)
     if report.graph is None:
-        faults = [Fault(p.pointer, p.code, p.message) for p in report.problems]
-        raise Unprocessable("the graph can't be drawn before it is well-formed", faults)
-    return draw(report.graph, walk)
+        faults = [Fault(prefix + p.pointer, p.code, p.message) for p in report.problems]
+        raise Unprocessable("this needs a well-formed graph; mend what `errors` lists", faults)
+    return report.graph
 
 
 router.include_router(_extra)

@@ -3,24 +3,40 @@
 import anyio.to_thread
 from fastapi import APIRouter
 
+from walkgraph.errors import InvalidInput
+from walkgraph.placement.document import assume
+from walkgraph.placement.hardware import Hardware, find_hardware
+from walkgraph.placement.routes import routes
 from walkgraph.placement.show import render
 from walkgraph.placement.tables import Plan, RankPlan
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.judging import Judged, judge, problems_shown, resolve
-from walkgraph.service.schemas import PlanRequest, PlanShown, RankShown
+from walkgraph.service.problems import Fault, Unprocessable
+from walkgraph.service.schemas import DeviceShown, PlanRequest, PlanShown, RankShown, RouteShown
 
 router = APIRouter(prefix="/api/v1/plans", tags=["plans"], route_class=StrictRoute)
 
 
 @router.post("")
 async def make(services: ServicesDep, request: PlanRequest) -> PlanShown:
-    """The plan, or every reason why there is none. Counts as free what running deployments leave."""
+    """The plan, or every reason why there is none. Counts as free what running deployments leave; with `hardware`, the
+    GPUs are assumed to be there and empty."""
     graph = await resolve(services.store, "graph", request.graph)
     placement = await resolve(services.store, "placement", request.placement)
-    running, roots = services.deployments.plans(), services.settings.checkpoint_roots
-    judged = await anyio.to_thread.run_sync(judge, graph.value, placement.value, running, roots)
-    return _shown(judged)
+    roots = services.settings.checkpoint_roots
+    host, running = None, services.deployments.plans()
+    if request.hardware is not None:
+        host, running = _assumed(await anyio.to_thread.run_sync(find_hardware), request.hardware), []
+    judged = await anyio.to_thread.run_sync(judge, graph.value, placement.value, running, roots, host)
+    return await anyio.to_thread.run_sync(_shown, judged)
+
+
+def _assumed(host: Hardware, text: str) -> Hardware:
+    try:
+        return assume(host, text)
+    except InvalidInput as error:
+        raise Unprocessable(str(error), [Fault("/hardware", "bad_hardware", str(error))]) from None
 
 
 def _shown(judged: Judged) -> PlanShown:
@@ -28,23 +44,29 @@ def _shown(judged: Judged) -> PlanShown:
         *problems_shown(judged.graph_problems, "/graph"),
         *problems_shown(judged.placement_problems, "/placement"),
     ]
-    plan = judged.plan
+    plan, budgeted = judged.plan, judged.budgeted
     return PlanShown(
         ok=plan is not None,
         deployable=judged.deployable,
         problems=problems,
         placement=judged.placement_document if judged.placement else None,
-        ranks=[_rank(plan, rank) for rank in plan.ranks] if plan else [],
+        ranks=[_rank(judged, budgeted, rank) for rank in budgeted.ranks] if budgeted else [],
+        devices=[
+            DeviceShown(name=d.name, title=d.label, total=d.total, free=d.free, hypothetical=d.assumed)
+            for d in judged.hardware.devices
+        ],
+        routes=[RouteShown(**vars(r)) for r in routes(judged.graph, budgeted)] if judged.graph and budgeted else [],
         drawing=render(plan, judged.placement_problems, judged.copies) if plan else None,
         digest=plan.digest if plan else None,
     )
 
 
-def _rank(plan: Plan, rank: RankPlan) -> RankShown:
+def _rank(judged: Judged, plan: Plan, rank: RankPlan) -> RankShown:
     return RankShown(
         rank=rank.rank,
         device=rank.device,
         nodes=[plan.nodes[node].name for node in rank.nodes],
         kv_bytes=rank.kv_bytes,
         budget=dict(rank.budget),
+        capacity=judged.capacities.get(rank.rank, 0),
     )
