@@ -8,10 +8,10 @@ with Client.local(Settings()) as client:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import httpx
 import msgspec
@@ -19,6 +19,7 @@ import msgspec
 from walkgraph.settings import Settings, read_token
 
 TIMEOUT = httpx.Timeout(10.0, read=60.0)
+Kind = Literal["graph", "placement"]
 """Of everything but runs and undeploying, which take as long as they take."""
 
 
@@ -133,6 +134,35 @@ class Client:
 
     def placements(self) -> list[dict[str, Any]]:
         return self._get("/api/v1/placements")
+
+    def gallery(self) -> list[dict[str, Any]]:
+        """Every graph with its tasks, and whether it can be deployed here."""
+        return self._get("/api/v1/gallery")
+
+    def document(self, kind: Kind, name: str) -> tuple[dict[str, Any], str]:
+        """A stored document and its etag."""
+        with self._reached():
+            answer = _checked(self._http.get(f"/api/v1/{kind}s/{name}"))
+        return answer.json(), answer.headers["etag"]
+
+    def put_document(self, kind: Kind, name: str, document: Any, etag: str | None = None) -> dict[str, Any]:
+        """Save a draft; with the etag of the one it replaces, without for a new one. Raises ProblemError."""
+        headers = {"If-Match": etag} if etag else {}
+        with self._reached():
+            answer = self._http.put(f"/api/v1/{kind}s/{name}", json=document, headers=headers)
+        return _checked(answer).json()
+
+    def delete_document(self, kind: Kind, name: str) -> None:
+        """A bundled one is as it was shipped afterwards, others are gone."""
+        with self._reached():
+            _checked(self._http.delete(f"/api/v1/{kind}s/{name}"))
+
+    def tag_document(self, kind: Kind, name: str, tags: Sequence[str]) -> dict[str, Any]:
+        return self._send("PATCH", f"/api/v1/{kind}s/{name}", {"tags": list(tags)})
+
+    def versions(self, kind: Kind, name: str) -> list[dict[str, Any]]:
+        """Newest first."""
+        return self._get(f"/api/v1/{kind}s/{name}/versions")
 
     def components(self) -> list[dict[str, Any]]:
         return self._get("/api/v1/components")

@@ -4,13 +4,18 @@ from pathlib import Path
 
 import streamlit as st
 
-from walkgraph_editor.pages import playground
+from walkgraph_editor import session
+from walkgraph_editor.pages import editor, library, playground, start
 
 ASSETS = Path(__file__).with_name("assets")
 
 st.set_page_config(page_title="Walkgraph", page_icon=ASSETS / "icon.png", layout="wide")
 st.logo(ASSETS / "logo.svg", size="large", icon_image=ASSETS / "icon.png")
-st.navigation(
-    [st.Page(playground.page, title="Playground", icon=":material/play_circle:", url_path="playground", default=True)],
-    position="top",
-).run()
+PAGES = {
+    "start": st.Page(start.page, title="Start", icon=":material/home:", url_path="start", default=True),
+    "editor": st.Page(editor.page, title="Editor", icon=":material/account_tree:", url_path="editor"),
+    "playground": st.Page(playground.page, title="Playground", icon=":material/play_circle:", url_path="playground"),
+    "library": st.Page(library.page, title="Library", icon=":material/folder_open:", url_path="library"),
+}
+session.set_pages(PAGES)
+st.navigation(list(PAGES.values()), position="top").run()

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.contracts import gate
 
 FOLDERS = ("backend/walkgraph", "editor/walkgraph_editor", "benchmarks", "tests")
+FRONTEND = "editor/frontend/src"
 FILE_LINES = 500
 FUNCTION_LINES = 60
 
@@ -32,6 +33,12 @@ REQUEST_PATH_LINES = 2500
 
 def test_no_file_is_longer_than_its_budget(repository: Path) -> None:
     assert too_long(repository, *FOLDERS) == {}
+
+
+def test_no_source_of_the_frontend_is_longer_than_its_budget(repository: Path) -> None:
+    paths = [path for path in (repository / FRONTEND).rglob("*.ts*") if ".generated." not in path.name]
+    assert len(paths) > 50
+    assert {str(path): count(path) for path in paths if count(path) > FILE_LINES} == {}
 
 
 def test_a_planted_long_file_is_found(tmp_path: Path) -> None:

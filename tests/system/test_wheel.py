@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -63,3 +64,16 @@ def test_every_tracked_file_of_the_package_is_in_the_wheel(unpacked: Path, repos
 def test_the_command_is_declared(unpacked: Path) -> None:
     [entries] = unpacked.glob("walkgraph-*.dist-info/entry_points.txt")
     assert "walkgraph = walkgraph.cli.main:main" in entries.read_text()
+
+
+def test_the_editors_wheel_carries_its_bundle_and_streamlits_manifest(repository: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
+    answer = subprocess.run(
+        command, cwd=repository / "editor", capture_output=True, text=True, timeout=100, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    [wheel] = tmp_path.glob("walkgraph_editor-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert len([name for name in names if re.fullmatch(r"walkgraph_editor/ui_dist/index-[\w-]+\.js", name)]) == 1
+    assert "walkgraph_editor/pyproject.toml" in names
+    assert not [name for name in names if "node_modules" in name]

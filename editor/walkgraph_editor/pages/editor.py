@@ -1,0 +1,28 @@
+"""One graph in the editor; which one is in the address."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from walkgraph.client import Unreachable
+from walkgraph_editor import session
+from walkgraph_editor.component import graph_editor
+
+
+def page() -> None:
+    name = st.query_params.get("graph") or st.session_state.get("graph")
+    try:
+        names = [row["name"] for row in session.client().graphs()]
+    except Unreachable as error:
+        st.error(str(error), icon=":material/cloud_off:")
+        return
+    if name not in names:
+        if name:
+            st.warning(f"There is no graph `{name}`.", icon=":material/search_off:")
+        chosen = st.selectbox("Graph to open", names, index=None, placeholder="Choose a graph")
+        if chosen:
+            st.query_params["graph"] = chosen
+            st.rerun()
+        return
+    st.session_state["graph"] = st.query_params["graph"] = name
+    graph_editor("editor", name, tab=st.query_params.get("tab"))

@@ -1,0 +1,126 @@
+"""Everything that is stored: graphs and placements with their tags and versions; export, delete, deployments."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import streamlit as st
+
+from walkgraph.client import Client, ClientError, Unreachable
+from walkgraph_editor import session
+from walkgraph_editor.pages.start import open_graph
+
+KINDS = {"Graphs": "graph", "Placements": "placement"}
+
+
+def page() -> None:
+    try:
+        client = session.client()
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            shown = st.segmented_control("Show", [*KINDS, "Deployments"], default="Graphs", required=True)
+            wanted = st.text_input("Filter", placeholder="name, tag or words", width=280)
+        if shown == "Deployments":
+            _deployments(client)
+        else:
+            _documents(client, KINDS[shown or "Graphs"], wanted.lower())
+    except Unreachable as error:
+        st.error(str(error), icon=":material/cloud_off:")
+
+
+def _documents(client: Client, kind: Any, wanted: str) -> None:
+    rows = client.graphs() if kind == "graph" else client.placements()
+    rows = [row for row in rows if wanted in " ".join([row["name"], row["description"], *row["tags"]]).lower()]
+    if not rows:
+        st.info("Nothing here has these words.", icon=":material/search_off:")
+        return
+    table = [
+        {
+            "name": row["name"],
+            "tags": row["tags"],
+            "changed": datetime.fromtimestamp(row["updated_at"], UTC),
+            "shipped": row["bundled"],
+            "description": row["description"],
+        }
+        for row in rows
+    ]
+    event = st.dataframe(
+        table,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=f"library.{kind}",
+        column_config={
+            "tags": st.column_config.ListColumn("tags"),
+            "changed": st.column_config.DatetimeColumn("changed", format="distance"),
+            "shipped": st.column_config.CheckboxColumn("shipped", help="Comes with Walkgraph"),
+            "description": st.column_config.TextColumn("description", width="large"),
+        },
+    )
+    chosen = event["selection"]["rows"]
+    if not chosen or chosen[0] >= len(rows):
+        st.caption("Choose a row to open, tag, export or delete it.")
+        return
+    _document(client, kind, rows[chosen[0]])
+
+
+def _document(client: Client, kind: Any, row: dict[str, Any]) -> None:
+    name = row["name"]
+    document, _ = client.document(kind, name)
+    st.subheader(name, anchor=False)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        if kind == "graph" and st.button("Open", type="primary", icon=":material/account_tree:"):
+            open_graph(name)
+        st.download_button(
+            "Export",
+            json.dumps(document, indent=2, ensure_ascii=False),
+            file_name=f"{name}.{kind}.json",
+            mime="application/json",
+            icon=":material/download:",
+        )
+        with st.popover("Restore the original" if row["bundled"] else "Delete", icon=":material/delete:"):
+            st.write("Drafts go; versions stay." if row["bundled"] else f"`{name}` goes; its versions stay.")
+            if st.button("Yes, do it", key=f"delete.{kind}.{name}"):
+                _tell(lambda: client.delete_document(kind, name))
+    tags = st.multiselect(
+        "Tags", sorted(row["tags"]), default=row["tags"], accept_new_options=True, key=f"tags.{kind}.{name}"
+    )
+    if sorted(tags) != sorted(row["tags"]):
+        _tell(lambda: client.tag_document(kind, name, tags))
+    versions = client.versions(kind, name)
+    if versions:
+        st.caption("Versions, newest first; the editor compares and restores them.")
+        kept = [
+            {"version": v["id"], "kept": datetime.fromtimestamp(v["created_at"], UTC), "note": v["note"]}
+            for v in versions
+        ]
+        st.dataframe(kept, hide_index=True, column_config={"kept": st.column_config.DatetimeColumn(format="distance")})
+
+
+def _deployments(client: Client) -> None:
+    found = client.deployments()
+    if not found:
+        st.info("Nothing is deployed. Open a graph and press Deploy.", icon=":material/bolt:")
+        return
+    for deployment in found:
+        with st.container(border=True, horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**{deployment['id']}**")
+            st.badge(deployment["state"], color="green" if deployment["state"] == "ready" else "orange")
+            for rank in deployment["ranks"]:
+                st.badge(f"rank {rank['rank']} · {rank['device']} · {rank['state']}", color="grey")
+            if st.button("Open", key=f"open.{deployment['id']}", icon=":material/account_tree:"):
+                open_graph(deployment["graph"])
+            if st.button("Undeploy", key=f"undeploy.{deployment['id']}", icon=":material/stop_circle:"):
+                _tell(lambda id_=deployment["id"]: client.undeploy(id_))
+        if deployment["reason"]:
+            st.warning(deployment["reason"])
+
+
+def _tell(change: Any) -> None:
+    try:
+        change()
+    except ClientError as error:
+        st.error(str(error))
+        return
+    st.rerun()

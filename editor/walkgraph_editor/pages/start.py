@@ -1,0 +1,133 @@
+"""The first page: what there is to try, and the ways to a graph of one's own."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import streamlit as st
+
+from walkgraph.client import Client, ClientError, ProblemError, Unreachable
+from walkgraph_editor import imports, session
+
+COLUMNS = 3
+NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$")
+ICONS = {
+    "text": ":material/notes:",
+    "image": ":material/image:",
+    "audio": ":material/graphic_eq:",
+    "actions": ":material/precision_manufacturing:",
+    "state": ":material/tune:",
+}
+
+
+def page() -> None:
+    try:
+        client = session.client()
+        shown = client.gallery()
+        running = {found["graph"]: found for found in client.deployments()}
+    except Unreachable as error:
+        st.error(str(error), icon=":material/cloud_off:")
+        return
+    st.title("Draw a model. Watch it walk.", anchor=False)
+    st.caption("Start from one of these graphs, or draw your own.")
+    _own(client, {entry["name"] for entry in shown})
+    shown.sort(key=lambda entry: (entry["name"] not in running, not entry["starter"], not entry["deployable"]))
+    columns = st.columns(COLUMNS, gap="medium")
+    for index, entry in enumerate(shown):
+        with columns[index % COLUMNS], st.container(border=True):
+            _card(client, entry, running.get(entry["name"]))
+
+
+def _own(client: Client, taken: set[str]) -> None:
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        with st.popover("New graph", icon=":material/add:", type="primary"):
+            name = st.text_input("Name", placeholder="my_model", key="new_name")
+            if st.button("Draw it", disabled=not name):
+                _create(client, name, taken)
+        with st.popover("Open a file", icon=":material/upload_file:"):
+            dropped = st.file_uploader(
+                "A graph or placement as JSON, or a picture or sound saved from the playground",
+                type=["json", "png", "wav"],
+                max_upload_size=imports.MAX_BYTES // 2**20,
+            )
+            if dropped is not None and st.button("Add it to the library"):
+                _import(client, dropped.getvalue(), taken)
+
+
+def _create(client: Client, name: str, taken: set[str]) -> None:
+    if not NAME.match(name):
+        st.error("A name starts with a letter; letters, digits, `_` and `-` follow, 64 in all.")
+    elif name in taken:
+        st.error(f"There is a graph `{name}` already; choose another name.")
+    else:
+        _save(client, "graph", name, {"format": "walkgraph/graph@1", "name": name})
+        open_graph(name)
+
+
+def _import(client: Client, data: bytes, taken: set[str]) -> None:
+    try:
+        kind, document = imports.document(data)
+    except imports.Unreadable as error:
+        st.error(str(error), icon=":material/broken_image:")
+        return
+    wanted = str(document.get("name", ""))
+    name = free_name(wanted if NAME.match(wanted) else "imported", taken if kind == "graph" else set())
+    if _save(client, kind, name, {**document, "name": name}) and kind == "graph":
+        open_graph(name)
+    st.success(f"Saved the {kind} `{name}`.")
+
+
+def _save(client: Client, kind: Any, name: str, document: dict[str, Any]) -> bool:
+    try:
+        client.put_document(kind, name, document)
+    except ProblemError as error:
+        st.error(str(error))
+        return False
+    return True
+
+
+def _card(client: Client, entry: dict[str, Any], deployment: dict[str, Any] | None) -> None:
+    name = entry["name"]
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.markdown(f"**{name}**")
+        _state(entry, deployment)
+    st.caption(entry["description"] or "No description.")
+    flow = " ".join(ICONS.get(modality, ":material/data_object:") for modality in entry["modalities_in"])
+    to = " ".join(ICONS.get(modality, ":material/data_object:") for modality in entry["modalities_out"])
+    st.caption(f"{flow} → {to}  ·  {', '.join(task['label'] or task['name'] for task in entry['tasks'])}")
+    with st.container(horizontal=True):
+        if st.button("Open", key=f"open.{name}", icon=":material/account_tree:"):
+            open_graph(name)
+        if deployment and st.button("Try it", key=f"try.{name}", icon=":material/play_arrow:", type="primary"):
+            st.switch_page(session.page("playground"), query_params={"deployment": deployment["id"]})
+        elif not deployment and entry["deployable"] and st.button("Deploy", key=f"go.{name}", icon=":material/bolt:"):
+            _deploy(client, name)
+
+
+def _state(entry: dict[str, Any], deployment: dict[str, Any] | None) -> None:
+    if deployment:
+        st.badge(deployment["state"], color="green" if deployment["state"] == "ready" else "orange")
+    elif entry["deployable"]:
+        st.badge("starter" if entry["starter"] else "runs here", color="blue")
+    else:
+        st.badge("to look at", color="grey", help=entry["why"] or "It can't be deployed on this machine.")
+
+
+def _deploy(client: Client, name: str) -> None:
+    try:
+        found = client.deploy(name)
+    except ClientError as error:
+        st.error(str(error))
+        return
+    st.switch_page(session.page("playground"), query_params={"deployment": found["id"]})
+
+
+def open_graph(name: str) -> None:
+    st.switch_page(session.page("editor"), query_params={"graph": name})
+
+
+def free_name(wanted: str, taken: set[str]) -> str:
+    """`wanted`, or with the first number that makes it free."""
+    names = (wanted, *(f"{wanted[:60]}_{number}" for number in range(2, 1000)))
+    return next(name for name in names if name not in taken)

@@ -1,0 +1,113 @@
+"""The start page, the library, and the two pages that hold the component."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.support.studio import FakeClient
+from walkgraph.client import Unreachable
+from walkgraph_editor import session
+
+SCRIPT = """
+import streamlit as st
+from walkgraph_editor import session
+from walkgraph_editor.pages import {page}
+session.set_pages({{name: name for name in ("start", "editor", "playground", "library")}})
+st.switch_page = lambda page, query_params: st.session_state.update(went=(page, query_params))
+st.page_link = lambda page, **words: st.session_state.update(link=page)
+{page}.page()
+"""
+Opener = Callable[[str, Any], AppTest]
+
+
+@pytest.fixture
+def studio(monkeypatch: pytest.MonkeyPatch) -> Opener:
+    def open_with(page: str, client: Any) -> AppTest:
+        monkeypatch.setattr(session, "client", client if not isinstance(client, FakeClient) else lambda: client)
+        app = AppTest.from_string(SCRIPT.format(page=page), default_timeout=20).run()
+        assert not app.exception
+        return app
+
+    return open_with
+
+
+def press(app: AppTest, key: str) -> AppTest:
+    found = next(button for button in app.button if key in (button.key, button.label))
+    app = found.click().run()
+    assert not app.exception
+    return app
+
+
+def test_the_start_page_offers_what_runs_here(studio: Opener) -> None:
+    client = FakeClient("shapes", "other", deployed=("shapes",))
+    app = studio("start", client)
+    assert [button.key for button in app.button if button.key and button.key.startswith(("try.", "go."))] == [
+        "try.shapes",
+        "go.other",
+    ]
+    app = press(app, "try.shapes")
+    assert app.session_state["went"] == ("playground", {"deployment": "shapes"})
+    app = press(app, "go.other")
+    assert client.calls == [("deploy", "other")]
+    assert app.session_state["went"] == ("playground", {"deployment": "other"})
+
+
+def test_a_refused_deploy_says_why(studio: Opener) -> None:
+    app = press(studio("start", FakeClient("refused")), "go.refused")
+    assert app.error[0].value == "there is no room for it"
+    assert "went" not in app.session_state
+
+
+@pytest.mark.parametrize(("name", "word"), [("1st", "starts with a letter"), ("shapes", "already")])
+def test_a_new_graph_needs_a_name_of_its_own(studio: Opener, name: str, word: str) -> None:
+    client = FakeClient("shapes")
+    app = studio("start", client)
+    app = app.text_input(key="new_name").set_value(name).run()
+    app = press(app, "Draw it")
+    assert word in app.error[0].value
+    assert client.calls == []
+
+
+def test_a_new_graph_opens_in_the_editor(studio: Opener) -> None:
+    client = FakeClient("shapes")
+    app = studio("start", client)
+    app = app.text_input(key="new_name").set_value("mine").run()
+    app = press(app, "Draw it")
+    assert client.calls == [("put", "graph", "mine", {"format": "walkgraph/graph@1", "name": "mine"})]
+    assert app.session_state["went"] == ("editor", {"graph": "mine"})
+
+
+def test_the_library_undeploys_and_filters(studio: Opener) -> None:
+    client = FakeClient("shapes", "other", deployed=("shapes",))
+    app = studio("library", client)
+    assert app.dataframe[0].value["name"].tolist() == ["shapes", "other"]
+    app = app.text_input[0].set_value("oth").run()
+    assert app.dataframe[0].value["name"].tolist() == ["other"]
+    app = app.text_input[0].set_value("nothing like it").run()
+    assert "Nothing here" in app.info[0].value
+    app = app.segmented_control[0].set_value("Deployments").run()
+    app = press(app, "undeploy.shapes")
+    assert client.calls == [("undeploy", "shapes")]
+    assert "Nothing is deployed" in app.info[0].value
+
+
+def test_an_unknown_graph_is_said_and_others_are_offered(studio: Opener) -> None:
+    app = studio("editor", FakeClient("shapes"))
+    assert app.selectbox[0].options == ["shapes"]
+
+
+def test_the_playground_without_a_deployment_leads_to_the_start_page(studio: Opener) -> None:
+    app = studio("playground", FakeClient("shapes"))
+    assert app.session_state["link"] == "start"
+
+
+@pytest.mark.parametrize("page", ["start", "editor", "playground", "library"])
+def test_without_a_service_a_page_says_what_to_do(studio: Opener, page: str) -> None:
+    def none() -> None:
+        raise Unreachable("no Walkgraph service is running; start one with `walkgraph up`")
+
+    assert "walkgraph up" in studio(page, none).error[0].value

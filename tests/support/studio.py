@@ -1,0 +1,80 @@
+"""A client for the studio's pages that answers from memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from walkgraph.client import ProblemError
+
+ENTRY: dict[str, Any] = {
+    "name": "shapes",
+    "description": "Draws shapes.",
+    "tasks": [{"name": "draw", "label": "Draw"}],
+    "modalities_in": ["text"],
+    "modalities_out": ["image"],
+    "starter": True,
+    "deployable": True,
+    "why": None,
+    "tags": [],
+    "bundled": True,
+}
+ROW: dict[str, Any] = {
+    "name": "shapes",
+    "etag": "1",
+    "bundled": True,
+    "updated_at": 1.0,
+    "description": "Draws shapes.",
+    "tags": ["mine"],
+}
+
+
+class FakeClient:
+    """Keeps what was put; every graph of `names` is deployable."""
+
+    url = "http://127.0.0.1:8421"
+
+    def __init__(self, *names: str, deployed: tuple[str, ...] = ()) -> None:
+        self.names = list(names)
+        self.deployed = list(deployed)
+        self.calls: list[tuple[Any, ...]] = []
+
+    def gallery(self) -> list[dict[str, Any]]:
+        return [{**ENTRY, "name": name} for name in self.names]
+
+    def graphs(self) -> list[dict[str, Any]]:
+        return [{**ROW, "name": name} for name in self.names]
+
+    def placements(self) -> list[dict[str, Any]]:
+        return []
+
+    def versions(self, _kind: str, _name: str) -> list[dict[str, Any]]:
+        return [{"id": 1, "etag": "1", "note": "first", "created_at": 1.0}]
+
+    def document(self, _kind: str, name: str) -> tuple[dict[str, Any], str]:
+        return {"format": "walkgraph/graph@1", "name": name}, '"1"'
+
+    def deployments(self) -> list[dict[str, Any]]:
+        ranks = [{"rank": 0, "device": "cpu", "state": "ready"}]
+        return [{"id": name, "graph": name, "state": "ready", "reason": None, "ranks": ranks} for name in self.deployed]
+
+    def deploy(self, name: str) -> dict[str, Any]:
+        self.calls.append(("deploy", name))
+        if name == "refused":
+            raise ProblemError(422, {"detail": "there is no room for it"})
+        return {"id": name}
+
+    def undeploy(self, id_: str) -> None:
+        self.calls.append(("undeploy", id_))
+        self.deployed.remove(id_)
+
+    def put_document(self, kind: str, name: str, document: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append(("put", kind, name, document))
+        self.names.append(name)
+        return ROW
+
+    def delete_document(self, kind: str, name: str) -> None:
+        self.calls.append(("delete", kind, name))
+
+    def tag_document(self, kind: str, name: str, tags: list[str]) -> dict[str, Any]:
+        self.calls.append(("tag", kind, name, tags))
+        return ROW
