@@ -19,7 +19,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from tests.system.serving import Service, children, service, wait_gone
+from tests.support.serving import Service, children, service, wait_gone
 from walkgraph.client import ProblemError, Unreachable
 
 PROMPT = {"inputs": {"prompt": "a red circle on white"}, "params": {"steps": 6, "seed": 7}}
