@@ -1,0 +1,3 @@
+import css from "./placement.css?inline";
+
+export const styles = css;
