@@ -1,0 +1,45 @@
+// Expressions as text: what they name, and the same text with a loop under another name. The grammar is the service's.
+
+const PART = /'[^'\n]*'|@loop\.[A-Za-z][A-Za-z0-9_]*|[A-Za-z_][A-Za-z0-9_]*/g;
+const FUNCTIONS = new Set(["min", "max", "abs", "ceil", "floor", "round", "flow_time"]);
+const WORDS = new Set(["and", "or", "not", "true", "false"]);
+
+/**
+ * A condition that never holds. It names the seed, which every task has, so that the checks don't take it for a slip
+ * of the author: a muted Walk can be run.
+ */
+export const NEVER = "seed != seed";
+
+/** The same expression, reading a loop's index under another name; texts in quotes stay. */
+export function renameLoop(text: string, from: string, to: string): string {
+  return text.replace(PART, (part) => (part === `@loop.${from}` ? `@loop.${to}` : part));
+}
+
+/** The same expression, reading a parameter under another name. */
+export function renameParam(text: string, from: string, to: string): string {
+  return text.replace(PART, (part, at: number) => (part === from && !isCall(text, part, at) ? to : part));
+}
+
+export function readsLoop(text: string, loop: string): boolean {
+  return (text.match(PART) ?? []).includes(`@loop.${loop}`);
+}
+
+/** Parameters that an expression names, each once. */
+export function paramsIn(text: string): string[] {
+  const found = new Set<string>();
+  for (const match of text.matchAll(PART)) {
+    const part = match[0];
+    if (/^['@]/.test(part) || WORDS.has(part) || isCall(text, part, match.index)) continue;
+    found.add(part);
+  }
+  return [...found];
+}
+
+/** Both hold. */
+export function both(first: string, second: string): string {
+  return `(${first}) and (${second})`;
+}
+
+function isCall(text: string, part: string, at: number): boolean {
+  return FUNCTIONS.has(part) && /^\s*\(/.test(text.slice(at + part.length));
+}
