@@ -1,0 +1,18 @@
+// Whether two JSON values say the same. The order of keys counts (Walks are shown in it), undefined fields don't.
+
+export function same(a: unknown, b: unknown): boolean {
+  if (a === b) return true;
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
+  if (Array.isArray(a) !== Array.isArray(b)) return false;
+  const left = fields(a);
+  const right = fields(b);
+  if (left.length !== right.length) return false;
+  return left.every(([key, value], index) => {
+    const other = right[index];
+    return other !== undefined && other[0] === key && same(value, other[1]);
+  });
+}
+
+function fields(value: object): [string, unknown][] {
+  return Object.entries(value).filter(([, entry]) => entry !== undefined);
+}
