@@ -1,0 +1,57 @@
+"""The editor's component in a page: one open graph, or one deployment to play with.
+
+The document lives in the browser and in the control service; what travels here is its name and how it stands.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal, TypedDict, cast
+
+import streamlit as st
+
+Tab = Literal["graph", "tasks", "placement", "deploy", "play"]
+TABS: tuple[Tab, ...] = ("graph", "tasks", "placement", "deploy", "play")
+
+
+class DocumentState(TypedDict):
+    """How the open graph stands, as the component last told."""
+
+    name: str
+    rev: int
+    """Edits since it was opened in this browser; one more for every undo and redo."""
+    etag: str | None
+    """Of the stored draft."""
+    dirty: bool
+    """There are edits that the service does not have yet."""
+    errors: int
+    warnings: int
+
+
+def graph_editor(key: str, graph: str, *, tab: str | None = None, load: int = 0) -> DocumentState | None:
+    """Show the editor with the stored graph of that name, on the whole page; None until it has told how it stands.
+
+    `tab` is the one to begin with; what is no tab is ignored. A greater `load` makes the editor look at once whether
+    the service has something newer.
+    """
+    data = {"v": 1, "mode": "edit", "graph": graph, "tab": tab if tab in TABS else None, "load": load}
+    return cast(DocumentState | None, _mount(key, data).doc)
+
+
+def playground(key: str, deployment: str) -> None:
+    """Show the tasks of a deployment, to be tried out."""
+    _mount(key, {"v": 1, "mode": "play", "deployment": deployment, "load": 0})
+
+
+def _mount(key: str, data: dict[str, Any]) -> Any:
+    return _component()(key=key, data=data, on_doc_change=_noted)
+
+
+def _noted() -> None:
+    """Without a callback Streamlit would not keep the state."""
+
+
+@functools.cache
+def _component() -> Any:
+    """Raises StreamlitAPIException where the package has no bundle."""
+    return st.components.v2.component("walkgraph-editor.editor", js="index-*.js")
