@@ -6,7 +6,7 @@ alone. Steps that nobody waits for are left out: wanted are the outputs, a sessi
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import FirstStep, ForStep, Graph, Step, Task, WalkStep
@@ -27,6 +27,9 @@ from walkgraph.placement.tables import (
     StepPlan,
 )
 
+MAX_STEPS = 20_000
+"""That one request may come to: a `for` may stand inside another."""
+
 
 def expand(
     graph: Graph,
@@ -44,10 +47,7 @@ def expand(
     found = task_of(graph, task)
     wanted = _wanted(found, outputs)
     facts = Facts(plan)
-    expansion = _Expansion(facts, found, fill_params(found, params), name_inputs(found, inputs, parts))
-    for lane, steps in enumerate(lanes(found).values()):
-        expansion.add_all(steps, lane, None)
-    kept = _live(plan, expansion.drafts, wanted)
+    expansion, kept = expanded(facts, found, params, name_inputs(found, inputs, parts), wanted)
     steps = _with_moves(facts, [expansion.drafts[i] for i in kept], kept)
     return Itinerary(
         steps=steps,
@@ -55,6 +55,16 @@ def expand(
         ranks=tuple(sorted({rank for step in steps for rank in plan.walks[step.walk].ranks})),
         streams=tuple(sorted({s for i in kept for s in expansion.drafts[i].facts.streams_in})),
     )
+
+
+def expanded(
+    facts: Facts, task: Task, params: Mapping[str, Scalar], given: tuple[Given, ...], wanted: Sequence[str]
+) -> tuple["Expansion", list[int]]:
+    """All that the task's steps come to, and which drafts give a wanted output or are needed by one that does."""
+    expansion = Expansion(facts, task, fill_params(task, params), given)
+    for lane, steps in enumerate(lanes(task).values()):
+        expansion.add_all(steps, lane, None)
+    return expansion, _live(facts.plan, expansion.drafts, wanted)
 
 
 def page_demand(plan: Plan, itinerary: Itinerary, params: Mapping[str, Scalar]) -> dict[Rank, dict[int, int]]:
@@ -133,8 +143,20 @@ class _Draft:
     """`FromStep` counts drafts, not yet steps."""
 
 
+class Seen(NamedTuple):
+    """A step that a request comes to."""
+
+    step: WalkStep
+    lane: int
+    part: Given | None
+    instead: WalkStep | None
+    """The earlier choice of its `first` that is taken."""
+    draft: int | None
+    """None: it is not taken."""
+
+
 @dataclass
-class _Expansion:
+class Expansion:
     facts: Facts
     task: Task
     params: Mapping[str, Scalar]
@@ -142,6 +164,8 @@ class _Expansion:
     drafts: list[_Draft] = field(default_factory=list[_Draft])
     latest: dict[str, int] = field(default_factory=dict[str, int])
     """Walk, or a step's `as` -> its latest draft."""
+    seen: list[Seen] = field(default_factory=list[Seen])
+    room: int = MAX_STEPS
 
     def __post_init__(self) -> None:
         self.walks = {(walk.name, walk.chunked): walk.index for walk in self.facts.plan.walks}
@@ -149,17 +173,27 @@ class _Expansion:
         self.parts = tuple(value for value in self.given if value.input not in named)
 
     def add_all(self, steps: Sequence[Step], lane: int, part: Given | None) -> None:
+        self.room -= 1 + len(steps)
+        if self.room < 0:
+            raise InvalidInput(f"this request comes to more than {MAX_STEPS} steps; give fewer parts", "/parts")
         for step in steps:
             match step:
                 case WalkStep():
-                    if self._holds(step):
-                        self._add(step, lane, part)
+                    self._add_first((step,), lane, part)
                 case FirstStep():
-                    taken = next((option for option in step.first if self._holds(option)), None)
-                    if taken is not None:
-                        self._add(taken, lane, part)
+                    self._add_first(step.first, lane, part)
                 case ForStep():
                     self._add_parts(step, lane)
+
+    def _add_first(self, options: Sequence[WalkStep], lane: int, part: Given | None) -> None:
+        taken: WalkStep | None = None
+        for option in options:
+            if taken is None and self._holds(option):
+                self.seen.append(Seen(option, lane, part, None, len(self.drafts)))
+                self._add(option, lane, part)
+                taken = option
+            else:
+                self.seen.append(Seen(option, lane, part, taken, None))
 
     def _add_parts(self, step: ForStep, lane: int) -> None:
         choices = for_parts(step)

@@ -103,6 +103,62 @@ class PythonShown(Shown):
     """A program that makes the same graph."""
 
 
+class SimulateRequest(Given):
+    graph: DocumentName | JsonObject
+    """A stored graph's name, or a document."""
+    task: Annotated[str, Field(max_length=64)]
+    params: Annotated[dict[str, bool | int | float | str], Field(max_length=256)] = Field(default_factory=dict)
+    inputs: Annotated[dict[str, int], Field(max_length=256)] = Field(default_factory=dict)
+    """Input -> how many values it is given."""
+    parts: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64)] = Field(default_factory=list)
+    """Modalities of the interleaved parts, in their order."""
+
+
+class SimulationShown(Shown):
+    ok: bool
+    problems: list[ProblemShown]
+    """Pointers start with `/graph`, or stand in the request (`/params/steps`, `/inputs/image`, `/parts/2`)."""
+    params: dict[str, bool | int | float | str]
+    """All of the task's, filled in."""
+    lanes: list["LaneShown"]
+
+
+class LaneShown(Shown):
+    lane: str
+    """Empty where the task has a single list of steps."""
+    steps: list["StepShown"]
+
+
+class StepShown(Shown):
+    pointer: str
+    """Relative to the task: `/steps/0/text/1`."""
+    walk: str
+    as_: str | None = Field(serialization_alias="as")
+    part: "PartShown | None"
+    taken: bool
+    why: str
+    loops: dict[str, int | None]
+    """Loop -> how often it turns at most; null where that depends on the loop around it, or a stream ends it."""
+    uses: list["UseShown"]
+    """Of a step that is taken."""
+
+
+class PartShown(Shown):
+    modality: str
+    index: int
+    """Among the parts that are walked."""
+
+
+class UseShown(Shown):
+    use: str
+    node: str
+    taken: bool | None
+    """null: in some iterations."""
+    why: str
+    iterations: int | None
+    """How often it is called at most; null where that can't be worked out."""
+
+
 class DocumentShown(Shown):
     name: str
     etag: str

@@ -159,6 +159,36 @@ async def test_a_graph_is_given_as_python(service: Running) -> None:
     assert any(e["pointer"].startswith("/graph/nodes/x") for e in bad.json()["errors"])
 
 
+async def test_a_request_is_simulated(service: Running) -> None:
+    async def simulated(**body: Any) -> dict[str, Any]:
+        answer = await service.http.post("/api/v1/graphs/simulate", json={"graph": "shapes", **body})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    found = await simulated(task="text_to_image", params={"steps": 20}, parts=["text"])
+    assert found["ok"]
+    assert found["params"]["cfg_text_scale"] == 5.0
+    (lane,) = found["lanes"]
+    taken = [(step["pointer"], step["walk"], step["as"]) for step in lane["steps"] if step["taken"]]
+    assert taken == [("/steps/0/text/0", "prefill_text", None), ("/steps/1/first/0", "image_gen_cfg", None)]
+    assert lane["steps"][0]["part"] == {"modality": "text", "index": 0}
+    drawing = lane["steps"][1]
+    assert drawing["loops"] == {"denoise": 19}
+    uses = {use["use"]: use for use in drawing["uses"]}
+    assert uses["llm_cfg_text"]["taken"] is None
+    assert uses["llm_cfg_text"]["iterations"] == 16
+    assert uses["preview_decoder"]["why"] == "preview_every > 0 is false: preview_every = 0"
+
+    wrong = await simulated(task="text_to_image", params={"steps": 1}, inputs={"prompt": 1})
+    assert not wrong["ok"]
+    assert [(p["code"], p["pointer"]) for p in wrong["problems"]] == [("invalid_input", "/params/steps")]
+    broken = await simulated(graph=DRAFT, task="x")
+    assert not broken["ok"]
+    assert all(p["pointer"].startswith("/graph") for p in broken["problems"])
+    many = {"graph": "shapes", "task": "text_to_image", "parts": ["text"] * 65}
+    assert (await service.http.post("/api/v1/graphs/simulate", json=many)).status_code == 422
+
+
 async def test_the_palette_and_the_schemas_are_served(service: Running) -> None:
     palette = (await service.http.get("/api/v1/components")).json()
     backbone = next(c for c in palette if c["name"] == "bagel.backbone")

@@ -1,21 +1,33 @@
 """Drafts of graphs, their checks and drawings."""
 
 import json
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import anyio.to_thread
 from fastapi import APIRouter, Body
 from fastapi.responses import PlainTextResponse
 
+from walkgraph.components import catalogue
+from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Graph
 from walkgraph.graph.export import to_python
 from walkgraph.graph.mermaid import draw
+from walkgraph.placement.simulate import simulate as run
 from walkgraph.service import documents
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, ServicesDep
 from walkgraph.service.judging import check_graph, problems_shown, resolve
 from walkgraph.service.problems import Fault, Unprocessable
-from walkgraph.service.schemas import CheckShown, PythonRequest, PythonShown
+from walkgraph.service.schemas import (
+    CheckShown,
+    LaneShown,
+    ProblemShown,
+    PythonRequest,
+    PythonShown,
+    SimulateRequest,
+    SimulationShown,
+)
 from walkgraph.store import queries
 
 router = APIRouter(route_class=StrictRoute)
@@ -37,11 +49,32 @@ async def python(services: ServicesDep, request: PythonRequest) -> PythonShown:
     return PythonShown(text=await anyio.to_thread.run_sync(to_python, graph))
 
 
+@_extra.post("/simulate")
+async def simulate(services: ServicesDep, request: SimulateRequest) -> SimulationShown:
+    """What a request of these parameters, inputs and parts would do: the steps taken, how often loops turn, which uses
+    are called, and why. Nothing is run."""
+    found = await resolve(services.store, "graph", request.graph)
+    return await anyio.to_thread.run_sync(_simulated, found.value, request)
+
+
 @_extra.get("/{name}/drawing", response_class=PlainTextResponse)
 async def drawing(services: ServicesDep, name: Name, walk: str | None = None) -> str:
     """The component graph, or one Walk of it, as Mermaid text. Raises Unprocessable for what is not well-formed."""
     row = await services.store.read(queries.get_document, "graph", name)
     return draw(await anyio.to_thread.run_sync(_well_formed, json.loads(row.text), ""), walk)
+
+
+def _simulated(document: Any, request: SimulateRequest) -> SimulationShown:
+    report = check_graph(document)
+    if report.graph is None or not report.ok:
+        return SimulationShown(ok=False, problems=problems_shown(report.problems, "/graph"), params={}, lanes=[])
+    try:
+        found = run(report.graph, catalogue(), request.task, request.params, request.inputs, request.parts)
+    except InvalidInput as error:
+        problem = ProblemShown(code=error.code, pointer=error.pointer, message=str(error), severity="error")
+        return SimulationShown(ok=False, problems=[problem], params={}, lanes=[])
+    lanes = [LaneShown.model_validate(asdict(lane)) for lane in found.lanes]
+    return SimulationShown(ok=True, problems=[], params=dict(found.params), lanes=lanes)
 
 
 def _well_formed(document: Any, prefix: str) -> Graph:

@@ -1,0 +1,276 @@
+"""What a request would do, without running it: which steps are taken, how often loops turn, which uses are called.
+
+The steps are those that the conductor would fix at admission (`itinerary.expanded`), the conditions of uses and the
+counts of loops are the tables' own expressions, evaluated with the request's parameters. What depends on the values
+that networks compute (`until`) is not known here: counts of iterations are the most there can be.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from walkgraph.errors import InvalidInput
+from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.document import Graph
+from walkgraph.graph.expressions import ExpressionError, evaluate, parse
+from walkgraph.graph.structure import lanes, steps_of
+from walkgraph.graph.syntax import Binary, Syntax, literal, parts, spell
+from walkgraph.graph.syntax import Param as Name
+from walkgraph.placement.assemble import assemble
+from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.document import ALL, Group, Placement, RankDevice
+from walkgraph.placement.facts import Facts
+from walkgraph.placement.itinerary import Seen, expanded
+from walkgraph.placement.request import by_name, fill_params, name_inputs, task_of
+from walkgraph.placement.tables import Plan, Scalar, UsePlan, WalkPlan
+
+MAX_VALUES = 64
+"""Values and parts of one request."""
+MAX_USES = 20_000
+"""Lines of an answer."""
+MAX_EVALUATIONS = 50_000
+"""Of conditions that read a loop's index; what comes on top is answered without a count."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A part, or a value of an input, of which only the modality matters."""
+
+    modality: str
+    value: None = None
+
+
+@dataclass(frozen=True)
+class PartAt:
+    modality: str
+    index: int
+    """Among the parts that are walked."""
+
+
+@dataclass(frozen=True)
+class UseSeen:
+    use: str
+    node: str
+    taken: bool | None
+    """None: in some iterations, or it can't be said."""
+    why: str
+    iterations: int | None
+    """How often it is called at most; None where that can't be worked out."""
+
+
+@dataclass(frozen=True)
+class StepSeen:
+    pointer: str
+    """Relative to the task, as the author wrote it: `/steps/0/text/1`."""
+    walk: str
+    as_: str | None
+    part: PartAt | None
+    taken: bool
+    why: str
+    loops: Mapping[str, int | None]
+    """Loop -> how often it turns at most; None where that depends on the loop around it, or a stream ends it."""
+    uses: tuple[UseSeen, ...]
+    """Of a step that is taken, in program order."""
+
+
+@dataclass(frozen=True)
+class LaneSeen:
+    lane: str
+    """Empty where the task has a single list of steps."""
+    steps: tuple[StepSeen, ...]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    params: Mapping[str, Scalar]
+    """All of the task's parameters; a seed that isn't given is 0 here, and drawn in a real request."""
+    lanes: tuple[LaneSeen, ...]
+
+
+def simulate(
+    graph: Graph,
+    catalogue: Catalogue,
+    task: str,
+    params: Mapping[str, Scalar],
+    inputs: Mapping[str, int],
+    modalities: Sequence[str] = (),
+) -> Simulation:
+    """`graph`: one that `check` accepts. `inputs`: how many values of each; `modalities`: of the parts, in their order.
+
+    Raises InvalidInput or NotFound with a pointer into the request (`/params/steps`, `/inputs/image`, `/parts/2`), as
+    the request itself would be refused.
+    """
+    found = task_of(graph, task)
+    _bounded(inputs, modalities)
+    given = name_inputs(found, {k: [None] * n for k, n in inputs.items()}, [Value(m) for m in modalities])
+    filled = fill_params(found, {"seed": 0, **params} if "seed" not in found.params else params)
+    plan = assemble(Assignment(graph, _ONE_RANK), catalogue)
+    expansion, kept = expanded(Facts(plan), found, filled, given, found.outputs)
+    drafts = expansion.drafts
+    lines = sum(len(plan.walks[drafts[i].walk].uses) for i in kept)
+    if lines > MAX_USES:
+        message = f"this request calls {lines} uses and {MAX_USES} can be shown; give fewer parts"
+        raise InvalidInput(message, "/parts" if modalities else "/inputs")
+    pointers = {id(at.step): at.pointer for at in steps_of(found)}
+    named = by_name(found)
+    walked = [value.name for value in given if value.input not in named]
+    teller = _Teller(plan, filled, {i: drafts[i].walk for i in kept})
+    shown: list[list[StepSeen]] = [[] for _ in lanes(found)]
+    for seen in expansion.seen:
+        part = PartAt(seen.part.modality, walked.index(seen.part.name)) if seen.part else None
+        shown[seen.lane].append(teller.step(seen, pointers[id(seen.step)], part))
+    return Simulation(filled, tuple(LaneSeen(n, tuple(s)) for n, s in zip(lanes(found), shown, strict=True)))
+
+
+_ONE_RANK = Placement(
+    name="one_rank", groups=(Group(nodes=(ALL,), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),)
+)
+
+
+def _bounded(inputs: Mapping[str, int], modalities: Sequence[str]) -> None:
+    for name, number in inputs.items():
+        if not 0 <= number <= MAX_VALUES:
+            raise InvalidInput(f"give 0 to {MAX_VALUES} values of `{name[:80]}`", f"/inputs/{name[:80]}")
+    total = sum(inputs.values()) + len(modalities)
+    if total > MAX_VALUES:
+        raise InvalidInput(f"{total} values and parts are given and may be {MAX_VALUES}; give fewer", "/parts")
+
+
+class _Teller:
+    """Reasons in words. What a Walk does depends on the parameters alone, so each is worked out once."""
+
+    def __init__(self, plan: Plan, params: Mapping[str, Scalar], live: Mapping[int, int]) -> None:
+        """`live`: draft that runs -> its Walk's table."""
+        self.plan = plan
+        self.params = params
+        self.live = live
+        self.left = MAX_EVALUATIONS
+        self.known: dict[int, tuple[dict[str, int | None], tuple[UseSeen, ...]]] = {}
+
+    def step(self, seen: Seen, pointer: str, part: PartAt | None) -> StepSeen:
+        loops: Mapping[str, int | None] = {}
+        uses: tuple[UseSeen, ...] = ()
+        taken = seen.draft in self.live
+        if seen.draft is not None and taken:
+            loops, uses = self.walk(self.live[seen.draft])
+        return StepSeen(pointer, seen.step.walk, seen.step.as_, part, taken, self.why(seen), loops, uses)
+
+    def why(self, seen: Seen) -> str:
+        if seen.instead is not None:
+            return f"an earlier choice is taken: `{seen.instead.walk}`"
+        if seen.draft is not None and seen.draft not in self.live:
+            return "nothing that the task gives needs it"
+        if seen.step.when is None:
+            return "always"
+        return self.sentence(seen.step.when, holds=seen.draft is not None)
+
+    def walk(self, index: int) -> tuple[dict[str, int | None], tuple[UseSeen, ...]]:
+        if index not in self.known:
+            walk = self.plan.walks[index]
+            times = [self.times(loop.times) for loop in walk.loops]
+            names = {loop.name: times[loop.index] for loop in walk.loops}
+            uses = tuple(self.use(walk, use, times) for use in walk.uses if use.op == "call")
+            self.known[index] = names, uses
+        return self.known[index]
+
+    def times(self, text: str) -> int | None:
+        """None where it depends on a loop around it, or has no value."""
+        if not text or parse(text).loops:
+            return None
+        try:
+            return max(0, int(evaluate(parse(text), self.params)))
+        except (ExpressionError, ValueError):
+            return None
+
+    # ── uses ──
+
+    def use(self, walk: WalkPlan, use: UsePlan, times: Sequence[int | None]) -> UseSeen:
+        node = self.plan.nodes[use.node].name
+        for loop in use.loops:
+            if times[loop] == 0:
+                return UseSeen(use.name, node, False, f"loop `{walk.loops[loop].name}` turns 0 times", 0)
+        fixed = [text for text in use.when if not parse(text).loops]
+        for text in fixed:
+            if self.holds(text, {}) is not True:
+                return UseSeen(use.name, node, False, self.sentence(text, holds=False), 0)
+        turning = [text for text in use.when if parse(text).loops]
+        if turning:
+            return self.turning(walk, use, node, turning, times)
+        why = "; ".join(self.sentence(text, holds=True) for text in fixed) or "always"
+        return UseSeen(use.name, node, True, why, _product([times[loop] for loop in use.loops]))
+
+    def turning(
+        self, walk: WalkPlan, use: UsePlan, node: str, whens: Sequence[str], times: Sequence[int | None]
+    ) -> UseSeen:
+        """One whose conditions read a loop's index."""
+        for part in (part for text in whens for part in _conjuncts(parse(text).tree)):
+            text = spell(part)
+            if not parse(text).loops and self.holds(text, {}) is False:
+                return UseSeen(use.name, node, False, self.sentence(text, holds=False), 0)
+        counts = [times[loop] for loop in use.loops]
+        total = _product(counts)
+        condition = " and ".join(f"`{text}`" for text in whens)
+        around = " and ".join(f"`{walk.loops[loop].name}`" for loop in use.loops)
+        if total is None or total * len(whens) > self.left:
+            return UseSeen(use.name, node, None, f"{condition} depends on the iteration of {around}", None)
+        self.left -= total * len(whens)
+        names = [walk.loops[loop].name for loop in use.loops]
+        taken = sum(
+            all(self.holds(text, where) is True for text in whens)
+            for where in _vectors(names, [count for count in counts if count is not None])
+        )
+        why = f"{condition} holds in {taken} of {total} iterations of {around}"
+        if 0 < taken < total:
+            return UseSeen(use.name, node, None, why, taken)
+        return UseSeen(use.name, node, taken > 0, f"{why}: {self.values(whens)}", taken)
+
+    def holds(self, text: str, where: Mapping[str, int]) -> bool | None:
+        """None where it has no value."""
+        try:
+            return evaluate(parse(text), self.params, where) is True
+        except ExpressionError:
+            return None
+
+    # ── words ──
+
+    def sentence(self, text: str, *, holds: bool) -> str:
+        """`cfg_text_scale > 1 is false: cfg_text_scale = 1`; of several conditions joined by `and` the first false."""
+        if not holds:
+            joined = [spell(part) for part in _conjuncts(parse(text).tree)]
+            text = next((part for part in joined if self.holds(part, {}) is not True), text)
+            if self.holds(text, {}) is None:
+                return f"{text} has no value with these parameters"
+        values = self.values([text])
+        return f"{text} is {'true' if holds else 'false'}" + (f": {values}" if values else "")
+
+    def values(self, texts: Sequence[str]) -> str:
+        names = dict.fromkeys(p.name for text in texts for p in parts(parse(text).tree) if isinstance(p, Name))
+        return ", ".join(f"{name} = {_said(self.params[name])}" for name in names if name in self.params)
+
+
+def _said(value: Scalar) -> str:
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+    return literal(int(value) if whole else value)[:80]
+
+
+def _conjuncts(tree: Syntax) -> Iterator[Syntax]:
+    if isinstance(tree, Binary) and tree.op == "and":
+        yield from _conjuncts(tree.left)
+        yield from _conjuncts(tree.right)
+    else:
+        yield tree
+
+
+def _product(counts: Sequence[int | None]) -> int | None:
+    total = 1
+    for count in counts:
+        if count is None:
+            return None
+        total *= count
+    return total
+
+
+def _vectors(names: Sequence[str], counts: Sequence[int]) -> Iterator[dict[str, int]]:
+    """The indices of every iteration, under the loops' names and, the innermost one's, `index`."""
+    for at in product(*(range(count) for count in counts)):
+        yield {**dict(zip(names, at, strict=True)), "index": at[-1]}
