@@ -1,6 +1,6 @@
 // Expressions as text: what they name, and the same text with a loop under another name. The grammar is the service's.
 
-const PART = /'[^'\n]*'|@loop\.[A-Za-z][A-Za-z0-9_]*|[A-Za-z_][A-Za-z0-9_]*/g;
+const PART = /'[^'\n]*'|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|@loop\.[A-Za-z][A-Za-z0-9_]*|[A-Za-z_][A-Za-z0-9_]*/g;
 const FUNCTIONS = new Set(["min", "max", "abs", "ceil", "floor", "round", "flow_time"]);
 const WORDS = new Set(["and", "or", "not", "true", "false"]);
 
@@ -21,7 +21,7 @@ export function renameParam(text: string, from: string, to: string): string {
 }
 
 export function readsLoop(text: string, loop: string): boolean {
-  return (text.match(PART) ?? []).includes(`@loop.${loop}`);
+  return [...text.matchAll(PART)].some(([part]) => part === `@loop.${loop}`);
 }
 
 /** Parameters that an expression names, each once. */
@@ -29,7 +29,7 @@ export function paramsIn(text: string): string[] {
   const found = new Set<string>();
   for (const match of text.matchAll(PART)) {
     const part = match[0];
-    if (/^['@]/.test(part) || WORDS.has(part) || isCall(text, part, match.index)) continue;
+    if (!/^[A-Za-z_]/.test(part) || WORDS.has(part) || isCall(text, part, match.index)) continue;
     found.add(part);
   }
   return [...found];

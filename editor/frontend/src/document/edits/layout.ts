@@ -44,7 +44,7 @@ export function place(
       const [left, top] = [Math.round(x), Math.round(y)];
       return old && old[0] === left && old[1] === top ? made : withKey(made, key, [left, top]);
     }, layout.at ?? {});
-    return withPart(layout, "at", at === layout.at || Object.keys(at).length ? at : undefined);
+    return withPart(layout, "at", at);
   });
 }
 
@@ -134,11 +134,14 @@ function rekeyedRecord<T>(record: Record<string, T>, key: (old: string) => strin
 }
 
 /** Wires under the references they have after a change. */
-export function rewired(layout: CanvasLayout, change: (reference: string) => string): CanvasLayout {
+export function rewired(
+  layout: CanvasLayout,
+  change: (reference: string, side: "source" | "target") => string,
+): CanvasLayout {
   if (!layout.reroutes) return layout;
   const made = Object.entries(layout.reroutes).map(([key, points]) => {
     const [from = "", to = ""] = key.split(">");
-    return [`${change(from)}>${change(to)}`, points] as const;
+    return [`${change(from, "source")}>${change(to, "target")}`, points] as const;
   });
   const same = made.every(([key]) => key in layout.reroutes!);
   return same ? layout : { ...layout, reroutes: Object.fromEntries(made) };

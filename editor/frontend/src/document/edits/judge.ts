@@ -1,0 +1,240 @@
+// Whether an edge may be drawn, and how it would go. One judge serves all targets while a wire is dragged.
+import type { Catalogue, Component } from "../../api/types";
+import { isName, type PlainLink } from "../names";
+import { accepts, componentOf, LOOP_INDEX, parseType, producers, streamType, type PortType } from "../ports";
+import { endOf, factsOf, routeOf, sideBySide, type Facts, type Route } from "../routes";
+import type { Entry } from "../tree";
+import type { GraphDocument } from "../types";
+import { own, streamsOf, walkOf } from "./document";
+import { behind, sideBySideReason, type Shift } from "./order";
+
+export interface Wish {
+  each?: boolean;
+  collect?: boolean;
+  /** Carry it round a loop even where the order could be changed instead. */
+  carried?: boolean;
+}
+
+export interface Verdict {
+  link: PlainLink;
+  /** What has to be moved first, so that the target comes after the source. */
+  shift: Shift | null;
+}
+
+interface Source {
+  type: PortType | null;
+  fault: string | null;
+  entry: Entry | null;
+}
+
+/** Judges edges of one Walk; keeps what it has worked out, so it is for one state of the document. */
+export class Judge {
+  readonly facts: Facts;
+  private readonly sources = new Map<string, Source>();
+  private readonly targets = new Map<string, { type: PortType | null; fault: string | null }>();
+  private readonly shifts = new Map<string, Shift | string>();
+  private readonly rivals = new Map<string, string | null>();
+
+  constructor(
+    private readonly graph: GraphDocument,
+    readonly walk: string,
+    private readonly catalogue: Catalogue,
+  ) {
+    this.facts = factsOf(walkOf(graph, walk));
+  }
+
+  /** How the edge would be drawn, or why it can't be. */
+  judge(from: string, to: string, wish: Wish = {}): Verdict | string {
+    const source = this.source(from);
+    const target = this.target(to);
+    const fault = source.fault ?? target.fault;
+    if (fault) return fault;
+    const route = routeOf(this.facts.uses, { from, to, each: false, collect: false }, -1, "");
+    const loopFault = this.loopFault(route);
+    if (loopFault) return loopFault;
+    const { entry } = route.target;
+    if (source.entry && entry && sideBySide(source.entry, entry)) return sideBySideReason(source.entry, entry);
+    const shift = this.turn(route, wish);
+    if (typeof shift === "string") return shift;
+    return this.typed(route, source.type, target.type, wish, shift);
+  }
+
+  /** What a source gives; a fault where it isn't there. */
+  private source(reference: string): Source {
+    const found = this.sources.get(reference) ?? this.readSource(reference);
+    this.sources.set(reference, found);
+    return found;
+  }
+
+  private readSource(reference: string): Source {
+    const end = endOf(reference, this.facts.uses, "source");
+    const fault = (text: string): Source => ({ type: null, fault: text, entry: null });
+    switch (end.kind) {
+      case "in": {
+        const type = own(walkOf(this.graph, this.walk).inputs, end.name);
+        if (type === undefined) return fault(`the Walk has no input \`${end.name}\``);
+        return { type: parseType(type), fault: null, entry: null };
+      }
+      case "loop":
+        return { type: parseType(LOOP_INDEX), fault: null, entry: null };
+      case "stream": {
+        const rival = this.streamFault(end.name);
+        if (rival) return fault(rival);
+        return { type: chunked(streamType(this.graph, this.catalogue, end.name)), fault: null, entry: null };
+      }
+      default: {
+        if (!end.entry) return fault(`there is no use \`${end.name}\` in the Walk`);
+        const component = componentOf(this.graph, this.catalogue, end.entry.node);
+        return { ...this.port(component, end.port, "output"), entry: end.entry };
+      }
+    }
+  }
+
+  private target(reference: string): { type: PortType | null; fault: string | null } {
+    const found = this.targets.get(reference) ?? this.readTarget(reference);
+    this.targets.set(reference, found);
+    return found;
+  }
+
+  private readTarget(reference: string): { type: PortType | null; fault: string | null } {
+    const end = endOf(reference, this.facts.uses, "target");
+    if (end.kind === "out") {
+      const fault = isName(end.name) ? null : `\`${end.name}\` can't be the name of an output`;
+      return { type: null, fault };
+    }
+    if (!end.entry) {
+      const word = end.name.startsWith("@") ? `\`${reference}\` takes no edge` : `there is no use \`${end.name}\``;
+      return { type: null, fault: end.name.startsWith("@") ? word : `${word} in the Walk` };
+    }
+    return this.port(componentOf(this.graph, this.catalogue, end.entry.node), end.port, "input");
+  }
+
+  private port(component: Component | null, name: string, side: "input" | "output") {
+    if (!component) return { type: null, fault: name ? null : "name a port" };
+    const found = (side === "input" ? component.inputs : component.outputs).find((port) => port.name === name);
+    const fault = found ? null : `\`${component.name}\` has no ${side} \`${name}\``;
+    return { type: found ? parseType(found.type) : null, fault };
+  }
+
+  private loopFault({ source, target }: Route): string | null {
+    if (source.kind !== "loop") return null;
+    const loops = target.entry?.loops ?? [];
+    if (!loops.length) return "there is no loop around the target, so no index to read";
+    if (source.name === "index" || loops.includes(source.name)) return null;
+    return `the loop \`${source.name}\` isn't around the target`;
+  }
+
+  /** What must move for the edge to go forward; null: nothing. It is carried where a loop holds both ends. */
+  private turn(route: Route, wish: Wish): Shift | null | string {
+    const [source, target] = [route.source.entry, route.target.entry];
+    if (!route.backward || !source || !target) return null;
+    if (route.carried && (wish.carried || source === target || this.hasFirst(route))) return null;
+    const key = `${target.id}>${source.id}`;
+    const shift = this.shifts.get(key) ?? behind(this.graph, this.facts, target, source);
+    this.shifts.set(key, shift);
+    if (typeof shift !== "string") return shift;
+    if (route.carried) return null;
+    const loop = "put both into a loop to carry the value to its next iteration";
+    return `\`${target.name}\` comes before \`${source.name}\`, and ${shift}; ${loop}`;
+  }
+
+  /** Whether the port has a value already from before the loop that would carry this one. */
+  private hasFirst(route: Route): boolean {
+    const feeds = this.facts.feeds.get(route.to) ?? [];
+    return feeds.some((each) => !each.backward && each.common < route.common && each.from !== route.from);
+  }
+
+  /** The flags that make the types fit: those wished for, otherwise the plainest. */
+  private typed(
+    route: Route,
+    given: PortType | null,
+    taken: PortType | null,
+    wish: Wish,
+    shift: Shift | null,
+  ): Verdict | string {
+    let first: string | null = null;
+    for (const { each, collect } of flags(route, wish)) {
+      const way = routeOf(this.facts.uses, { from: route.from, to: route.to, each, collect }, -1, "");
+      const passed = given && along(given, way);
+      const fault = typeof passed === "string" ? passed : accepts(taken, passed);
+      if (!fault) return { link: { from: route.from, to: route.to, each, collect }, shift };
+      first ??= fault;
+    }
+    return first!;
+  }
+
+  private streamFault(name: string): string | null {
+    const found = this.rivals.get(name);
+    if (found !== undefined) return found;
+    const made = this.readStreamFault(name);
+    this.rivals.set(name, made);
+    return made;
+  }
+
+  private readStreamFault(name: string): string | null {
+    const stream = streamsOf(this.graph).find((each) => each.name === name);
+    if (!stream) return `there is no stream \`${name}\``;
+    const group = partitions(this.graph);
+    const own = new Set(nodesOf(this.facts).map((node) => group.get(node)));
+    const shared = producers(this.graph, stream).find(({ node }) => own.has(group.get(node)));
+    if (!shared) return null;
+    return `the Walk shares nodes with \`${shared.walk}\`, which writes the stream; draw an edge inside one Walk`;
+  }
+}
+
+/** The combinations of flags to try, the plainest first. */
+function flags(route: Route, wish: Wish): { each: boolean; collect: boolean }[] {
+  const canEach = route.target.kind === "out" ? route.left.length > 0 : route.entered.length > 0;
+  const canCollect = route.left.length > 0;
+  const stream = route.source.kind === "stream";
+  const eachs = wish.each !== undefined ? [wish.each] : route.target.kind === "out" ? [false] : [stream, !stream];
+  const collects = wish.collect !== undefined ? [wish.collect] : [false, true];
+  const found = eachs.flatMap((each) => collects.map((collect) => ({ each, collect })));
+  const said = found.filter((one) => (canEach || !one.each) && (canCollect || !one.collect));
+  const fitting = said.filter((one) => !(one.each && one.collect && route.target.kind === "out"));
+  return fitting.length ? fitting : [{ each: false, collect: false }];
+}
+
+/** The type at the far end of a way; a reason where there is no axis to slice. */
+export function along(type: PortType, way: Route): PortType | string {
+  if (!type.shape) return type;
+  let shape = [...type.shape];
+  if (way.source.kind === "stream") return type;
+  if (way.leave === "collect") shape = [way.left.length === 1 ? "stack" : "...", ...shape];
+  if (way.enter === "each") {
+    if (!shape.length) return "it gives one value without axes, and `each` takes slices";
+    if (shape[0] !== "...") shape = shape.slice(1);
+  }
+  return { ...type, shape };
+}
+
+/** A chunk joins a stream's items along their first axis. */
+function chunked(type: string | null): PortType | null {
+  const read = type === null ? null : parseType(type);
+  return read?.shape?.length ? { ...read, shape: ["chunk", ...read.shape.slice(1)] } : read;
+}
+
+const grouped = new WeakMap<GraphDocument, Map<string, string>>();
+
+/** Node -> the first node of those that share Walks with it, directly or through others. */
+export function partitions(graph: GraphDocument): ReadonlyMap<string, string> {
+  const known = grouped.get(graph);
+  if (known) return known;
+  const group = new Map<string, string>();
+  const root = (node: string): string => {
+    const above = group.get(node) ?? node;
+    return above === node ? node : root(above);
+  };
+  for (const node of Object.keys(graph.nodes ?? {})) group.set(node, node);
+  for (const walk of Object.values(graph.walks ?? {})) {
+    const [first, ...rest] = nodesOf(factsOf(walk));
+    for (const node of rest) group.set(root(node), root(first!));
+  }
+  const made = new Map([...group.keys()].map((node) => [node, root(node)]));
+  grouped.set(graph, made);
+  return made;
+}
+
+function nodesOf(facts: Facts): string[] {
+  return [...new Set(facts.list.flatMap((entry) => (entry.kind === "use" ? entry.node : [])))];
+}

@@ -1,0 +1,87 @@
+// Streams: what joins two partitions of the graph.
+import { freshName, readLink, splitReference } from "../names";
+import type { GraphDocument, Stream } from "../types";
+import { changeWalks, freeName, linksOf, streamsOf, withEdges } from "./document";
+import { changeLayout, rekeyed, walkCanvas } from "./layout";
+import { EditRefused, kept, mappedList, withFields, withSection } from "./records";
+import { mapReferences, renamedOwner } from "./references";
+
+export type StreamFields = Partial<Omit<Stream, "name">>;
+
+/** A stream from a port of a Walk's use, `whole` unless `chunks` says otherwise. */
+export function addStream(
+  graph: GraphDocument,
+  fields: Partial<Stream> & Pick<Stream, "from" | "walks">,
+): { graph: GraphDocument; name: string } {
+  const taken = streamsOf(graph).map((stream) => stream.name);
+  if (fields.name !== undefined) freeName("a stream", fields.name, taken);
+  const name = fields.name ?? freshName(splitReference(fields.from)[1] || "stream", taken);
+  const { name: _, from, walks, chunks, ...rest } = fields;
+  const stream: Stream = { name, from, walks, chunks: chunks ?? { policy: "whole" }, ...rest };
+  return { graph: withSection(graph, "streams", [...streamsOf(graph), stream]), name };
+}
+
+/** Change fields of a stream; null takes an optional one away. */
+export function setStream(graph: GraphDocument, name: string, fields: StreamFields): GraphDocument {
+  return changeStream(graph, name, (stream) => withFields(stream, fields));
+}
+
+/** Another name, followed in the edges that read the stream. */
+export function renameStream(graph: GraphDocument, from: string, to: string): GraphDocument {
+  if (from === to) return graph;
+  freeName(
+    "a stream",
+    to,
+    streamsOf(graph).map((stream) => stream.name),
+  );
+  const renamed = changeStream(graph, from, (stream) => ({ ...stream, name: to }));
+  return Object.keys(graph.walks ?? {}).reduce((made, walk) => {
+    const followed = mapReferences(made, walk, (reference, side) =>
+      side === "source" && reference === `@stream.${from}` ? `@stream.${to}` : reference,
+    );
+    const key = (old: string) => (old === `@stream.${from}` ? `@stream.${to}` : old);
+    return changeLayout(followed, walkCanvas(walk), (layout) => rekeyed(layout, key));
+  }, renamed);
+}
+
+/** Take a stream away, with the edges that read it. */
+export function removeStream(graph: GraphDocument, name: string): GraphDocument {
+  changeStream(graph, name, (stream) => stream);
+  const streams = kept(streamsOf(graph), (stream) => stream.name !== name);
+  const made = changeWalks(withSection(graph, "streams", streams), (walk) =>
+    withEdges(
+      walk,
+      kept(linksOf(walk), (link) => readLink(link).from !== `@stream.${name}`),
+    ),
+  );
+  return Object.keys(made.walks ?? {}).reduce(
+    (changed, walk) =>
+      changeLayout(changed, walkCanvas(walk), (layout) =>
+        rekeyed(layout, (old) => (old === `@stream.${name}` ? undefined : old)),
+      ),
+    made,
+  );
+}
+
+/** A use of one Walk under another name, in the streams that it feeds. Refuses where another Walk feeds one of them too. */
+export function renameStreamUse(graph: GraphDocument, walk: string, from: string, to: string): GraphDocument {
+  if (!graph.streams) return graph;
+  const streams = mappedList(streamsOf(graph), (stream) => {
+    const renamed = renamedOwner(stream.from, from, to);
+    if (renamed === stream.from || !stream.walks.includes(walk)) return stream;
+    const others = stream.walks.filter((other) => other !== walk);
+    if (others.length)
+      throw new EditRefused(
+        `Stream \`${stream.name}\` takes \`${stream.from}\` of Walk \`${others[0]}\` too; rename the node instead, or split the stream.`,
+      );
+    return { ...stream, from: renamed };
+  });
+  return withSection(graph, "streams", streams);
+}
+
+function changeStream(graph: GraphDocument, name: string, change: (stream: Stream) => Stream): GraphDocument {
+  const before = streamsOf(graph);
+  if (!before.some((stream) => stream.name === name)) throw new EditRefused(`There is no stream \`${name}\`.`);
+  const streams = mappedList(before, (stream) => (stream.name === name ? change(stream) : stream));
+  return withSection(graph, "streams", streams === before ? graph.streams : streams);
+}
