@@ -142,7 +142,9 @@ export function removeEdges(graph: GraphDocument, walk: string, indices: readonl
   if (left === linksOf(before)) return graph;
   const made = changeWalk(graph, walk, (body) => withEdges(body, left));
   const wires = new Set(left.map((link) => wire(link)));
-  const lost = [...gone].flatMap((index) => linksOf(before)[index] ?? []).map(wire);
+  const lost = linksOf(before)
+    .filter((_, index) => gone.has(index))
+    .map(wire);
   return changeLayout(made, walkCanvas(walk), (layout) =>
     lost.some((key) => layout.reroutes?.[key] && !wires.has(key))
       ? withFields(layout, {

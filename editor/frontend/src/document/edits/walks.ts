@@ -1,0 +1,299 @@
+// Walks, their inputs, outputs and results.
+import { freshName, readLink, readResult, splitReference } from "../names";
+import { MODALITIES, parseType } from "../ports";
+import { factsOf } from "../routes";
+import type { GraphDocument, Layout, ResultFrom, Walk, WalkStep } from "../types";
+import {
+  changeTask,
+  changeTasks,
+  changeWalk,
+  freeName,
+  linksOf,
+  own,
+  streamsOf,
+  walkOf,
+  withEdges,
+} from "./document";
+import {
+  EditRefused,
+  kept,
+  mappedList,
+  withAfter,
+  withKey,
+  withMoved,
+  withPart,
+  withRenamed,
+  withSection,
+  withWalkPart,
+} from "./records";
+import { mapReferences } from "./references";
+import { mapSteps, stepsOf, withoutSteps } from "./steps";
+
+// ── Walks ───────────────────────────────────────────────────────────────────────────────────────
+
+export function addWalk(graph: GraphDocument, name?: string): { graph: GraphDocument; name: string } {
+  const taken = walkNames(graph);
+  if (name !== undefined) freeName("a Walk", name, taken);
+  const chosen = name ?? freshName("walk", taken);
+  return { graph: withSection(graph, "walks", { ...graph.walks, [chosen]: { body: [] } as Walk }), name: chosen };
+}
+
+/** Another name for a Walk, followed in streams, in steps and in what later steps bind of it. */
+export function renameWalk(graph: GraphDocument, from: string, to: string): GraphDocument {
+  if (from === to) return graph;
+  walkOf(graph, from);
+  freeName("a Walk", to, walkNames(graph));
+  const made = withSection(graph, "walks", withRenamed(graph.walks!, from, to));
+  const layout = made.layout as Layout | undefined;
+  const placed = layout?.walks
+    ? withSection(made, "layout", withKey(layout, "walks", withRenamed(layout.walks, from, to)))
+    : made;
+  const streams = mappedList(streamsOf(placed), (stream) =>
+    withKey(
+      stream,
+      "walks",
+      mappedList(stream.walks, (walk) => (walk === from ? to : walk)),
+    ),
+  );
+  const streamed = placed.streams ? withSection(placed, "streams", streams) : placed;
+  return changeTasks(streamed, (task, name) => {
+    const steps = mapSteps(task.steps, (step) => {
+      if (step.as === to && step.walk !== from)
+        throw new EditRefused(`Task \`${name}\` calls a step of \`${step.walk}\` \`${to}\`; choose another name.`);
+      const bound = step.with && withBindings(step.with, (owner) => (owner === from ? to : owner));
+      const renamed = bound === step.with ? step : { ...step, with: bound! };
+      return renamed.walk === from ? { ...renamed, walk: to } : renamed;
+    });
+    return withKey(task, "steps", steps);
+  });
+}
+
+/** Take a Walk away, with its steps in tasks and its part in streams; a stream that nobody writes then goes too. */
+export function removeWalk(graph: GraphDocument, name: string): GraphDocument {
+  walkOf(graph, name);
+  const made = withSection(graph, "walks", withKey(graph.walks!, name, undefined));
+  const stepped = changeTasks(made, (task) =>
+    withKey(
+      task,
+      "steps",
+      withoutSteps(task.steps, (step) => step.walk === name),
+    ),
+  );
+  const layout = stepped.layout as Layout | undefined;
+  const placed = layout?.walks
+    ? withSection(stepped, "layout", withPart(layout, "walks", withKey(layout.walks, name, undefined)))
+    : stepped;
+  const gone = streamsOf(placed).filter((stream) => stream.walks.every((walk) => walk === name));
+  const streams = streamsOf(placed)
+    .filter((stream) => !gone.includes(stream))
+    .map((stream) =>
+      stream.walks.includes(name) ? { ...stream, walks: stream.walks.filter((walk) => walk !== name) } : stream,
+    );
+  const streamed = streamsOf(placed).some((stream) => stream.walks.includes(name))
+    ? withSection(placed, "streams", streams)
+    : placed;
+  const lost = new Set(gone.map((stream) => `@stream.${stream.name}`));
+  return Object.keys(streamed.walks ?? {}).reduce(
+    (changed, walk) =>
+      changeWalk(changed, walk, (body) =>
+        withEdges(
+          body,
+          kept(linksOf(body), (link) => !lost.has(readLink(link).from)),
+        ),
+      ),
+    streamed,
+  );
+}
+
+/** A copy right after the Walk, with its layout. */
+export function duplicateWalk(graph: GraphDocument, walk: string): { graph: GraphDocument; name: string } {
+  const name = freshName(walk, walkNames(graph));
+  const made = withSection(graph, "walks", withAfter(graph.walks!, walk, name, walkOf(graph, walk)));
+  const layout = made.layout as Layout | undefined;
+  const own = layout?.walks?.[walk];
+  if (!layout || !own) return { graph: made, name };
+  const walks = { ...layout.walks, [name]: own };
+  return { graph: withSection(made, "layout", { ...layout, walks }), name };
+}
+
+/** Put a Walk at another position among the Walks. */
+export function moveWalk(graph: GraphDocument, walk: string, index: number): GraphDocument {
+  walkOf(graph, walk);
+  return withSection(graph, "walks", withMoved(graph.walks!, walk, index));
+}
+
+export function setWalkLabel(graph: GraphDocument, walk: string, label: string): GraphDocument {
+  return changeWalk(graph, walk, (body) => withWalkPart(body, "label", label || undefined));
+}
+
+// ── inputs ──────────────────────────────────────────────────────────────────────────────────────
+
+export function addInput(graph: GraphDocument, walk: string, name: string, type: string): GraphDocument {
+  freeName("an input", name, Object.keys(walkOf(graph, walk).inputs ?? {}));
+  checkType(type);
+  return changeWalk(graph, walk, (body) => withWalkPart(body, "inputs", { ...body.inputs, [name]: type }));
+}
+
+/** Change the type of an input. */
+export function setInput(graph: GraphDocument, walk: string, name: string, type: string): GraphDocument {
+  inputOf(graph, walk, name);
+  checkType(type);
+  return changeWalk(graph, walk, (body) => withWalkPart(body, "inputs", withKey(body.inputs!, name, type)));
+}
+
+/** Another name for an input, followed in edges and in the steps that bind it. */
+export function renameInput(graph: GraphDocument, walk: string, from: string, to: string): GraphDocument {
+  if (from === to) return graph;
+  inputOf(graph, walk, from);
+  freeName("an input", to, Object.keys(walkOf(graph, walk).inputs!));
+  const made = changeWalk(graph, walk, (body) => withWalkPart(body, "inputs", withRenamed(body.inputs!, from, to)));
+  const wired = mapReferences(made, walk, (reference, side) =>
+    side === "source" && reference === `@in.${from}` ? `@in.${to}` : reference,
+  );
+  return changeTasks(wired, (task) =>
+    withKey(
+      task,
+      "steps",
+      mapSteps(task.steps, (step) =>
+        step.walk === walk && step.with ? withKey(step, "with", withRenamed(step.with, from, to)) : step,
+      ),
+    ),
+  );
+}
+
+/** Take an input away, with its edges and the bindings of steps to it. */
+export function removeInput(graph: GraphDocument, walk: string, name: string): GraphDocument {
+  inputOf(graph, walk, name);
+  const made = changeWalk(graph, walk, (body) => {
+    const edges = kept(linksOf(body), (link) => readLink(link).from !== `@in.${name}`);
+    return withEdges(withWalkPart(body, "inputs", withKey(body.inputs!, name, undefined)), edges);
+  });
+  return changeTasks(made, (task) =>
+    withKey(
+      task,
+      "steps",
+      mapSteps(task.steps, (step) =>
+        step.walk === walk && step.with ? withPart(step, "with", withKey(step.with, name, undefined)) : step,
+      ),
+    ),
+  );
+}
+
+// ── outputs and results ─────────────────────────────────────────────────────────────────────────
+
+/** Name a value for later steps; null takes the result away. `collect`: all iterations' values, stacked. */
+export function setResult(
+  graph: GraphDocument,
+  walk: string,
+  name: string,
+  from: string | null,
+  collect = false,
+): GraphDocument {
+  const body = walkOf(graph, walk);
+  const before = own(body.results, name);
+  if (from === null)
+    return before === undefined
+      ? graph
+      : changeWalk(graph, walk, (old) => withWalkPart(old, "results", withKey(old.results!, name, undefined)));
+  if (before === undefined) freeName("a result", name, []);
+  const { uses } = factsOf(body);
+  const use = uses.get(splitReference(from)[0]);
+  if (!use)
+    throw new EditRefused(`There is no use \`${splitReference(from)[0]}\` in the Walk to take a result from.`);
+  if (collect && !use.loops.length)
+    throw new EditRefused(`\`${use.name}\` stands in no loop, so there is nothing to stack.`);
+  const was = before === undefined ? null : readResult(before);
+  if (was?.from === from && was.collect === collect) return graph;
+  const base = typeof before === "object" ? withKey({ ...before, from }, "collect", undefined) : { from };
+  const plain = Object.keys(base).length === 1 && !collect;
+  const result: ResultFrom = plain ? from : collect ? { ...base, collect } : base;
+  return changeWalk(graph, walk, (old) => withWalkPart(old, "results", { ...old.results, [name]: result }));
+}
+
+/** Another name for a result, followed in what later steps bind. */
+export function renameResult(graph: GraphDocument, walk: string, from: string, to: string): GraphDocument {
+  if (from === to) return graph;
+  const results = walkOf(graph, walk).results;
+  if (own(results, from) === undefined) throw new EditRefused(`The Walk has no result \`${from}\`.`);
+  freeName("a result", to, Object.keys(results!));
+  const made = changeWalk(graph, walk, (body) => withWalkPart(body, "results", withRenamed(body.results!, from, to)));
+  return changeTasks(made, (task) => {
+    const own = stepsOf(task.steps).filter((step) => step.walk === walk);
+    const names = new Set([walk, ...own.flatMap((step) => step.as ?? [])]);
+    const steps = mapSteps(task.steps, (step) => {
+      const bound =
+        step.with &&
+        withBindings(
+          step.with,
+          (owner) => owner,
+          (owner, name) => (names.has(owner) && name === from ? to : name),
+        );
+      return bound === step.with ? step : { ...step, with: bound! };
+    });
+    return withKey(task, "steps", steps);
+  });
+}
+
+/** Another name for what a Walk sends, followed in the tasks that run it; other Walks keep theirs. */
+export function renameOutput(graph: GraphDocument, walk: string, from: string, to: string): GraphDocument {
+  if (from === to) return graph;
+  const outputs = outputsOf(walkOf(graph, walk));
+  if (!outputs.has(from)) throw new EditRefused(`The Walk sends no \`@out.${from}\`.`);
+  freeName("an output", to, outputs);
+  const made = mapReferences(graph, walk, (reference, side) =>
+    side === "target" && reference === `@out.${from}` ? `@out.${to}` : reference,
+  );
+  return Object.keys(made.tasks ?? {}).reduce(
+    (changed, name) =>
+      changeTask(changed, name, (task) => {
+        const walks = new Set(stepsOf(task.steps).map((step) => step.walk));
+        if (!walks.has(walk) || !task.outputs.includes(from)) return task;
+        const others = [...walks].some((other) => {
+          const body = own(made.walks, other);
+          return body !== undefined && outputsOf(body).has(from);
+        });
+        const named = others ? [from, to] : [to];
+        const listed = task.outputs.flatMap((output) => (output === from ? named : [output]));
+        return withKey(task, "outputs", [...new Set(listed)]);
+      }),
+    made,
+  );
+}
+
+/** The names that a Walk sends to the client. */
+export function outputsOf(walk: Walk): Set<string> {
+  return new Set(factsOf(walk).routes.flatMap(({ target }) => (target.kind === "out" ? target.name : [])));
+}
+
+// ── shared ──────────────────────────────────────────────────────────────────────────────────────
+
+function walkNames(graph: GraphDocument): string[] {
+  return Object.keys(graph.walks ?? {});
+}
+
+function inputOf(graph: GraphDocument, walk: string, name: string): string {
+  const type = own(walkOf(graph, walk).inputs, name);
+  if (type === undefined) throw new EditRefused(`The Walk has no input \`${name}\`.`);
+  return type;
+}
+
+function checkType(type: string): void {
+  if (!parseType(type))
+    throw new EditRefused(
+      `\`${type}\` is no port type; write a kind of value (${MODALITIES.join(", ")}), or \`latents: float[n, 64]\`.`,
+    );
+}
+
+/** Bindings with the owners and names of results changed. */
+function withBindings(
+  bindings: NonNullable<WalkStep["with"]>,
+  owners: (owner: string) => string,
+  names: (owner: string, name: string) => string = (_, name) => name,
+): NonNullable<WalkStep["with"]> {
+  const made = Object.entries(bindings).map(([key, value]) => {
+    if (typeof value !== "string" || value.startsWith("@") || !value.includes(".")) return [key, value] as const;
+    const [owner, name] = splitReference(value);
+    return [key, `${owners(owner)}.${names(owner, name)}`] as const;
+  });
+  return made.every(([key, value]) => bindings[key] === value) ? bindings : Object.fromEntries(made);
+}
