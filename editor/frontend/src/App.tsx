@@ -1,0 +1,110 @@
+// The editor of one open document: the bar, and below it what its tab shows.
+import { useCallback, useEffect, useMemo, useState, type KeyboardEvent } from "react";
+import { DeployView } from "./deploy/DeployView";
+import { CommandPalette } from "./panels/CommandPalette";
+import { PlacementView } from "./placement/PlacementView";
+import { PlayView } from "./play/PlayView";
+import { Banners } from "./shell/Banners";
+import { Boundary } from "./shell/Boundary";
+import { commandsOf, originalOf, perform, type DialogName } from "./shell/commands";
+import { ConflictDialog } from "./shell/ConflictDialog";
+import { GraphTab } from "./shell/GraphTab";
+import { actionOf, chordOf, isTyping } from "./shell/keys";
+import { KeySheet } from "./shell/KeySheet";
+import { useKeys } from "./shell/preferences";
+import { Toasts } from "./shell/Toasts";
+import { TopBar } from "./shell/TopBar";
+import { VersionDialog } from "./shell/VersionDialog";
+import { useEditor, useEditorState } from "./store/react";
+import type { Tab } from "./store/types";
+import { TasksView } from "./tasks/TasksView";
+
+const NAMES: Record<Tab, string> = {
+  graph: "The graph",
+  tasks: "The tasks",
+  placement: "The placement",
+  deploy: "The deployment",
+  play: "The playground",
+};
+
+interface AppProps {
+  toggleFocus: () => void;
+}
+
+export function App({ toggleFocus }: AppProps) {
+  const editor = useEditor();
+  const overrides = useKeys();
+  const tab = useEditorState((state) => state.view.tab);
+  const [dialog, show] = useState<DialogName | null>(null);
+  const original = useOriginal();
+  const close = useCallback(() => show(null), []);
+  const commands = useMemo(
+    () => commandsOf(editor, { show, toggleFocus, original }),
+    [editor, toggleFocus, original],
+  );
+  useConflict(show);
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.defaultPrevented) return;
+    const action = actionOf(chordOf(event), isTyping(event.nativeEvent.composedPath()), overrides);
+    if (!action) return;
+    event.preventDefault();
+    perform(action, editor, commands);
+  };
+  return (
+    <div className="wg-app" onKeyDown={onKeyDown}>
+      <TopBar commands={commands} />
+      <Banners />
+      <main className="wg-main" aria-label={NAMES[tab]}>
+        <Boundary key={tab} what={NAMES[tab]}>
+          <View tab={tab} />
+        </Boundary>
+      </main>
+      {dialog === "version" && <VersionDialog onClose={close} />}
+      {dialog === "sheet" && <KeySheet onClose={close} />}
+      {dialog === "conflict" && <ConflictDialog onClose={close} />}
+      {dialog === "find" && <CommandPalette onClose={close} />}
+      <Toasts />
+    </div>
+  );
+}
+
+function View({ tab }: { tab: Tab }) {
+  switch (tab) {
+    case "graph":
+      return <GraphTab />;
+    case "tasks":
+      return <TasksView />;
+    case "placement":
+      return <PlacementView />;
+    case "deploy":
+      return <DeployView />;
+    case "play":
+      return <PlayView />;
+  }
+}
+
+/** A conflict asks at once; closed without a choice it waits in the bar. */
+function useConflict(show: (dialog: DialogName) => void): void {
+  const conflict = useEditorState((state) => state.saving.state === "conflict");
+  useEffect(() => {
+    if (conflict) show("conflict");
+  }, [conflict, show]);
+}
+
+/** The version with the graph as it came, for those that come with Walkgraph; looked for anew after each save. */
+function useOriginal(): number | null {
+  const name = useEditorState((state) => state.name);
+  const etag = useEditorState((state) => state.etags.graph);
+  const [original, set] = useState<number | null>(null);
+  useEffect(() => {
+    let gone = false;
+    originalOf(name)
+      .then((found) => !gone && set(found))
+      // Nobody answers: the menu offers nothing to restore.
+      .catch(() => undefined);
+    return () => {
+      gone = true;
+    };
+  }, [name, etag]);
+  return original;
+}

@@ -1,0 +1,89 @@
+// What the bar, the keys and the menu do: one list for all of them.
+import { call } from "../api/client";
+import type { VersionEntry } from "../api/types";
+import type { GraphDocument } from "../document/types";
+import type { Editor } from "../store/editor";
+import type { Action } from "./keys";
+
+/** The note of the version that the first draft over a bundled graph leaves; the service's word. */
+const ORIGINAL = "as it comes with Walkgraph";
+
+export type DialogName = "version" | "find" | "sheet" | "conflict";
+
+export interface Commands {
+  run: () => void;
+  deploy: () => void;
+  version: () => void;
+  find: () => void;
+  focus: () => void;
+  sheet: () => void;
+  conflict: () => void;
+  download: () => void;
+  /** null: there is none. */
+  restoreOriginal: (() => void) | null;
+}
+
+interface Shell {
+  show: (dialog: DialogName) => void;
+  toggleFocus: () => void;
+  original: number | null;
+}
+
+export function commandsOf(editor: Editor, { show, toggleFocus, original }: Shell): Commands {
+  return {
+    run: () => editor.see({ tab: "play" }),
+    deploy: () => editor.see({ tab: "deploy" }),
+    version: () => show("version"),
+    find: () => show("find"),
+    sheet: () => show("sheet"),
+    conflict: () => show("conflict"),
+    focus: toggleFocus,
+    download: () => download(editor),
+    restoreOriginal: original === null ? null : () => void restore(editor, original),
+  };
+}
+
+/** Do what a key asks for. */
+export function perform(action: Action, editor: Editor, commands: Commands): void {
+  switch (action) {
+    case "undo":
+      return editor.undo();
+    case "redo":
+      return editor.redo();
+    case "tab.graph":
+    case "tab.tasks":
+    case "tab.placement":
+    case "tab.deploy":
+    case "tab.play":
+      return editor.see({ tab: action.slice(4) as "graph" });
+    default:
+      return commands[action]();
+  }
+}
+
+/** The version that holds a bundled graph as it came; null: it never was another, or isn't bundled. */
+export async function originalOf(name: string): Promise<number | null> {
+  const path = `/api/v1/graphs/${encodeURIComponent(name)}/versions`;
+  const { value } = await call<VersionEntry[]>(path);
+  return value.find((version) => version.note === ORIGINAL)?.id ?? null;
+}
+
+async function restore(editor: Editor, version: number): Promise<void> {
+  try {
+    const name = encodeURIComponent(editor.state.name);
+    const { value } = await call<GraphDocument>(`/api/v1/graphs/${name}/versions/${version}`);
+    editor.editGraph("Restore the original", () => value);
+    editor.say("This is the graph as it comes with Walkgraph. Undo brings yours back.");
+  } catch (error) {
+    editor.say(error instanceof Error ? error.message : String(error), "error");
+  }
+}
+
+function download(editor: Editor): void {
+  const text = JSON.stringify(editor.graph, null, 2);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  link.download = `${editor.state.name}.json`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}

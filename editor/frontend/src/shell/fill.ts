@@ -1,0 +1,62 @@
+// The editor fills the window below Streamlit's navigation, whatever the page around it pads; and in focus mode all of
+// it. Streamlit's page is outside of our shadow root, so its frame is changed by one style element while we are shown.
+
+const FRAME = `
+[data-testid="stMainBlockContainer"]:has([data-testid="stBidiComponentRegular"]) { padding: 0; max-width: none; }
+[data-testid="stMain"]:has([data-testid="stBidiComponentRegular"]) { overflow: hidden; }
+`;
+const MARK = "data-walkgraph-frame";
+
+/** Keep the element as high as what the window has left below its top. Returns how to stop. */
+export function fill(element: HTMLElement): () => void {
+  const release = frame(element.ownerDocument);
+  const measure = () => {
+    const top = Math.max(0, element.getBoundingClientRect().top);
+    element.style.height = `${Math.max(320, window.innerHeight - top)}px`;
+  };
+  measure();
+  const later = requestAnimationFrame(measure);
+  const observer = new ResizeObserver(measure);
+  observer.observe(element.ownerDocument.body);
+  // What stands above may change its height without the body changing its own.
+  const above = hostOf(element)?.parentElement;
+  if (above) observer.observe(above);
+  window.addEventListener("resize", measure);
+  return () => {
+    cancelAnimationFrame(later);
+    observer.disconnect();
+    window.removeEventListener("resize", measure);
+    release();
+  };
+}
+
+/** Show the element above everything in the window, Streamlit's own bars too. Returns how to go back. */
+export function cover(element: HTMLElement): () => void {
+  element.popover = "manual";
+  element.showPopover();
+  return () => {
+    element.hidePopover();
+    element.popover = null;
+  };
+}
+
+function hostOf(element: Element): Element | null {
+  const root = element.getRootNode();
+  return root instanceof ShadowRoot ? root.host : element.parentElement;
+}
+
+let frames = 0;
+
+function frame(page: Document): () => void {
+  frames += 1;
+  if (!page.head.querySelector(`[${MARK}]`)) {
+    const style = page.createElement("style");
+    style.setAttribute(MARK, "");
+    style.textContent = FRAME;
+    page.head.append(style);
+  }
+  return () => {
+    frames -= 1;
+    if (frames === 0) page.head.querySelector(`[${MARK}]`)?.remove();
+  };
+}

@@ -1,0 +1,71 @@
+// What a user set up in this browser: sizes of panes, keys. One store for all documents.
+import { useStore } from "zustand";
+import { createStore } from "zustand/vanilla";
+import type { Overrides } from "./keys";
+
+export interface Panes {
+  /** Pixels. */
+  left: number;
+  right: number;
+  bottom: number;
+  leftOpen: boolean;
+  rightOpen: boolean;
+  bottomOpen: boolean;
+  leftTab: "palette" | "outline";
+  rightTab: "inspector" | "versions" | "code";
+}
+
+export interface Preferences {
+  panes: Panes;
+  keys: Overrides;
+}
+
+const KEY = "walkgraph:preferences";
+const DEFAULTS: Preferences = {
+  panes: {
+    left: 240,
+    right: 320,
+    bottom: 180,
+    leftOpen: true,
+    rightOpen: true,
+    bottomOpen: false,
+    leftTab: "palette",
+    rightTab: "inspector",
+  },
+  keys: {},
+};
+
+export const preferences = createStore<Preferences>(() => load());
+
+preferences.subscribe((state) => {
+  try {
+    localStorage.setItem(KEY, JSON.stringify(state));
+  } catch {
+    // A browser that keeps nothing forgets them with the page.
+  }
+});
+
+export function usePanes(): Panes {
+  return useStore(preferences, (state) => state.panes);
+}
+
+export function useKeys(): Overrides {
+  return useStore(preferences, (state) => state.keys);
+}
+
+export function setPanes(panes: Partial<Panes>): void {
+  preferences.setState((state) => ({ panes: { ...state.panes, ...panes } }));
+}
+
+export function setKeys(keys: Overrides): void {
+  preferences.setState({ keys });
+}
+
+function load(): Preferences {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Partial<Preferences>;
+    return { panes: { ...DEFAULTS.panes, ...kept.panes }, keys: { ...kept.keys } };
+  } catch {
+    return DEFAULTS;
+  }
+}

@@ -1,0 +1,3 @@
+import css from "./shell.css?inline";
+
+export const styles = css;

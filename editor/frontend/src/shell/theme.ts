@@ -1,0 +1,25 @@
+// Dark or light, by the background that Streamlit's theme gives.
+
+export function isDark(element: Element): boolean {
+  const color = getComputedStyle(element).getPropertyValue("--st-background-color").trim();
+  const rgb = parse(color);
+  return rgb ? luminance(rgb) < 0.4 : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function parse(color: string): [number, number, number] | null {
+  const hex = /^#([0-9a-f]{3,8})$/i.exec(color)?.[1];
+  if (hex) {
+    const wide = hex.length < 6 ? [...hex].map((digit) => digit + digit).join("") : hex;
+    return [0, 2, 4].map((at) => parseInt(wide.slice(at, at + 2), 16)) as [number, number, number];
+  }
+  const numbers = /^rgba?\(([^)]+)\)$/i
+    .exec(color)?.[1]
+    ?.split(/[\s,/]+/)
+    .map(Number);
+  return numbers && numbers.length >= 3 ? (numbers.slice(0, 3) as [number, number, number]) : null;
+}
+
+/** Of 0..255 channels, 0 (black) to 1. */
+function luminance([r, g, b]: [number, number, number]): number {
+  return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
+}
