@@ -111,12 +111,12 @@ export function setGroup(placement: PlacementDocument, index: number, fields: Pa
 
 /** How many ranks share each tensor of the node's group: ranks are added to the group, or taken from it, to match. */
 export function setTensorParallel(placement: PlacementDocument, node: string, walk: string | null, width: number) {
-  return resized(placement, groupOf(placement, node, walk), "tensor_parallel", width);
+  return resizeGroup(placement, groupOf(placement, node, walk), "tensor_parallel", width);
 }
 
 /** How many copies of the node's group there are: ranks are added to the group, or taken from it, to match. */
 export function setReplicas(placement: PlacementDocument, node: string, walk: string | null, count: number) {
-  return resized(placement, groupOf(placement, node, walk), "replicas", count);
+  return resizeGroup(placement, groupOf(placement, node, walk), "replicas", count);
 }
 
 /** Bytes, a size (`2GiB`) or a share (`40%`) of each rank for the node's group; null: what is left. */
@@ -311,7 +311,8 @@ function alike(left: Group[], right: Group[], base: PlacementDocument, graph: Gr
   return true;
 }
 
-function resized(
+/** Width or copies of one group, with as many ranks as they need; missing ranks are added to the placement. */
+export function resizeGroup(
   placement: PlacementDocument,
   index: number | null,
   field: "tensor_parallel" | "replicas",

@@ -1,0 +1,233 @@
+// Where components run: ranks as lanes, what fills their memory, and what goes over between them.
+import { useLayoutEffect, useMemo, useRef, useState } from "react";
+import { locate } from "../panels/locate";
+import { useEditor, useEditorState } from "../store/react";
+import { Empty, Menu, Tabs, type MenuEntry } from "../ui/kit";
+import { ProblemList } from "./bits";
+import { BoardContext, NEW_RANK, type Board } from "./board";
+import { crossingsOf, type Crossing } from "./crossings";
+import { CrossingTable } from "./CrossingTable";
+import { addRank, explicit, nextDevice, removeRank, setDevice } from "./edits";
+import { GroupTable } from "./GroupTable";
+import type { Chip } from "./lanes";
+import { LaneView, NewLane, UnplacedLane } from "./LaneView";
+import { Lines } from "./Lines";
+import { OpenDialog, SaveDialog } from "./StoredDialog";
+import { Scope, Toolbar, Totals } from "./Toolbar";
+import { useBoardState, type BoardState } from "./useBoard";
+import { useDrag } from "./useDrag";
+import { WalksDialog } from "./WalksDialog";
+
+type Shown = { kind: "open" } | { kind: "save" } | { kind: "walks"; nodes: string[] } | null;
+
+const NONE: readonly string[] = [];
+
+export function PlacementView() {
+  const graph = useEditorState((state) => state.documents.graph);
+  if (Object.keys(graph.nodes ?? {}).length === 0)
+    return (
+      <div className="wg-place">
+        <Empty title="Nothing to place yet">Add components to the graph; here you say which rank runs which.</Empty>
+      </div>
+    );
+  return <Placement />;
+}
+
+function Placement() {
+  const editor = useEditor();
+  const planned = useEditorState((state) => state.planned);
+  const documents = useEditorState((state) => state.documents);
+  const [shown, show] = useState<Shown>(null);
+  const [menu, openMenu] = useState<{ chip: Chip; at: { x: number; y: number } } | null>(null);
+  const walks = Object.keys(documents.graph.walks ?? {});
+  const [wanted, setScope] = useState<readonly string[]>(NONE);
+  const scope = useMemo(() => wanted.filter((walk) => walks.includes(walk)), [wanted, walks.join()]);
+  const state = useBoardState(scope, (chip, at) => openMenu({ chip, at }));
+  const { board, edit, told, sorted } = state;
+  const { graph, fixed, placement } = board;
+  const [wire, setWire] = useState<Crossing | null>(null);
+  const crossings = useMemo(
+    () => crossingsOf(planned.of?.graph ?? graph, planned.plan?.routes ?? []),
+    [planned, graph],
+  );
+  const byHand = () =>
+    editor.editPlacement("Place by hand", () => ({
+      ...(planned.plan?.placement ? placement : explicit(graph)),
+      name: editor.state.placementName,
+      graph: editor.state.name,
+    }));
+  return (
+    <BoardContext value={board}>
+      <div className="wg-place">
+        <Toolbar
+          fixed={fixed}
+          planning={planned.of !== documents}
+          onHand={byHand}
+          onService={() => editor.editPlacement("Let the service choose", () => null)}
+          onOpen={() => show({ kind: "open" })}
+          onSave={() => show({ kind: "save" })}
+        />
+        <div className="scroll">
+          {planned.plan && planned.plan.ranks.length > 0 && (
+            <Totals plan={planned.plan} crossings={crossings.length} />
+          )}
+          <ProblemList problems={sorted.general} actions={board.actions} />
+          {!fixed && <Scope walks={walks} scope={scope} onScope={setScope} />}
+          <Lanes state={state} crossings={crossings} wire={wire} />
+          <Details state={state} crossings={crossings} onWire={setWire} />
+        </div>
+        <p className="visually-hidden" role="status">
+          {told}
+        </p>
+        {menu && (
+          <Menu
+            at={menu.at}
+            entries={chipMenu(
+              board,
+              menu.chip,
+              (nodes) => show({ kind: "walks", nodes }),
+              (node) => editor.open({ kind: "components" }, [`node:${node}`]),
+            )}
+            onClose={() => openMenu(null)}
+          />
+        )}
+        {shown?.kind === "open" && <OpenDialog onClose={() => show(null)} />}
+        {shown?.kind === "save" && <SaveDialog placement={placement} onClose={() => show(null)} />}
+        {shown?.kind === "walks" && (
+          <WalksDialog
+            nodes={shown.nodes}
+            placement={placement}
+            graph={graph}
+            onEdit={edit}
+            onClose={() => show(null)}
+          />
+        )}
+      </div>
+    </BoardContext>
+  );
+}
+
+function chipMenu(
+  board: Board,
+  chip: Chip,
+  onWalks: (nodes: string[]) => void,
+  onShow: (node: string) => void,
+): MenuEntry[] {
+  const chips = board.taken(chip);
+  const nodes = [...new Set(chips.map((other) => other.node))];
+  const show = { label: "Show on the canvas", run: () => onShow(chip.node), apart: true };
+  if (board.fixed) return [show];
+  const what = nodes.length > 1 ? `${nodes.length} components` : chip.node;
+  return [
+    ...board.lanes.lanes.map((lane) => ({
+      label: `Move ${what} to rank ${lane.rank} (${lane.device})`,
+      keys: lane.rank < 10 ? String(lane.rank) : "",
+      disabled: chips.every((other) => other.rank === lane.rank),
+      run: () => board.move(chips, lane.rank),
+    })),
+    { label: "Move to a rank of its own", keys: "+", run: () => board.move(chips, NEW_RANK) },
+    { label: "By Walk …", run: () => onWalks(nodes), apart: true },
+    show,
+  ];
+}
+
+interface LanesProps {
+  state: BoardState;
+  crossings: readonly Crossing[];
+  wire: Crossing | null;
+}
+
+function Lanes({ state, crossings, wire }: LanesProps) {
+  const { board, edit, focus } = state;
+  const { lanes, hovered, selected, fixed } = board;
+  const { drag, source } = useDrag(board);
+  const area = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const key = focus.current;
+    if (key === null) return;
+    focus.current = null;
+    area.current?.querySelector<HTMLElement>(`[data-chip="${CSS.escape(key)}"]`)?.focus();
+  }, [lanes, focus]);
+  const lit = useMemo(() => {
+    const active = (node: string | null, rank: number) =>
+      node !== null && (hovered === `${node}@${rank}` || selected.has(`${node}@${rank}`));
+    return crossings.filter(
+      (crossing) =>
+        crossing.key === wire?.key ||
+        active(crossing.fromNode, crossing.source) ||
+        active(crossing.toNode, crossing.target),
+    );
+  }, [crossings, hovered, selected, wire]);
+  return (
+    <div className="lanes-scroll">
+      <div className="lanes" ref={area}>
+        {lanes.unplaced.length > 0 && <UnplacedLane chips={lanes.unplaced} drag={drag} source={source} />}
+        {lanes.lanes.map((lane) => (
+          <LaneView
+            key={lane.rank}
+            lane={lane}
+            drag={drag}
+            source={source}
+            onDevice={(rank, device) => edit(`Device of rank ${rank}`, (current) => setDevice(current, rank, device))}
+            onRemove={(rank) => edit(`Remove rank ${rank}`, (current) => removeRank(current, board.graph, rank))}
+          />
+        ))}
+        {!fixed && (
+          <NewLane
+            drag={drag}
+            onAdd={() => edit("Add a rank", (current) => addRank(current, nextDevice(current)).placement)}
+          />
+        )}
+        <Lines area={area} crossings={lit} />
+      </div>
+      {drag && (
+        <div className="ghost" style={{ left: drag.x + 10, top: drag.y + 8 }} aria-hidden>
+          {drag.chips[0]?.node}
+          {drag.chips.length > 1 && <b> +{drag.chips.length - 1}</b>}
+        </div>
+      )}
+    </div>
+  );
+}
+
+type Detail = "crossings" | "groups" | "text";
+
+interface DetailsProps {
+  state: BoardState;
+  crossings: readonly Crossing[];
+  onWire: (crossing: Crossing | null) => void;
+}
+
+function Details({ state, crossings, onWire }: DetailsProps) {
+  const editor = useEditor();
+  const plan = useEditorState((shown) => shown.planned.plan);
+  const [chosen, choose] = useState<Detail>("crossings");
+  const { board, sorted, edit } = state;
+  const noted = [...sorted.group.values()].flat().length;
+  const tabs = [
+    { value: "crossings" as const, label: `What crosses ranks (${crossings.length})` },
+    ...(board.fixed
+      ? []
+      : [{ value: "groups" as const, label: `Groups (${board.placement.groups.length})${noted ? " !" : ""}` }]),
+    ...(plan?.drawing ? [{ value: "text" as const, label: "The plan as text" }] : []),
+  ];
+  const detail = tabs.some((tab) => tab.value === chosen) ? chosen : "crossings";
+  const open = (crossing: Crossing) => {
+    const { tab, canvas, selection } = locate(board.graph, crossing.pointer);
+    editor.see({ tab, canvas, selection });
+  };
+  return (
+    <section className="details" aria-label="Details">
+      <Tabs label="Details" value={detail} onChange={choose} tabs={tabs} />
+      <div role="tabpanel" aria-label={tabs.find((tab) => tab.value === detail)?.label}>
+        {detail === "crossings" && (
+          <CrossingTable crossings={crossings} total={plan?.routes.length ?? 0} onHover={onWire} onOpen={open} />
+        )}
+        {detail === "groups" && (
+          <GroupTable placement={board.placement} problems={sorted.group} actions={board.actions} onEdit={edit} />
+        )}
+        {detail === "text" && <pre className="drawing">{plan?.drawing}</pre>}
+      </div>
+    </section>
+  );
+}

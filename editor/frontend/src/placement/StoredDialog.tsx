@@ -1,0 +1,121 @@
+// Stored placements of this graph: take one over, or keep the open one under another name.
+import { useEffect, useState } from "react";
+import { ApiError } from "../api/client";
+import { isName } from "../document/names";
+import { useEditor, useEditorState } from "../store/react";
+import { Badge, Button, Dialog, Empty, Field, Input } from "../ui/kit";
+import type { PlacementDocument } from "./schema.generated";
+import { keepCopy, placementsFor, type StoredPlacement } from "./stored";
+
+type Listed =
+  { state: "asking" } | { state: "here"; found: StoredPlacement[] } | { state: "failed"; message: string };
+
+function useStored(graph: string): Listed {
+  const [listed, setListed] = useState<Listed>({ state: "asking" });
+  useEffect(() => {
+    let current = true;
+    placementsFor(graph).then(
+      (found) => current && setListed({ state: "here", found }),
+      (error: unknown) => {
+        if (!(error instanceof ApiError)) throw error;
+        if (current) setListed({ state: "failed", message: error.message });
+      },
+    );
+    return () => {
+      current = false;
+    };
+  }, [graph]);
+  return listed;
+}
+
+export function OpenDialog({ onClose }: { onClose: () => void }) {
+  const editor = useEditor();
+  const graph = useEditorState((state) => state.name);
+  const mine = useEditorState((state) => state.placementName);
+  const listed = useStored(graph);
+  const take = (stored: StoredPlacement) => {
+    editor.editPlacement(`Placement of ${stored.name}`, () => ({ ...stored.placement, name: mine, graph }));
+    onClose();
+  };
+  return (
+    <Dialog title="Placements of this graph" onClose={onClose}>
+      <p className="wg-place-hint">
+        Taking one over replaces what is open; undo brings it back. The stored one stays as it is.
+      </p>
+      {listed.state === "asking" && <p role="status">Asking the service …</p>}
+      {listed.state === "failed" && <p role="alert">{listed.message}</p>}
+      {listed.state === "here" && listed.found.length === 0 && (
+        <Empty title="None stored yet">Save the open placement under a name, and it is listed here.</Empty>
+      )}
+      {listed.state === "here" && listed.found.length > 0 && (
+        <ul className="wg-place-stored">
+          {listed.found.map((stored) => (
+            <li key={stored.name}>
+              <div>
+                <b>{stored.name}</b> {stored.bundled && <Badge>example</Badge>}
+                {stored.name === mine && <Badge kind="good">this one, as saved</Badge>}
+                <p>{summary(stored.placement)}</p>
+              </div>
+              <Button onClick={() => take(stored)}>Take over</Button>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Dialog>
+  );
+}
+
+/** `3 ranks: cuda:0, cuda:1, cuda:2`. */
+function summary({ ranks, groups }: PlacementDocument): string {
+  const devices = ranks.map((entry) => entry.device).join(", ");
+  const apart = groups.some((group) => group.walks) ? "; some components by Walk" : "";
+  return `${ranks.length} ${ranks.length === 1 ? "rank" : "ranks"}: ${devices}${apart}`;
+}
+
+export function SaveDialog({ placement, onClose }: { placement: PlacementDocument; onClose: () => void }) {
+  const editor = useEditor();
+  const [name, setName] = useState(`${placement.name}_copy`);
+  const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const save = async () => {
+    setBusy(true);
+    try {
+      await keepCopy(placement, name);
+      editor.say(`The placement is kept as ${name}.`);
+      onClose();
+    } catch (failure) {
+      if (!(failure instanceof ApiError)) throw failure;
+      setError(failure.status === 412 ? "There is a placement of this name; choose another." : failure.message);
+      setBusy(false);
+    }
+  };
+  const wrong = isName(name) ? error : "Start with a letter; letters, digits, _ and - follow.";
+  const footer = (
+    <>
+      <Button onClick={onClose}>Cancel</Button>
+      <Button kind="primary" disabled={busy || !isName(name)} onClick={() => void save()}>
+        Keep a copy
+      </Button>
+    </>
+  );
+  return (
+    <Dialog title="Keep this placement under a name" onClose={onClose} footer={footer}>
+      <Field label="Name" error={wrong} hint="The open placement stays the one that is edited.">
+        {(props) => (
+          <Input
+            {...props}
+            value={name}
+            autoFocus
+            onChange={(event) => {
+              setName(event.target.value);
+              setError(null);
+            }}
+            onKeyDown={(event) => {
+              if (event.key === "Enter" && isName(name) && !busy) void save();
+            }}
+          />
+        )}
+      </Field>
+    </Dialog>
+  );
+}

@@ -1,0 +1,196 @@
+// Above the lanes: which placement, for which hardware, does it fit, and which Walks are meant.
+import { CircleAlert, CircleCheck, FolderOpen, Hand, LoaderCircle, Save, WandSparkles } from "lucide-react";
+import { useEffect, useState } from "react";
+import type { PlanShown } from "../api/types";
+import { useEditor, useEditorState } from "../store/react";
+import { Badge, Button, Input, Select } from "../ui/kit";
+import { estimate, parseHardware, showBytes } from "./memory";
+
+interface ToolbarProps {
+  fixed: boolean;
+  /** A newer plan than the one shown is being made. */
+  planning: boolean;
+  onHand: () => void;
+  onService: () => void;
+  onOpen: () => void;
+  onSave: () => void;
+}
+
+export function Toolbar({ fixed, planning, onHand, onService, onOpen, onSave }: ToolbarProps) {
+  const planned = useEditorState((state) => state.planned);
+  return (
+    <div className="toolbar" role="toolbar" aria-label="Placement">
+      {fixed ? (
+        <Button kind="primary" onClick={onHand}>
+          <Hand size={14} aria-hidden /> Place by hand
+        </Button>
+      ) : (
+        <Button onClick={onService} title="Everything on one rank, chosen when it is deployed">
+          <WandSparkles size={14} aria-hidden /> Let the service choose
+        </Button>
+      )}
+      <Button onClick={onOpen}>
+        <FolderOpen size={14} aria-hidden /> Stored placements
+      </Button>
+      {!fixed && (
+        <Button onClick={onSave}>
+          <Save size={14} aria-hidden /> Keep a copy
+        </Button>
+      )}
+      <Hardware />
+      <span className="grow" />
+      <Verdict plan={planned.plan} problem={planned.problem} planning={planning} />
+    </div>
+  );
+}
+
+function Verdict({ plan, problem, planning }: { plan: PlanShown | null; problem: string | null; planning: boolean }) {
+  if (problem !== null)
+    return (
+      <Badge kind="bad">
+        <CircleAlert size={12} aria-hidden /> {problem}
+      </Badge>
+    );
+  if (planning || !plan)
+    return (
+      <Badge kind="busy">
+        <LoaderCircle size={12} className="turn" aria-hidden /> planning
+      </Badge>
+    );
+  const assumed = plan.devices.some((device) => device.hypothetical);
+  if (!plan.ok)
+    return (
+      <Badge kind="bad">
+        <CircleAlert size={12} aria-hidden /> can't run like this
+      </Badge>
+    );
+  if (!plan.deployable)
+    return (
+      <Badge kind="warn">
+        <CircleAlert size={12} aria-hidden /> fits, but can't be deployed yet
+      </Badge>
+    );
+  return (
+    <Badge kind="good">
+      <CircleCheck size={12} aria-hidden /> {assumed ? "would fit" : "fits"}
+    </Badge>
+  );
+}
+
+const DEFAULT = { count: 3, gigabytes: 141 };
+
+/** This machine, or GPUs that need not be here. */
+function Hardware() {
+  const editor = useEditor();
+  const hardware = useEditorState((state) => state.planned.hardware);
+  const set = (text: string) => editor.store.setState({ planned: { ...editor.state.planned, hardware: text } });
+  const assumed = parseHardware(hardware);
+  return (
+    <span className="hardware">
+      <Select
+        aria-label="Plan for"
+        value={assumed ? "assumed" : "here"}
+        onChange={(value) => set(value === "here" ? "" : `${DEFAULT.count}x${DEFAULT.gigabytes}GB`)}
+        options={[
+          { value: "here", label: "for this machine" },
+          { value: "assumed", label: "as if there were" },
+        ]}
+      />
+      {assumed && (
+        <>
+          <NumberField
+            label="Number of GPUs"
+            value={assumed.count}
+            most={64}
+            onChange={(count) => set(`${count}x${assumed.gigabytes}GB`)}
+          />
+          <span aria-hidden>×</span>
+          <NumberField
+            label="Memory of each, in GB"
+            value={assumed.gigabytes}
+            most={4096}
+            onChange={(gigabytes) => set(`${assumed.count}x${gigabytes}GB`)}
+          />
+          <span>GB GPUs</span>
+        </>
+      )}
+    </span>
+  );
+}
+
+interface NumberFieldProps {
+  label: string;
+  value: number;
+  most: number;
+  onChange: (value: number) => void;
+}
+
+function NumberField({ label, value, most, onChange }: NumberFieldProps) {
+  const [text, setText] = useState(String(value));
+  useEffect(() => setText(String(value)), [value]);
+  const valid = (typed: string) => /^\d+$/.test(typed) && Number(typed) >= 1 && Number(typed) <= most;
+  return (
+    <Input
+      type="number"
+      min={1}
+      max={most}
+      aria-label={label}
+      aria-invalid={!valid(text)}
+      value={text}
+      onChange={(event) => {
+        setText(event.target.value);
+        if (valid(event.target.value)) onChange(Number(event.target.value));
+      }}
+    />
+  );
+}
+
+/** What the whole comes to, before anything is started. */
+export function Totals({ plan, crossings }: { plan: PlanShown; crossings: number }) {
+  const { weights, cache, rest, total } = estimate(plan);
+  const figures: [string, string, string][] = [
+    ["Weights", showBytes(weights), "of all ranks; a rank reads what its components use"],
+    ["Cache", showBytes(cache), "for the tokens of requests; more of it serves more of them at once"],
+    ["Workspace and margin", showBytes(rest), "scratch memory, driver, captured graphs"],
+    ["Total", showBytes(total), "over all ranks"],
+    ["Ranks", String(plan.ranks.length), "processes"],
+    ["Wires that cross", String(crossings), "from one rank to another"],
+  ];
+  return (
+    <dl className="totals" aria-label="Estimate">
+      {figures.map(([name, value, about]) => (
+        <div key={name} title={about}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+interface ScopeProps {
+  walks: readonly string[];
+  scope: readonly string[];
+  onScope: (scope: string[]) => void;
+}
+
+/** Which Walks the lanes show and moves apply to. */
+export function Scope({ walks, scope, onScope }: ScopeProps) {
+  if (walks.length < 2) return null;
+  const toggle = (walk: string) =>
+    onScope(scope.includes(walk) ? scope.filter((other) => other !== walk) : [...scope, walk]);
+  return (
+    <div className="scope" role="group" aria-label="Walks that are shown and moved">
+      <span>Walks</span>
+      <button type="button" aria-pressed={scope.length === 0} onClick={() => onScope([])}>
+        all
+      </button>
+      {walks.map((walk) => (
+        <button key={walk} type="button" aria-pressed={scope.includes(walk)} onClick={() => toggle(walk)}>
+          {walk}
+        </button>
+      ))}
+      {scope.length > 0 && <span className="about">Moves apply to these Walks only.</span>}
+    </div>
+  );
+}

@@ -1,0 +1,107 @@
+// Where components run, Walk by Walk: read here, decode there.
+import { useMemo } from "react";
+import type { GraphDocument } from "../document/types";
+import { Button, Dialog, Select } from "../ui/kit";
+import { assign } from "./edits";
+import { ranksOfNode, walksOfNodes } from "./resolve";
+import type { PlacementDocument } from "./schema.generated";
+
+interface WalksDialogProps {
+  nodes: readonly string[];
+  placement: PlacementDocument;
+  graph: GraphDocument;
+  onEdit: (label: string, change: (placement: PlacementDocument) => PlacementDocument) => void;
+  onClose: () => void;
+}
+
+export function WalksDialog({ nodes, placement, graph, onEdit, onClose }: WalksDialogProps) {
+  const users = useMemo(() => {
+    const found = new Map<string, string[]>();
+    for (const walk of Object.keys(graph.walks ?? {})) {
+      const here = nodes.filter((node) => walksOfNodes(graph).get(node)?.includes(walk));
+      if (here.length > 0) found.set(walk, here);
+    }
+    return [...found];
+  }, [graph, nodes]);
+  const title = nodes.length === 1 ? `Where ${nodes[0]} runs` : `Where ${nodes.length} components run`;
+  const put = (walk: string | null, here: readonly string[], rank: number) =>
+    onEdit(walk === null ? `Move ${nodes.join(", ")}` : `Move ${here.join(", ")} in ${walk}`, (current) =>
+      assign(current, graph, here, [rank], walk === null ? null : [walk]),
+    );
+  return (
+    <Dialog title={title} onClose={onClose} footer={<Button onClick={onClose}>Done</Button>}>
+      <p className="wg-place-hint">
+        Where Walks of one request are on different ranks, the states go over between them; the plan shows how much.
+      </p>
+      <table className="wg-table">
+        <thead>
+          <tr>
+            <th scope="col">Walk</th>
+            {nodes.length > 1 && <th scope="col">Components</th>}
+            <th scope="col">Rank</th>
+          </tr>
+        </thead>
+        <tbody>
+          {users.map(([walk, here]) => (
+            <tr key={walk}>
+              <td>{walk}</td>
+              {nodes.length > 1 && <td>{here.join(", ")}</td>}
+              <td>
+                <RankSelect
+                  label={`Rank in ${walk}`}
+                  placement={placement}
+                  rank={common(here.map((node) => ranksOfNode(placement, node, walk)))}
+                  onChange={(rank) => put(walk, here, rank)}
+                />
+              </td>
+            </tr>
+          ))}
+          <tr>
+            <td>
+              <b>all Walks</b>
+            </td>
+            {nodes.length > 1 && <td />}
+            <td>
+              <RankSelect
+                label="Rank in all Walks"
+                placement={placement}
+                rank={common(users.flatMap(([walk, here]) => here.map((node) => ranksOfNode(placement, node, walk))))}
+                onChange={(rank) => put(null, nodes, rank)}
+              />
+            </td>
+          </tr>
+        </tbody>
+      </table>
+    </Dialog>
+  );
+}
+
+/** The one rank that all are on, or null. */
+function common(places: readonly number[][]): number | null {
+  const ranks = new Set(places.map((ranks) => ranks.join()));
+  const [first] = places;
+  return ranks.size === 1 && first?.length === 1 ? (first[0] ?? null) : null;
+}
+
+interface RankSelectProps {
+  label: string;
+  placement: PlacementDocument;
+  rank: number | null;
+  onChange: (rank: number) => void;
+}
+
+function RankSelect({ label, placement, rank, onChange }: RankSelectProps) {
+  const options = placement.ranks.map((entry) => ({
+    value: String(entry.rank),
+    label: `rank ${entry.rank} · ${entry.device}`,
+  }));
+  const none = { value: "", label: "several", disabled: true };
+  return (
+    <Select
+      aria-label={label}
+      value={rank === null ? "" : String(rank)}
+      onChange={(value) => onChange(Number(value))}
+      options={rank === null ? [none, ...options] : options}
+    />
+  );
+}
