@@ -1,0 +1,114 @@
+// Two runs side by side: pictures under a slider, texts with their differences, and what was asked differently.
+import { X } from "lucide-react";
+import { useMemo, useState, type CSSProperties } from "react";
+import { IconButton } from "../ui/kit";
+import type { Entry } from "./history";
+import { labelOf } from "./form";
+import { dataUrl } from "./media";
+import { OutputView } from "./outputs";
+import { pictureOf, PREVIEW, textOf } from "./results";
+import { textDiff } from "./textdiff";
+import type { Result } from "./types";
+import { differing } from "./words";
+
+export function ComparePane({ entries, onClose }: { entries: [Entry, Entry]; onClose: () => void }) {
+  const [left, right] = entries;
+  const rows = differing(left, right);
+  return (
+    <div className="wg-play-compare">
+      <header>
+        <h2>Compare</h2>
+        <IconButton label="End the comparison" onClick={onClose}>
+          <X size={16} />
+        </IconButton>
+      </header>
+      <Bodies left={left.result} right={right.result} />
+      {rows.length === 0 ? (
+        <p className="wg-play-hint">Both were asked for the same, with the same seed.</p>
+      ) : (
+        <table className="wg-table">
+          <thead>
+            <tr>
+              <th>Different</th>
+              <th>Left</th>
+              <th>Right</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((row) => (
+              <tr key={row.name}>
+                <th scope="row">{labelOf(row.name)}</th>
+                <td>{row.left}</td>
+                <td>{row.right}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </div>
+  );
+}
+
+function Bodies({ left, right }: { left: Result; right: Result }) {
+  const pictures = [pictureOf(left), pictureOf(right)];
+  if (pictures[0] && pictures[1])
+    return <Wipe left={dataUrl(pictures[0].value)} right={dataUrl(pictures[1].value)} />;
+  if (textOf(left) && textOf(right)) return <Texts left={textOf(left)} right={textOf(right)} />;
+  return (
+    <div className="pair">
+      {[left, right].map((result, index) => (
+        <div key={index}>
+          {Object.values(result.outputs)
+            .filter((output) => output.name !== PREVIEW)
+            .map((output) => (
+              <OutputView key={output.name} output={output} over onSave={() => undefined} />
+            ))}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function Wipe({ left, right }: { left: string; right: string }) {
+  const [at, setAt] = useState(50);
+  const [small, setSmall] = useState(false);
+  return (
+    <div className={`wipe ${small ? "small" : ""}`} style={{ "--at": `${at}%` } as CSSProperties}>
+      <img src={right} alt="Right run" onLoad={(event) => setSmall(event.currentTarget.naturalWidth < 256)} />
+      <img className="left" src={left} alt="Left run" />
+      <div className="line" aria-hidden />
+      <span className="name" aria-hidden>
+        Left
+      </span>
+      <span className="name right" aria-hidden>
+        Right
+      </span>
+      <input
+        type="range"
+        aria-label="How much of the left picture is shown"
+        min={0}
+        max={100}
+        value={at}
+        onChange={(event) => setAt(Number(event.target.value))}
+      />
+    </div>
+  );
+}
+
+function Texts({ left, right }: { left: string; right: string }) {
+  const pieces = useMemo(() => textDiff(left, right), [left, right]);
+  return (
+    <div className="pair">
+      <p className="text" aria-label="Left text">
+        {pieces
+          .filter((piece) => piece.kind !== "right")
+          .map((piece, index) => (piece.kind === "left" ? <del key={index}>{piece.text}</del> : piece.text))}
+      </p>
+      <p className="text" aria-label="Right text">
+        {pieces
+          .filter((piece) => piece.kind !== "left")
+          .map((piece, index) => (piece.kind === "right" ? <ins key={index}>{piece.text}</ins> : piece.text))}
+      </p>
+    </div>
+  );
+}

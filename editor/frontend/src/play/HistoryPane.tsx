@@ -1,0 +1,160 @@
+// What was run: this browser's runs with their pictures, and what the service remembers of others.
+import { Columns2, RotateCw, Trash2, Undo2 } from "lucide-react";
+import { useEffect, useMemo, useState } from "react";
+import type { RunShown } from "../api/types";
+import { Badge, Button, Empty, IconButton } from "../ui/kit";
+import type { Head } from "./history";
+import { labelOf } from "./form";
+import { ago, seconds } from "./words";
+
+interface Props {
+  deployment: string;
+  heads: readonly Head[];
+  rows: readonly RunShown[];
+  shown: string | null;
+  comparing: string | null;
+  labels: Readonly<Record<string, string>>;
+  onOpen: (id: string) => void;
+  onAgain: (id: string) => void;
+  onCompare: (id: string) => void;
+  onRemove: (ids: string[]) => void;
+}
+
+export function HistoryPane({
+  deployment,
+  heads,
+  rows,
+  shown,
+  comparing,
+  labels,
+  onOpen,
+  onAgain,
+  onCompare,
+  onRemove,
+}: Props) {
+  const now = useNow();
+  const lines = useMemo(() => together(deployment, heads, rows), [deployment, heads, rows]);
+  const own = heads.filter((head) => head.deployment === deployment);
+  return (
+    <aside className="wg-play-history" aria-label="Runs">
+      <header>
+        <h2>Runs</h2>
+        {own.length > 0 && (
+          <Button
+            kind="quiet"
+            onClick={() => onRemove(own.map((head) => head.id))}
+            title="Delete what this browser keeps of this deployment's runs"
+          >
+            Clear
+          </Button>
+        )}
+      </header>
+      {comparing && <p className="wg-play-note">Choose the run to compare with.</p>}
+      {lines.length === 0 ? (
+        <Empty title="No runs yet">What you run is listed here, with its pictures and texts.</Empty>
+      ) : (
+        <ul>
+          {lines.map((line) => (
+            <li
+              key={line.id}
+              className={`${line.id === shown ? "shown" : ""} ${line.id === comparing ? "first" : ""}`}
+            >
+              <button
+                type="button"
+                className="open"
+                aria-current={line.id === shown}
+                onClick={() => (comparing ? onCompare(line.id) : onOpen(line.id))}
+              >
+                <Thumb line={line} />
+                <span className="words">
+                  <span className="said">{line.said || labels[line.task] || labelOf(line.task)}</span>
+                  <span className="wrote">{line.wrote || labels[line.task] || labelOf(line.task)}</span>
+                  <span className="when">
+                    {line.state !== "done" && <Mark state={line.state} />}
+                    {ago(line.at, now)}
+                    {line.seconds !== null && ` · ${seconds(line.seconds)}`}
+                    {!line.own && " · elsewhere"}
+                  </span>
+                </span>
+              </button>
+              <span className="actions">
+                <IconButton label="Load inputs and outputs" onClick={() => onOpen(line.id)}>
+                  <Undo2 size={13} />
+                </IconButton>
+                <IconButton label="Run again with the same seed" onClick={() => onAgain(line.id)}>
+                  <RotateCw size={13} />
+                </IconButton>
+                <IconButton
+                  label={line.id === comparing ? "Compare with none" : "Compare"}
+                  aria-pressed={line.id === comparing}
+                  onClick={() => onCompare(line.id)}
+                >
+                  <Columns2 size={13} />
+                </IconButton>
+                {line.own && (
+                  <IconButton label="Delete from this browser" onClick={() => onRemove([line.id])}>
+                    <Trash2 size={13} />
+                  </IconButton>
+                )}
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </aside>
+  );
+}
+
+type Line = Omit<Head, "state" | "size"> & { own: boolean; state: string };
+
+/** The browser's runs and those that only the service knows, newest first. */
+function together(deployment: string, heads: readonly Head[], rows: readonly RunShown[]): Line[] {
+  const own = heads.filter((head) => head.deployment === deployment);
+  const ids = new Set(own.map((head) => head.id));
+  const others = rows.filter((row) => row.deployment === deployment && !ids.has(row.id));
+  const lines: Line[] = [
+    ...own.map((head) => ({ ...head, own: true })),
+    ...others.map(({ id, task, seed, seconds: took, state, created_at }) => ({
+      id,
+      at: created_at * 1000,
+      deployment,
+      task,
+      state,
+      seed,
+      seconds: took,
+      thumb: null,
+      said: "",
+      wrote: "",
+      own: false,
+    })),
+  ];
+  return lines.sort((a, b) => b.at - a.at);
+}
+
+function Thumb({ line }: { line: Line }) {
+  if (line.thumb) return <img className="thumb" src={line.thumb} alt="" />;
+  return (
+    <span className="thumb letters" aria-hidden>
+      {line.wrote ? "T" : line.state === "failed" ? "!" : "·"}
+    </span>
+  );
+}
+
+function Mark({ state }: { state: string }) {
+  const words: Record<string, [string, string]> = {
+    failed: ["bad", "failed"],
+    cancelled: ["warn", "stopped"],
+    running: ["busy", "running"],
+  };
+  const [kind, text] = words[state] ?? ["", state];
+  return <Badge kind={kind}>{text}</Badge>;
+}
+
+function useNow(): number {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 30_000);
+    return () => clearInterval(timer);
+  }, []);
+  return now;
+}

@@ -1,0 +1,270 @@
+// The playground: a deployment's tasks as forms, their outputs as they come, what was run before.
+import { Braces, History as HistoryIcon, Rocket } from "lucide-react";
+import { useEffect, useMemo, useState } from "react";
+import { useStore } from "zustand";
+import { call } from "../api/client";
+import type { DeploymentShown } from "../api/types";
+import { useEditor, useEditorState } from "../store/react";
+import { focusRun, showRun } from "../telemetry/activity";
+import { Badge, Button, Empty, IconButton, Select, Tabs } from "../ui/kit";
+import { toBytes } from "./base64";
+import { withGraph } from "./carry";
+import { ComparePane } from "./ComparePane";
+import { fresh, labelOf } from "./form";
+import { HistoryPane } from "./HistoryPane";
+import { download, wholeSound } from "./media";
+import { ResultPane } from "./ResultPane";
+import { keyOf, playOf, type Play, type PlayState } from "./session";
+import { SnippetDialog } from "./SnippetDialog";
+import { suffixOf } from "./snippets";
+import { TaskForm } from "./TaskForm";
+import type { Made, OutputShown, Result, TaskShown } from "./types";
+
+export function PlayView() {
+  const editor = useEditor();
+  const play = playOf(editor);
+  const name = useEditorState((state) => state.name);
+  const deployments = useEditorState((state) => state.deployments);
+  const chosen = useStore(play.store, (state) => state.chosen);
+  const deployment = deployments[chosen ?? name] ?? deployments[name] ?? null;
+  if (!deployment) return <NotDeployed name={name} others={Object.values(deployments)} play={play} />;
+  return <Deployed key={deployment.id} deployment={deployment} play={play} />;
+}
+
+function NotDeployed({ name, others, play }: { name: string; others: DeploymentShown[]; play: Play }) {
+  const editor = useEditor();
+  return (
+    <div className="wg-play">
+      <Empty title={`${name} is not deployed yet`}>
+        <p>Deploy it to run its tasks here.</p>
+        <Button kind="primary" onClick={() => editor.see({ tab: "deploy" })}>
+          <Rocket size={14} aria-hidden /> Deploy
+        </Button>
+        {others.length > 0 && (
+          <p>
+            Or play with what runs already:{" "}
+            {others.map((other) => (
+              <Button key={other.id} kind="quiet" onClick={() => play.choose(other.id)}>
+                {other.id}
+              </Button>
+            ))}
+          </p>
+        )}
+      </Empty>
+    </div>
+  );
+}
+
+function Deployed({ deployment, play }: { deployment: DeploymentShown; play: Play }) {
+  const { id, digest } = deployment;
+  const serves = deployment.tasks.length > 0;
+  const state = useStore(play.store);
+  const [listed, setListed] = useState(true);
+  useEffect(() => {
+    if (serves) void play.load(id);
+    void play.loadRows(id);
+  }, [play, id, digest, serves]);
+  const tasks = state.tasks?.of === id ? state.tasks : null;
+  const task = tasks?.list.find((found) => found.name === state.task[id]) ?? tasks?.list[0] ?? null;
+  return (
+    <div className={`wg-play ${listed ? "listed" : ""}`}>
+      <Bar deployment={deployment} task={task} tasks={tasks?.list ?? []} play={play}>
+        <IconButton
+          label={listed ? "Hide the runs" : "Show the runs"}
+          aria-pressed={listed}
+          onClick={() => setListed(!listed)}
+        >
+          <HistoryIcon size={16} />
+        </IconButton>
+      </Bar>
+      {tasks?.problem && <Empty title="Its tasks can't be read">{tasks.problem}</Empty>}
+      {task && (
+        <Table key={keyOf(task)} task={task} deployment={deployment} play={play} state={state} listed={listed} />
+      )}
+      {!task && !tasks?.problem && <Waiting deployment={deployment} loading={serves} />}
+    </div>
+  );
+}
+
+interface BarProps {
+  deployment: DeploymentShown;
+  task: TaskShown | null;
+  tasks: readonly TaskShown[];
+  play: Play;
+  children: React.ReactNode;
+}
+
+const KINDS: Record<string, string> = {
+  ready: "good",
+  degraded: "warn",
+  starting: "busy",
+  failed: "bad",
+  draining: "warn",
+};
+
+function Bar({ deployment, task, tasks, play, children }: BarProps) {
+  const deployments = useEditorState((state) => state.deployments);
+  const ids = useMemo(() => Object.keys(deployments).sort(), [deployments]);
+  const label = (found: TaskShown) => found.label || labelOf(found.name);
+  return (
+    <header className="wg-play-bar">
+      {ids.length > 1 && (
+        <div className="deployment">
+          <Select aria-label="Deployment" value={deployment.id} options={ids} onChange={(id) => play.choose(id)} />
+        </div>
+      )}
+      <Badge kind={KINDS[deployment.state] ?? ""} title={deployment.reason ?? undefined}>
+        {deployment.state}
+      </Badge>
+      {task && (
+        <Tabs
+          label="Tasks"
+          value={task.name}
+          onChange={(name) => play.see(deployment.id, name)}
+          tabs={tasks.map((found) => ({ value: found.name, label: label(found), title: found.name }))}
+        />
+      )}
+      <span className="spring" />
+      {children}
+    </header>
+  );
+}
+
+function Waiting({ deployment, loading }: { deployment: DeploymentShown; loading: boolean }) {
+  const editor = useEditor();
+  if (loading) return <div className="wg-play-skeleton" aria-label="Its tasks are being read" />;
+  const title = deployment.state === "failed" ? "The deployment failed" : "The deployment has no tasks yet";
+  return (
+    <Empty title={title}>
+      <p>{deployment.reason ?? "It is starting; its tasks appear here when they are known."}</p>
+      <Button onClick={() => editor.see({ tab: "deploy" })}>Look at the deployment</Button>
+    </Empty>
+  );
+}
+
+// ── a task ──────────────────────────────────────────────────────────────────────────────────────
+
+interface TableProps {
+  task: TaskShown;
+  deployment: DeploymentShown;
+  play: Play;
+  state: PlayState;
+  listed: boolean;
+}
+
+function Table({ task, deployment, play, state, listed }: TableProps) {
+  const editor = useEditor();
+  const key = keyOf(task);
+  const given = state.forms[key] ?? fresh(task);
+  const last = state.results[key] ?? null;
+  const [calling, setCalling] = useState(false);
+  const serving = deployment.state === "ready" || deployment.state === "degraded";
+  const labels = useMemo(
+    () => Object.fromEntries((state.tasks?.list ?? []).map((found) => [found.name, found.label])),
+    [state.tasks],
+  );
+  const attempt = (doing: Promise<void>) => void doing.catch((error: Error) => editor.say(error.message, "error"));
+  const again = async (id: string) => {
+    await play.open(id);
+    const { result } = await play.entry(id);
+    const found = play.state.tasks?.list.find((one) => one.name === result.task);
+    if (found) await play.run(found);
+  };
+  const busy = play.isRunning(key);
+  return (
+    <div className="wg-play-table">
+      <div className="wg-play-left">
+        <TaskForm
+          task={task}
+          given={given}
+          busy={busy}
+          blocked={serving ? null : `The deployment is ${deployment.state}; wait until it is ready.`}
+          onChange={(change) => play.give(task, change)}
+          onReset={() => play.reset(task)}
+          onRun={() => {
+            focusRun(null);
+            attempt(play.run(task));
+          }}
+          onStop={() => attempt(play.stop(key))}
+        />
+        <div className="call">
+          <Button kind="quiet" onClick={() => setCalling(true)}>
+            <Braces size={14} aria-hidden /> Call it from your code
+          </Button>
+        </div>
+      </div>
+      <main className="wg-play-main">
+        {state.compared ? (
+          <ComparePane entries={state.compared} onClose={() => play.endComparing()} />
+        ) : last ? (
+          <ResultPane
+            task={task}
+            result={last.result}
+            muted={state.muted}
+            onMute={(muted) => play.mute(muted)}
+            onSave={(output, made) => attempt(save(editor.graph, last.result, output, made))}
+            onSameSeed={() => last.result.run && attempt(again(last.result.run))}
+            onCanvas={() => attempt(onCanvas(last.result).then(() => editor.see({ tab: "graph" })))}
+            onNode={(node) => editor.open({ kind: "components" }, [`node:${node}`])}
+          />
+        ) : (
+          <Empty title={task.label || labelOf(task.name)}>
+            <p>
+              What it makes appears here: {task.outputs.map(labelOf).join(", ").toLowerCase()}. Fill in the form and
+              press <kbd>Ctrl ↵</kbd>.
+            </p>
+          </Empty>
+        )}
+      </main>
+      {listed && (
+        <HistoryPane
+          deployment={deployment.id}
+          heads={state.heads}
+          rows={state.rows}
+          shown={last?.result.run ?? null}
+          comparing={state.comparing}
+          labels={labels}
+          onOpen={(id) => attempt(play.open(id))}
+          onAgain={(id) => attempt(again(id))}
+          onCompare={(id) => attempt(play.compare(id))}
+          onRemove={(ids) => attempt(play.remove(ids))}
+        />
+      )}
+      {calling && <SnippetDialog task={task} given={given} onClose={() => setCalling(false)} />}
+    </div>
+  );
+}
+
+async function onCanvas(result: Result): Promise<void> {
+  const { run, deployment, task, seed, seconds, queued, times, error } = result;
+  const state = result.state === "failed" ? "failed" : result.state === "cancelled" ? "cancelled" : "done";
+  const created_at = result.startedAt / 1000;
+  showRun({
+    id: run ?? "",
+    deployment,
+    task,
+    state,
+    created_at,
+    seconds,
+    queued,
+    seed,
+    params: {},
+    error: error && { ...error },
+    times,
+  });
+}
+
+/** To a file that carries the graph of the deployment, so that dropping it on the library opens that graph. */
+async function save(open: unknown, result: Result, output: OutputShown, made: Made): Promise<void> {
+  let graph = open;
+  try {
+    graph = (await call(`/api/v1/deployments/${result.deployment}/graph`)).value;
+  } catch {
+    // The deployment is gone: the open graph is the nearest to it.
+  }
+  const sound = made.value.type === "audio" ? wholeSound(output.made.map((piece) => piece.value)) : null;
+  const bytes = sound?.bytes ?? toBytes(made.value.data ?? "");
+  const mime = sound?.mime ?? made.value.mime ?? "application/octet-stream";
+  const step = output.name === "preview" && made.iteration ? `-${made.iteration.join("-")}` : "";
+  download(withGraph(bytes, graph) ?? bytes, mime, `${result.task}-${result.seed ?? "run"}${step}${suffixOf(mime)}`);
+}

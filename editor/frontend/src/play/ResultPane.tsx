@@ -1,0 +1,207 @@
+// The run under way, or the last one: how it stands, what it made, where its time went.
+import { Crosshair, RotateCw } from "lucide-react";
+import { useEffect, useState, type ReactNode } from "react";
+import { Badge, Button } from "../ui/kit";
+import { useQueueGauge } from "../telemetry/activity";
+import { MuteButton, OutputView, PictureFrame } from "./outputs";
+import { isOver, PREVIEW } from "./results";
+import type { Made, OutputShown, Result, RunError, TaskShown } from "./types";
+import { adviceFor, placeOf, seconds } from "./words";
+
+interface Props {
+  task: TaskShown | null;
+  result: Result;
+  muted: boolean;
+  onMute: (muted: boolean) => void;
+  onSave: (output: OutputShown, made: Made) => void;
+  onSameSeed: () => void;
+  onCanvas: () => void;
+  /** Opens the node in the graph. */
+  onNode: (node: string) => void;
+}
+
+export function ResultPane({ task, result, muted, onMute, onSave, onSameSeed, onCanvas, onNode }: Props) {
+  const over = isOver(result);
+  const outputs = ordered(task, result);
+  const preview = outputs.find((output) => output.name === PREVIEW && isPicture(output)) ?? null;
+  const finals = outputs.find((output) => output.name !== PREVIEW && isPicture(output)) ?? null;
+  const shared = preview !== null;
+  const others = outputs.filter((output) => !shared || (output !== preview && output !== finals));
+  const sounds = outputs.some((output) => output.made[0]?.value.type === "audio");
+  return (
+    <div className="wg-play-result">
+      <div className="status" role="status">
+        <State result={result} />
+        <Figures result={result} />
+        <span className="spring" />
+        {sounds && !over && <MuteButton muted={muted} onChange={onMute} />}
+        {over && result.seed !== null && (
+          <Button kind="quiet" title="Run again with these inputs, parameters and this seed" onClick={onSameSeed}>
+            <RotateCw size={13} aria-hidden /> Same seed
+          </Button>
+        )}
+        {over && result.run !== null && (
+          <Button kind="quiet" title="Show this run's figures on the graph" onClick={onCanvas}>
+            <Crosshair size={13} aria-hidden /> On the graph
+          </Button>
+        )}
+      </div>
+      {result.error && result.state === "failed" && (
+        <Failure error={result.error} faults={result.faults} onNode={onNode} />
+      )}
+      {shared && (
+        <PictureFrame key={result.startedAt} previews={preview} finals={finals} over={over} onSave={onSave} />
+      )}
+      {others.map((output) => (
+        <OutputView key={`${result.startedAt} ${output.name}`} output={output} over={over} onSave={onSave} />
+      ))}
+      {outputs.length === 0 && !over && <div className="wg-play-skeleton" aria-hidden />}
+      {outputs.length === 0 && result.state === "cancelled" && (
+        <p className="wg-play-hint">It was stopped before anything came out.</p>
+      )}
+      {outputs.length === 0 && result.state === "done" && (
+        <p className="wg-play-hint">Its outputs are no longer kept. Run it again with the same seed to see them.</p>
+      )}
+      {over && result.times.length > 0 && <Times result={result} onNode={onNode} />}
+    </div>
+  );
+}
+
+function isPicture(output: OutputShown): boolean {
+  return output.made[0]?.value.type === "image";
+}
+
+/** As the task declares them. */
+function ordered(task: TaskShown | null, result: Result): OutputShown[] {
+  const place = (name: string) => task?.outputs.indexOf(name) ?? 0;
+  return Object.values(result.outputs).sort((a, b) => place(a.name) - place(b.name));
+}
+
+const STATES: Record<Result["state"], [kind: string, words: string]> = {
+  sending: ["busy", "Sending"],
+  waiting: ["busy", "Under way"],
+  running: ["busy", "Running"],
+  done: ["good", "Done"],
+  cancelled: ["warn", "Stopped"],
+  failed: ["bad", "Failed"],
+};
+
+function State({ result }: { result: Result }) {
+  const [kind, words] = STATES[result.state];
+  return <Badge kind={kind}>{words}</Badge>;
+}
+
+function Figures({ result }: { result: Result }) {
+  const queue = useQueueGauge();
+  const over = isOver(result);
+  const waiting = result.state === "waiting" && queue && queue.waiting > 0 ? queue.waiting : 0;
+  const figures: [string, ReactNode][] = [];
+  if (waiting > 0) figures.push(["waiting", `${waiting} in the queue`]);
+  figures.push([
+    "time",
+    over ? result.seconds === null ? "–" : seconds(result.seconds) : <Elapsed key="t" from={result.startedAt} />,
+  ]);
+  if (result.firstOutputAt !== null) figures.push(["first output", seconds(result.firstOutputAt / 1000)]);
+  if (over && result.queued !== null && result.queued >= 0.001) figures.push(["queued", seconds(result.queued)]);
+  if (result.seed !== null) figures.push(["seed", result.seed]);
+  return (
+    <dl className="figures">
+      {figures.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Elapsed({ from }: { from: number }) {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 100);
+    return () => clearInterval(timer);
+  }, []);
+  return <>{(Math.max(0, now - from) / 1000).toFixed(1)} s</>;
+}
+
+function Failure({
+  error,
+  faults,
+  onNode,
+}: {
+  error: RunError;
+  faults: Result["faults"];
+  onNode: (node: string) => void;
+}) {
+  const place = placeOf(error);
+  const { node } = error;
+  return (
+    <div className="wg-play-error" role="alert">
+      <p className="message">{sentence(error.message)}</p>
+      {faults.length > 0 && (
+        <ul>
+          {faults.map(({ pointer, message }) => (
+            <li key={pointer + message}>
+              <code>{pointer || "/"}</code> {message}
+            </li>
+          ))}
+        </ul>
+      )}
+      <p className="advice">{adviceFor(error)}</p>
+      <p className="where">
+        <code>{error.code}</code>
+        {place && <span>{place}</span>}
+        {node && (
+          <Button kind="quiet" onClick={() => onNode(node)}>
+            Open {node}
+          </Button>
+        )}
+      </p>
+    </div>
+  );
+}
+
+function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function Times({ result, onNode }: { result: Result; onNode: (node: string) => void }) {
+  const rows = [...result.times].sort((a, b) => b.busy - a.busy);
+  const most = rows[0]?.busy || 1;
+  const ranks = new Set(rows.map((row) => row.rank)).size > 1;
+  return (
+    <details className="wg-play-times">
+      <summary>Where the time went</summary>
+      <table className="wg-table">
+        <thead>
+          <tr>
+            <th>Node</th>
+            {ranks && <th>Rank</th>}
+            <th className="number">Calls</th>
+            <th>Busy</th>
+            <th className="number">Ready, waiting</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={`${row.node} ${row.rank}`}>
+              <td>
+                <button type="button" className="link" onClick={() => onNode(row.node)}>
+                  {row.node}
+                </button>
+              </td>
+              {ranks && <td>{row.rank}</td>}
+              <td className="number">{row.calls}</td>
+              <td className="busy">
+                <i style={{ width: `${(row.busy / most) * 60}%` }} />
+                <span>{seconds(row.busy)}</span>
+              </td>
+              <td className="number">{seconds(row.queued)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </details>
+  );
+}

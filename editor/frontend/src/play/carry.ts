@@ -1,0 +1,121 @@
+// A picture or sound that carries the graph that made it: an `iTXt` chunk of a PNG, a `wgph` chunk of a WAV. Pure.
+import { joined } from "./base64";
+import { riffChunks, withChunk } from "./wav";
+
+export const KEYWORD = "walkgraph";
+export const RIFF_CHUNK = "wgph";
+const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
+/** A graph is far smaller; what is larger is not read. */
+const MOST_BYTES = 8 * 1024 * 1024;
+
+/** The same file with the graph in it; null for a kind of file that can't carry one. */
+export function withGraph(bytes: Uint8Array, graph: unknown): Uint8Array<ArrayBuffer> | null {
+  const text = new TextEncoder().encode(JSON.stringify(graph));
+  if (isPng(bytes)) return pngWith(bytes, text);
+  return withChunk(bytes, "WAVE", RIFF_CHUNK, text);
+}
+
+/** The graph that a file carries; null where it carries none that can be read. `mime` is what the browser says it is. */
+export function graphFrom(bytes: Uint8Array, mime = ""): unknown | null {
+  const text = isPng(bytes) ? pngText(bytes) : (riffText(bytes) ?? plainText(bytes, mime));
+  if (text === null) return null;
+  try {
+    const found: unknown = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(text));
+    return typeof found === "object" && found !== null && !Array.isArray(found) ? found : null;
+  } catch {
+    return null;
+  }
+}
+
+function plainText(bytes: Uint8Array, mime: string): Uint8Array | null {
+  return mime.split(";")[0] === "application/json" && bytes.length <= MOST_BYTES ? bytes : null;
+}
+
+// ── PNG ─────────────────────────────────────────────────────────────────────────────────────────
+
+interface PngChunk {
+  type: string;
+  /** Of its length field. */
+  at: number;
+  content: Uint8Array;
+  /** Of the byte after its checksum. */
+  end: number;
+}
+
+function isPng(bytes: Uint8Array): boolean {
+  return bytes.length > 8 && SIGNATURE.every((byte, index) => bytes[index] === byte);
+}
+
+function* pngChunks(bytes: Uint8Array): Generator<PngChunk> {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let at = SIGNATURE.length;
+  while (at + 12 <= bytes.length) {
+    const length = view.getUint32(at);
+    const end = at + 12 + length;
+    if (end > bytes.length) return;
+    const type = String.fromCharCode(...bytes.subarray(at + 4, at + 8));
+    yield { type, at, content: bytes.subarray(at + 8, at + 8 + length), end };
+    at = end;
+  }
+}
+
+/** Before the first `IDAT`, in place of one that is there. */
+function pngWith(bytes: Uint8Array, text: Uint8Array): Uint8Array<ArrayBuffer> | null {
+  const pieces: Uint8Array[] = [bytes.subarray(0, SIGNATURE.length)];
+  let put = false;
+  for (const chunk of pngChunks(bytes)) {
+    if (chunk.type === "iTXt" && textOf(chunk.content) !== null) continue;
+    if (chunk.type === "IDAT" && !put) {
+      pieces.push(itxt(text));
+      put = true;
+    }
+    pieces.push(bytes.subarray(chunk.at, chunk.end));
+  }
+  return put ? joined(...pieces) : null;
+}
+
+function pngText(bytes: Uint8Array): Uint8Array | null {
+  for (const chunk of pngChunks(bytes)) {
+    const text = chunk.type === "iTXt" ? textOf(chunk.content) : null;
+    if (text && text.length <= MOST_BYTES) return text;
+  }
+  return null;
+}
+
+/** keyword 0, compression flag, compression method, language 0, translated keyword 0, text. */
+function textOf(content: Uint8Array): Uint8Array | null {
+  const head = new TextEncoder().encode(`${KEYWORD}\0\0\0\0\0`);
+  const ours = content.length >= head.length && head.every((byte, index) => content[index] === byte);
+  return ours ? content.subarray(head.length) : null;
+}
+
+function itxt(text: Uint8Array): Uint8Array {
+  const body = joined(new TextEncoder().encode(`iTXt${KEYWORD}\0\0\0\0\0`), text);
+  const chunk = new Uint8Array(body.length + 8);
+  const view = new DataView(chunk.buffer);
+  view.setUint32(0, body.length - 4);
+  chunk.set(body, 4);
+  view.setUint32(body.length + 4, crc(body));
+  return chunk;
+}
+
+let table: Uint32Array | null = null;
+
+/** CRC-32 as PNG has it. */
+export function crc(bytes: Uint8Array): number {
+  table ??= Uint32Array.from({ length: 256 }, (_, byte) => {
+    let value = byte;
+    for (let bit = 0; bit < 8; bit += 1) value = value & 1 ? 0xedb88320 ^ (value >>> 1) : value >>> 1;
+    return value >>> 0;
+  });
+  let value = 0xffffffff;
+  for (const byte of bytes) value = (table[(value ^ byte) & 0xff] ?? 0) ^ (value >>> 8);
+  return (value ^ 0xffffffff) >>> 0;
+}
+
+// ── WAV ─────────────────────────────────────────────────────────────────────────────────────────
+
+function riffText(bytes: Uint8Array): Uint8Array | null {
+  const chunk = riffChunks(bytes, "WAVE")?.find((found) => found.id === RIFF_CHUNK);
+  return chunk && chunk.size <= MOST_BYTES ? bytes.subarray(chunk.at, chunk.at + chunk.size) : null;
+}

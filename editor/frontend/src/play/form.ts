@@ -1,0 +1,221 @@
+// The form of a task: its defaults, what is wrong with what was given, and the request that it makes. Pure.
+import { parseNumbers } from "./numbers";
+import type { Body, Given, InputShown, Media, ParamShown, Part, Scalar, TaskShown } from "./types";
+
+export const MEDIA = ["image", "audio", "video", "bytes"] as const;
+export const MAX_SEED = Number.MAX_SAFE_INTEGER;
+const MOST_SLIDER_STEPS = 1000;
+const MOST_PARTS = 256;
+const MOST_MEDIA = 16;
+/** Of a request; base64 takes a third more than the bytes. */
+const MOST_BODY_BYTES = 32 * 1024 * 1024;
+
+export type Widget = "text" | "media" | "numbers";
+
+export function widgetOf(modality: string): Widget {
+  if (modality === "text") return "text";
+  return (MEDIA as readonly string[]).includes(modality) ? "media" : "numbers";
+}
+
+/** `max_tokens` -> `Max tokens`. */
+export function labelOf(name: string): string {
+  const words = name.replace(/_/g, " ");
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** The example that a description gives in backticks, where it says nothing more than an example. */
+export function exampleOf(description: string): string {
+  return /: `([^`]+)`/.exec(description)?.[1] ?? "";
+}
+
+let keys = 0;
+
+export function newPart(input: string, declared: InputShown, text = "", media: Media | null = null): Part {
+  keys += 1;
+  return { key: `p${keys}`, input, modality: declared.modality, text, media };
+}
+
+/** A value for each input that is needed, texts with their example. */
+export function fresh(task: TaskShown): Given {
+  const parts = Object.entries(task.inputs)
+    .filter(([, declared]) => !declared.optional)
+    .map(([name, declared]) =>
+      newPart(name, declared, declared.modality === "text" ? exampleOf(declared.description) : ""),
+    );
+  return { parts, ordered: false, params: {}, seed: { text: "", locked: false } };
+}
+
+/** What is left of a form when the task's declaration has changed, or comes from another deployment. */
+export function fitted(task: TaskShown, given: Given): Given {
+  const parts = given.parts.filter((part) => task.inputs[part.input]?.modality === part.modality);
+  const missing = fresh(task).parts.filter((part) => !parts.some((found) => found.input === part.input));
+  const params = Object.fromEntries(Object.entries(given.params).filter(([name]) => name in task.params));
+  return { ...given, parts: [...parts, ...missing], ordered: given.ordered && canOrder(task), params };
+}
+
+/** Whether the order between inputs can matter: several inputs, at least one of which takes several values. */
+export function canOrder(task: TaskShown): boolean {
+  const inputs = Object.values(task.inputs);
+  return inputs.length > 1 && inputs.some((declared) => declared.many) && !("parts" in task.inputs);
+}
+
+export function isEmpty(part: Part): boolean {
+  return widgetOf(part.modality) === "media" ? part.media === null : part.text.trim() === "";
+}
+
+/** Steps of a number's slider; null: too wide or without bounds, a box alone. */
+export function sliderOf(param: ParamShown): { min: number; max: number; step: number } | null {
+  if (param.min === null || param.max === null || param.max <= param.min) return null;
+  const span = param.max - param.min;
+  if (param.type === "integer")
+    return span <= MOST_SLIDER_STEPS * 10 ? { min: param.min, max: param.max, step: 1 } : null;
+  const step = [0.01, 0.05, 0.1, 0.5, 1].find((width) => span / width <= MOST_SLIDER_STEPS);
+  return step === undefined ? null : { min: param.min, max: param.max, step };
+}
+
+// ── what is wrong ───────────────────────────────────────────────────────────────────────────────
+
+/** `part:KEY`, `input:NAME`, `param:NAME`, `seed` or `all` -> what to do. Empty: it can be run. */
+export type Faults = Readonly<Record<string, string>>;
+
+export function judge(task: TaskShown, given: Given): Faults {
+  const faults: Record<string, string> = {};
+  for (const [name, declared] of Object.entries(task.inputs)) {
+    const count = given.parts.filter((part) => part.input === name && !isEmpty(part)).length;
+    if (count === 0 && !declared.optional) faults[`input:${name}`] = `${wanted(declared)} is needed`;
+    if (count > 1 && !declared.many) faults[`input:${name}`] = "only one can be given; remove the others";
+  }
+  for (const part of given.parts) {
+    if (widgetOf(part.modality) !== "numbers" || isEmpty(part)) continue;
+    const found = parseNumbers(part.text);
+    if (!found.ok) faults[`part:${part.key}`] = found.message;
+  }
+  for (const [name, param] of Object.entries(task.params)) {
+    const fault = paramFault(param, name in given.params ? given.params[name] : param.default);
+    if (fault) faults[`param:${name}`] = fault;
+  }
+  if (given.seed.locked) {
+    const fault = seedFault(given.seed.text);
+    if (fault) faults["seed"] = fault;
+  }
+  const all = wholeFault(given);
+  if (all) faults["all"] = all;
+  return faults;
+}
+
+function wanted(declared: InputShown): string {
+  const words: Record<string, string> = { text: "a text", image: "a picture", audio: "a sound", video: "a video" };
+  return words[declared.modality] ?? (declared.modality === "bytes" ? "a file" : "a list of numbers");
+}
+
+export function paramFault(param: ParamShown, value: Scalar | null | undefined): string | null {
+  if (value === null || value === undefined) return param.type === "string" ? "type a text" : "type a number";
+  if (param.choices.length > 0) return param.choices.includes(value) ? null : "choose one of the list";
+  if (param.type === "boolean") return typeof value === "boolean" ? null : "choose yes or no";
+  if (param.type === "string") return typeof value === "string" ? null : "type a text";
+  if (typeof value !== "number" || !Number.isFinite(value)) return "type a number";
+  if (param.type === "integer" && !Number.isInteger(value)) return "type a whole number";
+  if (param.min !== null && value < param.min) return `at least ${param.min}`;
+  if (param.max !== null && value > param.max) return `at most ${param.max}`;
+  return null;
+}
+
+export function seedFault(text: string): string | null {
+  if (!/^\d+$/.test(text.trim())) return "type a whole number, 0 or more";
+  return Number(text) > MAX_SEED ? `at most ${MAX_SEED}` : null;
+}
+
+function wholeFault(given: Given): string | null {
+  const sent = given.parts.filter((part) => !isEmpty(part));
+  if (sent.length > MOST_PARTS) return `at most ${MOST_PARTS} values can be sent`;
+  const media = sent.filter((part) => part.media !== null);
+  if (media.length > MOST_MEDIA) return `at most ${MOST_MEDIA} pictures and sounds can be sent`;
+  const bytes = media.reduce((sum, part) => sum + (part.media?.data.length ?? 0), 0);
+  return bytes > MOST_BODY_BYTES - 100_000 ? "the files are too large together; 24 MB can be sent" : null;
+}
+
+// ── the request ─────────────────────────────────────────────────────────────────────────────────
+
+/** The body for the service; of a form without faults. Parameters at their default are left out. */
+export function request(task: TaskShown, given: Given): Body {
+  const parts = given.parts.filter((part) => !isEmpty(part) && part.input in task.inputs);
+  const params: Record<string, Scalar> = {};
+  for (const [name, value] of Object.entries(given.params)) {
+    if (name in task.params && value !== task.params[name]?.default) params[name] = value;
+  }
+  if (given.seed.locked && seedFault(given.seed.text) === null) params["seed"] = Number(given.seed.text);
+  if (given.ordered && canOrder(task)) return { inputs: { parts: parts.map(wrapped) }, params };
+  const inputs: Record<string, unknown> = {};
+  for (const [name, declared] of Object.entries(task.inputs)) {
+    const values = parts.filter((part) => part.input === name).map(bare);
+    if (values.length > 0) inputs[name] = declared.many && values.length > 1 ? values : values[0];
+  }
+  return { inputs, params };
+}
+
+function bare(part: Part): unknown {
+  const widget = widgetOf(part.modality);
+  if (widget === "text") return part.text;
+  if (widget === "media") return part.media?.data ?? "";
+  return wrapped(part);
+}
+
+function wrapped(part: Part): unknown {
+  const widget = widgetOf(part.modality);
+  if (widget === "text") return { type: part.modality, text: part.text };
+  if (widget === "media") return { type: part.modality, mime: part.media?.mime, data: part.media?.data };
+  const found = parseNumbers(part.text);
+  return { type: part.modality, data: found.ok ? found.value : [] };
+}
+
+/** The form that makes such a request: of a run that another client sent. */
+export function givenOf(task: TaskShown, body: { inputs?: unknown; params?: unknown }): Given {
+  const inputs = (body.inputs ?? {}) as Record<string, unknown>;
+  const listed = Array.isArray(inputs["parts"]) && !("parts" in task.inputs) ? (inputs["parts"] as unknown[]) : [];
+  const named = Object.entries(task.inputs).flatMap(([name, declared]) =>
+    valuesOf(declared, inputs[name]).map((value) => partOf(name, declared, value)),
+  );
+  const ordered = listed.flatMap((value) => {
+    const kind = (value as { type?: string }).type;
+    const found = Object.entries(task.inputs).find(([, declared]) => declared.modality === kind);
+    return found ? [partOf(found[0], found[1], value)] : [];
+  });
+  const { seed, ...params } = (body.params ?? {}) as Record<string, Scalar>;
+  const text = seed === undefined ? "" : String(seed);
+  return fitted(task, {
+    parts: [...named, ...ordered],
+    ordered: ordered.length > 0,
+    params,
+    seed: { text, locked: seed !== undefined },
+  });
+}
+
+function valuesOf(declared: InputShown, value: unknown): unknown[] {
+  if (value === undefined || value === null) return [];
+  const several = declared.many && Array.isArray(value);
+  const bareTensor = widgetOf(declared.modality) === "numbers" && several && typeof value[0] !== "object";
+  return several && !bareTensor ? value : [value];
+}
+
+function partOf(name: string, declared: InputShown, value: unknown): Part {
+  const fields =
+    typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
+  const widget = widgetOf(declared.modality);
+  if (widget === "text") return newPart(name, declared, String(fields?.["text"] ?? value));
+  const data = fields ? fields["data"] : value;
+  if (widget === "numbers") return newPart(name, declared, JSON.stringify(data));
+  const [, head, rest] = /^data:([^;,]*)[^,]*,(.*)$/s.exec(String(data)) ?? [];
+  const encoded = rest ?? String(data);
+  const mime = head || String(fields?.["mime"] ?? mimeOf(encoded));
+  return newPart(name, declared, "", { mime, data: encoded, name: "from a run" });
+}
+
+/** By the first letters of the base64. */
+export function mimeOf(data: string): string {
+  if (data.startsWith("iVBOR")) return "image/png";
+  if (data.startsWith("/9j/")) return "image/jpeg";
+  if (data.startsWith("T2dnUw")) return "audio/ogg";
+  if (data.startsWith("ZkxhQw")) return "audio/flac";
+  if (data.startsWith("UklGR")) return atob(data.slice(0, 16)).endsWith("WAVE") ? "audio/wav" : "image/webp";
+  return "application/octet-stream";
+}

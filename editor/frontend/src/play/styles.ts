@@ -1,0 +1,3 @@
+import css from "./play.css?inline";
+
+export const styles = css;

@@ -1,0 +1,79 @@
+// Errors, figures and differences in words. Pure.
+import type { Given, Result, RunError } from "./types";
+
+/** What to do about an error of a run, by its code. */
+const ADVICE: Record<string, string> = {
+  invalid_input: "Change what is marked and run again.",
+  not_found: "Choose another deployment or task; this one is gone.",
+  conflict: "Wait until the other change is through, then run again.",
+  refused: "The deployment can't do this. Lower the parameters, or deploy it with other settings.",
+  overloaded: "The queue is full. Wait a moment and run again.",
+  cancelled: "It was stopped. Run it again when you like.",
+  deadline_exceeded: "It took longer than allowed. Ask for less: fewer steps, fewer tokens, smaller pictures.",
+  worker_lost: "A worker ended. It is started anew; wait until the deployment is ready and run again.",
+  out_of_memory: "Ask for less at once: smaller pictures, fewer tokens, a smaller context.",
+  numeric_error: "A node made numbers that are none. Try another seed or milder parameters.",
+  node_error: "A node failed. Open it in the graph and look at its parameters and inputs.",
+  stream_error: "A stream between nodes ended early. Run again; if it stays, look at the stream in the graph.",
+  shutting_down: "The service is stopping. Start it again, then run again.",
+  internal_error: "The service failed. Its log says more; run again, and report it if it stays.",
+  offline: "The service does not answer. Start it with `walkgraph up`, then run again.",
+};
+
+export function adviceFor(error: RunError): string {
+  return ADVICE[error.code] ?? (error.retryable ? "Trying again can help." : "Look at the service's log.");
+}
+
+/** `in llm, Walk decode, iteration 3 · 1, rank 0`. */
+export function placeOf(error: RunError): string {
+  const at = [
+    error.node ? `node ${error.node}` : "",
+    error.walk ? `Walk ${error.walk}` : "",
+    error.iteration?.length ? `iteration ${error.iteration.map((index) => index + 1).join(" · ")}` : "",
+    typeof error.rank === "number" ? `rank ${error.rank}` : "",
+  ];
+  return at.filter(Boolean).join(", ");
+}
+
+export function seconds(value: number): string {
+  if (value < 0.0995) return `${Math.round(value * 1000)} ms`;
+  if (value < 60) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
+  return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+}
+
+export function ago(at: number, now: number): string {
+  const passed = Math.max(0, now - at) / 1000;
+  if (passed < 60) return "just now";
+  if (passed < 3600) return `${Math.floor(passed / 60)} min ago`;
+  if (passed < 86_400) return `${Math.floor(passed / 3600)} h ago`;
+  return new Date(at).toLocaleDateString(undefined, { day: "numeric", month: "short" });
+}
+
+export function bytes(size: number): string {
+  if (size < 1024) return `${size} B`;
+  return size < 1024 * 1024 ? `${Math.round(size / 1024)} KB` : `${(size / 1024 / 1024).toFixed(1)} MB`;
+}
+
+/** What went in, in one line. */
+export function saidOf(given: Given): string {
+  const words = given.parts.flatMap((part) =>
+    part.media ? [part.media.name] : part.text.trim() ? [part.text.trim()] : [],
+  );
+  return words.join(" · ").slice(0, 200);
+}
+
+/** Rows of parameters where two results were asked for different things: name, left, right. */
+export function differing(left: { given: Given; result: Result }, right: { given: Given; result: Result }) {
+  const rows = ({ given, result }: { given: Given; result: Result }): Record<string, string> => ({
+    task: result.task,
+    deployment: result.deployment,
+    input: saidOf(given),
+    ...Object.fromEntries(Object.entries(given.params).map(([name, value]) => [name, String(value)])),
+    seed: result.seed === null ? "" : String(result.seed),
+    seconds: result.seconds === null ? "" : seconds(result.seconds),
+  });
+  const [a, b] = [rows(left), rows(right)];
+  return [...new Set([...Object.keys(a), ...Object.keys(b)])]
+    .filter((name) => a[name] !== b[name])
+    .map((name) => ({ name, left: a[name] ?? "default", right: b[name] ?? "default" }));
+}
