@@ -1,0 +1,181 @@
+// The tasks of a graph: what clients may ask, as a list, a table of steps each, and a simulator.
+import { Copy, Plus, Trash2 } from "lucide-react";
+import { useMemo, useState } from "react";
+import type { Task } from "../document/types";
+import type { Editor } from "../store/editor";
+import { useEditor, useEditorState } from "../store/react";
+import { Badge, Button, Empty, IconButton } from "../ui/kit";
+import { useTaskEdits } from "./actions";
+import { Inputs, Outputs, Session } from "./Declarations";
+import { Params } from "./Params";
+import { ofTask } from "./problems";
+import { firstChoice, litSteps, type Choice } from "./simulate";
+import { Simulator } from "./Simulator";
+import { StepTable } from "./StepTable";
+import { useSimulation } from "./useSimulation";
+import { ProblemLines, TextCell } from "./widgets";
+
+/** Which task was open, where nothing selects one. */
+const remembered = new WeakMap<Editor, string>();
+
+export function TasksView() {
+  const editor = useEditor();
+  const graph = useEditorState((state) => state.documents.graph);
+  const selection = useEditorState((state) => state.view.selection);
+  const tasks = graph.tasks ?? {};
+  const selected = selection.find((id) => id.startsWith("task:"))?.slice("task:".length);
+  const name = [selected, remembered.get(editor), ...Object.keys(tasks)].find(
+    (each) => each !== undefined && each in tasks,
+  );
+  const open = (task: string) => {
+    remembered.set(editor, task);
+    editor.select(`task:${task}`);
+  };
+  const task = name === undefined ? undefined : tasks[name];
+  return (
+    <div className="wg-tasks">
+      <div className="panes">
+        <TaskList name={name} onOpen={open} />
+        {name !== undefined && task ? (
+          <OpenTask key={name} name={name} task={task} onOpen={open} />
+        ) : (
+          <NoTask onOpen={open} />
+        )}
+      </div>
+    </div>
+  );
+}
+
+function NoTask({ onOpen }: { onOpen: (task: string) => void }) {
+  const edits = useTaskEdits("");
+  const add = () => {
+    const name = edits.addTask();
+    if (name) onOpen(name);
+  };
+  return (
+    <Empty title="No task yet">
+      <p>A task is what a client may ask: its inputs, its parameters, and which Walks run for it in what order.</p>
+      <Button kind="primary" onClick={add}>
+        <Plus size={14} aria-hidden /> Add a task
+      </Button>
+    </Empty>
+  );
+}
+
+function TaskList({ name, onOpen }: { name: string | undefined; onOpen: (task: string) => void }) {
+  const tasks = useEditorState((state) => state.documents.graph.tasks);
+  const problems = useEditorState((state) => state.checked.problems);
+  const edits = useTaskEdits(name ?? "");
+  const add = () => {
+    const made = edits.addTask();
+    if (made) onOpen(made);
+  };
+  return (
+    <nav className="wg-task-list" aria-label="Tasks">
+      <header>
+        <h2>Tasks</h2>
+        <IconButton label="Add a task" onClick={add}>
+          <Plus size={15} />
+        </IconButton>
+      </header>
+      <ul>
+        {Object.entries(tasks ?? {}).map(([each, task]) => {
+          const own = ofTask(problems, each);
+          const errors = own.filter((problem) => problem.severity === "error").length;
+          return (
+            <li key={each}>
+              <button type="button" aria-current={each === name} onClick={() => onOpen(each)}>
+                <span className="name">{each}</span>
+                {task.label && <span className="label">{task.label}</span>}
+                {own.length > 0 && (
+                  <Badge kind={errors ? "bad" : "warn"} title={`${own.length} problems`}>
+                    ! {own.length}
+                  </Badge>
+                )}
+              </button>
+            </li>
+          );
+        })}
+      </ul>
+    </nav>
+  );
+}
+
+interface OpenTaskProps {
+  name: string;
+  task: Task;
+  onOpen: (task: string) => void;
+}
+
+function OpenTask({ name, task, onOpen }: OpenTaskProps) {
+  const graph = useEditorState((state) => state.documents.graph);
+  const checked = useEditorState((state) => state.checked.problems);
+  const problems = useMemo(() => ofTask(checked, name), [checked, name]);
+  const edits = useTaskEdits(name);
+  const [choice, setChoice] = useState<Choice>(() => firstChoice(task));
+  const simulation = useSimulation(graph, name, task, choice);
+  const lit = useMemo(
+    () => (simulation.answer?.ok ? litSteps(simulation.answer, name) : new Map()),
+    [simulation.answer, name],
+  );
+  const here = problems.filter((problem) => problem.pointer.split("/").length <= 1);
+  return (
+    <>
+      <main className="wg-task" aria-label={`Task ${name}`}>
+        <TaskHead {...{ name, task, edits, onOpen }} />
+        <ProblemLines problems={here} />
+        <section className="wg-card" aria-label="Steps">
+          <header>
+            <h2>Steps</h2>
+            <span className="note">run in this order; “→” marks the Walks that give the task's outputs</span>
+          </header>
+          <StepTable
+            {...{ graph, name, task, lit }}
+            problems={problems.filter((p) => p.pointer.startsWith("/steps"))}
+          />
+        </section>
+        <Outputs {...{ graph, task, problems, edits }} />
+        <Inputs {...{ task, problems, edits }} />
+        <Params {...{ task, problems, edits }} />
+        <Session {...{ task, problems, edits }} />
+      </main>
+      <Simulator {...{ name, task, choice, simulation }} onChoose={setChoice} />
+    </>
+  );
+}
+
+function TaskHead({ name, task, edits, onOpen }: OpenTaskProps & { edits: ReturnType<typeof useTaskEdits> }) {
+  const rename = (to: string) => {
+    if (edits.renameTask(to)) onOpen(to);
+  };
+  const duplicate = () => {
+    const made = edits.duplicateTask();
+    if (made) onOpen(made);
+  };
+  return (
+    <header className="wg-task-head">
+      <label>
+        <span>Name</span>
+        <TextCell mono label="Name of the task" value={name} onCommit={rename} />
+      </label>
+      <label>
+        <span>Title</span>
+        <TextCell
+          live
+          label="Title of the task"
+          value={task.label ?? ""}
+          placeholder="What it does, in a few words"
+          onCommit={(text) => edits.setTask({ label: text || undefined }, "title")}
+        />
+      </label>
+      <div className="buttons">
+        <Button onClick={duplicate}>
+          <Copy size={14} aria-hidden /> Duplicate
+        </Button>
+        <Button kind="danger" onClick={edits.removeTask}>
+          <Trash2 size={14} aria-hidden /> Delete
+        </Button>
+      </div>
+    </header>
+  );
+}

@@ -1,0 +1,3 @@
+import css from "./tasks.css?inline";
+
+export const styles = css;

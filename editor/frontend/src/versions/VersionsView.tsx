@@ -1,0 +1,249 @@
+// The versions of the open graph: kept ones, what differs between any two, and the way back.
+import { Bookmark, RotateCcw } from "lucide-react";
+import { useCallback, useEffect, useState, type FormEvent } from "react";
+import { ApiError, call } from "../api/client";
+import type { VersionEntry } from "../api/types";
+import type { Difference } from "../document/diff";
+import type { GraphDocument } from "../document/types";
+import { withGraph } from "../store/editor";
+import { useEditor, useEditorState } from "../store/react";
+import { Button, Empty, Input, Select } from "../ui/kit";
+import { DiffList } from "./DiffList";
+import { useKeep, useVersion, type Loaded } from "./loading";
+import { shownBy } from "./showing";
+import { ago, exact } from "./times";
+
+/** What is compared: a kept version's number, or the graph as it is now. */
+type Side = number | "draft";
+
+export function VersionsView() {
+  const name = useEditorState((state) => state.name);
+  const { versions, failure, reload } = useVersions(name);
+  const [before, setBefore] = useState<Side | null>(null);
+  const [after, setAfter] = useState<Side>("draft");
+  const chosen = before ?? versions?.[0]?.id ?? null;
+  return (
+    <div className="wg-versions">
+      <div className="panes">
+        <nav aria-label="Versions">
+          <h2>Versions</h2>
+          <Keep name={name} onKept={reload} />
+          {failure !== null && (
+            <p className="failure" role="alert">
+              {failure} <Button onClick={reload}>Try again</Button>
+            </p>
+          )}
+          <VersionList
+            versions={versions ?? []}
+            before={chosen}
+            after={after}
+            onPick={(id) => {
+              setBefore(id);
+              setAfter("draft");
+            }}
+          />
+        </nav>
+        <main>
+          {versions?.length === 0 && (
+            <Empty title="No version kept yet">
+              <p>
+                The draft is saved by itself. Keep a version before a larger change: you can compare with it and go
+                back to it.
+              </p>
+            </Empty>
+          )}
+          {versions && chosen !== null && (
+            <Comparison
+              key={`${chosen} ${after}`}
+              {...{ name, versions, after }}
+              before={chosen}
+              onPick={(from, to) => {
+                setBefore(from);
+                setAfter(to);
+              }}
+            />
+          )}
+        </main>
+      </div>
+    </div>
+  );
+}
+
+function useVersions(name: string) {
+  const [versions, setVersions] = useState<VersionEntry[] | null>(null);
+  const [failure, setFailure] = useState<string | null>(null);
+  const reload = useCallback(() => {
+    call<VersionEntry[]>(`/api/v1/graphs/${encodeURIComponent(name)}/versions`).then(
+      ({ value }) => {
+        setVersions(value);
+        setFailure(null);
+      },
+      (error: unknown) => {
+        // A graph that was never saved has no versions.
+        const none = error instanceof ApiError && error.status === 404;
+        if (none) setVersions([]);
+        setFailure(
+          none ? null : `Versions can't be listed: ${error instanceof Error ? error.message : String(error)}`,
+        );
+      },
+    );
+  }, [name]);
+  useEffect(reload, [reload]);
+  return { versions, failure, reload };
+}
+
+function Keep({ name, onKept }: { name: string; onKept: () => void }) {
+  const [note, setNote] = useState("");
+  const { keep, busy } = useKeep(name);
+  const submit = async (event: FormEvent) => {
+    event.preventDefault();
+    if (await keep(note.trim())) {
+      setNote("");
+      onKept();
+    }
+  };
+  return (
+    <form className="keep" onSubmit={submit}>
+      <Input
+        aria-label="Note of the version"
+        placeholder="What is special about it"
+        maxLength={200}
+        value={note}
+        onChange={(event) => setNote(event.target.value)}
+        onKeyDown={(event) => event.stopPropagation()}
+      />
+      <Button type="submit" kind="primary" disabled={busy}>
+        <Bookmark size={14} aria-hidden /> {busy ? "Keeping …" : "Keep now"}
+      </Button>
+    </form>
+  );
+}
+
+interface VersionListProps {
+  versions: readonly VersionEntry[];
+  before: Side | null;
+  after: Side;
+  onPick: (id: number) => void;
+}
+
+function VersionList({ versions, before, after, onPick }: VersionListProps) {
+  const now = Date.now() / 1000;
+  return (
+    <ul>
+      {versions.map((version) => {
+        const role = version.id === before ? "compared" : version.id === after ? "compared with" : "";
+        return (
+          <li key={version.id}>
+            <button type="button" aria-current={role !== ""} onClick={() => onPick(version.id)}>
+              <span className={`note ${version.note ? "" : "none"}`}>{version.note || "no note"}</span>
+              <time dateTime={new Date(version.created_at * 1000).toISOString()}>
+                {ago(version.created_at, now)} · {exact(version.created_at)}
+              </time>
+            </button>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+interface ComparisonProps {
+  name: string;
+  versions: readonly VersionEntry[];
+  before: Side;
+  after: Side;
+  onPick: (before: Side, after: Side) => void;
+}
+
+function Comparison({ name, versions, before, after, onPick }: ComparisonProps) {
+  const editor = useEditor();
+  const draft = useEditorState((state) => state.documents.graph);
+  const [left, right] = [useSide(name, before, draft), useSide(name, after, draft)];
+  const show = (differences: readonly Difference[]) => {
+    const shown = shownBy(editor.graph, differences);
+    if (!shown) return editor.say("The open graph has none of these any more.");
+    editor.open(shown.canvas, shown.selection);
+  };
+  return (
+    <>
+      <header className="compare">
+        <SideSelect label="From" {...{ versions, value: before }} onChange={(side) => onPick(side, after)} />
+        <span aria-hidden>→</span>
+        <SideSelect label="To" {...{ versions, value: after }} onChange={(side) => onPick(before, side)} />
+        <span className="restore">
+          {[before, after].map((side, index) => {
+            const found = index === 0 ? left : right;
+            if (side === "draft" || found.state !== "here" || (index === 1 && after === before)) return null;
+            return <Restore key={index} graph={found.graph} title={titleOf(versions, side)} />;
+          })}
+        </span>
+      </header>
+      {[left, right].map((side, index) =>
+        side.state === "failed" ? (
+          <p key={index} className="failure" role="alert">
+            This version can't be read: {side.message}
+          </p>
+        ) : null,
+      )}
+      {(left.state === "loading" || right.state === "loading") && <p className="waiting">Reading versions …</p>}
+      {left.state === "here" && right.state === "here" && (
+        <DiffList before={left.graph} after={right.graph} onShow={show} />
+      )}
+    </>
+  );
+}
+
+function useSide(name: string, side: Side, draft: GraphDocument): Loaded {
+  const loaded = useVersion(name, side === "draft" ? null : side);
+  return side === "draft" ? { state: "here", graph: draft } : loaded;
+}
+
+function titleOf(versions: readonly VersionEntry[], side: Side): string {
+  const version = versions.find((each) => each.id === side);
+  return version ? version.note || exact(version.created_at) : `version ${side}`;
+}
+
+function SideSelect({
+  label,
+  versions,
+  value,
+  onChange,
+}: {
+  label: string;
+  versions: readonly VersionEntry[];
+  value: Side;
+  onChange: (side: Side) => void;
+}) {
+  const now = Date.now() / 1000;
+  const options = [
+    { value: "draft", label: "the graph as it is now" },
+    ...versions.map((version) => ({
+      value: String(version.id),
+      label: `${version.note || "no note"} · ${ago(version.created_at, now)}`,
+    })),
+  ];
+  return (
+    <label>
+      <span>{label}</span>
+      <Select
+        aria-label={label === "From" ? "Compare from" : "Compare to"}
+        value={String(value)}
+        options={options}
+        onChange={(chosen) => onChange(chosen === "draft" ? "draft" : Number(chosen))}
+      />
+    </label>
+  );
+}
+
+function Restore({ graph, title }: { graph: GraphDocument; title: string }) {
+  const editor = useEditor();
+  const restore = () => {
+    editor.replace(`Restore “${title}”`, withGraph(editor.state.documents, graph));
+    editor.say(`“${title}” is back; undo takes you to where you were.`);
+  };
+  return (
+    <Button onClick={restore}>
+      <RotateCcw size={14} aria-hidden /> Restore “{title}”
+    </Button>
+  );
+}

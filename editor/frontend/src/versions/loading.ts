@@ -1,0 +1,66 @@
+// Versions from the service, and keeping one.
+import { useEffect, useState } from "react";
+import { call } from "../api/client";
+import type { VersionEntry } from "../api/types";
+import type { GraphDocument } from "../document/types";
+import type { Editor } from "../store/editor";
+import { flush } from "../store/attach";
+import { useEditor } from "../store/react";
+
+export type Loaded =
+  { state: "loading" } | { state: "here"; graph: GraphDocument } | { state: "failed"; message: string };
+
+/** One version's graph; `null` loads nothing. Versions never change: the view that mounts this asks once. */
+export function useVersion(name: string, id: number | null): Loaded {
+  const [loaded, setLoaded] = useState<Loaded>({ state: "loading" });
+  useEffect(() => {
+    if (id === null) return;
+    const control = new AbortController();
+    setLoaded({ state: "loading" });
+    call<GraphDocument>(`/api/v1/graphs/${encodeURIComponent(name)}/versions/${id}`, { signal: control.signal }).then(
+      ({ value }) => setLoaded({ state: "here", graph: value }),
+      (error: unknown) => {
+        if (!control.signal.aborted) setLoaded({ state: "failed", message: messageOf(error) });
+      },
+    );
+    return () => control.abort();
+  }, [name, id]);
+  return loaded;
+}
+
+/** Keeps the draft as a version; what isn't saved yet is saved before. */
+export function useKeep(name: string): { keep: (note: string) => Promise<boolean>; busy: boolean } {
+  const editor = useEditor();
+  const [busy, setBusy] = useState(false);
+  const keep = async (note: string) => {
+    setBusy(true);
+    try {
+      await flush(editor);
+      obstacle(editor);
+      const path = `/api/v1/graphs/${encodeURIComponent(name)}/versions`;
+      await call<VersionEntry>(path, { method: "POST", body: { note } });
+      return true;
+    } catch (error) {
+      editor.say(`The version was not kept: ${messageOf(error)}`, "error");
+      return false;
+    } finally {
+      setBusy(false);
+    }
+  };
+  return { keep, busy };
+}
+
+/** Why the service doesn't have what is open here. Raises Error with it. */
+function obstacle(editor: Editor): void {
+  const { saving } = editor.state;
+  if (saving.state === "saved" || saving.state === "readonly") return;
+  const reason =
+    saving.state === "conflict"
+      ? "somebody else saved this graph; settle that first"
+      : "the draft could not be saved";
+  throw new Error(saving.state === "offline" ? saving.message : reason);
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
