@@ -1,89 +1,75 @@
-"""What is wanted is in the store; this brings it about and keeps it so: one supervising task per deployment.
+"""What is wanted is in the store; this brings it about and keeps it so.
 
 create   judge, write the wanted state, start            (nothing is started, or written, that can't be deployed)
-keep     a deployment process that ends is started anew, after 0.5 s, doubling to 8 s; five times a minute at most
-delete   forget the wanted state, drain, stop
+switch   judge beside what runs, start a next version beside the one that serves; once it is ready it is what is
+         wanted and what serves, and the old one's runs may finish before it ends. A next version that fails leaves
+         the old one serving and says why; another switch takes its place. Sessions end with the version that holds
+         them.
+delete   forget the wanted state, drain, stop, whatever versions there are
 """
 
 import asyncio
 import contextlib
 import hashlib
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio.to_thread
-import msgspec
 import structlog
 
-from walkgraph.errors import Conflict, ErrorInfo, InvalidInput, NotFound, Overloaded, RunFailed, WalkgraphError
+from walkgraph.errors import Conflict, InvalidInput, NotFound, Overloaded, RunFailed, WalkgraphError
 from walkgraph.graph.document import Graph, Task
-from walkgraph.ids import RunId
 from walkgraph.placement.tables import Plan
 from walkgraph.service.hub import Hub
-from walkgraph.service.judging import deployable, judge
-from walkgraph.service.problems import Unavailable
+from walkgraph.service.judging import Judged, deployable, judge
+from walkgraph.service.problems import Unavailable, Unprocessable
 from walkgraph.service.runs import LiveRun, Runs
+from walkgraph.service.versions import Around, Documents, Spawn, Version
 from walkgraph.settings import Settings
 from walkgraph.store import queries
 from walkgraph.store.session import Store
-from walkgraph.store.tables import Deployment
 from walkgraph.wire import messages as m
-from walkgraph.wire.spec import DeploymentSpec, Limits
 
-BACKOFF_FIRST = 0.5
-BACKOFF_LAST = 8.0
-MAX_RESTARTS = 5
-RESTART_WINDOW = 60.0
+_NO_ROOM = frozenset({"does_not_fit", "device_full"})
 
 _log = structlog.get_logger("walkgraph.deployments")
 
 
-class Process(Protocol):
-    """A running deployment process."""
-
-    pid: int
-
-    @property
-    def alive(self) -> bool: ...
-
-    def send(self, message: m.ToConductor) -> None: ...
-
-    async def stop(self, grace: float) -> None: ...
-
-
-Spawn = Callable[[Path, DeploymentSpec, Callable[[m.FromConductor], None], Callable[[int], None]], Awaitable[Process]]
-
-
 class Managed:
-    """One wanted deployment: what it was made from, how it is, and its unfinished runs."""
+    """One wanted deployment: the version that serves, and maybe one that will."""
 
-    def __init__(self, row: Deployment) -> None:
-        self.id = row.id
-        self.graph_name = row.graph_name
-        self.graph_document: dict[str, Any] = msgspec.json.decode(row.graph_text)
-        self.placement_name = row.placement_name
-        self.placement_document: dict[str, Any] = msgspec.json.decode(row.placement_text)
-        self.created_at = row.created_at
-        self.graph: Graph | None = None
-        """None until it was judged on this start."""
-        self.plan: Plan | None = None
-        self.status = m.Status(state="starting", ranks=())
-        self.restarts = 0
-        self.process: Process | None = None
-        self.runs: dict[RunId, LiveRun] = {}
-        self.unwanted = asyncio.Event()
-        self.task: asyncio.Task[None] | None = None
+    def __init__(self, id_: str, created_at: float) -> None:
+        self.id = id_
+        self.created_at = created_at
+        self.serving: Version
+        self.next: Version | None = None
+        """Getting ready, or failed."""
+        self.grace = 0.0
+        """Seconds that the runs of the version before have once `next` serves."""
+        self.ending: list[Version] = []
+        """Former versions that are not gone yet."""
+        self.deleted = False
         self.changed = asyncio.Event()
-        """Set, and replaced, at every change of `status`."""
+        """Set, and replaced, at every change of what `public` tells."""
         self.revision = 0
         """Counts the changes."""
 
     @property
     def state(self) -> str:
-        return self.status.state
+        return self.serving.state
+
+    @property
+    def graph(self) -> Graph | None:
+        """None until it was judged on this start."""
+        return self.serving.graph
+
+    @property
+    def versions(self) -> list[Version]:
+        """All that are not gone."""
+        return [self.serving, *([self.next] if self.next else []), *self.ending]
 
     async def changed_after(self, revision: int, seconds: float) -> None:
         """Returns once there was a change after `revision`, or after `seconds`."""
@@ -92,38 +78,29 @@ class Managed:
                 while self.revision <= revision:
                     await self.changed.wait()
 
-    @property
-    def wanted(self) -> bool:
-        return not self.unwanted.is_set()
-
     def tasks(self) -> dict[str, Task]:
         if self.graph is None:
             raise Unavailable(f"the deployment `{self.id}` is {self.state}; try again when it is ready")
         return self.graph.tasks
 
     def public(self) -> dict[str, Any]:
-        ranks = [msgspec.to_builtins(rank) | {"device": self._device(rank.rank)} for rank in self.status.ranks]
-        for rank in ranks:
-            rank.pop("type", None)
+        serving = self.serving
         return {
             "id": self.id,
-            "graph": self.graph_name,
-            "placement": self.placement_name,
+            "graph": serving.documents.graph_name,
+            "placement": serving.documents.placement_name,
             "state": self.state,
             "revision": self.revision,
-            "reason": self.status.reason,
-            "ranks": ranks,
-            "running": self.status.running,
-            "waiting": self.status.waiting,
-            "restarts": self.restarts,
+            "reason": serving.status.reason,
+            "ranks": serving.ranks(),
+            "running": serving.status.running,
+            "waiting": serving.status.waiting,
+            "restarts": serving.restarts,
             "created_at": self.created_at,
             "tasks": list(self.graph.tasks) if self.graph else [],
-            "digest": self.plan.digest if self.plan else None,
+            "digest": serving.plan.digest if serving.plan else None,
+            "next": self.next.public() if self.next else None,
         }
-
-    def _device(self, rank: int) -> str | None:
-        ranks = self.plan.ranks if self.plan else ()
-        return next((entry.device for entry in ranks if entry.rank == rank), None)
 
 
 class Deployments:
@@ -134,10 +111,11 @@ class Deployments:
         self._store = store
         self._runs = runs
         self._hub = hub
-        self._spawn = spawn
-        self._telemetry_address = telemetry_address
+        self._around = Around(settings, spawn, runs, hub, self.plans, lambda: self.draining, telemetry_address)
         self._managed: dict[str, Managed] = {}
         self._changing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Switches under way, and ends of former versions."""
         self.draining = False
 
     # ── wanted state ────────────────────────────────────────────────────────────────────────────
@@ -145,39 +123,68 @@ class Deployments:
     async def start(self) -> None:
         """Bring back everything that is wanted. Returns at once; `get` shows how far it is."""
         for row in await self._store.read(queries.list_deployments):
-            self._keep(Managed(row))
+            self._keep(row.id, Documents.of(row), row.created_at, None)
 
     async def create(
         self, id_: str, graph_name: str, graph: Any, placement_name: str, placement: Any | None
     ) -> Managed:
         """Raises Unprocessable with every problem, Conflict for an id that is taken."""
         async with self._changing:
-            if self.draining:
-                raise Unavailable("the service is shutting down")
+            self._refuse_while_draining()
             if id_ in self._managed:
-                raise Conflict(f"there is a deployment `{id_}` already; undeploy it first, or choose another name")
-            roots = self._settings.checkpoint_roots
-            judged = await anyio.to_thread.run_sync(judge, graph, placement, self.plans(), roots)
-            made = deployable(judged)
-            row = Deployment(
-                id=id_,
-                graph_name=graph_name,
-                graph_text=msgspec.json.encode(graph).decode(),
-                placement_name=placement_name,
-                placement_text=msgspec.json.encode(judged.placement_document).decode(),
-                created_at=time.time(),
-            )
+                raise Conflict(f"there is a deployment `{id_}` already; replace it (`PUT`), or choose another name")
+            judged = await self._judge(graph, placement, self.plans())
+            documents = Documents(graph_name, graph, placement_name, judged.placement_document)
+            row = documents.row(id_, time.time())
             await self._store.write(queries.add_deployment, row)
             await self._store.write(queries.add_version, "graph", graph_name, row.graph_text, f"deployed as {id_}")
-            managed = Managed(row)
-            managed.graph, managed.plan = judged.graph, made
-            self._keep(managed)
+            return self._keep(id_, documents, row.created_at, judged)
+
+    async def switch(
+        self, id_: str, graph_name: str, graph: Any, placement_name: str, placement: Any | None, grace: float
+    ) -> Managed:
+        """Make these documents the next version; returns once it is starting. A next version that was getting ready is
+        stopped. The old one's runs may finish for `grace` seconds once the new one serves.
+
+        Raises Unprocessable with every problem; the memory of the version that serves counts as taken.
+        """
+        async with self._changing:
+            managed = self._changeable(id_)
+            judged = await self._judge_beside(managed, graph, placement)
+            documents = Documents(graph_name, graph, placement_name, judged.placement_document)
+            text = documents.row(id_, managed.created_at).graph_text
+            await self._store.write(queries.add_version, "graph", graph_name, text, f"deployed as {id_}")
+            replaced, managed.next, managed.grace = managed.next, None, grace
+            gone = self._end(managed, replaced, 0.0) if replaced else None
+            managed.next = self._version(managed, documents, judged)
+            managed.next.start(after=gone)
+            self._announce(managed)
             return managed
+
+    async def restart(self, id_: str, grace: float) -> Managed:
+        """A switch to the documents that serve now."""
+        documents = self.get(id_).serving.documents
+        return await self.switch(
+            id_, documents.graph_name, documents.graph, documents.placement_name, documents.placement, grace
+        )
+
+    async def forget_next(self, id_: str) -> None:
+        """Give a switch up, or take note of why it failed. Raises NotFound where there is none."""
+        async with self._changing:
+            managed = self._changeable(id_)
+            version, managed.next = managed.next, None
+            if version is None:
+                raise NotFound(f"no new version of the deployment `{id_}` is under way")
+            self._announce(managed)
+            self._begin(self._end(managed, version, 0.0))
 
     async def delete(self, id_: str, grace: float) -> None:
         """Forget it, let its runs finish for up to `grace` seconds, stop it."""
-        managed = self.get(id_)
-        await self._store.write(queries.delete_deployment, id_)
+        async with self._changing:
+            managed = self.get(id_)
+            if not managed.deleted:
+                await self._store.write(queries.delete_deployment, id_)
+            managed.deleted = True
         await self._stop(managed, grace)
         self._managed.pop(id_, None)
 
@@ -185,6 +192,8 @@ class Deployments:
         """Stop all, still wanted."""
         self.draining = True
         await asyncio.gather(*(self._stop(managed, grace) for managed in list(self._managed.values())))
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
 
     def listed(self) -> list[Managed]:
         """Oldest first."""
@@ -198,26 +207,19 @@ class Deployments:
         return found
 
     def plans(self) -> list[Plan]:
-        """Of what is starting, and so does not show in the free memory yet."""
-        return [managed.plan for managed in self._managed.values() if managed.plan and managed.state == "starting"]
+        """Of every version that holds memory: what is loading, or grows, does not show in the free memory yet."""
+        versions = (version for managed in self._managed.values() for version in managed.versions)
+        return [version.plan for version in versions if version.plan and version.holds_memory]
 
     # ── runs ────────────────────────────────────────────────────────────────────────────────────
 
     def submit(self, managed: Managed, submit: m.Submit) -> LiveRun:
         """Hand a run over. Raises Unavailable where it isn't serving, Overloaded where its queue is full."""
-        if self.draining:
-            raise Unavailable("the service is shutting down")
-        if managed.process is None or managed.state not in ("ready", "degraded"):
-            raise Unavailable(f"the deployment `{managed.id}` is {managed.state}; try again when it is ready")
-        if len(managed.runs) >= self._settings.queue_limit:
-            raise Overloaded(
-                f"the deployment `{managed.id}` has {len(managed.runs)} unfinished runs; try again shortly"
-            )
-        run = LiveRun(submit, managed.id, managed.process.send)
-        managed.process.send(submit)
-        managed.runs[run.id] = run
-        self._runs.add(run)
-        return run
+        self._refuse_while_draining()
+        if len(managed.serving.runs) >= self._settings.queue_limit:
+            unfinished = len(managed.serving.runs)
+            raise Overloaded(f"the deployment `{managed.id}` has {unfinished} unfinished runs; try again shortly")
+        return managed.serving.submit(submit)
 
     async def drain(self, seconds: float) -> None:
         """Take nothing new; returns when no run is unfinished, or after `seconds`."""
@@ -228,127 +230,107 @@ class Deployments:
             for task in late:
                 task.cancel()
 
-    # ── keeping it so ───────────────────────────────────────────────────────────────────────────
+    # ── versions ────────────────────────────────────────────────────────────────────────────────
 
-    def _keep(self, managed: Managed) -> None:
-        self._managed[managed.id] = managed
-        managed.task = asyncio.create_task(self._supervise(managed), name=f"deployment {managed.id}")
+    def _keep(self, id_: str, documents: Documents, created_at: float, judged: Judged | None) -> Managed:
+        managed = Managed(id_, created_at)
+        managed.serving = self._version(managed, documents, judged)
+        self._managed[id_] = managed
+        managed.serving.start()
+        return managed
 
-    async def _supervise(self, managed: Managed) -> None:
-        restarts: deque[float] = deque()
-        backoff = BACKOFF_FIRST
-        while managed.wanted:
-            ended = await self._serve(managed)
-            if not managed.wanted or ended is None or managed.state == "failed":
+    def _version(self, managed: Managed, documents: Documents, judged: Judged | None) -> Version:
+        taken = {version.directory for version in managed.versions} if managed.id in self._managed else set[Path]()
+        directory = next(path for path in map(self._directory(managed.id), count()) if path not in taken)
+        return Version(
+            managed.id, documents, directory, self._around, lambda version: self._changed(managed, version), judged
+        )
+
+    def _changed(self, managed: Managed, version: Version) -> None:
+        if version is managed.next:
+            if version.state == "ready":
+                self._begin(self._promote(managed, version))
+            elif version.state == "failed" and version.process is not None:
+                # It won't recover, and holds memory.
+                self._begin(version.stop(0, None))
+        if version in (managed.serving, managed.next):
+            self._announce(managed)
+
+    async def _promote(self, managed: Managed, version: Version) -> None:
+        """The next version is ready: from now on it is what is wanted, and what serves."""
+        async with self._changing:
+            ready = version.state == "ready" and version.process is not None
+            if managed.deleted or self.draining or managed.next is not version or not ready:
                 return
-            now = time.monotonic()
-            restarts.append(now)
-            while restarts[0] < now - RESTART_WINDOW:
-                restarts.popleft()
-            if len(restarts) > MAX_RESTARTS:
-                self._tell(managed, "failed", f"it ended {len(restarts)} times in a minute; see its log")
+            try:
+                row = version.documents.row(managed.id, managed.created_at)
+                await self._store.write(queries.replace_deployment, row)
+            except WalkgraphError as error:
+                _log.error("switch not recorded", deployment=managed.id, reason=str(error))
+                version.fail(f"it was ready, but {error}")
                 return
-            backoff = BACKOFF_FIRST if len(restarts) == 1 else min(backoff * 2, BACKOFF_LAST)
-            managed.restarts += 1
-            self._tell(managed, "starting", f"its process ended (exit code {ended}); starting it again")
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(managed.unwanted.wait(), backoff)
+            former, managed.serving, managed.next = managed.serving, version, None
+            _log.info("deployment switched", deployment=managed.id)
+            self._announce(managed)
+            self._begin(self._end(managed, former, managed.grace))
 
-    async def _serve(self, managed: Managed) -> int | None:
-        """Start it and wait for its end; the exit code, or None where it can't be started."""
-        exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    def _end(self, managed: Managed, version: Version, grace: float) -> Coroutine[Any, Any, None]:
+        """The end of a version that is neither the serving nor the next one any more, however it comes."""
+        managed.ending.append(version)
+
+        async def end() -> None:
+            await version.stop(grace, "another version took its place")
+            managed.ending.remove(version)
+
+        return end()
+
+    async def _stop(self, managed: Managed, grace: float) -> None:
+        reason = "the service is shutting down" if self.draining else "undeployed"
+        others = [version for version in managed.versions if version is not managed.serving]
+        await asyncio.gather(managed.serving.stop(grace, reason), *(version.stop(grace, None) for version in others))
+
+    async def _judge(self, graph: Any, placement: Any, reserved: list[Plan]) -> Judged:
+        judged = await anyio.to_thread.run_sync(judge, graph, placement, reserved, self._settings.checkpoint_roots)
+        deployable(judged)
+        return judged
+
+    async def _judge_beside(self, managed: Managed, graph: Any, placement: Any) -> Judged:
+        replaced = managed.next.plan if managed.next else None
         try:
-            plan = managed.plan or await self._judge_again(managed)
-            managed.process = await self._spawn(
-                self._directory(managed.id),
-                self._spec(managed, plan),
-                lambda message: self._take(managed, message),
-                exited.set_result,
-            )
-        except WalkgraphError as error:
-            self._tell(managed, "failed", str(error))
-            return None
-        except OSError as error:
-            _log.error("deployment not started", deployment=managed.id, exc_info=error)
-            self._tell(managed, "failed", "its process could not be started; the service's log says why")
-            return None
-        _log.info("deployment started", deployment=managed.id, pid=managed.process.pid)
-        if not managed.wanted:
-            await managed.process.stop(0)
-        code = await exited
-        _log.info("deployment ended", deployment=managed.id, code=code)
-        managed.process = None
-        self._lose_runs(managed)
-        return code
+            return await self._judge(graph, placement, [plan for plan in self.plans() if plan is not replaced])
+        except Unprocessable as error:
+            if not any(fault.code in _NO_ROOM for fault in error.faults):
+                raise
+            advice = "the version that serves keeps its memory until the new one is ready"
+            advice += "; where there is no room for both, undeploy first, then deploy anew"
+            raise Unprocessable(f"{error}; {advice}", error.faults) from None
 
-    async def _judge_again(self, managed: Managed) -> Plan:
-        """After a restart of the service the package, or the machine, may be another one."""
-        judged = await anyio.to_thread.run_sync(judge, managed.graph_document, managed.placement_document, self.plans())
-        made = deployable(judged)
-        managed.graph, managed.plan = judged.graph, made
-        return made
+    def _changeable(self, id_: str) -> Managed:
+        self._refuse_while_draining()
+        managed = self.get(id_)
+        if managed.deleted:
+            raise Conflict(f"the deployment `{id_}` is being undeployed; deploy it anew once it is gone")
+        return managed
 
-    def _spec(self, managed: Managed, plan: Plan) -> DeploymentSpec:
-        return DeploymentSpec(
-            name=managed.id,
-            graph=managed.graph_document,
-            plan=plan,
-            checkpoint_roots=tuple(str(root) for root in self._settings.checkpoint_roots),
-            telemetry_address=self._telemetry_address,
-            limits=Limits(queue=self._settings.queue_limit, load_deadline=self._settings.start_timeout),
-        )
+    def _refuse_while_draining(self) -> None:
+        if self.draining:
+            raise Unavailable("the service is shutting down")
 
-    def _directory(self, id_: str) -> Path:
+    def _directory(self, id_: str) -> Callable[[int], Path]:
         # Short, whatever the id: unix sockets lie in it.
-        return self._settings.home / "d" / hashlib.sha256(id_.encode()).hexdigest()[:10]
+        home = self._settings.home / "d"
+        return lambda slot: home / hashlib.sha256(f"{id_} {slot}".encode()).hexdigest()[:10]
 
-    def _take(self, managed: Managed, message: m.FromConductor) -> None:
-        match message:
-            case m.Status():
-                managed.status = message
-                self._announce(managed)
-            case m.Accepted() | m.Output() | m.Rejected() | m.Finished():
-                run = managed.runs.get(message.run)
-                if run is not None:
-                    run.take(message)
-                    self._note(managed, run)
-
-    def _note(self, managed: Managed, run: LiveRun) -> None:
-        if run.finished is not None and managed.runs.pop(run.id, None) is not None:
-            self._runs.ended(run)
-            frame = {"run": run.id, "task": run.task, "state": run.state, "seconds": run.finished.seconds}
-            self._hub.publish(managed.id, {"type": "run", **frame})
-
-    def _lose_runs(self, managed: Managed) -> None:
-        error = ErrorInfo(
-            code="shutting_down" if self.draining or not managed.wanted else "worker_lost",
-            message="the deployment ended before this run did; try again",
-            retryable=True,
-        )
-        for run in list(managed.runs.values()):
-            run.take(m.Finished(run=run.id, error=error, seconds=time.time() - run.created_at))
-            self._note(managed, run)
-
-    def _tell(self, managed: Managed, state: Any, reason: str) -> None:
-        managed.status = m.Status(state=state, ranks=(), reason=reason)
-        _log.info("deployment", deployment=managed.id, state=state, reason=reason)
-        self._announce(managed)
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _announce(self, managed: Managed) -> None:
         managed.revision += 1
         managed.changed.set()
         managed.changed = asyncio.Event()
         self._hub.publish(managed.id, {"type": "deployment", **managed.public()})
-
-    async def _stop(self, managed: Managed, grace: float) -> None:
-        # The task is not cancelled: it may be about to start the process, and then stops it itself.
-        managed.unwanted.set()
-        if managed.process is not None:
-            await managed.process.stop(grace)
-        if managed.task is not None:
-            await asyncio.wait([managed.task])
-        self._lose_runs(managed)
-        self._tell(managed, "stopped", "the service is shutting down" if self.draining else "undeployed")
 
 
 async def _ended(run: LiveRun) -> None:

@@ -185,6 +185,11 @@ class DeploymentRequest(Given):
     """By default the graph's name."""
 
 
+class SwitchRequest(Given):
+    graph: DocumentName | JsonObject
+    placement: DocumentName | JsonObject | None = None
+
+
 class RunRequest(Given):
     """A task's request, with what it is asked of."""
 

@@ -144,6 +144,13 @@ def add_deployment(session: Session, deployment: Deployment) -> Deployment:
     return deployment
 
 
+def replace_deployment(session: Session, deployment: Deployment) -> None:
+    """Other documents for the same id."""
+    if session.get(Deployment, deployment.id) is None:
+        raise NotFound(f"there is no deployment `{deployment.id}`")
+    session.merge(deployment)
+
+
 def delete_deployment(session: Session, id_: str) -> None:
     found = session.get(Deployment, id_)
     if found is None:

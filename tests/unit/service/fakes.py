@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,8 @@ class FakeDeployment:
         self.waiting: asyncio.Queue[m.RunId] = asyncio.Queue()
         """Runs that wait, as they come."""
         self._waiting: dict[str, m.Submit] = {}
+        self._idle = asyncio.Event()
+        self.gone = asyncio.Event()
 
     def ready(self) -> None:
         ranks = tuple(m.RankStatus(rank=r.rank, state="ready", fraction=1.0, pid=1) for r in self.spec.plan.ranks)
@@ -41,13 +44,28 @@ class FakeDeployment:
         self.sent.append(message)
         self._loop.call_soon(self._answer, message)
 
+    def failed(self, reason: str) -> None:
+        self._take(m.Status(state="failed", ranks=(), reason=reason))
+
+    def finish(self, run: m.RunId) -> None:
+        """End one that waits."""
+        del self._waiting[run]
+        self._take(m.Finished(run=run, seconds=0.5))
+        if not self._waiting:
+            self._idle.set()
+
     async def stop(self, grace: float) -> None:
         self.graces.append(grace)
+        if grace > 0 and self._waiting:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), grace)
         if self.alive:
             self.die(0)
 
     def die(self, code: int) -> None:
         self.alive = False
+        self.gone.set()
+        self._idle.set()
         self._end(code)
 
     def _answer(self, message: m.ToConductor) -> None:
@@ -90,6 +108,15 @@ class FakeFleet:
     started: list[FakeDeployment] = field(default_factory=list)
     some: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once one was started."""
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set, and replaced, whenever one is started."""
+    directories: list[Path] = field(default_factory=list[Path])
+
+    async def until(self, count: int) -> FakeDeployment:
+        """The last one, once so many were started."""
+        while len(self.started) < count:
+            await self.more.wait()
+        return self.started[count - 1]
 
     async def __call__(
         self,
@@ -100,7 +127,10 @@ class FakeFleet:
     ) -> FakeDeployment:
         found = FakeDeployment(spec, on_message, on_exit)
         self.started.append(found)
+        self.directories.append(directory)
         self.some.set()
+        self.more.set()
+        self.more = asyncio.Event()
         if self.ready:
             found.ready()
         return found

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.service.conftest import Running, serving
 from tests.unit.service.fakes import FakeFleet
-from walkgraph.service import deployments
+from walkgraph.service import versions
 from walkgraph.settings import Settings
 
 DRAW = "/v1/tasks/shapes/text_to_image"
@@ -17,8 +17,8 @@ PROMPT = {"inputs": {"prompt": "a red circle"}}
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deployments, "BACKOFF_FIRST", 0.001)
-    monkeypatch.setattr(deployments, "BACKOFF_LAST", 0.004)
+    monkeypatch.setattr(versions, "BACKOFF_FIRST", 0.001)
+    monkeypatch.setattr(versions, "BACKOFF_LAST", 0.004)
 
 
 async def test_a_deployment_is_ready_with_its_ranks(service: Running) -> None:
@@ -78,7 +78,7 @@ async def test_a_lost_process_fails_its_runs_and_comes_back(service: Running) ->
     end = await service.services.runs.live(run).ended()
     assert end.error is not None
     assert (end.error.code, end.error.retryable) == ("worker_lost", True)
-    while managed.state != "ready" or managed.restarts == 0:
+    while managed.state != "ready" or managed.serving.restarts == 0:
         await managed.changed.wait()
     assert (await service.http.post(DRAW, json=PROMPT)).status_code == 200
 
@@ -91,11 +91,11 @@ async def test_a_crash_loop_ends_as_failed(settings: Settings) -> None:
         managed = service.services.deployments.get("shapes")
         died = 0
         while managed.state != "failed":
-            if len(fleet.started) > died and managed.process is not None:
+            if len(fleet.started) > died and managed.serving.process is not None:
                 died += 1
                 fleet.started[-1].die(1)
             await asyncio.sleep(0)
-        assert len(fleet.started) == deployments.MAX_RESTARTS + 1
+        assert len(fleet.started) == versions.MAX_RESTARTS + 1
         found = (await service.http.get("/api/v1/deployments/shapes")).json()
         assert "times in a minute" in found["reason"]
         assert (await service.http.post(DRAW, json=PROMPT)).status_code == 503

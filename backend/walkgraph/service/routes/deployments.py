@@ -1,6 +1,6 @@
 """What runs, and what is wanted to run."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
@@ -8,7 +8,9 @@ from fastapi.responses import Response
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, ServicesDep
 from walkgraph.service.judging import resolve
-from walkgraph.service.schemas import DeploymentRequest
+from walkgraph.service.schemas import DeploymentRequest, SwitchRequest
+
+SwitchGrace = Annotated[float, Query(ge=0, le=600)]
 
 router = APIRouter(prefix="/api/v1/deployments", tags=["deployments"], route_class=StrictRoute)
 
@@ -46,12 +48,40 @@ async def get(
 @router.get("/{deployment}/graph")
 async def graph(services: ServicesDep, deployment: Name) -> dict[str, Any]:
     """The document it was made from."""
-    return services.deployments.get(deployment).graph_document
+    return services.deployments.get(deployment).serving.documents.graph
 
 
 @router.get("/{deployment}/placement")
 async def placement(services: ServicesDep, deployment: Name) -> dict[str, Any]:
-    return services.deployments.get(deployment).placement_document
+    return services.deployments.get(deployment).serving.documents.placement
+
+
+@router.put("/{deployment}", status_code=202)
+async def switch(
+    services: ServicesDep, deployment: Name, request: SwitchRequest, grace: SwitchGrace = 60.0
+) -> dict[str, Any]:
+    """Switch to another graph, or placement, without a pause: the new version starts beside the old one, which serves
+    until the new one is ready; then its runs may finish for `grace` seconds. `next` tells how far the new one is, or
+    why it failed: the old one then goes on. Sessions end with the old version. A switch under way is replaced."""
+    graph = await resolve(services.store, "graph", request.graph)
+    placement = await resolve(services.store, "placement", request.placement)
+    managed = await services.deployments.switch(
+        deployment, graph.name, graph.value, placement.name, placement.value, grace
+    )
+    return managed.public()
+
+
+@router.post("/{deployment}/restart", status_code=202)
+async def restart(services: ServicesDep, deployment: Name, grace: SwitchGrace = 60.0) -> dict[str, Any]:
+    """A switch to the same documents."""
+    return (await services.deployments.restart(deployment, grace)).public()
+
+
+@router.delete("/{deployment}/next", status_code=204, response_class=Response)
+async def forget_next(services: ServicesDep, deployment: Name) -> Response:
+    """Give up the switch that is under way, or clear one that failed; the version that serves goes on."""
+    await services.deployments.forget_next(deployment)
+    return Response(status_code=204)
 
 
 @router.delete("/{deployment}", status_code=204, response_class=Response)
