@@ -1,0 +1,53 @@
+// The palette's components as the service declares them, loaded once for the page.
+import { call } from "../api/client";
+import type { Catalogue, Component } from "../api/types";
+
+let loading: Promise<Catalogue> | null = null;
+
+/** Component name -> its declaration. Asked for once; after a failure the next call asks again. Raises ApiError. */
+export function loadCatalogue(): Promise<Catalogue> {
+  loading ??= call<Component[]>("/api/v1/components")
+    .then(({ value }) => byName(value))
+    .catch((error: unknown) => {
+      loading = null;
+      throw error;
+    });
+  return loading;
+}
+
+export function byName(components: readonly Component[]): Catalogue {
+  return Object.fromEntries(components.map((component) => [component.name, component]));
+}
+
+/** The family: `bagel.vae_decoder` -> `bagel`. */
+export function category(component: Component | string): string {
+  const name = typeof component === "string" ? component : component.name;
+  return name.split(".", 1)[0] ?? name;
+}
+
+/** What it is in its family, in words: `bagel.vae_decoder` -> `vae decoder`. */
+export function title(component: Component | string): string {
+  const name = typeof component === "string" ? component : component.name;
+  return (name.split(".")[1] ?? name).replace(/_/g, " ");
+}
+
+const COSTS: Record<string, string> = {
+  compute: "bound by arithmetic",
+  memory: "bound by memory reads",
+  launch: "small: bound by launching it",
+};
+
+/** What bounds its speed, in words. */
+export function costText(cost: string): string {
+  return COSTS[cost] ?? cost;
+}
+
+const STATE_KINDS: Record<string, string> = {
+  paged_kv: "key-value cache",
+  tensor: "tensor",
+  rng: "random numbers",
+};
+
+export function stateKindText(kind: string): string {
+  return STATE_KINDS[kind] ?? kind;
+}

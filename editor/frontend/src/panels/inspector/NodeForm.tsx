@@ -1,0 +1,238 @@
+// A component node: what it is, its parameters, weights and states.
+import { useMemo } from "react";
+import type { Component, StateSlot } from "../../api/types";
+import { category, stateKindText } from "../../catalogue/catalogue";
+import { freshName } from "../../document/names";
+import * as nodes from "../../document/edits/nodes";
+import { join } from "../../document/pointer";
+import { factsOf } from "../../document/routes";
+import type { GraphDocument, Node, State } from "../../document/types";
+import { walksOf } from "../../document/union";
+import type { Editor } from "../../store/editor";
+import { useEditorState } from "../../store/react";
+import { Button } from "../../ui/kit";
+import { facts, many, Ports, ProblemLines, Section, UNAVAILABLE } from "../bits";
+import { scopeOfNode } from "../scope";
+import { useApply, useProblems } from "./apply";
+import { ChoiceField, NameField } from "./fields";
+import { ParamField } from "./ParamField";
+
+/** `shared`: it is shown for a use, and a change is one for all of them. */
+export function NodeForm({ name, shared = false }: { name: string; shared?: boolean }) {
+  const { apply, attempt, editor } = useApply();
+  const graph = useEditorState((state) => state.documents.graph);
+  const catalogue = useEditorState((state) => state.catalogue);
+  const node = graph.nodes?.[name];
+  const walks = useMemo(() => walksOf(graph, name), [graph, name]);
+  const own = useProblems(join("nodes", name), true);
+  const wrong = useProblems(join("nodes", name, "component"));
+  if (!node) return <p className="wg-quiet">There is no component node “{name}” in this graph any more.</p>;
+  const component = catalogue[node.component] ?? null;
+  const rename = (to: string) => {
+    const refused = apply(`Rename ${name}`, (graph) => nodes.renameNode(graph, name, to));
+    if (refused === null && editor.state.view.canvas.kind === "components") editor.select(`node:${to}`);
+    return refused;
+  };
+  return (
+    <>
+      {shared && walks.length > 1 && (
+        <p className="wg-quiet">What follows holds for all its uses, in {many(walks.length, "Walk")}.</p>
+      )}
+      <NameField label="Name" value={name} onEnter={rename} problems={own} />
+      <ChoiceField
+        label="Component"
+        value={node.component}
+        options={alternatives(catalogue, node.component)}
+        onChoose={(to) =>
+          attempt(`Make ${name} a ${to}`, (graph) => nodes.setNodeComponent(graph, name, to, catalogue))
+        }
+        hint={component?.description ?? "It is not in the catalogue: its ports are those that edges name."}
+        problems={wrong.filter((problem) => problem.code !== "component_unavailable")}
+      />
+      {component && !component.available && <p className="wg-unavailable">{UNAVAILABLE}</p>}
+      {component && <p className="wg-facts">{facts(component).join(" · ")}</p>}
+      <Params name={name} node={node} component={component} />
+      {component?.weights && <WeightsField name={name} node={node} family={component.weights} graph={graph} />}
+      <States name={name} node={node} component={component} graph={graph} />
+      {component && (
+        <Section title="Ports" open={false}>
+          <Ports component={component} />
+        </Section>
+      )}
+      <UsedIn name={name} walks={walks} />
+    </>
+  );
+}
+
+function alternatives(catalogue: Readonly<Record<string, Component>>, current: string): string[] {
+  const family = category(current);
+  return Object.keys(catalogue).sort(
+    (a, b) => Number(category(b) === family) - Number(category(a) === family) || a.localeCompare(b),
+  );
+}
+
+function Params({ name, node, component }: { name: string; node: Node; component: Component | null }) {
+  const { apply, attempt } = useApply();
+  const graph = useEditorState((state) => state.documents.graph);
+  const scope = useMemo(() => scopeOfNode(graph, name), [graph, name]);
+  const problems = useProblems(join("nodes", name, "params"));
+  const at = (param: string) =>
+    problems.filter((problem) => problem.pointer === join("nodes", name, "params", param));
+  const missing = problems.filter((problem) => problem.pointer === join("nodes", name, "params"));
+  const declared = Object.entries(component?.params ?? {});
+  const extra = Object.keys(node.params ?? {}).filter((param) => !component || !(param in component.params));
+  if (declared.length + extra.length === 0) return null;
+  return (
+    <Section title="Parameters">
+      <ProblemLines problems={missing} />
+      {declared.map(([param, declaration]) => (
+        <ParamField
+          key={param}
+          name={param}
+          declared={declaration}
+          value={node.params?.[param]}
+          scope={scope}
+          problems={at(param)}
+          onEnter={(value) =>
+            apply(
+              `Set ${name}.${param}`,
+              (graph) => nodes.setNodeParam(graph, name, param, value),
+              `${name}.${param}`,
+            )
+          }
+        />
+      ))}
+      {extra.map((param) => (
+        <div key={param} className="wg-extra">
+          <code>
+            {param} = {String(node.params?.[param])}
+          </code>
+          <Button
+            kind="quiet"
+            onClick={() =>
+              attempt(`Remove ${name}.${param}`, (graph) => nodes.setNodeParam(graph, name, param, undefined))
+            }
+          >
+            Remove
+          </Button>
+          <ProblemLines problems={at(param)} />
+        </div>
+      ))}
+    </Section>
+  );
+}
+
+const NEW = " new";
+
+interface BindingProps {
+  name: string;
+  node: Node;
+  graph: GraphDocument;
+}
+
+function WeightsField({ name, node, family, graph }: BindingProps & { family: string }) {
+  const { attempt } = useApply();
+  const problems = useProblems(join("nodes", name, "weights"));
+  const known = Object.entries(graph.weights ?? {});
+  const fitting = known.filter(([, weights]) => weights.family === family).map(([key]) => key);
+  const choose = (key: string) =>
+    attempt(`Set the weights of ${name}`, (graph) => {
+      if (key !== NEW) return nodes.setNodeWeights(graph, name, key || null);
+      const made = freshName(family, Object.keys(graph.weights ?? {}));
+      const added = nodes.addWeights(graph, made, { family, source: `checkpoint:${family}` });
+      return nodes.setNodeWeights(added, name, made);
+    });
+  return (
+    <Section title="Weights">
+      <ChoiceField
+        label={`Of the family ${family}`}
+        value={node.weights ?? ""}
+        options={[
+          { value: "", label: "none" },
+          ...fitting.map((key) => ({ value: key, label: `${key} (${graph.weights?.[key]?.source ?? ""})` })),
+          { value: NEW, label: `New weights of ${family}` },
+        ]}
+        onChoose={choose}
+        problems={problems}
+      />
+    </Section>
+  );
+}
+
+function States({ name, node, component, graph }: BindingProps & { component: Component | null }) {
+  const problems = useProblems(join("nodes", name, "states"), true);
+  const slots = component?.states ?? [];
+  const extra = Object.keys(node.states ?? {}).filter((slot) => !slots.some((known) => known.slot === slot));
+  if (slots.length + extra.length === 0) return null;
+  return (
+    <Section title="States">
+      <ProblemLines problems={problems} />
+      {slots.map((slot) => (
+        <SlotField key={slot.slot} name={name} node={node} graph={graph} slot={slot} />
+      ))}
+      {extra.map((slot) => (
+        <SlotField key={slot} name={name} node={node} graph={graph} slot={slot} />
+      ))}
+    </Section>
+  );
+}
+
+function SlotField({ name, node, graph, slot: declared }: BindingProps & { slot: StateSlot | string }) {
+  const { attempt } = useApply();
+  const slot = typeof declared === "string" ? declared : declared.slot;
+  const problems = useProblems(join("nodes", name, "states", slot));
+  const kind = typeof declared === "string" ? null : declared.kind;
+  const fitting = Object.entries(graph.states ?? {}).filter(([, state]) => state.kind === kind);
+  const choose = (key: string) =>
+    attempt(`Bind ${name}.${slot}`, (graph) => {
+      if (key !== NEW) return nodes.setNodeState(graph, name, slot, key || null);
+      const made = freshName(name, Object.keys(graph.states ?? {}));
+      return nodes.setNodeState(nodes.addState(graph, made, freshState(kind!)), name, slot, made);
+    });
+  const optional = typeof declared === "string" || declared.optional;
+  return (
+    <ChoiceField
+      label={slot}
+      value={node.states?.[slot] ?? ""}
+      options={[
+        { value: "", label: optional ? "none" : "choose one" },
+        ...fitting.map(([key, state]) => ({ value: key, label: `${key} (${state.scope ?? "run"})` })),
+        ...(kind ? [{ value: NEW, label: "New state" }] : []),
+      ]}
+      onChoose={choose}
+      hint={kind ? `A ${stateKindText(kind)}, kept between calls.` : "The component has no such slot."}
+      problems={problems}
+    />
+  );
+}
+
+/** A paged state has to say how much it may hold. */
+export function freshState(kind: State["kind"]): State {
+  return kind === "paged_kv" ? { kind, capacity: "4096" } : { kind };
+}
+
+function UsedIn({ name, walks }: { name: string; walks: readonly string[] }) {
+  const { editor } = useApply();
+  return (
+    <Section title="Used in" aside={<small>{many(walks.length, "Walk")}</small>} open={walks.length < 5}>
+      {walks.length === 0 && <p className="wg-quiet">No Walk uses it yet. Drag it from “Use again” into one.</p>}
+      <div className="wg-links">
+        {walks.map((walk) => (
+          <Button key={walk} kind="quiet" onClick={() => openUses(editor, walk, name)}>
+            {walk}
+          </Button>
+        ))}
+      </div>
+    </Section>
+  );
+}
+
+function openUses(editor: Editor, walk: string, node: string): void {
+  const uses = factsOf(editor.graph.walks![walk]!).list.filter(
+    (entry) => entry.kind === "use" && entry.node === node,
+  );
+  editor.open(
+    { kind: "walk", walk, inside: null },
+    uses.map((entry) => entry.id),
+  );
+}

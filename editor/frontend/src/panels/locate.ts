@@ -1,0 +1,105 @@
+// Where in the editor a place of the documents is shown: what a problem's pointer selects. Pure.
+import { split } from "../document/pointer";
+import { entries, flat } from "../document/tree";
+import type { GraphDocument, Pointer } from "../document/types";
+import type { Canvas, Tab } from "../store/types";
+
+export interface Located {
+  tab: Tab;
+  canvas: Canvas;
+  selection: string[];
+  /** What it is about, in a few words: `Walk decode`, `Component llm`. */
+  place: string;
+  /** What of it, where it is more than the whole: `edge 3`, `loop tokens`. */
+  part: string;
+}
+
+const COMPONENTS: Canvas = { kind: "components" };
+
+export function locate(graph: GraphDocument, pointer: Pointer): Located {
+  const [section = "", name = "", ...rest] = split(pointer);
+  switch (section) {
+    case "nodes":
+      return name === ""
+        ? whole("Graph")
+        : located(
+            COMPONENTS,
+            `node:${name}`,
+            `Component ${name}`,
+            words(rest.filter((word) => word !== "component")),
+          );
+    case "walks":
+      return name in (graph.walks ?? {}) ? inWalk(graph, name, rest) : whole(name ? `Walk ${name}` : "Graph");
+    case "streams": {
+      const stream = graph.streams?.[Number(name)];
+      return stream
+        ? located(COMPONENTS, `stream:${stream.name}`, `Stream ${stream.name}`, words(rest))
+        : whole("Graph", "streams");
+    }
+    case "tasks":
+      return {
+        tab: "tasks",
+        canvas: COMPONENTS,
+        selection: name ? [`task:${name}`] : [],
+        place: name ? `Task ${name}` : "Tasks",
+        part: words(rest),
+      };
+    case "groups":
+    case "ranks":
+    case "hosts":
+      return {
+        tab: "placement",
+        canvas: COMPONENTS,
+        selection: [],
+        place: "Placement",
+        part: words([section, name]),
+      };
+    case "states":
+    case "weights":
+      return name
+        ? located(COMPONENTS, null, `${section === "states" ? "State" : "Weights"} ${name}`, words(rest))
+        : whole("Graph", section);
+    default:
+      return whole("Graph", words([section, name, ...rest]));
+  }
+}
+
+function inWalk(graph: GraphDocument, walk: string, rest: string[]): Located {
+  const canvas: Canvas = { kind: "walk", walk, inside: null };
+  const place = `Walk ${walk}`;
+  const [section = "", name = ""] = rest;
+  if (section === "edges" && name !== "") return located(canvas, `edge:${name}`, place, edgeWords(graph, walk, name));
+  if (section === "inputs") return located(canvas, "@in", place, name ? `input ${name}` : "inputs");
+  if (section === "results") return located(canvas, "@out", place, name ? `result ${name}` : "results");
+  if (section !== "body") return located(canvas, null, place, words(rest));
+  const pointer = `/${rest.join("/")}`;
+  const holds = (at: Pointer) => pointer === at || pointer.startsWith(`${at}/`);
+  const entry = flat(entries(graph.walks![walk]!)).findLast((candidate) => holds(candidate.pointer));
+  if (!entry) return located(canvas, null, place, "body");
+  const inside = pointer.slice(entry.pointer.length).split("/").filter(Boolean);
+  const what = entry.kind === "use" ? entry.name : [entry.kind, entry.name].filter(Boolean).join(" ");
+  return located(canvas, entry.id, place, [what, words(inside)].filter(Boolean).join(", "));
+}
+
+function edgeWords(graph: GraphDocument, walk: string, index: string): string {
+  const edge: unknown = graph.walks?.[walk]?.edges?.[Number(index)];
+  const [from, to] = Array.isArray(edge)
+    ? (edge as unknown[])
+    : typeof edge === "object" && edge !== null
+      ? [(edge as { from?: unknown }).from, (edge as { to?: unknown }).to]
+      : [];
+  return typeof from === "string" && typeof to === "string" ? `${from} → ${to}` : `edge ${index}`;
+}
+
+function located(canvas: Canvas, id: string | null, place: string, part: string): Located {
+  return { tab: "graph", canvas, selection: id === null ? [] : [id], place, part };
+}
+
+function whole(place: string, part = ""): Located {
+  return located(COMPONENTS, null, place, part);
+}
+
+/** The rest of a pointer as words: `params/time` -> `params time`. */
+function words(parts: readonly string[]): string {
+  return parts.filter(Boolean).join(" ");
+}

@@ -1,0 +1,4 @@
+import inspector from "./inspector.css?inline";
+import panels from "./panels.css?inline";
+
+export const styles = panels + inspector;
