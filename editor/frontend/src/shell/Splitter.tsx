@@ -21,8 +21,10 @@ export function Splitter({ label, size, min, max, side, onResize }: SplitterProp
   const set = (wanted: number) => onResize(Math.round(Math.min(max, Math.max(min, wanted))));
   const at = (event: PointerEvent) => (across ? event.clientX : event.clientY);
   const onKeyDown = (event: KeyboardEvent) => {
-    const keys = across ? { ArrowRight: STEP, ArrowLeft: -STEP } : { ArrowDown: STEP, ArrowUp: -STEP };
-    const step = (keys as Record<string, number>)[event.key];
+    const steps: Record<string, number> = across
+      ? { ArrowRight: STEP, ArrowLeft: -STEP }
+      : { ArrowDown: STEP, ArrowUp: -STEP };
+    const step = steps[event.key];
     if (step === undefined) return;
     event.preventDefault();
     event.stopPropagation();

@@ -2,25 +2,32 @@
 // it. Streamlit's page is outside of our shadow root, so its frame is changed by one style element while we are shown.
 
 const FRAME = `
-[data-testid="stMainBlockContainer"]:has([data-testid="stBidiComponentRegular"]) { padding: 0; max-width: none; }
-[data-testid="stMain"]:has([data-testid="stBidiComponentRegular"]) { overflow: hidden; }
+[data-testid="stMainBlockContainer"]:has([data-testid^="stBidiComponent"]) {
+  padding: var(--walkgraph-top, 0px) 0 0;
+  max-width: none;
+}
+[data-testid="stMain"]:has([data-testid^="stBidiComponent"]) { overflow: hidden; }
 `;
+const HEADER = '[data-testid="stHeader"]';
 const MARK = "data-walkgraph-frame";
 
 /** Keep the element as high as what the window has left below its top. Returns how to stop. */
 export function fill(element: HTMLElement): () => void {
-  const release = frame(element.ownerDocument);
+  const page = element.ownerDocument;
+  const release = frame(page);
   const measure = () => {
+    // The header lies over the page: its height is what the page must leave free.
+    const header = page.querySelector(HEADER)?.getBoundingClientRect().bottom ?? 0;
+    page.documentElement.style.setProperty("--walkgraph-top", `${Math.max(0, header)}px`);
     const top = Math.max(0, element.getBoundingClientRect().top);
     element.style.height = `${Math.max(320, window.innerHeight - top)}px`;
   };
   measure();
   const later = requestAnimationFrame(measure);
   const observer = new ResizeObserver(measure);
-  observer.observe(element.ownerDocument.body);
-  // What stands above may change its height without the body changing its own.
-  const above = hostOf(element)?.parentElement;
-  if (above) observer.observe(above);
+  // What stands above changes its height without the window changing its own.
+  const watched = [page.querySelector(HEADER), hostOf(element)?.closest('[data-testid="stMainBlockContainer"]')];
+  for (const above of watched) if (above) observer.observe(above);
   window.addEventListener("resize", measure);
   return () => {
     cancelAnimationFrame(later);
@@ -57,6 +64,8 @@ function frame(page: Document): () => void {
   }
   return () => {
     frames -= 1;
-    if (frames === 0) page.head.querySelector(`[${MARK}]`)?.remove();
+    if (frames > 0) return;
+    page.head.querySelector(`[${MARK}]`)?.remove();
+    page.documentElement.style.removeProperty("--walkgraph-top");
   };
 }
