@@ -1,11 +1,16 @@
 // The playground: a deployment's tasks as forms, their outputs as they come, what was run before.
 import { Braces, History as HistoryIcon, Rocket } from "lucide-react";
-import { useEffect, useMemo, useState } from "react";
+import { useContext, useEffect, useMemo, useState } from "react";
 import { useStore } from "zustand";
 import { call } from "../api/client";
 import type { DeploymentShown } from "../api/types";
-import { useEditor, useEditorState } from "../store/react";
+import type { GraphDocument } from "../document/types";
+import { Toasts } from "../shell/Toasts";
+import { deploymentOf, Deployments } from "../store/deployments";
+import { Editor } from "../store/editor";
+import { EditorContext, useEditor, useEditorState } from "../store/react";
 import { focusRun, showRun } from "../telemetry/activity";
+import { Following } from "../telemetry/following";
 import { Badge, Button, Empty, IconButton, Select, Tabs } from "../ui/kit";
 import { toBytes } from "./base64";
 import { withGraph } from "./carry";
@@ -20,19 +25,68 @@ import { suffixOf } from "./snippets";
 import { TaskForm } from "./TaskForm";
 import type { Made, OutputShown, Result, TaskShown } from "./types";
 
-export function PlayView() {
+const EMPTY: GraphDocument = { format: "walkgraph/graph@1", name: "none" };
+
+/** `deployment`: of a page of its own, without an open graph. */
+export function PlayView({ deployment }: { deployment?: string | undefined }) {
+  const editor = useContext(EditorContext);
+  if (editor) return <Playground alone={false} />;
+  return <Alone deployment={deployment} />;
+}
+
+function Alone({ deployment }: { deployment: string | undefined }) {
+  const editor = useMemo(() => new Editor(deployment ?? "", { graph: EMPTY, placement: null }), [deployment]);
+  useEffect(() => {
+    const attached = [new Deployments(editor), new Following(editor)];
+    return () => attached.forEach((one) => one.dispose());
+  }, [editor]);
+  return (
+    <EditorContext value={editor}>
+      <Playground alone />
+      <Toasts />
+    </EditorContext>
+  );
+}
+
+function Playground({ alone }: { alone: boolean }) {
   const editor = useEditor();
   const play = playOf(editor);
   const name = useEditorState((state) => state.name);
   const deployments = useEditorState((state) => state.deployments);
   const chosen = useStore(play.store, (state) => state.chosen);
-  const deployment = deployments[chosen ?? name] ?? deployments[name] ?? null;
-  if (!deployment) return <NotDeployed name={name} others={Object.values(deployments)} play={play} />;
-  return <Deployed key={deployment.id} deployment={deployment} play={play} />;
+  const deployment = picked(deployments, chosen, name, alone);
+  if (!deployment) return <NotDeployed name={name} others={Object.values(deployments)} play={play} alone={alone} />;
+  return <Deployed key={deployment.id} deployment={deployment} play={play} alone={alone} />;
 }
 
-function NotDeployed({ name, others, play }: { name: string; others: DeploymentShown[]; play: Play }) {
+function picked(
+  deployments: Readonly<Record<string, DeploymentShown>>,
+  chosen: string | null,
+  name: string,
+  alone: boolean,
+): DeploymentShown | null {
+  const own = deployments[chosen ?? name] ?? deploymentOf(deployments, name);
+  return own ?? (alone ? (Object.values(deployments)[0] ?? null) : null);
+}
+
+interface NotDeployedProps {
+  name: string;
+  others: DeploymentShown[];
+  play: Play;
+  alone: boolean;
+}
+
+function NotDeployed({ name, others, play, alone }: NotDeployedProps) {
   const editor = useEditor();
+  if (alone) {
+    return (
+      <div className="wg-play">
+        <Empty title="Nothing is deployed yet">
+          Open a graph from the library and deploy it; its tasks appear here.
+        </Empty>
+      </div>
+    );
+  }
   return (
     <div className="wg-play">
       <Empty title={`${name} is not deployed yet`}>
@@ -55,7 +109,7 @@ function NotDeployed({ name, others, play }: { name: string; others: DeploymentS
   );
 }
 
-function Deployed({ deployment, play }: { deployment: DeploymentShown; play: Play }) {
+function Deployed({ deployment, play, alone }: { deployment: DeploymentShown; play: Play; alone: boolean }) {
   const { id, digest } = deployment;
   const serves = deployment.tasks.length > 0;
   const state = useStore(play.store);
@@ -79,9 +133,17 @@ function Deployed({ deployment, play }: { deployment: DeploymentShown; play: Pla
       </Bar>
       {tasks?.problem && <Empty title="Its tasks can't be read">{tasks.problem}</Empty>}
       {task && (
-        <Table key={keyOf(task)} task={task} deployment={deployment} play={play} state={state} listed={listed} />
+        <Table
+          key={keyOf(task)}
+          task={task}
+          deployment={deployment}
+          play={play}
+          state={state}
+          listed={listed}
+          alone={alone}
+        />
       )}
-      {!task && !tasks?.problem && <Waiting deployment={deployment} loading={serves} />}
+      {!task && !tasks?.problem && <Waiting deployment={deployment} loading={serves} alone={alone} />}
     </div>
   );
 }
@@ -130,14 +192,14 @@ function Bar({ deployment, task, tasks, play, children }: BarProps) {
   );
 }
 
-function Waiting({ deployment, loading }: { deployment: DeploymentShown; loading: boolean }) {
+function Waiting({ deployment, loading, alone }: { deployment: DeploymentShown; loading: boolean; alone: boolean }) {
   const editor = useEditor();
   if (loading) return <div className="wg-play-skeleton" aria-label="Its tasks are being read" />;
   const title = deployment.state === "failed" ? "The deployment failed" : "The deployment has no tasks yet";
   return (
     <Empty title={title}>
       <p>{deployment.reason ?? "It is starting; its tasks appear here when they are known."}</p>
-      <Button onClick={() => editor.see({ tab: "deploy" })}>Look at the deployment</Button>
+      {!alone && <Button onClick={() => editor.see({ tab: "deploy" })}>Look at the deployment</Button>}
     </Empty>
   );
 }
@@ -150,9 +212,11 @@ interface TableProps {
   play: Play;
   state: PlayState;
   listed: boolean;
+  /** There is no graph to go to. */
+  alone: boolean;
 }
 
-function Table({ task, deployment, play, state, listed }: TableProps) {
+function Table({ task, deployment, play, state, listed, alone }: TableProps) {
   const editor = useEditor();
   const key = keyOf(task);
   const given = state.forms[key] ?? fresh(task);
@@ -202,10 +266,10 @@ function Table({ task, deployment, play, state, listed }: TableProps) {
             result={last.result}
             muted={state.muted}
             onMute={(muted) => play.mute(muted)}
-            onSave={(output, made) => attempt(save(editor.graph, last.result, output, made))}
+            onSave={(output, made) => attempt(save(last.result, output, made))}
             onSameSeed={() => last.result.run && attempt(again(last.result.run))}
-            onCanvas={() => attempt(onCanvas(last.result).then(() => editor.see({ tab: "graph" })))}
-            onNode={(node) => editor.open({ kind: "components" }, [`node:${node}`])}
+            onCanvas={alone ? null : () => onCanvas(last.result, editor)}
+            onNode={alone ? null : (node) => editor.open({ kind: "components" }, [`node:${node}`])}
           />
         ) : (
           <Empty title={task.label || labelOf(task.name)}>
@@ -235,36 +299,35 @@ function Table({ task, deployment, play, state, listed }: TableProps) {
   );
 }
 
-async function onCanvas(result: Result): Promise<void> {
-  const { run, deployment, task, seed, seconds, queued, times, error } = result;
-  const state = result.state === "failed" ? "failed" : result.state === "cancelled" ? "cancelled" : "done";
+/** The run's figures at the nodes of the graph. */
+function onCanvas(result: Result, editor: Editor): void {
+  const { run, deployment, task, seed, seconds, queued, times } = result;
+  const state = result.state === "failed" || result.state === "cancelled" ? result.state : "done";
+  const error = result.error && { ...result.error };
   const created_at = result.startedAt / 1000;
-  showRun({
-    id: run ?? "",
-    deployment,
-    task,
-    state,
-    created_at,
-    seconds,
-    queued,
-    seed,
-    params: {},
-    error: error && { ...error },
-    times,
-  });
+  showRun({ id: run ?? "", deployment, task, state, created_at, seconds, queued, seed, params: {}, error, times });
+  editor.see({ tab: "graph" });
 }
 
 /** To a file that carries the graph of the deployment, so that dropping it on the library opens that graph. */
-async function save(open: unknown, result: Result, output: OutputShown, made: Made): Promise<void> {
-  let graph = open;
-  try {
-    graph = (await call(`/api/v1/deployments/${result.deployment}/graph`)).value;
-  } catch {
-    // The deployment is gone: the open graph is the nearest to it.
-  }
+async function save(result: Result, output: OutputShown, made: Made): Promise<void> {
+  const graph = await graphOf(result.deployment);
   const sound = made.value.type === "audio" ? wholeSound(output.made.map((piece) => piece.value)) : null;
   const bytes = sound?.bytes ?? toBytes(made.value.data ?? "");
   const mime = sound?.mime ?? made.value.mime ?? "application/octet-stream";
   const step = output.name === "preview" && made.iteration ? `-${made.iteration.join("-")}` : "";
-  download(withGraph(bytes, graph) ?? bytes, mime, `${result.task}-${result.seed ?? "run"}${step}${suffixOf(mime)}`);
+  download(
+    (graph ? withGraph(bytes, graph) : null) ?? bytes,
+    mime,
+    `${result.task}-${result.seed ?? "run"}${step}${suffixOf(mime)}`,
+  );
+}
+
+/** null: the deployment is gone, and the file goes without. */
+async function graphOf(deployment: string): Promise<unknown> {
+  try {
+    return (await call(`/api/v1/deployments/${deployment}/graph`)).value;
+  } catch {
+    return null;
+  }
 }

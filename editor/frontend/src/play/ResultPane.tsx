@@ -15,9 +15,10 @@ interface Props {
   onMute: (muted: boolean) => void;
   onSave: (output: OutputShown, made: Made) => void;
   onSameSeed: () => void;
-  onCanvas: () => void;
+  /** null: no graph is open. */
+  onCanvas: (() => void) | null;
   /** Opens the node in the graph. */
-  onNode: (node: string) => void;
+  onNode: ((node: string) => void) | null;
 }
 
 export function ResultPane({ task, result, muted, onMute, onSave, onSameSeed, onCanvas, onNode }: Props) {
@@ -40,7 +41,7 @@ export function ResultPane({ task, result, muted, onMute, onSave, onSameSeed, on
             <RotateCw size={13} aria-hidden /> Same seed
           </Button>
         )}
-        {over && result.run !== null && (
+        {over && result.run !== null && onCanvas && (
           <Button kind="quiet" title="Show this run's figures on the graph" onClick={onCanvas}>
             <Crosshair size={13} aria-hidden /> On the graph
           </Button>
@@ -125,15 +126,7 @@ function Elapsed({ from }: { from: number }) {
   return <>{(Math.max(0, now - from) / 1000).toFixed(1)} s</>;
 }
 
-function Failure({
-  error,
-  faults,
-  onNode,
-}: {
-  error: RunError;
-  faults: Result["faults"];
-  onNode: (node: string) => void;
-}) {
+function Failure({ error, faults, onNode }: { error: RunError; faults: Result["faults"]; onNode: Props["onNode"] }) {
   const place = placeOf(error);
   const { node } = error;
   return (
@@ -152,7 +145,7 @@ function Failure({
       <p className="where">
         <code>{error.code}</code>
         {place && <span>{place}</span>}
-        {node && (
+        {node && onNode && (
           <Button kind="quiet" onClick={() => onNode(node)}>
             Open {node}
           </Button>
@@ -166,7 +159,7 @@ function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-function Times({ result, onNode }: { result: Result; onNode: (node: string) => void }) {
+function Times({ result, onNode }: { result: Result; onNode: Props["onNode"] }) {
   const rows = [...result.times].sort((a, b) => b.busy - a.busy);
   const most = rows[0]?.busy || 1;
   const ranks = new Set(rows.map((row) => row.rank)).size > 1;
@@ -187,9 +180,13 @@ function Times({ result, onNode }: { result: Result; onNode: (node: string) => v
           {rows.map((row) => (
             <tr key={`${row.node} ${row.rank}`}>
               <td>
-                <button type="button" className="link" onClick={() => onNode(row.node)}>
-                  {row.node}
-                </button>
+                {onNode ? (
+                  <button type="button" className="link" onClick={() => onNode(row.node)}>
+                    {row.node}
+                  </button>
+                ) : (
+                  row.node
+                )}
               </td>
               {ranks && <td>{row.rank}</td>}
               <td className="number">{row.calls}</td>

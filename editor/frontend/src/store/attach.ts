@@ -2,6 +2,7 @@
 // history and view survive a change of page.
 import { createStore, type StoreApi } from "zustand/vanilla";
 import type { Catalogue } from "../api/types";
+import { Following } from "../telemetry/following";
 import { telemetry } from "../telemetry/socket";
 import { Checking } from "./checking";
 import { CrashCopies, type CrashCopy } from "./crash";
@@ -51,7 +52,13 @@ export class Session {
     this.mounts += 1;
     if (this.mounts > 1) return;
     const { editor, persistence } = this;
-    this.attached = [new Checking(editor), new Planning(editor), new Deployments(editor), this.listen()];
+    this.attached = [
+      new Checking(editor),
+      new Planning(editor),
+      new Deployments(editor),
+      new Following(editor),
+      this.listen(),
+    ];
     this.tabs.start();
     if (this.shownBefore) void persistence.follow();
     this.shownBefore = true;

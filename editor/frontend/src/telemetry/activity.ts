@@ -1,17 +1,17 @@
-// The page's node activity, and its hooks. `follow` names the deployment (the shell does, once); nothing is done
-// while none is followed.
-import { useCallback, useEffect, useSyncExternalStore } from "react";
+// The page's node activity, and its hooks. `follow` names the deployment (`telemetry/following.ts` does, for an open
+// graph); nothing is done while none is followed.
+import { useCallback, useSyncExternalStore } from "react";
 import { call, send } from "../api/client";
 import type { RunEvent, RunShown, ValueShown } from "../api/types";
 import type { GraphDocument } from "../document/types";
-import { useEditorState } from "../store/react";
 import type { QueueGauge, RankGauge } from "./frames";
-import { NodeStore, type Activity, type Clock } from "./nodes";
+import { NodeStore, type Clock } from "./nodes";
 import { feeders, nodesOf } from "./previews";
+import type { Activity } from "./shown";
 import { telemetry } from "./socket";
 import { eventsOf } from "./sse";
 
-export type { Activity, NodeState, Preview } from "./nodes";
+export type { Activity, NodeState, Preview } from "./shown";
 export type { QueueGauge, RankGauge } from "./frames";
 
 const clock: Clock = {
@@ -28,6 +28,8 @@ let graph: GraphDocument | null = null;
 let unsubscribe: (() => void) | null = null;
 let asking: string | null = null;
 let reading: AbortController | null = null;
+/** Whose outputs are read from the service. */
+let readRun: string | null = null;
 
 const store = new NodeStore(clock, {
   expected: (task) => (graph ? nodesOf(graph, task) : []),
@@ -51,15 +53,19 @@ export function follow(deployment: string | null, of: GraphDocument | null = nul
 
 /** Only this run's figures and outputs; null: of all runs, as they come. */
 export function focusRun(run: string | null): void {
-  reading?.abort();
-  reading = null;
+  stopReading();
   store.focusOn(run);
   if (run !== null) void readOutputs(run);
 }
 
+function stopReading(): void {
+  reading?.abort();
+  reading = readRun = null;
+}
+
 /** A finished run's figures on the canvas, until `focusRun`. */
 export function showRun(run: RunShown): void {
-  focusRun(null);
+  stopReading();
   store.showRun(run);
   void readOutputs(run.id);
 }
@@ -79,8 +85,13 @@ export function unpin(node: string): void {
   store.pin(node, false);
 }
 
-/** An event of a run that this page follows, for the previews. */
+/** An event of a run that this page has started, for the previews. */
 export function tell(event: RunEvent, task: string): void {
+  // Read from the service besides: once is enough.
+  if (event.run !== readRun) show(event, task);
+}
+
+function show(event: RunEvent, task: string): void {
   if (store.focused !== null && store.focused !== event.run) return;
   if (event.event === "accepted") store.begin(event.run);
   else if (event.event === "error") store.fail(event.run, event.error);
@@ -116,16 +127,9 @@ export function useQueueGauge(): QueueGauge | null {
   return useSyncExternalStore(store.watchGauges, store.queued);
 }
 
-/** To be called once, by whoever stays mounted: follows the deployment of the open graph. */
-export function useFollowing(): void {
-  const deployment = useEditorState((state) => state.deployments[state.name]?.id ?? null);
-  const deployed = useEditorState((state) => state.deployed ?? state.documents.graph);
-  useEffect(() => follow(deployment, deployed), [deployment, deployed]);
-}
-
 // ── inside ──────────────────────────────────────────────────────────────────────────────────────
 
-export function showValue(node: string, value: ValueShown): void {
+function showValue(node: string, value: ValueShown): void {
   if (value.type === "text" && value.text) store.text(node, value.text);
   else if (value.type === "image" && value.data) store.picture(node, urlOf(value));
   else if (value.type === "audio" && value.data) store.sound(node, urlOf(value));
@@ -156,10 +160,11 @@ async function findError(run: string): Promise<void> {
 /** The outputs of a run that somebody else may have started, while the service remembers them. */
 async function readOutputs(run: string): Promise<void> {
   const reader = (reading = new AbortController());
+  readRun = run;
   try {
     const { value } = await call<RunShown>(`/api/v1/runs/${run}`, { signal: reader.signal });
     const answer = await send(`/api/v1/runs/${run}/events`, { signal: reader.signal });
-    for await (const event of eventsOf<RunEvent>(answer)) tell(event, value.task);
+    for await (const event of eventsOf<RunEvent>(answer)) show(event, value.task);
   } catch {
     // Forgotten by the service, or no longer wanted.
   }

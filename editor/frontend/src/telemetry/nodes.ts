@@ -1,47 +1,8 @@
 // What every node does, from telemetry: figures gathered in place as messages come, shown as new objects a few times
 // a second; a change of state is shown with the next frame of the screen. No React, no browser.
 import type { RunShown } from "../api/types";
+import type { Activity, NodeError, NodeState, Preview } from "./shown";
 import type { ActivityEvent, CallEvent, Frame, QueueGauge, RankGauge, RunPhaseEvent } from "./frames";
-
-export type NodeState = "idle" | "queued" | "running" | "done" | "error";
-
-export interface NodeError {
-  code: string;
-  message: string;
-  run: string;
-}
-
-/** What a node feeds out of the followed run. */
-export interface Preview {
-  /** Of the newest picture; revoked when a newer one replaces it. */
-  url: string;
-  /** Kept until unpinned. */
-  pinned: boolean;
-}
-
-export interface Activity {
-  state: NodeState;
-  /** Loop indices of the latest call, outermost first; empty outside of loops. */
-  iteration: number[] | null;
-  /** Since the run (or, with several, the busy time) began. */
-  calls: number;
-  /** Calls a second, now. */
-  rate: number;
-  /** Of one call, now. */
-  ms: number;
-  /** Largest batch of late. */
-  batch: number;
-  /** Ranks it was seen on. */
-  ranks: readonly number[];
-  error: NodeError | null;
-  preview: Preview | null;
-  /** The end of the text it wrote. */
-  words: string | null;
-  /** An object URL of the sound it made. */
-  sound: string | null;
-  /** The service can't be reached: this is how it was. */
-  stale: boolean;
-}
 
 /** Time, and when to show; tests give their own. */
 export interface Clock {
@@ -466,7 +427,9 @@ export class NodeStore {
 
   private shown(live: Live): Activity {
     live.dirty = false;
-    const { state, iteration, calls, rate, ms, batch, ranks, error, preview, words, sound } = live;
-    return { state, iteration, calls, rate, ms, batch, ranks, error, preview, words, sound, stale: this.stale };
+    const { state, iteration, calls, rate, ms, batch, ranks, error: failure, preview, words, sound } = live;
+    const { stale } = this;
+    const shown = { state, iteration, calls, rate, ms, batch, ranks, failure, preview, words, sound, stale };
+    return failure ? { ...shown, error: failure.message } : shown;
   }
 }
