@@ -54,18 +54,26 @@ export function bridged(
   uses: readonly string[],
   catalogue: Catalogue,
 ): GraphDocument {
-  return uses.reduce((made, use) => {
-    const found = joins(made, walk, use, catalogue);
-    const results = joinedResults(made, walk, use, catalogue);
-    return changeWalk(made, walk, (body) => {
-      const edges = found.length
-        ? linksOf(body).flatMap((link, index) => found.find((each) => each.index === index)?.now ?? [link])
-        : linksOf(body);
-      const changed = mapped(body.results ?? {}, (result, name) => results[name]?.[1] ?? result);
-      const withResults = Object.keys(results).length ? withWalkPart(body, "results", changed) : body;
-      return withEdges(withResults, edges);
-    });
-  }, graph);
+  return uses.reduce(
+    (made, use) => joined(made, walk, joins(made, walk, use, catalogue), joinedResults(made, walk, use, catalogue)),
+    graph,
+  );
+}
+
+/** With the edges and results replaced. */
+export function joined(
+  graph: GraphDocument,
+  walk: string,
+  links: readonly Joined[],
+  results: Record<string, ResultFrom[]>,
+): GraphDocument {
+  return changeWalk(graph, walk, (body) => {
+    const edges = links.length
+      ? linksOf(body).flatMap((link, index) => links.find((each) => each.index === index)?.now ?? [link])
+      : linksOf(body);
+    const changed = mapped(body.results ?? {}, (result, name) => results[name]?.[1] ?? result);
+    return withEdges(Object.keys(results).length ? withWalkPart(body, "results", changed) : body, edges);
+  });
 }
 
 function around(facts: Facts, use: string): [into: Route[], out: Route[]] {

@@ -5,5 +5,7 @@ export * from "./walks";
 export * from "./items";
 export * from "./edges";
 export * from "./streams";
+export * from "./tasks";
+export * from "./clipboard";
 export * from "./layout";
 export type { Wish } from "./judge";

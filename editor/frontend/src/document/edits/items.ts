@@ -305,3 +305,6 @@ function holds(piece: Piece, entry: Entry): boolean {
   for (let at: Entry | null = entry; at; at = at.parent) if (at.id === piece.was) return true;
   return false;
 }
+
+export { unwrap, wrap } from "./wrap";
+export { bypass, mute, mutedOf, unbypass, unmute } from "./mute";

@@ -160,7 +160,7 @@ export function setNodeComponent(
       ),
     graph,
   );
-  const slots = new Set(fresh.states.map((slot) => slot.name));
+  const slots = new Set(fresh.states.map(({ slot }) => slot));
   return changeNode(rewired, node, (old) => {
     const params = old.params && only(old.params, (key) => key in fresh.params);
     const states = old.states && only(old.states, (key) => slots.has(key));

@@ -1,0 +1,146 @@
+// Items that don't run for a while: muted ones never do, bypassed ones let their values pass by. What they were is kept
+// in the layout, so that it can be brought back in another session too.
+import type { Catalogue } from "../../api/types";
+import { NEVER } from "../expressions";
+import { whenOf } from "../names";
+import { factsOf } from "../routes";
+import type { Entry } from "../tree";
+import type { GraphDocument, Item, ItemId, Link, ResultFrom } from "../types";
+import { joined, joinedResults, joins, sameLink } from "./bridge";
+import { changeWalk, entryOf, linksOf, walkOf, withEdges } from "./document";
+import { setItem } from "./items";
+import { canvasLayout, changeLayout, walkCanvas } from "./layout";
+import { pieceOf, settle, takeApart } from "./pieces";
+import { EditRefused, mapped, withKey, withPart, withWalkPart } from "./records";
+
+interface Muted {
+  kind: "mute" | "bypass";
+  /** The condition that the item had. */
+  when: string | null;
+  /** The item was written in the short form. */
+  short: boolean;
+  /** Of a bypassed use: edges out of it, and what stands in their place. */
+  links?: { was: Link; now: Link[] }[];
+  /** Likewise results: [was, now]. */
+  results?: Record<string, ResultFrom[]>;
+}
+
+/** The items that are muted or bypassed. */
+export function mutedOf(graph: GraphDocument, walk: string): ReadonlyMap<ItemId, "muted" | "bypassed"> {
+  const records = recordsOf(graph, walk);
+  const found = factsOf(walkOf(graph, walk)).list.filter((entry) => whenOf(entry.item) === NEVER);
+  return new Map(found.map(({ id }) => [id, records[id]?.kind === "bypass" ? "bypassed" : "muted"]));
+}
+
+/** Let items not run, nor anything inside them. */
+export function mute(graph: GraphDocument, walk: string, ids: readonly ItemId[]): GraphDocument {
+  return ids.reduce((made, id) => {
+    const entry = entryOf(factsOf(walkOf(made, walk)), id);
+    return whenOf(entry.item) === NEVER ? made : silenced(made, walk, entry, { kind: "mute" });
+  }, graph);
+}
+
+/** Let muted items run again, under the condition that they had. */
+export function unmute(graph: GraphDocument, walk: string, ids: readonly ItemId[]): GraphDocument {
+  const bypassed = ids.filter((id) => recordsOf(graph, walk)[id]?.kind === "bypass");
+  const rest = ids.filter((id) => !bypassed.includes(id));
+  return rest.reduce((made, id) => voiced(made, walk, id), unbypass(graph, walk, bypassed));
+}
+
+/** Let uses not run, and lead what feeds them to where their values went, as far as types are equal. */
+export function bypass(
+  graph: GraphDocument,
+  walk: string,
+  ids: readonly ItemId[],
+  catalogue: Catalogue = {},
+): GraphDocument {
+  const { byId } = factsOf(walkOf(graph, walk));
+  for (const id of ids)
+    if (byId.get(id)?.kind !== "use")
+      throw new EditRefused("Only single uses can be bypassed; mute a container instead.");
+  return ids.reduce((made, id) => {
+    const entry = entryOf(factsOf(walkOf(made, walk)), id);
+    return whenOf(entry.item) === NEVER ? made : passedBy(made, walk, entry, catalogue);
+  }, graph);
+}
+
+/** Let bypassed uses run again, on their own edges. Those that stay bypassed are led around anew. */
+export function unbypass(
+  graph: GraphDocument,
+  walk: string,
+  ids: readonly ItemId[],
+  catalogue: Catalogue = {},
+): GraphDocument {
+  if (!ids.length) return graph;
+  const records = recordsOf(graph, walk);
+  const bypassed = Object.keys(records).filter((id) => records[id]!.kind === "bypass");
+  const restored = [...bypassed]
+    .reverse()
+    .reduce((made, id) => voiced(rejoined(made, walk, records[id]!), walk, id), graph);
+  const known = factsOf(walkOf(restored, walk)).byId;
+  const still = bypassed.filter((id) => !ids.includes(id) && known.has(id));
+  const again = bypass(restored, walk, still, catalogue);
+  return ids.filter((id) => !bypassed.includes(id)).reduce((made, id) => voiced(made, walk, id), again);
+}
+
+function recordsOf(graph: GraphDocument, walk: string): Record<ItemId, Muted> {
+  return (canvasLayout(graph, walkCanvas(walk)).muted ?? {}) as Record<ItemId, Muted>;
+}
+
+function silenced(
+  graph: GraphDocument,
+  walk: string,
+  entry: Entry,
+  more: Pick<Muted, "kind" | "links" | "results">,
+): GraphDocument {
+  const short = typeof entry.item === "string" || Array.isArray(entry.item);
+  const record: Muted = { ...more, when: whenOf(entry.item), short };
+  const made = setItem(graph, walk, entry.id, { when: NEVER });
+  return changeLayout(made, walkCanvas(walk), (layout) =>
+    withPart(layout, "muted", { ...layout.muted, [entry.id]: record }),
+  );
+}
+
+function voiced(graph: GraphDocument, walk: string, id: ItemId): GraphDocument {
+  const record = recordsOf(graph, walk)[id];
+  const entry = factsOf(walkOf(graph, walk)).byId.get(id);
+  const forgotten = changeLayout(graph, walkCanvas(walk), (layout) =>
+    layout.muted ? withPart(layout, "muted", withKey(layout.muted, id, undefined)) : layout,
+  );
+  if (!entry || whenOf(entry.item) !== NEVER) return forgotten;
+  if (!record || record.short || record.when !== null)
+    return setItem(forgotten, walk, id, { when: record?.when ?? null });
+  const body = takeApart(forgotten, walk);
+  const piece = pieceOf(body, id);
+  piece.item = withKey(piece.item as object, "when", undefined) as Item;
+  return settle(forgotten, walk, body).graph;
+}
+
+function passedBy(graph: GraphDocument, walk: string, entry: Entry, catalogue: Catalogue): GraphDocument {
+  const found = joins(graph, walk, entry.name, catalogue);
+  const results = joinedResults(graph, walk, entry.name, catalogue);
+  const links = found.map(({ was, now }) => ({ was, now }));
+  const made = joined(graph, walk, found, results);
+  const more = { ...(links.length ? { links } : {}), ...(Object.keys(results).length ? { results } : {}) };
+  return silenced(made, walk, entryOf(factsOf(walkOf(made, walk)), entry.id), { kind: "bypass", ...more });
+}
+
+/** The edges of a bypassed use where those that replaced them still are. */
+function rejoined(graph: GraphDocument, walk: string, record: Muted): GraphDocument {
+  return changeWalk(graph, walk, (body) => {
+    let edges = linksOf(body);
+    for (const { was, now } of record.links ?? []) {
+      const first = edges.findIndex((link) => now.some((other) => sameLink(link, other)));
+      if (first < 0) continue;
+      edges = edges.flatMap((link, index) => {
+        if (index === first) return [was];
+        return now.some((other) => sameLink(link, other)) ? [] : [link];
+      });
+    }
+    const results = mapped(body.results ?? {}, (result, name) => {
+      const [was, now] = record.results?.[name] ?? [];
+      return was !== undefined && JSON.stringify(now) === JSON.stringify(result) ? was : result;
+    });
+    return withEdges(body.results ? withWalkPart(body, "results", results) : body, edges);
+  });
+}

@@ -1,0 +1,195 @@
+// Items put into a container of their own, and taken out of one again.
+import { readLink, splitReference, whenOf } from "../names";
+import { factsOf, type Facts } from "../routes";
+import type { Entry } from "../tree";
+import type { GraphDocument, Item, ItemId } from "../types";
+import { meaningful } from "./bridge";
+import { changeWalk, entryOf, linksOf, walkOf, withEdges } from "./document";
+import { guarded, newLoop, outermost, type LoopFields, type WithId, type WrapKind } from "./items";
+import { dependents, needsOf } from "./order";
+import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart, type Piece } from "./pieces";
+import { EditRefused, mappedList, withFields, withKey } from "./records";
+import { mapLink, renamedIn } from "./references";
+
+/**
+ * Put items of one list into a new container in the place of the first. What stands between them and needs one of them
+ * comes after it. In a parallel, those that feed one another form a row.
+ */
+export function wrap(
+  graph: GraphDocument,
+  walk: string,
+  ids: readonly ItemId[],
+  kind: WrapKind,
+  fields: LoopFields = {},
+): WithId {
+  const body = takeApart(graph, walk);
+  const facts = factsOf(body.walk);
+  const pieces = outermost(graph, walk, body, ids);
+  const holder = pieces[0]?.parent;
+  if (!holder) throw new EditRefused("Select what to wrap.");
+  if (pieces.some((piece) => piece.parent !== holder))
+    throw new EditRefused("Select items that stand in one list; these are in different containers.");
+  const siblings = holder.children.map((piece) => entryOf(facts, piece.was!));
+  const needs = needsOf(graph, facts, siblings);
+  const chosen = pieces.map(indexOf);
+  const later = isParallel(holder) ? new Set<number>() : between(needs, chosen, siblings);
+  const rows = kind === "parallel" ? components(needs, chosen) : chosen.map((index) => [index]);
+  if (kind === "parallel" && rows.length === 1 && chosen.length > 1)
+    throw new EditRefused("These items feed one another, so they can't run side by side; select some that don't.");
+
+  const moved = [...later].sort((a, b) => a - b).map((index) => holder.children[index]!);
+  const grouped = rows.map((row) => row.map((index) => holder.children[index]!));
+  const container = newPiece(emptyContainer(facts, kind, fields));
+  const outer = siblings[chosen[0]!]!.loops.at(-1);
+  insert(holder, chosen[0]!, container);
+  for (const group of grouped) {
+    group.forEach(detach);
+    if (group.length === 1) insert(container, container.children.length, group[0]!);
+    else {
+      const row = newPiece([]);
+      insert(row, 0, ...group);
+      insert(container, container.children.length, row);
+    }
+  }
+  moved.forEach(detach);
+  insert(holder, indexOf(container) + 1, ...moved);
+  const wrapped = chosen.map((index) => siblings[index]!);
+  const named = kind === "loop" && outer !== undefined ? nameOuter(graph, walk, wrapped, outer, pieces) : graph;
+  const settled = settle(named, walk, { ...body, walk: walkOf(named, walk) });
+  return { graph: settled.graph, id: settled.idOf(container) };
+}
+
+function emptyContainer(facts: Facts, kind: WrapKind, fields: LoopFields): Item {
+  if (kind === "loop") return newLoop(facts, fields, []);
+  return withFields({ [kind]: [] }, { when: fields.when }) as unknown as Item;
+}
+
+/** What stands among the chosen and needs one of them; refused where a chosen one needs it in turn. */
+function between(needs: readonly Set<number>[], chosen: readonly number[], siblings: readonly Entry[]): Set<number> {
+  const own = new Set(chosen);
+  const last = chosen.at(-1)!;
+  const after = new Set([...dependents(needs, chosen)].filter((index) => !own.has(index) && index < last));
+  for (const index of chosen)
+    for (const need of needs[index]!)
+      if (after.has(need))
+        throw new EditRefused(
+          `${called(siblings[need]!)} stands between these items and is needed by ${called(siblings[index]!)}; select it too.`,
+        );
+  return after;
+}
+
+/** Groups of the chosen that feed one another, each in order. */
+function components(needs: readonly Set<number>[], chosen: readonly number[]): number[][] {
+  const groups: number[][] = [];
+  for (const index of chosen) {
+    const tied = groups.filter((group) => group.some((other) => needs[index]!.has(other)));
+    const rest = groups.filter((group) => !tied.includes(group));
+    groups.splice(
+      0,
+      groups.length,
+      ...rest,
+      [...tied.flat(), index].sort((a, b) => a - b),
+    );
+  }
+  return groups.sort((a, b) => a[0]! - b[0]!);
+}
+
+/** `@loop.index` of items that get a loop around them goes on meaning the one it meant. */
+function nameOuter(
+  graph: GraphDocument,
+  walk: string,
+  chosen: readonly Entry[],
+  outer: string,
+  pieces: readonly Piece[],
+): GraphDocument {
+  const depth = chosen[0]!.loops.length;
+  const uses = new Set<string>();
+  const visit = (piece: Piece, entry: Entry): void => {
+    piece.item = renamedIn(piece.item, "index", outer);
+    if (entry.kind === "use") uses.add(entry.name);
+    entry.children.forEach((child, index) => {
+      if (child.loops.length === depth) visit(piece.children[index]!, child);
+    });
+  };
+  pieces.forEach((piece, index) => visit(piece, chosen[index]!));
+  return changeWalk(graph, walk, (body) =>
+    withEdges(
+      body,
+      mappedList(linksOf(body), (link) => {
+        const { from, to } = readLink(link);
+        const reads = from === "@loop.index" && uses.has(splitReference(to)[0]);
+        return reads ? mapLink(link, (end, side) => (side === "source" ? `@loop.${outer}` : end)) : link;
+      }),
+    ),
+  );
+}
+
+/** Take a container away and leave what it holds in its place; its condition stays with each of them. */
+export function unwrap(graph: GraphDocument, walk: string, id: ItemId): GraphDocument {
+  const body = takeApart(graph, walk);
+  const facts = factsOf(body.walk);
+  const entry = entryOf(facts, id);
+  const piece = pieceOf(body, id);
+  const { kind } = entry;
+  if (kind !== "loop" && kind !== "parallel" && kind !== "sequence")
+    throw new EditRefused("Only a container can be taken apart.");
+  const holder = piece.parent!;
+  const when = whenOf(piece.item);
+  for (const child of piece.children) child.item = guarded(child.item, when);
+  const freed = kind === "parallel" && !isParallel(holder) ? piece.children.flatMap(asRow) : [...piece.children];
+  const place = indexOf(piece);
+  if (isParallel(holder) && kind !== "parallel" && freed.length > 1) {
+    if (kind === "sequence") separate(graph, facts, entry);
+    if (kind === "loop") {
+      const row = newPiece([]);
+      insert(row, 0, ...freed);
+      freed.splice(0, freed.length, row);
+    }
+  }
+  detach(piece);
+  insert(holder, place, ...freed);
+  const made = settle(graph, walk, body).graph;
+  return kind === "loop" ? withoutNeedlessFlags(made, walk, facts) : made;
+}
+
+/** A plain list among the branches goes into the row around it. */
+function asRow(piece: Piece): Piece[] {
+  return Array.isArray(piece.item) ? piece.children.flatMap(asRow) : [piece];
+}
+
+function separate(graph: GraphDocument, facts: Facts, entry: Entry): void {
+  const needs = needsOf(graph, facts, entry.children);
+  const index = needs.findIndex((each) => each.size > 0);
+  if (index < 0) return;
+  const [first] = needs[index]!;
+  throw new EditRefused(
+    `${called(entry.children[index]!)} needs what comes before it from ${called(entry.children[first!]!)}; they can't become branches of their own.`,
+  );
+}
+
+/** Flags of edges that said something while the loop was there, and say nothing any more. */
+function withoutNeedlessFlags(graph: GraphDocument, walk: string, before: Facts): GraphDocument {
+  const after = factsOf(walkOf(graph, walk));
+  return changeWalk(graph, walk, (body) =>
+    withEdges(
+      body,
+      mappedList(linksOf(body), (link) => {
+        if (Array.isArray(link)) return link;
+        const plain = readLink(link);
+        const [was, is] = [meaningful(before, plain), meaningful(after, plain)];
+        let made: typeof link = link;
+        if (was.each && !is.each) made = withKey(made, "each", undefined);
+        if (was.collect && !is.collect) made = withKey(made, "collect", undefined);
+        return made !== link && Object.keys(made).length === 2 ? [plain.from, plain.to] : made;
+      }),
+    ),
+  );
+}
+
+function isParallel(piece: Piece): boolean {
+  return piece.parent !== null && typeof piece.item === "object" && "parallel" in piece.item;
+}
+
+function called(entry: Entry): string {
+  return entry.name ? `\`${entry.name}\`` : entry.kind === "fork" ? "A fork" : `A ${entry.kind}`;
+}
