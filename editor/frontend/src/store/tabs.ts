@@ -1,7 +1,7 @@
 // Tabs of one browser that have one document open: one edits, the others follow and read.
 
 export type TabMessage =
-  | { kind: "hello"; tab: string }
+  | { kind: "hello"; tab: string; since: number }
   | { kind: "here"; tab: string; since: number }
   | { kind: "take"; tab: string }
   | { kind: "yielded"; tab: string }
@@ -55,7 +55,7 @@ export class Tabs {
     this.role = "editing";
     this.channel = this.open();
     this.channel.onmessage = (event) => this.hear(event.data);
-    this.say("hello");
+    this.channel.postMessage({ kind: "hello", tab: this.tab, since: this.since });
   }
 
   /** Edit here; the other tab saves and reads from now on. */
@@ -87,26 +87,31 @@ export class Tabs {
 
   private hear(message: TabMessage): void {
     const editing = this.role === "editing";
-    if (message.kind === "hello" && editing)
-      this.channel?.postMessage({ kind: "here", tab: this.tab, since: this.since });
+    if (message.kind === "hello" && editing) this.answer(message);
     if (message.kind === "here" && editing && this.taken === null && this.isAfter(message)) this.read(ELSEWHERE);
-    if (message.kind === "take" && editing) void this.yield();
+    if (message.kind === "take" && editing) void this.yield(TAKEN);
     if (message.kind === "yielded") this.taken?.();
     if (message.kind === "saved" && !editing) this.events.saved();
     if (message.kind === "bye" && !editing) this.events.reading(LEFT);
+  }
+
+  /** Of two that start in one millisecond either may hear of the other first. */
+  private answer(newcomer: { tab: string; since: number }): void {
+    if (this.isAfter(newcomer)) void this.yield(ELSEWHERE);
+    else this.channel?.postMessage({ kind: "here", tab: this.tab, since: this.since });
   }
 
   private isAfter(other: { tab: string; since: number }): boolean {
     return this.since === other.since ? this.tab > other.tab : this.since > other.since;
   }
 
-  private async yield(): Promise<void> {
+  private async yield(reason: string): Promise<void> {
     this.role = "reading";
     try {
       await this.events.flush();
     } finally {
       this.say("yielded");
-      this.events.reading(TAKEN);
+      this.events.reading(reason);
     }
   }
 
@@ -115,7 +120,7 @@ export class Tabs {
     this.events.reading(reason);
   }
 
-  private say(kind: "hello" | "take" | "yielded" | "saved" | "bye"): void {
+  private say(kind: "take" | "yielded" | "saved" | "bye"): void {
     this.channel?.postMessage({ kind, tab: this.tab });
   }
 }

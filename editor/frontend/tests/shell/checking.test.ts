@@ -1,0 +1,112 @@
+// @vitest-environment jsdom
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import type { GraphDocument } from "../../src/document/types";
+import { Checking } from "../../src/store/checking";
+import { Editor } from "../../src/store/editor";
+import { Planning } from "../../src/store/planning";
+import { FakeService, type Request } from "./service";
+
+const GRAPH: GraphDocument = { name: "g", nodes: {}, walks: {} };
+let service: FakeService;
+let editor: Editor;
+
+interface Asked {
+  graph: GraphDocument;
+  answer: (problems: unknown[]) => void;
+  aborted: () => boolean;
+}
+let asked: Asked[];
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  service = new FakeService();
+  editor = new Editor("g", { graph: GRAPH, placement: null });
+  asked = [];
+  service.answers.set("POST /api/v1/graphs/check", (request: Request, signal) => {
+    const graph = JSON.parse(request.body ?? "") as GraphDocument;
+    return new Promise((resolve, reject) => {
+      signal?.addEventListener("abort", () => reject(new DOMException("", "AbortError")));
+      const answer = (problems: unknown[]) => resolve({ ok: false, problems });
+      asked.push({ graph, answer, aborted: () => signal?.aborted ?? false });
+    });
+  });
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+});
+
+const settle = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+const describeAs = (description: string) => editor.editGraph("Describe", (graph) => ({ ...graph, description }));
+const problem = (message: string) => ({ code: "c", pointer: "", message, severity: "error" });
+
+it("starts at once, ends the check before it, and shows the latest alone", async () => {
+  const checking = new Checking(editor);
+  describeAs("one");
+  describeAs("two");
+  await settle();
+  expect(asked.map(({ graph }) => graph.description)).toEqual([undefined, "one", "two"]);
+  expect(asked.map(({ aborted }) => aborted())).toEqual([true, true, false]);
+  asked[2]?.answer([problem("of two")]);
+  await settle();
+  expect(editor.state.checked).toEqual({ problems: [problem("of two")], of: editor.graph });
+  checking.dispose();
+});
+
+it("moving a node asks nobody: the problems stay", async () => {
+  const checking = new Checking(editor);
+  asked[0]?.answer([problem("p")]);
+  await settle();
+  editor.editGraph("Move", (graph) => ({ ...graph, layout: { components: { at: { a: [1, 2] } } } }));
+  await settle();
+  expect(asked).toHaveLength(1);
+  expect(editor.state.checked).toEqual({ problems: [problem("p")], of: editor.graph });
+  checking.dispose();
+});
+
+it("asks again when the service was away, and never after its end", async () => {
+  service.down = true;
+  const checking = new Checking(editor);
+  await settle(10);
+  service.down = false;
+  await settle(3100);
+  expect(asked).toHaveLength(1);
+  asked[0]?.answer([problem("p")]);
+  await settle();
+  expect(editor.state.checked.problems).toHaveLength(1);
+  checking.dispose();
+  describeAs("later");
+  await settle(5000);
+  expect(asked).toHaveLength(1);
+});
+
+it("plans only where a plan is looked at, a moment after the last change, hardware included", async () => {
+  const bodies: unknown[] = [];
+  service.answers.set("POST /api/v1/plans", (request: Request) => {
+    bodies.push(JSON.parse(request.body ?? ""));
+    return { ok: true, ranks: [] };
+  });
+  const planning = new Planning(editor);
+  describeAs("one");
+  await settle(1000);
+  expect(bodies).toEqual([]);
+  editor.see({ tab: "placement" });
+  await settle(10);
+  expect(bodies).toEqual([{ graph: editor.graph, placement: null }]);
+  expect(editor.state.planned).toMatchObject({ plan: { ok: true }, of: editor.state.documents, problem: null });
+  describeAs("two");
+  await settle(200);
+  describeAs("three");
+  await settle(200);
+  expect(bodies).toHaveLength(1);
+  await settle(200);
+  expect(bodies).toHaveLength(2);
+  editor.store.setState({ planned: { ...editor.state.planned, hardware: "3x141GB" } });
+  await settle(400);
+  expect(bodies[2]).toMatchObject({ graph: { description: "three" }, hardware: "3x141GB" });
+  editor.see({ selection: ["node:x"] });
+  await settle(1000);
+  expect(bodies).toHaveLength(3);
+  planning.dispose();
+});
