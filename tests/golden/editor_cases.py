@@ -1,0 +1,204 @@
+"""What the editor must derive exactly as the backend does: routes of Walks, which types fit, how documents are written.
+
+python -m tests.golden.editor_cases
+"""
+
+import json
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from walkgraph.components import catalogue
+from walkgraph.graph import codec
+from walkgraph.graph.document import Graph
+from walkgraph.graph.ports import accepts, parse_type
+from walkgraph.graph.structure import End, Route, WalkStructure, structure
+from walkgraph.resources import bundled
+
+FILE = Path(__file__).resolve().with_name("editor_cases.json")
+RANDOM_WALKS = 40
+MORE_TYPES = ("latents: float[...]", "latents: float[n, 64]", "latents: float[64, n]", "scalar: int[]", "text: bytes")
+NODES = ("a", "b", "c", "d", "e")
+
+BY_HAND: dict[str, dict[str, Any]] = {
+    "nested": {
+        "body": ["a", {"loop": "i", "times": "2", "body": ["b", {"loop": "j", "times": "3", "body": ["c", "d"]}, "e"]}],
+        "edges": [
+            ["a.x", "b.x"],
+            ["e.x", "b.x"],
+            {"from": "a.x", "to": "c.y", "each": True},
+            ["d.x", "c.x"],
+            ["b.x", "c.x"],
+            {"from": "d.x", "to": "e.x", "collect": True},
+            {"from": "d.x", "to": "@out.d", "each": True},
+            ["@loop.index", "c.z"],
+            ["@loop.i", "d.z"],
+            ["@loop.j", "b.z"],
+            ["e.x", "a.x"],
+        ],
+        "results": {"last": "d.x", "all": {"from": "d.x", "collect": True}, "gone": "nobody.x", "a": "a.x"},
+    },
+    "carried_outside": {
+        "body": [
+            {"loop": "i", "times": "2", "body": [{"loop": "j", "times": "2", "body": ["a"]}, "b"]},
+            {"loop": "k", "times": "2", "body": ["c"]},
+        ],
+        "edges": [
+            ["@in.x", "a.x"],
+            ["b.x", "a.x"],
+            ["a.x", "a.x"],
+            ["b.x", "c.x"],
+            {"from": "a.x", "to": "c.y", "each": True, "collect": True},
+            ["c.x", "c.x"],
+            ["c.x", "a.y"],
+        ],
+    },
+    "branches": {
+        "inputs": {"x": "text"},
+        "body": [
+            {
+                "parallel": [
+                    "a",
+                    ["b", {"use": "a", "as": "again", "when": "n > 1"}],
+                    {"sequence": ["c"], "when": "n > 2"},
+                ]
+            },
+            {"fork": "kept", "into": "copy", "when": "n > 3"},
+            {"loop": "i", "times": "n", "until": "d.stop", "body": [{"parallel": [["d", "e"], "again_too"]}]},
+        ],
+        "edges": [
+            ["@in.x", "a.x"],
+            ["a.x", "c.x"],
+            ["b.x", "again.x"],
+            ["again.x", "d.x"],
+            ["e.x", "d.x"],
+            {"from": "@stream.s", "to": "d.y", "each": True},
+            ["@stream.s", "e.y"],
+            ["@out.x", "a.y"],
+            ["a.x", "@in.x"],
+            ["nobody.x", "a.z"],
+            {"from": "d.x", "to": "@out.x", "each": True, "collect": True},
+        ],
+    },
+}
+
+
+def cases() -> dict[str, Any]:
+    graphs = {name: path.read_text() for name, path in bundled("graphs").items()}
+    walks = {
+        f"{name}/{walk}": _walk(document.walks[walk].model_dump(mode="json", by_alias=True, exclude_defaults=True))
+        for name, document in ((name, codec.load(text)) for name, text in graphs.items())
+        for walk in document.walks
+    }
+    walks |= {f"by hand/{name}": _walk(walk) for name, walk in BY_HAND.items()}
+    walks |= {f"random/{seed}": _walk(_random(Random(seed))) for seed in range(RANDOM_WALKS)}
+    texts = {
+        name: json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":")) for name, text in graphs.items()
+    }
+    return {"walks": walks, "types": _types(), "texts": texts}
+
+
+def dumps() -> str:
+    """A line for each Walk, row and text, so that a difference can be read."""
+    found = cases()
+    parts: list[str] = []
+    for key, value in found.items():
+        lines = ",\n".join(f"  {json.dumps(name)}: {_compact(entry)}" for name, entry in value.items())
+        parts.append(f'"{key}": {{\n{lines}\n}}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+# ── routes ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _walk(walk: dict[str, Any]) -> dict[str, Any]:
+    graph = _graph(walk)
+    found = structure(graph.walks["w"], "w")
+    return {
+        "walk": codec.dump(graph)["walks"]["w"],
+        "routes": [_route(route) for route in found.routes],
+        "results": [_route(route) for route in found.results],
+        "beside": _side_by_side(found),
+    }
+
+
+def _graph(walk: dict[str, Any]) -> Graph:
+    nodes = {node: {"component": "test.mix"} for node in NODES}
+    return codec.load({"format": "walkgraph/graph@1", "name": "g", "nodes": nodes, "walks": {"w": walk}})
+
+
+def _route(route: Route) -> list[Any]:
+    """In the order that the editor's test reads."""
+    facts = [route.common, route.carried, route.backward, route.leave, route.enter, route.left, route.entered]
+    return [_end(route.source), _end(route.target), *facts, route.pointer]
+
+
+def _end(end: End) -> list[Any]:
+    return [end.kind, end.name, end.port, end.entry.index if end.entry else None]
+
+
+def _side_by_side(found: WalkStructure) -> list[tuple[str, str]]:
+    """Pairs of uses in different branches of one parallel."""
+    uses = tuple(found.uses.values())
+    return [
+        (a.name, b.name)
+        for a in uses
+        for b in uses
+        if any(x != y and x[0] == y[0] for x, y in zip(a.branches, b.branches, strict=False))
+    ]
+
+
+def _random(random: Random) -> dict[str, Any]:
+    uses: list[str] = []
+    loops: list[str] = []
+    body = [_item(random, uses, loops, 0) for _ in range(random.randint(2, 4))]
+    edges = [_edge(random, uses, loops) for _ in range(random.randint(4, 16))]
+    results = {f"r{i}": {"from": f"{random.choice(uses)}.x", "collect": random.random() < 0.5} for i in range(2)}
+    return {"body": ["first", *body], "edges": edges, "results": results} if uses else _random(random)
+
+
+def _item(random: Random, uses: list[str], loops: list[str], depth: int) -> Any:
+    kind = random.choice(("use", "use", "loop", "parallel", "sequence", "list")) if depth < 3 else "use"
+    if kind == "use":
+        uses.append(f"u{len(uses)}")
+        return {"use": random.choice(NODES), "as": uses[-1]}
+    if kind == "loop":
+        loops.append(f"l{len(loops)}")
+        name = loops[-1]
+    inside = [_item(random, uses, loops, depth + 1) for _ in range(random.randint(1, 3))]
+    if kind == "loop":
+        return {"loop": name, "times": "2", "body": inside}
+    return inside if kind == "list" else {kind: inside}
+
+
+def _edge(random: Random, uses: list[str], loops: list[str]) -> Any:
+    sources = [*uses, *uses, "first", "nobody"]
+    others = ["@in.x", "@stream.s", "@loop.index", *(f"@loop.{loop}" for loop in loops)]
+    start = random.choice(others) if random.random() < 0.2 else f"{random.choice(sources)}.x"
+    to = "@out.o" if random.random() < 0.15 else f"{random.choice(uses)}.{random.choice('xy')}"
+    flags = {flag: True for flag in ("each", "collect") if random.random() < 0.3}
+    return {"from": start, "to": to, **flags} if flags else [start, to]
+
+
+# ── types ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _types() -> dict[str, Any]:
+    """For each target the reason for each source, as a number into `reasons`; 0: it fits."""
+    ports = (port for component in catalogue().values() for port in (*component.inputs, *component.outputs))
+    names = list(dict.fromkeys([*(str(port.type) for port in ports), *MORE_TYPES]))
+    read = [parse_type(name) for name in names]
+    reasons: dict[str | None, int] = {None: 0}
+    flat = [reasons.setdefault(accepts(target, source), len(reasons)) for target, source in product(read, read)]
+    size = len(names)
+    table = [flat[row * size : (row + 1) * size] for row in range(size)]
+    return {"names": names, "reasons": list(reasons), "table": table}
+
+
+if __name__ == "__main__":
+    FILE.write_text(dumps())
