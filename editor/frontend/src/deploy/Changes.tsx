@@ -1,0 +1,85 @@
+// What deploying would change: the graph and the placement against what runs.
+import { useEffect, useMemo, useState } from "react";
+import { ApiError, call } from "../api/client";
+import type { DeploymentShown } from "../api/types";
+import type { Difference } from "../document/diff";
+import { placementInForce } from "../placement/ranks";
+import type { PlacementDocument } from "../placement/schema.generated";
+import { useEditor, useEditorState } from "../store/react";
+import { Button } from "../ui/kit";
+import { DiffList } from "../versions/DiffList";
+import { changedNodes } from "./changed";
+import { placementDiff } from "./placementDiff";
+
+/** The placement that a deployment runs; null while it isn't known. */
+export function useDeployedPlacement(deployment: DeploymentShown | null): PlacementDocument | null {
+  const [placement, setPlacement] = useState<PlacementDocument | null>(null);
+  const version = deployment && `${deployment.id} ${deployment.created_at} ${deployment.digest}`;
+  const id = deployment?.id ?? null;
+  useEffect(() => {
+    setPlacement(null);
+    if (id === null) return undefined;
+    const asking = new AbortController();
+    call<PlacementDocument>(`/api/v1/deployments/${encodeURIComponent(id)}/placement`, {
+      signal: asking.signal,
+    }).then(
+      ({ value }) => setPlacement(value),
+      (error: unknown) => {
+        if (!(error instanceof ApiError) && !asking.signal.aborted) throw error;
+      },
+    );
+    return () => asking.abort();
+  }, [id, version]);
+  return placement;
+}
+
+export function Changes({ running }: { running: PlacementDocument | null }) {
+  const editor = useEditor();
+  const documents = useEditorState((state) => state.documents);
+  const deployed = useEditorState((state) => state.deployed);
+  const planned = useEditorState((state) => state.planned);
+  const placement = useMemo(() => placementInForce({ documents, planned }), [documents, planned]);
+  const places = useMemo(
+    () => (running && placement ? placementDiff(running, placement, documents.graph) : null),
+    [running, placement, documents.graph],
+  );
+  if (!deployed) return <p role="status">Asking what runs …</p>;
+  const show = (differences: readonly Difference[]) => {
+    const walk = differences.find((difference) => difference.walk !== undefined)?.walk;
+    const nodes = [...changedNodes(editor.state)].map((node) => `node:${node}`);
+    if (walk !== undefined && walk in (documents.graph.walks ?? {}))
+      editor.open({ kind: "walk", walk, inside: null });
+    else editor.open({ kind: "components" }, nodes);
+  };
+  return (
+    <>
+      <section aria-label="Changes of the graph">
+        <h3>Graph</h3>
+        <DiffList before={deployed} after={documents.graph} onShow={show} />
+      </section>
+      <section aria-label="Changes of the placement">
+        <h3>Placement</h3>
+        {places === null ? (
+          <p className="quiet">Known once the open placement is planned.</p>
+        ) : places.length === 0 ? (
+          <p className="quiet">No difference.</p>
+        ) : (
+          <ul className="places">
+            {places.map(({ kind, text }) => (
+              <li key={text} className={kind}>
+                <b aria-hidden>{{ added: "+", removed: "−", changed: "~" }[kind]}</b>
+                <span className="visually-hidden">{kind} </span>
+                {text}
+              </li>
+            ))}
+          </ul>
+        )}
+        {places !== null && places.length > 0 && (
+          <Button kind="quiet" onClick={() => editor.see({ tab: "placement" })}>
+            Open the placement
+          </Button>
+        )}
+      </section>
+    </>
+  );
+}

@@ -1,0 +1,292 @@
+// What runs of this graph, what would change, and the ways to change it.
+import { CirclePlay, ListRestart, Rocket, Square, Undo2 } from "lucide-react";
+import { useState } from "react";
+import type { DeploymentShown } from "../api/types";
+import { equal } from "../document/diff";
+import { deploymentOf } from "../store/deployments";
+import { useEditor, useEditorState } from "../store/react";
+import { Badge, Button, Dialog, Empty } from "../ui/kit";
+import { deploy, giveUpNext, GRACE, restart, switchTo, undeploy, type Refusal } from "./actions";
+import { Changes, useDeployedPlacement } from "./Changes";
+import { advice, deploymentPhase, plural, serves } from "./phases";
+import { forecast, Refused } from "./Refused";
+import { Steps, Workers } from "./Workers";
+
+type Question = "switch" | "restart" | "undeploy";
+
+export function DeployView() {
+  const editor = useEditor();
+  const name = useEditorState((state) => state.name);
+  const deployments = useEditorState((state) => state.deployments);
+  const plan = useEditorState((state) => state.planned.plan);
+  const [asking, ask] = useState<Question | null>(null);
+  const [busy, setBusy] = useState<string | null>(null);
+  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const deployment = deploymentOf(deployments, name);
+  const running = useDeployedPlacement(deployment);
+  const others = Object.values(deployments).filter((other) => other.id !== deployment?.id);
+  const perform = async (what: string, action: () => Promise<Refusal | null>) => {
+    ask(null);
+    setBusy(what);
+    setRefusal(null);
+    const refused = await action();
+    setBusy(null);
+    setRefusal(refused);
+    if (refused) editor.say(refused.message, "error");
+  };
+  const expected = refusal ? null : forecast(plan);
+  return (
+    <div className="wg-deploy">
+      <div className="column">
+        <Head
+          deployment={deployment}
+          busy={busy}
+          onDeploy={() => void perform("deploying", () => deploy(editor))}
+          onAsk={ask}
+        />
+        {refusal && <Refused title="The service refused" refusal={refusal} />}
+        {deployment ? (
+          <Running
+            deployment={deployment}
+            onGiveUp={() => void perform("stopping the switch", () => giveUpNext(editor, deployment.id))}
+          />
+        ) : (
+          <Empty title="Not deployed">
+            Deploying starts a process per rank, loads the weights and serves the tasks. What you edit afterwards
+            changes nothing of what runs until you switch.
+          </Empty>
+        )}
+        {expected && <Refused title="What speaks against deploying it as it is" refusal={expected} />}
+        <Others deployments={others} />
+      </div>
+      {deployment && (
+        <aside className="column" aria-label="What would change">
+          <h2>What would change</h2>
+          <Changes running={running} />
+        </aside>
+      )}
+      {asking && deployment && (
+        <Confirm
+          question={asking}
+          deployment={deployment}
+          onClose={() => ask(null)}
+          onYes={(grace) => {
+            if (asking === "switch") void perform("switching", () => switchTo(editor, deployment.id));
+            if (asking === "restart") void perform("restarting", () => restart(editor, deployment.id));
+            if (asking === "undeploy") void perform("undeploying", () => undeploy(editor, deployment.id, grace));
+          }}
+        />
+      )}
+    </div>
+  );
+}
+
+interface HeadProps {
+  deployment: DeploymentShown | null;
+  busy: string | null;
+  onDeploy: () => void;
+  onAsk: (question: Question) => void;
+}
+
+function Head({ deployment, busy, onDeploy, onAsk }: HeadProps) {
+  const name = useEditorState((state) => state.name);
+  const hardware = useEditorState((state) => state.planned.hardware);
+  const deployed = useEditorState((state) => state.deployed);
+  const graph = useEditorState((state) => state.documents.graph);
+  const same = deployed !== null && equal(deployed, graph);
+  return (
+    <header className="head">
+      <div>
+        <h1>{deployment?.id ?? name}</h1>
+        {deployment && <StateBadge state={deployment.state} />}
+        {busy && <Badge kind="busy">{busy} …</Badge>}
+      </div>
+      <div className="actions">
+        {deployment ? (
+          <>
+            <Button kind={same ? "plain" : "primary"} disabled={busy !== null} onClick={() => onAsk("switch")}>
+              <Rocket size={14} aria-hidden /> Switch to what is open
+            </Button>
+            <Button disabled={busy !== null} onClick={() => onAsk("restart")}>
+              <ListRestart size={14} aria-hidden /> Restart
+            </Button>
+            <Button kind="danger" disabled={busy !== null} onClick={() => onAsk("undeploy")}>
+              <Square size={14} aria-hidden /> Undeploy
+            </Button>
+          </>
+        ) : (
+          <Button kind="primary" disabled={busy !== null} onClick={onDeploy}>
+            <CirclePlay size={14} aria-hidden /> Deploy
+          </Button>
+        )}
+      </div>
+      {hardware !== "" && (
+        <p className="quiet">
+          The plan is for assumed GPUs ({hardware}); when you deploy, the service judges for this machine.
+        </p>
+      )}
+    </header>
+  );
+}
+
+function StateBadge({ state }: { state: string }) {
+  const { label, tone } = deploymentPhase(state);
+  return <Badge kind={tone}>{label}</Badge>;
+}
+
+function Running({ deployment, onGiveUp }: { deployment: DeploymentShown; onGiveUp: () => void }) {
+  const { id, state, reason, ranks, running, waiting, restarts, next, tasks } = deployment;
+  const failed = state === "failed";
+  return (
+    <>
+      {next && <Next id={id} next={next} onGiveUp={onGiveUp} />}
+      <section className="version" aria-label="The version that serves">
+        {next && <h2>The version that serves</h2>}
+        {reason && (
+          <p className={failed ? "failure" : "reason"} role={failed ? "alert" : undefined}>
+            {reason}
+            {failed && <span className="advice">{advice(reason)}</span>}
+          </p>
+        )}
+        {(state === "starting" || failed) && <Steps ranks={ranks} failed={failed} />}
+        {serves(deployment) && (
+          <dl className="counts">
+            <Count name="running" value={String(running)} />
+            <Count name="waiting" value={String(waiting)} />
+            <Count name="restarts" value={String(restarts)} />
+            <Count name="since" value={new Date(deployment.created_at * 1000).toLocaleString()} />
+          </dl>
+        )}
+        {serves(deployment) && tasks.length > 0 && <p className="quiet">Serves {tasks.join(", ")}.</p>}
+        <Workers id={id} ranks={ranks} />
+      </section>
+    </>
+  );
+}
+
+function Count({ name, value }: { name: string; value: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}
+
+interface NextProps {
+  id: string;
+  next: NonNullable<DeploymentShown["next"]>;
+  onGiveUp: () => void;
+}
+
+/** The version that takes over once it is ready. */
+function Next({ id, next, onGiveUp }: NextProps) {
+  const failed = next.state === "failed";
+  return (
+    <section className={`version next ${failed ? "failed" : ""}`} aria-label="The next version">
+      <header>
+        <h2>{failed ? "The switch failed; the old version goes on" : "The next version gets ready"}</h2>
+        <Button onClick={onGiveUp}>
+          <Undo2 size={14} aria-hidden /> {failed ? "Dismiss" : "Stop the switch"}
+        </Button>
+      </header>
+      {failed ? (
+        <p className="failure" role="alert">
+          {next.reason}
+          <span className="advice">{advice(next.reason)}</span>
+        </p>
+      ) : (
+        <p className="quiet">The version below serves until this one is ready; then it takes over.</p>
+      )}
+      <Steps ranks={next.ranks} failed={failed} />
+      <Workers id={`${id} next`} ranks={next.ranks} />
+    </section>
+  );
+}
+
+interface ConfirmProps {
+  question: Question;
+  deployment: DeploymentShown;
+  onClose: () => void;
+  onYes: (grace: number) => void;
+}
+
+const TITLES: Record<Question, string> = {
+  switch: "Switch to what is open?",
+  restart: "Restart it?",
+  undeploy: "Undeploy it?",
+};
+
+function Confirm({ question, deployment, onClose, onYes }: ConfirmProps) {
+  const { running, waiting, id } = deployment;
+  const now =
+    running + waiting === 0
+      ? "No request runs or waits now."
+      : `Now ${plural(running, "request")} ${running === 1 ? "runs" : "run"} and ${waiting} ${waiting === 1 ? "waits" : "wait"}.`;
+  const footer = (
+    <>
+      <Button onClick={onClose}>Cancel</Button>
+      {question === "undeploy" ? (
+        <>
+          <Button kind="danger" onClick={() => onYes(0)}>
+            End all now
+          </Button>
+          <Button kind="primary" onClick={() => onYes(GRACE)}>
+            Let them finish
+          </Button>
+        </>
+      ) : (
+        <Button kind="primary" onClick={() => onYes(GRACE)}>
+          {question === "switch" ? "Switch" : "Restart"}
+        </Button>
+      )}
+    </>
+  );
+  return (
+    <Dialog title={TITLES[question]} onClose={onClose} footer={footer}>
+      <p>{now}</p>
+      {question === "undeploy" ? (
+        <p>
+          <b>{id}</b> takes no new requests from now on. Those that run get up to {GRACE} seconds to finish, or are
+          ended at once; then its memory is free. The graph and its placement stay.
+        </p>
+      ) : (
+        <ul className="wg-deploy-points">
+          <li>
+            {question === "switch" ? "The new version" : "A fresh copy of what runs"} starts beside the old one, so
+            the devices need room for both. If it can't start, the old one goes on.
+          </li>
+          <li>
+            Once it is ready, new requests go to it; those that run on the old one get {GRACE} seconds to finish.
+          </li>
+          <li>Sessions end with the old version.</li>
+        </ul>
+      )}
+    </Dialog>
+  );
+}
+
+function Others({ deployments }: { deployments: readonly DeploymentShown[] }) {
+  if (deployments.length === 0) return null;
+  return (
+    <section className="others" aria-label="Other deployments on this machine">
+      <h3>Also on this machine</h3>
+      <ul>
+        {deployments.map(({ id, graph, state, running, ranks }) => {
+          const devices = [...new Set(ranks.map((rank) => rank.device ?? "…"))].join(", ");
+          return (
+            <li key={id}>
+              <b>{id}</b>
+              {graph !== id && <span className="quiet">of {graph}</span>}
+              <StateBadge state={state} />
+              <span className="quiet">
+                {devices}
+                {running > 0 && ` · ${plural(running, "request")}`}
+              </span>
+            </li>
+          );
+        })}
+      </ul>
+    </section>
+  );
+}

@@ -1,0 +1,101 @@
+// How a deployment and its workers are, in words. Pure.
+import type { DeploymentShown, WorkerShown } from "../api/types";
+
+export type Tone = "good" | "busy" | "warn" | "bad" | "";
+
+export interface Phase {
+  label: string;
+  tone: Tone;
+  /** How far, 0 to 1, while it gets ready; null: not known, or done. */
+  fraction: number | null;
+}
+
+const STATES: Record<string, Phase> = {
+  starting: { label: "starting", tone: "busy", fraction: null },
+  ready: { label: "ready", tone: "good", fraction: null },
+  degraded: { label: "degraded: a worker is down", tone: "warn", fraction: null },
+  draining: { label: "stopping: its last runs finish", tone: "busy", fraction: null },
+  failed: { label: "failed", tone: "bad", fraction: null },
+  stopped: { label: "stopped", tone: "", fraction: null },
+};
+
+export function deploymentPhase(state: string): Phase {
+  return STATES[state] ?? { label: state, tone: "", fraction: null };
+}
+
+export function workerPhase(worker: WorkerShown): Phase {
+  const fraction = typeof worker["fraction"] === "number" ? worker["fraction"] : null;
+  switch (worker.state) {
+    case "starting":
+      return { label: "starting its process", tone: "busy", fraction: null };
+    case "loading":
+      return { label: "loading weights", tone: "busy", fraction };
+    case "warming":
+      return { label: "warming up", tone: "busy", fraction };
+    case "ready":
+      return { label: "ready", tone: "good", fraction: null };
+    case "lost":
+      return { label: "lost, starts again", tone: "warn", fraction: null };
+    case "failed":
+      return { label: "failed", tone: "bad", fraction: null };
+    default:
+      return { label: worker.state, tone: "", fraction: null };
+  }
+}
+
+export type Step = "process" | "weights" | "warm" | "ready";
+
+export const STEPS: { step: Step; label: string }[] = [
+  { step: "process", label: "Processes start" },
+  { step: "weights", label: "Weights load" },
+  { step: "warm", label: "Warming up" },
+  { step: "ready", label: "Ready" },
+];
+
+/** The step that the slowest worker is in. */
+export function stepOf(ranks: readonly WorkerShown[]): Step {
+  const order: Record<string, number> = { starting: 0, lost: 0, failed: 0, loading: 1, warming: 2, ready: 3 };
+  if (ranks.length === 0) return "process";
+  const slowest = Math.min(...ranks.map((rank) => order[rank.state] ?? 0));
+  return STEPS[slowest]?.step ?? "process";
+}
+
+/** Of all workers together, 0 to 1. */
+export function progressOf(ranks: readonly WorkerShown[]): number {
+  if (ranks.length === 0) return 0;
+  const parts = ranks.map((rank) => {
+    if (rank.state === "ready") return 1;
+    const { fraction } = workerPhase(rank);
+    if (rank.state === "loading") return 0.05 + 0.75 * (fraction ?? 0);
+    return rank.state === "warming" ? 0.8 + 0.2 * (fraction ?? 0) : 0;
+  });
+  return parts.reduce((total, part) => total + part, 0) / parts.length;
+}
+
+/** What to do about a failure, where the reason tells. */
+export function advice(reason: string | null): string {
+  const text = (reason ?? "").toLowerCase();
+  if (text.includes("memory") || text.includes("signal 9"))
+    return "Put fewer components on the rank, give it more memory, or stop another deployment; then try again.";
+  if (text.includes("weights") || text.includes("checkpoint"))
+    return "See that the weights' source is right and its files are here; then try again.";
+  if (text.includes("network") || text.includes("component"))
+    return "Use components that have networks here; the Problems panel names those that don't.";
+  return "Try again; if it stays, the service's log says more.";
+}
+
+/** Whether it answers requests. */
+export function serves(deployment: DeploymentShown): boolean {
+  return deployment.state === "ready" || deployment.state === "degraded";
+}
+
+export function plural(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? "" : "s"}`;
+}
+
+/** `12 s`, `4 min`, `3 h`, `2 days`. */
+export function age(seconds: number): string {
+  if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s`;
+  if (seconds < 90 * 60) return `${Math.round(seconds / 60)} min`;
+  return seconds < 36 * 3600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`;
+}

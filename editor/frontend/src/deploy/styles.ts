@@ -1,0 +1,3 @@
+import css from "./deploy.css?inline";
+
+export const styles = css;
