@@ -27,12 +27,14 @@ export function BlockRow({ row, columns, handle, drop, problems, edits }: BlockR
         <Grip row={row} what={title} handle={handle} edits={edits} />
       </td>
       <th colSpan={columns - 2} scope="rowgroup" style={{ paddingLeft: indent(row.depth) }}>
-        {row.kind === "for" ? <Repeat size={14} aria-hidden /> : <GitBranch size={14} aria-hidden />}
-        {title}
-        <span className="note">
-          {row.kind === "for" ? "of the request, in the order they come" : "one of these runs, the others do not"}
-        </span>
-        {row.kind === "for" && <AddParts row={row} edits={edits} />}
+        <div className="block-head">
+          {row.kind === "for" ? <Repeat size={14} aria-hidden /> : <GitBranch size={14} aria-hidden />}
+          {title}
+          <span className="note">
+            {row.kind === "for" ? "of the request, in the order they come" : "one of these runs, the others do not"}
+          </span>
+          {row.kind === "for" && <AddParts row={row} edits={edits} />}
+        </div>
         <ProblemLines problems={problems} />
       </th>
       <td className="actions">

@@ -35,23 +35,25 @@ export function Inputs({ task, problems, edits }: SectionProps) {
       {inputs.length === 0 ? (
         <p className="hint">None: a request of this task is its parameters alone.</p>
       ) : (
-        <table className="wg-declared inputs">
-          <thead>
-            <tr>
-              <th>Name</th>
-              <th>Modality</th>
-              <th title="A list, or parts in turn with others">Many</th>
-              <th title="A request may leave it out">Optional</th>
-              <th>Description</th>
-              <th aria-label="Actions" />
-            </tr>
-          </thead>
-          <tbody>
-            {inputs.map(([name, input]) => (
-              <InputRow key={name} {...{ name, input, edits }} problems={under(problems, `/inputs/${name}`)} />
-            ))}
-          </tbody>
-        </table>
+        <div className="wg-scroll">
+          <table className="wg-declared inputs">
+            <thead>
+              <tr>
+                <th>Name</th>
+                <th>Modality</th>
+                <th title="A list, or parts in turn with others">Many</th>
+                <th title="A request may leave it out">Optional</th>
+                <th>Description</th>
+                <th aria-label="Actions" />
+              </tr>
+            </thead>
+            <tbody>
+              {inputs.map(([name, input]) => (
+                <InputRow key={name} {...{ name, input, edits }} problems={under(problems, `/inputs/${name}`)} />
+              ))}
+            </tbody>
+          </table>
+        </div>
       )}
     </section>
   );
@@ -108,6 +110,7 @@ function InputRow({
         <td>
           <TextCell
             live
+            grows
             label={`Description of ${name}`}
             value={input.description ?? ""}
             placeholder="What it is, for whoever sends it"

@@ -33,26 +33,28 @@ export function Params({ task, problems, edits }: ParamsProps) {
       {params.length === 0 ? (
         <p className="hint">None yet. A parameter can steer conditions, loops and components.</p>
       ) : (
-        <table className="wg-declared params">
-          <thead>
-            <tr>
-              <th>Name</th>
-              <th>Type</th>
-              <th title="The client must give it; it has no default">Required</th>
-              <th>Default</th>
-              <th>From</th>
-              <th>To</th>
-              <th>Choices</th>
-              <th>Description</th>
-              <th aria-label="Actions" />
-            </tr>
-          </thead>
-          <tbody>
-            {params.map(([name, param]) => (
-              <ParamRow key={name} {...{ name, param, edits }} problems={under(problems, `/params/${name}`)} />
-            ))}
-          </tbody>
-        </table>
+        <div className="wg-scroll">
+          <table className="wg-declared params">
+            <thead>
+              <tr>
+                <th>Name</th>
+                <th>Type</th>
+                <th title="The client must give it; it has no default">Required</th>
+                <th>Default</th>
+                <th>From</th>
+                <th>To</th>
+                <th>Choices</th>
+                <th>Description</th>
+                <th aria-label="Actions" />
+              </tr>
+            </thead>
+            <tbody>
+              {params.map(([name, param]) => (
+                <ParamRow key={name} {...{ name, param, edits }} problems={under(problems, `/params/${name}`)} />
+              ))}
+            </tbody>
+          </table>
+        </div>
       )}
     </section>
   );
@@ -134,6 +136,7 @@ function ParamRow({ name, param, problems, edits }: ParamRowProps) {
         <td>
           <TextCell
             live
+            grows
             label={`Description of ${name}`}
             value={param.description ?? ""}
             placeholder="What it does, and its unit"

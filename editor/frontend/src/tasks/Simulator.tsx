@@ -61,16 +61,16 @@ function Given({ task, choice, onChoose }: Part) {
           {choice.given.map((name, index) => (
             <li key={index}>
               <Modality type={task.inputs?.[name]?.modality ?? ""} text={name} />
-              <IconButton label={`Earlier: ${name}`} disabled={index === 0} onClick={() => swap(index, index - 1)}>
-                <ArrowLeft size={12} />
-              </IconButton>
-              <IconButton
-                label={`Later: ${name}`}
-                disabled={index === choice.given.length - 1}
-                onClick={() => swap(index, index + 1)}
-              >
-                <ArrowRight size={12} />
-              </IconButton>
+              {index > 0 && (
+                <IconButton label={`Earlier: ${name}`} onClick={() => swap(index, index - 1)}>
+                  <ArrowLeft size={12} />
+                </IconButton>
+              )}
+              {index < choice.given.length - 1 && (
+                <IconButton label={`Later: ${name}`} onClick={() => swap(index, index + 1)}>
+                  <ArrowRight size={12} />
+                </IconButton>
+              )}
               <IconButton label={`Take ${name} out`} onClick={() => set(choice.given.filter((_, i) => i !== index))}>
                 <X size={12} />
               </IconButton>

@@ -81,8 +81,15 @@ function StepShown({ step }: { step: SimulatedStep }) {
         {step.part && <Modality type={step.part.modality} text={`part ${step.part.index + 1}`} />}
         {step.taken &&
           loops.map(([loop, times]) => (
-            <Badge key={loop} title={`The loop ${loop} runs ${times} times at most`}>
-              {loop} × {times}
+            <Badge
+              key={loop}
+              title={
+                times === null
+                  ? `How often the loop ${loop} turns isn't known before`
+                  : `The loop ${loop} turns ${times} times at most`
+              }
+            >
+              {loop} × {times ?? "?"}
             </Badge>
           ))}
       </div>
@@ -106,15 +113,15 @@ function Uses({ step }: { step: SimulatedStep }) {
   const skipped = step.uses.filter((use) => use.taken === false).length;
   const depends = step.uses.filter((use) => use.taken === null).length;
   const parts = [
-    `${step.uses.length - skipped - depends} run`,
+    ...(skipped + depends ? [`${step.uses.length - skipped - depends} run`] : []),
     ...(skipped ? [`${skipped} skipped`] : []),
     ...(depends ? [`${depends} in some iterations`] : []),
   ];
+  const all = `${step.uses.length} ${step.uses.length === 1 ? "use" : "uses"}`;
   return (
     <details className="uses">
       <summary>
-        <ChevronRight size={12} aria-hidden /> {step.uses.length} {step.uses.length === 1 ? "use" : "uses"}:{" "}
-        {parts.join(", ")}
+        <ChevronRight size={12} aria-hidden /> {[all, parts.join(", ")].filter(Boolean).join(": ")}
       </summary>
       <ul>
         {step.uses.map((use, index) => {
@@ -123,10 +130,13 @@ function Uses({ step }: { step: SimulatedStep }) {
             <li key={index} className={key}>
               <b aria-hidden>{MARKS[key]}</b>
               <span className="use">{use.use}</span>
-              {use.node !== use.use && <span className="note">{use.node}</span>}
+              <span className="note">
+                {use.node !== use.use && `${use.node} `}
+                {use.iterations !== null && use.iterations > 1 && `× ${use.iterations}`}
+              </span>
               <span className="why">
                 <span className="visually-hidden">{WORDS[key]} </span>
-                <Ticked text={use.why} />
+                {use.why !== "always" && <Ticked text={use.why} />}
               </span>
             </li>
           );

@@ -70,6 +70,7 @@ export function StepRow({ graph, task, row, perChunk, columns, handle, edits, pr
           <TextCell
             live
             mono
+            grows
             label={`Condition of ${what}`}
             value={step.when ?? ""}
             placeholder={row.choice !== null ? "otherwise" : "always"}

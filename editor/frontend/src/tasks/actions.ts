@@ -2,6 +2,7 @@
 import { useMemo } from "react";
 import * as edits from "../document/edits/tasks";
 import { EditRefused } from "../document/edits/records";
+import { freshName } from "../document/names";
 import { at } from "../document/pointer";
 import type {
   ForStep,
@@ -16,7 +17,7 @@ import type {
 } from "../document/types";
 import type { Editor } from "../store/editor";
 import { useEditor } from "../store/react";
-import { suggested } from "./bindings";
+import { rebound, suggested } from "./bindings";
 import * as lanes from "./lanes";
 import type { PartKind, Slot, WalkRow } from "./rows";
 
@@ -53,6 +54,7 @@ function taskEdits(editor: Editor, name: string) {
   const setTask = (fields: Partial<Task>, merge?: string) =>
     apply("Change a task", (graph) => edits.setTask(graph, name, fields), merge);
   const task = () => editor.graph.tasks?.[name];
+  const taken = () => [...Object.keys(task()?.inputs ?? {}), ...Object.keys(task()?.params ?? {}), "seed"];
 
   return {
     addTask: () => named("Add a task", (graph) => edits.addTask(graph)),
@@ -66,14 +68,20 @@ function taskEdits(editor: Editor, name: string) {
       setTask({ outputs: on ? [...outputs, output] : outputs });
     },
 
-    addInput: () => void named("Add an input", (graph) => edits.addTaskInput(graph, name)),
+    addInput: () =>
+      apply("Add an input", (graph) =>
+        edits.addTaskInput(graph, name, freshName("input", taken()), { modality: "text" }),
+      ),
     setInput: (input: string, fields: Partial<TaskInput>, merge?: string) =>
       apply("Change an input", (graph) => edits.setTaskInput(graph, name, input, fields), merge),
     renameInput: (from: string, to: string) =>
       apply("Rename an input", (graph) => edits.renameTaskInput(graph, name, from, to)),
     removeInput: (input: string) => apply("Remove an input", (graph) => edits.removeTaskInput(graph, name, input)),
 
-    addParam: () => void named("Add a parameter", (graph) => edits.addTaskParam(graph, name)),
+    addParam: () =>
+      apply("Add a parameter", (graph) =>
+        edits.addTaskParam(graph, name, freshName("param", taken()), { type: "integer", default: 0 }),
+      ),
     setParam: (param: string, fields: Partial<TaskParam>, merge?: string) =>
       apply("Change a parameter", (graph) => edits.setTaskParam(graph, name, param, fields), merge),
     renameParam: (from: string, to: string) =>
@@ -94,7 +102,16 @@ function taskEdits(editor: Editor, name: string) {
       const kept = Object.entries(step?.with ?? {}).filter(([input]) => input in inputs);
       setStep(pointer, { walk, with: kept.length > 0 ? Object.fromEntries(kept) : undefined });
     },
-    nameStep: (row: WalkRow, to: string | undefined) => setStep(row.pointer, { as: to }),
+    nameStep: (row: WalkRow, to: string | undefined) =>
+      apply("Name a step", (graph) => {
+        const found = graph.tasks?.[name];
+        if (!found) return graph;
+        const made = edits.setStep(graph, name, row.pointer, { as: to });
+        return rebound(found, row, to ?? row.step.walk).reduce(
+          (changed, { pointer, bound }) => edits.setStep(changed, name, pointer, { with: bound }),
+          made,
+        );
+      }),
     bind: (pointer: Pointer, input: string, value: Literal | undefined) => {
       const step = at(task(), pointer) as WalkStep | undefined;
       const { [input]: _, ...rest } = step?.with ?? {};

@@ -86,6 +86,33 @@ export function suggested(
   return found;
 }
 
+/** The bindings that mean this step's results, as they are once it is called `to`. */
+export function rebound(
+  task: Task,
+  row: WalkRow,
+  to: string,
+): { pointer: Pointer; bound: Record<string, Literal> }[] {
+  const rows = walkRows(task);
+  const from = nameOf(row);
+  const means = (other: WalkRow) => {
+    const earlier = rows.filter((each) => each.pointer !== other.pointer && runsBefore(each, other));
+    return earlier.findLast((each) => nameOf(each) === from)?.pointer === row.pointer;
+  };
+  return rows.flatMap((other) => {
+    const bindings = Object.entries(other.step.with ?? {});
+    if (!bindings.some(([, value]) => isResultOf(value, from)) || !means(other)) return [];
+    const renamed = bindings.map(([input, value]) => [
+      input,
+      isResultOf(value, from) ? `${to}${String(value).slice(from.length)}` : value,
+    ]);
+    return [{ pointer: other.pointer, bound: Object.fromEntries(renamed) as Record<string, Literal> }];
+  });
+}
+
+function isResultOf(value: Literal, step: string): boolean {
+  return isReference(value) && String(value).startsWith(`${step}.`);
+}
+
 /** `seed` is always there. */
 export function withSeed(task: Task): Record<string, TaskParam> {
   return { seed: { type: "integer" }, ...task.params };

@@ -4,9 +4,9 @@ import { split } from "../document/pointer";
 import type { Pointer } from "../document/types";
 import type { Editor } from "../store/editor";
 
-/** Opens the canvas or tab on which this place is shown, with what stands there selected. */
+/** Opens the canvas or tab on which this place is shown, with what stands there selected; `/graph` may lead it. */
 export function goTo(editor: Editor, pointer: Pointer): void {
-  const [section, name = "", ...rest] = split(pointer);
+  const [section, name = "", ...rest] = split(pointer.replace(/^\/graph(?=\/)/, ""));
   const walk = section === "walks" ? editor.graph.walks?.[name] : undefined;
   if (walk) {
     const inside = `/${rest.join("/")}`;

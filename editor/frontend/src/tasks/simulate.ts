@@ -10,6 +10,8 @@ export interface SimulatedUse {
   /** null: it depends on the iteration. */
   taken: boolean | null;
   why: string;
+  /** How often it is called at most; null: that can't be worked out. */
+  iterations: number | null;
 }
 
 export interface SimulatedStep {
@@ -20,8 +22,8 @@ export interface SimulatedStep {
   part: { modality: string; index: number } | null;
   taken: boolean;
   why: string;
-  /** Loop -> how often at most. */
-  loops: Record<string, number>;
+  /** Loop -> how often at most; null: that can't be worked out. */
+  loops: Record<string, number | null>;
   uses: SimulatedUse[];
 }
 

@@ -1,6 +1,6 @@
 // Cells of the tables: fields that take what was typed when it is done, or while it is typed.
 import { TriangleAlert } from "lucide-react";
-import { useEffect, useState, type KeyboardEvent } from "react";
+import { useEffect, useState, type ChangeEvent, type KeyboardEvent } from "react";
 import type { Problem } from "../api/types";
 import { color, glyph, modalityOf } from "../ui/modality";
 
@@ -13,38 +13,44 @@ interface TextCellProps {
   /** Commit at every key, not only at Enter and when leaving. */
   live?: boolean;
   invalid?: boolean;
-  id?: string;
+  /** As many lines as the text needs; it is one line of text all the same. */
+  grows?: boolean;
 }
 
-export function TextCell({ label, value, onCommit, placeholder, mono, live, invalid, id }: TextCellProps) {
+export function TextCell({ label, value, onCommit, placeholder, mono, live, invalid, grows }: TextCellProps) {
   const [typed, setTyped] = useState(value);
   useEffect(() => setTyped(value), [value]);
   const commit = () => {
     if (typed !== value) onCommit(typed);
   };
-  const keys = (event: KeyboardEvent<HTMLInputElement>) => {
-    if (event.key === "Enter") commit();
+  const keys = (event: KeyboardEvent) => {
+    if (event.key === "Enter") {
+      event.preventDefault();
+      commit();
+    }
     if (event.key === "Escape") setTyped(value);
     if (event.key !== "Tab" && !event.ctrlKey && !event.metaKey) event.stopPropagation();
   };
-  return (
-    <input
-      id={id}
-      className={`wg-input ${mono ? "wg-mono" : ""}`}
-      aria-label={id ? undefined : label}
-      aria-invalid={invalid || undefined}
-      title={typed.length > 24 ? typed : undefined}
-      value={typed}
-      placeholder={placeholder}
-      spellCheck={false}
-      autoComplete="off"
-      onChange={(event) => {
-        setTyped(event.target.value);
-        if (live) onCommit(event.target.value);
-      }}
-      onBlur={commit}
-      onKeyDown={keys}
-    />
+  const field = {
+    className: `wg-input ${mono ? "wg-mono" : ""} ${grows ? "wg-grow" : ""}`,
+    "aria-label": label,
+    "aria-invalid": invalid || undefined,
+    value: typed,
+    placeholder,
+    spellCheck: false,
+    autoComplete: "off",
+    onChange: (event: ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) => {
+      const text = event.target.value.replace(/\n/g, " ");
+      setTyped(text);
+      if (live) onCommit(text);
+    },
+    onBlur: commit,
+    onKeyDown: keys,
+  };
+  return grows ? (
+    <textarea rows={1} {...field} />
+  ) : (
+    <input {...field} title={typed.length > 24 ? typed : undefined} />
   );
 }
 

@@ -3,8 +3,9 @@ import { Crosshair } from "lucide-react";
 import { useMemo } from "react";
 import { diff, type Difference } from "../document/diff";
 import type { GraphDocument } from "../document/types";
+import { Ticked } from "../tasks/widgets";
 import { Button } from "../ui/kit";
-import { brief, counts, fieldChanges, groups } from "./changes";
+import { brief, counts, fieldChanges, groups, headline } from "./changes";
 
 const SIGNS = { added: "+", removed: "−", changed: "~" } as const;
 
@@ -61,8 +62,9 @@ function Totals({ differences }: { differences: readonly Difference[] }) {
 }
 
 function DifferenceRow({ difference }: { difference: Difference }) {
-  const { kind, text, before, after } = difference;
-  const fields = kind === "changed" ? fieldChanges(before, after) : [];
+  const { kind, before, after } = difference;
+  const { text, listed } = headline(difference);
+  const fields = listed ? fieldChanges(before, after) : [];
   return (
     <li className={kind}>
       <span className={`wg-sign ${kind}`} title={kind}>
@@ -70,7 +72,9 @@ function DifferenceRow({ difference }: { difference: Difference }) {
         <span className="visually-hidden">{kind}</span>
       </span>
       <div>
-        <span className="text">{text}</span>
+        <span className="text">
+          <Ticked text={text} />
+        </span>
         {fields.length > 0 && (
           <ul className="fields">
             {fields.map((field) => (

@@ -59,9 +59,16 @@ export function counts(differences: readonly Difference[]): Record<Difference["k
   return found;
 }
 
+/** What a row says first: of a change whose fields are listed below it, only what it is of. */
+export function headline({ kind, what, text }: Difference): { text: string; listed: boolean } {
+  if (kind !== "changed") return { text, listed: false };
+  const colon = text.indexOf(": ");
+  return colon < 0 ? { text, listed: what === "graph" } : { text: text.slice(0, colon), listed: true };
+}
+
 /** The leaves that differ: objects are gone into, lists are compared whole. */
 export function fieldChanges(before: unknown, after: unknown, path = ""): FieldChange[] {
-  if (same(before, after)) return [];
+  if (same(before ?? undefined, after ?? undefined)) return [];
   if (!isRecord(before) || !isRecord(after)) return [{ path, before, after }];
   const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])];
   return keys.flatMap((key) => fieldChanges(before[key], after[key], path ? `${path}.${key}` : key));
@@ -69,7 +76,7 @@ export function fieldChanges(before: unknown, after: unknown, path = ""): FieldC
 
 /** A value in one line, as short as it can be read; `undefined` is said in words. */
 export function brief(value: unknown, limit = 120): string {
-  if (value === undefined) return "not set";
+  if (value === undefined || value === null) return "not set";
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
 }
