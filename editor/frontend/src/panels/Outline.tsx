@@ -5,9 +5,9 @@ import type { Problem } from "../api/types";
 import * as items from "../document/edits/items";
 import { removeNode } from "../document/edits/nodes";
 import { removeStream } from "../document/edits/streams";
-import { removeTask } from "../document/edits";
+import { removeTask } from "../document/edits/tasks";
 import { removeWalk } from "../document/edits/walks";
-import { canvasLayout } from "../document/edits/layout";
+import { mutedOf } from "../document/edits/mute";
 import type { Editor } from "../store/editor";
 import { useEditor, useEditorState } from "../store/react";
 import { many, ProblemMark } from "./bits";
@@ -17,7 +17,6 @@ import {
   above,
   dropOf,
   isSelected,
-  mutedIn,
   problemsByRow,
   rowsOf,
   stepOf,
@@ -41,6 +40,10 @@ export function Outline() {
   const [focused, setFocused] = useState<string | null>(null);
   const tree = useRef<HTMLDivElement>(null);
 
+  const muted = useMemo(
+    () => new Map(Object.keys(graph.walks ?? {}).map((walk) => [walk, mutedOf(graph, walk)])),
+    [graph],
+  );
   const shown = useMemo(() => visible(rows, open), [rows, open]);
   const marks = useMemo(() => problemsByRow(shown, problems), [shown, problems]);
   const selected = rows.filter((row) => isSelected(row, view)).map((row) => row.key);
@@ -109,10 +112,7 @@ export function Outline() {
             current={row === current}
             drop={drop?.key === row.key ? drop.part : null}
             problems={marks.get(row.key) ?? NONE}
-            muted={mutedIn(
-              row,
-              row.walk === null ? null : canvasLayout(graph, { kind: "walk", walk: row.walk, inside: null }),
-            )}
+            muted={row.item === null ? null : (muted.get(row.walk!)?.get(row.item) ?? null)}
             onToggle={() => toggle(row.key)}
             onPress={(event) => press(event, row)}
             onPick={(event) => {

@@ -3,7 +3,9 @@ import { arrange } from "./inspector/align";
 import { itemsAmong } from "./inspector/ManyForm";
 import { attempt, type GraphEdit } from "./inspector/apply";
 import * as items from "../document/edits/items";
-import { addTask, bypass, mute, unbypass, unmute, unwrap, wrap } from "../document/edits";
+import { unwrap, wrap } from "../document/edits/wrap";
+import { bypass, mute, mutedOf, unmute } from "../document/edits/mute";
+import { addTask } from "../document/edits/tasks";
 import { addWalk, duplicateWalk } from "../document/edits/walks";
 import { canvasLayout, unplace } from "../document/edits/layout";
 import type { Editor } from "../store/editor";
@@ -119,8 +121,8 @@ function selection(editor: Editor): Command[] {
     blocked,
     run: () => void attempt(editor, name, change(walk!)),
   });
-  const muted = canvasLayout(documents.graph, view.canvas).muted ?? {};
-  const off = chosen.length > 0 && chosen.every((id) => id in muted);
+  const muted = walk === null ? null : mutedOf(documents.graph, walk);
+  const off = chosen.length > 0 && chosen.every((id) => muted?.has(id));
   const wrapped = (kind: items.WrapKind, name: string): Command => ({
     name: `Wrap in a ${name}`,
     blocked,
@@ -139,12 +141,12 @@ function selection(editor: Editor): Command[] {
     wrapped("parallel", "Parallel"),
     wrapped("sequence", "Sequence"),
     edit("Take the container apart", (walk) => (graph) => unwrap(graph, walk, chosen[0]!)),
-    off
-      ? edit("Bring back (muted)", (walk) => (graph) => unmute(graph, walk, chosen), "Ctrl+M")
-      : edit("Mute", (walk) => (graph) => mute(graph, walk, chosen), "Ctrl+M"),
-    off
-      ? edit("Bring back (bypassed)", (walk) => (graph) => unbypass(graph, walk, chosen), "Ctrl+B")
-      : edit("Bypass", (walk) => (graph) => bypass(graph, walk, chosen, catalogue), "Ctrl+B"),
+    ...(off
+      ? [edit("Bring back (muted or bypassed)", (walk) => (graph) => unmute(graph, walk, chosen), "Ctrl+M")]
+      : [
+          edit("Mute", (walk) => (graph) => mute(graph, walk, chosen), "Ctrl+M"),
+          edit("Bypass", (walk) => (graph) => bypass(graph, walk, chosen, catalogue), "Ctrl+B"),
+        ]),
     edit(
       "Remove and bridge",
       (walk) => (graph) => items.removeItems(graph, walk, chosen, { bridge: true, catalogue }),

@@ -3,7 +3,7 @@ import type { Problem } from "../api/types";
 import type { Place } from "../document/edits/items";
 import { outputsOf } from "../document/edits/walks";
 import { entries, find, flat, isContainer, type Entry } from "../document/tree";
-import type { CanvasLayout, GraphDocument, ItemId, Pointer, Walk } from "../document/types";
+import type { GraphDocument, ItemId, Pointer, Walk } from "../document/types";
 import type { Canvas, View } from "../store/types";
 
 export interface Row {
@@ -219,11 +219,4 @@ export function dropOf(walk: Walk, over: ItemId, part: "before" | "inside" | "af
   if (!entry) return null;
   if (part === "inside" && isContainer(entry.kind)) return { parent: entry.id, index: 0 };
   return { parent: entry.parent?.id ?? null, index: entry.index + (part === "after" ? 1 : 0) };
-}
-
-/** Whether a row's item was taken out of the run for a while; the layout keeps what it was. */
-export function mutedIn(row: Row, layout: CanvasLayout | null): "muted" | "bypassed" | null {
-  const kept = row.item === null ? undefined : layout?.muted?.[row.item];
-  if (kept === undefined) return null;
-  return typeof kept === "object" && kept !== null && "bypassed" in kept ? "bypassed" : "muted";
 }

@@ -1,7 +1,9 @@
 // The items of a Walk's body: uses, loops, parallels and sequences, forks.
 import { useMemo } from "react";
 import type { Catalogue } from "../../api/types";
-import * as items from "../../document/edits";
+import * as items from "../../document/edits/items";
+import { mutedOf, unmute } from "../../document/edits/mute";
+import { unwrap } from "../../document/edits/wrap";
 import { whenOf } from "../../document/names";
 import { portsOf } from "../../document/ports";
 import { join } from "../../document/pointer";
@@ -32,10 +34,24 @@ function useItem({ walk, entry }: ItemProps) {
 }
 
 function WhenField({ walk, entry }: ItemProps) {
-  const { set, pointer } = useItem({ walk, entry });
+  const { set, pointer, attempt } = useItem({ walk, entry });
   const graph = useEditorState((state) => state.documents.graph);
   const scope = useMemo(() => scopeOfWalk(graph, walk, entry.loops), [graph, walk, entry.loops]);
   const problems = useProblems(`${pointer}/when`);
+  const muted = useMemo(() => mutedOf(graph, walk).get(entry.id), [graph, walk, entry.id]);
+  if (muted)
+    return (
+      <div className="wg-muted" role="status">
+        <span>{muted === "muted" ? "Muted: it does not run." : "Bypassed: values go past it."}</span>
+        <Button
+          onClick={() =>
+            attempt(`Bring ${entry.name || entry.kind} back`, (graph) => unmute(graph, walk, [entry.id]))
+          }
+        >
+          Bring back
+        </Button>
+      </div>
+    );
   return (
     <ExpressionField
       label="Only when"
@@ -167,8 +183,8 @@ export function GroupForm({ walk, entry }: ItemProps) {
   const { attempt, editor, pointer } = useItem({ walk, entry });
   const problems = useProblems(pointer, true);
   const kind = entry.kind as "parallel" | "sequence";
-  const unwrap = () => {
-    if (attempt(`Take the ${kind} apart`, (graph) => items.unwrap(graph, walk, entry.id)))
+  const takeApart = () => {
+    if (attempt(`Take the ${kind} apart`, (graph) => unwrap(graph, walk, entry.id)))
       editor.select(...entry.children.map((child) => child.id));
   };
   return (
@@ -179,7 +195,7 @@ export function GroupForm({ walk, entry }: ItemProps) {
       ))}
       <WhenField walk={walk} entry={entry} />
       <div className="wg-actions">
-        <Button onClick={unwrap}>Take apart</Button>
+        <Button onClick={takeApart}>Take apart</Button>
       </div>
     </>
   );

@@ -1,7 +1,8 @@
 // Several selected at once: what they share, and what can be done to all of them.
 import { useMemo } from "react";
 import * as edges from "../../document/edits/edges";
-import * as items from "../../document/edits";
+import * as items from "../../document/edits/items";
+import { wrap as wrapped } from "../../document/edits/wrap";
 import * as nodes from "../../document/edits/nodes";
 import { whenOf } from "../../document/names";
 import { factsOf } from "../../document/routes";
@@ -47,9 +48,9 @@ function Items({ walk, ids }: { walk: string; ids: readonly string[] }) {
   const wrap = (kind: "loop" | "parallel" | "sequence") => {
     let made = "";
     const done = attempt(`Wrap in a ${kind}`, (graph) => {
-      const wrapped = items.wrap(graph, walk, ids, kind);
-      made = wrapped.id;
-      return wrapped.graph;
+      const answer = wrapped(graph, walk, ids, kind);
+      made = answer.id;
+      return answer.graph;
     });
     if (done) editor.select(made);
   };
