@@ -10,7 +10,7 @@ from walkgraph import resources
 from walkgraph.service import limits
 from walkgraph.service.body import BodyTooLarge, StrictRoute
 from walkgraph.service.deps import IfMatch, Name, ServicesDep, etag_given, etag_header
-from walkgraph.service.schemas import DocumentShown, VersionRequest, VersionShown
+from walkgraph.service.schemas import DocumentShown, TagsRequest, VersionRequest, VersionShown
 from walkgraph.store import queries
 from walkgraph.store.tables import Document, DocumentKind, Version
 
@@ -47,6 +47,11 @@ def router(kind: DocumentKind) -> APIRouter:
         response.headers.update(etag_header(row.etag))
         return _shown(row)
 
+    @found.patch("/{name}")
+    async def patch(services: ServicesDep, name: Name, request: TagsRequest) -> DocumentShown:
+        """Set its tags; the document itself, and its etag, stay. Bundled ones can be tagged too."""
+        return _shown(await services.store.write(queries.set_tags, kind, name, request.tags))
+
     @found.delete("/{name}", status_code=204)
     async def delete(services: ServicesDep, name: Name, if_match: IfMatch = None) -> None:
         """Of a draft over a bundled document, the bundled one comes back."""
@@ -71,7 +76,7 @@ def router(kind: DocumentKind) -> APIRouter:
         return Response(row.text, media_type="application/json")
 
     # Reached through the router alone.
-    _ = (list_all, get, put, delete, versions, keep, get_version)
+    _ = (list_all, get, put, patch, delete, versions, keep, get_version)
     return found
 
 
@@ -92,6 +97,7 @@ def _shown(row: Document) -> DocumentShown:
         bundled=row.bundled,
         updated_at=row.updated_at,
         description=description if isinstance(description, str) else "",
+        tags=json.loads(row.tags),
     )
 
 

@@ -165,6 +165,14 @@ class DocumentShown(Shown):
     bundled: bool
     updated_at: float
     description: str = ""
+    tags: list[str]
+
+
+Tag = Annotated[str, Field(min_length=1, max_length=40)]
+
+
+class TagsRequest(Given):
+    tags: Annotated[list[Tag], Field(max_length=20)]
 
 
 class VersionShown(Shown):

@@ -1,6 +1,7 @@
 """Every statement, one function each. The caller owns the transaction."""
 
 import hashlib
+import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -80,7 +81,16 @@ def delete_document(
         seed = Document(
             kind=kind, name=name, text=original, etag=etag_of(original), bundled=True, updated_at=time.time()
         )
+        seed.tags = found.tags
         session.add(seed)
+
+
+def set_tags(session: Session, kind: DocumentKind, name: str, tags: Sequence[str]) -> Document:
+    """Each once, in their order. The text, and so the etag, stays."""
+    found = get_document(session, kind, name)
+    found.tags = json.dumps(list(dict.fromkeys(tags)), ensure_ascii=False)
+    session.add(found)
+    return found
 
 
 def seed_bundled(session: Session, kind: DocumentKind, documents: Mapping[str, str]) -> None:

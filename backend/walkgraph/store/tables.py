@@ -22,6 +22,8 @@ class Document(SQLModel, table=True):
     bundled: bool = False
     """As it comes with the package; a draft over it is the user's own."""
     updated_at: float
+    tags: str = "[]"
+    """JSON list of texts."""
 
 
 class Version(SQLModel, table=True):

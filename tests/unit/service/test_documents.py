@@ -33,6 +33,31 @@ async def test_a_draft_over_a_bundled_graph_spares_the_original(service: Running
     assert (await service.http.get("/api/v1/graphs/shapes")).text == original.text
 
 
+async def test_documents_have_tags(service: Running) -> None:
+    async def listed(kind: str, name: str) -> dict[str, Any]:
+        return next(row for row in (await service.http.get(f"/api/v1/{kind}")).json() if row["name"] == name)
+
+    await service.http.put("/api/v1/graphs/mine", json=DRAFT)
+    before = await listed("graphs", "mine")
+    assert before["tags"] == []
+    for name in ("mine", "shapes"):
+        answer = await service.http.patch(f"/api/v1/graphs/{name}", json={"tags": ["pictures", "Zürich", "pictures"]})
+        assert answer.status_code == 200
+        assert answer.json()["tags"] == ["pictures", "Zürich"]
+    assert await listed("graphs", "mine") == {**before, "tags": ["pictures", "Zürich"]}
+    assert (await listed("graphs", "shapes"))["bundled"]
+    await service.http.put("/api/v1/graphs/mine", json={"name": "two"}, headers={"If-Match": before["etag"]})
+    await service.http.put("/api/v1/graphs/shapes", json=DRAFT, headers={"If-Match": "*"})
+    await service.http.delete("/api/v1/graphs/shapes")
+    for name in ("mine", "shapes"):
+        assert (await listed("graphs", name))["tags"] == ["pictures", "Zürich"]
+    await service.http.patch("/api/v1/placements/shapes_one_cpu", json={"tags": ["cpu"]})
+    assert (await listed("placements", "shapes_one_cpu"))["tags"] == ["cpu"]
+    for bad in ({}, {"tags": "x"}, {"tags": [""]}, {"tags": ["x" * 41]}, {"tags": ["x"] * 21}, {"text": "{}"}):
+        assert (await service.http.patch("/api/v1/graphs/mine", json=bad)).status_code == 422
+    assert (await service.http.patch("/api/v1/graphs/none", json={"tags": []})).status_code == 404
+
+
 async def test_a_draft_keeps_what_it_was_given_and_needs_its_etag(service: Running) -> None:
     made = await service.http.put("/api/v1/graphs/mine", json=DRAFT)
     assert made.status_code == 200

@@ -217,3 +217,16 @@ def test_text_is_stored_as_given(store: Store) -> None:
 
 def test_the_module_says_where_migrations_are() -> None:
     assert (session._MIGRATIONS / "env.py").is_file()
+
+
+def test_documents_of_the_first_tables_get_no_tags(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    old = Store.open(url)
+    old.write_now(queries.put_document, "graph", "a", "{}", None)
+    with old._writes.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE document DROP COLUMN tags")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    old.close()
+    new = Store.open(url)
+    assert new.read_now(queries.get_document, "graph", "a").tags == "[]"
+    new.close()
