@@ -119,6 +119,14 @@ class Client:
         """`graph` and `placement`: names of stored documents, or documents."""
         return self._send("POST", "/api/v1/deployments", {"graph": graph, "placement": placement, "name": name})
 
+    def replace(self, id_: str, graph: Any, placement: Any | None = None) -> dict[str, Any]:
+        """Switch a deployment to another graph or placement; its `next` tells how far that is."""
+        return self._send("PUT", f"/api/v1/deployments/{id_}", {"graph": graph, "placement": placement})
+
+    def restart(self, id_: str) -> dict[str, Any]:
+        """A switch to the same documents."""
+        return self._send("POST", f"/api/v1/deployments/{id_}/restart", {})
+
     def undeploy(self, id_: str, grace: float = 5.0) -> None:
         with self._reached():
             answer = self._http.delete(f"/api/v1/deployments/{id_}", params={"grace": grace}, timeout=grace + 60)

@@ -219,6 +219,33 @@ def test_deploy_waits_and_sends_what_a_file_holds(
     assert service.asked[-1][2]["graph"] == {"name": "g"}
 
 
+def test_deploying_over_a_deployment_offers_the_switch(service: FakeService, walkgraph: Call, capsys: Output) -> None:
+    taken = httpx.Response(409, json={"code": "conflict", "detail": "there is one already", "errors": []})
+    service.answers["POST", "/api/v1/deployments"] = taken
+    assert walkgraph("deploy", "shapes") == 1
+    said = capsys.readouterr().err
+    assert "`shapes` already" in said
+    assert "--replace" in said
+
+
+def test_a_switch_is_followed_to_its_end(service: FakeService, walkgraph: Call, capsys: Output) -> None:
+    coming = {"state": "starting", "reason": None, "ranks": [{**RANK, "state": "loading", "fraction": 0.5}]}
+    service.answers["PUT", "/api/v1/deployments/shapes"] = httpx.Response(202, json={**SHAPES, "next": coming})
+    assert walkgraph("deploy", "shapes", "--replace") == 0
+    asked = [entry for entry in service.asked if entry[0] != "GET"]
+    assert asked == [("PUT", "/api/v1/deployments/shapes", {"graph": "shapes", "placement": None})]
+    assert walkgraph("deploy", "shapes", "--replace", "--no-wait") == 0
+    assert "its new version is starting" in capsys.readouterr().out
+    failed = {"state": "failed", "reason": "no weights", "ranks": []}
+    shown = httpx.Response(200, json={**SHAPES, "next": failed})
+    service.answers["GET", "/api/v1/deployments/shapes"] = shown
+    assert walkgraph("deploy", "shapes", "--replace") == 1
+    assert "the new version failed: no weights" in capsys.readouterr().out
+    # One that isn't there yet is deployed.
+    assert walkgraph("deploy", "other", "--replace", "--no-wait") == 0
+    assert service.asked[-1][:2] == ("POST", "/api/v1/deployments")
+
+
 def test_a_refused_deployment_shows_its_problems(service: FakeService, walkgraph: Call, capsys: Output) -> None:
     fault = {"pointer": "/graph/nodes/x", "code": "unknown_component", "message": "there is no component `x`"}
     answer = httpx.Response(422, json={"code": "invalid_input", "detail": "can't be deployed", "errors": [fault]})

@@ -1,13 +1,16 @@
-"""`walkgraph deploy`: start a deployment and watch it come up."""
+"""`walkgraph deploy`: start a deployment, or switch one, and watch it come up."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from walkgraph.cli import documents, output
 from walkgraph.cli.options import Json
+
+if TYPE_CHECKING:
+    from walkgraph.client import Client
 
 
 def command(
@@ -16,6 +19,9 @@ def command(
         str | None, typer.Argument(help="A placement: a file, or a name; default: all on one rank.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Of the deployment; default: the graph's.")] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Switch the deployment of that name, without a pause, if there is one.")
+    ] = False,
     wait: Annotated[bool, typer.Option(help="Return once it is ready, or failed.")] = True,
     as_json: Json = False,
 ) -> None:
@@ -25,24 +31,54 @@ def command(
 
     placed = documents.name_or_value(placement, "placements") if placement is not None else None
     with Client.local(Settings()) as client:
-        found = client.deploy(documents.name_or_value(graph, "graphs"), placed, name)
+        found = _deployed(client, documents.name_or_value(graph, "graphs"), placed, name, replace)
         if wait:
             found = _followed(client, found["id"])
     if as_json:
         output.as_json(found)
     else:
-        output.line(f"{found['id']} is {found['state']}" + (f": {found['reason']}" if found["reason"] else ""))
-    raise typer.Exit(1 if found["state"] in ("failed", "stopped") else 0)
+        output.line(_sentence(found))
+    raise typer.Exit(1 if found["state"] in ("failed", "stopped") or _next_failed(found) else 0)
 
 
-def _followed(client: Any, id_: str) -> dict[str, Any]:
+def _deployed(client: Client, graph: Any, placement: Any, name: str | None, replace: bool) -> dict[str, Any]:
+    from walkgraph.client import ProblemError
+
+    id_ = name or (graph if isinstance(graph, str) else graph.get("name") if isinstance(graph, dict) else None)
+    if replace and any(found["id"] == id_ for found in client.deployments()):
+        return client.replace(id_, graph, placement)
+    try:
+        return client.deploy(graph, placement, name)
+    except ProblemError as error:
+        if error.code != "conflict" or replace:
+            raise
+        detail = f"there is a deployment `{id_}` already; add `--replace` to switch it without a pause, or `--name`"
+        raise ProblemError(error.status, {**error.content, "detail": detail}) from None
+
+
+def _followed(client: Client, id_: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     told = ""
     for found in client.follow_deployment(id_):
-        now = ", ".join(f"rank {r['rank']} {r['state']} {r['phase']} {r['fraction']:.0%}" for r in found["ranks"])
+        coming = found.get("next") or found
+        now = ", ".join(f"rank {r['rank']} {r['state']} {r['phase']} {r['fraction']:.0%}" for r in coming["ranks"])
         if now and now != told:
             output.note(now)
             told = now
-        if found["state"] not in ("starting", "degraded"):
+        if _next_failed(found) or (not found.get("next") and found["state"] not in ("starting", "degraded")):
             break
     return found
+
+
+def _next_failed(found: dict[str, Any]) -> bool:
+    return (found.get("next") or {}).get("state") == "failed"
+
+
+def _sentence(found: dict[str, Any]) -> str:
+    text = f"{found['id']} is {found['state']}" + (f": {found['reason']}" if found["reason"] else "")
+    coming = found.get("next")
+    if not coming:
+        return text
+    if coming["state"] == "failed":
+        return f"{text}, as it was before; the new version failed: {coming['reason']}"
+    return f"{text}; its new version is {coming['state']}"
