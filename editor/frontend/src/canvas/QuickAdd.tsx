@@ -1,0 +1,114 @@
+// The list at the pointer: type a few letters, Enter adds it there and connects the wire that was let go.
+import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { glyph, color } from "../ui/modality";
+import type { Board, Wiring } from "./board";
+import { connectEnds } from "./gestures/connect";
+import { insertAt } from "./gestures/drop";
+import { found, offers, type Offer } from "./quick";
+import type { Point } from "./types";
+
+export interface Adding {
+  at: { x: number; y: number };
+  wire: Wiring | null;
+}
+
+interface Props {
+  board: Board;
+  adding: Adding;
+  onClose: () => void;
+}
+
+const WIDTH = 320;
+const HEIGHT = 340;
+
+export function QuickAdd({ board, adding, onClose }: Props) {
+  const { at, wire } = adding;
+  const [words, setWords] = useState("");
+  const [index, setIndex] = useState(0);
+  const root = useRef<HTMLDivElement>(null);
+  const { editor, canvas } = board;
+  const all = useMemo(() => offers(editor.graph, editor.state.catalogue, canvas, wire), [editor, canvas, wire]);
+  const list = useMemo(() => found(all, words), [all, words]);
+  const chosen = Math.min(index, list.length - 1);
+  useEffect(() => {
+    const away = (event: PointerEvent) => {
+      if (root.current && !event.composedPath().includes(root.current)) onClose();
+    };
+    window.addEventListener("pointerdown", away, true);
+    return () => window.removeEventListener("pointerdown", away, true);
+  }, [onClose]);
+  useEffect(
+    () => root.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }),
+    [chosen],
+  );
+
+  const take = (offer: Offer) => {
+    onClose();
+    const { x, y } = board.flow.screenToFlowPosition(at);
+    const corner: Point = wire?.end === "target" ? [x - 190, y - 58] : [x + (wire ? 8 : -88), y - (wire ? 58 : 16)];
+    const id = insertAt(board, offer.payload, corner, { within: [x, y] });
+    if (!id || !wire || !offer.port) return;
+    const ref = `${id.slice(id.indexOf(":") + 1).replace(/#\d+$/, "")}.${offer.port.name}`;
+    if (wire.end === "source") connectEnds(board, wire.ref, ref);
+    else connectEnds(board, ref, wire.ref);
+  };
+  const onKey = (event: KeyboardEvent) => {
+    event.stopPropagation();
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) setIndex((chosen + step + list.length) % Math.max(list.length, 1));
+    else if (event.key === "Enter" && list[chosen]) take(list[chosen]);
+    else if (event.key === "Escape") onClose();
+    else return;
+    event.preventDefault();
+  };
+  const box = board.root()?.getBoundingClientRect();
+  const place = {
+    left: Math.max(8, Math.min(at.x - (box?.left ?? 0), (box?.width ?? 0) - WIDTH - 8)),
+    top: Math.max(8, Math.min(at.y - (box?.top ?? 0), (box?.height ?? 0) - HEIGHT - 8)),
+  };
+  const title = wire ? (wire.end === "source" ? "Where should it go?" : "Where should it come from?") : "Add";
+  return (
+    <div ref={root} className="wg-quick" role="dialog" aria-label={title} style={place} onKeyDown={onKey}>
+      <input
+        className="wg-input"
+        autoFocus
+        role="combobox"
+        aria-expanded
+        aria-controls="wg-quick-list"
+        aria-activedescendant={list[chosen] ? `wg-quick-${chosen}` : undefined}
+        aria-label={title}
+        placeholder={wire ? `${title} Type to search` : "Type to search components, nodes, containers"}
+        value={words}
+        onChange={(event) => {
+          setWords(event.target.value);
+          setIndex(0);
+        }}
+      />
+      {wire?.type && (
+        <p className="wg-quick-type" style={{ color: color(wire.type) }}>
+          <i aria-hidden>{glyph(wire.type)}</i> {wire.type}
+        </p>
+      )}
+      <ul id="wg-quick-list" role="listbox" aria-label="What fits">
+        {list.map((offer, position) => (
+          <li
+            key={offer.key}
+            id={`wg-quick-${position}`}
+            role="option"
+            aria-selected={position === chosen}
+            className={offer.available ? "" : "drawn"}
+            onPointerMove={() => setIndex(position)}
+            onClick={() => take(offer)}
+          >
+            <b>{offer.title}</b>
+            {offer.port && <em>.{offer.port.name}</em>}
+            <small>{offer.note}</small>
+          </li>
+        ))}
+        {!list.length && (
+          <li className="none">{words ? `Nothing is called “${words}”.` : "No component takes this."}</li>
+        )}
+      </ul>
+    </div>
+  );
+}

@@ -1,0 +1,16 @@
+// Edits that may be refused: the reason is said, nothing is changed.
+import { EditRefused } from "../../document/edits/records";
+import type { GraphDocument } from "../../document/types";
+import type { Editor } from "../../store/editor";
+
+/** Whether it was done. Any other failure than a refusal is a defect and goes on. */
+export function attempt(editor: Editor, label: string, change: (graph: GraphDocument) => GraphDocument): boolean {
+  try {
+    editor.editGraph(label, change);
+    return true;
+  } catch (error) {
+    if (!(error instanceof EditRefused)) throw error;
+    editor.say(error.message, "error");
+    return false;
+  }
+}

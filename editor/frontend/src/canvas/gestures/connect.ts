@@ -1,0 +1,63 @@
+// A wire was dropped on a port. What the ports with a plus stand for is made on the way.
+import { connect } from "../../document/edits/edges";
+import { setStream } from "../../document/edits/streams";
+import { addInput, setResult } from "../../document/edits/walks";
+import { freshName } from "../../document/names";
+import { portType } from "../../document/ports";
+import { factsOf } from "../../document/routes";
+import type { GraphDocument } from "../../document/types";
+import type { Catalogue } from "../../api/types";
+import type { Board } from "../board";
+import { portName } from "../model/ports";
+import { attempt } from "./attempt";
+
+/** Connects two ports by what edges name them; says why where that can't be. Whether it was done. */
+export function connectEnds(board: Board, from: string, to: string): boolean {
+  const { editor, canvas } = board;
+  const walk = canvas.kind === "walk" ? canvas.walk : editor.state.view.lit;
+  if (walk === null) {
+    editor.say("Open a Walk to connect its steps: this canvas shows all Walks at once.");
+    return false;
+  }
+  const [source, target] =
+    canvas.kind === "walk" ? [from, to] : [useOf(editor.graph, walk, from), useOf(editor.graph, walk, to)];
+  const done = attempt(editor, "Connect", (graph) => connected(graph, walk, source, target, editor.state.catalogue));
+  if (done) board.announce(`${source} goes to ${target}`);
+  return done;
+}
+
+/** On the components canvas ports are those of nodes; in a Walk, of the first use of the node. */
+function useOf(graph: GraphDocument, walk: string, ref: string): string {
+  const body = graph.walks?.[walk];
+  const node = ref.slice(0, ref.indexOf("."));
+  const entry = body && [...factsOf(body).uses.values()].find((one) => one.node === node);
+  return `${entry?.name ?? node}.${portName(ref)}`;
+}
+
+export function connected(
+  graph: GraphDocument,
+  walk: string,
+  from: string,
+  to: string,
+  catalogue: Catalogue,
+  wish: { each?: boolean; collect?: boolean } = {},
+): GraphDocument {
+  const body = graph.walks?.[walk];
+  const facts = body ? factsOf(body) : null;
+  if (to.startsWith("@sink.")) return setStream(graph, portName(to), { from });
+  if (to.startsWith("@result.")) {
+    const name = to === "@result.+" ? freshName(portName(from), Object.keys(body?.results ?? {})) : portName(to);
+    return setResult(graph, walk, name, from, wish.collect);
+  }
+  if (from === "@in.+") {
+    const name = freshName(portName(to), Object.keys(body?.inputs ?? {}));
+    const type = portType(graph, catalogue, walk, to, "target") ?? "tensor";
+    const made = addInput(graph, walk, name, type);
+    return connect(made, walk, `@in.${name}`, to, catalogue, wish).graph;
+  }
+  if (to === "@out.+") {
+    const outs = facts?.routes.flatMap((route) => (route.target.kind === "out" ? route.target.name : [])) ?? [];
+    return connect(graph, walk, from, `@out.${freshName(portName(from), outs)}`, catalogue, wish).graph;
+  }
+  return connect(graph, walk, from, to, catalogue, wish).graph;
+}

@@ -1,0 +1,97 @@
+// What comes from the palette lands on the canvas.
+import type { Board } from "../board";
+import { middle } from "../board";
+import { payloadName, type DropTarget, type Payload } from "../dragging";
+import type { Point } from "../types";
+import { inserted, placeAt } from "./insert";
+import { attempt } from "./attempt";
+
+/** Half of a usual node, so that what is dropped lies under the pointer. */
+const GRIP: Point = [88, 24];
+
+export function dropTarget(board: Board, mark: (id: string | null | undefined) => void): DropTarget {
+  const at = (x: number, y: number): Point => {
+    const point = board.flow.screenToFlowPosition({ x, y });
+    return [point.x, point.y];
+  };
+  return {
+    over: (payload, x, y) => {
+      const element = under(board, x, y);
+      if (!element?.closest(".react-flow")) {
+        mark(undefined);
+        return null;
+      }
+      const edge = edgeUnder(board, payload, element);
+      const { canvas } = board;
+      const { parent } = placeAt({ canvas, model: board.model(), at: at(x, y) });
+      const holder = canvas.kind === "walk" && parent !== canvas.inside ? parent : null;
+      mark(holder ?? undefined);
+      if (edge !== null) return "into this wire";
+      if (canvas.kind === "components") return payload.kind === "component" ? "add the component" : "add";
+      return holder ? `into ${holder.replace(/^(\w+):/, "$1 ")}` : "add a step";
+    },
+    drop: (payload, x, y) => {
+      const [left, top] = at(x, y);
+      const element = under(board, x, y);
+      insertAt(board, payload, [left - GRIP[0], top - GRIP[1]], {
+        edge: element ? edgeUnder(board, payload, element) : null,
+        within: [left, top],
+      });
+    },
+    leave: () => mark(undefined),
+    atCentre: (payload) => {
+      const [x, y] = middle(board);
+      insertAt(board, payload, free(board, [x - GRIP[0], y - GRIP[1]]));
+    },
+  };
+}
+
+interface Options {
+  edge?: number | null;
+  /** The point that decides about the container; the corner itself by default. */
+  within?: Point;
+}
+
+/** Puts it there as one step, and selects it; the id of what was made. */
+export function insertAt(board: Board, payload: Payload, at: Point, options: Options = {}): string | null {
+  const { editor, canvas } = board;
+  const { catalogue } = editor.state;
+  let id = "";
+  const done = attempt(editor, `Add ${payloadName(payload)}`, (graph) => {
+    const made = inserted(graph, payload, {
+      canvas,
+      model: board.model(),
+      catalogue,
+      at,
+      edge: options.edge ?? null,
+      ...(options.within && { within: options.within }),
+    });
+    id = made.id;
+    return made.graph;
+  });
+  if (!done) return null;
+  editor.select(id);
+  board.announce(`${payloadName(payload)} was added`);
+  return id;
+}
+
+/** A spot near `at` with no node under it. */
+function free(board: Board, [x, y]: Point): Point {
+  const boxes = [...board.model().boxes.values()];
+  for (let tries = 0; tries < 12; tries += 1) {
+    const [left, top] = [x + tries * 24, y + tries * 24];
+    if (!boxes.some((box) => Math.abs(box.x - left) < 12 && Math.abs(box.y - top) < 12)) return [left, top];
+  }
+  return [x, y];
+}
+
+function under(board: Board, x: number, y: number): Element | null {
+  const home = board.root()?.getRootNode() as Document | ShadowRoot | undefined;
+  return home?.elementFromPoint(x, y) ?? null;
+}
+
+function edgeUnder(board: Board, payload: Payload, element: Element): number | null {
+  if (board.canvas.kind !== "walk" || (payload.kind !== "component" && payload.kind !== "node")) return null;
+  const id = element.closest<HTMLElement>(".react-flow__edge")?.dataset["id"];
+  return id?.startsWith("edge:") ? Number(id.slice("edge:".length)) : null;
+}

@@ -1,0 +1,102 @@
+// Something new on the canvas: from the palette, the quick list, or a wire that was let go. Pure.
+import type { Catalogue } from "../../api/types";
+import { insertOnEdge } from "../../document/edits/edges";
+import {
+  insertFork,
+  insertLoop,
+  insertParallel,
+  insertSequence,
+  insertUse,
+  type Place,
+} from "../../document/edits/items";
+import { freshId, place, putFrame, putNote } from "../../document/edits/layout";
+import { addNode } from "../../document/edits/nodes";
+import { EditRefused } from "../../document/edits/records";
+import type { GraphDocument } from "../../document/types";
+import type { Canvas } from "../../store/types";
+import type { Payload } from "../dragging";
+import { holderAt, snapped } from "../geometry";
+import { placeKey } from "../model";
+import type { Model, Point } from "../types";
+import { holdersOf, settled, siblingIndex } from "./move";
+
+export interface Inserted {
+  graph: GraphDocument;
+  /** On the canvas. */
+  id: string;
+}
+
+interface Where {
+  canvas: Canvas;
+  model: Model;
+  catalogue: Catalogue;
+  /** The new thing's top left corner. */
+  at: Point;
+  /** What decides about the container, if not the corner. */
+  within?: Point;
+  /** Into this edge of the Walk. */
+  edge?: number | null;
+}
+
+export function inserted(graph: GraphDocument, payload: Payload, where: Where): Inserted {
+  const { canvas, model } = where;
+  const at = snapped(where.at);
+  if (payload.kind === "note") {
+    const id = freshId(graph, canvas, "note");
+    return { graph: putNote(graph, canvas, { id, text: "", at, size: [200, 96] }), id: `note:${id}` };
+  }
+  if (payload.kind === "frame") {
+    const id = freshId(graph, canvas, "frame");
+    return { graph: putFrame(graph, canvas, { id, title: "Frame", at, size: [360, 240] }), id: `frame:${id}` };
+  }
+  const before = settled(graph, canvas, model);
+  const made =
+    canvas.kind === "components" ? onComponents(before, payload, where) : inWalk(before, payload, where, canvas.walk);
+  return { graph: place(made.graph, canvas, { [placeKey(canvas, made.id)]: at }), id: made.id };
+}
+
+function onComponents(graph: GraphDocument, payload: Payload, where: Where): Inserted {
+  if (payload.kind !== "component")
+    throw new EditRefused("Open a Walk for this: the components canvas holds components only.");
+  const { graph: made, name } = addNode(graph, payload.component, { catalogue: where.catalogue });
+  return { graph: made, id: `node:${name}` };
+}
+
+function inWalk(graph: GraphDocument, payload: Payload, where: Where, walk: string): Inserted {
+  const to = placeAt({ ...where, at: where.within ?? where.at });
+  switch (payload.kind) {
+    case "component": {
+      const { graph: made, name } = addNode(graph, payload.component, { catalogue: where.catalogue });
+      return useOf(made, walk, name, to, where);
+    }
+    case "node":
+      return useOf(graph, walk, payload.node, to, where);
+    case "loop":
+      return insertLoop(graph, walk, to);
+    case "parallel":
+      return insertParallel(graph, walk, to);
+    case "sequence":
+      return insertSequence(graph, walk, to);
+    case "fork": {
+      const states = Object.entries(graph.states ?? {}).filter(([, state]) => state.kind !== "rng");
+      const [from, into] = states.map(([name]) => name);
+      if (!from || !into) throw new EditRefused("A fork copies one state into another: declare two states first.");
+      return insertFork(graph, walk, from, into, to);
+    }
+    default:
+      throw new EditRefused(`\`${payload.kind}\` can't be put into a Walk.`);
+  }
+}
+
+function useOf(graph: GraphDocument, walk: string, node: string, to: Place, where: Where): Inserted {
+  if (where.edge != null && where.edge >= 0) return insertOnEdge(graph, walk, where.edge, node, where.catalogue);
+  return insertUse(graph, walk, node, to);
+}
+
+/** The container under a point and the position in it. */
+export function placeAt({ canvas, model, at }: Pick<Where, "canvas" | "model" | "at">): Place {
+  const nothing = new Set<string>();
+  const holder = holderAt(holdersOf(model), at, nothing)?.id ?? null;
+  const inside = canvas.kind === "walk" ? canvas.inside : null;
+  return { parent: holder ?? inside, index: siblingIndex(model, holder, at, nothing) };
+}

@@ -1,0 +1,107 @@
+// Keys of the canvas; those of the whole editor (undo, save, tabs) are the shell's.
+import type { KeyboardEvent } from "react";
+import { middle, type Board } from "./board";
+import * as commands from "./commands";
+import { GRID } from "./geometry";
+import { copy, cut, duplicate, paste } from "./gestures/clipboard";
+import { tidy } from "./gestures/tidy";
+import type { Point } from "./types";
+
+type Act = (board: Board, event: KeyboardEvent) => void;
+
+const ARROWS: Record<string, Point> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+/** What a key does here: `mod` is Ctrl, or Cmd. */
+const ACTS: Record<string, Act> = {
+  delete: (board) => commands.remove(board),
+  backspace: (board) => commands.remove(board),
+  "shift+delete": (board) => commands.remove(board, true),
+  "mod+a": commands.selectAll,
+  "mod+c": (board) => void copy(board),
+  "mod+x": (board) => void cut(board),
+  "mod+v": (board) => void paste(board, false),
+  "mod+shift+v": (board) => void paste(board, true),
+  "mod+d": (board) => duplicate(board),
+  "mod+shift+d": (board) => duplicate(board, true),
+  "mod+m": (board) => commands.toggleMuted(board, "muted"),
+  "mod+b": (board) => commands.toggleMuted(board, "bypassed"),
+  "mod+g": (board) => commands.wrapSelection(board, "sequence"),
+  "mod+shift+g": commands.unwrapSelection,
+  "mod+enter": commands.enter,
+  f: (board, event) => commands.fit(board, event.shiftKey),
+  "shift+f": (board) => commands.fit(board, true),
+  l: (board) => void tidy(board),
+  "shift+l": (board) => void tidy(board, board.editor.state.view.selection),
+  "1": (board) => void board.flow.zoomTo(1, { duration: 120 }),
+  "+": (board) => void board.flow.zoomIn({ duration: 120 }),
+  "=": (board) => void board.flow.zoomIn({ duration: 120 }),
+  "-": (board) => void board.flow.zoomOut({ duration: 120 }),
+  " ": (board) => openAddAtPointer(board),
+  o: commands.toggleClosed,
+  enter: (board, event) => {
+    const id = focused(event);
+    if (id) board.editor.select(id);
+  },
+  escape: (board) => {
+    if (board.editor.state.view.selection.length) board.editor.select();
+    else commands.leave(board);
+  },
+};
+
+/** For the sheet of all keys. */
+export const CANVAS_KEYS: readonly { label: string; keys: readonly string[] }[] = [
+  { label: "Add at the pointer", keys: ["Space"] },
+  { label: "Delete", keys: ["Delete"] },
+  { label: "Delete, and join what it connected", keys: ["Shift+Delete"] },
+  { label: "Copy, cut, paste", keys: ["Mod+C", "Mod+X", "Mod+V"] },
+  { label: "Paste with incoming wires", keys: ["Mod+Shift+V"] },
+  { label: "Duplicate", keys: ["Mod+D"] },
+  { label: "Duplicate with incoming wires", keys: ["Mod+Shift+D"] },
+  { label: "Select all", keys: ["Mod+A"] },
+  { label: "Select an area", keys: ["Shift+drag"] },
+  { label: "Mute, bypass", keys: ["Mod+M", "Mod+B"] },
+  { label: "Wrap into a Sequence", keys: ["Mod+G"] },
+  { label: "Unwrap a container", keys: ["Mod+Shift+G"] },
+  { label: "Open or close a container", keys: ["O"] },
+  { label: "Enter a container; leave it", keys: ["Mod+Enter", "Escape"] },
+  { label: "Move what is selected", keys: ["Arrow keys"] },
+  { label: "Keep the container while dragging", keys: ["Alt+drag"] },
+  { label: "Show all, show the selection", keys: ["F", "Shift+F"] },
+  { label: "Lay out all, the selection", keys: ["L", "Shift+L"] },
+  { label: "Zoom to 100 %, in, out", keys: ["1", "+", "-"] },
+];
+
+export function onKey(event: KeyboardEvent, board: Board): void {
+  const target = event.target as HTMLElement;
+  if (event.defaultPrevented || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.isContentEditable) return;
+  if (target.tagName === "BUTTON" && (event.key === " " || event.key === "Enter")) return;
+  const act = ACTS[keyOf(event)];
+  const arrow = ARROWS[event.key];
+  if (arrow && !event.ctrlKey && !event.metaKey && (board.editor.state.view.selection.length || focused(event))) {
+    const id = focused(event);
+    if (id && !board.editor.state.view.selection.length) board.editor.select(id);
+    const step = event.shiftKey ? GRID * 4 : GRID;
+    commands.nudge(board, [arrow[0] * step, arrow[1] * step]);
+  } else if (act) act(board, event);
+  else return;
+  event.preventDefault();
+  event.stopPropagation();
+}
+
+export function keyOf(event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey">): string {
+  const key = event.key.toLowerCase();
+  const shift = event.shiftKey && !"+=".includes(key) ? "shift+" : "";
+  return `${event.ctrlKey || event.metaKey ? "mod+" : ""}${shift}${key}`;
+}
+
+function focused(event: KeyboardEvent): string | null {
+  const element = (event.target as HTMLElement).closest<HTMLElement>(".react-flow__node, .react-flow__edge");
+  return element?.dataset["id"] ?? null;
+}
+
+export function openAddAtPointer(board: Board): void {
+  const [x, y] = board.pointer();
+  const at = board.flow.flowToScreenPosition({ x, y });
+  const [mx, my] = middle(board);
+  board.openAdd(Number.isFinite(at.x) ? at : board.flow.flowToScreenPosition({ x: mx, y: my }));
+}

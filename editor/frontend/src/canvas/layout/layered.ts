@@ -1,0 +1,219 @@
+// A layout at once, without a library: columns by data flow, recursively through containers. Pure.
+import { boxesOf, byParent, overlap } from "../geometry";
+import type { Piece, Point, Rect } from "../types";
+
+const GAP_X = 72;
+const GAP_Y = 28;
+
+export type Link = readonly [source: string, target: string];
+
+interface Placed {
+  /** Of every leaf inside, relative to the level's own corner. */
+  at: Map<string, Point>;
+  size: Point;
+}
+
+/** Top left corners of all leaves (and empty containers), none overlapping another. */
+export function layered(pieces: readonly Piece[], links: readonly Link[]): Map<string, Point> {
+  const children = byParent(pieces);
+  const parents = new Map(pieces.map((piece) => [piece.id, piece.parent]));
+  return level(null, children, lifted(parents, links), false).at;
+}
+
+/** Links between siblings, by their parent: ends are raised to where both have the same one. */
+function lifted(parents: ReadonlyMap<string, string | null>, links: readonly Link[]): Map<string | null, Link[]> {
+  const chain = (id: string): string[] => {
+    const found = [id];
+    for (let at = parents.get(id); at != null; at = parents.get(at)) found.unshift(at);
+    return found;
+  };
+  const result = new Map<string | null, Link[]>();
+  for (const [source, target] of links) {
+    if (!parents.has(source) || !parents.has(target)) continue;
+    const a = chain(source);
+    const b = chain(target);
+    let depth = 0;
+    while (depth < a.length && depth < b.length && a[depth] === b[depth]) depth += 1;
+    const [from, to] = [a[depth], b[depth]];
+    if (from === undefined || to === undefined) continue;
+    const key = depth ? (a[depth - 1] as string) : null;
+    result.set(key, [...(result.get(key) ?? []), [from, to]]);
+  }
+  return result;
+}
+
+function level(
+  parent: string | null,
+  children: ReadonlyMap<string | null, Piece[]>,
+  links: ReadonlyMap<string | null, Link[]>,
+  stacked: boolean,
+): Placed {
+  const members = [...(children.get(parent) ?? [])].sort((a, b) => a.order - b.order);
+  const inner = new Map<string, Placed>();
+  const sizes = new Map<string, Point>();
+  for (const piece of members) {
+    const holds = piece.pad !== null && (children.get(piece.id)?.length ?? 0) > 0;
+    const parallel = piece.data.kind === "container" && piece.data.container === "parallel";
+    if (!holds || !piece.pad) {
+      sizes.set(piece.id, piece.size);
+      continue;
+    }
+    const found = level(piece.id, children, links, parallel);
+    const { pad, size } = piece;
+    inner.set(piece.id, found);
+    sizes.set(piece.id, [
+      Math.max(found.size[0] + pad.left + pad.right, size[0]),
+      Math.max(found.size[1] + pad.top + pad.bottom, size[1]),
+    ]);
+  }
+  const corners = stacked ? stack(members, sizes) : columns(members, sizes, links.get(parent) ?? []);
+  return gathered(members, corners, sizes, inner);
+}
+
+function gathered(
+  members: readonly Piece[],
+  corners: ReadonlyMap<string, Point>,
+  sizes: ReadonlyMap<string, Point>,
+  inner: ReadonlyMap<string, Placed>,
+): Placed {
+  const at = new Map<string, Point>();
+  let width = 0;
+  let height = 0;
+  for (const piece of members) {
+    const [x, y] = corners.get(piece.id) ?? [0, 0];
+    const [w, h] = sizes.get(piece.id) ?? [0, 0];
+    width = Math.max(width, x + w);
+    height = Math.max(height, y + h);
+    const inside = inner.get(piece.id);
+    if (!inside || !piece.pad) at.set(piece.id, [x, y]);
+    else for (const [id, [left, top]] of inside.at) at.set(id, [x + piece.pad.left + left, y + piece.pad.top + top]);
+  }
+  return { at, size: [width, height] };
+}
+
+function stack(members: readonly Piece[], sizes: ReadonlyMap<string, Point>): Map<string, Point> {
+  const found = new Map<string, Point>();
+  let y = 0;
+  for (const piece of members) {
+    found.set(piece.id, [0, y]);
+    y += (sizes.get(piece.id)?.[1] ?? 0) + GAP_Y;
+  }
+  return found;
+}
+
+function columns(members: readonly Piece[], sizes: ReadonlyMap<string, Point>, links: readonly Link[]) {
+  const ranks = ranked(members, links);
+  const layers: Piece[][] = [];
+  for (const piece of members) (layers[ranks.get(piece.id) ?? 0] ??= []).push(piece);
+  const before = new Map<string, string[]>();
+  for (const [source, target] of links) before.set(target, [...(before.get(target) ?? []), source]);
+  const corners = new Map<string, Point>();
+  let x = 0;
+  for (const layer of layers) {
+    if (!layer?.length) continue;
+    const wished = (piece: Piece): number => {
+      const tops = (before.get(piece.id) ?? []).flatMap((id) => corners.get(id)?.[1] ?? []);
+      return tops.length ? tops.reduce((sum, top) => sum + top, 0) / tops.length : 0;
+    };
+    const sorted = layer.map((piece) => ({ piece, wish: wished(piece) })).sort((a, b) => a.wish - b.wish);
+    let bottom = -Infinity;
+    let width = 0;
+    for (const { piece, wish } of sorted) {
+      const [w, h] = sizes.get(piece.id) ?? [0, 0];
+      const y = Math.max(wish, bottom + GAP_Y);
+      corners.set(piece.id, [x, Math.round(y)]);
+      bottom = y + h;
+      width = Math.max(width, w);
+    }
+    x += width + GAP_X;
+  }
+  const top = Math.min(0, ...[...corners.values()].map(([, y]) => y));
+  return new Map([...corners].map(([id, [left, y]]) => [id, [left, y - top] as Point]));
+}
+
+/** Columns by longest way; what nothing feeds stands just before what it feeds, what has no wires after its forerunner. */
+function ranked(members: readonly Piece[], links: readonly Link[]): Map<string, number> {
+  const orders = new Map(members.map((piece) => [piece.id, piece.order]));
+  const forward = links.filter(([a, b]) => a !== b && (orders.get(a) ?? 0) <= (orders.get(b) ?? 0));
+  const into = group(forward, 1, 0);
+  const from = group(forward, 0, 1);
+  const ranks = new Map<string, number>();
+  let last = 0;
+  for (const piece of members) {
+    const sources = (into.get(piece.id) ?? []).flatMap((id) => ranks.get(id) ?? []);
+    const alone = !into.has(piece.id) && !from.has(piece.id);
+    const rank = sources.length ? Math.max(...sources) + 1 : alone && piece.order !== -1 ? last : 0;
+    ranks.set(piece.id, rank);
+    last = rank;
+  }
+  const most = Math.max(0, ...ranks.values());
+  for (const piece of [...members].reverse()) {
+    const targets = (from.get(piece.id) ?? []).flatMap((id) => ranks.get(id) ?? []);
+    if (!into.has(piece.id) && targets.length) ranks.set(piece.id, Math.max(0, Math.min(...targets) - 1));
+    if (piece.order === Infinity && !targets.length) ranks.set(piece.id, most);
+  }
+  return ranks;
+}
+
+function group(links: readonly Link[], key: 0 | 1, value: 0 | 1): Map<string, string[]> {
+  const found = new Map<string, string[]>();
+  for (const link of links) found.set(link[key], [...(found.get(link[key]) ?? []), link[value]]);
+  return found;
+}
+
+/**
+ * Places for all: those of the document where it has them; of the rest a whole layout where it has none, otherwise a
+ * free spot to the right of what comes before each.
+ */
+export function arranged(
+  pieces: readonly Piece[],
+  links: readonly Link[],
+  stored: Readonly<Record<string, Point>>,
+): { places: Map<string, Point>; placed: boolean } {
+  const children = byParent(pieces);
+  const leaves = pieces.filter((piece) => piece.pad === null || !children.get(piece.id)?.length);
+  const missing = leaves.filter((piece) => !stored[piece.id]);
+  const known = leaves.filter((piece) => stored[piece.id]);
+  if (missing.length === 0 || !known.some((piece) => !piece.id.startsWith("@")))
+    return missing.length
+      ? { places: layered(pieces, links), placed: false }
+      : { places: new Map(leaves.map((piece) => [piece.id, stored[piece.id] as Point])), placed: true };
+  const places = new Map(known.map((piece) => [piece.id, stored[piece.id] as Point]));
+  for (const piece of [...missing].sort((a, b) => a.order - b.order))
+    places.set(piece.id, spot(piece, pieces, places, links));
+  return { places, placed: false };
+}
+
+function spot(
+  piece: Piece,
+  pieces: readonly Piece[],
+  places: ReadonlyMap<string, Point>,
+  links: readonly Link[],
+): Point {
+  const present = pieces.filter((other) => other.pad !== null || places.has(other.id));
+  const boxes = boxesOf(
+    present.filter((other) => other.pad === null),
+    places,
+  );
+  const sources = links.filter(([, target]) => target === piece.id).map(([source]) => source);
+  const beside = [...sources, ...siblingsBefore(piece, pieces)].map((id) => boxes.get(id)).find((box) => box);
+  const leaves = pieces
+    .filter((other) => other.pad === null && other.id !== piece.id)
+    .flatMap((other) => boxes.get(other.id) ?? []);
+  const rect: Rect = beside
+    ? { x: beside.x + beside.w + GAP_X, y: beside.y, w: piece.size[0], h: piece.size[1] }
+    : { x: 0, y: 0, w: piece.size[0], h: piece.size[1] };
+  for (let tries = 0; tries < 200; tries += 1) {
+    const hit = leaves.find((other) => overlap(rect, other, 8));
+    if (!hit) break;
+    rect.y = hit.y + hit.h + GAP_Y;
+  }
+  return [rect.x, rect.y];
+}
+
+function siblingsBefore(piece: Piece, pieces: readonly Piece[]): string[] {
+  return pieces
+    .filter((other) => other.parent === piece.parent && other.order < piece.order)
+    .sort((a, b) => b.order - a.order)
+    .map((other) => other.id);
+}

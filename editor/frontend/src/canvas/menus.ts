@@ -1,0 +1,168 @@
+// Context menus of the canvas.
+import { makeCarried, makeForward, setEdge } from "../document/edits";
+import type { GraphDocument } from "../document/types";
+import { setReroutes } from "../document/edits/layout";
+import type { MenuEntry } from "../ui/kit";
+import { itemsIn, walkOfBoard, type Board } from "./board";
+import * as commands from "./commands";
+import { attempt } from "./gestures/attempt";
+import { copy, cut, duplicate, paste } from "./gestures/clipboard";
+import { insertAt } from "./gestures/drop";
+import { tidy } from "./gestures/tidy";
+import type { Side } from "./geometry";
+import type { CanvasEdge, CanvasNode } from "./types";
+
+export interface Opened {
+  at: { x: number; y: number };
+  entries: MenuEntry[];
+}
+
+type At = Opened["at"];
+
+export function nodeMenu(board: Board, node: CanvasNode, at: At): Opened {
+  const { selection } = board.editor.state.view;
+  const many = selection.length > 1;
+  const items = itemsIn(board);
+  const walk = walkOfBoard(board);
+  const entries: MenuEntry[] = [];
+  if (node.data.kind === "container" && !many) {
+    const { closed } = node.data;
+    entries.push(
+      { label: closed ? "Open" : "Close", keys: "O", run: () => commands.toggleClosed(board) },
+      { label: "Enter: show its inside alone", keys: "Ctrl+Enter", run: () => commands.enter(board) },
+      { label: "Unwrap: take the container away", keys: "Ctrl+Shift+G", run: () => commands.unwrapSelection(board) },
+    );
+  }
+  if (node.data.kind === "use" && walk !== null && !many) {
+    const id = `node:${node.data.node}`;
+    entries.push({ label: "Show on Components", run: () => board.editor.open({ kind: "components" }, [id]) });
+  }
+  entries.push(
+    { label: "Copy", keys: "Ctrl+C", apart: entries.length > 0, run: () => void copy(board) },
+    { label: "Cut", keys: "Ctrl+X", run: () => void cut(board) },
+    { label: "Duplicate", keys: "Ctrl+D", run: () => duplicate(board) },
+  );
+  if (items.length) {
+    entries.push({ label: "Duplicate with incoming wires", keys: "Ctrl+Shift+D", run: () => duplicate(board, true) });
+    entries.push(...wraps(board), ...mutes(board, node));
+  }
+  if (many) entries.push(...lines(board));
+  entries.push({ label: "Delete", keys: "Del", apart: true, run: () => commands.remove(board) });
+  if (items.length)
+    entries.push({
+      label: "Delete and join what it connected",
+      keys: "Shift+Del",
+      run: () => commands.remove(board, true),
+    });
+  return { at, entries };
+}
+
+function wraps(board: Board): MenuEntry[] {
+  return [
+    { label: "Wrap into a Loop", apart: true, run: () => commands.wrapSelection(board, "loop") },
+    { label: "Wrap into a Parallel", run: () => commands.wrapSelection(board, "parallel") },
+    { label: "Wrap into a Sequence", keys: "Ctrl+G", run: () => commands.wrapSelection(board, "sequence") },
+  ];
+}
+
+function mutes(board: Board, node: CanvasNode): MenuEntry[] {
+  const muted = "muted" in node.data ? node.data.muted : "";
+  return [
+    {
+      label: muted === "muted" ? "Let it run again" : "Mute: never run it",
+      keys: "Ctrl+M",
+      apart: true,
+      run: () => commands.toggleMuted(board, "muted"),
+    },
+    {
+      label: muted === "bypassed" ? "Bypass no more" : "Bypass: pass its input on",
+      keys: "Ctrl+B",
+      run: () => commands.toggleMuted(board, "bypassed"),
+    },
+  ];
+}
+
+function lines(board: Board): MenuEntry[] {
+  const side = (label: string, to: Side, apart = false): MenuEntry => ({
+    label,
+    apart,
+    run: () => commands.align(board, to),
+  });
+  return [
+    side("Align left", "left", true),
+    side("Align right", "right"),
+    side("Align tops", "top"),
+    side("Align bottoms", "bottom"),
+    { label: "Even gaps across", run: () => commands.distribute(board, "x") },
+    { label: "Even gaps down", run: () => commands.distribute(board, "y") },
+    {
+      label: "Lay out the selection",
+      keys: "Shift+L",
+      run: () => void tidy(board, board.editor.state.view.selection),
+    },
+  ];
+}
+
+export function edgeMenu(board: Board, edge: CanvasEdge, at: At): Opened {
+  const entries: MenuEntry[] = [];
+  const walk = walkOfBoard(board);
+  const { data } = edge;
+  const change = (label: string, edit: (graph: GraphDocument) => GraphDocument): MenuEntry => ({
+    label,
+    run: () => void attempt(board.editor, label, edit),
+  });
+  if (walk !== null && data && data.index >= 0 && data.kind === "wire") {
+    const each = data.chips.includes("each");
+    const all = data.chips.includes("all");
+    entries.push(
+      change(each ? "Not each by itself" : "Each: one value an iteration", (graph) =>
+        setEdge(graph, walk, data.index, { each: !each, ...(each ? {} : { collect: false }) }),
+      ),
+      change(all ? "Only the last value" : "Collect the values of all iterations", (graph) =>
+        setEdge(graph, walk, data.index, { collect: !all, ...(all ? {} : { each: false }) }),
+      ),
+      data.carried
+        ? change("Use it in the same iteration", (graph) => makeForward(graph, walk, data.index))
+        : change("Carry it to the next iteration", (graph) => makeCarried(graph, walk, data.index)),
+    );
+  }
+  if (data?.points.length)
+    entries.push(change("Straighten", (graph) => setReroutes(graph, board.canvas, `${data.from}>${data.to}`, [])));
+  entries.push(
+    { label: "Select what it comes from", apart: entries.length > 0, run: () => board.editor.select(edge.source) },
+    { label: "Select what it goes to", run: () => board.editor.select(edge.target) },
+  );
+  if (!edge.id.startsWith("wire:"))
+    entries.push({ label: "Delete", keys: "Del", apart: true, run: () => commands.remove(board) });
+  return { at, entries };
+}
+
+export function paneMenu(board: Board, at: At): Opened {
+  const { x, y } = board.flow.screenToFlowPosition(at);
+  const put = (kind: "loop" | "parallel" | "sequence" | "fork" | "note" | "frame", label: string): MenuEntry => ({
+    label,
+    run: () => void insertAt(board, { kind }, [x, y]),
+  });
+  const walk = walkOfBoard(board) !== null;
+  return {
+    at,
+    entries: [
+      { label: walk ? "Add a step…" : "Add a component…", keys: "Space", run: () => board.openAdd(at) },
+      ...(walk
+        ? [
+            put("loop", "Add a Loop"),
+            put("parallel", "Add a Parallel"),
+            put("sequence", "Add a Sequence"),
+            put("fork", "Add a Fork"),
+          ]
+        : []),
+      put("note", "Add a note"),
+      put("frame", "Add a frame"),
+      { label: "Paste", keys: "Ctrl+V", apart: true, run: () => void paste(board, false) },
+      { label: "Paste with incoming wires", keys: "Ctrl+Shift+V", run: () => void paste(board, true) },
+      { label: "Select all", keys: "Ctrl+A", run: () => commands.selectAll(board) },
+      { label: "Lay out anew", keys: "L", apart: true, run: () => void tidy(board) },
+      { label: "Show all", keys: "F", run: () => commands.fit(board, false) },
+    ],
+  };
+}

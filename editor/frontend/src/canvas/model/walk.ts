@@ -1,0 +1,422 @@
+// One Walk as pieces and wires: uses, forks, containers and what stands at the Walk's border. Pure.
+import type { Catalogue, Problem } from "../../api/types";
+import { mutedOf } from "../../document/edits/mute";
+import { readLink, readResult, type PlainLink } from "../../document/names";
+import { portType as typeOf, streamType } from "../../document/ports";
+import { factsOf, type Facts } from "../../document/routes";
+import { flat, isContainer, type Entry } from "../../document/tree";
+import type { CanvasLayout, GraphDocument, ItemId, Walk } from "../../document/types";
+import { boundarySize, closedSize, containerMin, containerPad, forkSize, useSize } from "../geometry";
+import type { BoundaryData, ContainerData, Piece, PortShown, UseData, Wire } from "../types";
+import { bare, blockColor, declaredPorts, owner, portName, side, statesOf } from "./ports";
+import { Located } from "./problems";
+import { chunkText } from "./streams";
+import { wiresOf } from "./wires";
+
+export interface Shown {
+  graph: GraphDocument;
+  catalogue: Catalogue;
+  problems: readonly Problem[];
+  layout: CanvasLayout;
+  /** Node -> ranks; nothing unless the rank lens is on. */
+  ranks: ReadonlyMap<string, number[]>;
+}
+
+export interface Drawn {
+  pieces: Piece[];
+  wires: Wire[];
+}
+
+/** What all builders of one Walk's pieces read. */
+export interface Scene extends Shown {
+  name: string;
+  walk: Walk;
+  entries: readonly Entry[];
+  edges: PlainLink[];
+  /** The innermost piece on the canvas that shows an entry: itself, or the closed container around it. */
+  seen: Map<ItemId, ItemId>;
+  facts: Facts;
+  uses: ReadonlyMap<string, Entry>;
+  wired: ReadonlySet<string>;
+  located: Located;
+  muted: ReadonlyMap<ItemId, "muted" | "bypassed">;
+  pointer: string;
+  inside: ItemId | null;
+}
+
+export function walkDrawn(shown: Shown, name: string, inside: ItemId | null): Drawn {
+  const walk = shown.graph.walks?.[name];
+  if (!walk) return { pieces: [], wires: [] };
+  const scene = sceneOf(shown, name, walk, inside);
+  const wires = wiresOf(scene);
+  const lanes = new Map<string, number>();
+  for (const wire of wires)
+    if (wire.data.around) lanes.set(wire.data.around, Math.max(lanes.get(wire.data.around) ?? 0, wire.data.lane + 1));
+  const pieces = [...itemPieces(scene, lanes), ...borderPieces(scene)];
+  const ids = new Set(pieces.map((piece) => piece.id));
+  return { pieces, wires: wires.filter((wire) => ids.has(wire.source) && ids.has(wire.target)) };
+}
+
+function sceneOf(shown: Shown, name: string, walk: Walk, inside: ItemId | null): Scene {
+  const facts = factsOf(walk);
+  const all = facts.list;
+  const root = inside ? all.find((entry) => entry.id === inside) : undefined;
+  const listed = root ? flat(root.children) : all;
+  const closed = new Set((shown.layout.closed ?? []).filter((id) => id !== root?.id));
+  const seen = new Map<ItemId, ItemId>();
+  for (const entry of listed) {
+    let at = entry.id;
+    for (let up = entry.parent; up && up.id !== root?.id; up = up.parent) if (closed.has(up.id)) at = up.id;
+    seen.set(entry.id, at);
+  }
+  const edges = (walk.edges ?? []).map(readLink);
+  const results = Object.values(walk.results ?? {}).map((result) => readResult(result).from);
+  const sent = (shown.graph.streams ?? [])
+    .filter((stream) => stream.walks.includes(name))
+    .map((stream) => stream.from);
+  const wired = new Set([
+    ...edges.flatMap((edge) => [`>${edge.to}`, `<${edge.from}`]),
+    ...[...results, ...sent].map((ref) => `<${ref}`),
+  ]);
+  const pointer = `/walks/${name}`;
+  const located = new Located(shown.problems);
+  return {
+    ...shown,
+    name,
+    walk,
+    entries: listed,
+    edges,
+    seen,
+    facts,
+    uses: facts.uses,
+    wired,
+    located,
+    pointer,
+    inside: root?.id ?? null,
+    muted: mutedOf(shown.graph, name),
+  };
+}
+
+export function wiredRefs(scene: Scene, side: "<" | ">"): Set<string> {
+  return new Set([...scene.wired].filter((ref) => ref.startsWith(side)).map((ref) => ref.slice(1)));
+}
+
+// ── items ───────────────────────────────────────────────────────────────────────────────────────
+
+function itemPieces(scene: Scene, lanes: ReadonlyMap<string, number>): Piece[] {
+  const outs = wiredRefs(scene, "<");
+  const ins = wiredRefs(scene, ">");
+  const untils = new Set(scene.entries.map((entry) => field(entry, "until")).filter(Boolean));
+  const pieces: Piece[] = [];
+  for (const entry of scene.entries) {
+    if (scene.seen.get(entry.id) !== entry.id) continue;
+    const parent = entry.parent && entry.parent.id !== scene.inside ? entry.parent.id : null;
+    const base = { id: entry.id, parent, order: entry.order };
+    if (entry.kind === "use") {
+      const data = useData(scene, entry, ins, outs, untils);
+      pieces.push({ ...base, data, size: useSize(data), pad: null, label: label(entry, data.component) });
+    } else if (isContainer(entry.kind))
+      pieces.push({ ...base, ...containerPiece(scene, entry, lanes.get(entry.id) ?? 0) });
+    else pieces.push({ ...base, ...forkPiece(scene, entry) });
+  }
+  return pieces;
+}
+
+function useData(
+  scene: Scene,
+  entry: Entry,
+  ins: ReadonlySet<string>,
+  outs: ReadonlySet<string>,
+  untils: ReadonlySet<string>,
+): UseData {
+  const node = scene.graph.nodes?.[entry.node];
+  const { component, inputs, outputs } = declaredPorts(scene.catalogue, node);
+  const until = (port: PortShown): PortShown => (untils.has(port.ref) ? { ...port, mark: "until" } : port);
+  const own = [...scene.located.under(scene.pointer + entry.pointer), ...scene.located.under(`/nodes/${entry.node}`)];
+  return {
+    kind: "use",
+    name: entry.name,
+    node: entry.node,
+    component: node?.component ?? "no such node",
+    description: component?.description ?? "",
+    inputs: side(inputs, entry.name, ins),
+    outputs: side(outputs, entry.name, outs).map(until),
+    states: statesOf(scene.graph, scene.catalogue, node),
+    badge: String(entry.order + 1),
+    when: (scene.muted.get(entry.id) ?? "") ? "" : field(entry, "when"),
+    problems: own,
+    ghost: !component,
+    drawnOnly: component ? !component.available : false,
+    muted: scene.muted.get(entry.id) ?? "",
+    dim: false,
+    ranks: scene.ranks.get(entry.node) ?? [],
+    color: blockColor(scene.catalogue, node),
+    footnote: entry.name === entry.node ? "" : `node ${entry.node}`,
+  };
+}
+
+function containerPiece(scene: Scene, entry: Entry, lanes: number): Pick<Piece, "data" | "size" | "pad" | "label"> {
+  const closed = scene.layout.closed?.includes(entry.id) ?? false;
+  const container = entry.kind as ContainerData["container"];
+  const deeper = entry.children.map((child) => scene.pointer + child.pointer);
+  const inside = flat(entry.children);
+  const at = scene.pointer + entry.pointer;
+  const data: ContainerData = {
+    kind: "container",
+    container,
+    id: entry.id,
+    walk: scene.name,
+    name: entry.name,
+    times: field(entry, "times"),
+    until: field(entry, "until"),
+    dropLast: Boolean((entry.item as { drop_last?: boolean }).drop_last),
+    when: (scene.muted.get(entry.id) ?? "") ? "" : field(entry, "when"),
+    closed,
+    empty: entry.children.length === 0,
+    ...(closed ? crossing(scene, entry) : { inputs: [], outputs: [] }),
+    index: container === "loop" ? indexPort(scene, entry) : null,
+    branches: [],
+    problems: closed ? scene.located.under(at) : scene.located.own(at, deeper),
+    badge: String(entry.order + 1),
+    muted: scene.muted.get(entry.id) ?? "",
+    count: inside.filter((child) => child.kind === "use").length,
+    nodes: [...new Set(inside.flatMap((child) => (child.node ? [child.node] : [])))],
+  };
+  const name = `${container} ${entry.name}`.trim();
+  if (closed)
+    return { data, size: closedSize(data), pad: null, label: `${name}, closed, ${data.count} steps inside` };
+  return {
+    data,
+    size: containerMin(data),
+    pad: containerPad(container, data.when, lanes),
+    label: `${name}, ${data.count} steps`,
+  };
+}
+
+function indexPort(scene: Scene, entry: Entry): PortShown {
+  const refs = [`@loop.${entry.name}`, "@loop.index"];
+  const wired = scene.edges.some((edge) => refs.includes(edge.from));
+  return bare(refs[0] as string, "scalar: int", {
+    wired,
+    name: "index",
+    description: "The number of the iteration, from 0.",
+  });
+}
+
+/** The ports of a closed container: what its wires to the outside end at. */
+function crossing(scene: Scene, entry: Entry): { inputs: PortShown[]; outputs: PortShown[] } {
+  const names = new Set(flat(entry.children).flatMap((child) => (child.kind === "use" ? [child.name] : [])));
+  const inner = (ref: string) => names.has(owner(ref));
+  const unique = (refs: string[]) => [...new Set(refs)];
+  const results = Object.values(scene.walk.results ?? {}).map((result) => readResult(result).from);
+  const inputs = unique(scene.edges.filter((edge) => inner(edge.to) && !inner(edge.from)).map((edge) => edge.to));
+  const outputs = unique([
+    ...scene.edges.filter((edge) => inner(edge.from) && !inner(edge.to)).map((edge) => edge.from),
+    ...results.filter(inner),
+  ]);
+  const port = (ref: string, kind: "inputs" | "outputs") =>
+    bare(ref, portType(scene, ref, kind), { wired: true, name: ref });
+  return { inputs: inputs.map((ref) => port(ref, "inputs")), outputs: outputs.map((ref) => port(ref, "outputs")) };
+}
+
+/** The declared type of a reference of this Walk; empty where nothing declares it. */
+export function portType(scene: Scene, ref: string, kind: "inputs" | "outputs"): string {
+  const side = kind === "inputs" ? "target" : "source";
+  return typeOf(scene.graph, scene.catalogue, scene.name, ref, side) ?? "";
+}
+
+function forkPiece(scene: Scene, entry: Entry): Pick<Piece, "data" | "size" | "pad" | "label"> {
+  const fork = field(entry, "fork");
+  const into = field(entry, "into");
+  const muted = scene.muted.get(entry.id) ?? "";
+  const when = muted ? "" : field(entry, "when");
+  const problems = scene.located.under(scene.pointer + entry.pointer);
+  return {
+    data: { kind: "fork", fork, into, when, badge: String(entry.order + 1), problems, muted },
+    size: forkSize(fork, into, when),
+    pad: null,
+    label: `copy state ${fork} into ${into}`,
+  };
+}
+
+function field(entry: Entry, name: string): string {
+  if (typeof entry.item !== "object" || entry.item === null || Array.isArray(entry.item)) return "";
+  const value = (entry.item as unknown as Record<string, unknown>)[name];
+  return value === undefined || value === null ? "" : String(value);
+}
+
+function label(entry: Entry, component: string): string {
+  const inside = entry.loops.length ? `, in loop ${entry.loops.join(", ")}` : "";
+  return `${entry.name}, ${component}${inside}, step ${entry.order + 1}`;
+}
+
+// ── the Walk's border ───────────────────────────────────────────────────────────────────────────
+
+function borderPieces(scene: Scene): Piece[] {
+  if (scene.inside) return [...outsidePieces(scene), ...missingPieces(scene)];
+  return [inPiece(scene), outPiece(scene), ...streamPieces(scene), ...missingPieces(scene)];
+}
+
+function border(id: string, order: number, data: BoundaryData): Piece {
+  return { id, parent: null, order, data, size: boundarySize(data), pad: null, label: data.title };
+}
+
+function inPiece(scene: Scene): Piece {
+  const declared = Object.entries(scene.walk.inputs ?? {});
+  const used = wiredRefs(scene, "<");
+  const known = new Set(declared.map(([name]) => `@in.${name}`));
+  const ghosts = [...used].filter((ref) => owner(ref) === "@in" && !known.has(ref));
+  const add = bare("@in.+", "", { name: "new input", mark: "add" });
+  const outputs = [
+    ...declared.map(([name, type]) => bare(`@in.${name}`, type, { wired: used.has(`@in.${name}`) })),
+    ...ghosts.map((ref) => bare(ref, "", { ghost: true, wired: true })),
+    add,
+  ];
+  const problems = scene.located.under(`${scene.pointer}/inputs`);
+  return border("@in", -1, {
+    kind: "boundary",
+    role: "in",
+    title: "Inputs",
+    subtitle: "",
+    inputs: [],
+    outputs,
+    problems,
+  });
+}
+
+function outPiece(scene: Scene): Piece {
+  const targets = [...new Set(scene.edges.map((edge) => edge.to).filter((ref) => owner(ref) === "@out"))];
+  const inputs = targets.map((ref) => {
+    const from = scene.edges.find((edge) => edge.to === ref)?.from ?? "";
+    return bare(ref, portType(scene, from, "outputs"), { wired: true, description: "Sent to the client." });
+  });
+  inputs.push(bare("@out.+", "", { name: "send to the client", mark: "add" }));
+  for (const [name, result] of Object.entries(scene.walk.results ?? {})) {
+    const type = portType(scene, readResult(result).from, "outputs");
+    inputs.push(bare(`@result.${name}`, type, { wired: true, mark: "result", description: "Kept for later steps." }));
+  }
+  inputs.push(bare("@result.+", "", { name: "keep for later steps", mark: "add" }));
+  const problems = scene.located.under(`${scene.pointer}/results`);
+  return border("@out", Infinity, {
+    kind: "boundary",
+    role: "out",
+    title: "Outputs",
+    subtitle: "",
+    inputs,
+    outputs: [],
+    problems,
+  });
+}
+
+function streamPieces(scene: Scene): Piece[] {
+  const used = [...new Set(scene.edges.map((edge) => edge.from).filter((ref) => owner(ref) === "@stream"))];
+  const streams = scene.graph.streams ?? [];
+  const sources = used.map((ref) => {
+    const stream = streams.find((one) => one.name === portName(ref));
+    const type = portType(scene, ref, "outputs");
+    const outputs = [bare(ref, type, { wired: true, mark: "stream", ghost: !stream })];
+    const subtitle = stream ? chunkText(stream) : "no such stream";
+    const problems = stream ? scene.located.under(`/streams/${streams.indexOf(stream)}`) : [];
+    return border(ref, -1, {
+      kind: "boundary",
+      role: "stream",
+      title: "Stream in",
+      subtitle,
+      inputs: [],
+      outputs,
+      problems,
+    });
+  });
+  const sinks = streams.flatMap((stream, index) => {
+    if (!stream.walks.includes(scene.name)) return [];
+    const type = streamType(scene.graph, scene.catalogue, stream.name) ?? "";
+    const inputs = [bare(`@sink.${stream.name}`, type, { wired: true, mark: "stream" })];
+    const problems = scene.located.under(`/streams/${index}`);
+    const data: BoundaryData = {
+      kind: "boundary",
+      role: "sink",
+      title: "Stream out",
+      subtitle: chunkText(stream),
+      inputs,
+      outputs: [],
+      problems,
+    };
+    return [border(`stream:${stream.name}`, Infinity, data)];
+  });
+  return [...sources, ...sinks];
+}
+
+/** What edges name and the Walk hasn't: kept in sight, so that nothing is lost without a word. */
+function missingPieces(scene: Scene): Piece[] {
+  const sources = new Map<string, Set<string>>();
+  const targets = new Map<string, Set<string>>();
+  const add = (into: Map<string, Set<string>>, ref: string) =>
+    into.set(owner(ref), (into.get(owner(ref)) ?? new Set()).add(ref));
+  for (const edge of scene.edges) {
+    if (isMissing(scene, edge.from, "from")) add(sources, edge.from);
+    if (isMissing(scene, edge.to, "to")) add(targets, edge.to);
+  }
+  const names = [...new Set([...sources.keys(), ...targets.keys()])];
+  return names.map((name) => {
+    const port = (ref: string) => bare(ref, "", { ghost: true, wired: true });
+    const inputs = [...(targets.get(name) ?? [])].map(port);
+    const outputs = [...(sources.get(name) ?? [])].map(port);
+    const subtitle = "not a step of this Walk";
+    const data: BoundaryData = {
+      kind: "boundary",
+      role: "missing",
+      title: name || "nothing",
+      subtitle,
+      inputs,
+      outputs,
+      problems: [],
+    };
+    return border(`missing:${name}`, -1, data);
+  });
+}
+
+export function isMissing(scene: Scene, ref: string, end: "from" | "to"): boolean {
+  const who = owner(ref);
+  if (end === "to") return who !== "@out" && !scene.uses.has(who);
+  if (who === "@loop") return loopPiece(scene, ref) === null;
+  return who !== "@in" && who !== "@stream" && !scene.uses.has(who);
+}
+
+/** The loop that `@loop.NAME` names; `@loop.index` is judged per edge. */
+export function loopPiece(scene: Scene, ref: string, target = ""): ItemId | null {
+  const name = portName(ref);
+  const user = scene.uses.get(owner(target));
+  const wanted = name === "index" ? user?.loops.at(-1) : name;
+  if (name === "index" && !target) return "@loop";
+  return scene.entries.find((entry) => entry.kind === "loop" && entry.name === wanted)?.id ?? null;
+}
+
+/** Inside an entered container: what comes from and goes to the rest of the Walk. */
+function outsidePieces(scene: Scene): Piece[] {
+  const inside = new Set(scene.entries.flatMap((entry) => (entry.kind === "use" ? [entry.name] : [])));
+  const unique = (refs: string[]) => [...new Set(refs)];
+  const before = unique(
+    scene.edges
+      .filter((edge) => inside.has(owner(edge.to)) && !inside.has(owner(edge.from)))
+      .map((edge) => edge.from),
+  ).filter((ref) => owner(ref) !== "@loop" || loopPiece(scene, ref, "") === null);
+  const after = unique(
+    scene.edges.filter((edge) => inside.has(owner(edge.from)) && !inside.has(owner(edge.to))).map((edge) => edge.to),
+  );
+  const make = (role: "before" | "after", title: string, refs: string[]): Piece => {
+    const ports = refs.map((ref) =>
+      bare(ref, portType(scene, ref, role === "before" ? "outputs" : "inputs"), { name: ref, wired: true }),
+    );
+    const data: BoundaryData = {
+      kind: "boundary",
+      role,
+      title,
+      subtitle: refs.length ? "" : "nothing",
+      inputs: role === "after" ? ports : [],
+      outputs: role === "before" ? ports : [],
+      problems: [],
+    };
+    return border(`@${role}`, role === "before" ? -1 : Infinity, data);
+  };
+  return [make("before", "From outside", before), make("after", "To outside", after)];
+}

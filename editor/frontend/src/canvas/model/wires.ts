@@ -1,0 +1,198 @@
+// A Walk's edges, results and streams as wires between pieces. Nothing is left out because it is wrong. Pure.
+import { accepts } from "../../document/ports";
+import type { End, Route } from "../../document/routes";
+import type { ItemId } from "../../document/types";
+import { color } from "../../ui/modality";
+import type { Wire, WireData } from "../types";
+import { told, worst } from "./problems";
+import { isMissing, loopPiece, portType, type Scene } from "./walk";
+
+export function wiresOf(scene: Scene): Wire[] {
+  const lanes = new Map<string, Map<string, number>>();
+  const wires = scene.facts.routes.map((route) => edgeWire(scene, route, lanes));
+  nameLanes(wires);
+  const results = scene.inside ? [] : scene.facts.results.map((route) => resultWire(scene, route));
+  const sinks = scene.inside ? [] : sinkWires(scene);
+  return [...wires, ...results, ...sinks].filter((wire) => wire !== null);
+}
+
+function edgeWire(scene: Scene, route: Route, lanes: Map<string, Map<string, number>>): Wire | null {
+  const source = sourceId(scene, route);
+  const target = targetId(scene, route);
+  if (source === null || target === null) return null;
+  if (source === target && !(route.carried && route.source.entry?.id === source)) {
+    const closed = scene.entries.find((entry) => entry.id === source);
+    if (!closed || closed.kind !== "use") return null;
+  }
+  const type = portType(scene, route.from, "outputs");
+  const problems = scene.located.under(`${scene.pointer}${route.pointer}`);
+  const around = route.carried ? carrier(scene, route) : null;
+  const broken = brokenBecause(scene, route, type) || (worst(problems) === "error" ? told(problems) : "");
+  const carried = route.carried || (route.backward && route.source.entry === route.target.entry);
+  const lane = carried ? laneOf(lanes, around ?? "", route.from) : 0;
+  return {
+    id: `edge:${route.index}`,
+    source,
+    target,
+    data: {
+      ...wireData(scene, route.from, route.to, type, broken),
+      index: route.index,
+      carried,
+      around,
+      lane,
+      chips: chipsOf(route),
+      warning: worst(problems) === "warning" ? told(problems) : "",
+      node: route.source.entry?.node ?? "",
+    },
+  };
+}
+
+function wireData(scene: Scene, from: string, to: string, type: string, broken: string): WireData {
+  return {
+    kind: "wire",
+    from,
+    to,
+    index: -1,
+    type,
+    color: type ? color(type) : "var(--line-strong)",
+    carried: false,
+    around: null,
+    lane: 0,
+    chips: [],
+    broken,
+    warning: "",
+    dim: false,
+    node: "",
+    points: scene.layout.reroutes?.[`${from}>${to}`] ?? [],
+    walks: [],
+  };
+}
+
+/** The last wire of a lane, drawn above the others, says what the lane is. */
+function nameLanes(wires: readonly (Wire | null)[]): void {
+  const last = new Map<string, WireData>();
+  for (const wire of wires) if (wire?.data.carried) last.set(`${wire.data.around} ${wire.data.from}`, wire.data);
+  for (const data of last.values()) data.chips = ["next iteration", ...data.chips];
+}
+
+/** Wires from one port to the next iteration share a lane at the loop's bottom. */
+function laneOf(lanes: Map<string, Map<string, number>>, loop: string, from: string): number {
+  const own = lanes.get(loop) ?? new Map<string, number>();
+  lanes.set(loop, own);
+  const lane = own.get(from) ?? own.size;
+  own.set(from, lane);
+  return lane;
+}
+
+function chipsOf(route: Route): string[] {
+  const chips: string[] = [];
+  if (route.enter === "first") chips.push("first");
+  if (route.enter === "each" || route.leave === "each") chips.push("each");
+  if (route.leave === "collect") chips.push("all");
+  return chips;
+}
+
+function carrier(scene: Scene, route: Route): ItemId | null {
+  const names = route.target.entry?.loops ?? [];
+  let at = route.target.entry?.parent ?? null;
+  for (let depth = names.length; at; at = at.parent) {
+    if (at.kind !== "loop") continue;
+    if (depth === route.common) return at.id === scene.inside ? null : (scene.seen.get(at.id) ?? null);
+    depth -= 1;
+  }
+  return null;
+}
+
+/** The piece that a wire begins at; null: out of sight. */
+function sourceId(scene: Scene, route: Route): string | null {
+  const { source, from, to } = route;
+  const here = scene.inside ? inside(scene, route.target) : true;
+  if (!here && !inside(scene, source)) return null;
+  if (source.entry) return scene.seen.get(source.entry.id) ?? "@before";
+  if (source.kind === "loop") {
+    const loop = loopPiece(scene, from, to);
+    if (loop) return scene.seen.get(loop) ?? "@before";
+    return scene.inside ? "@before" : `missing:@loop`;
+  }
+  if (scene.inside) return "@before";
+  if (source.kind === "in") return "@in";
+  return source.kind === "stream" ? from : `missing:${source.name}`;
+}
+
+function targetId(scene: Scene, route: Route): string | null {
+  const { target } = route;
+  if (target.entry) return scene.seen.get(target.entry.id) ?? "@after";
+  if (scene.inside) return inside(scene, route.source) ? "@after" : null;
+  return target.kind === "out" ? "@out" : `missing:${target.name}`;
+}
+
+function inside(scene: Scene, end: End): boolean {
+  return end.entry !== null && scene.seen.has(end.entry.id);
+}
+
+function brokenBecause(scene: Scene, route: Route, type: string): string {
+  if (isMissing(scene, route.from, "from")) return `\`${route.from}\` names no step of this Walk`;
+  if (isMissing(scene, route.to, "to")) return `\`${route.to}\` names no step of this Walk`;
+  if (route.source.kind === "loop" && !loopPiece(scene, route.from, route.to) && !scene.inside)
+    return `no loop \`${route.source.name}\` is around \`${route.target.name}\``;
+  if (route.source.kind === "in" && !(route.source.name in (scene.walk.inputs ?? {})))
+    return `the Walk has no input \`${route.source.name}\``;
+  if (route.source.kind === "stream" && !scene.graph.streams?.some((stream) => stream.name === route.source.name))
+    return `there is no stream \`${route.source.name}\``;
+  if (route.backward && !route.carried) return "goes back, and no loop around both carries it";
+  for (const [end, side, word] of [
+    [route.source, "outputs", "output"],
+    [route.target, "inputs", "input"],
+  ] as const) {
+    const component = end.entry && scene.catalogue[scene.graph.nodes?.[end.entry.node]?.component ?? ""];
+    if (component && !component[side].some((port) => port.name === end.port))
+      return `\`${end.name}\` has no ${word} \`${end.port}\``;
+  }
+  if (route.target.kind !== "use" || route.source.kind === "stream" || !type) return "";
+  if (route.enter === "each" || route.leave === "collect") return "";
+  return accepts(portType(scene, route.to, "inputs") || null, type) ?? "";
+}
+
+function resultWire(scene: Scene, route: Route): Wire {
+  const type = portType(scene, route.from, "outputs");
+  const source = route.source.entry
+    ? (scene.seen.get(route.source.entry.id) ?? "@in")
+    : route.source.kind === "in"
+      ? "@in"
+      : route.source.kind === "stream"
+        ? route.from
+        : `missing:${route.source.name}`;
+  const problems = scene.located.under(`${scene.pointer}${route.pointer}`);
+  const missing = isMissing(scene, route.from, "from") ? `\`${route.from}\` names no step of this Walk` : "";
+  return {
+    id: `result:${route.target.name}`,
+    source,
+    target: "@out",
+    data: {
+      ...wireData(scene, route.from, `@result.${route.target.name}`, type, missing || told(problems)),
+      chips: route.leave === "collect" ? ["all"] : [],
+      node: route.source.entry?.node ?? "",
+    },
+  };
+}
+
+function sinkWires(scene: Scene): (Wire | null)[] {
+  return (scene.graph.streams ?? []).map((stream) => {
+    if (!stream.walks.includes(scene.name)) return null;
+    const entry = scene.uses.get(stream.from.split(".", 1)[0] ?? "");
+    const source = entry ? (scene.seen.get(entry.id) ?? null) : null;
+    if (!source || !entry) return null;
+    const type = portType(scene, stream.from, "outputs");
+    return {
+      id: `sink:${stream.name}`,
+      source,
+      target: `stream:${stream.name}`,
+      data: {
+        ...wireData(scene, stream.from, `@sink.${stream.name}`, type, ""),
+        kind: "stream" as const,
+        chips: entry.loops.length ? ["each"] : [],
+        node: entry.node,
+      },
+    };
+  });
+}

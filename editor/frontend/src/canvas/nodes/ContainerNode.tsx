@@ -1,0 +1,139 @@
+// Loop, Parallel and Sequence: a box around what they hold, its rules editable in its head.
+import { Handle, Position, type NodeProps } from "@xyflow/react";
+import { ChevronDown, ChevronRight, List, Maximize2, Repeat, Split } from "lucide-react";
+import { memo } from "react";
+import { setItem } from "../../document/edits/items";
+import { setClosed } from "../../document/edits/layout";
+import { useEditor } from "../../store/react";
+import { attempt } from "../gestures/attempt";
+import { CONTAINER_HEAD, RAIL } from "../geometry";
+import { worst } from "../model/problems";
+import type { CanvasNode, ContainerData } from "../types";
+import { InPlace } from "./InPlace";
+import { Live, Ports, Problems, portTitle } from "./parts";
+
+const ICONS = { loop: Repeat, parallel: Split, sequence: List };
+const TEACH = {
+  loop: "Drop the steps to repeat here",
+  parallel: "Drop steps here: each is a branch",
+  sequence: "Drop steps here: they run one after another",
+};
+
+export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<CanvasNode>) {
+  const box = data as ContainerData;
+  const editor = useEditor();
+  const Icon = ICONS[box.container];
+  const set = (fields: Record<string, unknown>) =>
+    attempt(editor, "Change a container", (graph) => setItem(graph, box.walk, box.id, fields));
+  const toggle = () =>
+    editor.editGraph(box.closed ? "Open a container" : "Close a container", (graph) =>
+      setClosed(graph, editor.state.view.canvas, box.id, !box.closed),
+    );
+  const enter = () => editor.open({ kind: "walk", walk: box.walk, inside: box.id });
+  return (
+    <div
+      className={`wg-container ${box.container} ${box.closed ? "closed" : ""} ${box.muted} ${worst(box.problems)}`}
+    >
+      <header className="wg-container-head">
+        <button
+          type="button"
+          className="nodrag wg-mini"
+          aria-expanded={!box.closed}
+          aria-label={box.closed ? `Open ${box.container} ${box.name}` : `Close ${box.container} ${box.name}`}
+          title={box.closed ? "Open" : "Close"}
+          onClick={toggle}
+        >
+          {box.closed ? <ChevronRight size={14} /> : <ChevronDown size={14} />}
+        </button>
+        <Icon size={14} aria-hidden />
+        {box.container === "loop" ? (
+          <>
+            <InPlace className="name" label="Loop's name" value={box.name} onChange={(loop) => set({ loop })} />
+            <span aria-hidden>×</span>
+            <InPlace className="code" label="How many times" value={box.times} onChange={(times) => set({ times })} />
+            {box.until && (
+              <>
+                <span>until</span>
+                <InPlace
+                  className="code"
+                  label="Port that ends the loop"
+                  value={box.until}
+                  onChange={(until) => set({ until: until || null })}
+                />
+              </>
+            )}
+          </>
+        ) : (
+          <strong>{box.container === "parallel" ? "at the same time" : "in order"}</strong>
+        )}
+        {box.muted && <span className="wg-tag">{box.muted}</span>}
+        <i className="wg-grow" />
+        <Problems problems={box.problems} />
+        <button
+          type="button"
+          className="nodrag wg-mini"
+          aria-label={`Enter ${box.container} ${box.name}`}
+          title="Enter: show its inside alone"
+          onClick={enter}
+        >
+          <Maximize2 size={12} />
+        </button>
+      </header>
+      {(box.container === "loop" || box.when || box.closed) && (
+        <div className="wg-rail" style={{ height: RAIL }}>
+          {box.index && <IndexPort port={box.index} />}
+          {box.when && (
+            <span className="wg-when">
+              <b>when</b>
+              <InPlace
+                className="code"
+                label="Condition"
+                value={box.when}
+                onChange={(when) => set({ when: when || null })}
+              />
+            </span>
+          )}
+          {box.dropLast && box.container === "loop" && (
+            <span className="wg-tag" title="What the last iteration would send is kept back">
+              drops last
+            </span>
+          )}
+          {box.closed && <small>{box.count === 1 ? "1 step inside" : `${box.count} steps inside`}</small>}
+        </div>
+      )}
+      {box.closed && (
+        <>
+          <div className="wg-rows">
+            <Ports inputs={box.inputs} outputs={box.outputs} top={CONTAINER_HEAD + RAIL + 2} />
+          </div>
+          <div className="wg-foot">{box.nodes[0] && <Live node={box.nodes[0]} />}</div>
+        </>
+      )}
+      {box.empty && !box.closed && <p className="wg-teach">{TEACH[box.container]}</p>}
+      {box.container === "parallel" &&
+        !box.closed &&
+        box.branches.map((branch, index) => (
+          <b
+            key={index}
+            className="wg-branch"
+            style={{ top: branch.y, height: branch.h }}
+            title={`Branch ${index + 1}`}
+          >
+            {index + 1}
+          </b>
+        ))}
+      <div className="wg-far" aria-hidden>
+        {box.name || box.container}
+      </div>
+    </div>
+  );
+});
+
+function IndexPort({ port }: { port: NonNullable<ContainerData["index"]> }) {
+  return (
+    <span className={port.wired ? "wg-index wired" : "wg-index"} title={portTitle(port)}>
+      # index
+      <Handle type="source" position={Position.Right} id={port.ref} aria-label="output index, scalar" />
+    </span>
+  );
+}

@@ -1,0 +1,35 @@
+import { useRef } from "react";
+
+interface Props {
+  label: string;
+  value: string;
+  onChange: (value: string) => void;
+  className?: string;
+}
+
+/** A text that is edited where it stands: Enter or leaving keeps it, Escape doesn't. */
+export function InPlace({ label, value, onChange, className = "" }: Props) {
+  const dropped = useRef(false);
+  return (
+    <input
+      key={value}
+      className={`nodrag wg-in-place ${className}`}
+      aria-label={label}
+      title={`${label}: ${value}`}
+      defaultValue={value}
+      size={Math.min(Math.max(value.length, 3), 34)}
+      spellCheck={false}
+      onBlur={(event) => {
+        const text = event.target.value.trim();
+        if (dropped.current || text === value) event.target.value = value;
+        else onChange(text);
+        dropped.current = false;
+      }}
+      onKeyDown={(event) => {
+        event.stopPropagation();
+        dropped.current = event.key === "Escape";
+        if (event.key === "Enter" || event.key === "Escape") event.currentTarget.blur();
+      }}
+    />
+  );
+}

@@ -1,0 +1,45 @@
+// A component at work: a use in a Walk, or a node on the components canvas.
+import type { NodeProps } from "@xyflow/react";
+import { memo } from "react";
+import { rankColor } from "../../placement/ranks";
+import { HEAD, SUB } from "../geometry";
+import { worst } from "../model/problems";
+import type { CanvasNode, UseData } from "../types";
+import { Live, Ports, Problems, Ranks, States, When } from "./parts";
+
+export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
+  const use = data as UseData;
+  const tint = use.ranks.length ? rankColor(use.ranks[0] ?? 0) : use.color;
+  const kinds = ["wg-use", use.ghost ? "ghost" : "", use.muted, worst(use.problems)];
+  return (
+    <div className={kinds.join(" ")} style={{ "--tint": tint } as React.CSSProperties}>
+      <header>
+        {use.badge && <b className="wg-order">{use.badge}</b>}
+        <strong title={use.name}>{use.name}</strong>
+        {use.muted && <span className="wg-tag">{use.muted}</span>}
+        <Ranks ranks={use.ranks} tint={rankColor} />
+        <Problems problems={use.problems} />
+      </header>
+      <div className="wg-component" title={use.ghost ? `There is no component ${use.component}` : use.description}>
+        {use.component}
+        {use.ghost && <b> unknown</b>}
+        <small
+          title={use.drawnOnly ? "No network for it is in this build: it can be planned, not deployed" : undefined}
+        >
+          {[use.drawnOnly ? "drawn only" : "", use.footnote].filter(Boolean).join(" · ")}
+        </small>
+      </div>
+      <div className="wg-rows">
+        <Ports inputs={use.inputs} outputs={use.outputs} top={HEAD + SUB + 4} />
+      </div>
+      <div className="wg-foot">
+        {use.when && <When when={use.when} />}
+        <States states={use.states} />
+        <Live node={use.node} />
+      </div>
+      <div className="wg-far" aria-hidden>
+        {use.name}
+      </div>
+    </div>
+  );
+});

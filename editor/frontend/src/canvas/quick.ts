@@ -1,0 +1,74 @@
+// What the quick list offers, and in which order. Pure.
+import fuzzysort from "fuzzysort";
+import type { Catalogue, Port } from "../api/types";
+import { accepts, parseType } from "../document/ports";
+import type { GraphDocument } from "../document/types";
+import type { Canvas } from "../store/types";
+import type { Wiring } from "./board";
+import type { Payload } from "./dragging";
+
+export interface Offer {
+  key: string;
+  title: string;
+  note: string;
+  payload: Payload;
+  /** The port that a hanging wire goes to. */
+  port: Port | null;
+  available: boolean;
+}
+
+const FLOW: ["loop" | "parallel" | "sequence" | "fork", string][] = [
+  ["loop", "repeats what is inside"],
+  ["parallel", "branches at the same time"],
+  ["sequence", "steps under one condition"],
+  ["fork", "copies a state"],
+];
+
+export function offers(graph: GraphDocument, catalogue: Catalogue, canvas: Canvas, wire: Wiring | null): Offer[] {
+  const walk = canvas.kind === "walk";
+  const port = (component: string): Port | null | undefined => (wire ? fitting(catalogue, component, wire) : null);
+  const nodes = walk ? Object.entries(graph.nodes ?? {}) : [];
+  const again = nodes.flatMap(([node, { component }]): Offer[] => {
+    const at = port(component);
+    if (at === undefined) return [];
+    const note = `use again · ${component}`;
+    return [{ key: `node:${node}`, title: node, note, payload: { kind: "node", node }, port: at, available: true }];
+  });
+  const fresh = Object.values(catalogue)
+    .toSorted((a, b) => Number(b.available) - Number(a.available))
+    .flatMap((component): Offer[] => {
+      const at = port(component.name);
+      if (at === undefined) return [];
+      const payload: Payload = { kind: "component", component: component.name };
+      const { name, description, available } = component;
+      return [{ key: name, title: name, note: description, payload, port: at, available }];
+    });
+  const flow = walk && !wire ? FLOW.map(([kind, note]): Offer => plain(kind, note)) : [];
+  const marks = wire ? [] : [plain("note", "words for whoever reads"), plain("frame", "a titled area")];
+  return [...again, ...fresh, ...flow, ...marks];
+}
+
+function plain(kind: "loop" | "parallel" | "sequence" | "fork" | "note" | "frame", note: string): Offer {
+  return { key: kind, title: kind, note, payload: { kind }, port: null, available: true };
+}
+
+/** The first port of a component that a wire fits; undefined: none does. */
+function fitting(catalogue: Catalogue, name: string, wire: Wiring): Port | undefined {
+  const component = catalogue[name];
+  if (!component) return undefined;
+  const same = (port: Port) => !wire.type || parseType(port.type)?.modality === parseType(wire.type)?.modality;
+  if (wire.end === "source")
+    return component.inputs.find((port) => same(port) && accepts(port.type, wire.type || null) === null);
+  return component.outputs.find((port) => same(port) && accepts(wire.type || null, port.type) === null);
+}
+
+export function found(all: readonly Offer[], words: string): Offer[] {
+  if (!words.trim()) return all.slice(0, 60);
+  return fuzzysort
+    .go(words, all, {
+      keys: ["title", "note"],
+      limit: 40,
+      scoreFn: ([title, note]) => Math.max(title?.score ?? 0, (note?.score ?? 0) * 0.6),
+    })
+    .map((result) => result.obj);
+}

@@ -1,0 +1,5 @@
+import flow from "@xyflow/react/dist/base.css?inline";
+import css from "./canvas.css?inline";
+import nodes from "./nodes/nodes.css?inline";
+
+export const styles = flow + css + nodes;
