@@ -15,6 +15,7 @@ from walkgraph.graph.document import Graph
 from walkgraph.graph.ports import accepts, parse_type
 from walkgraph.graph.structure import End, Route, WalkStructure, structure
 from walkgraph.resources import bundled
+from walkgraph.service.palette import shown
 
 FILE = Path(__file__).resolve().with_name("editor_cases.json")
 RANDOM_WALKS = 40
@@ -96,7 +97,8 @@ def cases() -> dict[str, Any]:
     texts = {
         name: json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":")) for name, text in graphs.items()
     }
-    return {"walks": walks, "types": _types(), "texts": texts}
+    palette = {name: shown(component) for name, component in catalogue().items()}
+    return {"walks": walks, "types": _types(), "texts": texts, "catalogue": palette}
 
 
 def dumps() -> str:
