@@ -6,7 +6,7 @@ import { PlacementView } from "./placement/PlacementView";
 import { PlayView } from "./play/PlayView";
 import { Banners } from "./shell/Banners";
 import { Boundary } from "./shell/Boundary";
-import { commandsOf, originalOf, perform, type DialogName } from "./shell/commands";
+import { commandsOf, listed, originalOf, perform, type DialogName } from "./shell/commands";
 import { ConflictDialog } from "./shell/ConflictDialog";
 import { GraphTab } from "./shell/GraphTab";
 import { actionOf, chordOf, isTyping } from "./shell/keys";
@@ -42,16 +42,22 @@ export function App({ toggleFocus }: AppProps) {
     () => commandsOf(editor, { show, toggleFocus, original }),
     [editor, toggleFocus, original],
   );
+  const more = useMemo(() => listed(commands, overrides), [commands, overrides]);
   useConflict(show);
-  const onKeyDown = (event: KeyboardEvent) => {
+  const take = (event: KeyboardEvent) => {
     if (event.defaultPrevented) return;
     const action = actionOf(chordOf(event), isTyping(event.nativeEvent.composedPath()), overrides);
     if (!action) return;
     event.preventDefault();
+    event.stopPropagation();
     perform(action, editor, commands);
   };
+  // Chords are the same everywhere; a plain letter is first the panel's that has the focus.
+  const first = (event: KeyboardEvent) => {
+    if (dialog === null && (event.ctrlKey || event.metaKey || event.altKey)) take(event);
+  };
   return (
-    <div className="wg-app" onKeyDown={onKeyDown}>
+    <div className="wg-app" onKeyDownCapture={first} onKeyDown={take}>
       <TopBar commands={commands} />
       <Banners />
       <main className="wg-main" aria-label={NAMES[tab]}>
@@ -62,7 +68,7 @@ export function App({ toggleFocus }: AppProps) {
       {dialog === "version" && <VersionDialog onClose={close} />}
       {dialog === "sheet" && <KeySheet onClose={close} />}
       {dialog === "conflict" && <ConflictDialog onClose={close} />}
-      {dialog === "find" && <CommandPalette onClose={close} />}
+      {dialog === "find" && <CommandPalette onClose={close} more={more} />}
       <Toasts />
     </div>
   );

@@ -3,7 +3,8 @@ import { call } from "../api/client";
 import type { VersionEntry } from "../api/types";
 import type { GraphDocument } from "../document/types";
 import type { Editor } from "../store/editor";
-import type { Action } from "./keys";
+import type { Command } from "../panels/goto";
+import { hint, type Action, type Overrides } from "./keys";
 
 /** The note of the version that the first draft over a bundled graph leaves; the service's word. */
 const ORIGINAL = "as it comes with Walkgraph";
@@ -41,6 +42,23 @@ export function commandsOf(editor: Editor, { show, toggleFocus, original }: Shel
     download: () => download(editor),
     restoreOriginal: original === null ? null : () => void restore(editor, original),
   };
+}
+
+/** What the shell adds to the command palette. */
+export function listed(commands: Commands, overrides: Overrides): Command[] {
+  const entry = (name: string, run: () => void, keys = ""): Command => ({
+    name,
+    run,
+    blocked: null,
+    ...(keys ? { keys } : {}),
+  });
+  return [
+    entry("Save a version", commands.version, hint("version", overrides)),
+    entry("Download as JSON", commands.download),
+    ...(commands.restoreOriginal ? [entry("Restore the original", commands.restoreOriginal)] : []),
+    entry("Focus mode: the editor alone", commands.focus, hint("focus", overrides)),
+    entry("Keyboard: all keys", commands.sheet, hint("sheet", overrides)),
+  ];
 }
 
 /** Do what a key asks for. */

@@ -43,7 +43,7 @@ export class Persistence {
     private readonly onSaved: () => void = () => undefined,
   ) {
     this.untouched = editor.state.documents;
-    this.tell({ state: "saved", at: null });
+    editor.store.setState({ saving: { state: "saved", at: null }, etags: etagsOf(base) });
     this.unsubscribe = editor.store.subscribe((state, before) => {
       if (state.documents !== before.documents && !this.applying) this.changed(before);
     });
