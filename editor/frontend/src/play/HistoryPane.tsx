@@ -1,5 +1,5 @@
 // What was run: this browser's runs with their pictures, and what the service remembers of others.
-import { Columns2, RotateCw, Trash2, Undo2 } from "lucide-react";
+import { Cloud, Columns2, RotateCw, Trash2, Undo2 } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 import type { RunShown } from "../api/types";
 import { Badge, Button, Empty, IconButton } from "../ui/kit";
@@ -68,7 +68,7 @@ export function HistoryPane({
                 <Thumb line={line} />
                 <span className="words">
                   <span className="said">{line.said || labels[line.task] || labelOf(line.task)}</span>
-                  <span className="wrote">{line.wrote || labels[line.task] || labelOf(line.task)}</span>
+                  <span className="wrote">{aboutOf(line, labels)}</span>
                   <span className="when">
                     {line.state !== "done" && <Mark state={line.state} />}
                     {ago(line.at, now)}
@@ -131,11 +131,18 @@ function together(deployment: string, heads: readonly Head[], rows: readonly Run
   return lines.sort((a, b) => b.at - a.at);
 }
 
+/** What came out, else which task it was, else its seed. */
+function aboutOf(line: Line, labels: Readonly<Record<string, string>>): string {
+  if (line.wrote) return line.wrote;
+  if (line.said) return labels[line.task] || labelOf(line.task);
+  return line.seed === null ? "" : `seed ${line.seed}`;
+}
+
 function Thumb({ line }: { line: Line }) {
   if (line.thumb) return <img className="thumb" src={line.thumb} alt="" />;
   return (
     <span className="thumb letters" aria-hidden>
-      {line.wrote ? "T" : line.state === "failed" ? "!" : "·"}
+      {line.wrote ? "T" : line.state === "failed" ? "!" : <Cloud size={16} />}
     </span>
   );
 }

@@ -2,7 +2,7 @@
 import { Crosshair, RotateCw } from "lucide-react";
 import { useEffect, useState, type ReactNode } from "react";
 import { Badge, Button } from "../ui/kit";
-import { useQueueGauge } from "../telemetry/activity";
+import { useLatest, useQueueGauge } from "../telemetry/activity";
 import { MuteButton, OutputView, PictureFrame } from "./outputs";
 import { isOver, PREVIEW } from "./results";
 import type { Made, OutputShown, Result, RunError, TaskShown } from "./types";
@@ -34,6 +34,7 @@ export function ResultPane({ task, result, muted, onMute, onSave, onSameSeed, on
       <div className="status" role="status">
         <State result={result} />
         <Figures result={result} />
+        {!over && <Now run={result.run} />}
         <span className="spring" />
         {sounds && !over && <MuteButton muted={muted} onChange={onMute} />}
         {over && result.seed !== null && (
@@ -117,6 +118,18 @@ function Figures({ result }: { result: Result }) {
   );
 }
 
+/** Which node the run is at, as telemetry tells. */
+function Now({ run }: { run: string | null }) {
+  const latest = useLatest();
+  if (!latest || latest.run !== run) return null;
+  const count = latest.iteration.map((index) => index + 1).join(" · ");
+  return (
+    <span className="now">
+      {latest.node} {count && <b>{count}</b>}
+    </span>
+  );
+}
+
 function Elapsed({ from }: { from: number }) {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {
@@ -173,7 +186,7 @@ function Times({ result, onNode }: { result: Result; onNode: Props["onNode"] }) 
             {ranks && <th>Rank</th>}
             <th className="number">Calls</th>
             <th>Busy</th>
-            <th className="number">Ready, waiting</th>
+            <th className="number">Waited</th>
           </tr>
         </thead>
         <tbody>

@@ -16,7 +16,7 @@ const TABS = [
 ] as const;
 
 const ABOUT: Record<Language, string> = {
-  curl: "WALKGRAPH_TOKEN holds the service's token. With files it needs jq.",
+  curl: "WALKGRAPH_TOKEN holds the service's token: the text in `token` of its home folder.",
   python: "Needs the walkgraph package, and this service running on the same machine.",
   cli: "Writes the picture or sound to a file beside you.",
 };

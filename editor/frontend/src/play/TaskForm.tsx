@@ -3,7 +3,7 @@ import { ArrowDown, ArrowUp, Play as PlayIcon, Plus, RotateCcw, Square, X } from
 import { useState, type ClipboardEvent, type KeyboardEvent } from "react";
 import { Button, IconButton, Menu } from "../ui/kit";
 import { color, glyph } from "../ui/modality";
-import { MediaPart, NumbersPart, ParamField, SeedField, TextPart } from "./fields";
+import { Described, MediaPart, NumbersPart, ParamField, SeedField, TextPart } from "./fields";
 import { canOrder, isEmpty, judge, labelOf, newPart, widgetOf, type Faults } from "./form";
 import { fits, mediaOf, words } from "./media";
 import type { Given, Part, TaskShown } from "./types";
@@ -110,9 +110,10 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
             className="wide"
             disabled={blocked !== null}
             title={blocked ?? "Ctrl+Enter"}
+            aria-keyshortcuts="Control+Enter"
             onClick={run}
           >
-            <PlayIcon size={14} aria-hidden /> Run <kbd>Ctrl ↵</kbd>
+            <PlayIcon size={14} aria-hidden /> Run <kbd aria-hidden>Ctrl ↵</kbd>
           </Button>
         )}
         {(blocked || (asked && count > 0)) && (
@@ -176,7 +177,7 @@ function NamedInputs({ task, given, faults, onChange, changePart, onRun }: ListP
           </Button>
         )}
         <div className={fault ? "wg-play-fault" : "wg-play-hint"} role={fault ? "alert" : undefined}>
-          {fault ?? declared.description}
+          {fault ?? <Described text={declared.description} />}
         </div>
       </fieldset>
     );

@@ -8,6 +8,11 @@ import { parseNumbers, shapeWords } from "./numbers";
 import type { Media, ParamShown, Part, Scalar, Seed } from "./types";
 import { bytes } from "./words";
 
+/** A description, what stands in backticks as code. */
+export function Described({ text }: { text: string }) {
+  return text.split(/`([^`]+)`/).map((piece, index) => (index % 2 ? <code key={index}>{piece}</code> : piece));
+}
+
 // ── parts of inputs ─────────────────────────────────────────────────────────────────────────────
 
 interface PartProps {
@@ -270,7 +275,7 @@ export function ParamField({ name, param, value, fault, onChange }: ParamProps) 
   const unreadable = typeof shown !== "number";
   return (
     <div className={`wg-play-param ${changed ? "changed" : ""}`}>
-      <Field label={label} hint={param.description} error={fault ?? null} aside={reset}>
+      <Field label={label} hint={<Described text={param.description} />} error={fault ?? null} aside={reset}>
         {(props) => {
           if (param.choices.length > 0) return <Choice {...props} param={param} value={shown} onChange={onChange} />;
           if (!numeric) {
@@ -366,7 +371,7 @@ function Switch({ label, param, value, onChange, aside }: SwitchProps) {
       <label htmlFor={id}>{label}</label>
       {aside}
       <div id={`${id}-hint`} className="wg-play-hint">
-        {param.description}
+        <Described text={param.description} />
       </div>
     </div>
   );

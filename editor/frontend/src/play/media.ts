@@ -187,7 +187,7 @@ export function wholeSound(values: readonly ValueShown[]): { bytes: Uint8Array<A
 }
 
 /** A small picture as a `data:` URL; null where the browser can't read it. */
-export async function thumbnail(value: ValueShown, side = 96): Promise<string | null> {
+export async function thumbnail(value: { mime?: string; data?: string }, side = 96): Promise<string | null> {
   try {
     const bitmap = await createImageBitmap(new Blob([toBytes(value.data ?? "")], { type: value.mime ?? "" }));
     const scale = Math.min(1, side / Math.max(bitmap.width, bitmap.height));

@@ -201,7 +201,8 @@ export class Play {
   private async keep(made: { given: Given; result: Result }): Promise<void> {
     const { given, result } = made;
     if (!result.run) return;
-    const picture = pictureOf(result);
+    const picture =
+      pictureOf(result)?.value ?? given.parts.find((part) => part.media && part.modality === "image")?.media;
     const head: Head = {
       id: result.run,
       at: result.startedAt,
@@ -210,7 +211,7 @@ export class Play {
       state: result.state,
       seed: result.seed,
       seconds: result.seconds,
-      thumb: picture ? await thumbnail(picture.value) : null,
+      thumb: picture ? await thumbnail(picture) : null,
       said: saidOf(given),
       wrote: textOf(result).slice(0, 200),
       size: JSON.stringify(made).length,

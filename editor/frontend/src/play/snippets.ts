@@ -51,7 +51,7 @@ export function suffixOf(mime: string): string {
 export function snippet(language: Language, call: Call): Snippet {
   if (language === "cli") return cli(call);
   const files: FileUsed[] = [];
-  const body = outlined(call, files);
+  const body = outlined(call, files, language === "curl");
   return { text: language === "curl" ? curl(call, body, files) : python(call, body), files };
 }
 
@@ -61,8 +61,8 @@ class File {
   constructor(readonly file: FileUsed) {}
 }
 
-/** The body with a `File` in the place of each large value. */
-function outlined(call: Call, files: FileUsed[]): Record<string, unknown> {
+/** The body with a `File` in the place of each large value; `asJson`: texts are kept as JSON, quotes and all. */
+function outlined(call: Call, files: FileUsed[], asJson: boolean): Record<string, unknown> {
   const used = new Map<string, number>();
   const named = (base: string, suffix: string): string => {
     const count = (used.get(base + suffix) ?? 0) + 1;
@@ -73,8 +73,9 @@ function outlined(call: Call, files: FileUsed[]): Record<string, unknown> {
     if (typeof value === "string") {
       if (new TextEncoder().encode(value).length <= MOST_BYTES) return value;
       const isText = modality === "text";
-      const suffix = isText ? ".txt" : (SUFFIXES[mime] ?? magic(value));
-      const file: FileUsed = { name: named(base, suffix), encoding: isText ? "text" : "base64", data: value };
+      const suffix = isText ? (asJson ? ".json" : ".txt") : (SUFFIXES[mime] ?? magic(value));
+      const data = isText && asJson ? JSON.stringify(value) : value;
+      const file: FileUsed = { name: named(base, suffix), encoding: isText ? "text" : "base64", data };
       files.push(file);
       return new File(file);
     }
@@ -115,40 +116,39 @@ function magic(data: string): string {
 
 // ── curl ────────────────────────────────────────────────────────────────────────────────────────
 
-function curl(call: Call, body: Record<string, unknown>, files: readonly FileUsed[]): string {
+function curl(call: Call, body: Record<string, unknown>, files: FileUsed[]): string {
   const address = `${call.url}/v1/tasks/${call.deployment}/${call.task}`;
   const head = [`-H "Authorization: Bearer $WALKGRAPH_TOKEN"`, `-H "Content-Type: application/json"`];
   if (files.length === 0) {
-    return [`curl ${quoted(address)}`, ...head, `-d ${quoted(JSON.stringify(body))}`].join(" \\\n  ");
+    const inline = JSON.stringify(body);
+    const data = inline.length > 60 ? JSON.stringify(body, null, 2) : inline;
+    return [`curl ${quoted(address)}`, ...head, `-d ${quoted(data)}`].join(" \\\n  ");
   }
-  // jq puts the files into the body: what a command line may hold is bounded, so is what a shell quotes well.
-  const names = new Map<string, string>();
-  files.forEach((file, index) => names.set(file.name, `$f${index}`));
-  const filter = program(body, (file) =>
-    file.name.endsWith(".json") ? `(${names.get(file.name)} | fromjson)` : (names.get(file.name) ?? ""),
-  );
-  const reads = files.map((file, index) =>
-    file.encoding === "base64"
-      ? `--rawfile f${index} <(base64 -w0 ${quoted(file.name)})`
-      : `--rawfile f${index} ${quoted(file.name)}`,
-  );
+  // printf is the shell's own, so that a large file is no argument of a program.
+  const reads: string[] = [];
+  const format = template(body, (file) => {
+    const encoded = file.encoding === "base64";
+    reads.push(encoded ? `"$(base64 < ${quoted(file.name)} | tr -d '\\n')"` : `"$(cat ${quoted(file.name)})"`);
+    return encoded ? '"%s"' : "%s";
+  });
   return [
-    `jq -n ${reads.join(" ")} ${quoted(filter)} |`,
-    `  curl ${quoted(address)} \\`,
-    ...head.map((line) => `    ${line} \\`),
-    "    -d @-",
+    `printf ${quoted(format)} \\`,
+    ...reads.map((read) => `  ${read} \\`),
+    `  | curl ${quoted(address)} \\`,
+    ...head.map((line) => `      ${line} \\`),
+    "      -d @-",
   ].join("\n");
 }
 
-/** A body as a jq or JSON text, each file by what `name` makes of it. */
-function program(value: unknown, name: (file: FileUsed) => string): string {
+/** A body as JSON and a format of printf, each file by what `name` makes of it. */
+function template(value: unknown, name: (file: FileUsed) => string): string {
   if (value instanceof File) return name(value.file);
-  if (Array.isArray(value)) return `[${value.map((entry) => program(entry, name)).join(", ")}]`;
+  if (Array.isArray(value)) return `[${value.map((entry) => template(entry, name)).join(", ")}]`;
   if (typeof value === "object" && value !== null)
     return `{${Object.entries(value)
-      .map(([key, child]) => `${JSON.stringify(key)}: ${program(child, name)}`)
+      .map(([key, child]) => `${template(key, name)}: ${template(child, name)}`)
       .join(", ")}}`;
-  return JSON.stringify(value);
+  return JSON.stringify(value).replace(/\\/g, "\\\\").replace(/%/g, "%%");
 }
 
 export function quoted(text: string): string {
@@ -194,7 +194,7 @@ function pythonValue(value: unknown, depth: number): string {
   if (value instanceof File) {
     const { name, encoding } = value.file;
     if (encoding === "base64") return `encoded(${pythonText(name)})`;
-    const read = `Path(${pythonText(name)}).read_text()`;
+    const read = `Path(${pythonText(name)}).read_text("utf-8")`;
     return name.endsWith(".json") ? `json.loads(${read})` : read;
   }
   if (Array.isArray(value)) {

@@ -36,6 +36,7 @@ export function placeOf(error: RunError): string {
 }
 
 export function seconds(value: number): string {
+  if (value > 0 && value < 0.00095) return "< 1 ms";
   if (value < 0.0995) return `${Math.round(value * 1000)} ms`;
   if (value < 60) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
   return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;

@@ -7,11 +7,11 @@ import type { GraphDocument } from "../document/types";
 import type { QueueGauge, RankGauge } from "./frames";
 import { NodeStore, type Clock } from "./nodes";
 import { feeders, nodesOf } from "./previews";
-import type { Activity } from "./shown";
+import type { Activity, Latest } from "./shown";
 import { telemetry } from "./socket";
 import { eventsOf } from "./sse";
 
-export type { Activity, NodeState, Preview } from "./shown";
+export type { Activity, Latest, NodeState, Preview } from "./shown";
 export type { QueueGauge, RankGauge } from "./frames";
 
 const clock: Clock = {
@@ -121,6 +121,11 @@ export function useRankGauge(rank: number): RankGauge | null {
     store.watchGauges,
     useCallback(() => store.rank(rank), [rank]),
   );
+}
+
+/** The last call that was told of, of whichever run; a few times a second. */
+export function useLatest(): Latest | null {
+  return useSyncExternalStore(store.watchGauges, store.now);
 }
 
 export function useQueueGauge(): QueueGauge | null {

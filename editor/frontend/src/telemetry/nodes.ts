@@ -1,7 +1,7 @@
 // What every node does, from telemetry: figures gathered in place as messages come, shown as new objects a few times
 // a second; a change of state is shown with the next frame of the screen. No React, no browser.
 import type { RunShown } from "../api/types";
-import type { Activity, NodeError, NodeState, Preview } from "./shown";
+import type { Activity, Latest, NodeError, NodeState, Preview } from "./shown";
 import type { ActivityEvent, CallEvent, Frame, QueueGauge, RankGauge, RunPhaseEvent } from "./frames";
 
 /** Time, and when to show; tests give their own. */
@@ -55,6 +55,8 @@ export class NodeStore {
   private readonly ranks = new Map<number, RankGauge>();
   private readonly gaugeListeners = new Set<() => void>();
   private queue: QueueGauge | null = null;
+  private newest: ActivityEvent | CallEvent | null = null;
+  private latest: Latest | null = null;
   private gaugesChanged = false;
   private deployment: string | null = null;
   private focus: string | null = null;
@@ -98,6 +100,8 @@ export class NodeStore {
     return () => live.listeners.delete(changed);
   };
 
+  /** The last call that was told of. */
+  readonly now = (): Latest | null => this.latest;
   readonly rank = (rank: number): RankGauge | null => this.ranks.get(rank) ?? null;
   readonly queued = (): QueueGauge | null => this.queue;
 
@@ -274,6 +278,7 @@ export class NodeStore {
     live.ms = live.calls ? live.ms + (ms - live.ms) * 0.5 : ms;
     live.calls += calls;
     live.iteration = event.iteration;
+    if (!late) this.newest = event;
     live.batch = event.batch;
     live.heard = now;
     if (!live.ranks.includes(event.rank)) live.ranks = [...live.ranks, event.rank];
@@ -407,6 +412,12 @@ export class NodeStore {
     const changed = this.dirty.splice(0);
     for (const live of changed) live.shown = this.shown(live);
     for (const live of changed) for (const listener of live.listeners) listener();
+    if (this.newest !== null) {
+      const { run, node, iteration } = this.newest;
+      this.latest = { run, node, iteration };
+      this.newest = null;
+      this.gaugesChanged = true;
+    }
     if (this.gaugesChanged) {
       this.gaugesChanged = false;
       for (const listener of this.gaugeListeners) listener();

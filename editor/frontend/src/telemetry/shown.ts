@@ -40,3 +40,10 @@ export interface Activity {
   /** The service can't be reached: this is how it was. */
   stale: boolean;
 }
+
+/** What a run does now. */
+export interface Latest {
+  run: string;
+  node: string;
+  iteration: number[];
+}
