@@ -12,6 +12,8 @@ import { advice, deploymentPhase, plural, serves } from "./phases";
 import { forecast, Refused } from "./Refused";
 import { Steps, Workers } from "./Workers";
 
+const WHEN = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
 type Question = "switch" | "restart" | "undeploy";
 
 export function DeployView() {
@@ -154,7 +156,7 @@ function Running({ deployment, onGiveUp }: { deployment: DeploymentShown; onGive
             <Count name="running" value={String(running)} />
             <Count name="waiting" value={String(waiting)} />
             <Count name="restarts" value={String(restarts)} />
-            <Count name="since" value={new Date(deployment.created_at * 1000).toLocaleString()} />
+            <Count name="since" value={WHEN.format(deployment.created_at * 1000)} />
           </dl>
         )}
         {serves(deployment) && tasks.length > 0 && <p className="quiet">Serves {tasks.join(", ")}.</p>}

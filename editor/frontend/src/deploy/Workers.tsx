@@ -28,7 +28,7 @@ export function Workers({ id, ranks }: { id: string; ranks: readonly WorkerShown
   );
 }
 
-function WorkerRow({ worker, seconds }: { worker: WorkerShown; seconds: number }) {
+function WorkerRow({ worker, seconds }: { worker: WorkerShown; seconds: number | null }) {
   const { label, tone, fraction } = workerPhase(worker);
   const restarts = typeof worker["restarts"] === "number" ? worker["restarts"] : 0;
   return (
@@ -42,7 +42,9 @@ function WorkerRow({ worker, seconds }: { worker: WorkerShown; seconds: number }
           <Badge kind={tone}>{label}</Badge>
           {fraction !== null && <Progress value={fraction} label={`Rank ${worker.rank}: ${label}`} />}
         </td>
-        <td className="number">{age(seconds)}</td>
+        <td className="number" title={seconds === null ? "since before this page was opened" : undefined}>
+          {seconds === null ? "–" : age(seconds)}
+        </td>
         <td className="number">{restarts}</td>
       </tr>
       {worker.reason && (

@@ -4,9 +4,9 @@ import type { WorkerShown } from "../api/types";
 
 const TICK_MS = 1000;
 
-/** Rank -> seconds in its state: what the service says (`since`), else since it was first seen so in this page. */
-export function useSince(id: string, ranks: readonly WorkerShown[]): (rank: number) => number {
-  const seen = useRef(new Map<string, { state: string; at: number }>());
+/** Rank -> seconds in its state, from what the service says (`since`) or since it was seen to change; null: unknown. */
+export function useSince(id: string, ranks: readonly WorkerShown[]): (rank: number) => number | null {
+  const seen = useRef(new Map<string, { state: string; at: number | null }>());
   const [now, setNow] = useState(() => Date.now() / 1000);
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now() / 1000), TICK_MS);
@@ -14,8 +14,13 @@ export function useSince(id: string, ranks: readonly WorkerShown[]): (rank: numb
   }, []);
   for (const { rank, state, since } of ranks) {
     const key = `${id} ${rank}`;
-    if (seen.current.get(key)?.state !== state)
-      seen.current.set(key, { state, at: typeof since === "number" ? since : Date.now() / 1000 });
+    const before = seen.current.get(key);
+    if (before?.state === state) continue;
+    const told = typeof since === "number" ? since : null;
+    seen.current.set(key, { state, at: told ?? (before ? Date.now() / 1000 : null) });
   }
-  return (rank) => now - (seen.current.get(`${id} ${rank}`)?.at ?? now);
+  return (rank) => {
+    const at = seen.current.get(`${id} ${rank}`)?.at ?? null;
+    return at === null ? null : now - at;
+  };
 }

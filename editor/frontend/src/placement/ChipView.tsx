@@ -20,7 +20,8 @@ export function ChipView({ chip, among, entry, source, dragged }: ChipProps) {
   const { component, node, partial, walks, byDefault, key } = chip;
   const problems = board.problems.node.get(node) ?? [];
   const grave = problems.some((problem) => problem.severity === "error");
-  const classes = ["chip", byDefault ? "by-default" : "", dragged ? "dragged" : ""].filter(Boolean).join(" ");
+  const marks = { "by-default": byDefault, dragged, linked: board.linked.has(key) };
+  const classes = ["chip", ...Object.entries(marks).flatMap(([name, on]) => (on ? [name] : []))].join(" ");
   const click = (event: MouseEvent) =>
     board.select(chip, event.shiftKey ? "range" : event.ctrlKey || event.metaKey ? "toggle" : "only");
   return (

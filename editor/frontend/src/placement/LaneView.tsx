@@ -45,7 +45,8 @@ export function LaneView({ lane, drag, source, onDevice, onRemove }: LaneProps) 
         <MemoryBar memory={laneMemory(board.plan, shown)} rank={rank} />
       ) : (
         <p className="no-memory">
-          <MemoryStick size={13} aria-hidden /> Memory is shown once the placement can be laid out.
+          <MemoryStick size={13} aria-hidden /> Memory is shown once every rank has a device and every component a
+          rank.
         </p>
       )}
       <ProblemList problems={problems} actions={board.actions} />
@@ -102,11 +103,11 @@ function Chips({
   drag: Drag | null;
   source: DragSource;
 }) {
-  const { selected } = useBoard();
+  const { selected, fixed } = useBoard();
   const entry = chips.find((chip) => selected.has(chip.key)) ?? chips[0];
   if (chips.length === 0) return <p className="nothing">No component runs here. Drag some over.</p>;
   return (
-    <div className="chips" role="listbox" aria-label={label} aria-multiselectable="true">
+    <div className={`chips ${fixed ? "fixed" : ""}`} role="listbox" aria-label={label} aria-multiselectable="true">
       {chips.map((chip) => (
         <ChipView
           key={chip.key}
@@ -128,7 +129,8 @@ function DeviceSelect({ lane, onDevice }: { lane: Lane; onDevice: LaneProps["onD
   const label = (name: string) => {
     const device = devices.find((entry) => entry.name === name);
     if (!device) return `${name || "none"} (not there)`;
-    return `${name} · ${showBytes(device.total)}${device.hypothetical ? " assumed" : device.title ? ` · ${device.title}` : ""}`;
+    const title = device.hypothetical ? "" : device.title;
+    return [name, showBytes(device.total), title].filter(Boolean).join(" · ");
   };
   if (fixed)
     return (

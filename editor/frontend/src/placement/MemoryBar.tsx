@@ -6,9 +6,8 @@ import { showBytes, type LaneMemory, type Part } from "./memory";
 const share = (bytes: number, scale: number): CSSProperties => ({ width: `${(100 * bytes) / scale}%` });
 
 export function MemoryBar({ memory, rank }: { memory: LaneMemory; rank: number }) {
-  const { parts, scale, device } = memory;
+  const { parts, scale, device, limit, end } = memory;
   const over = Math.max(memory.over, memory.deviceOver);
-  const limit = memory.elsewhere + memory.neighbours + memory.capacity;
   const name = `Memory of rank ${rank}: ${showBytes(memory.total)} of ${showBytes(memory.capacity)}`;
   return (
     <div className={`wg-rank-memory ${over > 0 ? "over" : ""}`}>
@@ -42,6 +41,9 @@ export function MemoryBar({ memory, rank }: { memory: LaneMemory; rank: number }
         {parts.map((part) => (
           <i key={part.key} className={part.kind} style={share(part.bytes, scale)} title={titleOf(part)} />
         ))}
+        {end > limit && (
+          <s style={{ left: `${(100 * limit) / scale}%`, width: `${(100 * (end - limit)) / scale}%` }} />
+        )}
         {limit < scale && <u style={{ left: `${(100 * limit) / scale}%` }} title="what the rank may fill" />}
       </div>
       {over > 0 && (

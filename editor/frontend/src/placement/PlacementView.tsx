@@ -5,7 +5,7 @@ import { useEditor, useEditorState } from "../store/react";
 import { Empty, Menu, Tabs, type MenuEntry } from "../ui/kit";
 import { ProblemList } from "./bits";
 import { BoardContext, NEW_RANK, type Board } from "./board";
-import { crossingsOf, type Crossing } from "./crossings";
+import type { Crossing } from "./crossings";
 import { CrossingTable } from "./CrossingTable";
 import { addRank, explicit, nextDevice, removeRank, setDevice } from "./edits";
 import { GroupTable } from "./GroupTable";
@@ -14,6 +14,7 @@ import { LaneView, NewLane, UnplacedLane } from "./LaneView";
 import { Lines } from "./Lines";
 import { OpenDialog, SaveDialog } from "./StoredDialog";
 import { Scope, Toolbar, Totals } from "./Toolbar";
+import { plural } from "../deploy/phases";
 import { useBoardState, type BoardState } from "./useBoard";
 import { useDrag } from "./useDrag";
 import { WalksDialog } from "./WalksDialog";
@@ -42,14 +43,10 @@ function Placement() {
   const walks = Object.keys(documents.graph.walks ?? {});
   const [wanted, setScope] = useState<readonly string[]>(NONE);
   const scope = useMemo(() => wanted.filter((walk) => walks.includes(walk)), [wanted, walks.join()]);
-  const state = useBoardState(scope, (chip, at) => openMenu({ chip, at }));
-  const { board, edit, told, sorted } = state;
-  const { graph, fixed, placement } = board;
   const [wire, setWire] = useState<Crossing | null>(null);
-  const crossings = useMemo(
-    () => crossingsOf(planned.of?.graph ?? graph, planned.plan?.routes ?? []),
-    [planned, graph],
-  );
+  const state = useBoardState(scope, wire?.key ?? null, (chip, at) => openMenu({ chip, at }));
+  const { board, crossings, edit, told, sorted } = state;
+  const { graph, fixed, placement } = board;
   const byHand = () =>
     editor.editPlacement("Place by hand", () => ({
       ...(planned.plan?.placement ? placement : explicit(graph)),
@@ -73,8 +70,14 @@ function Placement() {
           )}
           <ProblemList problems={sorted.general} actions={board.actions} />
           {!fixed && <Scope walks={walks} scope={scope} onScope={setScope} />}
-          <Lanes state={state} crossings={crossings} wire={wire} />
-          <Details state={state} crossings={crossings} onWire={setWire} />
+          {fixed && (
+            <p className="explain">
+              The service chooses: everything on one rank, on the GPU with the most free memory, else on the CPU. To
+              spread it over ranks, place it by hand.
+            </p>
+          )}
+          <Lanes state={state} />
+          <Details state={state} onWire={setWire} />
         </div>
         <p className="visually-hidden" role="status">
           {told}
@@ -131,15 +134,9 @@ function chipMenu(
   ];
 }
 
-interface LanesProps {
-  state: BoardState;
-  crossings: readonly Crossing[];
-  wire: Crossing | null;
-}
-
-function Lanes({ state, crossings, wire }: LanesProps) {
-  const { board, edit, focus } = state;
-  const { lanes, hovered, selected, fixed } = board;
+function Lanes({ state }: { state: BoardState }) {
+  const { board, edit, focus, lit, devices } = state;
+  const { lanes, fixed } = board;
   const { drag, source } = useDrag(board);
   const area = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
@@ -148,16 +145,6 @@ function Lanes({ state, crossings, wire }: LanesProps) {
     focus.current = null;
     area.current?.querySelector<HTMLElement>(`[data-chip="${CSS.escape(key)}"]`)?.focus();
   }, [lanes, focus]);
-  const lit = useMemo(() => {
-    const active = (node: string | null, rank: number) =>
-      node !== null && (hovered === `${node}@${rank}` || selected.has(`${node}@${rank}`));
-    return crossings.filter(
-      (crossing) =>
-        crossing.key === wire?.key ||
-        active(crossing.fromNode, crossing.source) ||
-        active(crossing.toNode, crossing.target),
-    );
-  }, [crossings, hovered, selected, wire]);
   return (
     <div className="lanes-scroll">
       <div className="lanes" ref={area}>
@@ -175,7 +162,7 @@ function Lanes({ state, crossings, wire }: LanesProps) {
         {!fixed && (
           <NewLane
             drag={drag}
-            onAdd={() => edit("Add a rank", (current) => addRank(current, nextDevice(current)).placement)}
+            onAdd={() => edit("Add a rank", (current) => addRank(current, nextDevice(current, devices)).placement)}
           />
         )}
         <Lines area={area} crossings={lit} />
@@ -194,24 +181,29 @@ type Detail = "crossings" | "groups" | "text";
 
 interface DetailsProps {
   state: BoardState;
-  crossings: readonly Crossing[];
   onWire: (crossing: Crossing | null) => void;
 }
 
-function Details({ state, crossings, onWire }: DetailsProps) {
+function Details({ state, onWire }: DetailsProps) {
   const editor = useEditor();
   const plan = useEditorState((shown) => shown.planned.plan);
-  const [chosen, choose] = useState<Detail>("crossings");
-  const { board, sorted, edit } = state;
-  const noted = [...sorted.group.values()].flat().length;
+  const [chosen, choose] = useState<Detail | null>(null);
+  const { board, crossings, sorted, edit } = state;
+  const noted = [...sorted.group.values()].flat();
+  const first: Detail = noted.some((problem) => problem.severity === "error") ? "groups" : "crossings";
   const tabs = [
     { value: "crossings" as const, label: `What crosses ranks (${crossings.length})` },
     ...(board.fixed
       ? []
-      : [{ value: "groups" as const, label: `Groups (${board.placement.groups.length})${noted ? " !" : ""}` }]),
+      : [
+          {
+            value: "groups" as const,
+            label: `Groups (${board.placement.groups.length})${noted.length > 0 ? ` · ${plural(noted.length, "problem")}` : ""}`,
+          },
+        ]),
     ...(plan?.drawing ? [{ value: "text" as const, label: "The plan as text" }] : []),
   ];
-  const detail = tabs.some((tab) => tab.value === chosen) ? chosen : "crossings";
+  const detail = tabs.find((tab) => tab.value === (chosen ?? first))?.value ?? "crossings";
   const open = (crossing: Crossing) => {
     const { tab, canvas, selection } = locate(board.graph, crossing.pointer);
     editor.see({ tab, canvas, selection });

@@ -19,6 +19,8 @@ export interface Board {
   fixed: boolean;
   selected: ReadonlySet<string>;
   hovered: string | null;
+  /** At the other end of a wire from what is hovered or selected. */
+  linked: ReadonlySet<string>;
   problems: { lane: ReadonlyMap<number, Problem[]>; node: ReadonlyMap<string, Problem[]> };
   actions: (problem: Problem) => Action[];
   hover: (chip: string | null) => void;

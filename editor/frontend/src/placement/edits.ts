@@ -332,8 +332,13 @@ export function resizeGroup(
   return setGroup(wider, index, { ranks, [field]: value });
 }
 
-/** The device after the last one in use: `cuda:2` after `cuda:1`; `cpu` where there is no GPU. */
-export function nextDevice(placement: PlacementDocument): string {
+/** For one more rank: a GPU that no rank has, of those there are; else the next number, or `cpu` without GPUs. */
+export function nextDevice(placement: PlacementDocument, devices: readonly string[] = []): string {
+  const taken = new Set(placement.ranks.map((entry) => entry.device));
+  const gpus = devices.filter((device) => device.startsWith("cuda:"));
+  const free = gpus.find((device) => !taken.has(device));
+  if (free !== undefined) return free;
+  if (devices.length > 0) return placement.ranks.at(-1)?.device ?? devices[0] ?? "cpu";
   const numbers = placement.ranks.flatMap(({ device }) =>
     device.startsWith("cuda:") ? [Number(device.slice(5))] : [],
   );

@@ -26,8 +26,10 @@ export interface LaneMemory {
   over: number;
   /** The device's ranks are given this much more than it has free. */
   deviceOver: number;
-  /** The bar's full width. */
+  /** The bar's full width, where the rank's parts end in it, and what they must not pass. */
   scale: number;
+  end: number;
+  limit: number;
 }
 
 const KINDS: Record<PartKind, { label: string; about: string }> = {
@@ -62,7 +64,8 @@ export function laneMemory(plan: PlanShown, rank: RankShown): LaneMemory {
   const elsewhere = device ? Math.max(0, device.total - device.free) : 0;
   const over = Math.max(0, total - rank.capacity);
   const deviceOver = device ? Math.max(0, rank.capacity + neighbours - device.free) : 0;
-  const filled = elsewhere + neighbours + Math.max(total, rank.capacity);
+  const end = elsewhere + neighbours + total;
+  const full = elsewhere + neighbours + rank.capacity;
   return {
     parts,
     total,
@@ -72,7 +75,9 @@ export function laneMemory(plan: PlanShown, rank: RankShown): LaneMemory {
     neighbours,
     over,
     deviceOver,
-    scale: Math.max(filled, device?.total ?? 0, 1),
+    scale: Math.max(end, full, device?.total ?? 0, 1),
+    end,
+    limit: Math.min(full, device?.total ?? full),
   };
 }
 

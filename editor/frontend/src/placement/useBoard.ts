@@ -5,12 +5,16 @@ import { locate } from "../panels/locate";
 import { useEditor, useEditorState } from "../store/react";
 import { NEW_RANK, type Board } from "./board";
 import type { Action } from "./bits";
+import { crossingsOf, type Crossing } from "./crossings";
 import { addRank, explicit, nextDevice } from "./edits";
 import { fixesOf } from "./fixes";
 import { lanesOf, moveChips, type Chip, type Lanes } from "./lanes";
 import { spotOf } from "./problems";
 import { placementInForce } from "./ranks";
 import type { PlacementDocument } from "./schema.generated";
+
+/** Told by chips, and by the lane of what is not placed. */
+const ON_CHIPS = new Set(["unavailable", "unplaced"]);
 
 export interface SortedProblems {
   /** About the whole, or the graph. */
@@ -24,6 +28,10 @@ export type Edit = (label: string, change: (placement: PlacementDocument) => Pla
 
 export interface BoardState {
   board: Board;
+  /** All that goes from one rank to another, and of it what is lit now. */
+  crossings: readonly Crossing[];
+  lit: readonly Crossing[];
+  devices: readonly string[];
   sorted: SortedProblems;
   edit: Edit;
   /** Said to screen readers. */
@@ -32,7 +40,8 @@ export interface BoardState {
   focus: { current: string | null };
 }
 
-export function useBoardState(scope: readonly string[], openMenu: Board["menu"]): BoardState {
+/** `wire`: key of the crossing under the pointer elsewhere. */
+export function useBoardState(scope: readonly string[], wire: string | null, openMenu: Board["menu"]): BoardState {
   const editor = useEditor();
   const documents = useEditorState((state) => state.documents);
   const planned = useEditorState((state) => state.planned);
@@ -49,10 +58,20 @@ export function useBoardState(scope: readonly string[], openMenu: Board["menu"])
   );
   const lanes = useMemo(() => lanesOf(placement, graph, scope), [placement, graph, scope]);
   const sorted = useSorted();
+  const crossings = useMemo(
+    () => crossingsOf((planned.of ?? documents).graph, planned.plan?.routes ?? []),
+    [planned, documents],
+  );
+  const lit = useMemo(
+    () => crossings.filter((crossing) => crossing.key === wire || touches(crossing, hovered, selected)),
+    [crossings, hovered, selected, wire],
+  );
+  const linked = useMemo(() => new Set(lit.flatMap(chipsAt)), [lit]);
   const edit = useCallback<Edit>(
     (label, change) => editor.editPlacement(label, (current) => (current ? change(current) : current)),
     [editor],
   );
+  const devices = (planned.plan?.devices ?? []).map((device) => device.name);
   const move = (chips: readonly Chip[], rank: number) => {
     const known = rank === NEW_RANK || lanes.lanes.some((lane) => lane.rank === rank);
     if (fixed || !known || chips.length === 0) return;
@@ -60,7 +79,7 @@ export function useBoardState(scope: readonly string[], openMenu: Board["menu"])
     const what = names.length === 1 ? String(names[0]) : `${names.length} components`;
     let target = rank;
     edit(`Move ${what}`, (current) => {
-      const grown = rank === NEW_RANK ? addRank(current, nextDevice(current)) : { placement: current, rank };
+      const grown = rank === NEW_RANK ? addRank(current, nextDevice(current, devices)) : { placement: current, rank };
       target = grown.rank;
       return moveChips(grown.placement, graph, chips, grown.rank);
     });
@@ -76,6 +95,7 @@ export function useBoardState(scope: readonly string[], openMenu: Board["menu"])
     fixed,
     selected,
     hovered,
+    linked,
     problems: sorted,
     actions: useActions(edit),
     hover,
@@ -89,7 +109,15 @@ export function useBoardState(scope: readonly string[], openMenu: Board["menu"])
     move,
     menu: openMenu,
   };
-  return { board, sorted, edit, told, focus };
+  return { board, crossings, lit, devices, sorted, edit, told, focus };
+}
+
+function chipsAt({ fromNode, toNode, source, target }: Crossing): string[] {
+  return [`${fromNode}@${source}`, `${toNode}@${target}`];
+}
+
+function touches(crossing: Crossing, hovered: string | null, selected: ReadonlySet<string>): boolean {
+  return chipsAt(crossing).some((key) => key === hovered || selected.has(key));
 }
 
 function everyChip({ lanes, unplaced }: Lanes): Chip[] {
@@ -129,7 +157,7 @@ function useSorted(): SortedProblems {
       if (spot.node !== null) add(sorted.node, spot.node, problem);
       if (spot.rank !== null) add(sorted.lane, spot.rank, problem);
       else if (spot.group !== null && problem.code !== "unavailable") add(sorted.group, spot.group, problem);
-      else if (problem.code !== "unavailable") sorted.general.push(problem);
+      else if (!ON_CHIPS.has(problem.code)) sorted.general.push(problem);
     }
     return sorted;
   }, [planned, documents]);
