@@ -68,6 +68,7 @@ export function found(all: readonly Offer[], words: string): Offer[] {
     .go(words, all, {
       keys: ["title", "note"],
       limit: 40,
+      threshold: 0.2,
       scoreFn: ([title, note]) => Math.max(title?.score ?? 0, (note?.score ?? 0) * 0.6),
     })
     .map((result) => result.obj);

@@ -42,8 +42,12 @@ function fedPorts(scene: Shown): Set<string> {
   return fed;
 }
 
+const ordersKnown = new WeakMap<Union, ReadonlyMap<string, number>>();
+
 /** Sources before targets, for the layout; where edges run in a circle, what gives most comes first. */
-function flowOrder(whole: Union): Map<string, number> {
+function flowOrder(whole: Union): ReadonlyMap<string, number> {
+  const known = ordersKnown.get(whole);
+  if (known) return known;
   const left = new Set(whole.nodes);
   const links = whole.edges.filter((edge) => !edge.carried && edge.from.node !== edge.to.node);
   const order = new Map<string, number>();
@@ -55,12 +59,13 @@ function flowOrder(whole: Union): Map<string, number> {
       (balance.get(to.node) as { into: number }).into += 1;
     }
     const free = [...balance].filter(([, { into }]) => into === 0).map(([node]) => node);
-    const most = [...balance].sort(([, a], [, b]) => b.out - b.into - (a.out - a.into))[0]?.[0];
-    for (const node of free.length ? free : most !== undefined ? [most] : []) {
+    const most = () => [...balance].sort(([, a], [, b]) => b.out - b.into - (a.out - a.into)).slice(0, 1);
+    for (const node of free.length ? free : most().map(([node]) => node)) {
       order.set(node, order.size);
       left.delete(node);
     }
   }
+  ordersKnown.set(whole, order);
   return order;
 }
 
