@@ -15,6 +15,7 @@ from walkgraph.service.access import Access, Codes
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deployments import Deployments, Spawn
 from walkgraph.service.deps import Services
+from walkgraph.service.gallery import Gallery
 from walkgraph.service.hub import Hub
 from walkgraph.service.runs import Runs
 from walkgraph.service.studio import Studio
@@ -39,7 +40,15 @@ def create_app(
     hub, runs = Hub(), Runs(store)
     address = collector.address if collector else None
     deployments = Deployments(settings, store, runs, hub, spawn, address)
-    services = Services(settings=settings, store=store, hub=hub, runs=runs, deployments=deployments, codes=Codes())
+    services = Services(
+        settings=settings,
+        store=store,
+        hub=hub,
+        runs=runs,
+        deployments=deployments,
+        codes=Codes(),
+        gallery=Gallery(settings.checkpoint_roots),
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:

@@ -9,6 +9,7 @@ from starlette.requests import HTTPConnection
 
 from walkgraph.service.access import Codes
 from walkgraph.service.deployments import Deployments
+from walkgraph.service.gallery import Gallery
 from walkgraph.service.hub import Hub
 from walkgraph.service.runs import Runs
 from walkgraph.settings import Settings
@@ -23,6 +24,7 @@ class Services:
     runs: Runs
     deployments: Deployments
     codes: Codes
+    gallery: Gallery
 
 
 def _services(connection: HTTPConnection) -> Services:

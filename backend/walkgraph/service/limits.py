@@ -28,6 +28,10 @@ RUN_OUTPUT_BYTES = 256 * 1024 * 1024
 KEPT_OUTPUT_BYTES = 512 * 1024 * 1024
 """Of all finished runs that can still be followed."""
 KEPT_RUNS = 200
+ASKED_BYTES = 1024 * 1024
+"""Of one run's request, kept for as long as the run can be followed."""
+ASKED_VALUE_BYTES = 256 * 1024
+"""Of one of its values; larger ones are left out."""
 
 TABLE: dict[str, float] = {
     "body_bytes": BODY_BYTES,

@@ -16,6 +16,7 @@ import structlog
 from walkgraph.errors import ErrorInfo, NotFound, WalkgraphError
 from walkgraph.ids import RunId
 from walkgraph.service import limits, values
+from walkgraph.service.asked import Asked
 from walkgraph.store import queries
 from walkgraph.store.session import Store
 from walkgraph.store.tables import Run
@@ -42,6 +43,8 @@ class LiveRun:
         self.created_at = time.time()
         self.seed: int | None = None
         self.finished: m.Finished | None = None
+        self.asked: Asked | None = None
+        """What the client sent."""
         self.bytes = 0
         """Kept outputs."""
         self._send = send
@@ -101,6 +104,11 @@ class LiveRun:
             if isinstance(event, m.Finished):
                 return event
         raise RuntimeError("a run's log ends with `Finished`")
+
+    @property
+    def kept(self) -> int:
+        """Bytes, of outputs and of what was asked."""
+        return self.bytes + (self.asked.bytes if self.asked else 0)
 
     @property
     def outputs(self) -> list[m.Output]:
@@ -174,12 +182,12 @@ class Runs:
 
     def _forget_oldest(self) -> None:
         finished = [run for run in self._runs.values() if run.finished is not None]
-        room = limits.KEPT_OUTPUT_BYTES - sum(run.bytes for run in finished)
+        room = limits.KEPT_OUTPUT_BYTES - sum(run.kept for run in finished)
         surplus = len(finished) - limits.KEPT_RUNS
         for run in finished:
             if room >= 0 and surplus <= 0:
                 return
-            room, surplus = room + run.bytes, surplus - 1
+            room, surplus = room + run.kept, surplus - 1
             del self._runs[run.id]
 
     async def _save(self) -> None:

@@ -168,6 +168,41 @@ class DocumentShown(Shown):
     tags: list[str]
 
 
+class GalleryTask(Shown):
+    name: str
+    label: str
+
+
+class GalleryEntry(Shown):
+    name: str
+    description: str
+    tasks: list[GalleryTask]
+    modalities_in: list[str]
+    modalities_out: list[str]
+    starter: bool
+    """All its weights come with Walkgraph."""
+    deployable: bool
+    why: str | None
+    """It can't be deployed here; in a sentence."""
+    tags: list[str]
+    bundled: bool
+
+
+class LeftOut(Shown):
+    pointer: str
+    """Into `request`."""
+    bytes: int
+
+
+class AskedShown(Shown):
+    run: str
+    deployment: str
+    task: str
+    request: JsonObject | None
+    """As it was sent; values that were too large to be kept are null. null: all of it was."""
+    left_out: list[LeftOut]
+
+
 Tag = Annotated[str, Field(min_length=1, max_length=40)]
 
 

@@ -10,7 +10,7 @@ from walkgraph.errors import WalkgraphError
 from walkgraph.service import runs, streaming
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import RunName, ServicesDep
-from walkgraph.service.schemas import RunRequest
+from walkgraph.service.schemas import AskedShown, LeftOut, RunRequest
 from walkgraph.service.submission import submit
 from walkgraph.store import queries
 from walkgraph.store.tables import RunState
@@ -54,6 +54,20 @@ async def result(services: ServicesDep, run: RunName) -> dict[str, Any]:
     """The outputs so far; all of them once the run is done."""
     live = services.runs.live(run)
     return {"state": live.state, **runs.result_of(live)}
+
+
+@router.get(_PREFIX + "/{run}/request")
+async def asked(services: ServicesDep, run: RunName) -> AskedShown:
+    """What its client sent, for as long as the run can be followed."""
+    live = services.runs.live(run)
+    found = live.asked
+    return AskedShown(
+        run=live.id,
+        deployment=live.deployment,
+        task=live.task,
+        request=found.body if found else None,
+        left_out=[LeftOut(pointer=at, bytes=size) for at, size in found.left_out] if found else [],
+    )
 
 
 @router.get(_PREFIX + "/{run}/events", response_class=Response)

@@ -1,0 +1,18 @@
+"""What there is to start from."""
+
+import anyio.to_thread
+from fastapi import APIRouter
+
+from walkgraph.service.body import StrictRoute
+from walkgraph.service.deps import ServicesDep
+from walkgraph.service.schemas import GalleryEntry
+from walkgraph.store import queries
+
+router = APIRouter(tags=["graphs"], route_class=StrictRoute)
+
+
+@router.get("/api/v1/gallery")
+async def gallery(services: ServicesDep) -> list[GalleryEntry]:
+    """Every stored graph with its tasks, and whether it could be deployed on this machine while nothing else runs."""
+    rows = await services.store.read(queries.list_documents, "graph")
+    return await anyio.to_thread.run_sync(services.gallery.entries, rows)
