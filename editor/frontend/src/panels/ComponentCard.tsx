@@ -1,16 +1,18 @@
 // What a component is, beside its row of the palette.
 import type { Component } from "../api/types";
-import { facts, Ports, UNAVAILABLE } from "./bits";
+import { facts, Ports, Prose, UNAVAILABLE } from "./bits";
 
 export function ComponentCard({ component, beside }: { component: Component; beside: DOMRect }) {
   const width = 300;
   const right = beside.right + 8 + width <= window.innerWidth;
-  const top = Math.max(8, Math.min(beside.top - 8, window.innerHeight - 420));
+  const top = Math.max(8, Math.min(beside.top - 8, window.innerHeight - 428));
   const place = { left: right ? beside.right + 8 : Math.max(8, beside.left - width - 8), top, width };
   return (
-    <div className="wg-card" style={place} role="tooltip" id="wg-palette-card">
+    <div className="wg-palette-card" style={place} role="tooltip" id="wg-palette-card">
       <h2>{component.name}</h2>
-      <p>{component.description}</p>
+      <p>
+        <Prose text={component.description} />
+      </p>
       {!component.available && <p className="unavailable">{UNAVAILABLE}</p>}
       <Ports component={component} />
       {Object.keys(component.params).length > 0 && (

@@ -25,7 +25,7 @@ export function TopBar({ commands }: { commands: Commands }) {
   const name = useEditorState((state) => state.name);
   const tab = useEditorState((state) => state.view.tab);
   return (
-    <header className="wg-bar">
+    <header className="wg-topbar">
       <div className="who">
         <h1 title={name}>{name}</h1>
         <SaveState onConflict={commands.conflict} />

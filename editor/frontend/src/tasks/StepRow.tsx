@@ -10,7 +10,7 @@ import { BindingCell } from "./BindingCell";
 import { Grip, MenuButton } from "./Grip";
 import { finals, type Sent } from "./outputs";
 import { nameOf, type WalkRow } from "./rows";
-import type { Lit } from "./simulate";
+import { reason, type Lit } from "./simulate";
 import { indent, type RowHandle } from "./StepTable";
 import { Check, Modality, ProblemLines, TextCell, Ticked } from "./widgets";
 
@@ -64,7 +64,7 @@ export function StepRow({ graph, task, row, perChunk, columns, handle, edits, pr
             {walk?.label && <span>{walk.label}</span>}
             {sent.length > 0 && <Finals sent={sent} />}
           </div>
-          <LitNote lit={lit} />
+          <LitNote lit={lit} when={step.when} />
         </td>
         <td>
           <TextCell
@@ -140,7 +140,7 @@ function Finals({ sent }: { sent: readonly Sent[] }) {
 function StepMark({ number, lit }: { number: number; lit: Lit | undefined }) {
   const state = !lit ? "" : lit.ran > 0 ? "ran" : "skipped";
   return (
-    <span className={`wg-mark ${state}`}>
+    <span className={`wg-step-mark ${state}`}>
       {state === "ran" ? (
         <Tick size={12} aria-hidden />
       ) : state === "skipped" ? (
@@ -152,13 +152,13 @@ function StepMark({ number, lit }: { number: number; lit: Lit | undefined }) {
   );
 }
 
-function LitNote({ lit }: { lit: Lit | undefined }) {
+function LitNote({ lit, when }: { lit: Lit | undefined; when: string | null | undefined }) {
   if (!lit) return null;
   if (lit.ran === 0)
     return (
       <div className="lit skipped">
         skipped{lit.why && ": "}
-        <Ticked text={lit.why} />
+        <Ticked text={reason(lit.why, when)} />
       </div>
     );
   if (lit.ran > 1 || lit.skipped > 0)
