@@ -4,7 +4,7 @@ import type { Problem } from "../api/types";
 import { useEditor } from "../store/react";
 import { Badge } from "../ui/kit";
 import { goTo } from "./goTo";
-import { totals, type Simulated, type SimulatedStep } from "./simulate";
+import { reason, totals, type Simulated, type SimulatedStep } from "./simulate";
 import type { Simulation } from "./useSimulation";
 import { Modality, Ticked } from "./widgets";
 
@@ -25,17 +25,18 @@ export function SimulatorResult({ name, simulation }: { name: string; simulation
 
 function Problems({ problems }: { problems: readonly Problem[] }) {
   const editor = useEditor();
+  const errors = problems.filter((problem) => problem.severity === "error");
   return (
     <div className="problems">
       <p>This can't run yet:</p>
       <ul>
-        {problems.map((problem) => (
+        {errors.map((problem) => (
           <li key={`${problem.code} ${problem.pointer}`}>
             <button type="button" onClick={() => goTo(editor, problem.pointer)}>
               <TriangleAlert size={13} aria-hidden />
               <span>
                 <Ticked text={problem.message} />
-                {problem.pointer && <code className="place">{problem.pointer}</code>}
+                <code className="place">{problem.pointer.replace(/^\/graph(?=\/)/, "")}</code>
               </span>
             </button>
           </li>
@@ -50,7 +51,7 @@ function Ran({ answer }: { answer: Simulated }) {
   return (
     <>
       <p className="totals">
-        <b>{ran === 1 ? "1 Walk runs" : `${ran} Walks run`}</b>
+        <b>{ran === 0 ? "No Walk runs" : ran === 1 ? "1 Walk runs" : `${ran} Walks run`}</b>
         {skipped > 0 && <span className="note">, {skipped} skipped</span>}
       </p>
       {answer.lanes.map(({ lane, steps }) => (
@@ -98,7 +99,7 @@ function StepShown({ step }: { step: SimulatedStep }) {
       ) : (
         <p className="why">
           skipped{step.why && ": "}
-          <Ticked text={step.why} />
+          <Ticked text={reason(step.why)} />
         </p>
       )}
     </li>
@@ -136,7 +137,7 @@ function Uses({ step }: { step: SimulatedStep }) {
               </span>
               <span className="why">
                 <span className="visually-hidden">{WORDS[key]} </span>
-                {use.why !== "always" && <Ticked text={use.why} />}
+                {use.why !== "always" && <Ticked text={reason(use.why)} />}
               </span>
             </li>
           );

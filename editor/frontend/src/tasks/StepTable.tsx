@@ -169,6 +169,9 @@ function AnyRow(props: AnyRowProps) {
             >
               <Plus size={13} aria-hidden /> {row.choice ? "Choice" : row.part ? `Step for ${row.part}` : "Step"}
             </Button>
+            {row.index === 0 && row.depth === 0 && (
+              <span className="note">none yet: a step runs one of the Walks</span>
+            )}
           </td>
         </tr>
       );

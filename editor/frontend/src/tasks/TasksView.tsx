@@ -1,6 +1,6 @@
 // The tasks of a graph: what clients may ask, as a list, a table of steps each, and a simulator.
 import { Copy, Plus, Trash2 } from "lucide-react";
-import { useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import type { Task } from "../document/types";
 import type { Editor } from "../store/editor";
 import { useEditor, useEditorState } from "../store/react";
@@ -15,8 +15,20 @@ import { StepTable } from "./StepTable";
 import { useSimulation } from "./useSimulation";
 import { ProblemLines, TextCell } from "./widgets";
 
-/** Which task was open, where nothing selects one. */
-const remembered = new WeakMap<Editor, string>();
+/** What somebody who comes back to this tab finds as it was. */
+interface Memory {
+  open: string | undefined;
+  /** Task -> what was simulated. */
+  choices: Map<string, Choice>;
+}
+
+const memories = new WeakMap<Editor, Memory>();
+
+function memoryOf(editor: Editor): Memory {
+  const known = memories.get(editor) ?? { open: undefined, choices: new Map() };
+  memories.set(editor, known);
+  return known;
+}
 
 export function TasksView() {
   const editor = useEditor();
@@ -24,13 +36,15 @@ export function TasksView() {
   const selection = useEditorState((state) => state.view.selection);
   const tasks = graph.tasks ?? {};
   const selected = selection.find((id) => id.startsWith("task:"))?.slice("task:".length);
-  const name = [selected, remembered.get(editor), ...Object.keys(tasks)].find(
+  const name = [selected, memoryOf(editor).open, ...Object.keys(tasks)].find(
     (each) => each !== undefined && each in tasks,
   );
   const open = (task: string) => {
-    remembered.set(editor, task);
     editor.select(`task:${task}`);
   };
+  useEffect(() => {
+    memoryOf(editor).open = name;
+  }, [editor, name]);
   const task = name === undefined ? undefined : tasks[name];
   return (
     <div className="wg-tasks">
@@ -112,7 +126,12 @@ function OpenTask({ name, task, onOpen }: OpenTaskProps) {
   const checked = useEditorState((state) => state.checked.problems);
   const problems = useMemo(() => ofTask(checked, name), [checked, name]);
   const edits = useTaskEdits(name);
-  const [choice, setChoice] = useState<Choice>(() => firstChoice(task));
+  const { choices } = memoryOf(useEditor());
+  const [choice, setChoice] = useState<Choice>(() => choices.get(name) ?? firstChoice(task));
+  const choose = (changed: Choice) => {
+    choices.set(name, changed);
+    setChoice(changed);
+  };
   const simulation = useSimulation(graph, name, task, choice);
   const lit = useMemo(
     () => (simulation.answer?.ok ? litSteps(simulation.answer, name) : new Map()),
@@ -139,7 +158,7 @@ function OpenTask({ name, task, onOpen }: OpenTaskProps) {
         <Params {...{ task, problems, edits }} />
         <Session {...{ task, problems, edits }} />
       </main>
-      <Simulator {...{ name, task, choice, simulation }} onChoose={setChoice} />
+      <Simulator {...{ name, task, choice, simulation }} onChoose={choose} />
     </>
   );
 }

@@ -60,7 +60,10 @@ function taskEdits(editor: Editor, name: string) {
     addTask: () => named("Add a task", (graph) => edits.addTask(graph)),
     duplicateTask: () => named("Duplicate a task", (graph) => edits.duplicateTask(graph, name)),
     renameTask: (to: string) => apply("Rename a task", (graph) => edits.renameTask(graph, name, to)),
-    removeTask: () => void apply("Delete a task", (graph) => edits.removeTask(graph, name)),
+    removeTask: () => {
+      if (apply("Delete a task", (graph) => edits.removeTask(graph, name)))
+        editor.say(`The task “${name}” is deleted; undo brings it back.`);
+    },
     setTask,
     setSession: (session: Task["session"]) => setTask({ session: session ?? undefined }),
     setOutput: (output: string, on: boolean) => {

@@ -144,6 +144,14 @@ export function litSteps(simulated: Simulated, task: string): Map<Pointer, Lit> 
   return found;
 }
 
+/** The reason without what its reader sees already: `think is false`, or of a longer condition of the row its values. */
+export function reason(why: string, when?: string | null): string {
+  const [, condition, values] = /^(.*) is false(?:: (.*))?$/.exec(why) ?? [];
+  if (condition === undefined || values === undefined) return why;
+  if (/^\w+$/.test(condition)) return `${condition} is false`;
+  return when && condition.replace(/\s/g, "") === when.replace(/\s/g, "") ? values : why;
+}
+
 export function relative(pointer: Pointer, task: string): Pointer {
   const base = join("tasks", task);
   return pointer.startsWith(`${base}/`) ? pointer.slice(base.length) : pointer;

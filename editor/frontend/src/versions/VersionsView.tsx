@@ -106,7 +106,7 @@ function Keep({ name, onKept }: { name: string; onKept: () => void }) {
     <form className="keep" onSubmit={submit}>
       <Input
         aria-label="Note of the version"
-        placeholder="What is special about it"
+        placeholder="Note (optional)"
         maxLength={200}
         value={note}
         onChange={(event) => setNote(event.target.value)}

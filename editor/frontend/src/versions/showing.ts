@@ -1,8 +1,7 @@
 // Where on the canvas a difference can be seen. Pure.
 import type { Difference } from "../document/diff";
-import { split } from "../document/pointer";
-import { entries, flat } from "../document/tree";
 import type { GraphDocument } from "../document/types";
+import { locate } from "../panels/locate";
 import type { Canvas } from "../store/types";
 
 export interface Shown {
@@ -25,23 +24,12 @@ export function shownBy(graph: GraphDocument, differences: readonly Difference[]
   return byMost[0] ?? null;
 }
 
-function placeOf(graph: GraphDocument, difference: Difference): Shown | null {
-  const [section, first = "", part, ...rest] = split(difference.pointer);
-  if (section === "nodes")
-    return first in (graph.nodes ?? {}) ? { canvas: { kind: "components" }, selection: [`node:${first}`] } : null;
-  if (section === "streams") {
-    const known = graph.streams?.some((stream) => stream.name === difference.name);
-    return known ? { canvas: { kind: "components" }, selection: [`stream:${difference.name}`] } : null;
-  }
-  const walk = section === "walks" ? graph.walks?.[first] : undefined;
-  if (!walk) return null;
-  const canvas: Canvas = { kind: "walk", walk: first, inside: null };
-  if (difference.kind === "removed") return { canvas, selection: [] };
-  if (part === "edges") return { canvas, selection: rest[0] !== undefined ? [`edge:${rest[0]}`] : [] };
-  if (part === "inputs") return { canvas, selection: ["@in"] };
-  if (part !== "body") return { canvas, selection: [] };
-  const inside = ["", part, ...rest].join("/");
-  const held = flat(entries(walk)).filter((each) => inside === each.pointer || inside.startsWith(`${each.pointer}/`));
-  const item = held.at(-1);
-  return { canvas, selection: item ? [item.id] : [] };
+function placeOf(graph: GraphDocument, { kind, what, name, walk, pointer }: Difference): Shown | null {
+  if (what === "task") return null;
+  const held = walk ?? (what === "walk" ? name : undefined);
+  if (held !== undefined && !(held in (graph.walks ?? {}))) return null;
+  if (what === "node" && !(name in (graph.nodes ?? {}))) return null;
+  const { canvas, selection } = locate(graph, pointer);
+  // The pointer of what is gone says where it was: something else may stand there.
+  return { canvas, selection: kind === "removed" && what !== "node" ? [] : selection };
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { isReference, options, readLiteral, suggested } from "../../src/tasks/bindings";
+import { isReference, options, readLiteral, rebound, suggested } from "../../src/tasks/bindings";
 import { finals, offers } from "../../src/tasks/outputs";
 import { byPlace, ofTask } from "../../src/tasks/problems";
 import { readChoices } from "../../src/tasks/values";
@@ -94,4 +94,16 @@ test("a problem stands at the deepest row that holds it, of its own task only", 
   expect(placed.get("/steps/1/text/0")?.length).toBe(1);
   expect(placed.get("/steps/1")?.length).toBe(1);
   expect(placed.get("")?.map((each) => each.pointer)).toEqual(["/outputs/0"]);
+});
+
+test("a step's new name is followed where its results are meant, and there only", () => {
+  expect(rebound(edit, rowAt(edit, "/steps/2"), "plan")).toEqual([
+    { pointer: "/steps/3", bound: { token: "plan.token" } },
+  ]);
+  const steps = Array.isArray(edit.steps) ? edit.steps : [];
+  const twice = { ...edit, steps: [{ walk: "decode" }, ...steps] };
+  expect(rebound(twice, rowAt(twice, "/steps/0"), "first")).toEqual([]);
+  expect(rebound(twice, rowAt(twice, "/steps/3"), "plan")).toEqual([
+    { pointer: "/steps/4", bound: { token: "plan.token" } },
+  ]);
 });

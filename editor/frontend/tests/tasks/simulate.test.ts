@@ -7,6 +7,7 @@ import {
   fitting,
   litSteps,
   missing,
+  reason,
   requestOf,
   startValue,
   totals,
@@ -124,4 +125,11 @@ test("lanes: split, renamed in place, joined again", () => {
   expect(() => lanes.rename(two, "main", "lane")).toThrow(/already/);
   expect(() => lanes.rename(two, "main", "1")).toThrow(/name/);
   expect(lanes.remove(two, "lane")).toEqual([step]);
+});
+
+test("reasons leave out what is seen already", () => {
+  expect(reason("think is false: think = false", "think")).toBe("think is false");
+  expect(reason("a > 1 or b > 1 is false: a = 1, b = 1", "a>1 or b > 1")).toBe("a = 1, b = 1");
+  expect(reason("a > 1 is false: a = 1", "a > 1 and b")).toBe("a > 1 is false: a = 1");
+  expect(reason("an earlier choice is taken: `x`", "a")).toBe("an earlier choice is taken: `x`");
 });
