@@ -43,7 +43,7 @@ export function costText(cost: string): string {
 }
 
 const STATE_KINDS: Record<string, string> = {
-  paged_kv: "key-value cache",
+  paged_kv: "KV cache",
   tensor: "tensor",
   rng: "random numbers",
 };

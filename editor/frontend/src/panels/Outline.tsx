@@ -60,6 +60,11 @@ export function Outline() {
     // `chosen` stands for `selected`; rows only matter at the moment the selection changes.
   }, [chosen]);
 
+  const walk = view.canvas.kind === "walk" ? view.canvas.walk : null;
+  useEffect(() => {
+    if (walk !== null) setOpen((before) => new Set([...before, "walks", `walk:${walk}`]));
+  }, [walk]);
+
   const toggle = (key: string, on = !open.has(key)) =>
     setOpen((before) => new Set(on ? [...before, key] : [...before].filter((other) => other !== key)));
   const focus = (key: string | undefined) => {

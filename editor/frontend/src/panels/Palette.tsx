@@ -4,7 +4,7 @@ import { useDeferredValue, useMemo, useRef, useState, type KeyboardEvent, type P
 import { addAtCentre, startDrag } from "../canvas/dragging";
 import { useEditor, useEditorState } from "../store/react";
 import { IconButton } from "../ui/kit";
-import { Glyph, UNAVAILABLE } from "./bits";
+import { Glyph, Prose, UNAVAILABLE } from "./bits";
 import { ComponentCard } from "./ComponentCard";
 import { FLOW, modalities, paletteOf, searched, type PaletteEntry } from "./search";
 import { CONTAINER_ICONS } from "./icons";
@@ -63,7 +63,7 @@ export function Palette() {
           aria-controls="wg-palette-list"
           aria-activedescendant={active === null ? undefined : optionId(active)}
           aria-label="Search the palette: a name, a purpose, >type for what makes it, <type for what takes it"
-          placeholder="Search…  >latents makes, <latents takes"
+          placeholder="Search, or >image, <image"
           value={text}
           onChange={(event) => {
             setText(event.target.value);
@@ -147,7 +147,9 @@ function Row({ entry, family, active, onShow, onAdd, onDrag }: RowProps) {
           {family && component && payload.kind === "component" && <small>{entry.group}</small>}
           {payload.kind === "node" && <small>{entry.name}</small>}
         </span>
-        <span className="about">{faint ? UNAVAILABLE : entry.description}</span>
+        <span className="about">
+          <Prose text={faint ? UNAVAILABLE : entry.description} />
+        </span>
       </span>
       {component && <PortGlyphs entry={entry} />}
       <IconButton label={`Add ${entry.title}`} tabIndex={-1} onClick={onAdd}>

@@ -24,7 +24,11 @@ export function PortRow({ port, side }: { port: Port; side: "in" | "out" }) {
         {shape}
       </code>
       {port.optional && <span className="may">optional</span>}
-      {port.description && <span className="about">{port.description}</span>}
+      {port.description && (
+        <span className="about">
+          <Prose text={port.description} />
+        </span>
+      )}
     </li>
   );
 }

@@ -1,6 +1,7 @@
 // Problems as a list: grouped by place, errors first, each with where it is shown. Pure.
 import type { Problem } from "../api/types";
 import type { GraphDocument } from "../document/types";
+import { groupBy } from "./group";
 import { locate, type Located } from "./locate";
 
 export interface Shown {
@@ -23,7 +24,7 @@ export function grouped(graph: GraphDocument, problems: readonly Problem[], word
         `${problem.severity} ${problem.code} ${problem.message} ${at.place} ${at.part} ${problem.pointer}`.toLowerCase();
       return wanted.every((word) => text.includes(word));
     });
-  const groups = [...Map.groupBy(all, ({ at }) => at.place)].map(([place, shown]) => ({
+  const groups = [...groupBy(all, ({ at }) => at.place)].map(([place, shown]) => ({
     place,
     shown: shown.toSorted((a, b) => rank(a.problem) - rank(b.problem)),
   }));

@@ -4,6 +4,7 @@ import type { Catalogue, Component, Port } from "../api/types";
 import { category, title } from "../catalogue/catalogue";
 import type { GraphDocument } from "../document/types";
 import { modalityOf } from "../ui/modality";
+import { groupBy } from "./group";
 import type { Payload } from "../canvas/dragging";
 
 export interface PaletteEntry {
@@ -80,7 +81,7 @@ function again(catalogue: Catalogue, graph: GraphDocument): PaletteEntry[] {
 
 /** By family; families with a network first, and in a family those with one. */
 function components(catalogue: Catalogue): PaletteEntry[] {
-  const families = Map.groupBy(Object.values(catalogue), (component) => category(component));
+  const families = groupBy(Object.values(catalogue), (component) => category(component));
   const runs = (family: Component[]) => family.some((component) => component.available);
   return [...families]
     .sort(([a, left], [b, right]) => Number(runs(right)) - Number(runs(left)) || a.localeCompare(b))
@@ -139,7 +140,7 @@ export function searched(entries: readonly PaletteEntry[], text: string): Palett
 }
 
 function grouped(entries: readonly PaletteEntry[]): PaletteGroup[] {
-  return [...Map.groupBy(entries, (entry) => entry.group)].map(([title, members]) => ({ title, entries: members }));
+  return [...groupBy(entries, (entry) => entry.group)].map(([title, members]) => ({ title, entries: members }));
 }
 
 /** How much a hit in each of the searched texts counts, in their order. */

@@ -49,7 +49,7 @@ export function EdgeForm({ walk, index }: { walk: string; index: number }) {
 
 function End({ reference, type }: { reference: string; type: string | null }) {
   return (
-    <div className="end" style={{ borderColor: type ? color(type) : undefined }}>
+    <div className="end" style={{ borderLeftColor: type ? color(type) : undefined }}>
       {type && <Glyph type={type} />}
       <strong>{reference}</strong>
       <code>{type ?? "type not known"}</code>

@@ -178,7 +178,7 @@ function StateRecord({ name, state }: { name: string; state: State }) {
       />
       <div className="wg-pair">
         <ExpressionField
-          label="Sequences kept together"
+          label="Sequences"
           value={state.width ?? ""}
           placeholder="1"
           scope={scope}
@@ -187,7 +187,7 @@ function StateRecord({ name, state }: { name: string; state: State }) {
         />
         {(state.kind === "paged_kv" || state.capacity != null) && (
           <ExpressionField
-            label="Most tokens of one"
+            label="Most tokens"
             value={state.capacity ?? ""}
             scope={scope}
             onEnter={(text) => set({ capacity: text || undefined })}

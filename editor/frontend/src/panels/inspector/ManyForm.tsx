@@ -10,6 +10,7 @@ import type { GraphDocument } from "../../document/types";
 import { useEditorState } from "../../store/react";
 import { Button } from "../../ui/kit";
 import { many, Section } from "../bits";
+import { groupBy } from "../group";
 import { scopeOfWalk } from "../scope";
 import { Align } from "./Align";
 import { useApply } from "./apply";
@@ -106,7 +107,7 @@ const NOUNS: Record<string, string> = { use: "use", node: "component", "@in": "b
 
 /** `3 uses, 1 loop selected`. */
 export function summary(ids: readonly string[]): string {
-  const kinds = Map.groupBy(ids, (id) => NOUNS[id.split(":", 1)[0]!] ?? id.split(":", 1)[0]!.replace("@", ""));
+  const kinds = groupBy(ids, (id) => NOUNS[id.split(":", 1)[0]!] ?? id.split(":", 1)[0]!.replace("@", ""));
   const parts = [...kinds].map(([kind, members]) =>
     kind === "boundary" ? `${members.length} of the boundary` : many(members.length, kind),
   );

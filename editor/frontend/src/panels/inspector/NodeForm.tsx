@@ -11,7 +11,7 @@ import { walksOf } from "../../document/union";
 import type { Editor } from "../../store/editor";
 import { useEditorState } from "../../store/react";
 import { Button } from "../../ui/kit";
-import { facts, many, Ports, ProblemLines, Section, UNAVAILABLE } from "../bits";
+import { facts, many, Ports, ProblemLines, Prose, Section, UNAVAILABLE } from "../bits";
 import { scopeOfNode } from "../scope";
 import { useApply, useProblems } from "./apply";
 import { ChoiceField, NameField } from "./fields";
@@ -46,7 +46,11 @@ export function NodeForm({ name, shared = false }: { name: string; shared?: bool
         onChoose={(to) =>
           attempt(`Make ${name} a ${to}`, (graph) => nodes.setNodeComponent(graph, name, to, catalogue))
         }
-        hint={component?.description ?? "It is not in the catalogue: its ports are those that edges name."}
+        hint={
+          <Prose
+            text={component?.description ?? "It is not in the catalogue: its ports are those that edges name."}
+          />
+        }
         problems={wrong.filter((problem) => problem.code !== "component_unavailable")}
       />
       {component && !component.available && <p className="wg-unavailable">{UNAVAILABLE}</p>}

@@ -2,6 +2,7 @@
 import { useState, type ReactNode } from "react";
 import type { ParamDeclaration, Problem } from "../../api/types";
 import type { Literal } from "../../document/types";
+import { Prose } from "../bits";
 import type { ScopeName } from "../scope";
 import { ChoiceField, ExpressionField, ExpressionToggle, NumberField, ResetButton, TextField } from "./fields";
 
@@ -42,7 +43,7 @@ export function ParamField({ name, declared, value, scope, problems, onEnter }: 
       <ExpressionToggle name={name} on={expression} onToggle={toggle} />
     </span>
   );
-  const hint = hintOf(declared);
+  const hint = <Prose text={hintOf(declared)} />;
   const shared = { label, aside, hint, problems };
   if (expression) {
     const text = computed ? value.slice(1) : "";
@@ -55,7 +56,7 @@ export function ParamField({ name, declared, value, scope, problems, onEnter }: 
 interface LiteralProps {
   label: ReactNode;
   aside: ReactNode;
-  hint: string;
+  hint: ReactNode;
   problems: readonly Problem[];
   declared: ParamDeclaration;
   value: Literal | undefined;

@@ -1,0 +1,51 @@
+import { describe, expect, it } from "vitest";
+import { AGAIN, FLOW, paletteOf, readQuery, searched } from "../../src/panels/search";
+import { catalogue, graph } from "./fixtures";
+
+const all = paletteOf(catalogue, graph("bagel"), "walk");
+const found = (text: string) => searched(all, text).flatMap((group) => group.entries.map((entry) => entry.key));
+
+describe("the palette", () => {
+  it("groups by family, those with a network first", () => {
+    const titles = searched(all, "").map((group) => group.title);
+    expect(titles).toEqual([FLOW, AGAIN, "bagel", "flow", "text", "pi05", "On the canvas"]);
+    const bagel = searched(all, "")[2]!.entries.map((entry) => entry.key);
+    expect(bagel.at(-1)).toBe("bagel.later");
+  });
+
+  it("offers containers and nodes of the graph in Walks only", () => {
+    const components = paletteOf(catalogue, graph("bagel"), "components");
+    expect(components.some((entry) => entry.group === FLOW || entry.group === AGAIN)).toBe(false);
+    expect(found("").filter((key) => key.startsWith("node:"))).toHaveLength(14);
+  });
+
+  it("finds by name, abbreviation and purpose", () => {
+    expect(found("vae decoder")[0]).toBe("bagel.vae_decoder");
+    expect(found("tokenzer")).toEqual([]);
+    expect(found("vaedec")).toContain("bagel.vae_decoder");
+    expect(found("paints")).toContain("bagel.vae_decoder");
+    expect(found("loop")[0]).toBe("loop");
+  });
+
+  it("finds by port type, and by who makes or takes it", () => {
+    expect(found("latents")).toEqual(
+      expect.arrayContaining(["bagel.vae_decoder", "bagel.vae_encoder", "flow.noise"]),
+    );
+    expect(found("latents")).not.toContain("text.tokenizer");
+    const makes = found(">latents").filter((key) => !key.startsWith("node:"));
+    expect(makes.sort()).toEqual(["bagel.later", "bagel.vae_encoder", "flow.noise"]);
+    const takes = found("<latents").filter((key) => !key.startsWith("node:"));
+    expect(takes.sort()).toEqual(["bagel.later", "bagel.vae_decoder"]);
+    expect(found("<latents >pixels").filter((key) => !key.startsWith("node:"))).toEqual(["bagel.vae_decoder"]);
+  });
+
+  it("ranks what can't be deployed below what can", () => {
+    const order = found("bagel").filter((key) => key.startsWith("bagel."));
+    expect(order.at(-1)).toBe("bagel.later");
+  });
+
+  it("reads filters beside words", () => {
+    expect(readQuery(" vae >pixels <latents ")).toEqual({ words: "vae", makes: ["pixels"], takes: ["latents"] });
+    expect(readQuery(">")).toEqual({ words: "", makes: [], takes: [] });
+  });
+});
