@@ -16,7 +16,7 @@ export function Glyph({ type }: { type: string }) {
 export function PortRow({ port, side }: { port: Port; side: "in" | "out" }) {
   const [, shape = ""] = port.type.split(/:\s*/, 2);
   return (
-    <li className={`wg-port ${side}`}>
+    <li className={`wg-port-row ${side}`}>
       <Glyph type={port.type} />
       <span className="name">{port.name}</span>
       <code title={port.type}>

@@ -32,7 +32,7 @@ export function TextCell({ label, value, onCommit, placeholder, mono, live, inva
     if (event.key !== "Tab" && !event.ctrlKey && !event.metaKey) event.stopPropagation();
   };
   const field = {
-    className: `wg-input ${mono ? "wg-mono" : ""} ${grows ? "wg-grow" : ""}`,
+    className: `wg-input ${mono ? "wg-mono" : ""} ${grows ? "wg-tasks-grow" : ""}`,
     "aria-label": label,
     "aria-invalid": invalid || undefined,
     value: typed,

@@ -65,7 +65,7 @@ export const Problems = memo(function Problems({ problems }: { problems: Problem
   const word = kind === "error" ? "problem" : "warning";
   const name = `${problems.length} ${word}${problems.length === 1 ? "" : "s"}`;
   return (
-    <span className={`wg-problems ${kind}`} title={told(problems)} aria-label={`${name}: ${told(problems)}`}>
+    <span className={`wg-node-problems ${kind}`} title={told(problems)} aria-label={`${name}: ${told(problems)}`}>
       {kind === "error" ? "!" : "▲"}
       {problems.length > 1 ? problems.length : ""}
     </span>
