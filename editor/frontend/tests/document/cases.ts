@@ -62,8 +62,8 @@ export const palette: Catalogue = {
   "test.mix": {
     ...shared,
     name: "test.mix",
-    inputs: [port("x", "scalar: int"), port("y", "scalar: int", true), port("many", "scalar: int[n]", true)],
-    outputs: [port("out", "scalar: int"), port("all", "scalar: int[n]")],
+    inputs: [port("x", "scalar: int[]"), port("y", "scalar: int[]", true), port("many", "scalar: int[n]", true)],
+    outputs: [port("out", "scalar: int[]"), port("all", "scalar: int[n]")],
     params: {},
     states: [],
   },

@@ -15,15 +15,22 @@ export interface Joined {
   now: Link[];
 }
 
-/** For each edge out of a use the ones from where the use's matching port is fed; edges without a match stay out. */
+/**
+ * For each edge out of a use the ones from where the use's matching port is fed; edges without a match stay out. One
+ * that is there already isn't drawn again.
+ */
 export function joins(graph: GraphDocument, walk: string, use: string, catalogue: Catalogue): Joined[] {
   const body = walkOf(graph, walk);
   const facts = factsOf(body);
   const [into, out] = around(facts, use);
+  const there = [...linksOf(body)];
   return out.flatMap((route): Joined[] => {
     const sources = matching(graph, walk, into, route, catalogue);
     if (!sources.length) return [];
-    const now = sources.map((source) => join(facts, source, route));
+    const now = sources
+      .map((source) => join(facts, source, route))
+      .filter((link) => !there.some((other) => sameEnds(link, other)));
+    there.push(...now);
     return [{ index: route.index, was: linksOf(body)[route.index]!, now }];
   });
 }
@@ -124,4 +131,9 @@ export function writeLink({ from, to, each, collect }: PlainLink): Link {
 export function sameLink(a: Link, b: Link): boolean {
   const [x, y] = [readLink(a), readLink(b)];
   return x.from === y.from && x.to === y.to && x.each === y.each && x.collect === y.collect;
+}
+
+function sameEnds(a: Link, b: Link): boolean {
+  const [x, y] = [readLink(a), readLink(b)];
+  return x.from === y.from && x.to === y.to;
 }

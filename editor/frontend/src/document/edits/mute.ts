@@ -19,8 +19,8 @@ interface Muted {
   when: string | null;
   /** The item was written in the short form. */
   short: boolean;
-  /** Of a bypassed use: edges out of it, and what stands in their place. */
-  links?: { was: Link; now: Link[] }[];
+  /** Of a bypassed use: edges out of it, where they stood, and what stands in their place. */
+  links?: { index: number; was: Link; now: Link[] }[];
   /** Likewise results: [was, now]. */
   results?: Record<string, ResultFrom[]>;
 }
@@ -119,28 +119,30 @@ function voiced(graph: GraphDocument, walk: string, id: ItemId): GraphDocument {
 function passedBy(graph: GraphDocument, walk: string, entry: Entry, catalogue: Catalogue): GraphDocument {
   const found = joins(graph, walk, entry.name, catalogue);
   const results = joinedResults(graph, walk, entry.name, catalogue);
-  const links = found.map(({ was, now }) => ({ was, now }));
   const made = joined(graph, walk, found, results);
-  const more = { ...(links.length ? { links } : {}), ...(Object.keys(results).length ? { results } : {}) };
+  const more = { ...(found.length ? { links: found } : {}), ...(Object.keys(results).length ? { results } : {}) };
   return silenced(made, walk, entryOf(factsOf(walkOf(made, walk)), entry.id), { kind: "bypass", ...more });
 }
 
 /** The edges of a bypassed use where those that replaced them still are. */
 function rejoined(graph: GraphDocument, walk: string, record: Muted): GraphDocument {
   return changeWalk(graph, walk, (body) => {
-    let edges = linksOf(body);
-    for (const { was, now } of record.links ?? []) {
-      const first = edges.findIndex((link) => now.some((other) => sameLink(link, other)));
-      if (first < 0) continue;
-      edges = edges.flatMap((link, index) => {
-        if (index === first) return [was];
-        return now.some((other) => sameLink(link, other)) ? [] : [link];
-      });
-    }
+    // In their order, so that each one's index is right once those before it are back.
+    const edges = (record.links ?? []).reduce(rejoin, linksOf(body));
     const results = mapped(body.results ?? {}, (result, name) => {
       const [was, now] = record.results?.[name] ?? [];
       return was !== undefined && JSON.stringify(now) === JSON.stringify(result) ? was : result;
     });
     return withEdges(body.results ? withWalkPart(body, "results", results) : body, edges);
   });
+}
+
+function rejoin(
+  edges: readonly Link[],
+  { index, was, now }: { index: number; was: Link; now: Link[] },
+): readonly Link[] {
+  const isNow = (link: Link) => now.some((other) => sameLink(link, other));
+  if (!now.length) return [...edges.slice(0, index), was, ...edges.slice(index)];
+  const first = edges.findIndex(isNow);
+  return first < 0 ? edges : edges.flatMap((link, at) => (at === first ? [was] : isNow(link) ? [] : [link]));
 }

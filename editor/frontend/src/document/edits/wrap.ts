@@ -6,14 +6,14 @@ import type { GraphDocument, Item, ItemId } from "../types";
 import { meaningful } from "./bridge";
 import { changeWalk, entryOf, linksOf, walkOf, withEdges } from "./document";
 import { guarded, newLoop, outermost, type LoopFields, type WithId, type WrapKind } from "./items";
-import { dependents, needsOf } from "./order";
+import { ancestors, dependents, needsOf } from "./order";
 import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart, type Piece } from "./pieces";
 import { EditRefused, mappedList, withFields, withKey } from "./records";
 import { mapLink, renamedIn } from "./references";
 
 /**
- * Put items of one list into a new container in the place of the first. What stands between them and needs one of them
- * comes after it. In a parallel, those that feed one another form a row.
+ * Put items of one list into a new container in the place of the first. What stands between them comes before it where
+ * one of them needs it, else after it. In a parallel, those that feed one another form a row.
  */
 export function wrap(
   graph: GraphDocument,
@@ -37,6 +37,9 @@ export function wrap(
   if (kind === "parallel" && rows.length === 1 && chosen.length > 1)
     throw new EditRefused("These items feed one another, so they can't run side by side; select some that don't.");
 
+  const needed = isParallel(holder) ? new Set<number>() : ancestors(needs, chosen);
+  const earlier = siblings.map((_, index) => index).filter((index) => needed.has(index) && !chosen.includes(index));
+  const sooner = earlier.filter((index) => index > chosen[0]!).map((index) => holder.children[index]!);
   const moved = [...later].sort((a, b) => a - b).map((index) => holder.children[index]!);
   const grouped = rows.map((row) => row.map((index) => holder.children[index]!));
   const container = newPiece(emptyContainer(facts, kind, fields));
@@ -51,6 +54,8 @@ export function wrap(
       insert(container, container.children.length, row);
     }
   }
+  sooner.forEach(detach);
+  insert(holder, indexOf(container), ...sooner);
   moved.forEach(detach);
   insert(holder, indexOf(container) + 1, ...moved);
   const wrapped = chosen.map((index) => siblings[index]!);
