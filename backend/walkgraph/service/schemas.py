@@ -65,6 +65,20 @@ class RouteShown(Shown):
     transport: str
 
 
+class CopyShown(Shown):
+    """A state that changes rank."""
+
+    state: str
+    walk: str | None
+    """In this Walk; None: between steps."""
+    source: int
+    target: int
+    bytes: int
+    """At most, in a request with default parameters; 0: not known."""
+    largest: int
+    """In one with the largest parameters."""
+
+
 class RankShown(Shown):
     rank: int
     device: str
@@ -88,6 +102,8 @@ class PlanShown(Shown):
     devices: list[DeviceShown]
     """What there is to place on, with what running deployments leave free."""
     routes: list[RouteShown]
+    copies: list[CopyShown]
+    """Only of a placement that fits."""
     drawing: str | None
     """The plan as text, for a terminal."""
     digest: str | None

@@ -140,6 +140,16 @@ async def test_a_plan_comes_with_its_bytes_or_with_every_problem(service: Runnin
     assert all(p["pointer"].startswith("/placement") for p in bad["problems"])
 
 
+async def test_a_plan_tells_which_states_change_rank(service: Running) -> None:
+    apart = {"graph": "bagel", "placement": "bagel_read_apart_two_gpus", "hardware": "2x141GB"}
+    between = (await service.http.post("/api/v1/plans", json=apart)).json()["copies"]
+    assert {(c["state"], c["walk"], c["source"], c["target"]) for c in between} >= {("main", None, 1, 0)}
+    assert all(0 < c["bytes"] <= c["largest"] for c in between)
+    forked = {"graph": "bagel", "placement": "bagel_cfg3_three_gpus", "hardware": "3x141GB"}
+    inside = (await service.http.post("/api/v1/plans", json=forked)).json()["copies"]
+    assert ("main", "prefill_text", 0, 1) in {(c["state"], c["walk"], c["source"], c["target"]) for c in inside}
+
+
 async def test_a_plan_has_what_bars_and_lanes_are_drawn_from(service: Running) -> None:
     body = {"graph": "bagel", "placement": "bagel_cfg3_three_gpus", "hardware": "3x141GB"}
     good = (await service.http.post("/api/v1/plans", json=body)).json()

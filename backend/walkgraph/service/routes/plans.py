@@ -4,6 +4,7 @@ import anyio.to_thread
 from fastapi import APIRouter
 
 from walkgraph.errors import InvalidInput
+from walkgraph.placement.budget import Copy
 from walkgraph.placement.document import assume
 from walkgraph.placement.hardware import Hardware, find_hardware
 from walkgraph.placement.routes import routes
@@ -13,7 +14,7 @@ from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.judging import Judged, judge, problems_shown, resolve
 from walkgraph.service.problems import Fault, Unprocessable
-from walkgraph.service.schemas import DeviceShown, PlanRequest, PlanShown, RankShown, RouteShown
+from walkgraph.service.schemas import CopyShown, DeviceShown, PlanRequest, PlanShown, RankShown, RouteShown
 
 router = APIRouter(prefix="/api/v1/plans", tags=["plans"], route_class=StrictRoute)
 
@@ -56,8 +57,21 @@ def _shown(judged: Judged) -> PlanShown:
             for d in judged.hardware.devices
         ],
         routes=[RouteShown(**vars(r)) for r in routes(judged.graph, budgeted)] if judged.graph and budgeted else [],
+        copies=[_copy(plan, copy) for copy in judged.copies] if plan else [],
         drawing=render(plan, judged.placement_problems, judged.copies) if plan else None,
         digest=plan.digest if plan else None,
+    )
+
+
+def _copy(plan: Plan, copy: Copy) -> CopyShown:
+    walk = plan.walks[copy.walk].name
+    return CopyShown(
+        state=plan.states[copy.state].name,
+        walk=None if walk.startswith("move:") else walk,
+        source=copy.source,
+        target=copy.target,
+        bytes=copy.bytes,
+        largest=copy.largest,
     )
 
 

@@ -102,6 +102,17 @@ export interface RouteShown {
   transport: string;
 }
 
+/** A state that changes rank: bytes of a request with default parameters, and with the largest; 0: not known. */
+export interface CopyShown {
+  state: string;
+  /** In this Walk; null: between steps. */
+  walk: string | null;
+  source: number;
+  target: number;
+  bytes: number;
+  largest: number;
+}
+
 export interface PlanShown {
   ok: boolean;
   deployable: boolean;
@@ -110,6 +121,7 @@ export interface PlanShown {
   ranks: RankShown[];
   devices: DeviceShown[];
   routes: RouteShown[];
+  copies: CopyShown[];
   drawing: string | null;
   digest: string | null;
 }
