@@ -1,0 +1,86 @@
+import { describe, expect, it } from "vitest";
+import { after, begun, broken, isOver, pictureOf, resultOf, textOf } from "../../src/play/results";
+import type { Result } from "../../src/play/types";
+import type { RunEvent, ValueShown } from "../../src/api/types";
+
+const output = (name: string, value: ValueShown, index = 0, iteration: number[] | null = null): RunEvent => ({
+  event: "output",
+  run: "r",
+  name,
+  index,
+  iteration,
+  value,
+});
+const run = (...events: RunEvent[]) =>
+  events.reduce((result, event, index) => after(result, event, (index + 1) * 10), begun("shapes", "draw", 1000));
+const accepted: RunEvent = { event: "accepted", run: "r", seed: 7 };
+const figures = { run: "r", seconds: 1.5, queued: 0.1, times: [] };
+const image = (data: string): ValueShown => ({ type: "image", mime: "image/png", data });
+
+describe("a run", () => {
+  it("goes from sending to done, with its seed, its first output and its figures", () => {
+    const states = [[], [accepted], [accepted, output("text", { type: "text", text: "a " })]].map(
+      (events) => run(...events).state,
+    );
+    expect(states).toEqual(["sending", "waiting", "running"]);
+    const done = run(
+      accepted,
+      output("text", { type: "text", text: "a " }),
+      output("text", { type: "text", text: "b" }),
+      {
+        event: "done",
+        ...figures,
+      },
+    );
+    expect(done).toMatchObject({ state: "done", seed: 7, firstOutputAt: 20, seconds: 1.5, queued: 0.1 });
+    expect(textOf(done)).toBe("a b");
+    expect(isOver(done)).toBe(true);
+  });
+
+  it("shows the final picture before previews, whichever came last", () => {
+    const events = [accepted, output("preview", image("p"), 0, [3]), output("image", image("final"))];
+    expect(pictureOf(run(...events))?.value.data).toBe("final");
+    expect(pictureOf(run(...events.slice(0, 2)))?.value.data).toBe("p");
+    expect(pictureOf(run(accepted))).toBeNull();
+  });
+
+  it("keeps a bounded number of pictures, the first and the newest among them, and every piece of a sound", () => {
+    const many = Array.from({ length: 100 }, (_, index) => output("preview", image(String(index)), index));
+    const made = run(accepted, ...many).outputs["preview"];
+    expect(made?.made).toHaveLength(64);
+    expect([made?.made[0]?.value.data, made?.made.at(-1)?.value.data, made?.left]).toEqual(["0", "99", 36]);
+    const pieces = Array.from({ length: 100 }, () => output("audio", { type: "audio", mime: "audio/wav", data: "" }));
+    expect(run(accepted, ...pieces).outputs["audio"]?.made).toHaveLength(100);
+  });
+
+  it("tells a stopped run from a failed one", () => {
+    const ended = (code: string) =>
+      run(accepted, { event: "error", ...figures, error: { code, message: "m" } }).state;
+    expect([ended("cancelled"), ended("node_error")]).toEqual(["cancelled", "failed"]);
+    expect(broken(run(accepted), { code: "offline", message: "gone" }).state).toBe("failed");
+  });
+
+  it("leaves the results before it as they were", () => {
+    const before = run(accepted, output("text", { type: "text", text: "a" }));
+    after(before, output("text", { type: "text", text: "b" }), 5);
+    expect(textOf(before)).toBe("a");
+  });
+});
+
+it("reads what the service remembers of a run as the same thing", () => {
+  const answer = {
+    state: "done" as Result["state"],
+    run: "r",
+    deployment: "shapes",
+    task: "draw",
+    seed: 7,
+    outputs: { text: [{ type: "text", text: "hello" }], image: [image("x")] },
+    seconds: 1,
+    queued: 0,
+    times: [],
+  };
+  const result = resultOf(answer, { created_at: 5, error: null });
+  expect(result).toMatchObject({ state: "done", startedAt: 5000, seed: 7, error: null });
+  expect(textOf(result)).toBe("hello");
+  expect(pictureOf(result)?.value.data).toBe("x");
+});
