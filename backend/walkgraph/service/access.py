@@ -46,12 +46,19 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 _API_POLICY = "default-src 'none'; frame-ancestors 'none'"
-# Streamlit's page starts from inline scripts, draws with WebAssembly, and shows media from blobs.
+# Streamlit's page starts from inline scripts, draws with WebAssembly, and shows media from blobs. The editor is a
+# module of the same origin; it calls the service, makes blobs of what it shows and records, and follows sockets.
 _STUDIO_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; "
     "connect-src 'self' data: blob:; object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
+
+_STUDIO_PERMISSIONS = (
+    "camera=(self), microphone=(self), clipboard-read=(self), clipboard-write=(self), fullscreen=(self), "
+    "display-capture=(), geolocation=(), midi=(), payment=(), serial=(), usb=()"
+)
+"""The playground takes pictures and records voices; nothing else of the machine is asked for."""
 
 _log = structlog.get_logger("walkgraph.access")
 
@@ -283,7 +290,7 @@ def _content_type_fault(scope: Scope, headers: _Fields) -> Response | None:
         return None
     types = headers.all(b"content-type")
     has_body = headers.all(b"transfer-encoding") or headers.all(b"content-length") not in ([], ["0"])
-    if scope["method"] == "DELETE" and not has_body and not types:
+    if scope["method"] in ("DELETE", "POST") and not has_body and not types:
         return None
     if len(types) == 1 and types[0].partition(";")[0].strip().lower() == "application/json":
         return _length_fault(headers)
@@ -334,7 +341,9 @@ def _finishing(scope: Scope, send: Send, told: dict[str, Any]) -> Callable[[Mess
             for name, value in _HEADERS.items():
                 headers[name] = value
             headers["Content-Security-Policy"] = _STUDIO_POLICY if studio else _API_POLICY
-            if not studio:
+            if studio:
+                headers["Permissions-Policy"] = _STUDIO_PERMISSIONS
+            else:
                 headers.setdefault("Cache-Control", "no-store")
         await send(message)
 

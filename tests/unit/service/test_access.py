@@ -265,5 +265,35 @@ async def test_every_answer_has_its_security_headers(service: Running) -> None:
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
 
 
+async def test_the_studio_may_do_what_the_editor_needs(service: Running) -> None:
+    headers = (await service.anybody.get("/studio/")).headers
+    policy = dict(part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";"))
+    for directive, sources in (
+        ("script-src", {"'self'"}),  # the bundle, a module
+        ("style-src", {"'self'", "'unsafe-inline'"}),  # of a shadow root
+        ("connect-src", {"'self'", "blob:"}),  # the service, its sockets, and blobs read back
+        ("img-src", {"'self'", "data:", "blob:"}),
+        ("media-src", {"blob:"}),
+        ("worker-src", {"blob:"}),
+    ):
+        assert sources <= set(policy[directive].split()), directive
+        assert "*" not in policy[directive]
+        assert "http" not in policy[directive]
+    allowed = dict(part.strip().split("=") for part in headers["permissions-policy"].split(","))
+    for feature in ("camera", "microphone", "clipboard-read", "clipboard-write"):
+        assert allowed[feature] == "(self)"
+    assert allowed["geolocation"] == "()"
+    assert "permissions-policy" not in (await service.http.get("/v1/limits")).headers
+
+
+async def test_a_post_that_says_nothing_needs_no_type(service: Running) -> None:
+    await service.deploy()
+    assert (await service.http.post("/api/v1/deployments/shapes/restart")).status_code == 202
+    assert (await service.anybody.post("/api/v1/deployments/shapes/restart")).status_code == 401
+    foreign = {"Origin": "http://evil.example"}
+    assert (await service.http.post("/api/v1/deployments/shapes/restart", headers=foreign)).status_code == 403
+    assert (await service.http.post("/api/v1/graphs/check")).status_code in (400, 422)
+
+
 async def test_the_base_is_what_the_tests_think(service: Running) -> None:
     assert str(service.http.base_url).rstrip("/") == BASE == OWN
