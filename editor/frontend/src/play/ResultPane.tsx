@@ -103,7 +103,9 @@ function Figures({ result }: { result: Result }) {
     "time",
     over ? result.seconds === null ? "–" : seconds(result.seconds) : <Elapsed key="t" from={result.startedAt} />,
   ]);
-  if (result.firstOutputAt !== null) figures.push(["first output", seconds(result.firstOutputAt / 1000)]);
+  // Measured here, with the way over the network; of a very short run it says nothing.
+  const first = result.firstOutputAt === null ? null : result.firstOutputAt / 1000;
+  if (first !== null && first < (result.seconds ?? Infinity)) figures.push(["first output", seconds(first)]);
   if (over && result.queued !== null && result.queued >= 0.001) figures.push(["queued", seconds(result.queued)]);
   if (result.seed !== null) figures.push(["seed", result.seed]);
   return (

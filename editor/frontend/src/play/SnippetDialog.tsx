@@ -3,6 +3,7 @@ import { Download } from "lucide-react";
 import { useState } from "react";
 import { Button, Dialog, Tabs } from "../ui/kit";
 import { toBytes } from "./base64";
+import { Described } from "./fields";
 import { request } from "./form";
 import { download } from "./media";
 import { CopyButton } from "./outputs";
@@ -38,7 +39,9 @@ export function SnippetDialog({ task, given, onClose }: { task: TaskShown; given
     <Dialog title="The same call from your code" onClose={onClose}>
       <div className="wg-play-snippet">
         <Tabs label="Language" value={language} onChange={setLanguage} tabs={TABS} />
-        <p className="wg-play-hint">{ABOUT[language]}</p>
+        <p className="wg-play-hint">
+          <Described text={ABOUT[language]} />
+        </p>
         <div className="code">
           <pre>{text}</pre>
           <CopyButton text={text} label="Copy the call" />
