@@ -126,7 +126,7 @@ export class Recorder {
 
   private release(): void {
     for (const track of this.stream.getTracks()) track.stop();
-    void this.context.close();
+    if (this.context.state !== "closed") void this.context.close();
   }
 }
 

@@ -51,7 +51,17 @@ function frame(...events: TelemetryEvent[]): Frame {
 
 function activity(fields: Partial<Extract<TelemetryEvent, { type: "activity" }>> = {}): TelemetryEvent {
   const where = { run: "r1", rank: 0, node: "llm", walk: "decode", iteration: [3] };
-  return { type: "activity", ...where, calls: 2, busy: 0.02, queued: 0, launched: 1, finished: 2, batch: 1, ...fields };
+  return {
+    type: "activity",
+    ...where,
+    calls: 2,
+    busy: 0.02,
+    queued: 0,
+    launched: 1,
+    finished: 2,
+    batch: 1,
+    ...fields,
+  };
 }
 
 function phase(name: "queued" | "started" | "finished", error: string | null = null, run = "r1"): TelemetryEvent {

@@ -13,7 +13,11 @@ it("finds the component behind a use of another name", () => {
 });
 
 it("reads the steps of a task at any depth, and of tasks with a list a partition", () => {
-  expect([...walksOf(read("shapes"), "text_to_image")].sort()).toEqual(["image_gen", "image_gen_cfg", "prefill_text"]);
+  expect([...walksOf(read("shapes"), "text_to_image")].sort()).toEqual([
+    "image_gen",
+    "image_gen_cfg",
+    "prefill_text",
+  ]);
   expect([...walksOf(read("orpheus"), "speak")].sort()).toEqual(["decode", "prefill", "vocode"]);
   expect(nodesOf(read("orpheus"), "speak")).toContain("vocoder");
   expect(nodesOf(read("shapes"), "image_to_text")).not.toContain("vae_decoder");
