@@ -44,15 +44,12 @@ export function Params({ task, problems, edits }: ParamsProps) {
                 <th>From</th>
                 <th>To</th>
                 <th>Choices</th>
-                <th>Description</th>
                 <th aria-label="Actions" />
               </tr>
             </thead>
-            <tbody>
-              {params.map(([name, param]) => (
-                <ParamRow key={name} {...{ name, param, edits }} problems={under(problems, `/params/${name}`)} />
-              ))}
-            </tbody>
+            {params.map(([name, param]) => (
+              <ParamRow key={name} {...{ name, param, edits }} problems={under(problems, `/params/${name}`)} />
+            ))}
           </table>
         </div>
       )}
@@ -72,7 +69,7 @@ function ParamRow({ name, param, problems, edits }: ParamRowProps) {
   const required = param.default === undefined || param.default === null;
   const numeric = param.type === "integer" || param.type === "number";
   return (
-    <>
+    <tbody>
       <tr>
         <td>
           <TextCell
@@ -133,7 +130,14 @@ function ParamRow({ name, param, problems, edits }: ParamRowProps) {
             />
           )}
         </td>
-        <td>
+        <td className="actions">
+          <IconButton label={`Remove the parameter ${name}`} onClick={() => edits.removeParam(name)}>
+            <X size={14} />
+          </IconButton>
+        </td>
+      </tr>
+      <tr className="description">
+        <td colSpan={7}>
           <TextCell
             live
             grows
@@ -143,20 +147,16 @@ function ParamRow({ name, param, problems, edits }: ParamRowProps) {
             onCommit={(text) => set({ description: text || undefined }, `param ${name}`)}
           />
         </td>
-        <td className="actions">
-          <IconButton label={`Remove the parameter ${name}`} onClick={() => edits.removeParam(name)}>
-            <X size={14} />
-          </IconButton>
-        </td>
+        <td />
       </tr>
       {problems.length > 0 && (
         <tr className="faults">
-          <td colSpan={9}>
+          <td colSpan={8}>
             <ProblemLines problems={problems} />
           </td>
         </tr>
       )}
-    </>
+    </tbody>
   );
 }
 

@@ -44,7 +44,7 @@ export function StepTable({ graph, name, task, problems, lit }: StepTableProps) 
   );
   const [menu, setMenu] = useState<{ at: { x: number; y: number }; entries: MenuEntry[] } | null>(null);
   const { slot, over, dropped, handle, table } = useMoving(rows, edits.moveStep, (row, at) =>
-    setMenu({ at, entries: rowMenu(row, rows, edits, handleMove) }),
+    setMenu({ at, entries: rowMenu(row, rows, edits, handleMove, (slot) => choose(slot, at)) }),
   );
   function handleMove(row: Row, direction: -1 | 1) {
     handle.move(row, direction);
@@ -52,11 +52,20 @@ export function StepTable({ graph, name, task, problems, lit }: StepTableProps) 
   const streams = (graph.streams?.length ?? 0) > 0;
   const perChunk = streams || rows.some((row) => row.kind === "walk" && row.step.per);
   const columns = perChunk ? 7 : 6;
-  const add = (row: Row, at: { x: number; y: number }) => setMenu({ at, entries: addMenu(row, graph, edits) });
+  function choose(slot: Slot, at: { x: number; y: number }) {
+    setMenu({ at, entries: addMenu(slot, graph, edits) });
+  }
+  const add = (row: Row, at: { x: number; y: number }) => choose({ list: row.list, index: row.index }, at);
 
   return (
     <div className="wg-steps-frame">
-      <table className="wg-steps" ref={table} onDragOver={over} onDrop={dropped} aria-label={`Steps of ${name}`}>
+      <table
+        className={`wg-steps ${perChunk ? "per-chunk" : ""}`}
+        ref={table}
+        onDragOver={over}
+        onDrop={dropped}
+        aria-label={`Steps of ${name}`}
+      >
         <thead>
           <tr>
             <th className="grip" aria-label="Order" />
@@ -255,17 +264,16 @@ function slotAt(row: Row, held: Row, rows: readonly Row[], lower: boolean): Slot
 
 type Edits = ReturnType<typeof useTaskEdits>;
 
-function addMenu(row: Row, graph: GraphDocument, edits: Edits): MenuEntry[] {
-  const slot = { list: row.list, index: row.index };
+function addMenu(slot: Slot, graph: GraphDocument, edits: Edits): MenuEntry[] {
   const blocks: MenuEntry[] = [];
-  if (mayHold(row.list, "for"))
+  if (mayHold(slot.list, "for"))
     blocks.push({
       label: "For each part …",
       apart: true,
       run: () => edits.insertStep(slot, { for: "parts", text: [] }),
     });
   const walk = Object.keys(graph.walks ?? {})[0];
-  if (mayHold(row.list, "first") && walk !== undefined)
+  if (mayHold(slot.list, "first") && walk !== undefined)
     blocks.push({ label: "First that holds …", run: () => edits.insertStep(slot, { first: [{ walk }] }) });
   const walks = Object.entries(graph.walks ?? {}).map(([name]) => ({
     label: name,
@@ -281,17 +289,17 @@ function rowMenu(
   rows: readonly Row[],
   edits: Edits,
   move: (row: Row, direction: -1 | 1) => void,
+  choose: (slot: Slot) => void,
 ): MenuEntry[] {
   const step = row.kind === "walk" || row.kind === "for" || row.kind === "first" ? row.step : null;
   if (!step) return [];
   const above = { list: row.list, index: row.index };
   const below = { list: row.list, index: row.index + 1 };
-  const walk = row.kind === "walk" ? row.step.walk : (rows.find((other) => other.kind === "walk")?.step.walk ?? "");
   const entries: MenuEntry[] = [
     { label: "Move up", keys: "↑", disabled: !neighbour(rows, row, -1), run: () => move(row, -1) },
     { label: "Move down", keys: "↓", disabled: !neighbour(rows, row, 1), run: () => move(row, 1) },
-    { label: "Insert a step above", apart: true, run: () => edits.insertWalk(above, walk) },
-    { label: "Insert a step below", run: () => edits.insertWalk(below, walk) },
+    { label: "Insert above …", apart: true, run: () => choose(above) },
+    { label: "Insert below …", run: () => choose(below) },
     { label: "Duplicate", run: () => edits.insertStep(below, step) },
   ];
   if (row.kind === "walk" && mayHold(row.list, "first"))
@@ -300,10 +308,10 @@ function rowMenu(
       run: () => edits.replaceStep(row.pointer, { first: [row.step] }),
     });
   if (row.kind === "for")
-    for (const kind of PART_KINDS.filter((kind) => !Array.isArray(row.step[kind])))
+    for (const [index, kind] of PART_KINDS.filter((kind) => !Array.isArray(row.step[kind])).entries())
       entries.push({
         label: `Steps for ${kind}`,
-        apart: kind === "text",
+        apart: index === 0,
         run: () => edits.addPart(row.pointer, kind),
       });
   entries.push({ label: "Delete", keys: "Del", apart: true, run: () => edits.removeStep(row.pointer) });

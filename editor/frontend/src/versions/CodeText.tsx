@@ -34,7 +34,8 @@ export function CodeEditor({ text, label, fault, onChange, onApply, onCancel }: 
     if (fault === null) return;
     const frame = area.current?.closest<HTMLElement>(".wg-source");
     const line = frame?.querySelector<HTMLElement>(`[data-line="${fault}"]`);
-    line?.scrollIntoView({ block: "center" });
+    // Not `scrollIntoView`: it would move the line numbers out of sight too.
+    if (frame && line) frame.scrollTop = line.offsetTop - frame.clientHeight / 2;
   }, [fault]);
   const keys = (event: KeyboardEvent) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) onApply();

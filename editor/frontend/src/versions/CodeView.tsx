@@ -3,6 +3,7 @@ import { Check, Copy, Download, Pencil } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 import { withGraph } from "../store/editor";
 import { useEditor, useEditorState } from "../store/react";
+import { Ticked } from "../tasks/widgets";
 import { Button, Empty, Tabs } from "../ui/kit";
 import { CodeEditor, CodeText } from "./CodeText";
 import { copyText, download } from "./handing";
@@ -114,10 +115,12 @@ export function CodeView() {
         <CodeText text={python.text} language="python" label={`${name} as Python`} />
       ) : (
         <Empty title="No Python for this graph yet">
-          <p>{python.failure}</p>
+          <p>{python.details.length > 0 ? "Mend these first:" : python.failure}</p>
           <ul className="details">
             {python.details.map((detail) => (
-              <li key={detail}>{detail}</li>
+              <li key={detail}>
+                <Ticked text={detail} />
+              </li>
             ))}
           </ul>
         </Empty>

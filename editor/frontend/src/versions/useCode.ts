@@ -52,6 +52,9 @@ export function usePython(graph: GraphDocument, wanted: boolean): PythonCode {
 
 function failureOf(error: unknown): PythonCode {
   if (!(error instanceof ApiError)) return { failure: String(error), details: [] };
-  const details = error.problems.map(({ pointer, message }) => (pointer ? `${pointer}: ${message}` : message));
+  const details = error.problems.map(({ pointer, message }) => {
+    const place = pointer.replace(/^\/graph(?=\/|$)/, "");
+    return place ? `\`${place}\` ${message}` : message;
+  });
   return { failure: error.message, details };
 }
