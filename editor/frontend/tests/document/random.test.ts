@@ -1,0 +1,235 @@
+// Random edits on the bundled graphs, from fixed seeds: whatever a user does in whatever order.
+import { expect, it } from "vitest";
+import * as edits from "../../src/document/edits";
+import { diff, equal } from "../../src/document/diff";
+import { factsOf, sideBySide } from "../../src/document/routes";
+import { portsOf } from "../../src/document/ports";
+import { union } from "../../src/document/union";
+import type { GraphDocument } from "../../src/document/types";
+import { cases, frozen, graphs } from "./cases";
+
+const SEQUENCES = 300;
+const LENGTH = 25;
+const palette = cases.catalogue;
+
+/** Small, fast and the same everywhere (mulberry32). */
+function random(seed: number) {
+  let state = seed;
+  const next = (): number => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+  };
+  const below = (count: number) => Math.floor(next() * count);
+  const pick = <T>(list: readonly T[]): T => list[below(list.length)]!;
+  const some = <T>(list: readonly T[], most: number): T[] =>
+    Array.from({ length: 1 + below(most) }, () => pick(list));
+  return { next, below, pick, some };
+}
+type Random = ReturnType<typeof random>;
+type Edit = (graph: GraphDocument, walk: string, at: Random) => GraphDocument;
+
+const list = (graph: GraphDocument, walk: string) => factsOf(graph.walks![walk]!).list;
+const ids = (graph: GraphDocument, walk: string) => [...list(graph, walk).map(({ id }) => id), "use:gone"];
+const uses = (graph: GraphDocument, walk: string) => list(graph, walk).filter(({ kind }) => kind === "use");
+const edgeCount = (graph: GraphDocument, walk: string) => (graph.walks![walk]!.edges ?? []).length;
+const keys = (record: object | undefined) => [...Object.keys(record ?? {}), "gone"];
+const name = (at: Random) => at.pick(["alpha", "beta", "llm", "x_1", "index", "no name", "gamma-1", "seed"]);
+
+function place(graph: GraphDocument, walk: string, at: Random): edits.Place {
+  const holders = list(graph, walk).filter(({ kind }) => ["loop", "parallel", "sequence"].includes(kind));
+  const parent = at.next() < 0.5 || !holders.length ? null : at.pick(holders).id;
+  return at.next() < 0.3 ? { parent } : { parent, index: at.below(6) };
+}
+
+function ends(graph: GraphDocument, walk: string, at: Random): [from: string, to: string] {
+  const all = uses(graph, walk);
+  if (!all.length) return ["@in.x", "@out.x"];
+  const [source, target] = [at.pick(all), at.pick(all)];
+  const outputs = [...portsOf(graph, palette, source.node).outputs.map((port) => port.name), "nope"];
+  const inputs = [...portsOf(graph, palette, target.node).inputs.map((port) => port.name), "nope"];
+  const others = [
+    ...keys(graph.walks![walk]!.inputs).map((key) => `@in.${key}`),
+    "@loop.index",
+    ...(graph.streams ?? []).map((stream) => `@stream.${stream.name}`),
+  ];
+  const from = at.next() < 0.8 ? `${source.name}.${at.pick(outputs)}` : at.pick(others);
+  return [from, at.next() < 0.9 ? `${target.name}.${at.pick(inputs)}` : "@out.o"];
+}
+
+const EDITS: Record<string, Edit> = {
+  connect: (g, w, at) => connected(g, w, at),
+  connectAgain: (g, w, at) => connected(g, w, at),
+  reconnect: (g, w, at) => {
+    const [from, to] = ends(g, w, at);
+    return edits.reconnect(g, w, at.below(edgeCount(g, w) + 1), at.next() < 0.5 ? { from } : { to }, palette).graph;
+  },
+  removeEdges: (g, w, at) => edits.removeEdges(g, w, [at.below(edgeCount(g, w) + 1)]),
+  setEdge: (g, w, at) =>
+    edits.setEdge(g, w, at.below(edgeCount(g, w) + 1), { each: at.next() < 0.5, collect: at.next() < 0.5 }),
+  makeCarried: (g, w, at) => edits.makeCarried(g, w, at.below(edgeCount(g, w) + 1)),
+  makeForward: (g, w, at) => edits.makeForward(g, w, at.below(edgeCount(g, w) + 1)),
+  insertOnEdge: (g, w, at) =>
+    edits.insertOnEdge(g, w, at.below(edgeCount(g, w) + 1), at.pick(keys(g.nodes)), palette).graph,
+  insertUse: (g, w, at) => edits.insertUse(g, w, at.pick(keys(g.nodes)), place(g, w, at)).graph,
+  insertLoop: (g, w, at) => edits.insertLoop(g, w, place(g, w, at)).graph,
+  insertParallel: (g, w, at) => edits.insertParallel(g, w, place(g, w, at)).graph,
+  insertSequence: (g, w, at) => edits.insertSequence(g, w, place(g, w, at)).graph,
+  insertFork: (g, w, at) =>
+    edits.insertFork(g, w, at.pick(keys(g.states)), at.pick(keys(g.states)), place(g, w, at)).graph,
+  moveItems: (g, w, at) => edits.moveItems(g, w, at.some(ids(g, w), 3), place(g, w, at)),
+  removeItems: (g, w, at) =>
+    edits.removeItems(g, w, at.some(ids(g, w), 2), { bridge: at.next() < 0.5, catalogue: palette }),
+  wrap: (g, w, at) => edits.wrap(g, w, at.some(ids(g, w), 3), at.pick(["loop", "parallel", "sequence"])).graph,
+  unwrap: (g, w, at) => edits.unwrap(g, w, at.pick(ids(g, w))),
+  setItem: (g, w, at) => edits.setItem(g, w, at.pick(ids(g, w)), { when: at.pick([null, "@loop.index > 1"]) }),
+  renameItem: (g, w, at) => {
+    const entry = at.pick(list(g, w));
+    const field = entry?.kind === "loop" ? { loop: name(at) } : { as: at.pick([null, name(at)]) };
+    return edits.setItem(g, w, entry?.id ?? "use:gone", entry?.kind === "loop" || entry?.kind === "use" ? field : {});
+  },
+  replaceUse: (g, w, at) => edits.replaceUse(g, w, at.pick(ids(g, w)), at.pick(keys(g.nodes)), palette).graph,
+  mute: (g, w, at) => edits.mute(g, w, at.some(ids(g, w), 2)),
+  unmute: (g, w, at) => edits.unmute(g, w, at.some(ids(g, w), 4)),
+  bypass: (g, w, at) => edits.bypass(g, w, at.some(ids(g, w), 2), palette),
+  unbypass: (g, w, at) => edits.unbypass(g, w, at.some(ids(g, w), 4), palette),
+  paste: (g, w, at) => {
+    const from = at.pick(Object.keys(g.walks!));
+    const clip = edits.copyItems(g, from, at.some(ids(g, from), 3));
+    return edits.pasteItems(g, w, clip, { keepIncoming: at.next() < 0.5, place: place(g, w, at) }).graph;
+  },
+  addNode: (g, _, at) => edits.addNode(g, at.pick(Object.keys(palette)), { catalogue: palette }).graph,
+  removeNode: (g, _, at) => edits.removeNode(g, at.pick(keys(g.nodes))),
+  renameNode: (g, _, at) => edits.renameNode(g, at.pick(keys(g.nodes)), name(at)),
+  setNodeComponent: (g, _, at) =>
+    edits.setNodeComponent(g, at.pick(keys(g.nodes)), at.pick(Object.keys(palette)), palette),
+  renameState: (g, _, at) => edits.renameState(g, at.pick(keys(g.states)), name(at)),
+  removeState: (g, _, at) => edits.removeState(g, at.pick(keys(g.states))),
+  renameWeights: (g, _, at) => edits.renameWeights(g, at.pick(keys(g.weights)), name(at)),
+  addWalk: (g) => edits.addWalk(g).graph,
+  duplicateWalk: (g, w) => edits.duplicateWalk(g, w).graph,
+  renameWalk: (g, w, at) => edits.renameWalk(g, w, name(at)),
+  removeWalk: (g, w) => (Object.keys(g.walks!).length > 1 ? edits.removeWalk(g, w) : g),
+  renameInput: (g, w, at) => edits.renameInput(g, w, at.pick(keys(g.walks![w]!.inputs)), name(at)),
+  removeInput: (g, w, at) => edits.removeInput(g, w, at.pick(keys(g.walks![w]!.inputs))),
+  renameOutput: (g, w, at) => edits.renameOutput(g, w, at.pick([...edits.outputsOf(g.walks![w]!), "gone"]), name(at)),
+  renameResult: (g, w, at) => edits.renameResult(g, w, at.pick(keys(g.walks![w]!.results)), name(at)),
+  setResult: (g, w, at) => edits.setResult(g, w, name(at), at.pick([null, ends(g, w, at)[0]]), at.next() < 0.3),
+  renameStream: (g, _, at) =>
+    edits.renameStream(g, at.pick([...(g.streams ?? []).map((s) => s.name), "gone"]), name(at)),
+  removeStream: (g, _, at) => edits.removeStream(g, at.pick([...(g.streams ?? []).map((s) => s.name), "gone"])),
+  moveStep: (g, _, at) => {
+    const pointer = () =>
+      at.pick(["/steps/0", "/steps/1", "/steps/2", "/steps/0/text/0", "/steps/1/first/0", "/steps/-"]);
+    return edits.moveStep(g, at.pick(keys(g.tasks)), pointer(), pointer());
+  },
+  renameTaskParam: (g, _, at) => {
+    const task = at.pick(keys(g.tasks));
+    return edits.renameTaskParam(g, task, at.pick(keys(g.tasks?.[task]?.params)), name(at));
+  },
+  place: (g, w, at) =>
+    edits.place(g, edits.walkCanvas(w), { [at.pick(ids(g, w).slice(0, -1)) ?? "@in"]: [at.below(99), at.below(99)] }),
+};
+
+/** An edge that was drawn goes a way that the checks accept, and puts no other edge the wrong way round. */
+function connected(graph: GraphDocument, walk: string, at: Random): GraphDocument {
+  const [from, to] = ends(graph, walk, at);
+  const reason = edits.whyNot(graph, walk, from, to, palette);
+  const before = factsOf(graph.walks![walk]!).routes;
+  const { graph: made, index } = edits.connect(graph, walk, from, to, palette);
+  expect(reason).toBeNull();
+  const routes = factsOf(made.walks![walk]!).routes;
+  const drawn = routes[index]!;
+  expect([drawn.from, drawn.to]).toEqual([from, to]);
+  expect(drawn.backward && !drawn.carried).toBe(false);
+  if (drawn.source.entry && drawn.target.entry)
+    expect(sideBySide(drawn.source.entry, drawn.target.entry)).toBe(false);
+  const broken = (all: typeof before) => all.filter((route) => route.backward && !route.carried).length;
+  expect(broken(routes)).toBeLessThanOrEqual(broken(before));
+  return made;
+}
+
+function judge(before: GraphDocument, made: GraphDocument): void {
+  if (made === before) return;
+  const text = JSON.stringify(made);
+  expect(text).not.toBe(JSON.stringify(before));
+  expect(holes(made, "")).toEqual([]);
+  for (const [walk, body] of Object.entries(made.walks!)) {
+    if (before.walks![walk] === body && before.layout === made.layout && before.nodes === made.nodes) continue;
+    const facts = factsOf(body);
+    const names = facts.list
+      .filter(({ name: called }) => called)
+      .map(({ kind, name: called }) => `${kind} ${called}`);
+    const layout = edits.canvasLayout(made, edits.walkCanvas(walk));
+    const placed = [...Object.keys(layout.at ?? {}), ...Object.keys(layout.muted ?? {}), ...(layout.closed ?? [])];
+    const faults = [
+      facts.byId.size === facts.list.length ? [] : ["two items have one id"],
+      new Set(names).size === names.length ? [] : ["two items have one name"],
+      uses(made, walk).filter(({ node }) => !Object.hasOwn(made.nodes ?? {}, node)),
+      placed.filter((id) => !id.startsWith("@") && !facts.byId.has(id)),
+    ];
+    expect(faults.flat()).toEqual([]);
+  }
+  expect(diff(before, made).length === 0).toBe(equal(before, made));
+}
+
+/** Where a value can't be written as JSON. */
+function holes(value: unknown, pointer: string): string[] {
+  if (typeof value === "object" && value !== null)
+    return Object.entries(value).flatMap(([key, child]) => holes(child, `${pointer}/${key}`));
+  return value === null || ["string", "boolean"].includes(typeof value) || Number.isFinite(value) ? [] : [pointer];
+}
+
+it(`${SEQUENCES} sequences of random edits keep the document whole`, () => {
+  const all = Object.values(graphs());
+  const names = Object.keys(EDITS);
+  const done = new Map<string, number>();
+  for (let seed = 0; seed < SEQUENCES; seed += 1) {
+    const at = random(seed);
+    let graph = at.pick(all);
+    for (let step = 0; step < LENGTH; step += 1) {
+      const edit = at.pick(names);
+      const walk = at.pick(Object.keys(graph.walks!));
+      let made: GraphDocument;
+      try {
+        made = frozen(EDITS[edit]!(graph, walk, at));
+        judge(graph, made);
+      } catch (error) {
+        if (error instanceof edits.EditRefused) {
+          expect(error.message).toMatch(/^[A-Z`].*\.$/s);
+          continue;
+        }
+        throw new Error(`seed ${seed}, step ${step}: ${edit} of Walk ${walk}`, { cause: error });
+      }
+      if (made !== graph) done.set(edit, (done.get(edit) ?? 0) + 1);
+      graph = made;
+      union(graph);
+    }
+  }
+  // Every edit has really changed something.
+  expect(names.filter((edit) => !done.has(edit))).toEqual([]);
+}, 60_000);
+
+it("what is put in and taken out again leaves no trace", () => {
+  const all = Object.values(graphs());
+  for (let seed = 0; seed < SEQUENCES; seed += 1) {
+    const at = random(seed);
+    const graph = at.pick(all);
+    const walk = at.pick(Object.keys(graph.walks!));
+    const use = edits.insertUse(graph, walk, at.pick(Object.keys(graph.nodes!)), place(graph, walk, at));
+    expect(edits.removeItems(use.graph, walk, [use.id])).toEqual(graph);
+    const loop = edits.insertLoop(graph, walk, place(graph, walk, at));
+    expect(edits.unwrap(loop.graph, walk, loop.id)).toEqual(graph);
+    const one = at.pick(list(graph, walk));
+    if (one.loops.length === 0) {
+      const wrapped = edits.wrap(graph, walk, [one.id], at.pick(["loop", "parallel", "sequence"]));
+      expect(equal(edits.unwrap(wrapped.graph, walk, wrapped.id), graph)).toBe(true);
+    }
+    const node = edits.addNode(graph, at.pick(Object.keys(palette)));
+    expect(edits.removeNode(node.graph, node.name)).toEqual(graph);
+    const clip = edits.copyItems(graph, walk, [one.id]);
+    const pasted = edits.pasteItems(graph, walk, clip, { keepIncoming: true });
+    expect(edits.removeItems(pasted.graph, walk, pasted.ids)).toEqual(graph);
+  }
+}, 60_000);
