@@ -20,6 +20,7 @@ export function CommandPalette({ onClose, more }: Props) {
   const planned = useEditorState((state) => state.planned);
   const catalogue = useEditorState((state) => state.catalogue);
   const problems = useEditorState((state) => state.checked.problems);
+  const near = useEditorState((state) => (state.view.canvas.kind === "walk" ? state.view.canvas.walk : null));
   const [text, setText] = useState("");
   const query = useDeferredValue(text);
   const { graph } = documents;
@@ -27,8 +28,8 @@ export function CommandPalette({ onClose, more }: Props) {
   const runnable = useMemo(() => [...commands(editor), ...(more ?? [])], [editor, more, documents]);
   const ranks = useMemo(() => ranksOf({ documents, planned }), [documents, planned]);
   const found = useMemo(
-    () => sought(query, { graph, catalogue, ranks, targets, commands: runnable }),
-    [query, graph, catalogue, ranks, targets, runnable],
+    () => sought(query, { graph, catalogue, ranks, targets, commands: runnable, near }),
+    [query, graph, catalogue, ranks, targets, runnable, near],
   );
   const [index, setIndex] = useState(0);
   const at = Math.min(index, found.length - 1);

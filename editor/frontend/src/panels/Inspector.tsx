@@ -25,7 +25,7 @@ export function Inspector() {
       <header>
         {Icon && <Icon size={15} aria-hidden="true" />}
         <h2 title={title}>{title || kind}</h2>
-        {title && <span className="kind">{kind}</span>}
+        {title && kind && <span className="kind">{kind}</span>}
       </header>
       <fieldset className="body" disabled={readonly} key={subjectKey(subject)} aria-label={`${kind} ${title}`}>
         {form(subject)}

@@ -105,12 +105,14 @@ interface Searched {
   ranks: (node: string, walk: string | null) => readonly number[];
   targets: readonly Target[];
   commands: readonly Command[];
+  /** The open Walk: what is in it comes before its like elsewhere. */
+  near: string | null;
 }
 
 const MOST = 60;
 
 /** What fits, best first. Filters keep what has a node of that type or rank; commands have neither. */
-export function sought(text: string, { graph, catalogue, ranks, targets, commands }: Searched): Found[] {
+export function sought(text: string, { graph, catalogue, ranks, targets, commands, near }: Searched): Found[] {
   const wanted = readWanted(text);
   const ofType = (one: Target, type: string): boolean => {
     if (one.kind.startsWith(type)) return true;
@@ -137,9 +139,17 @@ export function sought(text: string, { graph, catalogue, ranks, targets, command
         (found) => (found.kind === "target" ? found.target.title : found.command.name),
         (found) => (found.kind === "target" ? found.target.detail : ""),
       ],
-      scoreFn: (hit) => Math.max(hit[0]!.score, hit[1]!.score * 0.7),
+      scoreFn: (hit) => Math.max(hit[0]!.score, hit[1]!.score * 0.7) + nearness(hit.obj, near),
     })
     .map((hit) => hit.obj);
+}
+
+/** Breaks ties: the open Walk's own first, then whole things before their uses. */
+function nearness(found: Found, near: string | null): number {
+  if (found.kind === "command") return 0.01;
+  const { target } = found;
+  if (near !== null && walkOf(target) === near) return 0.02;
+  return target.kind === "use" || target.kind === "problem" ? 0 : 0.01;
 }
 
 /** Of a use: its Walk. */

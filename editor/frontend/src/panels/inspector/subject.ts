@@ -58,7 +58,7 @@ export function headingOf(subject: Subject, graph: GraphDocument): { kind: strin
     case "frame":
       return { kind: subject.kind, title: "" };
     case "many":
-      return { kind: "selection", title: String(subject.ids.length) };
+      return { kind: "", title: `${subject.ids.length} selected` };
   }
 }
 
