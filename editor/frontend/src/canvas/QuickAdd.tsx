@@ -2,7 +2,8 @@
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 import { glyph, color } from "../ui/modality";
 import type { Board, Wiring } from "./board";
-import { connectEnds } from "./gestures/connect";
+import type { GraphDocument } from "../document/types";
+import { connected } from "./gestures/connect";
 import { insertAt } from "./gestures/drop";
 import { found, offers, type Offer } from "./quick";
 import type { Point } from "./types";
@@ -37,20 +38,23 @@ export function QuickAdd({ board, adding, onClose }: Props) {
     window.addEventListener("pointerdown", away, true);
     return () => window.removeEventListener("pointerdown", away, true);
   }, [onClose]);
-  useEffect(
-    () => root.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }),
-    [chosen],
-  );
+  useEffect(() => {
+    void root.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
+  }, [chosen]);
 
   const take = (offer: Offer) => {
     onClose();
     const { x, y } = board.flow.screenToFlowPosition(at);
     const corner: Point = wire?.end === "target" ? [x - 190, y - 58] : [x + (wire ? 8 : -88), y - (wire ? 58 : 16)];
-    const id = insertAt(board, offer.payload, corner, { within: [x, y] });
-    if (!id || !wire || !offer.port) return;
-    const ref = `${id.slice(id.indexOf(":") + 1).replace(/#\d+$/, "")}.${offer.port.name}`;
-    if (wire.end === "source") connectEnds(board, wire.ref, ref);
-    else connectEnds(board, ref, wire.ref);
+    const walk = canvas.kind === "walk" ? canvas.walk : null;
+    const { port } = offer;
+    const then = (graph: GraphDocument, id: string): GraphDocument => {
+      if (!wire || !port || walk === null) return graph;
+      const ref = `${id.slice(id.indexOf(":") + 1).replace(/#\d+$/, "")}.${port.name}`;
+      const [from, to] = wire.end === "source" ? [wire.ref, ref] : [ref, wire.ref];
+      return connected(graph, walk, from, to, editor.state.catalogue);
+    };
+    insertAt(board, offer.payload, corner, { within: [x, y], then });
   };
   const onKey = (event: KeyboardEvent) => {
     event.stopPropagation();

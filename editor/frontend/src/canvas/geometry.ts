@@ -50,7 +50,7 @@ export function boundarySize(data: BoundaryData): Point {
   const width = Math.max(
     portsWidth(data.inputs, data.outputs),
     data.title.length * 7.2 + 40,
-    data.subtitle.length * 5.8 + 24,
+    data.subtitle.length * 6.5 + 28,
     112,
   );
   return [up(Math.min(width, 260)), boundaryTop(data) + rowsOf(data) * ROW + 6];

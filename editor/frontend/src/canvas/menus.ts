@@ -29,7 +29,7 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): Opened {
     const { closed } = node.data;
     entries.push(
       { label: closed ? "Open" : "Close", keys: "O", run: () => commands.toggleClosed(board) },
-      { label: "Enter: show its inside alone", keys: "Ctrl+Enter", run: () => commands.enter(board) },
+      { label: "Enter: show its inside alone", keys: "Shift+Enter", run: () => commands.enter(board) },
       { label: "Unwrap: take the container away", keys: "Ctrl+Shift+G", run: () => commands.unwrapSelection(board) },
     );
   }
@@ -43,7 +43,7 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): Opened {
     { label: "Duplicate", keys: "Ctrl+D", run: () => duplicate(board) },
   );
   if (items.length) {
-    entries.push({ label: "Duplicate with incoming wires", keys: "Ctrl+Shift+D", run: () => duplicate(board, true) });
+    entries.push({ label: "Duplicate with incoming wires", keys: "Shift+D", run: () => duplicate(board, true) });
     entries.push(...wraps(board), ...mutes(board, node));
   }
   if (many) entries.push(...lines(board));

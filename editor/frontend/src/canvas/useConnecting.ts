@@ -5,7 +5,7 @@ import { compatible, compatibleSources } from "../document/edits/edges";
 import { accepts } from "../document/ports";
 import type { Board, Wiring } from "./board";
 import { connectEnds } from "./gestures/connect";
-import type { CanvasEdge, PortShown } from "./types";
+import type { CanvasEdge, Point, PortShown } from "./types";
 
 type Reason = (other: string) => string | null;
 
@@ -13,6 +13,7 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
   const wiring = useRef<Wiring | null>(null);
   const reason = useRef<Reason>(() => null);
   const refused = useRef<string | null>(null);
+  const pointer = useRef<Point>([0, 0]);
 
   const onConnectStart: OnConnectStart = useCallback(
     (_, { handleId, handleType }) => {
@@ -26,20 +27,28 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
       for (const handle of root?.querySelectorAll<HTMLElement>(".react-flow__handle") ?? []) {
         const source = handle.classList.contains("source");
         const id = handle.dataset["handleid"] ?? "";
-        const bad = id === handleId || source === (handleType === "source") || reason.current(id) !== null;
+        const bad = id !== handleId && (source === (handleType === "source") || reason.current(id) !== null);
         handle.closest<HTMLElement>(".wg-port, .wg-index")?.classList.toggle("wg-unfit", bad);
       }
     },
     [board],
   );
 
+  const follow = useCallback(() => {
+    const box = board.root()?.getBoundingClientRect();
+    if (!box || !tip.current || tip.current.hidden) return;
+    const [x, y] = pointer.current;
+    tip.current.style.transform = `translate(${x - box.left + 14}px, ${y - box.top + 14}px)`;
+  }, [board, tip]);
+
   const say = useCallback(
     (text: string | null) => {
       if (!tip.current) return;
       tip.current.textContent = text ?? "";
       tip.current.hidden = !text;
+      follow();
     },
-    [tip],
+    [tip, follow],
   );
 
   const isValidConnection: IsValidConnection<CanvasEdge> = useCallback(
@@ -89,12 +98,12 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
   /** The reason follows the pointer; only while there is one. */
   const onPointerMove = useCallback(
     (event: { clientX: number; clientY: number }) => {
-      const box = tip.current && !tip.current.hidden ? board.root()?.getBoundingClientRect() : null;
-      if (box && tip.current)
-        tip.current.style.transform = `translate(${event.clientX - box.left + 14}px, ${event.clientY - box.top + 14}px)`;
-      if (wiring.current && !board.root()?.querySelector(".react-flow__handle.connectingto")) say(null);
+      pointer.current = [event.clientX, event.clientY];
+      if (!wiring.current) return;
+      if (!board.root()?.querySelector(".react-flow__handle.connectingto")) say(null);
+      follow();
     },
-    [board, say, tip],
+    [board, follow, say],
   );
 
   return { onConnectStart, onConnectEnd, onConnect, isValidConnection, onPointerMove };

@@ -4,6 +4,7 @@ import { middle } from "../board";
 import { payloadName, type DropTarget, type Payload } from "../dragging";
 import type { Point } from "../types";
 import { inserted, placeAt } from "./insert";
+import type { GraphDocument } from "../../document/types";
 import { attempt } from "./attempt";
 
 /** Half of a usual node, so that what is dropped lies under the pointer. */
@@ -50,6 +51,8 @@ interface Options {
   edge?: number | null;
   /** The point that decides about the container; the corner itself by default. */
   within?: Point;
+  /** What belongs to the same step: the wire to what was made. */
+  then?: (graph: GraphDocument, id: string) => GraphDocument;
 }
 
 /** Puts it there as one step, and selects it; the id of what was made. */
@@ -67,7 +70,7 @@ export function insertAt(board: Board, payload: Payload, at: Point, options: Opt
       ...(options.within && { within: options.within }),
     });
     id = made.id;
-    return made.graph;
+    return options.then ? options.then(made.graph, made.id) : made.graph;
   });
   if (!done) return null;
   editor.select(id);

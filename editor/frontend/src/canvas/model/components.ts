@@ -49,7 +49,9 @@ function flowOrder(whole: Union): ReadonlyMap<string, number> {
   const known = ordersKnown.get(whole);
   if (known) return known;
   const left = new Set(whole.nodes);
-  const links = whole.edges.filter((edge) => !edge.carried && edge.from.node !== edge.to.node);
+  const flows = whole.streams.flatMap(({ from, to }) => from.flatMap((a) => to.map((b) => ({ from: a, to: b }))));
+  const edges = whole.edges.filter((edge) => !edge.carried);
+  const links = [...edges, ...flows].filter((edge) => edge.from.node !== edge.to.node);
   const order = new Map<string, number>();
   while (left.size) {
     const balance = new Map([...left].map((node) => [node, { into: 0, out: 0 }]));
@@ -142,7 +144,7 @@ function edgeWires(scene: Shown, lit: string | null): Wire[] {
         index: -1,
         type: source,
         color: source ? color(source) : "var(--line-strong)",
-        carried: edge.carried,
+        carried: edge.carried || edge.from.node === edge.to.node,
         around: null,
         lane: 0,
         chips: [],
