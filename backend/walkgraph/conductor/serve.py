@@ -32,4 +32,4 @@ def _emitter(spec: DeploymentSpec, context: sockets.Context) -> Emitter:
     if spec.telemetry_address is None:
         return Off()
     socket = sockets.feed(context, spec.telemetry_address)
-    return Buffered(spec.name, "conductor", spec.telemetry_level, sockets.offer(socket))
+    return Buffered(spec.telemetry_name or spec.name, "conductor", spec.telemetry_level, sockets.offer(socket))

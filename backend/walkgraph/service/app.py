@@ -58,7 +58,7 @@ def create_app(
             stack.push_async_callback(runs.close)
             if collector is not None:
                 stack.push_async_callback(collector.close)
-                collector.start(hub)
+                collector.start(hub, deployments.telemetry_of)
             stack.push_async_callback(deployments.close, 0.0)
             await deployments.start()
             if studio is not None:

@@ -211,6 +211,13 @@ class Deployments:
         versions = (version for managed in self._managed.values() for version in managed.versions)
         return [version.plan for version in versions if version.plan and version.holds_memory]
 
+    def telemetry_of(self, label: str) -> tuple[str, str] | None:
+        """(deployment, version) of a packet; None for one of a version that doesn't serve yet, or is gone."""
+        id_, _, version = label.partition(" ")
+        managed = self._managed.get(id_)
+        seen = [managed.serving, *managed.ending] if managed else []
+        return (id_, version) if any(found.label == label for found in seen) else None
+
     # ── runs ────────────────────────────────────────────────────────────────────────────────────
 
     def submit(self, managed: Managed, submit: m.Submit) -> LiveRun:

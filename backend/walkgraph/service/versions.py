@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -34,6 +35,9 @@ BACKOFF_FIRST = 0.5
 BACKOFF_LAST = 8.0
 MAX_RESTARTS = 5
 RESTART_WINDOW = 60.0
+
+_numbers = count(1)
+"""Of versions, since this service began."""
 
 _log = structlog.get_logger("walkgraph.deployments")
 
@@ -113,6 +117,8 @@ class Version:
         """The deployment's."""
         self.documents = documents
         self.directory = directory
+        self.label = f"{id_} v{next(_numbers)}"
+        """What its telemetry calls it."""
         self.graph: Graph | None = judged.graph if judged else None
         """None until it was judged on this start."""
         self.plan: Plan | None = judged.plan if judged else None
@@ -132,7 +138,7 @@ class Version:
     @property
     def holds_memory(self) -> bool:
         """Or is about to."""
-        return self.process is not None or self.state == "starting"
+        return self.state == "starting" or (self.process is not None and self.state != "failed")
 
     def start(self, after: Awaitable[None] | None = None) -> None:
         """Begin to keep it running; returns at once. `after` is waited for first."""
@@ -251,6 +257,7 @@ class Version:
             plan=plan,
             checkpoint_roots=tuple(str(root) for root in settings.checkpoint_roots),
             telemetry_address=self._around.telemetry_address,
+            telemetry_name=self.label,
             limits=Limits(queue=settings.queue_limit, load_deadline=settings.start_timeout),
         )
 

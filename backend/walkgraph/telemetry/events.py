@@ -109,6 +109,7 @@ class Packet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Events of one source, in their order."""
 
     deployment: str
+    """As its spec calls it to telemetry: with its version."""
     source: str
     """`conductor`, or `rank 0` and so on with the number of its start: `rank 0.3`."""
     first: int

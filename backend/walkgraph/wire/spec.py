@@ -47,6 +47,8 @@ class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Folders in which `checkpoint:` sources are looked up."""
     telemetry_address: str | None = None
     """A PULL socket of the service (`ipc://...`); None switches telemetry off."""
+    telemetry_name: str = ""
+    """What telemetry calls it, where its name is not enough: two versions of a deployment may live at once."""
     telemetry_level: Literal["summary", "full"] = "summary"
     limits: Limits = Limits()
 

@@ -115,7 +115,8 @@ def _emitter(spec: DeploymentSpec, rank: Rank, start: int, context: sockets.Cont
     if not spec.telemetry_address.startswith("ipc://"):
         raise InvalidInput("the telemetry address must be an `ipc://` one")
     socket = sockets.feed(context, spec.telemetry_address)
-    return Buffered(spec.name, f"rank {rank}.{start}", spec.telemetry_level, sockets.offer(socket))
+    name = spec.telemetry_name or spec.name
+    return Buffered(name, f"rank {rank}.{start}", spec.telemetry_level, sockets.offer(socket))
 
 
 def _send(socket: sockets.Socket, message: m.FromWorker) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.service.conftest import Running, serving
 from tests.unit.service.fakes import FakeFleet
@@ -239,8 +241,34 @@ async def test_a_restart_is_a_switch_to_the_same_documents(service: Running) -> 
     after = await switched(service)
     assert after["digest"] == before["digest"]
     await service.fleet.started[0].gone.wait()
-    assert service.fleet.started[1].spec == service.fleet.started[0].spec
+    first, second = (replace(fake.spec, telemetry_name="") for fake in service.fleet.started)
+    assert first == second
     assert (await service.http.post("/api/v1/deployments/other/restart", json={})).status_code == 404
+
+
+async def test_telemetry_is_told_of_versions_that_serve_or_did(service: Running) -> None:
+    old = service.fleet.started[0]
+    body = {"deployment": "shapes", "task": "text_to_image", "request": WAITS}
+    run = (await service.http.post("/api/v1/runs", json=body)).json()["id"]
+    await old.waiting.get()
+    told = service.services.deployments.telemetry_of
+    first = told(old.spec.telemetry_name)
+    await switch(service, grace=600)
+    new = await service.fleet.until(2)
+    assert told(new.spec.telemetry_name) is None
+    new.ready()
+    await switched(service)
+    second = told(new.spec.telemetry_name)
+    assert first is not None
+    assert second is not None
+    assert (first[0], second[0]) == ("shapes", "shapes")
+    assert first != second
+    assert told(old.spec.telemetry_name) == first
+    old.finish(run)
+    await old.gone.wait()
+    await asyncio.gather(*service.services.deployments._tasks)
+    assert told(old.spec.telemetry_name) is None
+    assert told("nobody v1") is None
 
 
 async def test_what_cant_be_deployed_changes_nothing(service: Running) -> None:

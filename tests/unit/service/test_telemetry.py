@@ -1,0 +1,48 @@
+"""Packets from the deployments reach the hub under their deployment's name, those that nobody should see don't."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from walkgraph.service.hub import Hub
+from walkgraph.service.telemetry import Collector
+from walkgraph.telemetry import events
+from walkgraph.wire import sockets
+
+GAUGE = events.QueueGauge(at=1.0, running=1, waiting=0, reserved={}, budget={})
+
+
+def packet(deployment: str, source: str = "conductor") -> bytes:
+    return events.encode(
+        events.Packet(deployment=deployment, source=source, first=0, dropped=0, wall=0.0, events=(GAUGE,))
+    )
+
+
+async def test_packets_become_frames_of_the_version_that_serves(tmp_path: Path) -> None:
+    hub, collector = Hub(), Collector(tmp_path / "d")
+    known = {"shapes v1": ("shapes", "v1"), "other": ("other", "")}
+    collector.start(hub, known.get)
+    frames: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def send(text: str) -> None:
+        frames.put_nowait(json.loads(text))
+
+    reader = asyncio.create_task(hub.serve(send, None))
+    assert (await frames.get())["type"] == "welcome"
+    context: sockets.Context = zmq.Context()
+    offer = sockets.offer(sockets.feed(context, collector.address))
+    for data in (b"nothing", packet("shapes v2"), packet("shapes v1"), packet("other", "rank 0.1")):
+        assert offer(data)
+    first, second = await frames.get(), await frames.get()
+    assert (first["type"], first["deployment"], first["source"]) == ("events", "shapes", "conductor v1")
+    assert first["events"][0]["type"] == "queue"
+    assert (second["deployment"], second["source"]) == ("other", "rank 0.1")
+    assert collector.rejected == 1
+    reader.cancel()
+    context.destroy(linger=0)
+    await collector.close()
