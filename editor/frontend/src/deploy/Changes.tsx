@@ -9,7 +9,7 @@ import { useEditor, useEditorState } from "../store/react";
 import { Button } from "../ui/kit";
 import { DiffList } from "../versions/DiffList";
 import { changedNodes } from "./changed";
-import { placementDiff } from "./placementDiff";
+import { placementDiff, type PlacementChange } from "./placementDiff";
 
 /** The placement that a deployment runs; null while it isn't known. */
 export function useDeployedPlacement(deployment: DeploymentShown | null): PlacementDocument | null {
@@ -33,16 +33,21 @@ export function useDeployedPlacement(deployment: DeploymentShown | null): Placem
   return placement;
 }
 
+/** What the open placement changes of the one that runs; null while it isn't known. */
+export function usePlacementChanges(running: PlacementDocument | null): PlacementChange[] | null {
+  const documents = useEditorState((state) => state.documents);
+  const planned = useEditorState((state) => state.planned);
+  return useMemo(() => {
+    const placement = placementInForce({ documents, planned });
+    return running && placement ? placementDiff(running, placement, documents.graph) : null;
+  }, [running, documents, planned]);
+}
+
 export function Changes({ running }: { running: PlacementDocument | null }) {
   const editor = useEditor();
   const documents = useEditorState((state) => state.documents);
   const deployed = useEditorState((state) => state.deployed);
-  const planned = useEditorState((state) => state.planned);
-  const placement = useMemo(() => placementInForce({ documents, planned }), [documents, planned]);
-  const places = useMemo(
-    () => (running && placement ? placementDiff(running, placement, documents.graph) : null),
-    [running, placement, documents.graph],
-  );
+  const places = usePlacementChanges(running);
   if (!deployed) return <p role="status">Asking what runs …</p>;
   const show = (differences: readonly Difference[]) => {
     const walk = differences.find((difference) => difference.walk !== undefined)?.walk;

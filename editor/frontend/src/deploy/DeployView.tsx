@@ -4,12 +4,15 @@ import { useState } from "react";
 import type { DeploymentShown } from "../api/types";
 import { equal } from "../document/diff";
 import { deploymentOf } from "../store/deployments";
+import type { PlacementDocument } from "../placement/schema.generated";
+import { Sentence } from "../placement/bits";
 import { useEditor, useEditorState } from "../store/react";
 import { Badge, Button, Dialog, Empty } from "../ui/kit";
 import { deploy, giveUpNext, GRACE, restart, switchTo, undeploy, type Refusal } from "./actions";
-import { Changes, useDeployedPlacement } from "./Changes";
+import { Changes, useDeployedPlacement, usePlacementChanges } from "./Changes";
 import { advice, deploymentPhase, plural, serves } from "./phases";
-import { forecast, Refused } from "./Refused";
+import { forecast } from "./forecast";
+import { Refused } from "./Refused";
 import { Steps, Workers } from "./Workers";
 
 const WHEN = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
@@ -42,6 +45,7 @@ export function DeployView() {
       <div className="column">
         <Head
           deployment={deployment}
+          running={running}
           busy={busy}
           onDeploy={() => void perform("deploying", () => deploy(editor))}
           onAsk={ask}
@@ -85,17 +89,20 @@ export function DeployView() {
 
 interface HeadProps {
   deployment: DeploymentShown | null;
+  /** The placement that runs. */
+  running: PlacementDocument | null;
   busy: string | null;
   onDeploy: () => void;
   onAsk: (question: Question) => void;
 }
 
-function Head({ deployment, busy, onDeploy, onAsk }: HeadProps) {
+function Head({ deployment, running, busy, onDeploy, onAsk }: HeadProps) {
   const name = useEditorState((state) => state.name);
   const hardware = useEditorState((state) => state.planned.hardware);
   const deployed = useEditorState((state) => state.deployed);
   const graph = useEditorState((state) => state.documents.graph);
-  const same = deployed !== null && equal(deployed, graph);
+  const places = usePlacementChanges(running);
+  const same = deployed !== null && equal(deployed, graph) && (places === null || places.length === 0);
   return (
     <header className="head">
       <div>
@@ -146,7 +153,7 @@ function Running({ deployment, onGiveUp }: { deployment: DeploymentShown; onGive
         {next && <h2>The version that serves</h2>}
         {reason && (
           <p className={failed ? "failure" : "reason"} role={failed ? "alert" : undefined}>
-            {reason}
+            <Sentence text={reason} />
             {failed && <span className="advice">{advice(reason)}</span>}
           </p>
         )}
@@ -160,7 +167,7 @@ function Running({ deployment, onGiveUp }: { deployment: DeploymentShown; onGive
           </dl>
         )}
         {serves(deployment) && tasks.length > 0 && <p className="quiet">Serves {tasks.join(", ")}.</p>}
-        <Workers id={id} ranks={ranks} />
+        <Workers id={id} ranks={ranks} told={reason} />
       </section>
     </>
   );
@@ -194,14 +201,14 @@ function Next({ id, next, onGiveUp }: NextProps) {
       </header>
       {failed ? (
         <p className="failure" role="alert">
-          {next.reason}
+          <Sentence text={next.reason ?? "It could not start."} />
           <span className="advice">{advice(next.reason)}</span>
         </p>
       ) : (
         <p className="quiet">The version below serves until this one is ready; then it takes over.</p>
       )}
       <Steps ranks={next.ranks} failed={failed} />
-      <Workers id={`${id} next`} ranks={next.ranks} />
+      <Workers id={`${id} next`} ranks={next.ranks} told={next.reason} />
     </section>
   );
 }

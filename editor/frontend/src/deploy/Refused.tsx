@@ -1,6 +1,5 @@
 // Why the service would not, or did not, deploy: each reason leads to its place.
 import { CircleAlert } from "lucide-react";
-import type { PlanShown } from "../api/types";
 import { locate } from "../panels/locate";
 import { Sentence } from "../placement/bits";
 import { useEditor } from "../store/react";
@@ -35,18 +34,4 @@ export function Refused({ title, refusal }: { title: string; refusal: Refusal })
       </ul>
     </section>
   );
-}
-
-const KEEP = new Set(["unavailable", "no_weights", "component_unavailable"]);
-
-/** What the plan says already; null: nothing speaks against deploying. */
-export function forecast(plan: PlanShown | null): Refusal | null {
-  if (!plan || plan.deployable || plan.devices.some((device) => device.hypothetical)) return null;
-  const problems = plan.problems.filter((problem) =>
-    plan.ok ? KEEP.has(problem.code) && problem.pointer.startsWith("/") : problem.severity === "error",
-  );
-  const message = plan.ok
-    ? "It can be planned, but not run here."
-    : "These keep it from running; each line leads to its place.";
-  return { message, problems };
 }

@@ -1,11 +1,18 @@
 // The processes of a deployment: where each is, how far, and why not.
 import type { WorkerShown } from "../api/types";
-import { RankMark } from "../placement/bits";
+import { RankMark, Sentence } from "../placement/bits";
 import { Badge } from "../ui/kit";
 import { age, progressOf, stepOf, STEPS, workerPhase } from "./phases";
 import { useSince } from "./useSince";
 
-export function Workers({ id, ranks }: { id: string; ranks: readonly WorkerShown[] }) {
+interface WorkersProps {
+  id: string;
+  ranks: readonly WorkerShown[];
+  /** A reason that is shown already. */
+  told: string | null;
+}
+
+export function Workers({ id, ranks, told }: WorkersProps) {
   const since = useSince(id, ranks);
   if (ranks.length === 0) return null;
   return (
@@ -21,7 +28,11 @@ export function Workers({ id, ranks }: { id: string; ranks: readonly WorkerShown
       </thead>
       <tbody>
         {ranks.map((worker) => (
-          <WorkerRow key={worker.rank} worker={worker} seconds={since(worker.rank)} />
+          <WorkerRow
+            key={worker.rank}
+            worker={worker.reason === told ? { ...worker, reason: null } : worker}
+            seconds={since(worker.rank)}
+          />
         ))}
       </tbody>
     </table>
@@ -51,7 +62,7 @@ function WorkerRow({ worker, seconds }: { worker: WorkerShown; seconds: number |
         <tr>
           <td />
           <td colSpan={4} className="reason">
-            {worker.reason}
+            <Sentence text={worker.reason} />
           </td>
         </tr>
       )}

@@ -52,11 +52,13 @@ export const STEPS: { step: Step; label: string }[] = [
   { step: "ready", label: "Ready" },
 ];
 
-/** The step that the slowest worker is in. */
+/** The step that the slowest worker is in, or came to: one that can't load had a process. */
 export function stepOf(ranks: readonly WorkerShown[]): Step {
-  const order: Record<string, number> = { starting: 0, lost: 0, failed: 0, loading: 1, warming: 2, ready: 3 };
+  const order: Record<string, number> = { loading: 1, warming: 2, ready: 3 };
   if (ranks.length === 0) return "process";
-  const slowest = Math.min(...ranks.map((rank) => order[rank.state] ?? 0));
+  const slowest = Math.min(
+    ...ranks.map((rank) => order[rank.state] ?? (rank.reason?.includes("can't load") ? 1 : 0)),
+  );
   return STEPS[slowest]?.step ?? "process";
 }
 

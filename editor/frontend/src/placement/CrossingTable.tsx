@@ -1,22 +1,39 @@
 // Everything that goes from one rank to another, Walk by Walk.
 import { ArrowRight } from "lucide-react";
 import { Empty } from "../ui/kit";
+import type { CopyShown } from "../api/types";
 import { RankMark } from "./bits";
 import { TRANSPORTS, type Crossing } from "./crossings";
+import { showBytes } from "./memory";
 
 interface CrossingTableProps {
   crossings: readonly Crossing[];
+  /** States that change rank. */
+  copies: readonly CopyShown[];
   /** Of all wires of the plan. */
   total: number;
   onHover: (crossing: Crossing | null) => void;
   onOpen: (crossing: Crossing) => void;
 }
 
-export function CrossingTable({ crossings, total, onHover, onOpen }: CrossingTableProps) {
+export function CrossingTable({ crossings, copies, total, onHover, onOpen }: CrossingTableProps) {
   if (total === 0)
     return <Empty title="No plan yet">What crosses between ranks is listed once there is a plan.</Empty>;
-  if (crossings.length === 0)
-    return <Empty title="Nothing crosses">All {total} wires stay on their rank. That is the fastest there is.</Empty>;
+  if (crossings.length === 0 && copies.length === 0)
+    return <Empty title="Nothing crosses">All {total} wires and all states stay on their rank.</Empty>;
+  return (
+    <>
+      {crossings.length > 0 ? (
+        <WireTable crossings={crossings} onHover={onHover} onOpen={onOpen} />
+      ) : (
+        <p className="explain">All {total} wires stay on their rank.</p>
+      )}
+      {copies.length > 0 && <StateTable copies={copies} />}
+    </>
+  );
+}
+
+function WireTable({ crossings, onHover, onOpen }: Pick<CrossingTableProps, "crossings" | "onHover" | "onOpen">) {
   return (
     <table className="wg-table crossings">
       <thead>
@@ -69,15 +86,53 @@ function Row({ crossing, first, onHover, onOpen }: RowProps) {
         <code>{to}</code>
       </td>
       <td>
-        <span className="way">
-          <RankMark rank={source} />
-          <ArrowRight size={12} aria-label="to" />
-          <RankMark rank={target} />
-        </span>
+        <Way source={source} target={target} />
       </td>
       <td>
         <code>{transport}</code> <span className="about">{TRANSPORTS[transport] ?? ""}</span>
       </td>
     </tr>
+  );
+}
+
+function Way({ source, target }: { source: number; target: number }) {
+  return (
+    <span className="way">
+      <RankMark rank={source} />
+      <ArrowRight size={12} aria-label="to" />
+      <RankMark rank={target} />
+    </span>
+  );
+}
+
+/** States go over whole: the cache of a request, where its Walks or its forks are on different ranks. */
+function StateTable({ copies }: { copies: readonly CopyShown[] }) {
+  return (
+    <table className="wg-table crossings">
+      <thead>
+        <tr>
+          <th scope="col">State</th>
+          <th scope="col">When</th>
+          <th scope="col">Ranks</th>
+          <th scope="col">A usual request</th>
+          <th scope="col">The largest</th>
+        </tr>
+      </thead>
+      <tbody>
+        {copies.map(({ state, walk, source, target, bytes, largest }) => (
+          <tr key={`${state} ${walk} ${source} ${target}`} className="first">
+            <td>
+              <code>{state}</code>
+            </td>
+            <td>{walk === null ? "between Walks" : `in ${walk}`}</td>
+            <td>
+              <Way source={source} target={target} />
+            </td>
+            <td>{largest === 0 ? "not known" : showBytes(bytes)}</td>
+            <td>{largest === 0 ? "" : showBytes(largest)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }

@@ -192,7 +192,7 @@ function Details({ state, onWire }: DetailsProps) {
   const noted = [...sorted.group.values()].flat();
   const first: Detail = noted.some((problem) => problem.severity === "error") ? "groups" : "crossings";
   const tabs = [
-    { value: "crossings" as const, label: `What crosses ranks (${crossings.length})` },
+    { value: "crossings" as const, label: `What crosses ranks (${crossings.length + (plan?.copies.length ?? 0)})` },
     ...(board.fixed
       ? []
       : [
@@ -213,7 +213,13 @@ function Details({ state, onWire }: DetailsProps) {
       <Tabs label="Details" value={detail} onChange={choose} tabs={tabs} />
       <div role="tabpanel" aria-label={tabs.find((tab) => tab.value === detail)?.label}>
         {detail === "crossings" && (
-          <CrossingTable crossings={crossings} total={plan?.routes.length ?? 0} onHover={onWire} onOpen={open} />
+          <CrossingTable
+            crossings={crossings}
+            copies={plan?.copies ?? []}
+            total={plan?.routes.length ?? 0}
+            onHover={onWire}
+            onOpen={open}
+          />
         )}
         {detail === "groups" && (
           <GroupTable placement={board.placement} problems={sorted.group} actions={board.actions} onEdit={edit} />

@@ -148,13 +148,16 @@ function NumberField({ label, value, most, onChange }: NumberFieldProps) {
 /** What the whole comes to, before anything is started. */
 export function Totals({ plan, crossings }: { plan: PlanShown; crossings: number }) {
   const { weights, cache, rest, total } = estimate(plan);
-  const figures: [string, string, string][] = [
+  const figures: (readonly [string, string, string])[] = [
     ["Weights", showBytes(weights), "of all ranks; a rank reads what its components use"],
     ["Cache", showBytes(cache), "for the tokens of requests; more of it serves more of them at once"],
     ["Workspace and margin", showBytes(rest), "scratch memory, driver, captured graphs"],
     ["Total", showBytes(total), "over all ranks"],
     ["Ranks", String(plan.ranks.length), "processes"],
     ["Wires that cross", String(crossings), "from one rank to another"],
+    ...(plan.copies.length > 0
+      ? ([["States that move", String(plan.copies.length), "whole, from one rank to another"]] as const)
+      : []),
   ];
   return (
     <dl className="totals" aria-label="Estimate">

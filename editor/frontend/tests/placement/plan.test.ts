@@ -1,0 +1,268 @@
+// Plans in plans.json are the service's answers for graphs/bagel.json, without the drawing.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import type { PlanShown, Problem } from "../../src/api/types";
+import type { GraphDocument } from "../../src/document/types";
+import { crossingsOf } from "../../src/placement/crossings";
+import { nextDevice } from "../../src/placement/edits";
+import { fixesOf } from "../../src/placement/fixes";
+import { lanesOf, moveChips } from "../../src/placement/lanes";
+import { estimate, laneMemory, parseHardware, parseMemory, partOf, showBytes } from "../../src/placement/memory";
+import { spotOf } from "../../src/placement/problems";
+import type { PlacementDocument } from "../../src/placement/schema.generated";
+
+const ROOT = join(import.meta.dirname, "../../../..");
+const graph: GraphDocument = JSON.parse(readFileSync(join(ROOT, "graphs/bagel.json"), "utf8"));
+const cases: Record<string, { placement: PlacementDocument; hardware: string; plan: PlanShown }> = JSON.parse(
+  readFileSync(join(import.meta.dirname, "plans.json"), "utf8"),
+);
+const found = (name: string) => cases[name] as (typeof cases)[string];
+const GIB = 2 ** 30;
+
+function problem(name: string, code: string): Problem {
+  const all = found(name).plan.problems.filter((entry) => entry.code === code);
+  if (!all[0]) throw new Error(`${name} has no ${code}`);
+  return all[0];
+}
+
+function fixes(name: string, code: string) {
+  const { placement, plan } = found(name);
+  return fixesOf(problem(name, code), placement, graph, plan);
+}
+
+describe("memory", () => {
+  it("sums to what the rank has where its groups say so", () => {
+    const { plan } = found("ok");
+    const [first] = plan.ranks;
+    const memory = laneMemory(plan, first as (typeof plan.ranks)[number]);
+    expect(memory.parts.map((part) => part.kind)).toEqual(["weights", "kv", "workspace", "margin"]);
+    expect(memory).toMatchObject({ total: 100 * GIB, capacity: 100 * GIB, over: 0, deviceOver: 0, limit: 100 * GIB });
+    expect(memory.scale).toBe(141e9);
+  });
+
+  it("tells by how much a rank, and a device, is over", () => {
+    const { plan } = found("tight");
+    const [first, second] = plan.ranks.map((rank) => laneMemory(plan, rank));
+    expect(first).toMatchObject({ over: 0, deviceOver: 100 * GIB - 40e9, limit: 40e9, end: 100 * GIB });
+    expect(second).toMatchObject({ over: 11326731200, deviceOver: 0, limit: 20 * GIB });
+    expect(problem("tight", "does_not_fit").message).toContain("11326731200 bytes");
+  });
+
+  it("counts neighbours on the same device, and what others hold of it", () => {
+    const { plan } = found("ok");
+    const device = { name: "cpu", title: "", total: 100, free: 70, hypothetical: false };
+    const ranks = [0, 1].map((rank) => ({
+      rank,
+      device: "cpu",
+      nodes: [],
+      kv_bytes: 0,
+      budget: { x: 20 },
+      capacity: 40,
+    }));
+    const memory = laneMemory({ ...plan, devices: [device], ranks }, ranks[0] as (typeof ranks)[number]);
+    expect(memory).toMatchObject({
+      elsewhere: 30,
+      neighbours: 40,
+      deviceOver: 10,
+      over: 0,
+      end: 90,
+      limit: 100,
+      scale: 110,
+    });
+  });
+
+  it("adds up all ranks", () => {
+    const { weights, cache, rest, total } = estimate(found("ok").plan);
+    expect(weights + cache + rest).toBe(total);
+    expect(total).toBe(220 * GIB);
+  });
+
+  it("names contributors, known or not", () => {
+    expect(partOf("kv main", 1)).toMatchObject({ kind: "kv", label: "Cache main" });
+    expect(partOf("margin", 1)).toMatchObject({ kind: "margin", label: "Margin" });
+    expect(partOf("codebooks x", 1)).toMatchObject({ kind: "other", label: "codebooks x" });
+  });
+
+  it("shows and reads sizes", () => {
+    expect([0, 1023, 1024, 1.5 * GIB, 100 * GIB].map(showBytes)).toEqual([
+      "0 B",
+      "1023 B",
+      "1.0 KiB",
+      "1.5 GiB",
+      "100 GiB",
+    ]);
+    expect(["", "2GiB", " 40% ", "123", "1.5 TB"].map(parseMemory)).toEqual([
+      { memory: null },
+      { memory: "2GiB" },
+      { memory: "40%" },
+      { memory: 123 },
+      { memory: "1.5 TB" },
+    ]);
+    for (const wrong of ["0", "lots", "2 gib", "-1", "99999999999999999999"])
+      expect(parseMemory(wrong)).toHaveProperty("error");
+    expect(parseHardware("3x141GB")).toEqual({ count: 3, gigabytes: 141 });
+    for (const wrong of ["", "3", "0x80GB", "3x0GB", "3x80"]) expect(parseHardware(wrong)).toBeNull();
+  });
+});
+
+describe("lanes", () => {
+  it("has one chip for every node on every rank that it is on", () => {
+    const { lanes, unplaced } = lanesOf(found("apart").placement, graph);
+    expect(unplaced).toEqual([]);
+    const [zero, one] = lanes;
+    expect(one?.chips.find((chip) => chip.node === "llm")).toMatchObject({
+      partial: true,
+      byDefault: false,
+      walks: ["read_text", "read_image", "decode"],
+    });
+    expect(zero?.chips.find((chip) => chip.node === "llm")).toMatchObject({ partial: true, byDefault: true });
+    expect(zero).toMatchObject({ isDefault: true });
+    expect(one).toMatchObject({ isDefault: false });
+    expect(one?.chips.find((chip) => chip.node === "start")).toMatchObject({ partial: false });
+  });
+
+  it("shows only the Walks in scope", () => {
+    const { lanes } = lanesOf(found("apart").placement, graph, ["decode"]);
+    expect(lanes.map((lane) => lane.chips.map((chip) => chip.node))).toEqual([[], ["start", "detokenizer", "llm"]]);
+  });
+
+  it("keeps what is nowhere, and lanes of ranks that aren't there", () => {
+    const { lanes, unplaced } = lanesOf(found("bad").placement, graph);
+    expect(unplaced.map((chip) => chip.node)).toContain("start");
+    expect(unplaced.every((chip) => chip.rank === null)).toBe(true);
+    const lost = { ...found("ok").placement, groups: [{ nodes: ["*"], ranks: [9] }] };
+    expect(lanesOf(lost, graph).lanes.at(-1)).toMatchObject({ rank: 9, device: "" });
+    expect(lanes.map((lane) => lane.rank)).toEqual([0, 1, 2]);
+  });
+
+  it("moves a chip in its Walks only, and says nothing of Walks once the node is whole again", () => {
+    const { placement } = found("apart");
+    const [zero, one] = lanesOf(placement, graph).lanes;
+    const chip = (lane: typeof zero, node: string) => lane?.chips.filter((entry) => entry.node === node) ?? [];
+    const back = moveChips(placement, graph, chip(one, "llm"), 0);
+    const llm = lanesOf(back, graph).lanes.map((lane) => chip(lane, "llm").length);
+    expect(llm).toEqual([1, 0]);
+    const all = moveChips(placement, graph, chip(zero, "llm"), 1);
+    expect(all.groups.filter((group) => group.nodes.includes("llm"))).toHaveLength(1);
+    expect(lanesOf(all, graph).lanes.map((lane) => chip(lane, "llm").length)).toEqual([0, 1]);
+  });
+});
+
+describe("crossings", () => {
+  it("names both ends, with their nodes", () => {
+    const { plan } = found("ok");
+    const crossings = crossingsOf(graph, plan.routes);
+    expect(crossings).toHaveLength(plan.routes.filter((route) => route.source !== route.target).length);
+    expect(crossings.length).toBeGreaterThan(0);
+    expect(crossings).toContainEqual(
+      expect.objectContaining({
+        walk: "image_gen_cfg",
+        from: "noise.latents",
+        fromNode: "noise",
+        toNode: "llm_cfg_text",
+        source: 0,
+        target: 1,
+      }),
+    );
+    const { lanes } = lanesOf(found("ok").placement, graph);
+    const keys = new Set(lanes.flatMap((lane) => lane.chips.map((chip) => chip.key)));
+    for (const { fromNode, toNode, source, target } of crossings) {
+      if (fromNode !== null) expect(keys).toContain(`${fromNode}@${source}`);
+      if (toNode !== null) expect(keys).toContain(`${toNode}@${target}`);
+    }
+  });
+
+  it("finds a stream's producer and reader", () => {
+    const omni: GraphDocument = JSON.parse(readFileSync(join(ROOT, "graphs/qwen3_omni.json"), "utf8"));
+    const index = (omni.streams ?? []).findIndex((stream) => stream.name === "frames");
+    const route = {
+      walk: null,
+      stream: "frames",
+      pointer: `/streams/${index}`,
+      source: 1,
+      target: 0,
+      transport: "shm",
+    };
+    const [crossing] = crossingsOf(omni, [route]);
+    expect(crossing?.fromNode).not.toBeNull();
+    expect(crossing?.toNode).toBe("code2wav");
+  });
+});
+
+describe("problems", () => {
+  it("stand where they belong", () => {
+    const spot = (name: string, code: string) => spotOf(problem(name, code), found(name).placement, graph);
+    expect(spot("tight", "does_not_fit")).toMatchObject({ rank: 1, group: null });
+    expect(spot("tight", "device_full")).toMatchObject({ rank: 0 });
+    expect(spot("bad", "unsupported")).toMatchObject({ group: 1, field: "tensor_parallel" });
+    expect(spot("bad", "unknown_node")).toMatchObject({ group: 3, field: "nodes" });
+    expect(spot("bad", "unplaced").node).toBe("start");
+    expect(spot("here", "no_device")).toMatchObject({ rank: 0 });
+    const graphs: Problem = { code: "x", pointer: "/graph/nodes/llm/component", message: "", severity: "error" };
+    expect(spotOf(graphs, found("ok").placement, graph)).toMatchObject({ node: "llm", graph: true });
+  });
+
+  it("are mended by what certainly mends them", () => {
+    const [more] = fixes("tight", "does_not_fit");
+    expect(more?.label).toBe("Give it 31 GiB");
+    expect(more?.placement?.groups[1]).toEqual({ nodes: ["llm_cfg_text"], ranks: [1], memory: "31GiB" });
+    const free = fixes("tight", "device_full").at(-1);
+    expect(free?.placement?.groups[0]).toEqual({ nodes: ["*"], ranks: [0] });
+    expect(fixes("bad", "unsupported")[0]?.placement?.groups[1]).toEqual({
+      nodes: ["llm_cfg_text"],
+      ranks: [1],
+      memory: "60GiB",
+    });
+    expect(fixes("bad", "unknown_node")[0]?.placement?.groups).toHaveLength(3);
+    expect(fixes("bad", "unplaced").map((fix) => fix.label)).toEqual(
+      [0, 1, 2].map((rank) => `Place on rank ${rank}`),
+    );
+    expect(
+      lanesOf(fixes("bad", "unplaced")[1]?.placement as PlacementDocument, graph).lanes[1]?.chips.map(
+        (chip) => chip.node,
+      ),
+    ).toContain("start");
+    expect(fixes("here", "no_device").at(-1)).toEqual({
+      label: "Plan as if there were 3 GPUs of 141 GB",
+      placement: null,
+      hardware: "3x141GB",
+    });
+    expect(fixes("here", "no_device")[0]?.placement?.ranks[0]?.device).toBe("cpu");
+    expect(fixes("ok", "crossing_loop")).toEqual([]);
+  });
+
+  it("offer a free GPU for one more rank", () => {
+    const { placement } = found("apart");
+    expect(nextDevice(placement, ["cpu", "cuda:0", "cuda:1", "cuda:2"])).toBe("cuda:2");
+    expect(nextDevice(placement, ["cpu", "cuda:0", "cuda:1"])).toBe("cuda:1");
+    expect(nextDevice(placement)).toBe("cuda:2");
+  });
+
+  it("put a split state together", () => {
+    const shared: GraphDocument = {
+      name: "shared",
+      states: { main: { kind: "rng" } },
+      nodes: { a: { component: "x", states: { s: "main" } }, b: { component: "x", states: { s: "main" } } },
+      walks: { go: { body: ["a", "b"] }, other: { body: ["b"] } },
+    };
+    const placement = {
+      ...found("ok").placement,
+      groups: [
+        { nodes: ["*"], ranks: [0] },
+        { nodes: ["b"], ranks: [1] },
+      ],
+    };
+    const split: Problem = {
+      code: "split_state",
+      pointer: "/placement/groups/1",
+      message: "state `main` would be on ranks 0, 1 at once in Walk `go`; place `a`, `b` together there",
+      severity: "error",
+    };
+    const mended = fixesOf(split, placement, shared, found("ok").plan);
+    expect(mended.map((fix) => fix.label)).toEqual(["All on rank 0 in go", "All on rank 1 in go"]);
+    const [zero, one] = mended.map((fix) => lanesOf(fix.placement as PlacementDocument, shared).lanes);
+    expect(zero?.map((lane) => lane.chips.map((chip) => chip.key))).toEqual([["a@0", "b@0"], ["b@1"], []]);
+    expect(one?.map((lane) => lane.chips.map((chip) => chip.key))).toEqual([[], ["a@1", "b@1"], []]);
+  });
+});
