@@ -1,12 +1,12 @@
 // The editor of one open document: the bar, and below it what its tab shows.
-import { useCallback, useEffect, useMemo, useState, type KeyboardEvent } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 import { DeployView } from "./deploy/DeployView";
 import { CommandPalette } from "./panels/CommandPalette";
 import { PlacementView } from "./placement/PlacementView";
 import { PlayView } from "./play/PlayView";
 import { Banners } from "./shell/Banners";
 import { Boundary } from "./shell/Boundary";
-import { commandsOf, listed, originalOf, perform, type DialogName } from "./shell/commands";
+import { commandsOf, listed, originalOf, perform, type Commands, type DialogName } from "./shell/commands";
 import { ConflictDialog } from "./shell/ConflictDialog";
 import { GraphTab } from "./shell/GraphTab";
 import { actionOf, chordOf, isTyping } from "./shell/keys";
@@ -15,6 +15,7 @@ import { useKeys } from "./shell/preferences";
 import { Toasts } from "./shell/Toasts";
 import { TopBar } from "./shell/TopBar";
 import { VersionDialog } from "./shell/VersionDialog";
+import type { Editor } from "./store/editor";
 import { useEditor, useEditorState } from "./store/react";
 import type { Tab } from "./store/types";
 import { TasksView } from "./tasks/TasksView";
@@ -44,20 +45,14 @@ export function App({ toggleFocus }: AppProps) {
   );
   const more = useMemo(() => listed(commands, overrides), [commands, overrides]);
   useConflict(show);
-  const take = (event: KeyboardEvent) => {
-    if (event.defaultPrevented) return;
-    const action = actionOf(chordOf(event), isTyping(event.nativeEvent.composedPath()), overrides);
-    if (!action) return;
-    event.preventDefault();
-    event.stopPropagation();
-    perform(action, editor, commands);
-  };
-  // Chords are the same everywhere; a plain letter is first the panel's that has the focus.
-  const first = (event: KeyboardEvent) => {
-    if (dialog === null && (event.ctrlKey || event.metaKey || event.altKey)) take(event);
-  };
+  const root = useRef<HTMLDivElement>(null);
+  const onKeyDown = useShortcuts(editor, commands);
+  useEffect(() => {
+    if (document.activeElement === document.body) root.current?.focus({ preventScroll: true });
+  }, []);
   return (
-    <div className="wg-app" onKeyDownCapture={first} onKeyDown={take}>
+    // What can't be focused leaves the keyboard with the editor: a press on it focuses this.
+    <div ref={root} className="wg-app" tabIndex={-1} onKeyDown={onKeyDown}>
       <TopBar commands={commands} />
       <Banners />
       <main className="wg-main" aria-label={NAMES[tab]}>
@@ -72,6 +67,29 @@ export function App({ toggleFocus }: AppProps) {
       <Toasts />
     </div>
   );
+}
+
+/** What the panel with the focus makes of a key comes first: in a code, Ctrl+Enter applies it. */
+function useShortcuts(editor: Editor, commands: Commands) {
+  const overrides = useKeys();
+  const take = useCallback(
+    (event: globalThis.KeyboardEvent) => {
+      const path = event.composedPath();
+      if (event.defaultPrevented || path.some((target) => target instanceof HTMLDialogElement)) return;
+      const action = actionOf(chordOf(event), isTyping(path), overrides);
+      if (!action) return;
+      event.preventDefault();
+      perform(action, editor, commands);
+    },
+    [editor, commands, overrides],
+  );
+  useEffect(() => {
+    // A button that was pressed and then disabled leaves the focus nowhere.
+    const adrift = (event: globalThis.KeyboardEvent) => event.target === document.body && take(event);
+    window.addEventListener("keydown", adrift);
+    return () => window.removeEventListener("keydown", adrift);
+  }, [take]);
+  return (event: KeyboardEvent) => take(event.nativeEvent);
 }
 
 function View({ tab }: { tab: Tab }) {

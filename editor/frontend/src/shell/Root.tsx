@@ -35,16 +35,7 @@ export function Root({ data, dark, emit }: RootProps) {
   useLayoutEffect(() => (root.current ? fill(root.current) : undefined), []);
   useLayoutEffect(() => (focused && root.current ? cover(root.current) : undefined), [focused]);
   return (
-    <div
-      ref={root}
-      className={`wg wg-root ${dark ? "dark" : ""} ${focused ? "focused" : ""}`}
-      tabIndex={-1}
-      onPointerDown={(event) => {
-        // What can't be focused leaves the keyboard with the editor, not with the page.
-        if (!(event.target as Element).closest("button, input, select, textarea, [tabindex], dialog, a"))
-          root.current?.focus({ preventScroll: true });
-      }}
-    >
+    <div ref={root} className={`wg wg-root ${dark ? "dark" : ""} ${focused ? "focused" : ""}`}>
       <Boundary what="The editor">
         {data.mode === "play" ? (
           <PlayView key={data.deployment} deployment={data.deployment} />

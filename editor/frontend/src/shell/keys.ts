@@ -37,7 +37,7 @@ export const BINDINGS: readonly Binding[] = [
   { action: "tab.placement", label: "Placement", group: "View", keys: ["Alt+3"], typing: true },
   { action: "tab.deploy", label: "Deploy", group: "View", keys: ["Alt+4"], typing: true },
   { action: "tab.play", label: "Play", group: "View", keys: ["Alt+5"], typing: true },
-  { action: "focus", label: "Focus: the editor alone", group: "View", keys: ["Mod+\\", "F"] },
+  { action: "focus", label: "Focus: the editor alone", group: "View", keys: ["Mod+\\"] },
   { action: "sheet", label: "This list", group: "View", keys: ["?"] },
 ];
 

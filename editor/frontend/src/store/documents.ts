@@ -38,6 +38,10 @@ export async function read<T>(kind: Kind, name: string): Promise<Stored<T> | nul
   }
 }
 
+async function list(kind: Kind): Promise<DocumentEntry[]> {
+  return (await call<DocumentEntry[]>(`/api/v1/${kind}`)).value;
+}
+
 /** `before`: what it replaces; null: a new one. Raises ApiError, status 412 where the service has another. */
 export async function write<T>(
   kind: Kind,
@@ -57,11 +61,10 @@ export async function remove(kind: Kind, name: string, etag: string): Promise<vo
 }
 
 export async function readBoth(name: string, placementName: string): Promise<StoredDocuments> {
-  const [graph, placement] = await Promise.all([
-    read<GraphDocument>("graphs", name),
-    read<PlacementDocument>("placements", placementName),
-  ]);
-  return { graph, placement };
+  const [graph, listed] = await Promise.all([read<GraphDocument>("graphs", name), list("placements")]);
+  // Asking for what isn't there would be an error in the browser's log.
+  const there = listed.some((entry) => entry.name === placementName);
+  return { graph, placement: there ? await read<PlacementDocument>("placements", placementName) : null };
 }
 
 export interface Opened {
@@ -87,7 +90,7 @@ export function emptyGraph(name: string): GraphDocument {
 
 /** The placement named like the graph, else the first of the user's own for it. Bundled ones are offered, not chosen. */
 async function findPlacement(name: string): Promise<{ name: string; stored: Stored<PlacementDocument> } | null> {
-  const listed = (await call<DocumentEntry[]>("/api/v1/placements")).value;
+  const listed = await list("placements");
   const own = listed.filter((entry) => entry.name === name || !entry.bundled).map((entry) => entry.name);
   const ordered = own.sort((a, b) => Number(b === name) - Number(a === name));
   const read_ = ordered.map(async (candidate) => {

@@ -1,5 +1,6 @@
 // @vitest-environment jsdom
 import { describe, expect, it } from "vitest";
+import { CANVAS_KEYS } from "../../src/canvas/keyboard";
 import { actionOf, BINDINGS, chordOf, hint, isTyping, shown, taken, type Pressed } from "../../src/shell/keys";
 
 const pressed = (key: string, more: Partial<Pressed> = {}): Pressed => ({
@@ -32,16 +33,16 @@ describe("chords", () => {
 });
 
 describe("actions", () => {
-  it("no chord does two things", () => {
-    const chords = BINDINGS.flatMap((binding) => binding.keys);
+  it("no chord does two things, on the canvas neither", () => {
+    const chords = [...BINDINGS, ...CANVAS_KEYS].flatMap((binding) => binding.keys);
     expect(new Set(chords).size).toBe(chords.length);
   });
 
   it("what is typed stays text, but a version can be saved and anything found", () => {
-    expect(actionOf("F", true)).toBeNull();
+    expect(actionOf("?", true)).toBeNull();
     expect(actionOf("Mod+Z", true)).toBeNull();
     expect(actionOf("Mod+S", true)).toBe("version");
-    expect(actionOf("F", false)).toBe("focus");
+    expect(actionOf("?", false)).toBe("sheet");
   });
 
   it("the user's own keys replace the given ones, and a plain one doesn't fire in a text", () => {
