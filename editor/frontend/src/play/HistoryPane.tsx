@@ -39,15 +39,7 @@ export function HistoryPane({
     <aside className="wg-play-history" aria-label="Runs">
       <header>
         <h2>Runs</h2>
-        {own.length > 0 && (
-          <Button
-            kind="quiet"
-            onClick={() => onRemove(own.map((head) => head.id))}
-            title="Delete what this browser keeps of this deployment's runs"
-          >
-            Clear
-          </Button>
-        )}
+        {own.length > 0 && <Clear count={own.length} onClear={() => onRemove(own.map((head) => head.id))} />}
       </header>
       {comparing && <p className="wg-play-note">Choose the run to compare with.</p>}
       {lines.length === 0 ? (
@@ -102,6 +94,23 @@ export function HistoryPane({
         </ul>
       )}
     </aside>
+  );
+}
+
+/** Asks once more, in place. */
+function Clear({ count, onClear }: { count: number; onClear: () => void }) {
+  const [sure, setSure] = useState(false);
+  if (!sure) {
+    return (
+      <Button kind="quiet" title="Delete what this browser keeps of these runs" onClick={() => setSure(true)}>
+        Clear
+      </Button>
+    );
+  }
+  return (
+    <Button kind="danger" autoFocus onBlur={() => setSure(false)} onClick={() => (setSure(false), onClear())}>
+      Delete {count === 1 ? "this run" : `these ${count} runs`}
+    </Button>
   );
 }
 

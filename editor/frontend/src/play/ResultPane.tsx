@@ -2,6 +2,7 @@
 import { Crosshair, RotateCw } from "lucide-react";
 import { useEffect, useState, type ReactNode } from "react";
 import { Badge, Button } from "../ui/kit";
+import { Described } from "./fields";
 import { useLatest, useQueueGauge } from "../telemetry/activity";
 import { MuteButton, OutputView, PictureFrame } from "./outputs";
 import { isOver, PREVIEW } from "./results";
@@ -35,18 +36,19 @@ export function ResultPane({ task, result, muted, onMute, onSave, onSameSeed, on
         <State result={result} />
         <Figures result={result} />
         {!over && <Now run={result.run} />}
-        <span className="spring" />
-        {sounds && !over && <MuteButton muted={muted} onChange={onMute} />}
-        {over && result.seed !== null && (
-          <Button kind="quiet" title="Run again with these inputs, parameters and this seed" onClick={onSameSeed}>
-            <RotateCw size={13} aria-hidden /> Same seed
-          </Button>
-        )}
-        {over && result.run !== null && onCanvas && (
-          <Button kind="quiet" title="Show this run's figures on the graph" onClick={onCanvas}>
-            <Crosshair size={13} aria-hidden /> On the graph
-          </Button>
-        )}
+        <div className="doing">
+          {sounds && !over && <MuteButton muted={muted} onChange={onMute} />}
+          {over && result.seed !== null && (
+            <Button kind="quiet" title="Run again with these inputs, parameters and this seed" onClick={onSameSeed}>
+              <RotateCw size={13} aria-hidden /> Same seed
+            </Button>
+          )}
+          {over && result.run !== null && onCanvas && (
+            <Button kind="quiet" title="Show this run's figures on the graph" onClick={onCanvas}>
+              <Crosshair size={13} aria-hidden /> On the graph
+            </Button>
+          )}
+        </div>
       </div>
       {result.error && result.state === "failed" && (
         <Failure error={result.error} faults={result.faults} onNode={onNode} />
@@ -146,7 +148,9 @@ function Failure({ error, faults, onNode }: { error: RunError; faults: Result["f
   const { node } = error;
   return (
     <div className="wg-play-error" role="alert">
-      <p className="message">{sentence(error.message)}</p>
+      <p className="message">
+        <Described text={sentence(error.message)} />
+      </p>
       {faults.length > 0 && (
         <ul>
           {faults.map(({ pointer, message }) => (
@@ -161,9 +165,9 @@ function Failure({ error, faults, onNode }: { error: RunError; faults: Result["f
         <code>{error.code}</code>
         {place && <span>{place}</span>}
         {node && onNode && (
-          <Button kind="quiet" onClick={() => onNode(node)}>
+          <button type="button" className="wg-play-link" onClick={() => onNode(node)}>
             Open {node}
-          </Button>
+          </button>
         )}
       </p>
     </div>
@@ -196,7 +200,7 @@ function Times({ result, onNode }: { result: Result; onNode: Props["onNode"] }) 
             <tr key={`${row.node} ${row.rank}`}>
               <td>
                 {onNode ? (
-                  <button type="button" className="link" onClick={() => onNode(row.node)}>
+                  <button type="button" className="wg-play-link" onClick={() => onNode(row.node)}>
                     {row.node}
                   </button>
                 ) : (

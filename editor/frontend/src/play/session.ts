@@ -16,6 +16,7 @@ import { readWav } from "./wav";
 import { saidOf } from "./words";
 
 const STOP_MS = 5000;
+const SHOW_MS = 50;
 
 export interface PlayState {
   /** Chosen by the user; null: the open graph's own, or the first. */
@@ -117,11 +118,20 @@ export class Play {
     const start = performance.now();
     this.store.setState({ compared: null });
     let result = begun(task.deployment, task.name, Date.now());
-    const show = (next: Result): void => {
-      result = next;
+    let waiting: ReturnType<typeof setTimeout> | undefined;
+    const put = (): void => {
+      clearTimeout(waiting);
+      waiting = undefined;
       this.store.setState({ results: { ...this.state.results, [key]: { given, result } } });
     };
-    show(result);
+    // Words may come faster than a screen shows them.
+    const show = (next: Result): void => {
+      const turned = next.state !== result.state;
+      result = next;
+      if (turned) put();
+      else waiting ??= setTimeout(put, SHOW_MS);
+    };
+    put();
     try {
       const answer = await send(`/v1/tasks/${task.deployment}/${task.name}`, {
         method: "POST",
@@ -139,6 +149,7 @@ export class Play {
       show(failure(result, error));
     } finally {
       this.running.delete(key);
+      put();
     }
     await this.keep({ given, result });
   }
