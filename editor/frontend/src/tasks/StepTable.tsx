@@ -188,7 +188,7 @@ function AnyRow(props: AnyRowProps) {
 }
 
 export function indent(depth: number): number {
-  return 8 + depth * 20;
+  return 8 + depth * 14;
 }
 
 function dropClass(row: Row, slot: Slot | null): string {
