@@ -195,6 +195,8 @@ export function Dialog({ title, onClose, children, footer }: DialogProps) {
   const root = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     root.current?.showModal();
+    // A dialog that asks for something begins there, not at its cross.
+    root.current?.querySelector<HTMLElement>(".body :is(input, textarea, select):not(:disabled)")?.focus();
   }, []);
   return (
     <dialog
