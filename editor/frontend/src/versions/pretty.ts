@@ -1,6 +1,6 @@
 // A document as text, laid out as the service's `dumps` does: two spaces, short lists and objects on one line. Pure.
 import type { Sources } from "../document/json";
-import { at, join } from "../document/pointer";
+import { join } from "../document/pointer";
 import type { Pointer } from "../document/types";
 
 const WIDTH = 118;
@@ -39,11 +39,6 @@ export function pretty(value: unknown, sources: Sources = new Map()): string {
     return [opening, lines.join(",\n"), " ".repeat(indent) + closing].join("\n");
   };
   return write(value, "", 0, 0);
-}
-
-/** Only what still stands where it was written, with the value it had. */
-export function surviving(sources: Sources, value: unknown): Sources {
-  return new Map([...sources].filter(([pointer, text]) => at(value, pointer) === Number(text)));
 }
 
 /** As Python writes numbers: `1e-05`, and whole ones without a point. */
