@@ -21,7 +21,7 @@ export const MODALITIES = [
   "flag",
   "tensor",
 ] as const;
-export const DTYPES = ["float", "int", "bool", "str", "bytes"] as const;
+const DTYPES = ["float", "int", "bool", "str", "bytes"] as const;
 export const LOOP_INDEX = "scalar: int";
 
 export interface PortType {

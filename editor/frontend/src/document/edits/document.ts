@@ -1,6 +1,6 @@
 // Changes of one part of the document, shared by all edits.
 import { isName } from "../names";
-import { factsOf, type Facts } from "../routes";
+import type { Facts } from "../routes";
 import type { Entry } from "../tree";
 import type { GraphDocument, ItemId, Link, Node, Stream, Task, Walk } from "../types";
 import { EditRefused, mapped, withKey, withSection, withWalkPart } from "./records";
@@ -77,8 +77,4 @@ export function freeName(what: string, name: string, taken: Iterable<string>): v
 /** Of a record's own keys only, so that a name like `toString` is nothing special. */
 export function own<T>(record: Record<string, T> | undefined, name: string): T | undefined {
   return record && Object.hasOwn(record, name) ? record[name] : undefined;
-}
-
-export function usesOf(graph: GraphDocument, walk: string): ReadonlyMap<string, Entry> {
-  return factsOf(walkOf(graph, walk)).uses;
 }

@@ -96,7 +96,7 @@ export interface WithId {
   id: ItemId;
 }
 
-export function insertItem(graph: GraphDocument, walk: string, item: Item, place: Place): WithId {
+function insertItem(graph: GraphDocument, walk: string, item: Item, place: Place): WithId {
   const body = takeApart(graph, walk);
   const holder = holderOf(body, place.parent);
   const piece = newPiece(item);

@@ -5,7 +5,7 @@ import { mapped, mappedList, withKey } from "./records";
 export type Steps = Task["steps"];
 export const PARTS = ["text", "image", "audio", "state", "actions"] as const;
 
-export function isWalkStep(step: Step): step is WalkStep {
+function isWalkStep(step: Step): step is WalkStep {
   return typeof step === "object" && step !== null && "walk" in step;
 }
 
