@@ -3,6 +3,9 @@ import { useLayoutEffect, useState, type RefObject } from "react";
 import type { Crossing } from "./crossings";
 import { rankColor } from "./ranks";
 
+/** Height of a chip's first line. */
+const LINE = 28;
+
 interface Line {
   key: string;
   path: string;
@@ -62,8 +65,9 @@ function lineOf(area: HTMLElement, crossing: Crossing): Line[] {
   const right = to.left >= from.right;
   const x1 = (right ? from.right : from.left) - base.left;
   const x2 = (right ? to.left : to.right) - base.left;
-  const y1 = from.top + Math.min(from.height, 26) / 2 - base.top;
-  const y2 = to.top + Math.min(to.height, 26) / 2 - base.top;
+  // Leaving higher than arriving, so that there and back are two lines.
+  const y1 = from.top + Math.min(from.height, LINE) / 3 - base.top;
+  const y2 = to.top + (2 * Math.min(to.height, LINE)) / 3 - base.top;
   const bend = Math.max(24, Math.abs(x2 - x1) / 2) * (right ? 1 : -1);
   const path = `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`;
   return [{ key: crossing.key, path, color: rankColor(crossing.source), stream: crossing.stream !== null }];
