@@ -52,6 +52,9 @@ export function CommandPalette({ onClose, more }: Props) {
       const next = (at + step + found.length) % found.length;
       setIndex(next);
       root.current?.querySelectorAll("[role=option]")[next]?.scrollIntoView({ block: "nearest" });
+    } else if (event.key === "Escape") {
+      event.preventDefault();
+      onClose();
     } else if (event.key === "Enter") {
       event.preventDefault();
       choose(found[at]);

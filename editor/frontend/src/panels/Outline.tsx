@@ -79,8 +79,11 @@ export function Outline() {
     if (!row) return;
     const at = shown.indexOf(row);
     const moved = movement(event);
-    if (moved) moveBy(editor, row, moved);
-    else if (event.altKey || event.ctrlKey || event.metaKey) return;
+    if (moved) {
+      moveBy(editor, row, moved);
+      // A row that moves in the page loses the focus.
+      requestAnimationFrame(() => element(tree.current, row.key)?.focus());
+    } else if (event.altKey || event.ctrlKey || event.metaKey) return;
     else if (event.key === "ArrowDown") focus(shown[at + 1]?.key);
     else if (event.key === "ArrowUp") focus(shown[at - 1]?.key);
     else if (event.key === "Home") focus(shown[0]?.key);

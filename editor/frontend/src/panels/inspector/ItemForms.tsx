@@ -29,7 +29,7 @@ const WHEN_HINT = "Empty: always. For example steps > 10 and not fast";
 function useItem({ walk, entry }: ItemProps) {
   const { apply, attempt, editor } = useApply();
   const set = (label: string, fields: Parameters<typeof items.setItem>[3]) =>
-    apply(label, (graph) => items.setItem(graph, walk, entry.id, fields), `${walk}/${entry.id}/${label}`);
+    apply(label, (graph) => items.setItem(graph, walk, entry.id, fields));
   return { apply, attempt, editor, set, pointer: join("walks", walk) + entry.pointer };
 }
 

@@ -97,13 +97,7 @@ function Params({ name, node, component }: { name: string; node: Node; component
           value={node.params?.[param]}
           scope={scope}
           problems={at(param)}
-          onEnter={(value) =>
-            apply(
-              `Set ${name}.${param}`,
-              (graph) => nodes.setNodeParam(graph, name, param, value),
-              `${name}.${param}`,
-            )
-          }
+          onEnter={(value) => apply(`Set ${name}.${param}`, (graph) => nodes.setNodeParam(graph, name, param, value))}
         />
       ))}
       {extra.map((param) => (

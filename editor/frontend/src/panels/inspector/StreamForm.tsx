@@ -24,7 +24,7 @@ export function StreamForm({ name }: { name: string }) {
   const readers = useMemo(() => readersOf(graph, name), [graph, name]);
   if (!stream) return <p className="wg-quiet">This stream is gone.</p>;
   const set = (label: string, fields: Partial<Stream>) =>
-    apply(label, (graph) => streams.setStream(graph, name, fields), `stream/${name}/${label}`);
+    apply(label, (graph) => streams.setStream(graph, name, fields));
   const rename = (to: string) => {
     const refused = apply(`Rename the stream ${name}`, (graph) => streams.renameStream(graph, name, to));
     if (refused === null) {
