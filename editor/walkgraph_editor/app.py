@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from walkgraph_editor import session
-from walkgraph_editor.pages import editor, library, playground, start
+from walkgraph_editor.views import editor, library, playground, start
 
 ASSETS = Path(__file__).with_name("assets")
 

@@ -15,7 +15,7 @@ from walkgraph_editor import session
 SCRIPT = """
 import streamlit as st
 from walkgraph_editor import session
-from walkgraph_editor.pages import {page}
+from walkgraph_editor.views import {page}
 session.set_pages({{name: name for name in ("start", "editor", "playground", "library")}})
 st.switch_page = lambda page, query_params: st.session_state.update(went=(page, query_params))
 st.page_link = lambda page, **words: st.session_state.update(link=page)

@@ -10,7 +10,7 @@ import streamlit as st
 
 from walkgraph.client import Client, ClientError, Unreachable
 from walkgraph_editor import session
-from walkgraph_editor.pages.start import open_graph
+from walkgraph_editor.views.start import open_graph
 
 KINDS = {"Graphs": "graph", "Placements": "placement"}
 

@@ -1,0 +1,84 @@
+"""A service, a Chromium, and a person in front of it. A page that logs an error, or throws, fails its test."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, expect, sync_playwright
+
+from tests.browser.person import PATIENCE, Person
+from tests.support.serving import Service, service
+
+FLAGS = (
+    "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
+    "--disable-sync --force-color-profile=srgb --use-fake-ui-for-media-stream --use-fake-device-for-media-stream"
+).split()
+WINDOW = {"width": 1440, "height": 900}
+
+
+expect.set_options(timeout=PATIENCE * 1000)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    path = shutil.which("chromium")
+    assert path, "the browser tier needs chromium; `./dev test` installs it where it may"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with the starter deployed, one per file of tests."""
+    with service(tmp_path_factory.mktemp("home") / "home") as found:
+        found.up()
+        found.wait_ready("shapes")
+        yield found
+
+
+@pytest.fixture
+def person(chromium: Browser, running: Service, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Person]:
+    """Logged in, on an empty page. Screenshots that a test takes lie in its temporary folder."""
+    with running.client() as client:
+        address = client.studio_address()
+    context = chromium.new_context(viewport=WINDOW, permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    faults: list[str] = []
+    page.on("console", lambda message: faults.extend(_fault(message)))
+    page.on("pageerror", lambda error: faults.append(f"thrown: {error}"))
+    page.goto(address)
+    found = Person(page, running, tmp_path)
+    yield found
+    if _failed(request):
+        found.look("at_the_end")
+    context.close()
+    unexpected = [fault for fault in faults if not any(word in fault for word in found.expected)]
+    assert unexpected == []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
+    report = yield
+    if report.when == "call":
+        item.stash[_OUTCOME] = report.failed
+    return report
+
+
+_OUTCOME = pytest.StashKey[bool]()
+
+
+def _failed(request: pytest.FixtureRequest) -> bool:
+    return request.node.stash.get(_OUTCOME, True)
+
+
+def _fault(message: ConsoleMessage) -> list[str]:
+    # Streamlit's page asks for its server below the page's own path first.
+    guessed = "/_stcore/" in message.location["url"]
+    return [f"console: {message.text} ({message.location})"] if message.type == "error" and not guessed else []

@@ -1,0 +1,137 @@
+"""What a person does in the studio: looks, clicks, types, drags. Nothing here reaches behind the page."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.support.serving import Service
+
+Point = tuple[float, float]
+PATIENCE = 20.0
+"""Seconds until anything that is to appear has appeared: CI has two cores, and a service runs on them too."""
+
+
+class Person:
+    def __init__(self, page: Page, running: Service, folder: Path) -> None:
+        self.page = page
+        self.running = running
+        self.expected: list[str] = []
+        """Parts of console errors that this test brings about."""
+        self._folder = folder
+        self._looks = 0
+
+    def look(self, name: str) -> Path:
+        """A screenshot, numbered in the order of looking."""
+        self._looks += 1
+        path = self._folder / f"{self._looks:02}_{name}.png"
+        self.page.screenshot(path=path)
+        return path
+
+    # ── getting somewhere ───────────────────────────────────────────────────────────────────────
+
+    def go(self, path: str) -> None:
+        self.page.goto(f"{self.running.told['url']}/studio/{path}")
+
+    def open(self, graph: str) -> None:
+        """A graph in the editor, drawn."""
+        self.go(f"editor?graph={graph}")
+        expect(self.page.locator(".wg .react-flow")).to_be_visible()
+
+    def new_graph(self, name: str) -> None:
+        """From the start page to an empty canvas."""
+        self.go("start")
+        self.page.get_by_role("button", name="New graph").click()
+        self.page.get_by_label("Name", exact=True).fill(name)
+        self.page.get_by_label("Name", exact=True).press("Enter")
+        self.page.get_by_role("button", name="Draw it").click()
+        expect(self.page.locator(".wg .react-flow")).to_be_visible()
+
+    def tab(self, name: str) -> None:
+        self.page.get_by_role("tablist", name="Views").get_by_role("tab", name=name, exact=True).click()
+
+    def canvas(self, name: str) -> None:
+        """The canvas of a Walk (by label or name), or Components."""
+        tab = self.page.get_by_role("tablist", name="Canvases").get_by_role("tab", name=name, exact=True)
+        tab.click()
+        expect(tab).to_have_attribute("aria-selected", "true")
+
+    def saved(self) -> None:
+        expect(self.page.locator(".wg-saving.saved")).to_be_visible()
+
+    def press(self, keys: str) -> None:
+        self.page.keyboard.press(keys)
+
+    # ── on the canvas ───────────────────────────────────────────────────────────────────────────
+
+    def node(self, id_: str) -> Locator:
+        return self.page.locator(f'.react-flow__node[data-id="{id_}"]')
+
+    def wire(self, from_: str, to: str) -> Locator:
+        return self.page.locator(f'.react-flow__edge[aria-label*="{from_}"][aria-label*="{to}"]')
+
+    def port(self, reference: str, side: str) -> Locator:
+        """`side`: `source` or `target`."""
+        return self.page.locator(f'.react-flow__handle.{side}[data-handleid="{reference}"]')
+
+    def pane(self) -> Locator:
+        return self.page.locator(".react-flow__pane")
+
+    def add(self, words: str, at: Point) -> None:
+        """Double-click an empty place of the canvas, type, Enter."""
+        box = self.box(self.pane())
+        self.page.mouse.dblclick(box[0] + at[0], box[1] + at[1])
+        search = self.page.get_by_role("combobox", name=re.compile("^Add$|^Where"))
+        search.fill(words)
+        search.press("Enter")
+        expect(search).to_have_count(0)
+
+    def connect(self, from_: str, to: str) -> None:
+        self.drag(self.middle(self.port(from_, "source")), self.middle(self.port(to, "target")))
+
+    def drag(self, start: Point, end: Point, steps: int = 8) -> None:
+        mouse = self.page.mouse
+        mouse.move(*start)
+        mouse.down()
+        mouse.move(start[0] + 6, start[1] + 6)
+        mouse.move(*end, steps=steps)
+        mouse.move(end[0], end[1])
+        mouse.up()
+
+    def select(self, id_: str) -> None:
+        """Click a node's head."""
+        box = self.box(self.node(id_))
+        self.page.mouse.click(box[0] + 40, box[1] + 10)
+        expect(self.node(id_)).to_have_class(re.compile("selected"))
+
+    def box(self, locator: Locator) -> tuple[float, float, float, float]:
+        """x, y, width, height in the window."""
+        expect(locator.first).to_be_visible()
+        found = locator.first.bounding_box()
+        assert found is not None
+        return found["x"], found["y"], found["width"], found["height"]
+
+    def middle(self, locator: Locator) -> Point:
+        x, y, width, height = self.box(locator)
+        return x + width / 2, y + height / 2
+
+    # ── what is said ────────────────────────────────────────────────────────────────────────────
+
+    def problems(self) -> Locator:
+        return self.page.get_by_role("region", name="Problems")
+
+    def stored(self, graph: str, holds: Callable[[dict[str, Any]], object] = bool) -> dict[str, Any]:
+        """The draft as the service has it, once this holds of it."""
+        end = time.monotonic() + PATIENCE
+        with self.running.client() as client:
+            while True:
+                found = client.document("graph", graph)[0]
+                if holds(found):
+                    return found
+                assert time.monotonic() < end, f"not stored: {found}"
+                self.page.wait_for_timeout(100)
