@@ -65,7 +65,6 @@ export function HistoryPane({
                     {line.state !== "done" && <Mark state={line.state} />}
                     {ago(line.at, now)}
                     {line.seconds !== null && ` · ${seconds(line.seconds)}`}
-                    {!line.own && " · elsewhere"}
                   </span>
                 </span>
               </button>
@@ -150,8 +149,12 @@ function aboutOf(line: Line, labels: Readonly<Record<string, string>>): string {
 function Thumb({ line }: { line: Line }) {
   if (line.thumb) return <img className="thumb" src={line.thumb} alt="" />;
   return (
-    <span className="thumb letters" aria-hidden>
-      {line.wrote ? "T" : line.state === "failed" ? "!" : <Cloud size={16} />}
+    <span className="thumb letters" title={line.own ? undefined : "Run by another client"}>
+      {line.own ? (
+        <span aria-hidden>{line.wrote ? "T" : line.state === "done" ? "·" : "–"}</span>
+      ) : (
+        <Cloud size={16} aria-label="Run by another client" />
+      )}
     </span>
   );
 }

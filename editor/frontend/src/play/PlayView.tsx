@@ -229,8 +229,9 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
   );
   const attempt = (doing: Promise<void>) => void doing.catch((error: Error) => editor.say(error.message, "error"));
   const again = async (id: string) => {
+    const { result, complete } = await play.entry(id);
     await play.open(id);
-    const { result } = await play.entry(id);
+    if (complete === false) return;
     const found = play.state.tasks?.list.find((one) => one.name === result.task);
     if (found) await play.run(found);
   };

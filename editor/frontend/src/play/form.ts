@@ -194,15 +194,17 @@ function valuesOf(declared: InputShown, value: unknown): unknown[] {
   if (value === undefined || value === null) return [];
   const several = declared.many && Array.isArray(value);
   const bareTensor = widgetOf(declared.modality) === "numbers" && several && typeof value[0] !== "object";
-  return several && !bareTensor ? value : [value];
+  // What was too large to be remembered is null.
+  return several && !bareTensor ? value.filter((entry) => entry !== null) : [value];
 }
 
 function partOf(name: string, declared: InputShown, value: unknown): Part {
   const fields =
     typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
   const widget = widgetOf(declared.modality);
-  if (widget === "text") return newPart(name, declared, String(fields?.["text"] ?? value));
+  if (widget === "text") return newPart(name, declared, String((fields ? fields["text"] : value) ?? ""));
   const data = fields ? fields["data"] : value;
+  if (data === null || data === undefined) return newPart(name, declared);
   if (widget === "numbers") return newPart(name, declared, JSON.stringify(data));
   const [, head, rest] = /^data:([^;,]*)[^,]*,(.*)$/s.exec(String(data)) ?? [];
   const encoded = rest ?? String(data);

@@ -24,6 +24,8 @@ export interface Entry {
   head: Head;
   given: Given;
   result: Result;
+  /** false: of the service's memory, and some inputs are no longer in it. */
+  complete?: boolean;
 }
 
 export interface History {

@@ -38,6 +38,12 @@ export interface PlayState {
   muted: boolean;
 }
 
+/** `GET /runs/{id}/request`: what was too large is null; all of it: `request` is. */
+interface Asked {
+  request: { inputs?: unknown; params?: unknown } | null;
+  left_out: unknown[];
+}
+
 export class Play {
   readonly store: StoreApi<PlayState>;
   private readonly running = new Map<string, AbortController>();
@@ -246,8 +252,8 @@ export class Play {
     const row = (await call<RunShown>(`/api/v1/runs/${id}`)).value;
     const task = await this.taskOf(row.deployment, row.task);
     const answer = await optional(call<Parameters<typeof resultOf>[0]>(`/api/v1/runs/${id}/result`));
-    const asked = await optional(call<{ inputs?: unknown; params?: unknown }>(`/api/v1/runs/${id}/request`));
-    const given = givenOf(task, asked ?? { params: row.params });
+    const asked = await optional(call<Asked>(`/api/v1/runs/${id}/request`));
+    const given = givenOf(task, asked?.request ?? { params: row.params });
     const empty = { ...begun(row.deployment, row.task, row.created_at * 1000), run: id, seed: row.seed };
     const figures = { seconds: row.seconds, queued: row.queued, times: row.times as Result["times"] };
     const result = answer
@@ -266,7 +272,7 @@ export class Play {
       wrote: textOf(result).slice(0, 200),
       size: 0,
     };
-    return { head, given, result };
+    return { head, given, result, complete: asked?.request != null && asked.left_out.length === 0 };
   }
 
   private async taskOf(deployment: string, name: string): Promise<TaskShown> {
@@ -276,7 +282,9 @@ export class Play {
 
   /** Its outputs, inputs and parameters as if it had just been run. */
   async open(id: string): Promise<void> {
-    const { given, result } = await this.entry(id);
+    const { given, result, complete } = await this.entry(id);
+    if (complete === false)
+      this.editor.say("The service kept not all of this run's inputs; give the missing ones again");
     const { deployment, task } = result;
     const key = `${deployment}/${task}`;
     const { results, forms, task: seen } = this.state;

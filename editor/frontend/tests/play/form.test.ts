@@ -162,6 +162,19 @@ describe("the request", () => {
     expect(givenOf(EDIT, tensor).parts.at(-1)?.text).toBe("[1,2]");
   });
 
+  it("of another client may lack what was too large to be remembered", () => {
+    const parts = [
+      { type: "image", data: null },
+      { type: "text", text: null },
+    ];
+    for (const inputs of [{ image: null, instruction: [null, "x"] }, { parts }]) {
+      const given = givenOf(EDIT, { inputs });
+      expect(given.parts.find((part) => part.input === "image")?.media).toBeNull();
+      expect(judge(EDIT, given)).toHaveProperty("input:image");
+    }
+    expect(givenOf(EDIT, { inputs: { parts } }).parts.map((part) => part.text)).toEqual(["", ""]);
+  });
+
   it("of another client may have data: addresses", () => {
     const given = givenOf(EDIT, { inputs: { image: `data:image/jpeg;base64,${PNG}`, instruction: "x" } });
     expect(given.parts[0]?.media).toMatchObject({ mime: "image/jpeg", data: PNG });
