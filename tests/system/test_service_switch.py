@@ -67,6 +67,7 @@ def wait_switched(client: Client) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_switch_under_load_loses_nothing(tmp_path: Path) -> None:
     with service(tmp_path / "home", studio="false") as running:
         running.up("--no-deploy")
@@ -76,7 +77,7 @@ def test_a_switch_under_load_loses_nothing(tmp_path: Path) -> None:
             assert running.process is not None
             old = children(running.process.pid)
             assert steps_drawn(client) == 4
-            with asking(running, 3) as answers:
+            with asking(running, 2) as answers:
                 client.replace("shapes", drawing(client, 6), "shapes_one_cpu")
                 assert wait_switched(client)["next"] is None
                 wait_gone(old, 30)
@@ -95,6 +96,7 @@ def test_a_switch_under_load_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_switch_to_what_does_not_load_changes_nothing(tmp_path: Path) -> None:
     torn = tmp_path / "checkpoints" / "torn"
     shutil.copytree(Path(shapes.__file__).parent, torn, ignore=shutil.ignore_patterns("*.py", "__pycache__"))

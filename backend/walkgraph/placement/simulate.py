@@ -29,7 +29,7 @@ MAX_VALUES = 64
 MAX_USES = 20_000
 """Lines of an answer."""
 MAX_EVALUATIONS = 50_000
-"""Of conditions that read a loop's index; what comes on top is answered without a count."""
+"""Of conditions that read a loop's index, and of parts of conditions; what comes on top is answered less exactly."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,7 @@ class _Teller:
         self.params = params
         self.live = live
         self.left = MAX_EVALUATIONS
+        self.said: dict[tuple[str, bool], str] = {}
         self.known: dict[int, tuple[dict[str, int | None], tuple[UseSeen, ...]]] = {}
 
     def step(self, seen: Seen, pointer: str, part: PartAt | None) -> StepSeen:
@@ -203,8 +204,7 @@ class _Teller:
         self, walk: WalkPlan, use: UsePlan, node: str, whens: Sequence[str], times: Sequence[int | None]
     ) -> UseSeen:
         """One whose conditions read a loop's index."""
-        for part in (part for text in whens for part in _conjuncts(parse(text).tree)):
-            text = spell(part)
+        for text in (part for when in whens for part in self.joined(when)):
             if not parse(text).loops and self.holds(text, {}) is False:
                 return UseSeen(use.name, node, False, self.sentence(text, holds=False), 0)
         counts = [times[loop] for loop in use.loops]
@@ -231,13 +231,24 @@ class _Teller:
         except ExpressionError:
             return None
 
+    def joined(self, text: str) -> list[str]:
+        """What `and` joins; the whole where that is too much work."""
+        found = list(_conjuncts(parse(text).tree))
+        self.left -= len(found)
+        return [spell(part) for part in found] if self.left >= 0 else [text]
+
     # ── words ──
 
     def sentence(self, text: str, *, holds: bool) -> str:
         """`cfg_text_scale > 1 is false: cfg_text_scale = 1`; of several conditions joined by `and` the first false."""
+        key = text, holds
+        if key not in self.said:
+            self.said[key] = self.worded(text, holds=holds)
+        return self.said[key]
+
+    def worded(self, text: str, *, holds: bool) -> str:
         if not holds:
-            joined = [spell(part) for part in _conjuncts(parse(text).tree)]
-            text = next((part for part in joined if self.holds(part, {}) is not True), text)
+            text = next((part for part in self.joined(text) if self.holds(part, {}) is not True), text)
             if self.holds(text, {}) is None:
                 return f"{text} has no value with these parameters"
         values = self.values([text])

@@ -204,6 +204,10 @@ def test_status_shows_deployments(service: FakeService, walkgraph: Call, capsys:
     assert "0 cpu ready" in told
     assert walkgraph("status", "--json") == 0
     assert json.loads(capsys.readouterr().out)["deployments"] == [SHAPES]
+    coming = {"state": "failed", "reason": "no weights", "ranks": []}
+    service.answers["GET", "/api/v1/deployments"] = httpx.Response(200, json=[{**SHAPES, "next": coming}])
+    assert walkgraph("status") == 0
+    assert "shapes: its new version is failed: no weights" in capsys.readouterr().out
 
 
 def test_deploy_waits_and_sends_what_a_file_holds(

@@ -160,3 +160,26 @@ def test_a_request_that_explodes_is_refused() -> None:
     assert [step.walk for step in steps(found)].count("prefill") == 9
     with pytest.raises(InvalidInput, match=f"more than {itinerary.MAX_STEPS} steps"):
         simulate.simulate(nested(8), CATALOGUE, "talk", {}, {"prompt": 64})
+
+
+def test_the_work_on_conditions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "MAX_EVALUATIONS", 1000)
+    evaluated: list[str] = []
+    evaluate = simulate.evaluate
+
+    def counted(expr: Any, *rest: Any) -> Any:
+        evaluated.append(expr.text)
+        return evaluate(expr, *rest)
+
+    monkeypatch.setattr(simulate, "evaluate", counted)
+    document = codec.dump(duet())
+    parts = " and ".join(f"times > {-i}" for i in range(20))
+    uses = [{"use": "guide", "as": f"g{i}", "when": f"{parts} and @loop.index < {i}"} for i in range(60)]
+    document["walks"]["draw"]["body"][1]["body"].extend(uses)
+    found = simulate.simulate(codec.load(document), CATALOGUE, "draw", {"times": 64}, {"prompt": 1})
+    drawing = next(step for step in steps(found) if step.walk == "draw")
+    assert use(drawing, "g5").iterations == 5
+    last = use(drawing, "g59")
+    assert (last.taken, last.iterations) == (None, None)
+    assert "depends on the iteration" in last.why
+    assert len(evaluated) < 2000

@@ -28,6 +28,10 @@ def command(as_json: Json = False) -> None:
     for found in deployments:
         if found["reason"]:
             output.line(f"\n{found['id']}: {found['reason']}")
+        coming = found.get("next")
+        if coming:
+            reason = f": {coming['reason']}" if coming["reason"] else ""
+            output.line(f"\n{found['id']}: its new version is {coming['state']}{reason}")
 
 
 def _row(found: dict[str, Any]) -> tuple[Any, ...]:
