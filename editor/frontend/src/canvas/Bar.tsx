@@ -1,6 +1,7 @@
 // The view's controls, bottom left.
 import { useStore } from "@xyflow/react";
 import { EyeOff, Map as MapIcon, Maximize, Spline, WandSparkles, ZoomIn, ZoomOut } from "lucide-react";
+import { memo } from "react";
 import { useEditor, useEditorState } from "../store/react";
 import { IconButton, Select } from "../ui/kit";
 import type { Board } from "./board";
@@ -21,7 +22,7 @@ interface Props {
   mapOff: boolean;
 }
 
-export function Bar({ board, prefs, onPrefs, mapOff }: Props) {
+export const Bar = memo(function Bar({ board, prefs, onPrefs, mapOff }: Props) {
   const editor = useEditor();
   const lens = useEditorState((state) => state.view.lens);
   const { flow } = board;
@@ -79,7 +80,7 @@ export function Bar({ board, prefs, onPrefs, mapOff }: Props) {
       />
     </div>
   );
-}
+});
 
 function Zoom({ board }: { board: Board }) {
   const percent = useStore((state) => Math.round(state.transform[2] * 100));

@@ -9,6 +9,7 @@ import {
   useStore,
   type EdgeTypes,
   type NodeTypes,
+  type Viewport,
 } from "@xyflow/react";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useEditor, useEditorState } from "../store/react";
@@ -28,6 +29,7 @@ import { UseNode } from "./nodes/UseNode";
 import { QuickAdd, type Adding } from "./QuickAdd";
 import type { CanvasEdge, CanvasNode, Model, Point } from "./types";
 import { useConnecting } from "./useConnecting";
+import { Far, isFar } from "./far";
 import { useFlow, useModel } from "./useFlow";
 import { GRID } from "./geometry";
 
@@ -40,15 +42,13 @@ const NODES: NodeTypes = {
   frame: FrameNode,
 };
 const EDGES: EdgeTypes = { wire: WireEdge };
-const FAR = 0.4;
 const MANY = 400;
 const MAP_MOST = 300;
 const SNAP: [number, number] = [GRID, GRID];
 const MULTI = ["Meta", "Control", "Shift"];
-const FIT = { padding: 0.08, maxZoom: 1, minZoom: 0.15 };
+const FIT = { padding: 0.08, maxZoom: 1 };
 
 export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) {
-  const editor = useEditor();
   const selection = useEditorState((state) => state.view.selection);
   const model = useModel(canvas);
   const root = useRef<HTMLDivElement>(null);
@@ -60,18 +60,22 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
   const board = useBoard(canvas, model, root, live, setAdding);
   const markTarget = useTargetMark(root);
   const laid = useFlow(canvas, model, prefs.hideWires, { onTarget: markTarget });
-  const connecting = useConnecting(board, tip);
+  const { onPointerMove, ...connecting } = useConnecting(board, tip);
+  const menus = useMenus(board, setMenu);
+  const [viewport] = useState(() => viewports.get(viewKey));
+  const remember = useCallback((_: unknown, seen: Viewport) => void viewports.set(viewKey, seen), [viewKey]);
   useEffect(() => receive(dropTarget(board, markTarget)), [board, markTarget]);
   useFocusOn(board, selection);
 
   const many = model.nodes.length > MANY;
+  const far = useStore(isFar);
   return (
     <div
       ref={root}
-      className="wg-board"
+      className={far ? "wg-board wg-lod" : "wg-board"}
       tabIndex={-1}
       onPointerDown={() => root.current?.focus({ preventScroll: true })}
-      onPointerMove={connecting.onPointerMove}
+      onPointerMove={onPointerMove}
       onKeyDown={(event) => onKey(event, board)}
       onDoubleClick={(event) => {
         if ((event.target as Element).classList.contains("react-flow__pane"))
@@ -79,60 +83,39 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
       }}
     >
       <WireShape value={prefs.shape}>
-        <ReactFlow<CanvasNode, CanvasEdge>
-          {...laid}
-          {...connecting}
-          onPointerMove={undefined}
-          nodeTypes={NODES}
-          edgeTypes={EDGES}
-          defaultViewport={viewports.get(viewKey)}
-          fitView={!viewports.has(viewKey)}
-          fitViewOptions={FIT}
-          onMoveEnd={(_, viewport) => viewports.set(viewKey, viewport)}
-          minZoom={0.08}
-          maxZoom={2.5}
-          deleteKeyCode={null}
-          selectionKeyCode="Shift"
-          multiSelectionKeyCode={MULTI}
-          selectionMode={SelectionMode.Partial}
-          zoomOnDoubleClick={false}
-          snapToGrid
-          snapGrid={SNAP}
-          connectionRadius={22}
-          elevateNodesOnSelect={false}
-          zIndexMode="manual"
-          disableKeyboardA11y
-          edgesFocusable
-          onlyRenderVisibleElements={many}
-          onNodeDoubleClick={(_, node) => {
-            if (node.data.kind === "use" && canvas.kind === "walk") editor.select(node.id);
-          }}
-          onNodeContextMenu={(event, node) => {
-            event.preventDefault();
-            if (!editor.state.view.selection.includes(node.id)) editor.select(node.id);
-            setMenu(nodeMenu(board, node, { x: event.clientX, y: event.clientY }));
-          }}
-          onSelectionContextMenu={(event, nodes) => {
-            event.preventDefault();
-            if (nodes[0]) setMenu(nodeMenu(board, nodes[0], { x: event.clientX, y: event.clientY }));
-          }}
-          onEdgeContextMenu={(event, edge) => {
-            event.preventDefault();
-            editor.select(edge.id);
-            setMenu(edgeMenu(board, edge, { x: event.clientX, y: event.clientY }));
-          }}
-          onPaneContextMenu={(event) => {
-            event.preventDefault();
-            setMenu(paneMenu(board, { x: event.clientX, y: event.clientY }));
-          }}
-          onEdgeDoubleClick={(event, edge) => addReroute(board, edge, { x: event.clientX, y: event.clientY })}
-        >
-          <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} />
-          <Far root={root} />
-          {prefs.map && model.nodes.length <= MAP_MOST && model.nodes.length > 0 && (
-            <MiniMap pannable zoomable ariaLabel="Map" nodeColor={mapColor} nodeStrokeWidth={0} />
-          )}
-        </ReactFlow>
+        <Far value={far}>
+          <ReactFlow<CanvasNode, CanvasEdge>
+            {...laid}
+            {...connecting}
+            nodeTypes={NODES}
+            edgeTypes={EDGES}
+            defaultViewport={viewport}
+            fitView={viewport === undefined}
+            fitViewOptions={FIT}
+            onMoveEnd={remember}
+            minZoom={0.08}
+            maxZoom={2.5}
+            deleteKeyCode={null}
+            selectionKeyCode="Shift"
+            multiSelectionKeyCode={MULTI}
+            selectionMode={SelectionMode.Partial}
+            zoomOnDoubleClick={false}
+            snapToGrid
+            snapGrid={SNAP}
+            connectionRadius={22}
+            elevateNodesOnSelect={false}
+            zIndexMode="manual"
+            disableKeyboardA11y
+            edgesFocusable
+            onlyRenderVisibleElements={many}
+            {...menus}
+          >
+            <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} />
+            {prefs.map && model.nodes.length <= MAP_MOST && model.nodes.length > 0 && (
+              <MiniMap pannable zoomable ariaLabel="Map" nodeColor={mapColor} nodeStrokeWidth={0} />
+            )}
+          </ReactFlow>
+        </Far>
       </WireShape>
       <Bar board={board} prefs={prefs} onPrefs={setPrefs} mapOff={model.nodes.length > MAP_MOST} />
       {model.nodes.length <= 2 && <Hint canvas={canvas} model={model} />}
@@ -142,15 +125,44 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
       {menu && <Menu at={menu.at} entries={menu.entries} onClose={() => setMenu(null)} />}
     </div>
   );
+}
 
-  function mapColor(node: CanvasNode): string {
-    if (node.data.kind === "use") return node.data.color;
-    return node.data.kind === "container" ? "var(--soft)" : "var(--line-strong)";
-  }
+function mapColor(node: CanvasNode): string {
+  if (node.data.kind === "use") return node.data.color;
+  return node.data.kind === "container" ? "var(--soft)" : "var(--line-strong)";
 }
 
 /** Where each canvas was looked at, while the page lives. */
-const viewports = new Map<string, { x: number; y: number; zoom: number }>();
+const viewports = new Map<string, Viewport>();
+
+/** The same functions for all renders, so that no node is drawn anew for them. */
+function useMenus(board: BoardApi, open: (menu: Opened) => void) {
+  return useMemo(() => {
+    const { editor } = board;
+    const at = (event: { clientX: number; clientY: number }) => ({ x: event.clientX, y: event.clientY });
+    return {
+      onNodeContextMenu: (event: React.MouseEvent, node: CanvasNode) => {
+        event.preventDefault();
+        if (!editor.state.view.selection.includes(node.id)) editor.select(node.id);
+        open(nodeMenu(board, node, at(event)));
+      },
+      onSelectionContextMenu: (event: React.MouseEvent, nodes: CanvasNode[]) => {
+        event.preventDefault();
+        if (nodes[0]) open(nodeMenu(board, nodes[0], at(event)));
+      },
+      onEdgeContextMenu: (event: React.MouseEvent, edge: CanvasEdge) => {
+        event.preventDefault();
+        editor.select(edge.id);
+        open(edgeMenu(board, edge, at(event)));
+      },
+      onPaneContextMenu: (event: React.MouseEvent | MouseEvent) => {
+        event.preventDefault();
+        open(paneMenu(board, at(event)));
+      },
+      onEdgeDoubleClick: (event: React.MouseEvent, edge: CanvasEdge) => addReroute(board, edge, at(event)),
+    };
+  }, [board, open]);
+}
 
 function useBoard(
   canvas: Canvas,
@@ -223,13 +235,6 @@ function useFocusOn(board: BoardApi, selection: readonly string[]): void {
     const rect = rects[0];
     if (!seen && rect) void board.flow.setCenter(rect.x + rect.w / 2, rect.y + rect.h / 2, { zoom, duration: 200 });
   }, [board, selection]);
-}
-
-/** Marks the board while it is looked at from afar: CSS then shows blocks and names only. */
-function Far({ root }: { root: React.RefObject<HTMLDivElement | null> }) {
-  const far = useStore((state) => state.transform[2] < FAR);
-  useEffect(() => void root.current?.classList.toggle("wg-lod", far), [far, root]);
-  return null;
 }
 
 function Hint({ canvas, model }: { canvas: Canvas; model: Model }) {

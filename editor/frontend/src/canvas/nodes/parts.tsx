@@ -1,9 +1,10 @@
 // What the nodes of the canvas have in common: ports, problem marks, chips, the telemetry row.
 import { Handle, Position } from "@xyflow/react";
-import { memo } from "react";
+import { memo, useContext } from "react";
 import type { Problem } from "../../api/types";
 import { useActivity } from "../../telemetry/activity";
 import { color, glyph } from "../../ui/modality";
+import { Far } from "../far";
 import { ROW } from "../geometry";
 import { told, worst } from "../model/problems";
 import type { PortShown, StateShown } from "../types";
@@ -16,6 +17,8 @@ interface PortsProps {
 }
 
 export const Ports = memo(function Ports({ inputs, outputs, top }: PortsProps) {
+  // Edges know where ports are from the model, whether they are mounted or not.
+  if (useContext(Far)) return null;
   return (
     <>
       {inputs.map((port, index) => (
