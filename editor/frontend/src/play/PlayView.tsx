@@ -98,7 +98,7 @@ function NotDeployed({ name, others, play, alone }: NotDeployedProps) {
           <p>
             Or play with what runs already:{" "}
             {others.map((other) => (
-              <Button key={other.id} kind="quiet" onClick={() => play.choose(other.id)}>
+              <Button key={other.id} onClick={() => play.choose(other.id)}>
                 {other.id}
               </Button>
             ))}

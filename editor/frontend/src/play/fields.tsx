@@ -5,6 +5,7 @@ import { Button, Dialog, Field, IconButton, Input, Select } from "../ui/kit";
 import { labelOf, MAX_SEED, sliderOf } from "./form";
 import { dataUrl, denial, frameOf, mediaOf, Recorder, words } from "./media";
 import { parseNumbers, shapeWords } from "./numbers";
+import { Range } from "./Range";
 import type { Media, ParamShown, Part, Scalar, Seed } from "./types";
 import { bytes } from "./words";
 
@@ -292,12 +293,11 @@ export function ParamField({ name, param, value, fault, onChange }: ParamProps) 
           return (
             <div className="wg-play-number">
               {slider && (
-                <input
-                  type="range"
+                <Range
                   aria-label={`${label}, slider`}
                   {...slider}
                   value={unreadable ? slider.min : shown}
-                  onChange={(event) => onChange(Number(event.target.value))}
+                  onChange={onChange}
                 />
               )}
               <NumberBox {...props} param={param} value={shown} onChange={onChange} />

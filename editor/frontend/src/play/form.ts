@@ -46,9 +46,11 @@ export function fresh(task: TaskShown): Given {
 }
 
 /** What is left of a form when the task's declaration has changed, or comes from another deployment. */
-export function fitted(task: TaskShown, given: Given): Given {
+export function fitted(task: TaskShown, given: Given, examples = true): Given {
   const parts = given.parts.filter((part) => task.inputs[part.input]?.modality === part.modality);
-  const missing = fresh(task).parts.filter((part) => !parts.some((found) => found.input === part.input));
+  const missing = fresh(task)
+    .parts.filter((part) => !parts.some((found) => found.input === part.input))
+    .map((part) => (examples ? part : { ...part, text: "" }));
   const params = Object.fromEntries(Object.entries(given.params).filter(([name]) => name in task.params));
   return { ...given, parts: [...parts, ...missing], ordered: given.ordered && canOrder(task), params };
 }
@@ -182,12 +184,9 @@ export function givenOf(task: TaskShown, body: { inputs?: unknown; params?: unkn
   });
   const { seed, ...params } = (body.params ?? {}) as Record<string, Scalar>;
   const text = seed === undefined ? "" : String(seed);
-  return fitted(task, {
-    parts: [...named, ...ordered],
-    ordered: ordered.length > 0,
-    params,
-    seed: { text, locked: seed !== undefined },
-  });
+  const seeded = { text, locked: seed !== undefined };
+  const given = { parts: [...named, ...ordered], ordered: ordered.length > 0, params, seed: seeded };
+  return fitted(task, given, false);
 }
 
 function valuesOf(declared: InputShown, value: unknown): unknown[] {

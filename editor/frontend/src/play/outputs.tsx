@@ -5,6 +5,7 @@ import { IconButton } from "../ui/kit";
 import { toBytes } from "./base64";
 import { labelOf } from "./form";
 import { dataUrl, wholeSound } from "./media";
+import { Range } from "./Range";
 import { bounds, curve, matrixOf, shapeWords, shrunk, tensorOf, type Tensor } from "./numbers";
 import type { Made, OutputShown } from "./types";
 import { concatenated, peaks, readWav } from "./wav";
@@ -98,14 +99,13 @@ export function PictureFrame({
           <span>
             {at + 1} of {steps.length}
           </span>
-          <input
-            type="range"
+          <Range
             aria-label="Step shown"
             min={0}
             max={steps.length - 1}
             value={at}
             disabled={!over}
-            onChange={(event) => setChosen(Number(event.target.value))}
+            onChange={setChosen}
           />
         </label>
       )}

@@ -172,6 +172,7 @@ describe("the request", () => {
       expect(given.parts.find((part) => part.input === "image")?.media).toBeNull();
       expect(judge(EDIT, given)).toHaveProperty("input:image");
     }
+    expect(givenOf(EDIT, {}).parts.map((part) => part.text)).toEqual(["", ""]);
     expect(givenOf(EDIT, { inputs: { parts } }).parts.map((part) => part.text)).toEqual(["", ""]);
   });
 
