@@ -2,7 +2,7 @@
 import { useLayoutEffect, useMemo, useRef, useState } from "react";
 import { locate } from "../panels/locate";
 import { useEditor, useEditorState } from "../store/react";
-import { Empty, Menu, Tabs, type MenuEntry } from "../ui/kit";
+import { Button, Empty, Menu, Tabs, type MenuEntry } from "../ui/kit";
 import { ProblemList } from "./bits";
 import { BoardContext, NEW_RANK, type Board } from "./board";
 import type { Crossing } from "./crossings";
@@ -12,6 +12,7 @@ import { GroupTable } from "./GroupTable";
 import type { Chip } from "./lanes";
 import { LaneView, NewLane, UnplacedLane } from "./LaneView";
 import { Lines } from "./Lines";
+import { isReadable } from "./resolve";
 import { OpenDialog, SaveDialog } from "./StoredDialog";
 import { Scope, Toolbar, Totals } from "./Toolbar";
 import { plural } from "../deploy/phases";
@@ -25,13 +26,31 @@ const NONE: readonly string[] = [];
 
 export function PlacementView() {
   const graph = useEditorState((state) => state.documents.graph);
+  const placement = useEditorState((state) => state.documents.placement);
   if (Object.keys(graph.nodes ?? {}).length === 0)
     return (
       <div className="wg-place">
         <Empty title="Nothing to place yet">Add components to the graph; here you say which rank runs which.</Empty>
       </div>
     );
+  if (placement !== null && !isReadable(placement)) return <Unreadable />;
   return <Placement />;
+}
+
+function Unreadable() {
+  const editor = useEditor();
+  const anew = () =>
+    editor.editPlacement("Place by hand", () => explicit(editor.graph, "cpu", editor.state.placementName));
+  return (
+    <div className="wg-place">
+      <Empty title="This placement can't be read">
+        <p>It lacks the lists of groups and ranks that a placement has.</p>
+        <Button kind="primary" onClick={anew}>
+          Start a new one
+        </Button>
+      </Empty>
+    </div>
+  );
 }
 
 function Placement() {

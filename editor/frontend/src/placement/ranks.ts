@@ -1,6 +1,6 @@
 // Ranks as the canvas shows them: where a node is, and a colour per rank (always with the rank's number).
 import type { EditorState } from "../store/types";
-import { ranksOfNode, walksOfNodes } from "./resolve";
+import { isReadable, ranksOfNode, walksOfNodes } from "./resolve";
 import type { PlacementDocument } from "./schema.generated";
 
 export const RANK_COLORS = 8;
@@ -10,11 +10,12 @@ export function rankColor(rank: number): string {
   return `var(--rank-${((rank % RANK_COLORS) + RANK_COLORS) % RANK_COLORS})`;
 }
 
-/** The placement that counts: the author's, else the one that the service chose for the plan. */
+/** The placement that counts: the author's, else the one that the service chose for the plan; null: none is known. */
 export function placementInForce(state: Pick<EditorState, "documents" | "planned">): PlacementDocument | null {
-  if (state.documents.placement) return state.documents.placement;
-  const planned = state.planned.plan?.placement as Partial<PlacementDocument> | null | undefined;
-  return Array.isArray(planned?.groups) && Array.isArray(planned.ranks) ? (planned as PlacementDocument) : null;
+  const own = state.documents.placement;
+  if (own) return isReadable(own) ? own : null;
+  const planned = state.planned.plan?.placement;
+  return isReadable(planned) ? planned : null;
 }
 
 /**

@@ -5,6 +5,19 @@ import type { Group, PlacementDocument } from "./schema.generated";
 
 export const ALL = "*";
 
+/** Whether it can be shown: a draft in the service may be anything. */
+export function isReadable(value: unknown): value is PlacementDocument {
+  const { groups, ranks } = (value ?? {}) as Partial<PlacementDocument>;
+  const whole = (group: Group | null) =>
+    Array.isArray(group?.nodes) && Array.isArray(group.ranks) && (group.walks == null || Array.isArray(group.walks));
+  return (
+    Array.isArray(groups) &&
+    groups.every(whole) &&
+    Array.isArray(ranks) &&
+    ranks.every((entry) => typeof entry?.rank === "number" && typeof entry.device === "string")
+  );
+}
+
 /** Position of the group that decides for a node in a Walk (null: in Walks that no group names), or null. */
 export function groupOf(placement: PlacementDocument, node: string, walk: string | null): number | null {
   const found = placement.groups.findLastIndex((group) => holds(group, node) && applies(group, walk));

@@ -3,6 +3,7 @@
 import { createStore, type StoreApi } from "zustand/vanilla";
 import type { Catalogue } from "../api/types";
 import type { GraphDocument } from "../document/types";
+import { followGraph } from "../placement/follow";
 import type { PlacementDocument } from "../placement/schema.generated";
 import type { Canvas, Change, Documents, EditorState, Step, View } from "./types";
 
@@ -127,8 +128,10 @@ export class Editor {
   }
 }
 
+/** The placement follows what is renamed and removed. */
 export function withGraph(documents: Documents, graph: GraphDocument): Documents {
-  return graph === documents.graph ? documents : { ...documents, graph };
+  if (graph === documents.graph) return documents;
+  return { ...documents, graph, placement: followGraph(documents.placement, documents.graph, graph) };
 }
 
 function firstCanvas(graph: GraphDocument): Canvas {

@@ -17,7 +17,8 @@ import {
   tidy,
 } from "../../src/placement/edits";
 import { rankColor, ranksOf } from "../../src/placement/ranks";
-import { groupOf, ranksOfNode, walksOfNodes, whereabouts } from "../../src/placement/resolve";
+import { followGraph } from "../../src/placement/follow";
+import { groupOf, isReadable, ranksOfNode, walksOfNodes, whereabouts } from "../../src/placement/resolve";
 import type { Group, PlacementDocument } from "../../src/placement/schema.generated";
 
 const ROOT = join(import.meta.dirname, "../../../..");
@@ -80,6 +81,7 @@ function twin(placement: PlacementDocument, node: string, walk: string | null): 
   return found;
 }
 
+const NOT_PLANNED = { plan: null, of: null, hardware: "", problem: null };
 const USERS: Record<string, string[]> = { a: ["one", "three"], b: ["one", "two"], c: ["two"], d: [] };
 const PAIRS = NODES.flatMap((node) => [null, ...WALKS].map((walk) => [node, walk] as const));
 
@@ -288,8 +290,27 @@ describe("ranks, groups and names", () => {
   });
 });
 
+describe("a draft that is no placement", () => {
+  it("is told apart, and harms nothing", () => {
+    for (const placement of stored) expect(isReadable(placement)).toBe(true);
+    const odd = [
+      null,
+      {},
+      { groups: [] },
+      { groups: [{ nodes: "a", ranks: [0] }], ranks: [] },
+      { groups: [null], ranks: [] },
+    ];
+    for (const value of [...odd, { groups: [], ranks: [{ rank: "0", device: "cpu" }] }]) {
+      expect(isReadable(value)).toBe(false);
+      const state = { documents: { graph: GRAPH, placement: value as never }, planned: NOT_PLANNED };
+      expect(ranksOf(state)("a", "one")).toEqual([0]);
+      expect(followGraph(value as never, GRAPH, { ...GRAPH, nodes: {} })).toBe(value);
+    }
+  });
+});
+
 describe("the rank lens", () => {
-  const planned = { plan: null, of: null, hardware: "", problem: null };
+  const planned = NOT_PLANNED;
 
   it("tells a node's ranks per Walk, and over all Walks", () => {
     const placement = assign(explicit(GRAPH), GRAPH, ["b"], [1], ["two"]);
