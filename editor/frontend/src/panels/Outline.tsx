@@ -30,13 +30,17 @@ interface Drop {
   part: "before" | "inside" | "after";
 }
 
+/** What is open of each editor's tree, while the panel is away. */
+const unfolded = new WeakMap<Editor, ReadonlySet<string>>();
+
 export function Outline() {
   const editor = useEditor();
   const graph = useEditorState((state) => state.documents.graph);
   const view = useEditorState((state) => state.view);
   const problems = useEditorState((state) => state.checked.problems);
   const rows = useMemo(() => rowsOf(graph), [graph]);
-  const [open, setOpen] = useState<ReadonlySet<string>>(() => new Set(["walks", ...openAround(rows, editor)]));
+  const [open, setOpen] = useState(() => unfolded.get(editor) ?? new Set(["walks", ...openAround(rows, editor)]));
+  useEffect(() => void unfolded.set(editor, open), [editor, open]);
   const [focused, setFocused] = useState<string | null>(null);
   const tree = useRef<HTMLDivElement>(null);
 

@@ -104,7 +104,9 @@ function ruleOf(policy: ChunkPolicy): Rule {
 export function policyText(policy: ChunkPolicy): string {
   switch (policy.policy) {
     case "fixed":
-      return `Every ${many(policy.size, "item")} make a chunk; nothing is delivered twice.`;
+      return policy.size === 1
+        ? "Each item is a chunk of its own."
+        : `Every ${policy.size} items make a chunk; nothing is delivered twice.`;
     case "sliding":
       return `The last ${many(policy.window, "item")}, again after every ${many(policy.stride, "new item")}.`;
     case "left_context":

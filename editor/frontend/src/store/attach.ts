@@ -2,12 +2,13 @@
 // history and view survive a change of page.
 import { createStore, type StoreApi } from "zustand/vanilla";
 import type { Catalogue } from "../api/types";
+import { loadCatalogue } from "../catalogue/catalogue";
 import { Following } from "../telemetry/following";
 import { telemetry } from "../telemetry/socket";
 import { Checking } from "./checking";
 import { CrashCopies, type CrashCopy } from "./crash";
 import { Deployments } from "./deployments";
-import { openDocuments, readCatalogue, type Opened } from "./documents";
+import { openDocuments, type Opened } from "./documents";
 import { Editor } from "./editor";
 import { Persistence } from "./persistence";
 import { Planning } from "./planning";
@@ -132,7 +133,7 @@ const sessionsOf = new WeakMap<Editor, Session>();
 export function openSession(name: string): Promise<Session> {
   const open = sessions.get(name);
   if (open) return open;
-  const opening = Promise.all([openDocuments(name), readCatalogue()]).then(
+  const opening = Promise.all([openDocuments(name), loadCatalogue()]).then(
     ([opened, catalogue]) => new Session(name, opened, catalogue),
   );
   sessions.set(name, opening);

@@ -1,6 +1,6 @@
 // A graph and its placement in the service: read, write, remove. The document that is open is the editor's.
 import { ApiError, call } from "../api/client";
-import type { Catalogue, Component, DocumentEntry } from "../api/types";
+import type { DocumentEntry } from "../api/types";
 import type { Sources } from "../document/json";
 import type { GraphDocument } from "../document/types";
 import type { PlacementDocument } from "../placement/schema.generated";
@@ -100,11 +100,6 @@ async function findPlacement(name: string): Promise<{ name: string; stored: Stor
     return fits ? { name: candidate, stored } : null;
   });
   return (await Promise.all(read_)).find((found) => found !== null) ?? null;
-}
-
-export async function readCatalogue(): Promise<Catalogue> {
-  const listed = (await call<Component[]>("/api/v1/components")).value;
-  return Object.fromEntries(listed.map((component) => [component.name, component]));
 }
 
 /** Store under the first free of `NAME_copy`, `NAME_copy2`, ...; returns that name. */

@@ -22,7 +22,9 @@ export function itemsToShow(policy: ChunkPolicy): number {
 export function ChunkPicture({ policy }: { policy: ChunkPolicy }) {
   if (whyNotPolicy(policy) !== null) return null;
   const items = itemsToShow(policy);
-  const chunks = chunksOf(policy, items, ROWS);
+  const all = chunksOf(policy, items, ROWS);
+  const absent = all.findIndex((chunk) => chunk.absent);
+  const chunks = absent < 0 ? all : all.slice(0, absent + 1);
   const width = 260;
   const unit = width / (items + 1);
   const height = (chunks.length + 1) * STEP + 4;
@@ -45,7 +47,12 @@ export function ChunkPicture({ policy }: { policy: ChunkPolicy }) {
         ))}
       </svg>
       <figcaption>
-        <span className="new" /> new items <span className="context" /> context, delivered before
+        <span className="new" /> new items
+        {chunks.some((chunk) => chunk.context > 0) && (
+          <>
+            <span className="context" /> delivered before
+          </>
+        )}
       </figcaption>
     </figure>
   );
