@@ -14,6 +14,7 @@ import { Outline } from "../panels/Outline";
 import { Palette } from "../panels/Palette";
 import { Problems } from "../panels/Problems";
 import { useEditorState } from "../store/react";
+import { LiveBar } from "../telemetry/views";
 import { IconButton, Tabs } from "../ui/kit";
 import { CodeView } from "../versions/CodeView";
 import { VersionsView } from "../versions/VersionsView";
@@ -40,6 +41,7 @@ export function GraphTab() {
         <div className="canvas">
           <Boundary what="The canvas">
             <GraphCanvas />
+            <LiveBar />
           </Boundary>
         </div>
         <Bottom panes={panes} />
@@ -125,7 +127,8 @@ function Bottom({ panes }: { panes: Panes }) {
   const { bottom, bottomOpen } = panes;
   const { problems, of } = useEditorState((state) => state.checked);
   const graph = useEditorState((state) => state.documents.graph);
-  const words = of === null ? "Checking…" : problems.length === 0 ? "No problems" : `Problems (${problems.length})`;
+  const count = problems.length === 0 ? "No problems" : `Problems (${problems.length})`;
+  const words = bottomOpen ? "Problems" : of === null ? "Checking…" : count;
   const toggle = () => setPanes({ bottomOpen: !bottomOpen });
   return (
     <>

@@ -92,7 +92,7 @@ export function tell(event: RunEvent, task: string): void {
 }
 
 function show(event: RunEvent, task: string): void {
-  if (store.focused !== null && store.focused !== event.run) return;
+  if (store.focused() !== null && store.focused() !== event.run) return;
   if (event.event === "accepted") store.begin(event.run);
   else if (event.event === "error") store.fail(event.run, event.error);
   else if (event.event === "output" && graph) {
@@ -126,6 +126,15 @@ export function useRankGauge(rank: number): RankGauge | null {
 /** The last call that was told of, of whichever run; a few times a second. */
 export function useLatest(): Latest | null {
   return useSyncExternalStore(store.watchGauges, store.now);
+}
+
+/** The run that alone is shown; null: all runs, live. */
+export function useFocus(): string | null {
+  return useSyncExternalStore(store.watchGauges, store.focused);
+}
+
+export function useAnyRunning(): boolean {
+  return useSyncExternalStore(store.watchGauges, store.anyRunning);
 }
 
 export function useQueueGauge(): QueueGauge | null {

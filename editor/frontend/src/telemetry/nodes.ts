@@ -105,6 +105,7 @@ export class NodeStore {
   readonly rank = (rank: number): RankGauge | null => this.ranks.get(rank) ?? null;
   readonly queued = (): QueueGauge | null => this.queue;
 
+  /** Called when gauges, the focus, or whether anything runs may have changed. */
   readonly watchGauges = (changed: () => void): (() => void) => {
     this.gaugeListeners.add(changed);
     return () => this.gaugeListeners.delete(changed);
@@ -125,14 +126,14 @@ export class NodeStore {
   focusOn(run: string | null): void {
     this.focus = run;
     this.frozen = false;
+    this.gaugesChanged = true;
     this.runs.clear();
     for (const live of this.nodes.values()) this.clear(live);
     this.schedule(true);
   }
 
-  get focused(): string | null {
-    return this.focus;
-  }
+  readonly focused = (): string | null => this.focus;
+  readonly anyRunning = (): boolean => this.running.size > 0;
 
   /** A finished run's figures, until another run is focused. */
   showRun(run: RunShown): void {
@@ -367,6 +368,7 @@ export class NodeStore {
   private turn(live: Live, state: NodeState): void {
     if (live.state === state) return;
     live.state = state;
+    this.gaugesChanged = true;
     if (state === "running") this.running.add(live);
     else this.running.delete(live);
     this.schedule(true);

@@ -167,7 +167,7 @@ describe("scope", () => {
     store.follow("other");
     time.screen();
     expect(store.get("llm")).toMatchObject({ state: "idle", calls: 0 });
-    expect(store.focused).toBeNull();
+    expect(store.focused()).toBeNull();
   });
 
   it("shows a finished run's figures, whatever runs meanwhile", () => {
