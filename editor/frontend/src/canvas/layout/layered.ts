@@ -1,5 +1,5 @@
 // A layout at once, without a library: columns by data flow, recursively through containers. Pure.
-import { boxesOf, byParent, overlap } from "../geometry";
+import { byParent, overlap, union } from "../geometry";
 import type { Piece, Point, Rect } from "../types";
 
 const GAP_X = 72;
@@ -190,19 +190,20 @@ function spot(
   places: ReadonlyMap<string, Point>,
   links: readonly Link[],
 ): Point {
-  const present = pieces.filter((other) => other.pad !== null || places.has(other.id));
-  const boxes = boxesOf(
-    present.filter((other) => other.pad === null),
-    places,
-  );
+  const boxes = new Map<string, Rect>();
+  for (const { id, size } of pieces) {
+    const at = places.get(id);
+    if (at) boxes.set(id, { x: at[0], y: at[1], w: size[0], h: size[1] });
+  }
+  const leaves = [...boxes.values()];
+  const all = union(leaves);
+  const [w, h] = piece.size;
   const sources = links.filter(([, target]) => target === piece.id).map(([source]) => source);
   const beside = [...sources, ...siblingsBefore(piece, pieces)].map((id) => boxes.get(id)).find((box) => box);
-  const leaves = pieces
-    .filter((other) => other.pad === null && other.id !== piece.id)
-    .flatMap((other) => boxes.get(other.id) ?? []);
-  const rect: Rect = beside
-    ? { x: beside.x + beside.w + GAP_X, y: beside.y, w: piece.size[0], h: piece.size[1] }
-    : { x: 0, y: 0, w: piece.size[0], h: piece.size[1] };
+  const rect: Rect = { x: all.x, y: all.y, w, h };
+  if (piece.order === -1) rect.x = all.x - w - GAP_X * 2;
+  else if (piece.order === Infinity) rect.x = all.x + all.w + GAP_X * 2;
+  else if (beside) [rect.x, rect.y] = [beside.x + beside.w + GAP_X, beside.y];
   for (let tries = 0; tries < 200; tries += 1) {
     const hit = leaves.find((other) => overlap(rect, other, 8));
     if (!hit) break;

@@ -3,7 +3,8 @@ import { useRef } from "react";
 interface Props {
   label: string;
   value: string;
-  onChange: (value: string) => void;
+  /** false: it was refused, and the earlier text comes back. */
+  onChange: (value: string) => boolean;
   className?: string;
 }
 
@@ -22,7 +23,7 @@ export function InPlace({ label, value, onChange, className = "" }: Props) {
       onBlur={(event) => {
         const text = event.target.value.trim();
         if (dropped.current || text === value) event.target.value = value;
-        else onChange(text);
+        else if (!onChange(text)) event.target.value = value;
         dropped.current = false;
       }}
       onKeyDown={(event) => {
