@@ -12,7 +12,7 @@ import type { GraphDocument, Loop } from "../../document/types";
 import { useEditorState } from "../../store/react";
 import { modalityOf } from "../../ui/modality";
 import { Button } from "../../ui/kit";
-import { Section } from "../bits";
+import { ProblemLines, Section } from "../bits";
 import { scopeOfWalk } from "../scope";
 import { useApply, useProblems } from "./apply";
 import { CheckField, ChoiceField, ExpressionField, NameField } from "./fields";
@@ -190,9 +190,7 @@ export function GroupForm({ walk, entry }: ItemProps) {
   return (
     <>
       <p className="wg-quiet">{GROUP_TEXT[kind]}</p>
-      {problems.map((problem) => (
-        <p key={problem.code}>{problem.message}</p>
-      ))}
+      <ProblemLines problems={problems} />
       <WhenField walk={walk} entry={entry} />
       <div className="wg-actions">
         <Button onClick={takeApart}>Take apart</Button>

@@ -1,0 +1,73 @@
+// @vitest-environment jsdom
+import { flushSync as act } from "react-dom";
+import { createRoot, type Root } from "react-dom/client";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { NumberField, TextField } from "../../src/panels/inspector/fields";
+
+let root: Root;
+let home: HTMLElement;
+
+beforeEach(() => {
+  home = document.body.appendChild(document.createElement("div"));
+  root = createRoot(home);
+});
+
+afterEach(() => {
+  act(() => root.unmount());
+  home.remove();
+});
+
+const input = () => home.querySelector("input")!;
+
+function type(text: string) {
+  const set = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value")!.set!;
+  act(() => {
+    set.call(input(), text);
+    input().dispatchEvent(new Event("input", { bubbles: true }));
+  });
+}
+
+function press(key: string) {
+  act(() => void input().dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })));
+}
+
+describe("a field", () => {
+  it("enters at Enter, and keeps what is refused with the reason", () => {
+    const onNumber = vi.fn(() => null);
+    act(() => root.render(<NumberField label="n" value={4} integer max={8} onNumber={onNumber} />));
+    type("9");
+    expect(onNumber).not.toHaveBeenCalled();
+    press("Enter");
+    expect(onNumber).not.toHaveBeenCalled();
+    expect(home.querySelector("[role=alert]")!.textContent).toBe("It must be 8 at most.");
+    expect(input().value).toBe("9");
+    type("7");
+    press("Enter");
+    expect(onNumber).toHaveBeenCalledExactlyOnceWith(7);
+  });
+
+  it("takes what was typed when it goes away, once", () => {
+    const onEnter = vi.fn(() => null);
+    act(() => root.render(<TextField label="t" value="a" onEnter={onEnter} />));
+    type("b");
+    act(() => root.render(<p />));
+    expect(onEnter).toHaveBeenCalledExactlyOnceWith("b");
+  });
+
+  it("forgets at Escape what was typed", () => {
+    const onEnter = vi.fn(() => null);
+    act(() => root.render(<TextField label="t" value="a" onEnter={onEnter} />));
+    type("b");
+    press("Escape");
+    expect(input().value).toBe("a");
+    act(() => root.render(<p />));
+    expect(onEnter).not.toHaveBeenCalled();
+  });
+
+  it("enters free text at every keystroke", () => {
+    const onEnter = vi.fn(() => null);
+    act(() => root.render(<TextField label="t" value="a" live onEnter={onEnter} />));
+    type("ab");
+    expect(onEnter).toHaveBeenLastCalledWith("ab");
+  });
+});
