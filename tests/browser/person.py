@@ -45,7 +45,7 @@ class Person:
 
     def new_graph(self, name: str) -> None:
         """From the start page to an empty canvas."""
-        self.go("start")
+        self.go("")
         self.page.get_by_role("button", name="New graph").click()
         self.page.get_by_label("Name", exact=True).fill(name)
         self.page.get_by_label("Name", exact=True).press("Enter")
@@ -104,9 +104,9 @@ class Person:
         mouse.up()
 
     def select(self, id_: str) -> None:
-        """Click a node's head."""
+        """Click a node's head, right of its fields."""
         box = self.box(self.node(id_))
-        self.page.mouse.click(box[0] + 40, box[1] + 10)
+        self.page.mouse.click(box[0] + box[2] * 0.7, box[1] + 6)
         expect(self.node(id_)).to_have_class(re.compile("selected"))
 
     def box(self, locator: Locator) -> tuple[float, float, float, float]:
