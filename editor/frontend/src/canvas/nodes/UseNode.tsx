@@ -2,6 +2,7 @@
 import type { NodeProps } from "@xyflow/react";
 import { memo } from "react";
 import { rankColor } from "../../placement/ranks";
+import { NodePreview } from "../../telemetry/views";
 import { HEAD, SUB } from "../geometry";
 import { worst } from "../model/problems";
 import type { CanvasNode, UseData } from "../types";
@@ -37,6 +38,7 @@ export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
         <States states={use.states} />
         <Live node={use.node} />
       </div>
+      <NodePreview node={use.node} />
       <div className="wg-far" aria-hidden>
         {use.name}
       </div>
