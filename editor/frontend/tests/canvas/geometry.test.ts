@@ -213,3 +213,10 @@ test("keys are told apart", () => {
   expect(keyOf(press)).toBe("mod+shift+v");
   expect(keyOf({ ...press, key: "+", ctrlKey: false })).toBe("+");
 });
+
+test("outputs stand to the right of all, even in a Walk that does nothing yet", () => {
+  const document = { name: "g", walks: { w: { body: [] } } } as GraphDocument;
+  const { boxes } = modelOf(document);
+  const [inputs, outputs] = [boxes.get("@in") as Rect, boxes.get("@out") as Rect];
+  expect(outputs.x).toBeGreaterThan(inputs.x + inputs.w);
+});

@@ -76,7 +76,7 @@ function Drawing({ data, way, children }: { data: WireData; way: Way; children?:
     <g className={kinds.join(" ")} style={{ color }}>
       <title>{titleOf(data)}</title>
       <path className="react-flow__edge-interaction" d={way.path} fill="none" strokeOpacity={0} strokeWidth={14} />
-      <path className="wg-line react-flow__edge-path" d={way.path} />
+      <path className="wg-line" d={way.path} />
       {data.kind === "stream" && <path className="wg-core" d={way.path} />}
       {data.node && !data.broken && <Flow node={data.node} path={way.path} />}
       {data.broken && <Mark at={way.label} />}

@@ -38,6 +38,8 @@ export function dropTarget(board: Board, mark: (id: string | null | undefined) =
         edge: element ? edgeUnder(board, payload, element) : null,
         within: [left, top],
       });
+      // Keys go on where the eyes are.
+      board.root()?.focus({ preventScroll: true });
     },
     leave: () => mark(undefined),
     atCentre: (payload) => {

@@ -150,7 +150,7 @@ function ranked(members: readonly Piece[], links: readonly Link[]): Map<string, 
   for (const piece of [...members].reverse()) {
     const targets = (from.get(piece.id) ?? []).flatMap((id) => ranks.get(id) ?? []);
     if (!into.has(piece.id) && targets.length) ranks.set(piece.id, Math.max(0, Math.min(...targets) - 1));
-    if (piece.order === Infinity && !targets.length) ranks.set(piece.id, most);
+    if (piece.order === Infinity && !targets.length) ranks.set(piece.id, into.has(piece.id) ? most : most + 1);
   }
   return ranks;
 }
