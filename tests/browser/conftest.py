@@ -48,11 +48,11 @@ def person(chromium: Browser, running: Service, request: pytest.FixtureRequest, 
     with running.client() as client:
         address = client.studio_address()
     context = chromium.new_context(viewport=WINDOW, permissions=["clipboard-read", "clipboard-write"])
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE * 1000)
+    context.set_default_timeout(PATIENCE * 1000)
     faults: list[str] = []
-    page.on("console", lambda message: faults.extend(_fault(message)))
-    page.on("pageerror", lambda error: faults.append(f"thrown: {error}"))
+    context.on("console", lambda message: faults.extend(_fault(message)))
+    context.on("weberror", lambda thrown: faults.append(f"thrown: {thrown.error}"))
+    page = context.new_page()
     page.goto(address)
     found = Person(page, running, tmp_path)
     yield found

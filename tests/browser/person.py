@@ -33,6 +33,13 @@ class Person:
         self.page.screenshot(path=path)
         return path
 
+    def another(self) -> Person:
+        """Another tab of the same browser; what it logs counts as this one's."""
+        found = Person(self.page.context.new_page(), self.running, self._folder)
+        found.expected = self.expected
+        found._looks = self._looks + 20
+        return found
+
     # ── getting somewhere ───────────────────────────────────────────────────────────────────────
 
     def go(self, path: str) -> None:
@@ -135,3 +142,9 @@ class Person:
                     return found
                 assert time.monotonic() < end, f"not stored: {found}"
                 self.page.wait_for_timeout(100)
+
+    def copied(self, graph: str, name: str) -> dict[str, Any]:
+        """A graph of one's own in the library, made from another before anybody looks."""
+        with self.running.client() as client:
+            client.put_document("graph", name, {**client.document("graph", graph)[0], "name": name})
+            return client.document("graph", name)[0]
