@@ -101,6 +101,11 @@ function up(value: number): number {
   return Math.ceil(value / GRID) * GRID;
 }
 
+/** Of the words on a wire, drawn together. */
+export function chipWidth(chips: readonly string[]): number {
+  return chips.length ? chips.join(" · ").length * 5.6 + 10 : 0;
+}
+
 // ── boxes ──────────────────────────────────────────────────────────────────────────────────────
 
 export function union(rects: readonly Rect[]): Rect {

@@ -5,7 +5,7 @@ import type { Catalogue, Problem } from "../api/types";
 import { canvasLayout } from "../document/edits/layout";
 import type { GraphDocument } from "../document/types";
 import type { Canvas } from "../store/types";
-import { boundaryRow, boxesOf, byParent, closedRow, CONTAINER_HEAD, RAIL, useRow } from "./geometry";
+import { boundaryRow, boxesOf, chipWidth, byParent, closedRow, CONTAINER_HEAD, RAIL, useRow } from "./geometry";
 import { arranged, type Link } from "./layout/layered";
 import { componentsDrawn } from "./model/components";
 import { walkDrawn, type Drawn, type Shown } from "./model/walk";
@@ -76,7 +76,9 @@ function storedFor(canvas: Canvas, at: Readonly<Record<string, Point>>): Readonl
 }
 
 export function linksOf(wires: readonly Wire[]): Link[] {
-  return wires.filter((wire) => !wire.data.carried).map((wire) => [wire.source, wire.target]);
+  return wires
+    .filter((wire) => !wire.data.carried)
+    .map((wire) => [wire.source, wire.target, wire.data.kind === "stream" ? chipWidth(wire.data.chips) : 0]);
 }
 
 function depthsOf(pieces: readonly Piece[]): Map<string, number> {

@@ -67,7 +67,6 @@ export function useFlow(canvas: Canvas, model: Model, hideWires: boolean, { onTa
       return made;
     });
     // `beat` stands for what is held.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [model.nodes, selection, beat]);
 
   const edges = useMemo(() => laidEdges(model.edges, selection, hideWires), [model.edges, selection, hideWires]);

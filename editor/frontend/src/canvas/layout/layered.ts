@@ -5,7 +5,8 @@ import type { Piece, Point, Rect } from "../types";
 const GAP_X = 72;
 const GAP_Y = 28;
 
-export type Link = readonly [source: string, target: string];
+/** `label`: pixels that the words on the wire take, for which neighbours make room. */
+export type Link = readonly [source: string, target: string, label?: number];
 
 interface Placed {
   /** Of every leaf inside, relative to the level's own corner. */
@@ -28,7 +29,7 @@ function lifted(parents: ReadonlyMap<string, string | null>, links: readonly Lin
     return found;
   };
   const result = new Map<string | null, Link[]>();
-  for (const [source, target] of links) {
+  for (const [source, target, label] of links) {
     if (!parents.has(source) || !parents.has(target)) continue;
     const a = chain(source);
     const b = chain(target);
@@ -37,7 +38,7 @@ function lifted(parents: ReadonlyMap<string, string | null>, links: readonly Lin
     const [from, to] = [a[depth], b[depth]];
     if (from === undefined || to === undefined) continue;
     const key = depth ? (a[depth - 1] as string) : null;
-    result.set(key, [...(result.get(key) ?? []), [from, to]]);
+    result.set(key, [...(result.get(key) ?? []), [from, to, label]]);
   }
   return result;
 }
@@ -125,10 +126,18 @@ function columns(members: readonly Piece[], sizes: ReadonlyMap<string, Point>, l
       bottom = y + h;
       width = Math.max(width, w);
     }
-    x += width + GAP_X;
+    x += width + gapAfter(layers.indexOf(layer), ranks, links);
   }
   const top = Math.min(0, ...[...corners.values()].map(([, y]) => y));
   return new Map([...corners].map(([id, [left, y]]) => [id, [left, y - top] as Point]));
+}
+
+/** Between a column and the next: enough for the words on the wires between them. */
+function gapAfter(column: number, ranks: ReadonlyMap<string, number>, links: readonly Link[]): number {
+  const labels = links.map(([source, target, label = 0]) =>
+    ranks.get(source) === column && ranks.get(target) === column + 1 ? label + 32 : 0,
+  );
+  return Math.max(GAP_X, ...labels);
 }
 
 /** Columns by longest way; what nothing feeds stands just before what it feeds, what has no wires after its forerunner. */
