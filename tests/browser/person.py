@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Download, Locator, Page, expect
 
 from tests.support.serving import Service
 
@@ -70,6 +70,18 @@ class Person:
 
     def saved(self) -> None:
         expect(self.page.locator(".wg-saving.saved")).to_be_visible()
+
+    def upload(self, file: Path) -> None:
+        """To the library, on the start page."""
+        self.go("")
+        self.page.get_by_role("button", name="Open a file").click()
+        self.page.get_by_test_id("stFileUploaderDropzoneInput").set_input_files(file)
+        self.page.get_by_role("button", name="Add it to the library").click()
+
+    def keep(self, download: Download) -> Path:
+        path = self._folder / download.suggested_filename
+        download.save_as(path)
+        return path
 
     def press(self, keys: str) -> None:
         self.page.keyboard.press(keys)

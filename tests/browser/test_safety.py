@@ -1,0 +1,207 @@
+"""Nothing that a person made is lost: not to another tab, not to somebody else's save, a crash or a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser.person import Person
+
+GRAPH = "shapes"
+OFFLINE = "ERR_INTERNET_DISCONNECTED"
+REFUSED = "412 (Precondition Failed)"
+
+
+def test_of_two_tabs_one_edits(person: Person) -> None:
+    person.copied(GRAPH, "tabs")
+    other = person.another()
+    person.open("tabs")
+    other.open("tabs")
+    expect(saying(other, "Read only")).to_be_visible()
+    expect(banner(other, "This document is open in another tab.")).to_be_visible()
+    other.look("reader")
+
+    rename_walk(other, "read_image", "Not to be")
+    expect(other.page.get_by_text("Choose “Edit here” to change it.")).to_be_visible()
+    expect(walk(other, "See a picture")).to_be_visible()
+
+    rename_walk(person, "read_image", "Look at it")
+    expect(walk(other, "Look at it")).to_be_visible()
+
+    rename_walk(person, "read_image", "Look closely")
+    other.page.get_by_role("button", name="Edit here").click()
+    expect(saying(other, "Saved")).to_be_visible()
+    expect(walk(other, "Look closely")).to_be_visible()
+    expect(banner(person, "Another tab edits this document now.")).to_be_visible()
+    rename_walk(other, "read_image", "Look again")
+    expect(walk(person, "Look again")).to_be_visible()
+
+    other.page.close()
+    expect(banner(person, "The tab that edited this document is closed.")).to_be_visible()
+    person.page.get_by_role("button", name="Edit here").click()
+    expect(saying(person, "Saved")).to_be_visible()
+    rename_walk(person, "read_image", "Look up")
+    person.stored("tabs", lambda found: found["walks"]["read_image"]["label"] == "Look up")
+
+
+def test_somebody_elses_save_is_not_overwritten(person: Person) -> None:
+    person.expected = [REFUSED]
+    person.copied(GRAPH, "both")
+    person.open("both")
+    collide(person, "Theirs 1", "Mine 1")
+    person.look("conflict")
+    expect(asked(person).get_by_text("read_image").first).to_be_visible()
+    asked(person).get_by_role("button", name="Close").click()
+    person.page.get_by_role("button", name="Changed elsewhere: choose").click()
+    asked(person).get_by_role("button", name="Keep mine").click()
+    person.saved()
+    person.stored("both", labelled("Mine 1"))
+
+    collide(person, "Theirs 2", "Mine 2")
+    asked(person).get_by_role("button", name="Take theirs").click()
+    expect(walk(person, "Theirs 2")).to_be_visible()
+    person.saved()
+    person.stored("both", labelled("Theirs 2"))
+    person.page.get_by_role("button", name="Undo: Take the other version").click()
+    expect(walk(person, "Mine 2")).to_be_visible()
+    person.stored("both", labelled("Mine 2"))
+
+    collide(person, "Theirs 3", "Mine 3")
+    asked(person).get_by_role("button", name="Save mine as a copy").click()
+    expect(person.page.get_by_text("Yours is stored as “both_copy”")).to_be_visible()
+    expect(walk(person, "Theirs 3")).to_be_visible()
+    person.saved()
+    person.stored("both", labelled("Theirs 3"))
+    person.stored("both_copy", labelled("Mine 3"))
+
+
+def test_changes_in_different_places_of_the_library_are_no_conflict(person: Person) -> None:
+    """What only they changed is taken over."""
+    person.copied(GRAPH, "follows")
+    person.open("follows")
+    behind(person, "follows", "Theirs")
+    person.page.reload()
+    expect(walk(person, "Theirs")).to_be_visible()
+    rename_walk(person, "read_image", "Mine")
+    person.stored("follows", labelled("Mine"))
+
+
+def test_unsaved_work_survives_a_crash(person: Person) -> None:
+    person.expected = [OFFLINE]
+    before = person.copied(GRAPH, "crash")
+    crashing = person.another()
+    crashing.open("crash")
+    expect(crashing.node("use:picture_in")).to_be_visible()
+    person.page.context.set_offline(True)
+    rename_walk(crashing, "read_image", "Before the crash")
+    crashing.canvas("Write")
+    crashing.add("loop", (60, 500))
+    expect(saying(crashing, "Offline, kept in this browser")).to_be_visible()
+    crashing.look("offline")
+    crashing.page.close()
+    person.page.context.set_offline(False)
+    assert person.stored("crash") == before
+
+    person.open("crash")
+    offer = banner(person, "were not saved; this browser kept them.")
+    expect(offer).to_be_visible()
+    expect(walk(person, "See a picture")).to_be_visible()
+    offer.get_by_role("button", name="Compare").click()
+    compared = person.page.get_by_role("dialog", name="What restoring would change")
+    expect(compared.get_by_text("Before the crash").first).to_be_visible()
+    person.look("found")
+    compared.get_by_role("button", name="Close").click()
+    offer.get_by_role("button", name="Restore them").click()
+    expect(walk(person, "Before the crash")).to_be_visible()
+    expect(offer).to_have_count(0)
+    person.saved()
+    restored = person.stored("crash", labelled("Before the crash"))
+    assert any("loop" in item for item in restored["walks"]["decode"]["body"][2:])
+    person.page.reload()
+    expect(walk(person, "Before the crash")).to_be_visible()
+    expect(offer).to_have_count(0)
+
+
+@pytest.mark.timeout(300)
+def test_a_graph_goes_out_and_comes_in_as_files(person: Person, repository: Any) -> None:
+    """As JSON out of the library, and in a picture that the playground saved."""
+    original = json.loads((repository / "graphs" / f"{GRAPH}.json").read_text())
+    person.go("library")
+    person.page.get_by_label("Filter").fill(GRAPH)
+    person.page.get_by_label("Filter").press("Enter")
+    table = person.page.get_by_test_id("stDataFrame")
+    expect(table).to_be_visible()
+    x, y, _, _ = person.box(table)
+    person.page.mouse.click(x + 18, y + 52)
+    with person.page.expect_download() as exporting:
+        person.page.get_by_role("button", name="Export").click()
+    exported = person.keep(exporting.value)
+    assert json.loads(exported.read_text()) == original
+    person.look("exported")
+
+    person.upload(exported)
+    expect(person.page.get_by_role("heading", name=f"{GRAPH}_2")).to_be_visible()
+    assert person.stored(f"{GRAPH}_2") == {**original, "name": f"{GRAPH}_2"}
+
+    person.go(f"playground?deployment={GRAPH}")
+    person.page.get_by_label("steps", exact=True).fill("2")
+    person.page.get_by_role("textbox", name="Prompt").fill("a red circle on white")
+    person.page.get_by_role("button", name=re.compile("^Run")).click()
+    with person.page.expect_download() as saving:
+        person.page.get_by_role("button", name="Download image").click()
+    picture = person.keep(saving.value)
+    assert picture.suffix == ".png"
+    person.upload(picture)
+    expect(person.page.get_by_role("heading", name=f"{GRAPH}_3")).to_be_visible()
+    assert person.stored(f"{GRAPH}_3") == {**original, "name": f"{GRAPH}_3"}
+
+
+# ── what these tests do and look at ─────────────────────────────────────────────────────────────
+
+
+def banner(person: Person, words: str) -> Locator:
+    return person.page.locator(".wg-banner").filter(has_text=words)
+
+
+def saying(person: Person, words: str) -> Locator:
+    return person.page.locator(".wg-saving").filter(has_text=words)
+
+
+def asked(person: Person) -> Locator:
+    return person.page.get_by_role("dialog", name="“both” was also changed elsewhere")
+
+
+def walk(person: Person, label: str) -> Locator:
+    return person.page.get_by_role("tablist", name="Canvases").get_by_role("tab", name=label, exact=True)
+
+
+def labelled(label: str) -> Any:
+    return lambda found: found["walks"]["read_image"]["label"] == label
+
+
+def rename_walk(person: Person, name: str, label: str) -> None:
+    """By a double click on its tab."""
+    tabs = person.page.get_by_role("tablist", name="Canvases")
+    tabs.get_by_title(re.compile(rf"\({name}\)$")).dblclick()
+    field = tabs.get_by_label("The Walk's label")
+    field.fill(label)
+    field.press("Enter")
+
+
+def behind(person: Person, graph: str, label: str) -> None:
+    """Somebody changes it with the API."""
+    with person.running.client() as client:
+        document, etag = client.document("graph", graph)
+        document["walks"]["read_image"]["label"] = label
+        client.put_document("graph", graph, document, etag)
+
+
+def collide(person: Person, theirs: str, mine: str) -> None:
+    person.saved()
+    behind(person, "both", theirs)
+    rename_walk(person, "read_image", mine)
+    expect(asked(person)).to_be_visible()
