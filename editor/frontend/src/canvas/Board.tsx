@@ -31,6 +31,7 @@ import type { CanvasEdge, CanvasNode, Model, Point } from "./types";
 import { useConnecting } from "./useConnecting";
 import { Far, isFar } from "./far";
 import { useFlow, useModel } from "./useFlow";
+import { useGeometry } from "./useGeometry";
 import { GRID } from "./geometry";
 
 const NODES: NodeTypes = {
@@ -50,6 +51,7 @@ const FIT = { padding: 0.08, maxZoom: 1 };
 
 export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) {
   const selection = useEditorState((state) => state.view.selection);
+  useGeometry();
   const model = useModel(canvas);
   const root = useRef<HTMLDivElement>(null);
   const tip = useRef<HTMLDivElement>(null);
@@ -78,7 +80,7 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
       onPointerMove={onPointerMove}
       onKeyDown={(event) => onKey(event, board)}
       onDoubleClick={(event) => {
-        if ((event.target as Element).classList.contains("react-flow__pane"))
+        if (isFree(event.target as Element))
           board.openAdd({ x: event.clientX, y: event.clientY });
       }}
     >
@@ -125,6 +127,12 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
       {menu && <Menu at={menu.at} entries={menu.entries} onClose={() => setMenu(null)} />}
     </div>
   );
+}
+
+/** Nothing is there but the canvas, or the inside of a container. */
+function isFree(target: Element): boolean {
+  if (target.classList.contains("react-flow__pane")) return true;
+  return target.matches(".wg-container, .wg-container > .wg-teach");
 }
 
 function mapColor(node: CanvasNode): string {
