@@ -80,8 +80,7 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
       onPointerMove={onPointerMove}
       onKeyDown={(event) => onKey(event, board)}
       onDoubleClick={(event) => {
-        if (isFree(event.target as Element))
-          board.openAdd({ x: event.clientX, y: event.clientY });
+        if (isFree(event.target as Element)) board.openAdd({ x: event.clientX, y: event.clientY });
       }}
     >
       <WireShape value={prefs.shape}>

@@ -1,6 +1,6 @@
 // Above the canvas: which canvas it is. Components, one tab per Walk, and where inside of a Walk one stands.
 import { Boxes, ChevronRight, Plus } from "lucide-react";
-import { useMemo, useRef, useState, type KeyboardEvent, type MouseEvent } from "react";
+import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type MouseEvent } from "react";
 import { addWalk, duplicateWalk, moveWalk, removeWalk, renameWalk, setWalkLabel } from "../document/edits/walks";
 import { factsOf, ancestry } from "../document/routes";
 import { useEditor, useEditorState } from "../store/react";
@@ -19,6 +19,11 @@ export function Strip() {
   const names = Object.keys(walks ?? {});
   const located = useMemo(() => new Located(problems), [problems]);
   const current = canvas.kind === "walk" ? canvas.walk : null;
+  const shown = current === null ? "" : walks?.[current]?.label || current;
+  useEffect(() => {
+    const tab = list.current?.querySelector('[role="tab"][aria-selected="true"]');
+    tab?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [current, shown]);
   const open = (walk: string | null) =>
     editor.open(walk === null ? { kind: "components" } : { kind: "walk", walk, inside: null });
   const move = (event: KeyboardEvent) => {
@@ -129,10 +134,10 @@ export function Strip() {
             </button>
           );
         })}
-        <IconButton label="Add a Walk" onClick={add}>
-          <Plus size={14} />
-        </IconButton>
       </div>
+      <IconButton label="Add a Walk" onClick={add}>
+        <Plus size={14} />
+      </IconButton>
       {canvas.kind === "components" && names.length > 0 && <Lens names={names} />}
       {canvas.kind === "walk" && canvas.inside && <Crumbs walk={canvas.walk} inside={canvas.inside} />}
       {menu && <Menu at={menu.at} entries={entries(menu.walk)} onClose={() => setMenu(null)} />}

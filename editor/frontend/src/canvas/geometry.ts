@@ -190,7 +190,8 @@ export function indexAt(siblings: readonly Rect[], point: Point, stacked: boolea
   let index = 0;
   for (const [position, rect] of siblings.entries()) {
     const [x, y] = center(rect);
-    const before = stacked ? y < point[1] : x < point[0];
+    const above = Math.abs(point[0] - x) < rect.w / 2 && Math.abs(point[1] - y) > rect.h / 2;
+    const before = stacked || above ? y < point[1] : x < point[0];
     if (before) index = position + 1;
   }
   return index;

@@ -52,14 +52,18 @@ function plain(kind: "loop" | "parallel" | "sequence" | "fork" | "note" | "frame
   return { key: kind, title: kind, note, payload: { kind }, port: null, available: true };
 }
 
-/** The first port of a component that a wire fits; undefined: none does. */
+/** The port of a component that suits a wire best: of its name, then one that is needed; undefined: none fits. */
 function fitting(catalogue: Catalogue, name: string, wire: Wiring): Port | undefined {
   const component = catalogue[name];
   if (!component) return undefined;
   const same = (port: Port) => !wire.type || parseType(port.type)?.modality === parseType(wire.type)?.modality;
-  if (wire.end === "source")
-    return component.inputs.find((port) => same(port) && accepts(port.type, wire.type || null) === null);
-  return component.outputs.find((port) => same(port) && accepts(wire.type || null, port.type) === null);
+  const given = wire.type || null;
+  const ports =
+    wire.end === "source"
+      ? component.inputs.filter((port) => same(port) && accepts(port.type, given) === null)
+      : component.outputs.filter((port) => same(port) && accepts(given, port.type) === null);
+  const own = wire.ref.slice(wire.ref.lastIndexOf(".") + 1);
+  return ports.find((port) => port.name === own) ?? ports.find((port) => !port.optional) ?? ports[0];
 }
 
 export function found(all: readonly Offer[], words: string): Offer[] {

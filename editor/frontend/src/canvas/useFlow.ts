@@ -1,5 +1,5 @@
 // The model as React Flow's props: selection and drags laid over it, nothing of them in the model.
-import type { EdgeChange, NodeChange, OnNodeDrag } from "@xyflow/react";
+import { useStoreApi, type EdgeChange, type NodeChange, type OnNodeDrag } from "@xyflow/react";
 import { useCallback, useMemo, useRef, useState } from "react";
 import { ranksOf } from "../placement/ranks";
 import { useEditor, useEditorState } from "../store/react";
@@ -45,6 +45,7 @@ export interface Dragging {
 
 export function useFlow(canvas: Canvas, model: Model, hideWires: boolean, { onTarget }: Dragging) {
   const editor = useEditor();
+  const flow = useStoreApi<CanvasNode, CanvasEdge>();
   const selection = useEditorState((state) => state.view.selection);
   const held = useRef(new Map<string, Held>());
   const content = useRef(new Map<string, Set<string>>());
@@ -74,7 +75,11 @@ export function useFlow(canvas: Canvas, model: Model, hideWires: boolean, { onTa
   const select = useCallback(
     (changes: readonly (NodeChange<CanvasNode> | EdgeChange<CanvasEdge>)[]) => {
       const before = editor.state.view.selection;
-      const chosen = new Set(before);
+      const { multiSelectionActive, userSelectionActive } = flow.getState();
+      // What is selected from elsewhere may not be drawn yet: a plain click selects what it hits alone.
+      const alone = !multiSelectionActive && !userSelectionActive;
+      const anew = alone && changes.some((change) => change.type === "select" && change.selected);
+      const chosen = new Set(anew ? [] : before);
       for (const change of changes) {
         if (change.type !== "select") continue;
         if (change.selected) chosen.add(change.id);
@@ -82,7 +87,7 @@ export function useFlow(canvas: Canvas, model: Model, hideWires: boolean, { onTa
       }
       if (chosen.size !== before.length || before.some((id) => !chosen.has(id))) editor.select(...chosen);
     },
-    [editor],
+    [editor, flow],
   );
 
   const onNodesChange = useCallback(

@@ -85,6 +85,8 @@ test("the innermost container under a point takes what is dropped, never what is
 test("the place in a list follows the columns, in a parallel the rows", () => {
   const row = [0, 100, 200].map((x) => ({ x, y: 0, w: 50, h: 50 }));
   expect([-10, 60, 130, 900].map((x) => indexAt(row, [x, 0], false))).toEqual([0, 1, 2, 3]);
+  const one = [{ x: 0, y: 100, w: 50, h: 50 }];
+  expect([0, 200].map((y) => indexAt(one, [30, y], false))).toEqual([0, 1]);
   const column = [0, 100].map((y) => ({ x: 0, y, w: 50, h: 50 }));
   expect([0, 60, 400].map((y) => indexAt(column, [0, y], true))).toEqual([0, 1, 2]);
 });
@@ -201,6 +203,11 @@ test("a hanging wire is offered what takes it, at the port that does", () => {
   expect(all.map((offer) => [offer.title, offer.port?.name])).toEqual([["c.d", "p0"]]);
   const back = offers(graph(), catalogue, canvas, { ref: "x.y", end: "target", type: "tokens: int[n]" });
   expect(back.map((offer) => offer.title)).toEqual(["a", "b", "c", "a.b"]);
+  const two = { ...component("two", ["latents", "latents"], []), name: "two" };
+  two.inputs = two.inputs.map((one) => ({ ...one, optional: one.name === "p0" }));
+  const port = (ref: string) =>
+    offers({ name: "g" } as GraphDocument, { two }, canvas, { ref, end: "source", type: "latents" })[0]?.port?.name;
+  expect([port("x.p0"), port("x.p1"), port("x.other")]).toEqual(["p0", "p1", "p1"]);
   const whole = offers(graph(), catalogue, canvas, null);
   expect(found(whole, "lop")[0]?.title).toBe("loop");
   expect(offers(graph(), catalogue, { kind: "components" }, null).some((offer) => offer.title === "loop")).toBe(
