@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Literal, TypedDict, cast
 
-import streamlit as st
+from streamlit.components.v2 import component
 
 Tab = Literal["graph", "tasks", "placement", "deploy", "play"]
 TABS: tuple[Tab, ...] = ("graph", "tasks", "placement", "deploy", "play")
@@ -54,4 +54,4 @@ def _noted() -> None:
 @functools.cache
 def _component() -> Any:
     """Raises StreamlitAPIException where the package has no bundle."""
-    return st.components.v2.component("walkgraph-editor.editor", js="index-*.js")
+    return component("walkgraph-editor.editor", js="index-*.js")

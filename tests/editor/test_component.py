@@ -66,7 +66,7 @@ def test_the_playground_is_given_a_deployment(mounted: Mounted) -> None:
 
 def test_the_bundle_is_the_one_that_the_manifest_declares(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(component.st.components.v2, "component", lambda name, **given: asked.update(name=name, **given))
+    monkeypatch.setattr(component, "component", lambda name, **given: asked.update(name=name, **given))
     component._component.__wrapped__()
     assert asked == {"name": "walkgraph-editor.editor", "js": "index-*.js"}
     assert 'name = "walkgraph-editor"' in MANIFEST.read_text()

@@ -16,7 +16,7 @@ def page() -> None:
     except Unreachable as error:
         st.error(str(error), icon=":material/cloud_off:")
         return
-    if name not in names:
+    if name is None or name not in names:
         if name:
             st.warning(f"There is no graph `{name}`.", icon=":material/search_off:")
         chosen = st.selectbox("Graph to open", names, index=None, placeholder="Choose a graph")

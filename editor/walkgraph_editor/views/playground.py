@@ -21,6 +21,6 @@ def page() -> None:
         st.page_link(session.page("start"), label="See the graphs", icon=":material/home:")
         return
     wanted = st.query_params.get("deployment") or st.session_state.get("deployment")
-    chosen = wanted if wanted in found else found[0]
+    chosen: str = wanted if wanted is not None and wanted in found else found[0]
     st.session_state["deployment"] = chosen
     playground("playground", chosen)

@@ -44,7 +44,8 @@ def command(
 def _deployed(client: Client, graph: Any, placement: Any, name: str | None, replace: bool) -> dict[str, Any]:
     from walkgraph.client import ProblemError
 
-    id_ = name or (graph if isinstance(graph, str) else graph.get("name") if isinstance(graph, dict) else None)
+    named = graph.get("name") if isinstance(graph, dict) else graph
+    id_ = name or str(named)
     if replace and any(found["id"] == id_ for found in client.deployments()):
         return client.replace(id_, graph, placement)
     try:
