@@ -144,7 +144,7 @@ function Bottom({ panes }: { panes: Panes }) {
       )}
       <section className="bottom" aria-label="Problems">
         <button type="button" className="strip" aria-expanded={bottomOpen} onClick={toggle}>
-          <span>{words}</span>
+          <span data-problems={problems.length}>{words}</span>
           {of !== null && of !== graph && <span className="busy">checking…</span>}
           {bottomOpen ? <PanelBottomClose size={15} aria-hidden /> : <PanelBottomOpen size={15} aria-hidden />}
         </button>

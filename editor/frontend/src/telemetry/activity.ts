@@ -1,6 +1,6 @@
 // The page's node activity, and its hooks. `follow` names the deployment (`telemetry/following.ts` does, for an open
 // graph); nothing is done while none is followed.
-import { useCallback, useSyncExternalStore } from "react";
+import { useCallback, useMemo, useSyncExternalStore } from "react";
 import { call, send } from "../api/client";
 import type { RunEvent, RunShown, ValueShown } from "../api/types";
 import type { GraphDocument } from "../document/types";
@@ -106,6 +106,26 @@ function show(event: RunEvent, task: string): void {
 export function useActivity(node: string): Activity | null {
   const watch = useCallback((changed: () => void) => store.watch(node, changed), [node]);
   const get = useCallback(() => store.get(node), [node]);
+  return useSyncExternalStore(watch, get);
+}
+
+/** What each of several nodes does; a new list only when one of them changes. Give the same list each time. */
+export function useActivities(nodes: readonly string[]): readonly (Activity | null)[] {
+  const watch = useCallback(
+    (changed: () => void) => {
+      const leave = nodes.map((node) => store.watch(node, changed));
+      return () => leave.forEach((stop) => stop());
+    },
+    [nodes],
+  );
+  const get = useMemo(() => {
+    let latest: readonly (Activity | null)[] = [];
+    return () => {
+      const now = nodes.map((node) => store.get(node));
+      if (now.length !== latest.length || now.some((one, index) => one !== latest[index])) latest = now;
+      return latest;
+    };
+  }, [nodes]);
   return useSyncExternalStore(watch, get);
 }
 

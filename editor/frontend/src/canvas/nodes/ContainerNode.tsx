@@ -10,7 +10,7 @@ import { CONTAINER_HEAD, RAIL } from "../geometry";
 import { worst } from "../model/problems";
 import type { CanvasNode, ContainerData } from "../types";
 import { InPlace } from "./InPlace";
-import { Live, Ports, Problems, portTitle } from "./parts";
+import { Changed, LiveTogether, Ports, Problems, portTitle } from "./parts";
 
 const ICONS = { loop: Repeat, parallel: Split, sequence: List };
 const TEACH = {
@@ -68,6 +68,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
         )}
         {box.muted && <span className="wg-tag">{box.muted}</span>}
         <i className="wg-grow" />
+        {box.closed && <Changed nodes={box.nodes} />}
         <Problems problems={box.problems} />
         <button
           type="button"
@@ -106,7 +107,9 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
           <div className="wg-rows">
             <Ports inputs={box.inputs} outputs={box.outputs} top={CONTAINER_HEAD + RAIL + 2} />
           </div>
-          <div className="wg-foot">{box.nodes[0] && <Live node={box.nodes[0]} />}</div>
+          <div className="wg-foot">
+            <LiveTogether nodes={box.nodes} />
+          </div>
         </>
       )}
       {box.empty && !box.closed && <p className="wg-teach">{TEACH[box.container]}</p>}

@@ -1,16 +1,17 @@
 // A component at work: a use in a Walk, or a node on the components canvas.
 import type { NodeProps } from "@xyflow/react";
-import { memo } from "react";
+import { memo, useMemo } from "react";
 import { rankColor } from "../../placement/ranks";
 import { NodePreview } from "../../telemetry/views";
 import { HEAD, SUB } from "../geometry";
 import { worst } from "../model/problems";
 import type { CanvasNode, UseData } from "../types";
-import { Live, Ports, Problems, Ranks, States, When } from "./parts";
+import { Changed, Live, Ports, Problems, Ranks, States, When } from "./parts";
 
 export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
   const use = data as UseData;
   const tint = use.ranks.length ? rankColor(use.ranks[0] ?? 0) : use.color;
+  const nodes = useMemo(() => [use.node], [use.node]);
   const kinds = ["wg-use", use.ghost ? "ghost" : "", use.muted, worst(use.problems)];
   return (
     <div className={kinds.join(" ")} style={{ "--tint": tint } as React.CSSProperties}>
@@ -18,6 +19,7 @@ export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
         {use.badge && <b className="wg-order">{use.badge}</b>}
         <strong title={use.name}>{use.name}</strong>
         {use.muted && <span className="wg-tag">{use.muted}</span>}
+        <Changed nodes={nodes} />
         <Ranks ranks={use.ranks} tint={rankColor} />
         <Problems problems={use.problems} />
       </header>
