@@ -2,7 +2,7 @@
 import { call } from "../api/client";
 import type { VersionEntry } from "../api/types";
 import type { GraphDocument } from "../document/types";
-import type { Editor } from "../store/editor";
+import { withGraph, type Editor } from "../store/editor";
 import type { Command } from "../panels/goto";
 import { hint, type Action, type Overrides } from "./keys";
 
@@ -89,8 +89,8 @@ export async function originalOf(name: string): Promise<number | null> {
 async function restore(editor: Editor, version: number): Promise<void> {
   try {
     const name = encodeURIComponent(editor.state.name);
-    const { value } = await call<GraphDocument>(`/api/v1/graphs/${name}/versions/${version}`);
-    editor.editGraph("Restore the original", () => value);
+    const { value, sources } = await call<GraphDocument>(`/api/v1/graphs/${name}/versions/${version}`);
+    editor.edit("Restore the original", (documents) => withGraph(documents, value, sources));
     editor.say("This is the graph as it comes with Walkgraph. Undo brings yours back.");
   } catch (error) {
     editor.say(error instanceof Error ? error.message : String(error), "error");

@@ -12,7 +12,7 @@ import { openDocuments, type Opened } from "./documents";
 import { Editor } from "./editor";
 import { Persistence } from "./persistence";
 import { Planning } from "./planning";
-import { same } from "./same";
+import { sameDocuments } from "./same";
 import { Tabs, type Channel } from "./tabs";
 
 /** Another tab that edits has answered by then. */
@@ -94,7 +94,7 @@ export class Session {
     if (this.persistence.dirty) return;
     const copy = this.copies.find();
     const { documents } = this.editor.state;
-    if (copy && !same(copy.documents, documents)) this.found.setState({ copy });
+    if (copy && !sameDocuments(copy.documents, documents)) this.found.setState({ copy });
     else this.copies.forget();
   }
 

@@ -22,7 +22,7 @@ export class CrashCopies {
   /** Replaces the one of this etag. Silent where the browser keeps nothing: then the service alone has it. */
   write(copy: CrashCopy): void {
     try {
-      this.storage.setItem(this.key(copy.etag), JSON.stringify(copy));
+      this.storage.setItem(this.key(copy.etag), textOf(copy));
     } catch {
       this.drop();
     }
@@ -39,7 +39,7 @@ export class CrashCopies {
     const newest = copies.sort((a, b) => b.at - a.at)[0] ?? null;
     this.drop();
     this.forget();
-    if (newest) this.storage.setItem(`${FOUND}${this.name}:`, JSON.stringify(newest));
+    if (newest) this.storage.setItem(`${FOUND}${this.name}:`, textOf(newest));
     return newest;
   }
 
@@ -58,10 +58,17 @@ export class CrashCopies {
   }
 }
 
+function textOf(copy: CrashCopy): string {
+  const { sources, ...documents } = copy.documents;
+  return JSON.stringify({ ...copy, documents, sources: [...(sources ?? [])] });
+}
+
 function readCopy(text: string | null): CrashCopy[] {
   try {
-    const copy = JSON.parse(text ?? "null") as CrashCopy | null;
-    return copy?.documents?.graph ? [copy] : [];
+    const read = JSON.parse(text ?? "null") as (CrashCopy & { sources?: [string, string][] }) | null;
+    if (!read?.documents?.graph) return [];
+    const { sources = [], documents, ...copy } = read;
+    return [{ ...copy, documents: { ...documents, sources: new Map(sources) } }];
   } catch {
     return [];
   }

@@ -42,15 +42,14 @@ async function list(kind: Kind): Promise<DocumentEntry[]> {
   return (await call<DocumentEntry[]>(`/api/v1/${kind}`)).value;
 }
 
-/** `before`: what it replaces; null: a new one. Raises ApiError, status 412 where the service has another. */
+/** `before`: what it replaces; null: a new one. `sources`: how its numbers are written. Raises ApiError, status 412 where the service has another. */
 export async function write<T>(
   kind: Kind,
   name: string,
   value: T,
   before: Stored<unknown> | null,
-  keepalive = false,
+  { keepalive = false, sources = before?.sources ?? new Map() }: { keepalive?: boolean; sources?: Sources } = {},
 ): Promise<Stored<T>> {
-  const sources = before?.sources ?? new Map();
   const request = { method: "PUT" as const, body: value, sources, ifMatch: before?.etag ?? null, keepalive };
   const { etag } = await call<DocumentEntry>(path(kind, name), request);
   return { value, etag: etag ?? "", sources };
@@ -76,7 +75,11 @@ export interface Opened {
 /** What is open when `name` is: the stored graph, or an empty one to begin with, and its placement. */
 export async function openDocuments(name: string): Promise<Opened> {
   const [graph, found] = await Promise.all([read<GraphDocument>("graphs", name), findPlacement(name)]);
-  const documents: Documents = { graph: graph?.value ?? emptyGraph(name), placement: found?.stored.value ?? null };
+  const documents: Documents = {
+    graph: graph?.value ?? emptyGraph(name),
+    placement: found?.stored.value ?? null,
+    sources: graph?.sources,
+  };
   return {
     stored: { graph, placement: found?.stored ?? null },
     placementName: found?.name ?? name,
@@ -108,7 +111,7 @@ export async function writeCopy(name: string, documents: Documents): Promise<str
     const suffix = number === 1 ? "_copy" : `_copy${number}`;
     const copy = name.slice(0, 64 - suffix.length) + suffix;
     try {
-      await write("graphs", copy, { ...documents.graph, name: copy }, null);
+      await write("graphs", copy, { ...documents.graph, name: copy }, null, { sources: documents.sources });
     } catch (error) {
       if (error instanceof ApiError && error.status === 412 && number < 100) continue;
       throw error;

@@ -2,7 +2,9 @@
 // `store/attach.ts`; nothing here knows a server.
 import { createStore, type StoreApi } from "zustand/vanilla";
 import type { Catalogue } from "../api/types";
+import type { Sources } from "../document/json";
 import type { GraphDocument } from "../document/types";
+import { revealed } from "../document/edits/layout";
 import { followGraph } from "../placement/follow";
 import type { PlacementDocument } from "../placement/schema.generated";
 import type { Canvas, Change, Documents, EditorState, Step, View } from "./types";
@@ -99,8 +101,10 @@ export class Editor {
     this.see({ selection });
   }
 
+  /** Show a canvas with these selected, out of the containers that were closed around them. */
   open(canvas: Canvas, selection: readonly string[] = []): void {
     this.see({ tab: "graph", canvas, selection });
+    this.editGraph("Open a container", (graph) => revealed(graph, canvas, selection));
   }
 
   say(message: string, kind: "info" | "error" = "info"): void {
@@ -128,10 +132,14 @@ export class Editor {
   }
 }
 
-/** The placement follows what is renamed and removed. */
-export function withGraph(documents: Documents, graph: GraphDocument): Documents {
+/** The placement follows what is renamed and removed. `sources`: of a graph that was read from text. */
+export function withGraph(
+  documents: Documents,
+  graph: GraphDocument,
+  sources: Sources | undefined = documents.sources,
+): Documents {
   if (graph === documents.graph) return documents;
-  return { ...documents, graph, placement: followGraph(documents.placement, documents.graph, graph) };
+  return { graph, placement: followGraph(documents.placement, documents.graph, graph), sources };
 }
 
 function firstCanvas(graph: GraphDocument): Canvas {

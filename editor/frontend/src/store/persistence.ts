@@ -4,7 +4,7 @@ import { ApiError } from "../api/client";
 import type { CrashCopies } from "./crash";
 import { etagsOf, readBoth, remove, write, writeCopy, type StoredDocuments } from "./documents";
 import type { Editor } from "./editor";
-import { same } from "./same";
+import { same, sameDocuments } from "./same";
 import type { Documents, EditorState, Saving } from "./types";
 
 const SAVE_MS = 1000;
@@ -185,12 +185,13 @@ export class Persistence {
     const { graph, placement } = this.base;
     if (!graph || !same(documents.graph, graph.value)) {
       const short = keepalive && JSON.stringify(documents.graph).length < KEEPALIVE_CHARS;
-      this.base = { ...this.base, graph: await write("graphs", name, documents.graph, graph, short) };
+      const options = { keepalive: short, sources: documents.sources };
+      this.base = { ...this.base, graph: await write("graphs", name, documents.graph, graph, options) };
     }
     if (!same(documents.placement, valueOf(placement))) {
       const wanted = documents.placement;
       if (wanted === null && placement) await remove("placements", placementName, placement.etag);
-      const stored = wanted && (await write("placements", placementName, wanted, placement, keepalive));
+      const stored = wanted && (await write("placements", placementName, wanted, placement, { keepalive }));
       this.base = { ...this.base, placement: stored };
     }
     this.editor.store.setState({ etags: etagsOf(this.base) });
@@ -218,13 +219,15 @@ export class Persistence {
       this.tell({ state: "conflict", theirs: other, etags: etagsOf(theirs) });
       return;
     }
+    const from = same(mine.graph, before.graph) ? other : mine;
     const merged: Documents = {
-      graph: same(mine.graph, before.graph) ? other.graph : mine.graph,
+      graph: from.graph,
+      sources: from.sources,
       placement: same(mine.placement, before.placement) ? other.placement : mine.placement,
     };
     this.base = theirs;
     if (theirs.graph === null && same(mine.graph, before.graph)) this.untouched = mine;
-    if (!same(merged, mine)) this.apply(() => this.editor.replace("Changes from elsewhere", merged));
+    if (!sameDocuments(merged, mine)) this.apply(() => this.editor.replace("Changes from elsewhere", merged));
     this.editor.store.setState({ etags: etagsOf(theirs) });
   }
 
@@ -233,7 +236,7 @@ export class Persistence {
     const mine = this.editor.state.documents;
     const documents = documentsOf(theirs, mine);
     this.base = theirs;
-    const shown = same(documents, mine) ? mine : documents;
+    const shown = sameDocuments(documents, mine) ? mine : documents;
     this.apply(() => this.editor.store.setState({ documents: shown, past: [], future: [], etags: etagsOf(theirs) }));
   }
 
@@ -294,7 +297,8 @@ function valueOf<T>(stored: { value: T } | null): T | null {
 
 /** `mine` stands in for a graph that is gone from the service. */
 function documentsOf(stored: StoredDocuments, mine: Documents): Documents {
-  return { graph: stored.graph?.value ?? mine.graph, placement: valueOf(stored.placement) };
+  const { value: graph, sources } = stored.graph ?? { value: mine.graph, sources: mine.sources };
+  return { graph, placement: valueOf(stored.placement), sources };
 }
 
 function wordsOf(error: ApiError): string {

@@ -1,4 +1,10 @@
 // Whether two JSON values say the same. The order of keys counts (Walks are shown in it), undefined fields don't.
+import type { Documents } from "./types";
+
+/** However their numbers are written. */
+export function sameDocuments(a: Documents, b: Documents): boolean {
+  return same(a.graph, b.graph) && same(a.placement, b.placement);
+}
 
 export function same(a: unknown, b: unknown): boolean {
   if (a === b) return true;

@@ -1,5 +1,6 @@
 // The editor's state: one per open graph, outside React, so that it outlives the component's mounts.
 import type { Catalogue, DeploymentShown, PlanShown, Problem } from "../api/types";
+import type { Sources } from "../document/json";
 import type { GraphDocument, ItemId } from "../document/types";
 import type { PlacementDocument } from "../placement/schema.generated";
 
@@ -8,6 +9,8 @@ export interface Documents {
   graph: GraphDocument;
   /** null: everything on one rank, chosen by the service. */
   placement: PlacementDocument | null;
+  /** How the graph's numbers were written where it was read (`4.0`); none: as JavaScript writes them. */
+  sources?: Sources;
 }
 
 export type Change = (documents: Documents) => Documents;

@@ -29,7 +29,7 @@ export function CodeView() {
     if (typed === null) return;
     const read = readPasted(typed);
     if (!read.ok) return setFault(read);
-    if (typed !== json) editor.edit("Edit the JSON", (documents) => withGraph(documents, read.graph));
+    if (typed !== json) editor.edit("Edit the JSON", (documents) => withGraph(documents, read.graph, read.sources));
     setTyped(null);
     setFault(null);
   };

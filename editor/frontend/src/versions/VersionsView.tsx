@@ -174,7 +174,7 @@ function Comparison({ name, versions, before, after, onPick }: ComparisonProps) 
           {[before, after].map((side, index) => {
             const found = index === 0 ? left : right;
             if (side === "draft" || found.state !== "here" || (index === 1 && after === before)) return null;
-            return <Restore key={index} graph={found.graph} title={titleOf(versions, side)} />;
+            return <Restore key={index} version={found} title={titleOf(versions, side)} />;
           })}
         </span>
       </header>
@@ -235,10 +235,10 @@ function SideSelect({
   );
 }
 
-function Restore({ graph, title }: { graph: GraphDocument; title: string }) {
+function Restore({ version, title }: { version: Extract<Loaded, { state: "here" }>; title: string }) {
   const editor = useEditor();
   const restore = () => {
-    editor.replace(`Restore “${title}”`, withGraph(editor.state.documents, graph));
+    editor.edit(`Restore “${title}”`, (documents) => withGraph(documents, version.graph, version.sources));
     editor.say(`“${title}” is back; undo takes you to where you were.`);
   };
   return (

@@ -2,13 +2,16 @@
 import { useEffect, useState } from "react";
 import { call } from "../api/client";
 import type { VersionEntry } from "../api/types";
+import type { Sources } from "../document/json";
 import type { GraphDocument } from "../document/types";
 import type { Editor } from "../store/editor";
 import { flush } from "../store/attach";
 import { useEditor } from "../store/react";
 
 export type Loaded =
-  { state: "loading" } | { state: "here"; graph: GraphDocument } | { state: "failed"; message: string };
+  | { state: "loading" }
+  | { state: "here"; graph: GraphDocument; sources?: Sources }
+  | { state: "failed"; message: string };
 
 /** One version's graph; `null` loads nothing. Versions never change: the view that mounts this asks once. */
 export function useVersion(name: string, id: number | null): Loaded {
@@ -18,7 +21,7 @@ export function useVersion(name: string, id: number | null): Loaded {
     const control = new AbortController();
     setLoaded({ state: "loading" });
     call<GraphDocument>(`/api/v1/graphs/${encodeURIComponent(name)}/versions/${id}`, { signal: control.signal }).then(
-      ({ value }) => setLoaded({ state: "here", graph: value }),
+      ({ value, sources }) => setLoaded({ state: "here", graph: value, sources }),
       (error: unknown) => {
         if (!control.signal.aborted) setLoaded({ state: "failed", message: messageOf(error) });
       },

@@ -1,29 +1,16 @@
 // The open graph as text: JSON made here, Python made by the service.
 import { useEffect, useMemo, useState } from "react";
 import { ApiError, call } from "../api/client";
-import type { Sources } from "../document/json";
 import type { GraphDocument } from "../document/types";
 import { useEditorState } from "../store/react";
 import { pretty } from "./pretty";
 
 /** After the last edit, in ms. */
 const PAUSE_MS = 400;
-const NONE: Sources = new Map();
 
-/** Ends with a newline, as the file does. Numbers that nobody changed are written as in the service's document. */
+/** Ends with a newline, as the file does. Numbers that nobody changed are written as they were read. */
 export function useJson(graph: GraphDocument): string {
-  const name = useEditorState((state) => state.name);
-  const etag = useEditorState((state) => state.etags.graph);
-  const [sources, setSources] = useState<Sources>(NONE);
-  useEffect(() => {
-    const control = new AbortController();
-    call(`/api/v1/graphs/${encodeURIComponent(name)}`, { signal: control.signal }).then(
-      (answer) => setSources(answer.sources),
-      // Never saved, or nobody answers: numbers are written the short way.
-      () => !control.signal.aborted && setSources(NONE),
-    );
-    return () => control.abort();
-  }, [name, etag]);
+  const sources = useEditorState((state) => state.documents.sources);
   return useMemo(() => `${pretty(graph, sources)}\n`, [graph, sources]);
 }
 

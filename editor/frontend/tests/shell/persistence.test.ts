@@ -1,9 +1,10 @@
 // @vitest-environment jsdom
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { parse } from "../../src/document/json";
 import type { GraphDocument } from "../../src/document/types";
 import { CrashCopies } from "../../src/store/crash";
 import { openDocuments } from "../../src/store/documents";
-import { Editor } from "../../src/store/editor";
+import { Editor, withGraph } from "../../src/store/editor";
 import { Persistence } from "../../src/store/persistence";
 import type { Documents } from "../../src/store/types";
 import { FakeService } from "./service";
@@ -124,6 +125,20 @@ describe("saving", () => {
     describeAs(editor, "one");
     await settle(1100);
     expect(service.requests.at(-1)?.body).toContain('"shift":4.0');
+  });
+
+  it("writes what was pasted as it was spelled; undo brings back the other spelling too", async () => {
+    const text = (shift: string) => `{"name":"g","nodes":{"a":{"component":"x","params":{"shift":${shift}}}}}`;
+    service.put("graphs/g", {});
+    service.rows.get("graphs/g")!.text = text("4.0");
+    const { editor } = await opened();
+    const { value, sources } = parse(text("5.00"));
+    editor.edit("Paste", (documents) => withGraph(documents, value as GraphDocument, sources));
+    await settle(1100);
+    expect(service.requests.at(-1)?.body).toContain('"shift":5.00');
+    editor.undo();
+    await settle(1100);
+    expect(service.requests.at(-1)?.body).toContain('"shift":4.0}');
   });
 });
 
@@ -297,6 +312,12 @@ describe("the copy in this browser", () => {
     expect(found()).not.toBeNull();
     copies.forget();
     expect(found()).toBeNull();
+  });
+
+  it("keeps how numbers are spelled", () => {
+    const documents = { graph: GRAPH, placement: null, sources: new Map([["/nodes/a/params/shift", "4.0"]]) };
+    new CrashCopies("g", localStorage).write({ etag: null, at: 1, documents });
+    expect(found()).toEqual({ etag: null, at: 1, documents });
   });
 
   it("is another document's business if the name only begins alike", () => {
