@@ -19,8 +19,9 @@ import msgspec
 from walkgraph.settings import Settings, read_token
 
 TIMEOUT = httpx.Timeout(10.0, read=60.0)
-Kind = Literal["graph", "placement"]
 """Of everything but runs and undeploying, which take as long as they take."""
+
+Kind = Literal["graph", "placement"]
 
 
 class ClientError(Exception):

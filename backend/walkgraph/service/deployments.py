@@ -154,19 +154,15 @@ class Deployments:
             documents = Documents(graph_name, graph, placement_name, judged.placement_document)
             text = documents.row(id_, managed.created_at).graph_text
             await self._store.write(queries.add_version, "graph", graph_name, text, f"deployed as {id_}")
-            replaced, managed.next, managed.grace = managed.next, None, grace
-            gone = self._end(managed, replaced, 0.0) if replaced else None
-            managed.next = self._version(managed, documents, judged)
-            managed.next.start(after=gone)
-            self._announce(managed)
-            return managed
+            return self._prepare(managed, documents, judged, grace)
 
     async def restart(self, id_: str, grace: float) -> Managed:
-        """A switch to the documents that serve now."""
-        documents = self.get(id_).serving.documents
-        return await self.switch(
-            id_, documents.graph_name, documents.graph, documents.placement_name, documents.placement, grace
-        )
+        """A switch to the documents that serve now. Raises as `switch` does."""
+        async with self._changing:
+            managed = self._changeable(id_)
+            documents = managed.serving.documents
+            judged = await self._judge_beside(managed, documents.graph, documents.placement)
+            return self._prepare(managed, documents, judged, grace)
 
     async def forget_next(self, id_: str) -> None:
         """Give a switch up, or take note of why it failed. Raises NotFound where there is none."""
@@ -186,13 +182,18 @@ class Deployments:
                 await self._store.write(queries.delete_deployment, id_)
             managed.deleted = True
         await self._stop(managed, grace)
-        self._managed.pop(id_, None)
+        # Another call may have been quicker, and the id be used again.
+        if self._managed.get(id_) is managed:
+            del self._managed[id_]
 
     async def close(self, grace: float) -> None:
         """Stop all, still wanted."""
         self.draining = True
-        await asyncio.gather(*(self._stop(managed, grace) for managed in list(self._managed.values())))
-        if self._tasks:
+        # What was begun before may still start a version; what comes after is refused.
+        async with self._changing:
+            managed = list(self._managed.values())
+        await asyncio.gather(*(self._stop(found, grace) for found in managed))
+        while self._tasks:
             await asyncio.wait(set(self._tasks))
 
     def listed(self) -> list[Managed]:
@@ -229,13 +230,17 @@ class Deployments:
         return managed.serving.submit(submit)
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing new; returns when no run is unfinished, or after `seconds`."""
+        """Take nothing new; returns when no run is unfinished. After `seconds` the rest ends with `shutting_down`."""
         self.draining = True
         waits = [asyncio.create_task(_ended(run)) for run in self._runs.unfinished]
         if waits:
             _, late = await asyncio.wait(waits, timeout=seconds)
             for task in late:
                 task.cancel()
+        # While their clients are still connected: they are told why.
+        for managed in self._managed.values():
+            for version in managed.versions:
+                version.lose_runs()
 
     # ── versions ────────────────────────────────────────────────────────────────────────────────
 
@@ -253,6 +258,15 @@ class Deployments:
             managed.id, documents, directory, self._around, lambda version: self._changed(managed, version), judged
         )
 
+    def _prepare(self, managed: Managed, documents: Documents, judged: Judged, grace: float) -> Managed:
+        """Begin a next version, in place of the one that there may be, once that one is gone."""
+        replaced, managed.next, managed.grace = managed.next, None, grace
+        gone = self._end(managed, replaced, 0.0) if replaced else None
+        managed.next = self._version(managed, documents, judged)
+        managed.next.start(after=gone)
+        self._announce(managed)
+        return managed
+
     def _changed(self, managed: Managed, version: Version) -> None:
         if version is managed.next:
             if version.state == "ready":
@@ -269,17 +283,25 @@ class Deployments:
             ready = version.state == "ready" and version.process is not None
             if managed.deleted or self.draining or managed.next is not version or not ready:
                 return
+            former = managed.serving
             try:
-                row = version.documents.row(managed.id, managed.created_at)
-                await self._store.write(queries.replace_deployment, row)
+                await self._record(managed, version)
+                if version.state == "failed":
+                    # Meanwhile; the former one goes on.
+                    await self._record(managed, former)
+                    return
             except WalkgraphError as error:
                 _log.error("switch not recorded", deployment=managed.id, reason=str(error))
                 version.fail(f"it was ready, but {error}")
                 return
-            former, managed.serving, managed.next = managed.serving, version, None
+            managed.serving, managed.next = version, None
             _log.info("deployment switched", deployment=managed.id)
             self._announce(managed)
             self._begin(self._end(managed, former, managed.grace))
+
+    async def _record(self, managed: Managed, version: Version) -> None:
+        """Its documents are what is wanted from now on."""
+        await self._store.write(queries.replace_deployment, version.documents.row(managed.id, managed.created_at))
 
     def _end(self, managed: Managed, version: Version, grace: float) -> Coroutine[Any, Any, None]:
         """The end of a version that is neither the serving nor the next one any more, however it comes."""
@@ -293,8 +315,10 @@ class Deployments:
 
     async def _stop(self, managed: Managed, grace: float) -> None:
         reason = "the service is shutting down" if self.draining else "undeployed"
-        others = [version for version in managed.versions if version is not managed.serving]
-        await asyncio.gather(managed.serving.stop(grace, reason), *(version.stop(grace, None) for version in others))
+        ends = [managed.serving.stop(grace, reason), *(former.stop(grace, None) for former in managed.ending)]
+        if managed.next is not None:
+            ends.append(managed.next.stop(0.0, None))
+        await asyncio.gather(*ends)
 
     async def _judge(self, graph: Any, placement: Any, reserved: list[Plan]) -> Judged:
         judged = await anyio.to_thread.run_sync(judge, graph, placement, reserved, self._settings.checkpoint_roots)

@@ -152,7 +152,7 @@ class Version:
             await self.process.stop(grace)
         if self._task is not None:
             await asyncio.wait([self._task])
-        self._lose_runs()
+        self.lose_runs()
         if reason is not None:
             self._tell("stopped", reason)
 
@@ -170,6 +170,17 @@ class Version:
         self.runs[run.id] = run
         self._around.runs.add(run)
         return run
+
+    def lose_runs(self) -> None:
+        """End what runs with an error that says to try again."""
+        error = ErrorInfo(
+            code="shutting_down" if self._around.draining() or not self._wanted else "worker_lost",
+            message="the deployment ended before this run did; try again",
+            retryable=True,
+        )
+        for run in list(self.runs.values()):
+            run.take(m.Finished(run=run.id, error=error, seconds=time.time() - run.created_at))
+            self._note(run)
 
     def ranks(self) -> list[dict[str, Any]]:
         devices = {entry.rank: entry.device for entry in self.plan.ranks} if self.plan else {}
@@ -237,7 +248,7 @@ class Version:
         code = await exited
         _log.info("deployment ended", deployment=self.id, code=code)
         self.process = None
-        self._lose_runs()
+        self.lose_runs()
         return code
 
     async def _judge(self) -> Plan:
@@ -279,16 +290,6 @@ class Version:
             self._around.runs.ended(run)
             frame = {"run": run.id, "task": run.task, "state": run.state, "seconds": run.finished.seconds}
             self._around.hub.publish(self.id, {"type": "run", **frame})
-
-    def _lose_runs(self) -> None:
-        error = ErrorInfo(
-            code="shutting_down" if self._around.draining() or not self._wanted else "worker_lost",
-            message="the deployment ended before this run did; try again",
-            retryable=True,
-        )
-        for run in list(self.runs.values()):
-            run.take(m.Finished(run=run.id, error=error, seconds=time.time() - run.created_at))
-            self._note(run)
 
     def _tell(self, state: Any, reason: str) -> None:
         self.status = m.Status(state=state, ranks=(), reason=reason)

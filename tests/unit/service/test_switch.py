@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -341,3 +342,88 @@ async def test_a_switch_takes_no_wanted_state_from_a_deployment_that_is_gone(ser
     with pytest.raises(NotFound):
         await service.services.store.write(queries.replace_deployment, row)
     assert len(await service.services.store.read(queries.list_deployments)) == 1
+
+
+async def test_a_restart_does_not_undo_a_switch_that_was_first(service: Running) -> None:
+    await switch(service)
+    new = await service.fleet.until(2)
+    async with service.services.deployments._changing:
+        new.ready()
+        restarted = asyncio.create_task(service.services.deployments.restart("shapes", 0))
+        await asyncio.sleep(0)
+    await restarted
+    last = await service.fleet.until(3)
+    assert last.spec.graph["description"] == "changed"
+    last.ready()
+    await switched(service)
+    assert "changed" in await stored(service)
+
+
+async def test_a_version_that_fails_while_it_is_recorded_does_not_serve(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    replace_deployment = queries.replace_deployment
+    recorded: list[str] = []
+
+    def failing(session: Any, row: Any) -> None:
+        replace_deployment(session, row)
+        if not recorded:
+            loop.call_soon_threadsafe(new.failed, "a worker is gone for good")
+        recorded.append(row.graph_text)
+
+    before = await stored(service)
+    await switch(service)
+    new = await service.fleet.until(2)
+    monkeypatch.setattr(deployments.queries, "replace_deployment", failing)
+    new.ready()
+    found = await until(service, lambda found: found.next and found.next.state == "failed")
+    await asyncio.gather(*service.services.deployments._tasks)
+    assert len(recorded) == 2
+    assert (found["state"], found["next"]["reason"]) == ("ready", "a worker is gone for good")
+    assert await stored(service) == before
+    assert [fake.alive for fake in service.fleet.started] == [True, False]
+
+
+async def test_what_is_begun_while_the_service_stops_is_stopped_too(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judging_began, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    judge = deployments.judge
+
+    def slow(*arguments: Any) -> Any:
+        loop.call_soon_threadsafe(judging_began.set)
+        go_on.wait()
+        return judge(*arguments)
+
+    async with serving(settings, FakeFleet()) as running:
+        await running.deploy()
+        monkeypatch.setattr(deployments, "judge", slow)
+        switching = asyncio.create_task(switch(running))
+        await judging_began.wait()
+        closing = asyncio.create_task(running.services.deployments.close(0))
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(switching, closing)
+        assert not any(fake.alive for fake in running.fleet.started)
+        body = {"graph": "shapes", "placement": "shapes_one_cpu"}
+        assert (await running.http.put(PATH, json=body)).status_code == 503
+
+
+async def test_a_version_to_come_gets_no_grace_when_it_is_undeployed(service: Running) -> None:
+    await switch(service)
+    new = await service.fleet.until(2)
+    assert (await service.http.delete(PATH, params={"grace": 3})).status_code == 204
+    assert (service.fleet.started[0].graces, new.graces) == ([3.0], [0.0])
+
+
+async def test_runs_that_outlast_the_draining_are_told_so(service: Running) -> None:
+    body = {"deployment": "shapes", "task": "text_to_image", "request": WAITS}
+    run = (await service.http.post("/api/v1/runs", json=body)).json()["id"]
+    await service.fleet.started[0].waiting.get()
+    await service.services.deployments.drain(0)
+    end = service.services.runs.live(run).finished
+    assert end is not None
+    assert end.error is not None
+    assert (end.error.code, end.error.retryable) == ("shutting_down", True)
