@@ -49,7 +49,9 @@ export function QuickAdd({ board, adding, onClose }: Props) {
     const walk = canvas.kind === "walk" ? canvas.walk : null;
     const { port } = offer;
     const then = (graph: GraphDocument, id: string): GraphDocument => {
-      if (!wire || !port || walk === null) return graph;
+      if (!wire || walk === null) return graph;
+      if (offer.payload.kind === "stream") return connected(graph, walk, id, wire.ref, editor.state.catalogue);
+      if (!port) return graph;
       const ref = `${id.slice(id.indexOf(":") + 1).replace(/#\d+$/, "")}.${port.name}`;
       const [from, to] = wire.end === "source" ? [wire.ref, ref] : [ref, wire.ref];
       return connected(graph, walk, from, to, editor.state.catalogue);

@@ -1,6 +1,7 @@
 // What keys and menus do on the open canvas. Each is one undoable step.
 import {
   bypass,
+  leaveStream,
   mute,
   removeFrame,
   removeItems,
@@ -32,16 +33,19 @@ export function remove(board: Board, bridge = false): void {
   const done = attempt(editor, bridge ? "Delete and join" : "Delete", (graph) => {
     let made = items.length || known.size ? settled(graph, canvas, board.model()) : graph;
     const before = made;
-    for (const id of known) made = removed(made, board, id);
     if (walk !== null) {
+      // Before all that takes other edges away: these are named by their numbers.
       const indices = selection.flatMap((id) => (id.startsWith("edge:") ? Number(id.slice("edge:".length)) : []));
       if (indices.length) made = removeEdges(made, walk, indices);
+    }
+    for (const id of known) made = removed(made, board, id);
+    if (walk !== null) {
       if (items.length) made = removeItems(made, walk, items, { bridge, catalogue: editor.state.catalogue });
     }
     return made === before ? graph : made;
   });
   if (!done) return;
-  const fixed = selection.filter((id) => id.startsWith("@"));
+  const fixed = selection.filter((id) => id.startsWith("@") && !id.startsWith("@stream."));
   if (fixed.length === selection.length && fixed.length)
     editor.say("Inputs and outputs belong to the Walk: take single ones away in the inspector.");
   editor.select(...fixed);
@@ -53,6 +57,8 @@ function removed(graph: GraphDocument, { canvas }: Board, id: string): GraphDocu
   if (id.startsWith("note:")) return removeNote(graph, canvas, name);
   if (id.startsWith("frame:")) return removeFrame(graph, canvas, name);
   if (id.startsWith("stream:")) return removeStream(graph, name.replace(/#.*$/, ""));
+  if (id.startsWith("@stream.") && canvas.kind === "walk")
+    return leaveStream(graph, canvas.walk, id.slice("@stream.".length));
   if (id.startsWith("node:")) return removeNode(graph, name);
   if (id.startsWith("result:") && canvas.kind === "walk") return setResult(graph, canvas.walk, name, null);
   return graph;

@@ -4,6 +4,7 @@ import type { Editor } from "../store/editor";
 export type Payload =
   | { kind: "component"; component: string }
   | { kind: "node"; node: string }
+  | { kind: "stream"; stream: string }
   | { kind: "loop" | "parallel" | "sequence" | "fork" | "note" | "frame" };
 
 export interface DropTarget {
@@ -80,6 +81,7 @@ export function addAtCentre(editor: Editor, payload: Payload): void {
 
 export function payloadName(payload: Payload): string {
   if (payload.kind === "component") return payload.component;
+  if (payload.kind === "stream") return payload.stream;
   return payload.kind === "node" ? payload.node : payload.kind;
 }
 

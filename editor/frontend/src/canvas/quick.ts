@@ -1,7 +1,7 @@
 // What the quick list offers, and in which order. Pure.
 import fuzzysort from "fuzzysort";
 import type { Catalogue, Port } from "../api/types";
-import { accepts, parseType } from "../document/ports";
+import { accepts, parseType, streamType } from "../document/ports";
 import type { GraphDocument } from "../document/types";
 import type { Canvas } from "../store/types";
 import type { Wiring } from "./board";
@@ -43,9 +43,22 @@ export function offers(graph: GraphDocument, catalogue: Catalogue, canvas: Canva
       const { name, description, available } = component;
       return [{ key: name, title: name, note: description, payload, port: at, available }];
     });
+  const chunks = canvas.kind === "walk" ? streamsFor(graph, catalogue, canvas.walk, wire) : [];
   const flow = walk && !wire ? FLOW.map(([kind, note]): Offer => plain(kind, note)) : [];
   const marks = wire ? [] : [plain("note", "words for whoever reads"), plain("frame", "a titled area")];
-  return [...again, ...fresh, ...flow, ...marks];
+  return [...chunks, ...again, ...fresh, ...flow, ...marks];
+}
+
+/** The streams that a Walk may read: other Walks feed them, and their items fit the wire. */
+function streamsFor(graph: GraphDocument, catalogue: Catalogue, walk: string, wire: Wiring | null): Offer[] {
+  if (wire?.end === "source") return [];
+  return (graph.streams ?? []).flatMap(({ name, walks, from }): Offer[] => {
+    if (walks.includes(walk) || (wire && accepts(wire.type || null, streamType(graph, catalogue, name)) !== null))
+      return [];
+    const note = `stream of ${from}, from ${walks.join(", ")}`;
+    const payload: Payload = { kind: "stream", stream: name };
+    return [{ key: `stream:${name}`, title: name, note, payload, port: null, available: true }];
+  });
 }
 
 function plain(kind: "loop" | "parallel" | "sequence" | "fork" | "note" | "frame", note: string): Offer {

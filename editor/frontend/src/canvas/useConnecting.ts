@@ -136,6 +136,7 @@ function reasonFor(board: Board, { ref, end, type }: Wiring): Reason {
       ? compatible(graph, canvas.walk, ref, catalogue)
       : compatibleSources(graph, canvas.walk, ref, catalogue);
   return (other) => {
+    if (other === "@sink.+") return ref.startsWith("@") ? "a stream carries what a step makes" : null;
     if (other.startsWith("@sink.")) return fits(other);
     if (other.includes("+") || other.startsWith("@result.") || ref.startsWith("@result.")) {
       const inner = [ref, other].some((one) => one.startsWith("@in.") || one === "@in.+");

@@ -13,13 +13,14 @@ export function Palette() {
   const editor = useEditor();
   const catalogue = useEditorState((state) => state.catalogue);
   const nodes = useEditorState((state) => state.documents.graph.nodes);
+  const streams = useEditorState((state) => state.documents.graph.streams);
   const canvas = useEditorState((state) => state.view.canvas.kind);
   const [text, setText] = useState("");
   const query = useDeferredValue(text);
   const groups = useMemo(
     () => searched(paletteOf(catalogue, editor.graph, canvas), query),
-    // The nodes are all that the palette reads of the graph.
-    [catalogue, nodes, canvas, query, editor],
+    // The nodes and streams are all that the palette reads of the graph.
+    [catalogue, nodes, streams, canvas, query, editor],
   );
   const entries = useMemo(() => groups.flatMap((group) => group.entries), [groups]);
   const [active, setActive] = useState<string | null>(null);

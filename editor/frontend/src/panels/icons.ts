@@ -25,6 +25,7 @@ export const CONTAINER_ICONS: Readonly<Record<string, LucideIcon>> = {
   parallel: Columns2,
   sequence: Rows3,
   fork: GitFork,
+  stream: Waves,
   note: StickyNote,
   frame: FrameIcon,
 };
@@ -36,7 +37,6 @@ export const KIND_ICONS: Readonly<Record<string, LucideIcon>> = {
   components: Boxes,
   walk: Workflow,
   walks: Workflow,
-  stream: Waves,
   streams: Waves,
   task: ListOrdered,
   tasks: ListOrdered,

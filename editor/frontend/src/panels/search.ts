@@ -35,6 +35,7 @@ export interface Query {
 
 export const FLOW = "Flow";
 export const AGAIN = "Use again";
+export const STREAMS = "Streams";
 export const CANVAS = "On the canvas";
 
 const FLOWS: { container: "loop" | "parallel" | "sequence" | "fork"; title: string; description: string }[] = [
@@ -46,7 +47,7 @@ const FLOWS: { container: "loop" | "parallel" | "sequence" | "fork"; title: stri
 
 /** Everything that can be put on a canvas; a Walk's canvas takes containers and nodes that exist besides. */
 export function paletteOf(catalogue: Catalogue, graph: GraphDocument, canvas: "components" | "walk"): PaletteEntry[] {
-  const walk = canvas === "walk" ? [...flows(), ...again(catalogue, graph)] : [];
+  const walk = canvas === "walk" ? [...flows(), ...streams(graph), ...again(catalogue, graph)] : [];
   return [...walk, ...components(catalogue), ...marks()];
 }
 
@@ -60,6 +61,19 @@ function flows(): PaletteEntry[] {
     component: null,
     available: true,
     payload: { kind: container },
+  }));
+}
+
+function streams(graph: GraphDocument): PaletteEntry[] {
+  return (graph.streams ?? []).map(({ name, walks, from }) => ({
+    key: `stream:${name}`,
+    group: STREAMS,
+    title: name,
+    name: "",
+    description: `Chunks of \`${from}\`, from ${walks.join(", ")}.`,
+    component: null,
+    available: true,
+    payload: { kind: "stream", stream: name },
   }));
 }
 

@@ -1,6 +1,7 @@
 // A wire was dropped on a port. What the ports with a plus stand for is made on the way.
 import { connect } from "../../document/edits/edges";
-import { setStream } from "../../document/edits/streams";
+import { EditRefused } from "../../document/edits/records";
+import { addStream, setStream } from "../../document/edits/streams";
 import { addInput, setResult } from "../../document/edits/walks";
 import { freshName } from "../../document/names";
 import { portType } from "../../document/ports";
@@ -23,7 +24,18 @@ export function connectEnds(board: Board, from: string, to: string): boolean {
     canvas.kind === "walk" ? [from, to] : [useOf(editor.graph, walk, from), useOf(editor.graph, walk, to)];
   const done = attempt(editor, "Connect", (graph) => connected(graph, walk, source, target, editor.state.catalogue));
   if (done) board.announce(`${source} goes to ${target}`);
+  const made = editor.graph.streams?.at(-1);
+  if (done && target === NEW_STREAM && made) editor.select(`stream:${made.name}`);
   return done;
+}
+
+/** The port that stands for a stream still to be made. */
+const NEW_STREAM = "@sink.+";
+
+/** A stream of what one step makes; its chunks are single items until somebody says otherwise. */
+function newStream(graph: GraphDocument, walk: string, from: string): GraphDocument {
+  if (from.startsWith("@")) throw new EditRefused("A stream carries what a step makes: begin at a step's port.");
+  return addStream(graph, { from, walks: [walk], chunks: { policy: "fixed", size: 1 } }).graph;
 }
 
 /** On the components canvas ports are those of nodes; in a Walk, of the first use of the node. */
@@ -44,6 +56,7 @@ export function connected(
 ): GraphDocument {
   const body = graph.walks?.[walk];
   const facts = body ? factsOf(body) : null;
+  if (to === NEW_STREAM) return newStream(graph, walk, from);
   if (to.startsWith("@sink.")) return setStream(graph, portName(to), { from });
   if (to.startsWith("@result.")) {
     const name = to === "@result.+" ? freshName(portName(from), Object.keys(body?.results ?? {})) : portName(to);

@@ -25,10 +25,12 @@ export function dropTarget(board: Board, mark: (id: string | null | undefined) =
       const edge = edgeUnder(board, payload, element);
       const { canvas } = board;
       const { parent } = placeAt({ canvas, model: board.model(), at: at(x, y) });
-      const holder = canvas.kind === "walk" && parent !== canvas.inside ? parent : null;
+      const inItems = canvas.kind === "walk" && payload.kind !== "stream";
+      const holder = inItems && parent !== canvas.inside ? parent : null;
       mark(holder ?? undefined);
       if (edge !== null) return "into this wire";
       if (canvas.kind === "components") return payload.kind === "component" ? "add the component" : "add";
+      if (payload.kind === "stream") return "take its chunks in this Walk";
       return holder ? `into ${holder.replace(/^(\w+):/, "$1 ")}` : "add a step";
     },
     drop: (payload, x, y) => {

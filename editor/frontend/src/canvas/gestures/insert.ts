@@ -71,6 +71,10 @@ function inWalk(graph: GraphDocument, payload: Payload, where: Where, walk: stri
     }
     case "node":
       return useOf(graph, walk, payload.node, to, where);
+    case "stream":
+      if (where.canvas.kind === "walk" && where.canvas.inside)
+        throw new EditRefused("A stream comes into the Walk as a whole: leave the container first.");
+      return { graph, id: `@stream.${payload.stream}` };
     case "loop":
       return insertLoop(graph, walk, to);
     case "parallel":

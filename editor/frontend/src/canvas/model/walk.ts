@@ -296,6 +296,7 @@ function outPiece(scene: Scene): Piece {
     inputs.push(bare(`@result.${name}`, type, { wired: true, mark: "result", description: "Kept for later steps." }));
   }
   inputs.push(bare("@result.+", "", { name: "keep for later steps", mark: "add" }));
+  inputs.push(bare("@sink.+", "", { name: "stream to another Walk", mark: "add" }));
   const problems = scene.located.under(`${scene.pointer}/results`);
   return border("@out", Infinity, {
     kind: "boundary",
@@ -309,12 +310,15 @@ function outPiece(scene: Scene): Piece {
 }
 
 function streamPieces(scene: Scene): Piece[] {
-  const used = [...new Set(scene.edges.map((edge) => edge.from).filter((ref) => owner(ref) === "@stream"))];
   const streams = scene.graph.streams ?? [];
+  const read = scene.edges.map((edge) => edge.from).filter((ref) => owner(ref) === "@stream");
+  // One that nothing reads yet is there as soon as it has a place.
+  const put = streams.map((stream) => `@stream.${stream.name}`).filter((ref) => scene.layout.at?.[ref]);
+  const used = [...new Set([...read, ...put])];
   const sources = used.map((ref) => {
     const stream = streams.find((one) => one.name === portName(ref));
     const type = portType(scene, ref, "outputs");
-    const outputs = [bare(ref, type, { wired: true, mark: "stream", ghost: !stream })];
+    const outputs = [bare(ref, type, { wired: read.includes(ref), mark: "stream", ghost: !stream })];
     const subtitle = stream ? chunkText(stream) : "no such stream";
     const problems = stream ? scene.located.under(`/streams/${streams.indexOf(stream)}`) : [];
     return border(ref, -1, {

@@ -2,7 +2,7 @@
 import { freshName, readLink, splitReference } from "../names";
 import type { GraphDocument, Stream } from "../types";
 import { changeWalks, freeName, linksOf, streamsOf, withEdges } from "./document";
-import { changeLayout, rekeyed, walkCanvas } from "./layout";
+import { changeLayout, rekeyed, unplace, walkCanvas } from "./layout";
 import { EditRefused, kept, mappedList, withFields, withSection } from "./records";
 import { mapReferences, renamedOwner } from "./references";
 
@@ -61,6 +61,20 @@ export function removeStream(graph: GraphDocument, name: string): GraphDocument 
       ),
     made,
   );
+}
+
+/** A stream out of one Walk: the edges that read it there, and its place on the canvas. The stream itself stays. */
+export function leaveStream(graph: GraphDocument, walk: string, name: string): GraphDocument {
+  const reference = `@stream.${name}`;
+  const made = changeWalks(graph, (body, each) =>
+    each === walk
+      ? withEdges(
+          body,
+          kept(linksOf(body), (link) => readLink(link).from !== reference),
+        )
+      : body,
+  );
+  return unplace(made, walkCanvas(walk), [reference]);
 }
 
 /** A use of one Walk under another name, in the streams that it feeds. Refuses where another Walk feeds one of them too. */

@@ -57,7 +57,7 @@ export function StreamForm({ name }: { name: string }) {
       <Section title="Read in">
         {readers.length === 0 && (
           <p className="wg-quiet">
-            No Walk reads it yet. Connect <code>@stream.{name}</code> in the Walk that takes its chunks.
+            No Walk reads it yet. Open the one that takes its chunks, and put {name} there from the palette.
           </p>
         )}
         <div className="wg-links">
