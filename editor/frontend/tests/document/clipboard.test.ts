@@ -29,11 +29,31 @@ it("edges from outside are drawn anew where their sources are", () => {
     ["row_start.sum", "grow_2.a"],
     { from: "steps_of_row.values", to: "grow_2.b", each: true },
   ]);
-  const before = edits.pasteItems(loops, "nested", clip, {
-    keepIncoming: true,
-    place: { parent: null, index: 0 },
-  }).graph;
-  expect(before.walks!["nested"]!.edges!.at(-1)).toEqual(["grow_2.sum", "grow_2.a"]);
+  const elsewhere = graphOf({ body: ["a"] });
+  const pasted = edits.pasteItems(elsewhere, "w", clip, { keepIncoming: true }).graph.walks!["w"]!;
+  expect(pasted.edges).toEqual([["grow.sum", "grow.a"]]);
+});
+
+it("a place before what the incoming edges come from is moved behind it, in the same container", () => {
+  const graph = graphOf({
+    body: ["a", "b", "c"],
+    edges: [
+      ["a.out", "b.x"],
+      ["b.out", "c.x"],
+    ],
+  });
+  const clip = edits.copyItems(graph, "w", ["use:c"]);
+  const paste = (keepIncoming: boolean) =>
+    edits.pasteItems(graph, "w", clip, { keepIncoming, place: { parent: null, index: 0 } }).graph.walks!["w"]!;
+  expect(paste(true)).toMatchObject({
+    body: ["a", "b", { use: "c", as: "c_2" }, "c"],
+    edges: [
+      ["a.out", "b.x"],
+      ["b.out", "c.x"],
+      ["b.out", "c_2.x"],
+    ],
+  });
+  expect(paste(false).body).toEqual([{ use: "c", as: "c_2" }, "a", "b", "c"]);
 });
 
 it("what another graph lacks comes along", () => {

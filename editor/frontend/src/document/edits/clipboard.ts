@@ -7,7 +7,7 @@ import type { GraphDocument, Item, ItemId, Link, Node, State, Weights } from "..
 import { changeWalk, entryOf, linksOf, own, walkOf, withEdges } from "./document";
 import { clamp, outermost, type Place } from "./items";
 import { canvasLayout, place as placeAt, walkCanvas } from "./layout";
-import { everyPiece, holderOf, insert, newPiece, settle, takeApart } from "./pieces";
+import { everyPiece, holderOf, indexOf, insert, newPiece, settle, takeApart } from "./pieces";
 import { EditRefused, withFields, withKey, withSection } from "./records";
 import { mapItems, mapLink, renamedIn, renamedOwner } from "./references";
 
@@ -125,14 +125,22 @@ export function pasteItems(
   const loops = freshLoops(own.list, facts.list);
   const items = mapItems(clip.items, (item) => pastedItem(item, nodes, states, names, loops));
 
-  const body = takeApart(made, walk);
-  const holder = holderOf(body, options.place?.parent ?? null);
-  const pieces = items.map((item) => newPiece(item));
-  insert(holder, clamp(options.place?.index, holder), ...pieces);
-  const settled = settle(made, walk, body);
-
   const renamed = (link: Link): Link => mapLink(link, (end, side) => pastedEnd(end, side, names, loops));
-  const kept = options.keepIncoming ? clip.incoming.map(renamed).filter(reaches(settled.graph, walk)) : [];
+  const incoming = options.keepIncoming ? clip.incoming.map(renamed) : [];
+  const putAt = (place: Place) => {
+    const body = takeApart(made, walk);
+    const holder = holderOf(body, place.parent);
+    const pieces = items.map((item) => newPiece(item));
+    insert(holder, clamp(place.index, holder), ...pieces);
+    const settled = settle(made, walk, body);
+    return { pieces, settled, kept: incoming.filter(reaches(settled.graph, walk)) };
+  };
+  const wished = putAt(options.place ?? { parent: null });
+  // Before their sources the items would lose wires: behind them, if that keeps more.
+  const behind =
+    wished.kept.length < incoming.length ? putAt(behindSources(made, walk, incoming, options.place)) : wished;
+  const { pieces, settled, kept } = behind.kept.length > wished.kept.length ? behind : wished;
+
   const links = [...clip.edges.map(renamed), ...kept];
   const edged = links.length
     ? changeWalk(settled.graph, walk, (changed) => withEdges(changed, [...linksOf(changed), ...links]))
@@ -286,6 +294,21 @@ function pastedEnd(
   const [owner, name] = splitReference(reference);
   if (owner === "@loop" && side === "source") return `@loop.${loops.get(name) ?? name}`;
   return uses.has(owner) ? renamedOwner(reference, owner, uses.get(owner)!) : reference;
+}
+
+/** The first position in a container behind all that the edges come from. */
+function behindSources(graph: GraphDocument, walk: string, links: readonly Link[], wish: Place | undefined): Place {
+  const parent = wish?.parent ?? null;
+  const { uses } = factsOf(walkOf(graph, walk));
+  const body = takeApart(graph, walk);
+  const holder = holderOf(body, parent);
+  const behind = links.map((link) => {
+    const entry = uses.get(splitReference(readLink(link).from)[0]);
+    let piece = entry && body.byId.get(entry.id);
+    while (piece && piece.parent !== holder) piece = piece.parent ?? undefined;
+    return piece ? indexOf(piece) + 1 : 0;
+  });
+  return { parent, index: Math.max(clamp(wish?.index, holder), ...behind) };
 }
 
 /** Whether an edge's source is there, before its target or carried to it. */

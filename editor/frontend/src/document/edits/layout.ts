@@ -1,5 +1,7 @@
 // What the editor keeps in the document for itself: positions, closed containers, reroutes, notes, frames.
 import type { Canvas } from "../../store/types";
+import { ancestry, factsOf } from "../routes";
+import type { Entry } from "../tree";
 import type { CanvasLayout, Frame, GraphDocument, ItemId, Layout, Note } from "../types";
 import { kept, withKey, withPart, withSection } from "./records";
 
@@ -67,6 +69,26 @@ export function setClosed(graph: GraphDocument, canvas: Canvas, id: ItemId, clos
     if (before.includes(id) === closed) return layout;
     return withPart(layout, "closed", closed ? [...before, id] : before.filter((other) => other !== id));
   });
+}
+
+/** What is selected comes in sight: the closed containers around it are opened. An edge counts as both its ends. */
+export function revealed(graph: GraphDocument, canvas: Canvas, selection: readonly string[]): GraphDocument {
+  const walk = canvas.kind === "walk" ? graph.walks?.[canvas.walk] : undefined;
+  if (!walk || !canvasLayout(graph, canvas).closed?.length) return graph;
+  const { byId, routes } = factsOf(walk);
+  const around = new Set(
+    selection.flatMap((id) => {
+      if (!id.startsWith("edge:")) return ancestors(byId.get(id));
+      const route = routes[Number(id.slice("edge:".length))];
+      const outer = new Set(ancestors(route?.source.entry));
+      return ancestors(route?.target.entry).filter((one) => outer.has(one));
+    }),
+  );
+  return [...around].reduce((made, id) => setClosed(made, canvas, id, false), graph);
+}
+
+function ancestors(entry: Entry | null | undefined): ItemId[] {
+  return entry ? ancestry(entry).flatMap((one) => (one === entry ? [] : one.id)) : [];
 }
 
 /** The points that a wire (`from>to`) passes, in order; none: it goes straight. */
