@@ -1,0 +1,265 @@
+"""A person draws the guided Walk of `shapes` from nothing, places, deploys and plays it, breaks it, and goes back."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from playwright.sync_api import expect
+
+from tests.browser.person import Person
+
+TIMES = "steps - 1"
+WHEN = "{} > 1 and cfg_interval_low < flow_time(@loop.index, steps, shift) <= cfg_interval_high"
+SELECTED = re.compile("selected")
+BRANCHES = {"llm_cfg_text": WHEN.format("cfg_text_scale"), "llm_cfg_img": WHEN.format("cfg_img_scale")}
+
+
+@pytest.mark.timeout(600)
+def test_draw_place_deploy_play_break_and_restore(person: Person, repository: Path) -> None:
+    original = json.loads((repository / "graphs" / "shapes.json").read_text())
+    new_walk(person)
+    draw_steps(person)
+    wrap_steps(person)
+    draw_wires(person)
+    is_the_original(person, original)
+    use_in_task(person)
+    place_on_three_ranks(person)
+    switch(person)
+    play(person)
+
+
+def new_walk(person: Person) -> None:
+    page = person.page
+    person.go("")
+    person.look("start")
+    page.get_by_role("button", name="Open", exact=True).first.click()
+    expect(page.locator(".react-flow__node").first).to_be_visible()
+    page.get_by_role("button", name="Add a Walk").click()
+    expect(page.get_by_text("This Walk does nothing yet.")).to_be_visible()
+    assert sorted(nodes(person)) == ["@in", "@out"]
+    person.look("empty")
+    enter(person, "Name", "draw")
+    enter(person, "Label", "Drawn by hand")
+    expect(page.get_by_role("tab", name="Drawn by hand")).to_have_attribute("aria-selected", "true")
+
+
+def draw_steps(person: Person) -> None:
+    """The steps side by side: from the palette, by double click, by a key, by wires let go over empty canvas."""
+    page = person.page
+    for _ in range(3):
+        page.get_by_role("button", name="Zoom out").click()
+    move_to(person, "@in", (20, 520))
+    move_to(person, "@out", (700, 520))
+    person.add("noise", (71, 250))
+    row = page.get_by_role("listbox", name="Palette").locator('[data-key="node:llm"]')
+    person.drag(person.middle(row), at(person, (240, 110)))
+    expect(person.node("use:llm")).to_be_visible()
+    person.add("llm_cfg_text", (240, 235))
+    page.mouse.move(*at(person, (240, 360)))
+    person.press("Space")
+    pick(person, "Add", "llm_cfg_img")
+    let_go(person, "llm.velocity", (400, 230), "combine_cfg")
+    let_go(person, "combine_cfg.latents", (560, 230), "vae_decoder")
+    let_go(person, "vae_decoder.pixels", (700, 230), "picture_out")
+    person.connect("picture_out.image", "@out.+")
+    expect(person.port("@out.image", "target")).to_be_visible()
+    person.look("steps")
+
+
+def wrap_steps(person: Person) -> None:
+    page = person.page
+    branches = ["llm", "llm_cfg_text", "llm_cfg_img"]
+    boxes = [person.box(person.node(f"use:{name}")) for name in branches]
+    page.keyboard.down("Shift")
+    left, top = boxes[0][0] - 12, boxes[0][1] - 12
+    person.drag((left, top), (boxes[2][0] + 60, boxes[2][1] + 30))
+    page.keyboard.up("Shift")
+    for name in branches:
+        expect(person.node(f"use:{name}")).to_have_class(SELECTED)
+    on_node(person, "use:llm", "Wrap into a Parallel")
+    parallel = next(id_ for id_ in nodes(person) if id_.startswith("parallel:"))
+    person.select(parallel)
+    x, y, width, _ = person.box(person.node("use:combine_cfg"))
+    page.keyboard.down("Control")
+    page.mouse.click(x + width * 0.7, y + 6)
+    page.keyboard.up("Control")
+    on_node(person, "use:combine_cfg", "Wrap into a Loop")
+    in_place(person, "Loop's name", "denoise")
+    in_place(person, "How many times", TIMES)
+    expect(person.node("loop:denoise")).to_be_visible()
+    for node, when in BRANCHES.items():
+        person.select(f"use:{node}")
+        enter(person, "Only when", when)
+    person.look("wrapped")
+
+
+def draw_wires(person: Person) -> None:
+    for to in ("llm", "llm_cfg_text", "llm_cfg_img", "combine_cfg"):
+        person.connect("noise.latents", f"{to}.latents")
+    person.connect("llm_cfg_text.velocity", "combine_cfg.velocity_text")
+    person.connect("llm_cfg_img.velocity", "combine_cfg.velocity_img")
+    for to in ("llm", "llm_cfg_text", "llm_cfg_img", "combine_cfg"):
+        person.connect("combine_cfg.latents", f"{to}.latents")
+    person.look("wired")
+
+
+def is_the_original(person: Person, original: dict[str, Any]) -> None:
+    """What was drawn is what the graph has, but for its preview; the service finds no fault in it."""
+    wanted = original["walks"]["image_gen_cfg"]
+    wanted["body"][1]["body"].pop()
+    edges = {edge for edge in map(link, wanted["edges"]) if "preview" not in " ".join(edge)}
+    graph = person.stored("shapes", lambda graph: len(graph["walks"].get("draw", {}).get("edges", [])) == len(edges))
+    drawn = graph["walks"]["draw"]
+    assert drawn["body"] == wanted["body"]
+    assert sorted(map(link, drawn["edges"])) == sorted(edges)
+    assert graph["nodes"] == original["nodes"]
+    with person.running.client() as client:
+        answer = client.check(graph)
+    assert answer["ok"], answer
+    assert [problem["code"] for problem in answer["problems"]] == ["unused_walk"]
+
+
+def link(edge: Any) -> tuple[str, str]:
+    """The ends of an edge, which is drawn without any flag."""
+    from_, to = edge if isinstance(edge, list) else (edge["from"], edge["to"])
+    return from_, to
+
+
+def use_in_task(person: Person) -> None:
+    """The task draws with the new Walk; the simulator says so before anything runs."""
+    page = person.page
+    person.tab("Tasks")
+    page.get_by_role("navigation", name="Tasks").get_by_role("button", name="text_to_image").click()
+    step = page.get_by_label(re.compile("^Walk of step .* image_gen_cfg$"))
+    step.select_option("draw")
+    simulator = page.get_by_role("complementary", name="Simulator")
+    expect(simulator.get_by_text("2 Walks run")).to_be_visible()
+    expect(simulator.get_by_role("button", name="draw", exact=True)).to_be_visible()
+    expect(simulator.get_by_text("denoise × 49")).to_be_visible()
+    simulator.get_by_text("7 uses").click()
+    person.look("simulated")
+
+
+def place_on_three_ranks(person: Person) -> None:
+    page = person.page
+    person.tab("Placement")
+    person.look("chosen_by_the_service")
+    page.get_by_role("button", name="Place by hand").click()
+    for _ in range(2):
+        page.get_by_role("button", name="+ Add a rank").click()
+    for rank, node in ((1, "llm_cfg_text"), (2, "llm_cfg_img")):
+        lane = page.get_by_role("region", name=re.compile(f"^Rank {rank} on "))
+        person.drag(person.middle(page.get_by_role("option", name=re.compile(f"^{node},"))), person.middle(lane))
+        expect(lane.get_by_role("option", name=re.compile(f"^{node},"))).to_be_visible()
+    expect(page.get_by_role("toolbar", name="Placement").get_by_text("fits", exact=True)).to_be_visible()
+    person.look("placed")
+
+
+def switch(person: Person) -> None:
+    """The version that runs serves until the drawn one is ready."""
+    page = person.page
+    person.saved()
+    person.tab("Deploy")
+    page.get_by_role("button", name="Switch to what is open").click()
+    person.look("switch")
+    page.get_by_role("dialog").get_by_role("button", name="Switch", exact=True).click()
+    expect(page.get_by_role("region", name="The next version")).to_be_visible()
+    person.look("getting_ready")
+    expect(page.get_by_role("region", name="The next version")).to_have_count(0, timeout=180_000)
+    rows = page.get_by_role("region", name="The version that serves").get_by_role("row")
+    expect(rows).to_have_count(4)
+    for index in range(1, 4):
+        expect(rows.nth(index)).to_contain_text("ready")
+    person.look("switched")
+
+
+def play(person: Person) -> None:
+    page = person.page
+    person.tab("Play")
+    page.get_by_label("Prompt", exact=True).fill("a red circle on white")
+    enter(person, "Steps", "30")
+    page.get_by_role("form", name="Draw a caption").get_by_role("button", name="Run").click()
+    person.tab("Graph")
+    expect(page.locator(".wg-live em").first).to_be_visible()
+    person.look("running")
+    person.tab("Play")
+    result = page.locator(".wg-play-result")
+    expect(result.get_by_text("Done", exact=True)).to_be_visible(timeout=120_000)
+    picture = result.locator("img").first
+    expect(picture).to_be_visible()
+    source = picture.get_attribute("src") or ""
+    with Image.open(io.BytesIO(base64.b64decode(source.removeprefix("data:image/png;base64,")))) as image:
+        assert (image.format, image.size) == ("PNG", (64, 64))
+        colours = image.convert("RGB").getcolors(64 * 64)
+    assert colours
+    assert len(colours) > 1
+    person.look("played")
+    result.get_by_role("button", name="On the graph").click()
+    for node in ("noise", "llm", "llm_cfg_text", "combine_cfg", "vae_decoder", "picture_out"):
+        expect(person.node(f"use:{node}").locator(".wg-live.done")).to_be_visible()
+    person.look("figures")
+
+
+def nodes(person: Person) -> list[str]:
+    found = person.page.locator(".react-flow__node")
+    return [found.nth(index).get_attribute("data-id") or "" for index in range(found.count())]
+
+
+def enter(person: Person, label: str, text: str) -> None:
+    field = person.page.get_by_label(label, exact=True)
+    field.fill(text)
+    field.press("Enter")
+
+
+def at(person: Person, spot: tuple[float, float]) -> tuple[float, float]:
+    """A spot of the canvas in the window."""
+    x, y, _, _ = person.box(person.pane())
+    return x + spot[0], y + spot[1]
+
+
+def move_to(person: Person, id_: str, spot: tuple[float, float]) -> None:
+    """Drag a node by its head."""
+    x, y, width, _ = person.box(person.node(id_))
+    end = at(person, spot)
+    person.drag((x + width * 0.7, y + 6), (end[0] + width * 0.7, end[1] + 6))
+
+
+def menu(person: Person, spot: tuple[float, float], entry: str) -> None:
+    person.page.mouse.click(*at(person, spot), button="right")
+    person.page.get_by_role("menuitem", name=entry).click()
+
+
+def on_node(person: Person, id_: str, entry: str) -> None:
+    """An entry of a node's context menu."""
+    x, y, width, _ = person.box(person.node(id_))
+    person.page.mouse.click(x + width * 0.7, y + 6, button="right")
+    person.page.get_by_role("menuitem", name=entry).click()
+
+
+def pick(person: Person, list_: str, words: str) -> None:
+    """Choose from the list at the pointer."""
+    search = person.page.get_by_role("combobox", name=list_)
+    search.fill(words)
+    search.press("Enter")
+    expect(search).to_have_count(0)
+
+
+def let_go(person: Person, from_: str, spot: tuple[float, float], words: str) -> None:
+    """A wire dropped on empty canvas, and what it should go to."""
+    person.drag(person.middle(person.port(from_, "source")), at(person, spot))
+    pick(person, "Where should it go?", words)
+    expect(person.wire(from_.split(".", maxsplit=1)[0], words)).to_have_count(1)
+
+
+def in_place(person: Person, label: str, text: str) -> None:
+    field = person.page.locator(".react-flow").get_by_label(label)
+    field.fill(text)
+    field.press("Enter")
+    expect(field).to_have_value(text)
