@@ -102,8 +102,12 @@ def _way(context: Context, route: Route, path: Path) -> None:
         message = f"`{source.name}` and `{target.name}` run side by side in one `parallel`; put them in a row"
         context.add("between_branches", path, message)
     elif route.backward and not route.carried:
-        message = f"`{route.target.name}` stands before `{route.source.name}`, and no loop holds both to carry it back"
-        context.add("backward_edge", path, f"{message}; change their order, or put them in a loop")
+        if source is target:
+            message = f"`{route.source.name}` takes what it gave before, and no loop is around it; put it in a loop"
+        else:
+            message = f"`{route.target.name}` stands before `{route.source.name}`, and no loop holds both to carry it"
+            message = f"{message} back; change their order, or put them in a loop"
+        context.add("backward_edge", path, message)
     if route.edge.each and route.target.kind == "out" and not route.left:
         context.add("each_without_loop", (*path, "each"), "the edge leaves no loop; take `each` away")
     elif route.edge.each and route.target.kind == "use" and not route.entered:

@@ -19,7 +19,8 @@ export function Strip() {
   const names = Object.keys(walks ?? {});
   const located = useMemo(() => new Located(problems), [problems]);
   const current = canvas.kind === "walk" ? canvas.walk : null;
-  const shown = current === null ? "" : walks?.[current]?.label || current;
+  const shown =
+    current === null ? "" : (walks?.[current]?.label || current) + worst(located.under(`/walks/${current}`));
   useEffect(() => {
     const tab = list.current?.querySelector('[role="tab"][aria-selected="true"]');
     tab?.scrollIntoView({ block: "nearest", inline: "nearest" });

@@ -74,7 +74,7 @@ export const Problems = memo(function Problems({ problems }: { problems: Problem
   return (
     <span className={`wg-node-problems ${kind}`} title={told(problems)} aria-label={`${name}: ${told(problems)}`}>
       {kind === "error" ? "!" : "▲"}
-      {problems.length > 1 ? problems.length : ""}
+      {problems.length > 1 ? `\u2009${problems.length}` : ""}
     </span>
   );
 });

@@ -82,8 +82,9 @@ export function UseForm({ walk, entry }: ItemProps) {
           value={entry.name}
           onEnter={rename}
           hint="Edges of this Walk name it so."
-          problems={[...problems, ...naming]}
+          problems={naming}
         />
+        <ProblemLines problems={problems} />
         <WhenField walk={walk} entry={entry} />
       </Section>
       <Section title={`Component ${entry.node}`}>
@@ -101,6 +102,7 @@ export function LoopForm({ walk, entry }: ItemProps) {
   const flags = useMemo(() => flagsIn(graph, catalogue, entry), [graph, catalogue, entry]);
   const scope = useMemo(() => scopeOfWalk(graph, walk, entry.loops), [graph, walk, entry.loops]);
   const own = useProblems(pointer, true);
+  const empty = useProblems(`${pointer}/body`, true);
   const naming = useProblems(`${pointer}/loop`);
   const times = useProblems(`${pointer}/times`);
   const until = useProblems(`${pointer}/until`);
@@ -121,8 +123,9 @@ export function LoopForm({ walk, entry }: ItemProps) {
             Inside, <code>@loop.{entry.name}</code> counts its iterations from 0.
           </>
         }
-        problems={[...own, ...naming]}
+        problems={naming}
       />
+      <ProblemLines problems={[...own, ...empty]} />
       <ExpressionField
         label="Times"
         value={String(loop.times)}
@@ -181,8 +184,9 @@ const GROUP_TEXT = {
 
 export function GroupForm({ walk, entry }: ItemProps) {
   const { attempt, editor, pointer } = useItem({ walk, entry });
-  const problems = useProblems(pointer, true);
   const kind = entry.kind as "parallel" | "sequence";
+  const own = useProblems(pointer, true);
+  const empty = useProblems(`${pointer}/${kind}`, true);
   const takeApart = () => {
     if (attempt(`Take the ${kind} apart`, (graph) => unwrap(graph, walk, entry.id)))
       editor.select(...entry.children.map((child) => child.id));
@@ -190,7 +194,7 @@ export function GroupForm({ walk, entry }: ItemProps) {
   return (
     <>
       <p className="wg-quiet">{GROUP_TEXT[kind]}</p>
-      <ProblemLines problems={problems} />
+      <ProblemLines problems={[...own, ...empty]} />
       <WhenField walk={walk} entry={entry} />
       <div className="wg-actions">
         <Button onClick={takeApart}>Take apart</Button>
