@@ -139,6 +139,37 @@ class Person:
         x, y, width, height = self.box(locator)
         return x + width / 2, y + height / 2
 
+    def at(self, spot: Point) -> Point:
+        """A spot of the canvas in the window."""
+        x, y, _, _ = self.box(self.pane())
+        return x + spot[0], y + spot[1]
+
+    def on_node(self, id_: str, entry: str) -> None:
+        """An entry of a node's context menu."""
+        x, y, width, _ = self.box(self.node(id_))
+        self.page.mouse.click(x + width * 0.7, y + 6, button="right")
+        self.page.get_by_role("menuitem", name=entry).click()
+
+    def choose(self, question: str, words: str) -> None:
+        """Type into the list at the pointer, Enter."""
+        search = self.page.get_by_role("combobox", name=question)
+        search.fill(words)
+        search.press("Enter")
+        expect(search).to_have_count(0)
+
+    def in_place(self, label: str, text: str) -> None:
+        """Write into a field on the canvas."""
+        field = self.page.locator(".react-flow").get_by_label(label)
+        field.fill(text)
+        field.press("Enter")
+        expect(field).to_have_value(text)
+
+    def enter(self, label: str, text: str) -> None:
+        """Write into a field of a form."""
+        field = self.page.get_by_label(label, exact=True)
+        field.fill(text)
+        field.press("Enter")
+
     # ── what is said ────────────────────────────────────────────────────────────────────────────
 
     def problems(self) -> Locator:
