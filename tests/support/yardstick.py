@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -19,6 +20,12 @@ T = TypeVar("T")
 def slowness(clock: Clock = time.perf_counter) -> float:
     """How much longer a fixed piece of work takes here and now than on the reference machine; 1 at least."""
     return max(1.0, min(_seconds(_work, clock) for _ in range(3)) / _REFERENCE)
+
+
+def patience(seconds: float) -> float:
+    """A limit on what processes do in so many seconds on an idle machine, with what a busy one needs on top."""
+    busy = os.getloadavg()[0] / len(os.sched_getaffinity(0))
+    return seconds * max(1.0, 2.0 * busy) * slowness()
 
 
 def fastest(work: Callable[[], object], limit: float, clock: Clock = time.perf_counter) -> float:
