@@ -15,7 +15,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useEditor, useEditorState } from "../store/react";
 import type { Canvas } from "../store/types";
 import { Menu } from "../ui/kit";
-import { middle, type Board as BoardApi, type Wiring } from "./board";
+import { middle, type Board as BoardApi } from "./board";
 import { Bar, type Prefs } from "./Bar";
 import { receive } from "./dragging";
 import { WireEdge, WireShape } from "./edges/WireEdge";
@@ -31,6 +31,7 @@ import type { CanvasEdge, CanvasNode, Model, Point } from "./types";
 import { useConnecting } from "./useConnecting";
 import { Far, isFar } from "./far";
 import { useFlow, useModel } from "./useFlow";
+import { useFocusOn } from "./useFocusOn";
 import { useGeometry } from "./useGeometry";
 import { GRID } from "./geometry";
 
@@ -59,15 +60,15 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
   const [prefs, setPrefs] = useState<Prefs>({ map: true, hideWires: false, shape: "curved" });
   const [adding, setAdding] = useState<Adding | null>(null);
   const [menu, setMenu] = useState<Opened | null>(null);
-  const board = useBoard(canvas, model, root, live, setAdding);
+  const board = useBoard(canvas, model, root, live, { setAdding, setMenu });
   const markTarget = useTargetMark(root);
   const laid = useFlow(canvas, model, prefs.hideWires, { onTarget: markTarget });
   const { onPointerMove, ...connecting } = useConnecting(board, tip);
-  const menus = useMenus(board, setMenu);
+  const menus = useMenus(board);
   const [viewport] = useState(() => viewports.get(viewKey));
   const remember = useCallback((_: unknown, seen: Viewport) => void viewports.set(viewKey, seen), [viewKey]);
   useEffect(() => receive(dropTarget(board, markTarget)), [board, markTarget]);
-  useFocusOn(board, selection);
+  useFocusOn(board, selection, viewport === undefined);
 
   const many = model.nodes.length > MANY;
   const far = useStore(isFar);
@@ -123,7 +124,13 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
       <div ref={tip} className="wg-tip" role="status" hidden />
       <div ref={live} className="visually-hidden" aria-live="polite" />
       {adding && <QuickAdd board={board} adding={adding} onClose={() => (setAdding(null), root.current?.focus())} />}
-      {menu && <Menu at={menu.at} entries={menu.entries} onClose={() => setMenu(null)} />}
+      {menu && (
+        <Menu
+          at={menu.at}
+          entries={menu.entries}
+          onClose={() => (setMenu(null), root.current?.focus({ preventScroll: true }))}
+        />
+      )}
     </div>
   );
 }
@@ -143,9 +150,9 @@ function mapColor(node: CanvasNode): string {
 const viewports = new Map<string, Viewport>();
 
 /** The same functions for all renders, so that no node is drawn anew for them. */
-function useMenus(board: BoardApi, open: (menu: Opened) => void) {
+function useMenus(board: BoardApi) {
   return useMemo(() => {
-    const { editor } = board;
+    const { editor, ask: open } = board;
     const at = (event: { clientX: number; clientY: number }) => ({ x: event.clientX, y: event.clientY });
     return {
       onNodeContextMenu: (event: React.MouseEvent, node: CanvasNode) => {
@@ -168,7 +175,7 @@ function useMenus(board: BoardApi, open: (menu: Opened) => void) {
       },
       onEdgeDoubleClick: (event: React.MouseEvent, edge: CanvasEdge) => addReroute(board, edge, at(event)),
     };
-  }, [board, open]);
+  }, [board]);
 }
 
 function useBoard(
@@ -176,7 +183,7 @@ function useBoard(
   model: Model,
   root: React.RefObject<HTMLDivElement | null>,
   live: React.RefObject<HTMLDivElement | null>,
-  setAdding: (adding: Adding) => void,
+  { setAdding, setMenu }: { setAdding: (adding: Adding) => void; setMenu: (menu: Opened) => void },
 ): BoardApi {
   const editor = useEditor();
   const flow = useReactFlow<CanvasNode, CanvasEdge>();
@@ -209,10 +216,11 @@ function useBoard(
       announce: (text) => {
         if (live.current) live.current.textContent = text;
       },
-      openAdd: (at, wire?: Wiring) => setAdding({ at, wire: wire ?? null }),
+      openAdd: (at, { wire = null, instead = null } = {}) => setAdding({ at, wire, instead }),
+      ask: setMenu,
     };
     return board;
-  }, [editor, canvas, flow, root, live, setAdding]);
+  }, [editor, canvas, flow, root, live, setAdding, setMenu]);
 }
 
 /** The container that would take what is dragged gets a border, without a render. */
@@ -226,22 +234,6 @@ function useTargetMark(root: React.RefObject<HTMLDivElement | null>) {
     },
     [root],
   );
-}
-
-/** What is selected from elsewhere (a problem, the outline) comes into sight. */
-function useFocusOn(board: BoardApi, selection: readonly string[]): void {
-  useEffect(() => {
-    const box = board.root()?.getBoundingClientRect();
-    const rects = selection.flatMap((id) => board.model().boxes.get(id) ?? []);
-    if (!box?.width || !rects.length) return;
-    const { x, y, zoom } = board.flow.getViewport();
-    const seen = rects.some((rect) => {
-      const [left, top] = [rect.x * zoom + x, rect.y * zoom + y];
-      return left < box.width && top < box.height && left + rect.w * zoom > 0 && top + rect.h * zoom > 0;
-    });
-    const rect = rects[0];
-    if (!seen && rect) void board.flow.setCenter(rect.x + rect.w / 2, rect.y + rect.h / 2, { zoom, duration: 200 });
-  }, [board, selection]);
 }
 
 function Hint({ canvas, model }: { canvas: Canvas; model: Model }) {

@@ -1,16 +1,18 @@
 // The list at the pointer: type a few letters, Enter adds it there and connects the wire that was let go.
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 import { glyph, color } from "../ui/modality";
-import type { Board, Wiring } from "./board";
+import type { Board, Replaced, Wiring } from "./board";
 import type { GraphDocument } from "../document/types";
 import { connected } from "./gestures/connect";
 import { insertAt } from "./gestures/drop";
-import { found, offers, type Offer } from "./quick";
+import { replaceWith } from "./gestures/replace";
+import { found, offers, replacements, type Offer } from "./quick";
 import type { Point } from "./types";
 
 export interface Adding {
   at: { x: number; y: number };
   wire: Wiring | null;
+  instead: Replaced | null;
 }
 
 interface Props {
@@ -23,12 +25,17 @@ const WIDTH = 320;
 const HEIGHT = 340;
 
 export function QuickAdd({ board, adding, onClose }: Props) {
-  const { at, wire } = adding;
+  const { at, wire, instead } = adding;
   const [words, setWords] = useState("");
   const [index, setIndex] = useState(0);
   const root = useRef<HTMLDivElement>(null);
   const { editor, canvas } = board;
-  const all = useMemo(() => offers(editor.graph, editor.state.catalogue, canvas, wire), [editor, canvas, wire]);
+  const all = useMemo(() => {
+    const { catalogue } = editor.state;
+    return instead
+      ? replacements(editor.graph, catalogue, canvas, instead)
+      : offers(editor.graph, catalogue, canvas, wire);
+  }, [editor, canvas, wire, instead]);
   const list = useMemo(() => found(all, words), [all, words]);
   const chosen = Math.min(index, list.length - 1);
   useEffect(() => {
@@ -44,6 +51,7 @@ export function QuickAdd({ board, adding, onClose }: Props) {
 
   const take = (offer: Offer) => {
     onClose();
+    if (instead) return replaceWith(board, instead, offer.payload);
     const { x, y } = board.flow.screenToFlowPosition(at);
     const corner: Point = wire?.end === "target" ? [x - 190, y - 58] : [x + (wire ? 8 : -88), y - (wire ? 58 : 16)];
     const walk = canvas.kind === "walk" ? canvas.walk : null;
@@ -72,7 +80,13 @@ export function QuickAdd({ board, adding, onClose }: Props) {
     left: Math.max(8, Math.min(at.x - (box?.left ?? 0), (box?.width ?? 0) - WIDTH - 8)),
     top: Math.max(8, Math.min(at.y - (box?.top ?? 0), (box?.height ?? 0) - HEIGHT - 8)),
   };
-  const title = wire ? (wire.end === "source" ? "Where should it go?" : "Where should it come from?") : "Add";
+  const title = instead
+    ? `Replace ${instead.node} with`
+    : wire
+      ? wire.end === "source"
+        ? "Where should it go?"
+        : "Where should it come from?"
+      : "Add";
   return (
     <div ref={root} className="wg-quick" role="dialog" aria-label={title} style={place} onKeyDown={onKey}>
       <input
@@ -83,7 +97,7 @@ export function QuickAdd({ board, adding, onClose }: Props) {
         aria-controls="wg-quick-list"
         aria-activedescendant={list[chosen] ? `wg-quick-${chosen}` : undefined}
         aria-label={title}
-        placeholder={wire ? `${title} Type to search` : "Type to search components, nodes, containers"}
+        placeholder={wire || instead ? `${title}: type to search` : "Type to search components, nodes, containers"}
         value={words}
         onChange={(event) => {
           setWords(event.target.value);

@@ -2,6 +2,7 @@
 import type { ReactFlowInstance } from "@xyflow/react";
 import type { Editor } from "../store/editor";
 import type { Canvas } from "../store/types";
+import type { Opened } from "./menus";
 import type { CanvasEdge, CanvasNode, Model, Point } from "./types";
 
 export interface Board {
@@ -15,7 +16,16 @@ export interface Board {
   pointer: () => Point;
   /** Told to screen readers. */
   announce: (text: string) => void;
-  openAdd: (at: { x: number; y: number }, wire?: Wiring) => void;
+  /** The quick list: for something new, for what a wire goes to, or for what takes another's place. */
+  openAdd: (at: { x: number; y: number }, purpose?: { wire?: Wiring; instead?: Replaced }) => void;
+  /** A menu, to choose from. */
+  ask: (menu: Opened) => void;
+}
+
+/** What is to be replaced: a node, or one use of it. */
+export interface Replaced {
+  id: string;
+  node: string;
 }
 
 /** A wire that hangs from one port. */

@@ -106,6 +106,16 @@ export function chipWidth(chips: readonly string[]): number {
   return chips.length ? chips.join(" · ").length * 5.6 + 10 : 0;
 }
 
+/** Space that must be seen of something for it to count as seen. */
+const SEEN = 24;
+
+/** Whether enough of a box is within a view of `size` pixels. */
+export function inSight(rect: Rect, { x, y, zoom }: { x: number; y: number; zoom: number }, [w, h]: Point): boolean {
+  const [left, top] = [rect.x * zoom + x, rect.y * zoom + y];
+  const [right, bottom] = [left + rect.w * zoom, top + rect.h * zoom];
+  return left < w - SEEN && top < h - SEEN && right > SEEN && bottom > SEEN;
+}
+
 // ── boxes ──────────────────────────────────────────────────────────────────────────────────────
 
 export function union(rects: readonly Rect[]): Rect {

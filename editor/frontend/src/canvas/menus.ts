@@ -37,6 +37,10 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): Opened {
     const id = `node:${node.data.node}`;
     entries.push({ label: "Show on Components", run: () => board.editor.open({ kind: "components" }, [id]) });
   }
+  if (node.data.kind === "use" && !many) {
+    const instead = { id: node.id, node: node.data.node };
+    entries.push({ label: "Replace with…", run: () => board.openAdd(at, { instead }) });
+  }
   entries.push(
     { label: "Copy", keys: "Ctrl+C", apart: entries.length > 0, run: () => void copy(board) },
     { label: "Cut", keys: "Ctrl+X", run: () => void cut(board) },

@@ -168,6 +168,7 @@ function flowEdge(wire: Wire): CanvasEdge {
     targetHandle: wire.data.to,
     data: wire.data,
     zIndex: 4,
+    reconnectable: wire.id.startsWith("edge:"),
     className: wire.data.dim ? "wg-dim" : "",
     ariaLabel: `${wire.data.from} to ${wire.data.to}${broken}`,
   };

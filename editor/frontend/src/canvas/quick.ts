@@ -4,7 +4,7 @@ import type { Catalogue, Port } from "../api/types";
 import { accepts, parseType, streamType } from "../document/ports";
 import type { GraphDocument } from "../document/types";
 import type { Canvas } from "../store/types";
-import type { Wiring } from "./board";
+import type { Replaced, Wiring } from "./board";
 import type { Payload } from "./dragging";
 
 export interface Offer {
@@ -58,6 +58,23 @@ function streamsFor(graph: GraphDocument, catalogue: Catalogue, walk: string, wi
     const note = `stream of ${from}, from ${walks.join(", ")}`;
     const payload: Payload = { kind: "stream", stream: name };
     return [{ key: `stream:${name}`, title: name, note, payload, port: null, available: true }];
+  });
+}
+
+/** What can take a node's place: other nodes for one use of it, other components for all of them. */
+export function replacements(
+  graph: GraphDocument,
+  catalogue: Catalogue,
+  canvas: Canvas,
+  { node }: Replaced,
+): Offer[] {
+  const own = graph.nodes?.[node]?.component;
+  const all = offers(graph, catalogue, canvas, null);
+  return all.flatMap((offer): Offer[] => {
+    const { payload } = offer;
+    if (payload.kind === "node")
+      return payload.node === node ? [] : [{ ...offer, note: offer.note.replace("use again", "in this step only") }];
+    return payload.kind === "component" && payload.component !== own ? [offer] : [];
   });
 }
 

@@ -4,7 +4,7 @@ import { useCallback, useRef, type RefObject } from "react";
 import { compatible, compatibleSources } from "../document/edits/edges";
 import { accepts } from "../document/ports";
 import type { Board, Wiring } from "./board";
-import { connectEnds } from "./gestures/connect";
+import { connectEnds, moveEnd } from "./gestures/connect";
 import type { CanvasEdge, Point, PortShown } from "./types";
 
 type Reason = (other: string) => string | null;
@@ -14,6 +14,8 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
   const reason = useRef<Reason>(() => null);
   const refused = useRef<string | null>(null);
   const pointer = useRef<Point>([0, 0]);
+  /** An end of a wire that is there already is dragged. */
+  const moving = useRef(false);
 
   const onConnectStart: OnConnectStart = useCallback(
     (_, { handleId, handleType }) => {
@@ -67,7 +69,7 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
   const onConnect = useCallback(
     (connection: Connection) => {
       if (connection.sourceHandle && connection.targetHandle)
-        connectEnds(board, connection.sourceHandle, connection.targetHandle);
+        connectEnds(board, connection.sourceHandle, connection.targetHandle, pointer.current);
     },
     [board],
   );
@@ -81,6 +83,8 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
       const root = board.root();
       root?.classList.remove("wg-connecting");
       for (const port of root?.querySelectorAll(".wg-unfit") ?? []) port.classList.remove("wg-unfit");
+      const again = moving.current;
+      moving.current = false;
       if (state.isValid || !from) return;
       if (state.toHandle) {
         if (why) board.editor.say(why, "error");
@@ -89,10 +93,19 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
       const at = "changedTouches" in event ? event.changedTouches[0] : event;
       const over =
         at && (root?.getRootNode() as Document | ShadowRoot | undefined)?.elementFromPoint(at.clientX, at.clientY);
-      if (at && !over?.closest(".wg-use, .wg-boundary, .wg-fork"))
-        board.openAdd({ x: at.clientX, y: at.clientY }, from);
+      if (at && !again && !over?.closest(".wg-use, .wg-boundary, .wg-fork"))
+        board.openAdd({ x: at.clientX, y: at.clientY }, { wire: from });
     },
     [board, say],
+  );
+
+  const onReconnectStart = useCallback(() => void (moving.current = true), []);
+
+  const onReconnect = useCallback(
+    (edge: CanvasEdge, { sourceHandle, targetHandle }: Connection) => {
+      if (edge.data && sourceHandle && targetHandle) moveEnd(board, edge.data.index, sourceHandle, targetHandle);
+    },
+    [board],
   );
 
   /** The reason follows the pointer; only while there is one. */
@@ -106,7 +119,7 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
     [board, follow, say],
   );
 
-  return { onConnectStart, onConnectEnd, onConnect, isValidConnection, onPointerMove };
+  return { onConnectStart, onConnectEnd, onConnect, onReconnectStart, onReconnect, isValidConnection, onPointerMove };
 }
 
 export function portsByRef(board: Board): Map<string, PortShown> {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { aligned, around, distributed, holderAt, indexAt, type Holder } from "../../src/canvas/geometry";
+import { aligned, around, distributed, holderAt, inSight, indexAt, type Holder } from "../../src/canvas/geometry";
 import { dropped, reparents } from "../../src/canvas/gestures/move";
 import { placeAt, inserted } from "../../src/canvas/gestures/insert";
 import { arranged, layered } from "../../src/canvas/layout/layered";
@@ -226,4 +226,14 @@ test("outputs stand to the right of all, even in a Walk that does nothing yet", 
   const { boxes } = modelOf(document);
   const [inputs, outputs] = [boxes.get("@in") as Rect, boxes.get("@out") as Rect];
   expect(outputs.x).toBeGreaterThan(inputs.x + inputs.w);
+});
+
+test("a box is in sight when enough of it is", () => {
+  const view = { x: -100, y: 0, zoom: 0.5 };
+  const rect = (x: number): Rect => ({ x, y: 100, w: 200, h: 80 });
+  expect(inSight(rect(200), view, [800, 600])).toBe(true);
+  expect(inSight(rect(40), view, [800, 600])).toBe(false);
+  expect(inSight(rect(60), view, [800, 600])).toBe(true);
+  expect(inSight(rect(1780), view, [800, 600])).toBe(false);
+  expect(inSight({ x: -500, y: -500, w: 9000, h: 9000 }, view, [800, 600])).toBe(true);
 });

@@ -1,5 +1,5 @@
 // A wire was dropped on a port. What the ports with a plus stand for is made on the way.
-import { connect } from "../../document/edits/edges";
+import { connect, reconnect } from "../../document/edits/edges";
 import { EditRefused } from "../../document/edits/records";
 import { addStream, setStream } from "../../document/edits/streams";
 import { addInput, setResult } from "../../document/edits/walks";
@@ -8,18 +8,18 @@ import { portType } from "../../document/ports";
 import { factsOf } from "../../document/routes";
 import type { GraphDocument } from "../../document/types";
 import type { Catalogue } from "../../api/types";
-import type { Board } from "../board";
+import { walkOfBoard, type Board } from "../board";
+import type { Opened } from "../menus";
+import { joined, joinsOf, type Join } from "../model/joins";
+import type { Point } from "../types";
 import { portName } from "../model/ports";
 import { attempt } from "./attempt";
 
 /** Connects two ports by what edges name them; says why where that can't be. Whether it was done. */
-export function connectEnds(board: Board, from: string, to: string): boolean {
+export function connectEnds(board: Board, from: string, to: string, [x, y]: Point): boolean {
   const { editor, canvas } = board;
   const walk = canvas.kind === "walk" ? canvas.walk : editor.state.view.lit;
-  if (walk === null) {
-    editor.say("Open a Walk to connect its steps: this canvas shows all Walks at once.");
-    return false;
-  }
+  if (walk === null) return joinNodes(board, from, to, { x, y });
   const [source, target] =
     canvas.kind === "walk" ? [from, to] : [useOf(editor.graph, walk, from), useOf(editor.graph, walk, to)];
   const done = attempt(editor, "Connect", (graph) => connected(graph, walk, source, target, editor.state.catalogue));
@@ -36,6 +36,46 @@ const NEW_STREAM = "@sink.+";
 function newStream(graph: GraphDocument, walk: string, from: string): GraphDocument {
   if (from.startsWith("@")) throw new EditRefused("A stream carries what a step makes: begin at a step's port.");
   return addStream(graph, { from, walks: [walk], chunks: { policy: "fixed", size: 1 } }).graph;
+}
+
+/** An end of a Walk's edge was dragged to another port. */
+export function moveEnd(board: Board, index: number, from: string, to: string): void {
+  const { editor } = board;
+  const walk = walkOfBoard(board);
+  if (walk === null || index < 0) return;
+  const { catalogue } = editor.state;
+  const change = (graph: GraphDocument) => reconnect(graph, walk, index, { from, to }, catalogue).graph;
+  if (attempt(editor, "Move a wire", change)) board.announce(`${from} goes to ${to}`);
+}
+
+/** While no Walk is lit: into the Walk that uses both; as a stream between two Walks; a choice asks. */
+function joinNodes(board: Board, from: string, to: string, at: Opened["at"]): boolean {
+  const { editor } = board;
+  const { graph } = editor;
+  const joins = joinsOf(graph, from, to);
+  const called = (walk: string) => graph.walks?.[walk]?.label || walk;
+  const draw = (join: Join): boolean => {
+    const done = attempt(editor, join.kind === "edge" ? "Connect" : "Draw a stream", (before) =>
+      joined(before, join, editor.state.catalogue),
+    );
+    if (done && join.kind === "edge") editor.say(`Connected in “${called(join.walk)}”.`);
+    return done;
+  };
+  const [first, ...others] = joins;
+  if (!first) editor.say("No Walk uses both, so nothing would flow here: add the steps to a Walk first.");
+  else if (first.kind === "edge" && !others.length) return draw(first);
+  else
+    board.ask({
+      at,
+      entries: joins.map((join) => ({
+        label:
+          join.kind === "edge"
+            ? `In “${called(join.walk)}”`
+            : `As a stream: “${called(join.producer)}” gives, “${called(join.consumer)}” takes`,
+        run: () => void draw(join),
+      })),
+    });
+  return false;
 }
 
 /** On the components canvas ports are those of nodes; in a Walk, of the first use of the node. */

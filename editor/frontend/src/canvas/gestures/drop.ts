@@ -5,6 +5,7 @@ import { payloadName, type DropTarget, type Payload } from "../dragging";
 import type { Point } from "../types";
 import { inserted, placeAt } from "./insert";
 import type { GraphDocument } from "../../document/types";
+import { addNode, EditRefused, insertOnEdge } from "../../document/edits";
 import { attempt } from "./attempt";
 
 /** Half of a usual node, so that what is dropped lies under the pointer. */
@@ -97,8 +98,26 @@ function under(board: Board, x: number, y: number): Element | null {
   return home?.elementFromPoint(x, y) ?? null;
 }
 
+/** Whether what the wire carries can go through it. */
+function fits(board: Board, payload: Payload, edge: number, walk: string): boolean {
+  const { graph } = board.editor;
+  const { catalogue } = board.editor.state;
+  try {
+    const { graph: made, name } =
+      payload.kind === "component"
+        ? addNode(graph, payload.component, { catalogue })
+        : { graph, name: payload.kind === "node" ? payload.node : "" };
+    insertOnEdge(made, walk, edge, name, catalogue);
+    return true;
+  } catch (error) {
+    if (error instanceof EditRefused) return false;
+    throw error;
+  }
+}
+
 function edgeUnder(board: Board, payload: Payload, element: Element): number | null {
   if (board.canvas.kind !== "walk" || (payload.kind !== "component" && payload.kind !== "node")) return null;
   const id = element.closest<HTMLElement>(".react-flow__edge")?.dataset["id"];
-  return id?.startsWith("edge:") ? Number(id.slice("edge:".length)) : null;
+  const edge = id?.startsWith("edge:") ? Number(id.slice("edge:".length)) : null;
+  return edge !== null && fits(board, payload, edge, board.canvas.walk) ? edge : null;
 }
