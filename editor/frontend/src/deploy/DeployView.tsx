@@ -5,17 +5,15 @@ import type { DeploymentShown } from "../api/types";
 import { equal } from "../document/diff";
 import { deploymentOf } from "../store/deployments";
 import type { PlacementDocument } from "../placement/schema.generated";
-import { Sentence } from "../placement/bits";
 import { useEditor, useEditorState } from "../store/react";
-import { Badge, Button, Dialog, Empty } from "../ui/kit";
+import { Badge, Button, Dialog, Empty, Prose } from "../ui/kit";
+import { plural, showTime } from "../ui/words";
 import { deploy, giveUpNext, GRACE, restart, switchTo, undeploy, type Refusal } from "./actions";
 import { Changes, useDeployedPlacement, usePlacementChanges } from "./Changes";
-import { advice, deploymentPhase, plural, serves } from "./phases";
+import { advice, deploymentPhase, serves } from "./phases";
 import { forecast } from "./forecast";
 import { Refused } from "./Refused";
 import { Steps, Workers } from "./Workers";
-
-const WHEN = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
 type Question = "switch" | "restart" | "undeploy";
 
@@ -153,7 +151,7 @@ function Running({ deployment, onGiveUp }: { deployment: DeploymentShown; onGive
         {next && <h2>The version that serves</h2>}
         {reason && (
           <p className={failed ? "failure" : "reason"} role={failed ? "alert" : undefined}>
-            <Sentence text={reason} />
+            <Prose text={reason} />
             {failed && <span className="advice">{advice(reason)}</span>}
           </p>
         )}
@@ -163,7 +161,7 @@ function Running({ deployment, onGiveUp }: { deployment: DeploymentShown; onGive
             <Count name="running" value={String(running)} />
             <Count name="waiting" value={String(waiting)} />
             <Count name="restarts" value={String(restarts)} />
-            <Count name="since" value={WHEN.format(deployment.created_at * 1000)} />
+            <Count name="since" value={showTime(deployment.created_at)} />
           </dl>
         )}
         {serves(deployment) && tasks.length > 0 && <p className="quiet">Serves {tasks.join(", ")}.</p>}
@@ -201,7 +199,7 @@ function Next({ id, next, onGiveUp }: NextProps) {
       </header>
       {failed ? (
         <p className="failure" role="alert">
-          <Sentence text={next.reason ?? "It could not start."} />
+          <Prose text={next.reason ?? "It could not start."} />
           <span className="advice">{advice(next.reason)}</span>
         </p>
       ) : (

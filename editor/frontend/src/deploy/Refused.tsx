@@ -1,8 +1,8 @@
 // Why the service would not, or did not, deploy: each reason leads to its place.
 import { CircleAlert } from "lucide-react";
 import { locate } from "../panels/locate";
-import { Sentence } from "../placement/bits";
 import { useEditor } from "../store/react";
+import { Prose } from "../ui/kit";
 import type { Refusal } from "./actions";
 
 export function Refused({ title, refusal }: { title: string; refusal: Refusal }) {
@@ -18,7 +18,7 @@ export function Refused({ title, refusal }: { title: string; refusal: Refusal })
         <CircleAlert size={15} aria-hidden /> {title}
       </h2>
       <p>
-        <Sentence text={refusal.message} />
+        <Prose text={refusal.message} />
       </p>
       <ul>
         {refusal.problems.map((problem) => (
@@ -26,7 +26,7 @@ export function Refused({ title, refusal }: { title: string; refusal: Refusal })
             <button type="button" onClick={() => show(problem.pointer)} title="Show where">
               <span className="where">{problem.pointer.startsWith("/graph") ? "graph" : "placement"}</span>
               <span>
-                <Sentence text={problem.message} />
+                <Prose text={problem.message} />
               </span>
             </button>
           </li>

@@ -1,8 +1,9 @@
 // The processes of a deployment: where each is, how far, and why not.
 import type { WorkerShown } from "../api/types";
-import { RankMark, Sentence } from "../placement/bits";
-import { Badge } from "../ui/kit";
-import { age, progressOf, stepOf, STEPS, workerPhase } from "./phases";
+import { RankMark } from "../placement/bits";
+import { Badge, Prose } from "../ui/kit";
+import { showAge } from "../ui/words";
+import { progressOf, stepOf, STEPS, workerPhase } from "./phases";
 import { useSince } from "./useSince";
 
 interface WorkersProps {
@@ -54,7 +55,7 @@ function WorkerRow({ worker, seconds }: { worker: WorkerShown; seconds: number |
           {fraction !== null && <Progress value={fraction} label={`Rank ${worker.rank}: ${label}`} />}
         </td>
         <td className="number" title={seconds === null ? "since before this page was opened" : undefined}>
-          {seconds === null ? "–" : age(seconds)}
+          {seconds === null ? "–" : showAge(seconds)}
         </td>
         <td className="number">{restarts}</td>
       </tr>
@@ -62,7 +63,7 @@ function WorkerRow({ worker, seconds }: { worker: WorkerShown; seconds: number |
         <tr>
           <td />
           <td colSpan={4} className="reason">
-            <Sentence text={worker.reason} />
+            <Prose text={worker.reason} />
           </td>
         </tr>
       )}

@@ -90,14 +90,3 @@ export function advice(reason: string | null): string {
 export function serves(deployment: DeploymentShown): boolean {
   return deployment.state === "ready" || deployment.state === "degraded";
 }
-
-export function plural(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? "" : "s"}`;
-}
-
-/** `12 s`, `4 min`, `3 h`, `2 days`. */
-export function age(seconds: number): string {
-  if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s`;
-  if (seconds < 90 * 60) return `${Math.round(seconds / 60)} min`;
-  return seconds < 36 * 3600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`;
-}

@@ -1,6 +1,7 @@
 // What a component is, beside its row of the palette.
 import type { Component } from "../api/types";
-import { facts, Ports, Prose, UNAVAILABLE } from "./bits";
+import { Prose } from "../ui/kit";
+import { facts, Ports, UNAVAILABLE } from "./bits";
 
 export function ComponentCard({ component, beside }: { component: Component; beside: DOMRect }) {
   const width = 300;

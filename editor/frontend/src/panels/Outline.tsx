@@ -10,7 +10,8 @@ import { removeWalk } from "../document/edits/walks";
 import { mutedOf } from "../document/edits/mute";
 import type { Editor } from "../store/editor";
 import { useEditor, useEditorState } from "../store/react";
-import { many, ProblemMark } from "./bits";
+import { plural } from "../ui/words";
+import { ProblemMark } from "./bits";
 import { KIND_ICONS } from "./icons";
 import { attempt } from "./inspector/apply";
 import {
@@ -215,7 +216,7 @@ function spoken(row: Row, problems: readonly Problem[], muted: string | null): s
     row.times && `${row.times} times`,
     row.when && `only when ${row.when}`,
     muted,
-    problems.length ? many(problems.length, "problem") : "",
+    problems.length ? plural(problems.length, "problem") : "",
   ]
     .filter(Boolean)
     .join(", ");

@@ -3,8 +3,8 @@ import { CircleAlert, CircleCheck, LoaderCircle, TriangleAlert } from "lucide-re
 import { useDeferredValue, useMemo, useState } from "react";
 import type { Problem } from "../api/types";
 import { useEditor, useEditorState } from "../store/react";
-import { Empty, Input } from "../ui/kit";
-import { many, Prose } from "./bits";
+import { Empty, Input, Prose } from "../ui/kit";
+import { problemCount } from "../ui/words";
 import { go } from "./go";
 import { grouped, together } from "./problems";
 
@@ -30,7 +30,7 @@ export function Problems() {
               <LoaderCircle size={13} className="turning" aria-hidden="true" /> checking…
             </>
           ) : (
-            counted(errors, problems.length - errors)
+            problemCount(errors, problems.length - errors) || "Checked."
           )}
         </p>
         {problems.length > 4 && (
@@ -77,9 +77,4 @@ export function Problems() {
       </div>
     </div>
   );
-}
-
-function counted(errors: number, warnings: number): string {
-  const parts = [errors ? many(errors, "error") : "", warnings ? many(warnings, "warning") : ""].filter(Boolean);
-  return parts.join(", ") || "Checked.";
 }

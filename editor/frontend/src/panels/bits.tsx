@@ -3,7 +3,9 @@ import { ChevronRight, CircleAlert, TriangleAlert } from "lucide-react";
 import { useState, type ReactNode } from "react";
 import type { Component, Port, Problem } from "../api/types";
 import { costText, stateKindText } from "../catalogue/catalogue";
+import { Prose } from "../ui/kit";
 import { color, glyph, modalityOf } from "../ui/modality";
+import { plural } from "../ui/words";
 
 export function Glyph({ type }: { type: string }) {
   return (
@@ -68,7 +70,7 @@ export const UNAVAILABLE = "no network yet: draws, cannot be deployed";
 export function ProblemMark({ problems }: { problems: readonly Problem[] }) {
   if (problems.length === 0) return null;
   const errors = problems.filter((problem) => problem.severity === "error").length;
-  const label = errors ? many(errors, "error") : many(problems.length, "warning");
+  const label = errors ? plural(errors, "error") : plural(problems.length, "warning");
   return (
     <span
       className={`wg-mark ${errors ? "bad" : "warn"}`}
@@ -96,11 +98,6 @@ export function ProblemLines({ problems }: { problems: readonly Problem[] }) {
   ));
 }
 
-/** A sentence with `code` in backticks. */
-export function Prose({ text }: { text: string }) {
-  return text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part));
-}
-
 interface SectionProps {
   title: ReactNode;
   aside?: ReactNode;
@@ -125,8 +122,4 @@ export function Section({ title, aside, open: first = true, children }: SectionP
       {open && <div className="inside">{children}</div>}
     </section>
   );
-}
-
-export function many(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }

@@ -2,9 +2,9 @@
 import { ArrowRight } from "lucide-react";
 import { Empty } from "../ui/kit";
 import type { CopyShown } from "../api/types";
+import { showBytes } from "../ui/words";
 import { RankMark } from "./bits";
 import { TRANSPORTS, type Crossing } from "./crossings";
-import { showBytes } from "./memory";
 
 interface CrossingTableProps {
   crossings: readonly Crossing[];

@@ -2,11 +2,12 @@
 import { Cpu, MemoryStick, Trash2 } from "lucide-react";
 import type { CSSProperties } from "react";
 import { IconButton, Select } from "../ui/kit";
+import { showBytes } from "../ui/words";
 import { ProblemList, RankMark } from "./bits";
 import { NEW_RANK, useBoard } from "./board";
 import { ChipView } from "./ChipView";
 import type { Chip, Lane } from "./lanes";
-import { laneMemory, showBytes } from "./memory";
+import { laneMemory } from "./memory";
 import { MemoryBar } from "./MemoryBar";
 import { rankColor } from "./ranks";
 import type { Drag, DragSource } from "./useDrag";

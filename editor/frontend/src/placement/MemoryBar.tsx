@@ -1,7 +1,8 @@
 // A rank's memory: a bar of what fills it, and a legend with sizes.
 import { TriangleAlert } from "lucide-react";
 import type { CSSProperties } from "react";
-import { showBytes, type LaneMemory, type Part } from "./memory";
+import { showBytes } from "../ui/words";
+import { type LaneMemory, type Part } from "./memory";
 
 const share = (bytes: number, scale: number): CSSProperties => ({ width: `${(100 * bytes) / scale}%` });
 

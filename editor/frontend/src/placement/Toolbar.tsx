@@ -4,7 +4,8 @@ import { useEffect, useState } from "react";
 import type { PlanShown } from "../api/types";
 import { useEditor, useEditorState } from "../store/react";
 import { Badge, Button, Input, Select } from "../ui/kit";
-import { estimate, parseHardware, showBytes } from "./memory";
+import { showBytes } from "../ui/words";
+import { estimate, parseHardware } from "./memory";
 
 interface ToolbarProps {
   fixed: boolean;

@@ -1,8 +1,8 @@
 // Small parts of the placement and deploy views.
 import { CircleAlert, TriangleAlert } from "lucide-react";
-import { Fragment, type CSSProperties } from "react";
+import type { CSSProperties } from "react";
 import type { Problem } from "../api/types";
-import { Button } from "../ui/kit";
+import { Button, Prose } from "../ui/kit";
 import { rankColor } from "./ranks";
 
 /** A rank: its number in its colour. */
@@ -13,15 +13,6 @@ export function RankMark({ rank }: { rank: number }) {
       {rank}
     </span>
   );
-}
-
-/** A sentence of the service; what stands in backticks is a name. */
-export function Sentence({ text }: { text: string }) {
-  return text
-    .split("`")
-    .map((part, index) =>
-      index % 2 === 1 ? <code key={index}>{part}</code> : <Fragment key={index}>{part}</Fragment>,
-    );
 }
 
 export interface Action {
@@ -55,7 +46,7 @@ export function ProblemList({ problems, actions }: ProblemsProps) {
               <summary>
                 <SeverityIcon problem={found[0]} />
                 <span>
-                  <b>{found.length} times:</b> <Sentence text={found[0]?.message ?? ""} />
+                  <b>{found.length} times:</b> <Prose text={found[0]?.message ?? ""} />
                 </span>
               </summary>
               <ul>
@@ -77,7 +68,7 @@ function ProblemNote({ problem, actions }: { problem: Problem; actions: Problems
       <SeverityIcon problem={problem} />
       <div>
         <p>
-          <Sentence text={problem.message} />
+          <Prose text={problem.message} />
         </p>
         <div className="actions">
           {actions(problem).map((action) => (

@@ -1,8 +1,8 @@
 // What certainly mends a problem of the plan, as one press. Pure.
 import type { PlanShown, Problem } from "../api/types";
 import type { GraphDocument } from "../document/types";
+import { showBytes } from "../ui/words";
 import { addRank, assign, removeRank, setDevice, setGroup, tidy } from "./edits";
-import { showBytes } from "./memory";
 import { named, spotOf } from "./problems";
 import { groupOf, ranksOfNode, walksOfNodes } from "./resolve";
 import type { PlacementDocument } from "./schema.generated";

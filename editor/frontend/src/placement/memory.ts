@@ -100,20 +100,6 @@ export function estimate(plan: PlanShown): Estimate {
   return found;
 }
 
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
-
-/** Three figures at most: `27.5 GiB`. */
-export function showBytes(bytes: number): string {
-  let power = 0;
-  let number = Math.abs(bytes);
-  while (number >= 1024 && power < UNITS.length - 1) {
-    number /= 1024;
-    power += 1;
-  }
-  const digits = power === 0 || number >= 100 ? 0 : 1;
-  return `${bytes < 0 ? "−" : ""}${number.toFixed(digits)} ${UNITS[power]}`;
-}
-
 const SIZE = /^\d{1,6}(\.\d{1,6})? ?(%|B|KiB|MiB|GiB|TiB|kB|MB|GB|TB)$/;
 
 /** What is typed as a group's memory: null for nothing, a message for what is no size. */

@@ -3,9 +3,9 @@ import { Cloud, Columns2, RotateCw, Trash2, Undo2 } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 import type { RunShown } from "../api/types";
 import { Badge, Button, Empty, IconButton } from "../ui/kit";
+import { showSeconds, ago } from "../ui/words";
 import type { Head } from "./history";
 import { labelOf } from "./form";
-import { ago, seconds } from "./words";
 
 interface Props {
   deployment: string;
@@ -63,8 +63,8 @@ export function HistoryPane({
                   <span className="wrote">{aboutOf(line, labels)}</span>
                   <span className="when">
                     {line.state !== "done" && <Mark state={line.state} />}
-                    {ago(line.at, now)}
-                    {line.seconds !== null && ` · ${seconds(line.seconds)}`}
+                    {ago(line.at / 1000, now / 1000)}
+                    {line.seconds !== null && ` · ${showSeconds(line.seconds)}`}
                   </span>
                 </span>
               </button>

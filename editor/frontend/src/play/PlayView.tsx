@@ -11,13 +11,14 @@ import { Editor } from "../store/editor";
 import { EditorContext, useEditor, useEditorState } from "../store/react";
 import { focusRun, showRun } from "../telemetry/activity";
 import { Following } from "../telemetry/following";
+import { download } from "../ui/handing";
 import { Badge, Button, Empty, IconButton, Select, Tabs } from "../ui/kit";
-import { toBytes } from "./base64";
+import { toBytes } from "../api/base64";
 import { withGraph } from "./carry";
 import { ComparePane } from "./ComparePane";
 import { fresh, labelOf } from "./form";
 import { HistoryPane } from "./HistoryPane";
-import { download, wholeSound } from "./media";
+import { wholeSound } from "./media";
 import { ResultPane } from "./ResultPane";
 import { keyOf, playOf, type Play, type PlayState } from "./session";
 import { SnippetDialog } from "./SnippetDialog";
@@ -317,17 +318,14 @@ async function save(result: Result, output: OutputShown, made: Made): Promise<vo
   const bytes = sound?.bytes ?? toBytes(made.value.data ?? "");
   const mime = sound?.mime ?? made.value.mime ?? "application/octet-stream";
   const step = output.name === "preview" && made.iteration ? `-${made.iteration.join("-")}` : "";
-  download(
-    (graph ? withGraph(bytes, graph) : null) ?? bytes,
-    mime,
-    `${result.task}-${result.seed ?? "run"}${step}${suffixOf(mime)}`,
-  );
+  const name = `${result.task}-${result.seed ?? "run"}${step}${suffixOf(mime)}`;
+  download(name, (graph ? withGraph(bytes, graph) : null) ?? bytes, mime);
 }
 
 /** null: the deployment is gone, and the file goes without. */
 async function graphOf(deployment: string): Promise<unknown> {
   try {
-    return (await call(`/api/v1/deployments/${deployment}/graph`)).value;
+    return (await call(`/api/v1/deployments/${encodeURIComponent(deployment)}/graph`)).value;
   } catch {
     return null;
   }

@@ -1,13 +1,13 @@
 // The run under way, or the last one: how it stands, what it made, where its time went.
 import { Crosshair, RotateCw } from "lucide-react";
 import { useEffect, useState, type ReactNode } from "react";
-import { Badge, Button } from "../ui/kit";
-import { Described } from "./fields";
+import { Badge, Button, Prose } from "../ui/kit";
 import { useLatest, useQueueGauge } from "../telemetry/activity";
+import { showSeconds } from "../ui/words";
 import { MuteButton, OutputView, PictureFrame } from "./outputs";
 import { isOver, PREVIEW } from "./results";
 import type { Made, OutputShown, Result, RunError, TaskShown } from "./types";
-import { adviceFor, placeOf, seconds } from "./words";
+import { adviceFor, placeOf } from "./words";
 
 interface Props {
   task: TaskShown | null;
@@ -103,12 +103,12 @@ function Figures({ result }: { result: Result }) {
   if (waiting > 0) figures.push(["waiting", `${waiting} in the queue`]);
   figures.push([
     "time",
-    over ? result.seconds === null ? "–" : seconds(result.seconds) : <Elapsed key="t" from={result.startedAt} />,
+    over ? result.seconds === null ? "–" : showSeconds(result.seconds) : <Elapsed key="t" from={result.startedAt} />,
   ]);
   // Measured here, with the way over the network; of a very short run it says nothing.
   const first = result.firstOutputAt === null ? null : result.firstOutputAt / 1000;
-  if (first !== null && first < (result.seconds ?? Infinity)) figures.push(["first output", seconds(first)]);
-  if (over && result.queued !== null && result.queued >= 0.001) figures.push(["queued", seconds(result.queued)]);
+  if (first !== null && first < (result.seconds ?? Infinity)) figures.push(["first output", showSeconds(first)]);
+  if (over && result.queued !== null && result.queued >= 0.001) figures.push(["queued", showSeconds(result.queued)]);
   if (result.seed !== null) figures.push(["seed", result.seed]);
   return (
     <dl className="figures">
@@ -149,7 +149,7 @@ function Failure({ error, faults, onNode }: { error: RunError; faults: Result["f
   return (
     <div className="wg-play-error" role="alert">
       <p className="message">
-        <Described text={sentence(error.message)} />
+        <Prose text={sentence(error.message)} />
       </p>
       {faults.length > 0 && (
         <ul>
@@ -211,9 +211,9 @@ function Times({ result, onNode }: { result: Result; onNode: Props["onNode"] }) 
               <td className="number">{row.calls}</td>
               <td className="busy">
                 <i style={{ width: `${(row.busy / most) * 60}%` }} />
-                <span>{seconds(row.busy)}</span>
+                <span>{showSeconds(row.busy)}</span>
               </td>
-              <td className="number">{seconds(row.queued)}</td>
+              <td className="number">{showSeconds(row.queued)}</td>
             </tr>
           ))}
         </tbody>

@@ -1,12 +1,11 @@
 // The call that does what the form does, to be copied.
 import { Download } from "lucide-react";
 import { useState } from "react";
-import { Button, Dialog, Tabs } from "../ui/kit";
-import { toBytes } from "./base64";
-import { Described } from "./fields";
+import { CopyButton } from "../ui/CopyButton";
+import { download } from "../ui/handing";
+import { Button, Dialog, Tabs, Prose } from "../ui/kit";
+import { toBytes } from "../api/base64";
 import { request } from "./form";
-import { download } from "./media";
-import { CopyButton } from "./outputs";
 import { snippet, type FileUsed, type Language } from "./snippets";
 import type { Given, TaskShown } from "./types";
 
@@ -40,7 +39,7 @@ export function SnippetDialog({ task, given, onClose }: { task: TaskShown; given
       <div className="wg-play-snippet">
         <Tabs label="Language" value={language} onChange={setLanguage} tabs={TABS} />
         <p className="wg-play-hint">
-          <Described text={ABOUT[language]} />
+          <Prose text={ABOUT[language]} />
         </p>
         <div className="code">
           <pre>{text}</pre>
@@ -62,6 +61,5 @@ export function SnippetDialog({ task, given, onClose }: { task: TaskShown; given
 }
 
 function saved(file: FileUsed): void {
-  const bytes = file.encoding === "base64" ? toBytes(file.data) : new TextEncoder().encode(file.data);
-  download(bytes, "application/octet-stream", file.name);
+  download(file.name, file.encoding === "base64" ? toBytes(file.data) : file.data, "application/octet-stream");
 }

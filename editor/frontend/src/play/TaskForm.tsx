@@ -1,9 +1,9 @@
 // The form of a task: its inputs, its parameters, the seed, and the button that runs it.
 import { ArrowDown, ArrowUp, Play as PlayIcon, Plus, RotateCcw, Square, X } from "lucide-react";
 import { useState, type ClipboardEvent, type KeyboardEvent } from "react";
-import { Button, IconButton, Menu } from "../ui/kit";
+import { Button, IconButton, Menu, Prose } from "../ui/kit";
 import { color, glyph } from "../ui/modality";
-import { Described, MediaPart, NumbersPart, ParamField, SeedField, TextPart } from "./fields";
+import { MediaPart, NumbersPart, ParamField, SeedField, TextPart } from "./fields";
 import { canOrder, isEmpty, judge, labelOf, newPart, widgetOf, type Faults } from "./form";
 import { fits, mediaOf, words } from "./media";
 import type { Given, Part, TaskShown } from "./types";
@@ -177,7 +177,7 @@ function NamedInputs({ task, given, faults, onChange, changePart, onRun }: ListP
           </Button>
         )}
         <div className={fault ? "wg-play-fault" : "wg-play-hint"} role={fault ? "alert" : undefined}>
-          {fault ?? <Described text={declared.description} />}
+          {fault ?? <Prose text={declared.description} />}
         </div>
       </fieldset>
     );

@@ -1,5 +1,5 @@
 // A picture or sound that carries the graph that made it: an `iTXt` chunk of a PNG, a `wgph` chunk of a WAV. Pure.
-import { joined } from "./base64";
+import { joined } from "../api/base64";
 import { riffChunks, withChunk } from "./wav";
 
 export const KEYWORD = "walkgraph";

@@ -1,19 +1,15 @@
 // The widgets of a task's form: one for each kind of input and parameter.
 import { Camera, Dices, FileUp, Lock, LockOpen, Mic, RotateCcw, Square, X } from "lucide-react";
 import { useEffect, useId, useRef, useState, type ChangeEvent, type DragEvent } from "react";
-import { Button, Dialog, Field, IconButton, Input, Select } from "../ui/kit";
+import { Button, Dialog, Field, IconButton, Input, Select, Prose } from "../ui/kit";
+import { showBytes } from "../ui/words";
 import { labelOf, MAX_SEED, sliderOf } from "./form";
 import { dataUrl, denial, frameOf, mediaOf, Recorder, words } from "./media";
 import { parseNumbers, shapeWords } from "./numbers";
 import { Range } from "./Range";
 import type { Media, ParamShown, Part, Scalar, Seed } from "./types";
-import { bytes } from "./words";
 
 /** A description, what stands in backticks as code. */
-export function Described({ text }: { text: string }) {
-  return text.split(/`([^`]+)`/).map((piece, index) => (index % 2 ? <code key={index}>{piece}</code> : piece));
-}
-
 // ── parts of inputs ─────────────────────────────────────────────────────────────────────────────
 
 interface PartProps {
@@ -130,7 +126,7 @@ export function MediaPart({ part, label, onChange }: PartProps) {
 }
 
 function MediaShown({ media, onClear }: { media: Media; onClear: () => void }) {
-  const size = bytes(Math.floor((media.data.length * 3) / 4));
+  const size = showBytes(Math.floor((media.data.length * 3) / 4));
   return (
     <div className="media">
       {media.mime.startsWith("image/") && <img src={dataUrl(media)} alt={media.name} />}
@@ -276,7 +272,7 @@ export function ParamField({ name, param, value, fault, onChange }: ParamProps) 
   const unreadable = typeof shown !== "number";
   return (
     <div className={`wg-play-param ${changed ? "changed" : ""}`}>
-      <Field label={label} hint={<Described text={param.description} />} error={fault ?? null} aside={reset}>
+      <Field label={label} hint={<Prose text={param.description} />} error={fault ?? null} aside={reset}>
         {(props) => {
           if (param.choices.length > 0) return <Choice {...props} param={param} value={shown} onChange={onChange} />;
           if (!numeric) {
@@ -371,7 +367,7 @@ function Switch({ label, param, value, onChange, aside }: SwitchProps) {
       <label htmlFor={id}>{label}</label>
       {aside}
       <div id={`${id}-hint`} className="wg-play-hint">
-        <Described text={param.description} />
+        <Prose text={param.description} />
       </div>
     </div>
   );

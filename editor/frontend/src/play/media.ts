@@ -1,5 +1,5 @@
 // Files, the camera and the microphone as values of a form; sounds that play while they are made. Browser only.
-import { toBase64, toBytes } from "./base64";
+import { toBase64, toBytes } from "../api/base64";
 import type { Media } from "./types";
 import type { ValueShown } from "../api/types";
 import { concatenated, mixed, readWav, writeWav, type Sound } from "./wav";
@@ -199,13 +199,4 @@ export async function thumbnail(value: { mime?: string; data?: string }, side = 
   } catch {
     return null;
   }
-}
-
-export function download(bytes: Uint8Array<ArrayBuffer>, mime: string, name: string): void {
-  const url = URL.createObjectURL(new Blob([bytes], { type: mime }));
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

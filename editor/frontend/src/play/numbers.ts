@@ -1,4 +1,5 @@
 // Numbers that a person types or pastes, and tensors that come out. Pure.
+import { toBytes } from "../api/base64";
 import type { ValueShown } from "../api/types";
 
 const MOST = 100_000;
@@ -68,7 +69,7 @@ export function tensorOf(value: ValueShown): Tensor | null {
 }
 
 function decode(text: string, dtype: string): Float32Array | null {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const bytes = toBytes(text);
   const view = new DataView(bytes.buffer);
   const read = (size: number, at: (offset: number) => number) =>
     Float32Array.from({ length: Math.floor(bytes.length / size) }, (_, index) => at(index * size));

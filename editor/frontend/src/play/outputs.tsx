@@ -1,15 +1,16 @@
 // What a run made, by kind: pictures, texts, sounds, curves, heat maps.
-import { Check, Copy, Download, Volume2, VolumeX } from "lucide-react";
+import { Download, Volume2, VolumeX } from "lucide-react";
 import { useEffect, useMemo, useRef, useState } from "react";
+import { CopyButton } from "../ui/CopyButton";
 import { IconButton } from "../ui/kit";
-import { toBytes } from "./base64";
+import { toBytes } from "../api/base64";
+import { showSeconds } from "../ui/words";
 import { labelOf } from "./form";
 import { dataUrl, wholeSound } from "./media";
 import { Range } from "./Range";
 import { bounds, curve, matrixOf, shapeWords, shrunk, tensorOf, type Tensor } from "./numbers";
 import type { Made, OutputShown } from "./types";
 import { concatenated, peaks, readWav } from "./wav";
-import { seconds } from "./words";
 
 interface OutputProps {
   output: OutputShown;
@@ -40,23 +41,6 @@ function TextOutput({ output, over }: OutputProps) {
         {output.text}
       </div>
     </section>
-  );
-}
-
-export function CopyButton({ text, label }: { text: string; label: string }) {
-  const [done, setDone] = useState(false);
-  useEffect(() => {
-    if (!done) return;
-    const timer = setTimeout(() => setDone(false), 1500);
-    return () => clearTimeout(timer);
-  }, [done]);
-  return (
-    <IconButton
-      label={done ? "Copied" : label}
-      onClick={() => void navigator.clipboard.writeText(text).then(() => setDone(true))}
-    >
-      {done ? <Check size={14} /> : <Copy size={14} />}
-    </IconButton>
   );
 }
 
@@ -177,7 +161,7 @@ function SoundOutput({ output, over, onSave }: OutputProps) {
     <section className="wg-play-output" aria-label={labelOf(output.name)}>
       <header>
         <h3>{labelOf(output.name)}</h3>
-        {sound && <span className="tag">{seconds(sound.samples.length / sound.rate)}</span>}
+        {sound && <span className="tag">{showSeconds(sound.samples.length / sound.rate)}</span>}
         {over && first && (
           <IconButton label={`Download ${output.name}`} onClick={() => onSave(output, first)}>
             <Download size={14} />

@@ -8,7 +8,7 @@ import { tell } from "../telemetry/activity";
 import { eventsOf } from "../telemetry/sse";
 import { fitted, fresh, givenOf, judge, request } from "./form";
 import { history, type Entry, type Head } from "./history";
-import { toBytes } from "./base64";
+import { toBytes } from "../api/base64";
 import { Player, thumbnail } from "./media";
 import { after, begun, broken, isOver, pictureOf, resultOf, textOf } from "./results";
 import type { Given, Result, RunError, TaskShown } from "./types";

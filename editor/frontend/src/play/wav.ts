@@ -1,5 +1,5 @@
 // WAV files: the chunks of a RIFF container, PCM samples out of one, and 16-bit files out of samples. Pure.
-import { joined } from "./base64";
+import { joined } from "../api/base64";
 
 export interface Chunk {
   id: string;

@@ -1,4 +1,5 @@
 // Errors, figures and differences in words. Pure.
+import { showSeconds } from "../ui/words";
 import type { Given, Result, RunError } from "./types";
 
 /** What to do about an error of a run, by its code. */
@@ -35,26 +36,6 @@ export function placeOf(error: RunError): string {
   return at.filter(Boolean).join(", ");
 }
 
-export function seconds(value: number): string {
-  if (value > 0 && value < 0.00095) return "< 1 ms";
-  if (value < 0.0995) return `${Math.round(value * 1000)} ms`;
-  if (value < 60) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
-  return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
-}
-
-export function ago(at: number, now: number): string {
-  const passed = Math.max(0, now - at) / 1000;
-  if (passed < 60) return "just now";
-  if (passed < 3600) return `${Math.floor(passed / 60)} min ago`;
-  if (passed < 86_400) return `${Math.floor(passed / 3600)} h ago`;
-  return new Date(at).toLocaleDateString(undefined, { day: "numeric", month: "short" });
-}
-
-export function bytes(size: number): string {
-  if (size < 1024) return `${size} B`;
-  return size < 1024 * 1024 ? `${Math.round(size / 1024)} KB` : `${(size / 1024 / 1024).toFixed(1)} MB`;
-}
-
 /** What went in, in one line. */
 export function saidOf(given: Given): string {
   const words = given.parts.flatMap((part) =>
@@ -71,7 +52,7 @@ export function differing(left: { given: Given; result: Result }, right: { given
     input: saidOf(given),
     ...Object.fromEntries(Object.entries(given.params).map(([name, value]) => [name, String(value)])),
     seed: result.seed === null ? "" : String(result.seed),
-    seconds: result.seconds === null ? "" : seconds(result.seconds),
+    seconds: result.seconds === null ? "" : showSeconds(result.seconds),
   });
   const [a, b] = [rows(left), rows(right)];
   return [...new Set([...Object.keys(a), ...Object.keys(b)])]

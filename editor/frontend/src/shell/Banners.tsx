@@ -4,6 +4,7 @@ import { useState } from "react";
 import { useStore } from "zustand";
 import { useEditorState } from "../store/react";
 import { Button, Dialog } from "../ui/kit";
+import { showTime } from "../ui/words";
 import { DiffList } from "../versions/DiffList";
 import { useSession } from "./session";
 
@@ -28,11 +29,10 @@ export function Banners() {
 function Found({ at }: { at: number }) {
   const session = useSession();
   const [comparing, compare] = useState(false);
-  const when = new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
   return (
     <div className="wg-banner" role="status">
       <History size={15} aria-hidden />
-      <span>Changes from {when} were not saved; this browser kept them.</span>
+      <span>Changes from {showTime(at / 1000)} were not saved; this browser kept them.</span>
       <Button onClick={() => compare(true)}>Compare</Button>
       <Button kind="primary" onClick={() => session.restoreFound()}>
         Restore them

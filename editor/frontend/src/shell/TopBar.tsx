@@ -6,6 +6,7 @@ import { useEditor, useEditorState } from "../store/react";
 import type { Tab } from "../store/types";
 import { useConnection } from "../telemetry/socket";
 import { Button, IconButton, Menu, Tabs, type MenuEntry } from "../ui/kit";
+import { problemCount } from "../ui/words";
 import type { Commands } from "./commands";
 import { deployWords } from "./deploying";
 import { hint } from "./keys";
@@ -69,7 +70,7 @@ function Problems() {
   const errors = problems.filter((problem) => problem.severity === "error").length;
   const warnings = problems.length - errors;
   if (problems.length === 0) return null;
-  const words = [count(errors, "error"), count(warnings, "warning")].filter(Boolean).join(", ");
+  const words = problemCount(errors, warnings);
   const show = () => {
     setPanes({ bottomOpen: true });
     editor.see({ tab: "graph" });
@@ -161,8 +162,4 @@ function More({ commands }: { commands: Commands }) {
       {at && <Menu at={at} entries={entries} onClose={() => open(null)} />}
     </span>
   );
-}
-
-function count(number: number, what: string): string {
-  return number === 0 ? "" : `${number} ${what}${number === 1 ? "" : "s"}`;
 }

@@ -4,6 +4,8 @@ import type { VersionEntry } from "../api/types";
 import type { GraphDocument } from "../document/types";
 import { withGraph, type Editor } from "../store/editor";
 import type { Command } from "../panels/goto";
+import { download } from "../ui/handing";
+import { pretty } from "../versions/pretty";
 import { hint, type Action, type Overrides } from "./keys";
 
 /** The note of the version that the first draft over a bundled graph leaves; the service's word. */
@@ -39,7 +41,12 @@ export function commandsOf(editor: Editor, { show, toggleFocus, original }: Shel
     sheet: () => show("sheet"),
     conflict: () => show("conflict"),
     focus: toggleFocus,
-    download: () => download(editor),
+    download: () =>
+      download(
+        `${editor.state.name}.json`,
+        `${pretty(editor.graph, editor.state.documents.sources)}\n`,
+        "application/json",
+      ),
     restoreOriginal: original === null ? null : () => void restore(editor, original),
   };
 }
@@ -95,13 +102,4 @@ async function restore(editor: Editor, version: number): Promise<void> {
   } catch (error) {
     editor.say(error instanceof Error ? error.message : String(error), "error");
   }
-}
-
-function download(editor: Editor): void {
-  const text = JSON.stringify(editor.graph, null, 2);
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-  link.download = `${editor.state.name}.json`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }

@@ -6,6 +6,7 @@ import type { GraphDocument, Task, TaskInput } from "../document/types";
 import { useEditorState } from "../store/react";
 import { Button, Field, IconButton, Select } from "../ui/kit";
 import { MODALITIES } from "../ui/modality";
+import { showBytes } from "../ui/words";
 import type { useTaskEdits } from "./actions";
 import { offers, type Offer } from "./outputs";
 import { isUnder } from "./problems";
@@ -229,7 +230,12 @@ export function Session({ task, problems, edits }: SectionProps) {
               />
             )}
           </Field>
-          <Field label="Most bytes of cache" hint={bytesHint(session.max_bytes)}>
+          <Field
+            label="Most bytes of cache"
+            hint={
+              session.max_bytes == null ? "a request that could pass it is refused" : showBytes(session.max_bytes)
+            }
+          >
             {() => (
               <NumberCell
                 whole
@@ -252,9 +258,4 @@ export function Session({ task, problems, edits }: SectionProps) {
       <ProblemLines problems={under(problems, "/session")} />
     </section>
   );
-}
-
-function bytesHint(bytes: number | null | undefined): string {
-  if (bytes === null || bytes === undefined) return "a request that could pass it is refused";
-  return bytes >= 2 ** 30 ? `${(bytes / 2 ** 30).toFixed(1)} GiB` : `${(bytes / 2 ** 20).toFixed(1)} MiB`;
 }

@@ -2,11 +2,11 @@
 import { ChevronRight, TriangleAlert } from "lucide-react";
 import type { Problem } from "../api/types";
 import { useEditor } from "../store/react";
-import { Badge } from "../ui/kit";
+import { Badge, Prose } from "../ui/kit";
 import { goTo } from "./goTo";
 import { reason, totals, type Simulated, type SimulatedStep } from "./simulate";
 import type { Simulation } from "./useSimulation";
-import { Modality, Ticked } from "./widgets";
+import { Modality } from "./widgets";
 
 export function SimulatorResult({ name, simulation }: { name: string; simulation: Simulation }) {
   const { answer, failure, asking } = simulation;
@@ -35,7 +35,7 @@ function Problems({ problems }: { problems: readonly Problem[] }) {
             <button type="button" onClick={() => goTo(editor, problem.pointer)}>
               <TriangleAlert size={13} aria-hidden />
               <span>
-                <Ticked text={problem.message} />
+                <Prose text={problem.message} />
                 <code className="place">{problem.pointer.replace(/^\/graph(?=\/)/, "")}</code>
               </span>
             </button>
@@ -99,7 +99,7 @@ function StepShown({ step }: { step: SimulatedStep }) {
       ) : (
         <p className="why">
           skipped{step.why && ": "}
-          <Ticked text={reason(step.why)} />
+          <Prose text={reason(step.why)} />
         </p>
       )}
     </li>
@@ -137,7 +137,7 @@ function Uses({ step }: { step: SimulatedStep }) {
               </span>
               <span className="why">
                 <span className="visually-hidden">{WORDS[key]} </span>
-                {use.why !== "always" && <Ticked text={reason(use.why)} />}
+                {use.why !== "always" && <Prose text={reason(use.why)} />}
               </span>
             </li>
           );

@@ -4,7 +4,7 @@ import { useMemo } from "react";
 import type { Problem } from "../api/types";
 import type { GraphDocument, Task } from "../document/types";
 import { useEditor, useEditorState } from "../store/react";
-import { IconButton, Select } from "../ui/kit";
+import { IconButton, Select, Prose } from "../ui/kit";
 import type { useTaskEdits } from "./actions";
 import { BindingCell } from "./BindingCell";
 import { Grip, MenuButton } from "./Grip";
@@ -12,7 +12,7 @@ import { finals, type Sent } from "./outputs";
 import { nameOf, type WalkRow } from "./rows";
 import { reason, type Lit } from "./simulate";
 import { indent, type RowHandle } from "./StepTable";
-import { Check, Modality, ProblemLines, TextCell, Ticked } from "./widgets";
+import { Check, Modality, ProblemLines, TextCell } from "./widgets";
 
 interface StepRowProps {
   graph: GraphDocument;
@@ -158,7 +158,7 @@ function LitNote({ lit, when }: { lit: Lit | undefined; when: string | null | un
     return (
       <div className="lit skipped">
         skipped{lit.why && ": "}
-        <Ticked text={reason(lit.why, when)} />
+        <Prose text={reason(lit.why, when)} />
       </div>
     );
   if (lit.ran > 1 || lit.skipped > 0)

@@ -2,6 +2,7 @@
 import { TriangleAlert } from "lucide-react";
 import { useEffect, useState, type ChangeEvent, type KeyboardEvent } from "react";
 import type { Problem } from "../api/types";
+import { Prose } from "../ui/kit";
 import { color, glyph, modalityOf } from "../ui/modality";
 
 interface TextCellProps {
@@ -153,15 +154,10 @@ export function ProblemLines({ problems }: { problems: readonly Problem[] }) {
           <TriangleAlert size={13} aria-hidden />
           <span>
             <span className="visually-hidden">{problem.severity}: </span>
-            <Ticked text={problem.message} />
+            <Prose text={problem.message} />
           </span>
         </li>
       ))}
     </ul>
   );
-}
-
-/** Text in which what stands between backticks is code. */
-export function Ticked({ text }: { text: string }) {
-  return text.split("`").map((piece, index) => (index % 2 ? <code key={index}>{piece}</code> : piece));
 }

@@ -1,6 +1,7 @@
 // The page's node activity, and its hooks. `follow` names the deployment (`telemetry/following.ts` does, for an open
 // graph); nothing is done while none is followed.
 import { useCallback, useMemo, useSyncExternalStore } from "react";
+import { toBytes } from "../api/base64";
 import { call, send } from "../api/client";
 import type { RunEvent, RunShown, ValueShown } from "../api/types";
 import type { GraphDocument } from "../document/types";
@@ -170,8 +171,7 @@ function showValue(node: string, value: ValueShown): void {
 }
 
 function urlOf(value: ValueShown): string {
-  const bytes = Uint8Array.from(atob(value.data ?? ""), (letter) => letter.charCodeAt(0));
-  return URL.createObjectURL(new Blob([bytes], { type: value.mime ?? "" }));
+  return URL.createObjectURL(new Blob([toBytes(value.data ?? "")], { type: value.mime ?? "" }));
 }
 
 /** Who failed is in the run's row; one question at a time, the newest failure first. */

@@ -226,6 +226,11 @@ export function Badge({ kind = "", children, title }: { kind?: string; children:
   );
 }
 
+/** A sentence; what stands in backticks is a name. */
+export function Prose({ text }: { text: string }) {
+  return text.split(/`([^`]+)`/).map((piece, index) => (index % 2 ? <code key={index}>{piece}</code> : piece));
+}
+
 /** What a panel shows when it has nothing to show: what would be here, and how to get it. */
 export function Empty({ title, children }: { title: string; children?: ReactNode }) {
   return (

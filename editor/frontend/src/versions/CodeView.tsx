@@ -1,12 +1,12 @@
 // The open graph as JSON, which can be edited in place, and as the Python that builds it.
-import { Check, Copy, Download, Pencil } from "lucide-react";
-import { useEffect, useRef, useState } from "react";
+import { Check, Download, Pencil } from "lucide-react";
+import { useState } from "react";
 import { withGraph } from "../store/editor";
 import { useEditor, useEditorState } from "../store/react";
-import { Ticked } from "../tasks/widgets";
-import { Button, Empty, Tabs } from "../ui/kit";
+import { CopyButton } from "../ui/CopyButton";
+import { download } from "../ui/handing";
+import { Button, Empty, Tabs, Prose } from "../ui/kit";
 import { CodeEditor, CodeText } from "./CodeText";
-import { copyText, download } from "./handing";
 import { readPasted, type Pasted } from "./pasted";
 import { useJson, usePython } from "./useCode";
 
@@ -22,7 +22,6 @@ export function CodeView() {
   const [fault, setFault] = useState<Extract<Pasted, { ok: false }> | null>(null);
   const json = useJson(graph);
   const python = usePython(graph, language === "python");
-  const root = useRef<HTMLDivElement>(null);
   const text = language === "json" ? (typed ?? json) : python && "text" in python ? python.text : "";
 
   const apply = () => {
@@ -46,7 +45,7 @@ export function CodeView() {
   };
 
   return (
-    <div className="wg-code" ref={root}>
+    <div className="wg-code">
       <header>
         <Tabs
           label="Language"
@@ -72,7 +71,7 @@ export function CodeView() {
                   <Pencil size={14} aria-hidden /> Edit
                 </Button>
               )}
-              <CopyButton text={text} root={() => root.current} />
+              <CopyButton text={text} label={`Copy the ${language === "json" ? "JSON" : "Python"}`} words="Copy" />
               <Button
                 disabled={!text}
                 onClick={() => download(`${name}.${language === "json" ? "json" : "py"}`, text)}
@@ -119,34 +118,12 @@ export function CodeView() {
           <ul className="details">
             {python.details.map((detail) => (
               <li key={detail}>
-                <Ticked text={detail} />
+                <Prose text={detail} />
               </li>
             ))}
           </ul>
         </Empty>
       )}
     </div>
-  );
-}
-
-/** How long “Copied” is said, in ms. */
-const SAID_MS = 1600;
-
-function CopyButton({ text, root }: { text: string; root: () => HTMLElement | null }) {
-  const editor = useEditor();
-  const [copied, setCopied] = useState(false);
-  useEffect(() => {
-    if (!copied) return;
-    const timer = setTimeout(() => setCopied(false), SAID_MS);
-    return () => clearTimeout(timer);
-  }, [copied]);
-  const copy = async () => {
-    if (await copyText(text, root())) setCopied(true);
-    else editor.say("The browser does not let this page copy; select the text and copy it.", "error");
-  };
-  return (
-    <Button disabled={!text} onClick={copy}>
-      {copied ? <Check size={14} aria-hidden /> : <Copy size={14} aria-hidden />} {copied ? "Copied" : "Copy"}
-    </Button>
   );
 }

@@ -3,8 +3,7 @@ import { Crosshair } from "lucide-react";
 import { useMemo } from "react";
 import { diff, type Difference } from "../document/diff";
 import type { GraphDocument } from "../document/types";
-import { Ticked } from "../tasks/widgets";
-import { Button } from "../ui/kit";
+import { Button, Prose } from "../ui/kit";
 import { brief, counts, fieldChanges, groups, headline } from "./changes";
 
 const SIGNS = { added: "+", removed: "−", changed: "~" } as const;
@@ -73,7 +72,7 @@ function DifferenceRow({ difference }: { difference: Difference }) {
       </span>
       <div>
         <span className="text">
-          <Ticked text={text} />
+          <Prose text={text} />
         </span>
         {fields.length > 0 && (
           <ul className="fields">

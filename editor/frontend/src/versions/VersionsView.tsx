@@ -8,10 +8,10 @@ import type { GraphDocument } from "../document/types";
 import { withGraph } from "../store/editor";
 import { useEditor, useEditorState } from "../store/react";
 import { Button, Empty, Input, Select } from "../ui/kit";
+import { ago, showTime } from "../ui/words";
 import { DiffList } from "./DiffList";
 import { useKeep, useVersion, type Loaded } from "./loading";
 import { shownBy } from "./showing";
-import { ago, exact } from "./times";
 
 /** What is compared: a kept version's number, or the graph as it is now. */
 type Side = number | "draft";
@@ -137,7 +137,7 @@ function VersionList({ versions, before, after, onPick }: VersionListProps) {
             <button type="button" aria-current={role !== ""} onClick={() => onPick(version.id)}>
               <span className={`note ${version.note ? "" : "none"}`}>{version.note || "no note"}</span>
               <time dateTime={new Date(version.created_at * 1000).toISOString()}>
-                {ago(version.created_at, now)} · {exact(version.created_at)}
+                {ago(version.created_at, now)} · {showTime(version.created_at)}
               </time>
             </button>
           </li>
@@ -200,7 +200,7 @@ function useSide(name: string, side: Side, draft: GraphDocument): Loaded {
 
 function titleOf(versions: readonly VersionEntry[], side: Side): string {
   const version = versions.find((each) => each.id === side);
-  return version ? version.note || exact(version.created_at) : `version ${side}`;
+  return version ? version.note || showTime(version.created_at) : `version ${side}`;
 }
 
 function SideSelect({

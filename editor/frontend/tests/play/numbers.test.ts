@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { bounds, curve, matrixOf, parseNumbers, shapeWords, shrunk, tensorOf } from "../../src/play/numbers";
-import { toBase64 } from "../../src/play/base64";
+import { toBase64 } from "../../src/api/base64";
 
 describe("typed numbers", () => {
   it.each([

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { toBase64, toBytes } from "../../src/play/base64";
+import { toBase64, toBytes } from "../../src/api/base64";
 import { concatenated, mixed, peaks, readWav, riffChunks, writeWav } from "../../src/play/wav";
 
 function wav(kind: number, bits: number, channels: number, data: number[], extra: number[] = []): Uint8Array {

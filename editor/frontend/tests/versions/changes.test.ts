@@ -6,7 +6,6 @@ import { parse } from "../../src/document/json";
 import type { GraphDocument } from "../../src/document/types";
 import { brief, counts, fieldChanges, groups, headline } from "../../src/versions/changes";
 import { shownBy } from "../../src/versions/showing";
-import { ago } from "../../src/versions/times";
 
 const file = join(__dirname, "../../../../graphs/bagel.json");
 const before = parse(readFileSync(file, "utf8")).value as GraphDocument;
@@ -68,11 +67,4 @@ test("fields: lists whole, what is null is not set", () => {
   expect(fieldChanges({ a: [1, { b: 2 }] }, { a: [1, { b: 2 }] })).toEqual([]);
   expect(brief(undefined)).toBe("not set");
   expect(brief("x".repeat(200), 10)).toBe(`${"x".repeat(9)}…`);
-});
-
-test("times in words", () => {
-  expect(ago(1000, 1030)).toBe("just now");
-  expect(ago(0, 120)).toBe("2 minutes ago");
-  expect(ago(0, 86_400)).toBe("yesterday");
-  expect(ago(0, 5 * 3600)).toBe("5 hours ago");
 });

@@ -8,7 +8,8 @@ import type { State, Weights } from "../../document/types";
 import { stateKindText } from "../../catalogue/catalogue";
 import { useEditorState } from "../../store/react";
 import { IconButton } from "../../ui/kit";
-import { many, ProblemLines, Section } from "../bits";
+import { plural } from "../../ui/words";
+import { ProblemLines, Section } from "../bits";
 import { scopeOfStates } from "../scope";
 import { useApply, useProblems } from "./apply";
 import { AddField, ChoiceField, ExpressionField, NameField, TextField } from "./fields";
@@ -197,7 +198,7 @@ function StateRecord({ name, state }: { name: string; state: State }) {
       </div>
       <p className="wg-quiet">
         {users.length ? `Kept by ${users.join(", ")}.` : `No node keeps it yet; bind it to a slot.`}
-        {users.length > 4 && ` (${many(users.length, "node")})`}
+        {users.length > 4 && ` (${plural(users.length, "node")})`}
       </p>
       <ProblemLines problems={rest} />
     </Record>

@@ -9,7 +9,8 @@ import { factsOf } from "../../document/routes";
 import type { GraphDocument } from "../../document/types";
 import { useEditorState } from "../../store/react";
 import { Button } from "../../ui/kit";
-import { many, Section } from "../bits";
+import { plural } from "../../ui/words";
+import { Section } from "../bits";
 import { groupBy } from "../group";
 import { scopeOfWalk } from "../scope";
 import { Align } from "./Align";
@@ -109,7 +110,7 @@ const NOUNS: Record<string, string> = { use: "use", node: "component", "@in": "b
 export function summary(ids: readonly string[]): string {
   const kinds = groupBy(ids, (id) => NOUNS[id.split(":", 1)[0]!] ?? id.split(":", 1)[0]!.replace("@", ""));
   const parts = [...kinds].map(([kind, members]) =>
-    kind === "boundary" ? `${members.length} of the boundary` : many(members.length, kind),
+    kind === "boundary" ? `${members.length} of the boundary` : plural(members.length, kind),
   );
   return `${parts.join(", ")} selected.`;
 }

@@ -10,8 +10,9 @@ import type { GraphDocument, Node, State } from "../../document/types";
 import { walksOf } from "../../document/union";
 import type { Editor } from "../../store/editor";
 import { useEditorState } from "../../store/react";
-import { Button } from "../../ui/kit";
-import { facts, many, Ports, ProblemLines, Prose, Section, UNAVAILABLE } from "../bits";
+import { Button, Prose } from "../../ui/kit";
+import { plural } from "../../ui/words";
+import { facts, Ports, ProblemLines, Section, UNAVAILABLE } from "../bits";
 import { scopeOfNode } from "../scope";
 import { useApply, useProblems } from "./apply";
 import { ChoiceField, NameField } from "./fields";
@@ -36,7 +37,7 @@ export function NodeForm({ name, shared = false }: { name: string; shared?: bool
   return (
     <>
       {shared && walks.length > 1 && (
-        <p className="wg-quiet">What follows holds for all its uses, in {many(walks.length, "Walk")}.</p>
+        <p className="wg-quiet">What follows holds for all its uses, in {plural(walks.length, "Walk")}.</p>
       )}
       <NameField label="Name" value={name} onEnter={rename} problems={own} />
       <ChoiceField
@@ -212,7 +213,7 @@ export function freshState(kind: State["kind"]): State {
 function UsedIn({ name, walks }: { name: string; walks: readonly string[] }) {
   const { editor } = useApply();
   return (
-    <Section title="Used in" aside={<small>{many(walks.length, "Walk")}</small>} open={walks.length < 5}>
+    <Section title="Used in" aside={<small>{plural(walks.length, "Walk")}</small>} open={walks.length < 5}>
       {walks.length === 0 && <p className="wg-quiet">No Walk uses it yet. Drag it from “Use again” into one.</p>}
       <div className="wg-links">
         {walks.map((walk) => (

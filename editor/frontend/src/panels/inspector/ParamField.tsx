@@ -2,7 +2,7 @@
 import { useState, type ReactNode } from "react";
 import type { ParamDeclaration, Problem } from "../../api/types";
 import type { Literal } from "../../document/types";
-import { Prose } from "../bits";
+import { Prose } from "../../ui/kit";
 import type { ScopeName } from "../scope";
 import { ChoiceField, ExpressionField, ExpressionToggle, NumberField, ResetButton, TextField } from "./fields";
 

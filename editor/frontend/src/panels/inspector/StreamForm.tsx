@@ -172,17 +172,8 @@ function ChunkFields({ stream, onSet }: { stream: Stream; onSet: Set }) {
             onNumber={(first) => put({ first })}
           />
         )}
-        <NumberField
-          label="Credits"
-          value={stream.credits}
-          placeholder="64"
-          integer
-          min={1}
-          max={4096}
-          onNumber={(credits) => onSet("Set the stream's credits", { credits: credits ?? undefined })}
-        />
       </div>
-      <p className="wg-quiet">Credits: so many chunks may be under way; then the producer waits.</p>
+      <ChunkPicture policy={chunks} />
       {chunks.policy === "fixed" && (
         <CheckField
           label="Go on after the end"
@@ -191,7 +182,16 @@ function ChunkFields({ stream, onSet }: { stream: Stream; onSet: Set }) {
           hint="When no items are left, the consumer gets “nothing new” for as long as it asks."
         />
       )}
-      <ChunkPicture policy={chunks} />
+      <NumberField
+        label="Credits"
+        value={stream.credits}
+        placeholder="64"
+        integer
+        min={1}
+        max={4096}
+        hint="So many chunks may be under way; then the producer waits."
+        onNumber={(credits) => onSet("Set the stream's credits", { credits: credits ?? undefined })}
+      />
     </Section>
   );
 }

@@ -9,7 +9,8 @@ import { factsOf } from "../../document/routes";
 import type { GraphDocument, Walk } from "../../document/types";
 import { useEditorState } from "../../store/react";
 import { Button, IconButton } from "../../ui/kit";
-import { Glyph, many, ProblemLines, Section } from "../bits";
+import { plural } from "../../ui/words";
+import { Glyph, ProblemLines, Section } from "../bits";
 import { tasksOfWalk } from "../scope";
 import { useApply, useProblems } from "./apply";
 import { AddField, CheckField, ChoiceField, NameField, TextField } from "./fields";
@@ -55,7 +56,7 @@ export function WalkForm({ name }: WalkProps) {
       <Section title="Inputs" aside={<Count of={Object.keys(walk.inputs ?? {}).length} />}>
         <Inputs name={name} walk={walk} />
       </Section>
-      <Section title="Used by" aside={<small>{many(tasks.length, "task")}</small>}>
+      <Section title="Used by" aside={<small>{plural(tasks.length, "task")}</small>}>
         {tasks.length === 0 && <p className="wg-quiet">No task has a step with this Walk: it never runs.</p>}
         <div className="wg-links">
           {tasks.map((task) => (

@@ -1,4 +1,7 @@
-// Text out of the page: to the clipboard, or as a file.
+// What leaves the page: to the clipboard, or as a file.
+
+/** A browser has taken a download over by then. */
+const TAKEN_MS = 60_000;
 
 /** Whether it is on the clipboard. `root`: where a field may stand for a moment, inside the shadow root. */
 export async function copyText(text: string, root: HTMLElement | null): Promise<boolean> {
@@ -6,7 +9,7 @@ export async function copyText(text: string, root: HTMLElement | null): Promise<
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Not over plain HTTP from elsewhere, or not allowed: the old way needs a field that is selected.
+    // Over plain HTTP from elsewhere, or not allowed: a field that is selected can still be copied.
     return root !== null && copySelected(text, root);
   }
 }
@@ -22,10 +25,10 @@ function copySelected(text: string, root: HTMLElement): boolean {
   return copied;
 }
 
-export function download(name: string, text: string): void {
+export function download(name: string, content: BlobPart, mime = "text/plain"): void {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+  link.href = URL.createObjectURL(new Blob([content], { type: mime }));
   link.download = name;
   link.click();
-  URL.revokeObjectURL(link.href);
+  setTimeout(() => URL.revokeObjectURL(link.href), TAKEN_MS);
 }
