@@ -170,7 +170,7 @@ function AnyRow(props: AnyRowProps) {
             <Button
               kind="quiet"
               aria-haspopup="menu"
-              aria-label={`Add a step ${row.part ? `for each ${row.part}` : row.choice ? "to the choice" : "at the end"}`}
+              aria-label={`Add a step ${row.part ? `for each ${row.part}` : row.choice ? "to the choice" : "at the end"}${row.lane && ` of ${row.lane}`}`}
               onClick={(event) => {
                 const box = event.currentTarget.getBoundingClientRect();
                 add(row, { x: box.left, y: box.bottom + 2 });
