@@ -46,7 +46,7 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
   const say = useCallback(
     (text: string | null) => {
       if (!tip.current) return;
-      tip.current.textContent = text ?? "";
+      tip.current.textContent = text?.replaceAll("`", "") ?? "";
       tip.current.hidden = !text;
       follow();
     },

@@ -3,7 +3,7 @@ import { CircleAlert, Info, X } from "lucide-react";
 import { useEffect } from "react";
 import { useEditor, useEditorState } from "../store/react";
 import type { Toast } from "../store/types";
-import { IconButton } from "../ui/kit";
+import { IconButton, Prose } from "../ui/kit";
 
 const STAY_MS = { info: 5000, error: 12_000 };
 
@@ -27,7 +27,9 @@ function Shown({ toast }: { toast: Toast }) {
   return (
     <div className={`wg-toast ${toast.kind}`} role={toast.kind === "error" ? "alert" : undefined}>
       {toast.kind === "error" ? <CircleAlert size={15} aria-hidden /> : <Info size={15} aria-hidden />}
-      <span>{toast.message}</span>
+      <span>
+        <Prose text={toast.message} />
+      </span>
       <IconButton label="Dismiss" onClick={() => editor.hush(toast.id)}>
         <X size={14} />
       </IconButton>
