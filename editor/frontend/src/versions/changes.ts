@@ -8,7 +8,7 @@ export interface Group {
 }
 
 export interface FieldChange {
-  /** `params.steps`; empty: the whole value. */
+  /** `params.steps`, `steps #2.walk` of the second entry; empty: the whole value. */
   path: string;
   /** undefined: it wasn't there. */
   before: unknown;
@@ -66,9 +66,11 @@ export function headline({ kind, what, text }: Difference): { text: string; list
   return colon < 0 ? { text, listed: what === "graph" } : { text: text.slice(0, colon), listed: true };
 }
 
-/** The leaves that differ: objects are gone into, lists are compared whole. */
+/** The leaves that differ: objects are gone into, and lists of as many objects as before; others are compared whole. */
 export function fieldChanges(before: unknown, after: unknown, path = ""): FieldChange[] {
   if (same(before ?? undefined, after ?? undefined)) return [];
+  if (areRecords(before) && areRecords(after) && before.length === after.length)
+    return before.flatMap((entry, index) => fieldChanges(entry, after[index], `${path} #${index + 1}`.trim()));
   if (!isRecord(before) || !isRecord(after)) return [{ path, before, after }];
   const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])];
   return keys.flatMap((key) => fieldChanges(before[key], after[key], path ? `${path}.${key}` : key));
@@ -83,6 +85,10 @@ export function brief(value: unknown, limit = 120): string {
 
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function areRecords(value: unknown): value is Record<string, unknown>[] {
+  return Array.isArray(value) && value.every(isRecord);
 }
 
 function same(a: unknown, b: unknown): boolean {

@@ -65,6 +65,10 @@ test("fields: lists whole, what is null is not set", () => {
     { path: "a.c", before: undefined, after: 2 },
   ]);
   expect(fieldChanges({ a: [1, { b: 2 }] }, { a: [1, { b: 2 }] })).toEqual([]);
+  const steps = (walk: string) => ({ steps: [{ walk: "a" }, { first: [{ walk }] }] });
+  const [step] = fieldChanges(steps("b"), steps("c"));
+  expect(step).toEqual({ path: "steps #2.first #1.walk", before: "b", after: "c" });
+  expect(fieldChanges({ a: [{ b: 1 }] }, { a: [] })).toEqual([{ path: "a", before: [{ b: 1 }], after: [] }]);
   expect(brief(undefined)).toBe("not set");
   expect(brief("x".repeat(200), 10)).toBe(`${"x".repeat(9)}…`);
 });
