@@ -5,7 +5,7 @@ import type { DocumentState } from "./shell/emit";
 import { guard } from "./shell/guard";
 import { Root, type Data } from "./shell/Root";
 import { isDark } from "./shell/theme";
-import { styles } from "./ui/styles";
+import { styles } from "./styles";
 
 interface Arguments {
   data: Data;

@@ -30,7 +30,7 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): Opened {
     entries.push(
       { label: closed ? "Open" : "Close", keys: "O", run: () => commands.toggleClosed(board) },
       { label: "Enter: show its inside alone", keys: "Shift+Enter", run: () => commands.enter(board) },
-      { label: "Unwrap: take the container away", keys: "Ctrl+Shift+G", run: () => commands.unwrapSelection(board) },
+      { label: "Unwrap: take the container away", keys: "Mod+Shift+G", run: () => commands.unwrapSelection(board) },
     );
   }
   if (node.data.kind === "use" && walk !== null && !many) {
@@ -42,9 +42,9 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): Opened {
     entries.push({ label: "Replace with…", run: () => board.openAdd(at, { instead }) });
   }
   entries.push(
-    { label: "Copy", keys: "Ctrl+C", apart: entries.length > 0, run: () => void copy(board) },
-    { label: "Cut", keys: "Ctrl+X", run: () => void cut(board) },
-    { label: "Duplicate", keys: "Ctrl+D", run: () => duplicate(board) },
+    { label: "Copy", keys: "Mod+C", apart: entries.length > 0, run: () => void copy(board) },
+    { label: "Cut", keys: "Mod+X", run: () => void cut(board) },
+    { label: "Duplicate", keys: "Mod+D", run: () => duplicate(board) },
   );
   if (items.length) {
     entries.push({ label: "Duplicate with incoming wires", keys: "Shift+D", run: () => duplicate(board, true) });
@@ -65,7 +65,7 @@ function wraps(board: Board): MenuEntry[] {
   return [
     { label: "Wrap into a Loop", apart: true, run: () => commands.wrapSelection(board, "loop") },
     { label: "Wrap into a Parallel", run: () => commands.wrapSelection(board, "parallel") },
-    { label: "Wrap into a Sequence", keys: "Ctrl+G", run: () => commands.wrapSelection(board, "sequence") },
+    { label: "Wrap into a Sequence", keys: "Mod+G", run: () => commands.wrapSelection(board, "sequence") },
   ];
 }
 
@@ -74,13 +74,13 @@ function mutes(board: Board, node: CanvasNode): MenuEntry[] {
   return [
     {
       label: muted === "muted" ? "Let it run again" : "Mute: never run it",
-      keys: "Ctrl+M",
+      keys: "Mod+M",
       apart: true,
       run: () => commands.toggleMuted(board, "muted"),
     },
     {
       label: muted === "bypassed" ? "Bypass no more" : "Bypass: pass its input on",
-      keys: "Ctrl+B",
+      keys: "Mod+B",
       run: () => commands.toggleMuted(board, "bypassed"),
     },
   ];
@@ -162,9 +162,9 @@ export function paneMenu(board: Board, at: At): Opened {
         : []),
       put("note", "Add a note"),
       put("frame", "Add a frame"),
-      { label: "Paste", keys: "Ctrl+V", apart: true, run: () => void paste(board, false) },
-      { label: "Paste with incoming wires", keys: "Ctrl+Shift+V", run: () => void paste(board, true) },
-      { label: "Select all", keys: "Ctrl+A", run: () => commands.selectAll(board) },
+      { label: "Paste", keys: "Mod+V", apart: true, run: () => void paste(board, false) },
+      { label: "Paste with incoming wires", keys: "Mod+Shift+V", run: () => void paste(board, true) },
+      { label: "Select all", keys: "Mod+A", run: () => commands.selectAll(board) },
       { label: "Lay out anew", keys: "L", apart: true, run: () => void tidy(board) },
       { label: "Show all", keys: "F", run: () => commands.fit(board, false) },
     ],

@@ -1,6 +1,6 @@
 // Why the service would not, or did not, deploy: each reason leads to its place.
 import { CircleAlert } from "lucide-react";
-import { locate } from "../panels/locate";
+import { locate, go } from "../store/locate";
 import { useEditor } from "../store/react";
 import { Prose } from "../ui/kit";
 import type { Refusal } from "./actions";
@@ -9,8 +9,7 @@ export function Refused({ title, refusal }: { title: string; refusal: Refusal })
   const editor = useEditor();
   const show = (pointer: string) => {
     if (!pointer.startsWith("/graph")) return editor.see({ tab: "placement" });
-    const { tab, canvas, selection } = locate(editor.graph, pointer.slice("/graph".length));
-    return editor.see({ tab, canvas, selection });
+    return go(editor, locate(editor.graph, pointer.slice("/graph".length)));
   };
   return (
     <section className="refused" role="alert" aria-label={title}>

@@ -12,6 +12,11 @@ export function join(...parts: (string | number)[]): Pointer {
   return parts.map((part) => `/${String(part).replace(/~/g, "~0").replace(/\//g, "~1")}`).join("");
 }
 
+/** Whether it is the place, or in it. */
+export function isUnder(pointer: Pointer, place: Pointer): boolean {
+  return pointer === place || pointer.startsWith(`${place}/`);
+}
+
 /** The value at a place, or undefined where there is none. */
 export function at(value: unknown, pointer: Pointer): unknown {
   return split(pointer).reduce<unknown>(

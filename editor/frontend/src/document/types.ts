@@ -75,3 +75,6 @@ export interface Frame {
   size: [number, number];
   color?: string;
 }
+
+/** What is drawn on one surface, with a layout of its own. `inside`: the container whose inside alone is shown. */
+export type Canvas = { kind: "components" } | { kind: "walk"; walk: string; inside: ItemId | null };

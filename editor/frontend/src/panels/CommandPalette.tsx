@@ -2,9 +2,10 @@
 import { Search } from "lucide-react";
 import { useDeferredValue, useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
 import { ranksOf } from "../placement/ranks";
+import { useKeys } from "../store/preferences";
 import { useEditor, useEditorState } from "../store/react";
 import { commands } from "./commands";
-import { go } from "./go";
+import { go } from "../store/locate";
 import { sought, targetsOf, type Command, type Found } from "./goto";
 import { KIND_ICONS } from "./icons";
 
@@ -21,11 +22,15 @@ export function CommandPalette({ onClose, more }: Props) {
   const catalogue = useEditorState((state) => state.catalogue);
   const problems = useEditorState((state) => state.checked.problems);
   const near = useEditorState((state) => (state.view.canvas.kind === "walk" ? state.view.canvas.walk : null));
+  const overrides = useKeys();
   const [text, setText] = useState("");
   const query = useDeferredValue(text);
   const { graph } = documents;
   const targets = useMemo(() => targetsOf(graph, problems), [graph, problems]);
-  const runnable = useMemo(() => [...commands(editor), ...(more ?? [])], [editor, more, documents]);
+  const runnable = useMemo(
+    () => [...commands(editor, overrides), ...(more ?? [])],
+    [editor, more, documents, overrides],
+  );
   const ranks = useMemo(() => ranksOf({ documents, planned }), [documents, planned]);
   const found = useMemo(
     () => sought(query, { graph, catalogue, ranks, targets, commands: runnable, near }),

@@ -5,7 +5,7 @@ import type { Problem } from "../api/types";
 import { useEditor, useEditorState } from "../store/react";
 import { Empty, Input, Prose } from "../ui/kit";
 import { problemCount } from "../ui/words";
-import { go } from "./go";
+import { go } from "../store/locate";
 import { grouped, together } from "./problems";
 
 const NONE: readonly Problem[] = [];

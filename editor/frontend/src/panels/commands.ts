@@ -10,46 +10,53 @@ import { addWalk, duplicateWalk } from "../document/edits/walks";
 import { canvasLayout, unplace } from "../document/edits/layout";
 import type { Editor } from "../store/editor";
 import type { Tab } from "../store/types";
+import { hint, shown, type Overrides } from "../ui/keys";
 import type { Command } from "./goto";
 
-const TABS: readonly [Tab, string, string][] = [
-  ["graph", "Graph", "Alt+1"],
-  ["tasks", "Tasks", "Alt+2"],
-  ["placement", "Placement", "Alt+3"],
-  ["deploy", "Deploy", "Alt+4"],
-  ["play", "Play", "Alt+5"],
+const TABS: readonly [Tab, string][] = [
+  ["graph", "Graph"],
+  ["tasks", "Tasks"],
+  ["placement", "Placement"],
+  ["deploy", "Deploy"],
+  ["play", "Play"],
 ];
 
-/** Every command, as it stands to what is open and selected now. */
-export function commands(editor: Editor): Command[] {
-  return [...history(editor), ...views(editor), ...additions(editor), ...selection(editor), ...drawing(editor)];
+/** Every command, as it stands to what is open and selected now; with the keys that the user chose. */
+export function commands(editor: Editor, overrides: Overrides = {}): Command[] {
+  return [
+    ...history(editor, overrides),
+    ...views(editor, overrides),
+    ...additions(editor),
+    ...selection(editor),
+    ...drawing(editor),
+  ];
 }
 
-function history(editor: Editor): Command[] {
+function history(editor: Editor, overrides: Overrides): Command[] {
   const { past, future } = editor.state;
   return [
     {
       name: past.length ? `Undo: ${past.at(-1)!.label}` : "Undo",
-      keys: "Ctrl+Z",
+      keys: hint("undo", overrides),
       blocked: past.length ? null : "nothing to undo",
       run: () => editor.undo(),
     },
     {
       name: future.length ? `Redo: ${future.at(-1)!.label}` : "Redo",
-      keys: "Ctrl+Shift+Z",
+      keys: hint("redo", overrides),
       blocked: future.length ? null : "nothing to redo",
       run: () => editor.redo(),
     },
   ];
 }
 
-function views(editor: Editor): Command[] {
+function views(editor: Editor, overrides: Overrides): Command[] {
   const { lens, canvas, lit } = editor.state.view;
   const open = canvas.kind === "walk" ? canvas.walk : null;
   return [
-    ...TABS.map(([tab, name, keys]) => ({
+    ...TABS.map(([tab, name]) => ({
       name: tab === "play" ? "Run: open Play" : tab === "deploy" ? "Deploy: open Deploy" : `Open ${name}`,
-      keys,
+      keys: hint(`tab.${tab}`, overrides),
       blocked: null,
       run: () => editor.see({ tab }),
     })),
@@ -142,10 +149,10 @@ function selection(editor: Editor): Command[] {
     wrapped("sequence", "Sequence"),
     edit("Take the container apart", (walk) => (graph) => unwrap(graph, walk, chosen[0]!)),
     ...(off
-      ? [edit("Bring back (muted or bypassed)", (walk) => (graph) => unmute(graph, walk, chosen), "Ctrl+M")]
+      ? [edit("Bring back (muted or bypassed)", (walk) => (graph) => unmute(graph, walk, chosen), shown("Mod+M"))]
       : [
-          edit("Mute", (walk) => (graph) => mute(graph, walk, chosen), "Ctrl+M"),
-          edit("Bypass", (walk) => (graph) => bypass(graph, walk, chosen, catalogue), "Ctrl+B"),
+          edit("Mute", (walk) => (graph) => mute(graph, walk, chosen), shown("Mod+M")),
+          edit("Bypass", (walk) => (graph) => bypass(graph, walk, chosen, catalogue), shown("Mod+B")),
         ]),
     edit(
       "Remove and bridge",

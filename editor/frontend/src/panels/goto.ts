@@ -5,7 +5,7 @@ import { portsOf } from "../document/ports";
 import { factsOf } from "../document/routes";
 import type { GraphDocument } from "../document/types";
 import { modalityOf } from "../ui/modality";
-import { locate, type Located } from "./locate";
+import { locate, type Located } from "../store/locate";
 
 export type Place = Pick<Located, "tab" | "canvas" | "selection">;
 

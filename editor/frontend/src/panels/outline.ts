@@ -2,6 +2,7 @@
 import type { Problem } from "../api/types";
 import type { Place } from "../document/edits/items";
 import { outputsOf } from "../document/edits/walks";
+import { isUnder } from "../document/pointer";
 import { entries, find, flat, isContainer, type Entry } from "../document/tree";
 import type { GraphDocument, ItemId, Pointer, Walk } from "../document/types";
 import type { Canvas, View } from "../store/types";
@@ -179,9 +180,7 @@ export function above(rows: readonly Row[], key: string): string[] {
 export function problemsByRow(rows: readonly Row[], problems: readonly Problem[]): Map<string, Problem[]> {
   const found = new Map<string, Problem[]>();
   for (const problem of problems) {
-    const holding = rows.filter(
-      (row) => problem.pointer === row.pointer || problem.pointer.startsWith(`${row.pointer}/`),
-    );
+    const holding = rows.filter((row) => isUnder(problem.pointer, row.pointer));
     const deepest = holding.sort((a, b) => b.pointer.length - a.pointer.length)[0];
     if (deepest) found.set(deepest.key, [...(found.get(deepest.key) ?? []), problem]);
   }

@@ -2,7 +2,7 @@
 import type { Problem } from "../api/types";
 import type { GraphDocument } from "../document/types";
 import { groupBy } from "./group";
-import { locate, type Located } from "./locate";
+import { locate, type Located } from "../store/locate";
 
 export interface Shown {
   problem: Problem;

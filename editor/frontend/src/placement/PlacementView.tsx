@@ -1,6 +1,6 @@
 // Where components run: ranks as lanes, what fills their memory, and what goes over between them.
 import { useLayoutEffect, useMemo, useRef, useState } from "react";
-import { locate } from "../panels/locate";
+import { locate, go } from "../store/locate";
 import { useEditor, useEditorState } from "../store/react";
 import { Button, Empty, Menu, Tabs, type MenuEntry } from "../ui/kit";
 import { plural } from "../ui/words";
@@ -223,10 +223,7 @@ function Details({ state, onWire }: DetailsProps) {
     ...(plan?.drawing ? [{ value: "text" as const, label: "The plan as text" }] : []),
   ];
   const detail = tabs.find((tab) => tab.value === (chosen ?? first))?.value ?? "crossings";
-  const open = (crossing: Crossing) => {
-    const { tab, canvas, selection } = locate(board.graph, crossing.pointer);
-    editor.see({ tab, canvas, selection });
-  };
+  const open = (crossing: Crossing) => go(editor, locate(board.graph, crossing.pointer));
   return (
     <section className="details" aria-label="Details">
       <Tabs label="Details" value={detail} onChange={choose} tabs={tabs} />

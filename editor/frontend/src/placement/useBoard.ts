@@ -1,7 +1,7 @@
 // The board of the open placement: lanes, selection, problems sorted to where they are shown, and the moves.
 import { useCallback, useMemo, useRef, useState } from "react";
 import type { Problem } from "../api/types";
-import { locate } from "../panels/locate";
+import { locate, go } from "../store/locate";
 import { useEditor, useEditorState } from "../store/react";
 import { NEW_RANK, type Board } from "./board";
 import type { Action } from "./bits";
@@ -172,8 +172,8 @@ function useActions(edit: Edit): (problem: Problem) => Action[] {
       const of = planned.of;
       if (!of || !planned.plan) return [];
       if (problem.pointer.startsWith("/graph")) {
-        const { tab, canvas, selection } = locate(of.graph, problem.pointer.slice("/graph".length));
-        return [{ label: "Show", run: () => editor.see({ tab, canvas, selection }) }];
+        const place = locate(of.graph, problem.pointer.slice("/graph".length));
+        return [{ label: "Show", run: () => go(editor, place) }];
       }
       if (!of.placement) return [];
       return fixesOf(problem, of.placement, of.graph, planned.plan).map((fix) => ({

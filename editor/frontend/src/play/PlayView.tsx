@@ -1,17 +1,15 @@
 // The playground: a deployment's tasks as forms, their outputs as they come, what was run before.
 import { Braces, History as HistoryIcon, Rocket } from "lucide-react";
-import { useContext, useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { useStore } from "zustand";
 import { call } from "../api/client";
 import type { DeploymentShown } from "../api/types";
-import type { GraphDocument } from "../document/types";
-import { Toasts } from "../shell/Toasts";
-import { deploymentOf, Deployments } from "../store/deployments";
-import { Editor } from "../store/editor";
-import { EditorContext, useEditor, useEditorState } from "../store/react";
+import { deploymentOf } from "../store/deployments";
+import type { Editor } from "../store/editor";
+import { useEditor, useEditorState } from "../store/react";
 import { focusRun, showRun } from "../telemetry/activity";
-import { Following } from "../telemetry/following";
 import { download } from "../ui/handing";
+import { shown } from "../ui/keys";
 import { Badge, Button, Empty, IconButton, Select, Tabs } from "../ui/kit";
 import { toBytes } from "../api/base64";
 import { withGraph } from "./carry";
@@ -26,30 +24,8 @@ import { suffixOf } from "./snippets";
 import { TaskForm } from "./TaskForm";
 import type { Made, OutputShown, Result, TaskShown } from "./types";
 
-const EMPTY: GraphDocument = { format: "walkgraph/graph@1", name: "none" };
-
-/** `deployment`: of a page of its own, without an open graph. */
-export function PlayView({ deployment }: { deployment?: string | undefined }) {
-  const editor = useContext(EditorContext);
-  if (editor) return <Playground alone={false} />;
-  return <Alone deployment={deployment} />;
-}
-
-function Alone({ deployment }: { deployment: string | undefined }) {
-  const editor = useMemo(() => new Editor(deployment ?? "", { graph: EMPTY, placement: null }), [deployment]);
-  useEffect(() => {
-    const attached = [new Deployments(editor), new Following(editor)];
-    return () => attached.forEach((one) => one.dispose());
-  }, [editor]);
-  return (
-    <EditorContext value={editor}>
-      <Playground alone />
-      <Toasts />
-    </EditorContext>
-  );
-}
-
-function Playground({ alone }: { alone: boolean }) {
+/** `alone`: on a page of its own, without an open graph. */
+export function PlayView({ alone = false }: { alone?: boolean }) {
   const editor = useEditor();
   const play = playOf(editor);
   const name = useEditorState((state) => state.name);
@@ -277,7 +253,7 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
           <Empty title={task.label || labelOf(task.name)}>
             <p>
               What it makes appears here: {task.outputs.map(labelOf).join(", ").toLowerCase()}. Fill in the form and
-              press <kbd>Ctrl ↵</kbd>.
+              press <kbd>{shown("Mod+Enter")}</kbd>.
             </p>
           </Empty>
         )}

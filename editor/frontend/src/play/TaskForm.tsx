@@ -1,6 +1,7 @@
 // The form of a task: its inputs, its parameters, the seed, and the button that runs it.
 import { ArrowDown, ArrowUp, Play as PlayIcon, Plus, RotateCcw, Square, X } from "lucide-react";
 import { useState, type ClipboardEvent, type KeyboardEvent } from "react";
+import { shown } from "../ui/keys";
 import { Button, IconButton, Menu, Prose } from "../ui/kit";
 import { color, glyph } from "../ui/modality";
 import { MediaPart, NumbersPart, ParamField, SeedField, TextPart } from "./fields";
@@ -109,11 +110,11 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
             kind="primary"
             className="wide"
             disabled={blocked !== null}
-            title={blocked ?? "Ctrl+Enter"}
-            aria-keyshortcuts="Control+Enter"
+            title={blocked ?? shown("Mod+Enter")}
+            aria-keyshortcuts="Control+Enter Meta+Enter"
             onClick={run}
           >
-            <PlayIcon size={14} aria-hidden /> Run <kbd aria-hidden>Ctrl ↵</kbd>
+            <PlayIcon size={14} aria-hidden /> Run <kbd aria-hidden>{shown("Mod+Enter")}</kbd>
           </Button>
         )}
         {(blocked || (asked && count > 0)) && (

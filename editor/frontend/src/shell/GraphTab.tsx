@@ -19,7 +19,7 @@ import { IconButton, Tabs } from "../ui/kit";
 import { CodeView } from "../versions/CodeView";
 import { VersionsView } from "../versions/VersionsView";
 import { Boundary } from "./Boundary";
-import { setPanes, usePanes, type Panes } from "./preferences";
+import { setPanes, usePanes, type Panes } from "../store/preferences";
 import { Splitter } from "./Splitter";
 
 const LEFT = [

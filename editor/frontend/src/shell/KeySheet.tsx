@@ -3,8 +3,8 @@ import { RotateCcw } from "lucide-react";
 import { useState, type KeyboardEvent } from "react";
 import { CANVAS_KEYS } from "../canvas/keyboard";
 import { Button, Dialog, IconButton } from "../ui/kit";
-import { BINDINGS, chordOf, shown, taken, type Binding } from "./keys";
-import { setKeys, useKeys } from "./preferences";
+import { BINDINGS, chordOf, shown, taken, type Binding } from "../ui/keys";
+import { setKeys, useKeys } from "../store/preferences";
 
 const GROUPS = ["Document", "Run", "View"] as const;
 

@@ -2,12 +2,12 @@
 import { useCallback, useEffect, useLayoutEffect, useRef, useState, type ReactNode } from "react";
 import { App } from "../App";
 import { ApiError } from "../api/client";
-import { PlayView } from "../play/PlayView";
 import { openSession, type Session } from "../store/attach";
 import { EditorContext } from "../store/react";
 import type { Tab } from "../store/types";
 import { Button, Empty } from "../ui/kit";
 import { Boundary } from "./Boundary";
+import { PlayPage } from "./PlayPage";
 import { emitter, type Emit } from "./emit";
 import { cover, fill } from "./fill";
 import { SessionContext } from "./session";
@@ -38,7 +38,7 @@ export function Root({ data, dark, emit }: RootProps) {
     <div ref={root} className={`wg wg-root ${dark ? "dark" : ""} ${focused ? "focused" : ""}`}>
       <Boundary what="The editor">
         {data.mode === "play" ? (
-          <PlayView key={data.deployment} deployment={data.deployment} />
+          <PlayPage key={data.deployment} deployment={data.deployment} />
         ) : (
           <Document key={data.graph} data={data} emit={emit} toggleFocus={toggleFocus} />
         )}

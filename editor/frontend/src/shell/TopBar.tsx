@@ -9,8 +9,8 @@ import { Button, IconButton, Menu, Tabs, type MenuEntry } from "../ui/kit";
 import { problemCount } from "../ui/words";
 import type { Commands } from "./commands";
 import { deployWords } from "./deploying";
-import { hint } from "./keys";
-import { setPanes, useKeys } from "./preferences";
+import { hint } from "../ui/keys";
+import { setPanes, useKeys } from "../store/preferences";
 import { SaveState } from "./SaveState";
 
 const TABS: readonly { value: Tab; label: string; title: string }[] = [

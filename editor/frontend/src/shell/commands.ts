@@ -6,7 +6,7 @@ import { withGraph, type Editor } from "../store/editor";
 import type { Command } from "../panels/goto";
 import { download } from "../ui/handing";
 import { pretty } from "../versions/pretty";
-import { hint, type Action, type Overrides } from "./keys";
+import { hint, type Action, type Overrides } from "../ui/keys";
 
 /** The note of the version that the first draft over a bundled graph leaves; the service's word. */
 const ORIGINAL = "as it comes with Walkgraph";

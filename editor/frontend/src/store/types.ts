@@ -1,7 +1,7 @@
 // The editor's state: one per open graph, outside React, so that it outlives the component's mounts.
 import type { Catalogue, DeploymentShown, PlanShown, Problem } from "../api/types";
 import type { Sources } from "../document/json";
-import type { GraphDocument, ItemId } from "../document/types";
+import type { Canvas, GraphDocument } from "../document/types";
 import type { PlacementDocument } from "../placement/schema.generated";
 
 /** What is edited, saved and undone together. Immutable: an edit makes new objects. */
@@ -22,10 +22,9 @@ export interface Step {
   view: View;
 }
 
-export type Tab = "graph" | "tasks" | "placement" | "deploy" | "play";
+export type { Canvas };
 
-/** `inside`: the container whose inside is shown as a canvas of its own. */
-export type Canvas = { kind: "components" } | { kind: "walk"; walk: string; inside: ItemId | null };
+export type Tab = "graph" | "tasks" | "placement" | "deploy" | "play";
 
 export interface View {
   tab: Tab;

@@ -2,6 +2,7 @@
 import { Plus, X } from "lucide-react";
 import { useMemo } from "react";
 import type { Problem } from "../api/types";
+import { isUnder } from "../document/pointer";
 import type { GraphDocument, Task, TaskInput } from "../document/types";
 import { useEditorState } from "../store/react";
 import { Button, Field, IconButton, Select } from "../ui/kit";
@@ -9,7 +10,6 @@ import { MODALITIES } from "../ui/modality";
 import { showBytes } from "../ui/words";
 import type { useTaskEdits } from "./actions";
 import { offers, type Offer } from "./outputs";
-import { isUnder } from "./problems";
 import { Check, Modality, NumberCell, ProblemLines, TextCell } from "./widgets";
 
 interface SectionProps {

@@ -1,9 +1,9 @@
 // The Walks that a simulated request runs, in order; skipped ones with the reason, loops with how often.
 import { ChevronRight, TriangleAlert } from "lucide-react";
 import type { Problem } from "../api/types";
+import { locate, go } from "../store/locate";
 import { useEditor } from "../store/react";
 import { Badge, Prose } from "../ui/kit";
-import { goTo } from "./goTo";
 import { reason, totals, type Simulated, type SimulatedStep } from "./simulate";
 import type { Simulation } from "./useSimulation";
 import { Modality } from "./widgets";
@@ -26,13 +26,17 @@ export function SimulatorResult({ name, simulation }: { name: string; simulation
 function Problems({ problems }: { problems: readonly Problem[] }) {
   const editor = useEditor();
   const errors = problems.filter((problem) => problem.severity === "error");
+  const show = (pointer: string) => {
+    // Places of the request, not of the graph, are right beside.
+    if (pointer.startsWith("/graph/")) go(editor, locate(editor.graph, pointer.slice("/graph".length)));
+  };
   return (
     <div className="problems">
       <p>This can't run yet:</p>
       <ul>
         {errors.map((problem) => (
           <li key={`${problem.code} ${problem.pointer}`}>
-            <button type="button" onClick={() => goTo(editor, problem.pointer)}>
+            <button type="button" onClick={() => show(problem.pointer)}>
               <TriangleAlert size={13} aria-hidden />
               <span>
                 <Prose text={problem.message} />

@@ -1,6 +1,6 @@
 // Which problem of the check belongs to which row. Pure.
 import type { Problem } from "../api/types";
-import { join } from "../document/pointer";
+import { isUnder, join } from "../document/pointer";
 import type { Pointer } from "../document/types";
 
 /** Those of one task, their pointers relative to it. */
@@ -20,8 +20,4 @@ export function byPlace(problems: readonly Problem[], places: readonly Pointer[]
     found.set(place, [...(found.get(place) ?? []), problem]);
   }
   return found;
-}
-
-export function isUnder(pointer: Pointer, place: Pointer): boolean {
-  return pointer === place || pointer.startsWith(`${place}/`);
 }

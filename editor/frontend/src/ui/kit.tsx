@@ -9,6 +9,7 @@ import {
   type KeyboardEvent,
   type ReactNode,
 } from "react";
+import { shown } from "./keys";
 
 type ButtonProps = ButtonHTMLAttributes<HTMLButtonElement> & { kind?: "plain" | "primary" | "danger" | "quiet" };
 
@@ -123,6 +124,7 @@ export function Tabs<T extends string>({ label, value, onChange, tabs }: TabsPro
 export interface MenuEntry {
   label: string;
   run: () => void;
+  /** `Mod+D`. */
   keys?: string;
   disabled?: boolean;
   /** A line above it. */
@@ -175,7 +177,7 @@ export function Menu({
             }}
           >
             {entry.label}
-            {entry.keys && <kbd>{entry.keys}</kbd>}
+            {entry.keys && <kbd>{shown(entry.keys)}</kbd>}
           </button>
         </div>
       ))}

@@ -1,7 +1,7 @@
 // Where on the canvas a difference can be seen. Pure.
 import type { Difference } from "../document/diff";
 import type { GraphDocument } from "../document/types";
-import { locate } from "../panels/locate";
+import { locate } from "../store/locate";
 import type { Canvas } from "../store/types";
 
 export interface Shown {

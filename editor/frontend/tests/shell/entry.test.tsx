@@ -1,15 +1,18 @@
 // @vitest-environment jsdom
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import type { Editor } from "../../src/store/editor";
-import { useEditor } from "../../src/store/react";
+import { useEditor, useEditorState } from "../../src/store/react";
 import { FakeService } from "./service";
 
 let shown: Editor[] = [];
 let mounts = 0;
 
-vi.mock("../../src/ui/styles", () => ({ styles: ".wg{}" }));
+vi.mock("../../src/styles", () => ({ styles: ".wg{}" }));
 vi.mock("../../src/play/PlayView", () => ({
-  PlayView: ({ deployment }: { deployment: string }) => <p>play {deployment}</p>,
+  PlayView: function PlayView({ alone = false }: { alone?: boolean }) {
+    const name = useEditorState((state) => state.name);
+    return <p>{`play ${name} ${alone ? "alone" : "beside its graph"}`}</p>;
+  },
 }));
 vi.mock("../../src/telemetry/following", () => ({
   Following: class {
@@ -191,6 +194,6 @@ it("r and c stay inside, elsewhere they are Streamlit's", async () => {
 
 it("the playground alone needs no document", async () => {
   await call({ mode: "play", deployment: "shapes" });
-  expect(parent.textContent).toContain("play shapes");
+  expect(parent.textContent).toContain("play shapes alone");
   expect(service.count("GET", "/api/v1/graphs")).toBe(0);
 });

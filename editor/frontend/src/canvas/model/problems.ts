@@ -1,5 +1,6 @@
 // Which problem belongs to what on the canvas, by the pointers that both have. Pure.
 import type { Problem } from "../../api/types";
+import { isUnder } from "../../document/pointer";
 
 /** Problems at or below a pointer, and of those only what no deeper one of `owners` takes. */
 export class Located {
@@ -11,17 +12,13 @@ export class Located {
 
   /** At or below `pointer`. */
   under(pointer: string): Problem[] {
-    return this.problems.filter((problem) => within(problem.pointer, pointer));
+    return this.problems.filter((problem) => isUnder(problem.pointer, pointer));
   }
 
   /** At or below `pointer`, but not below one of `deeper`. */
   own(pointer: string, deeper: readonly string[]): Problem[] {
-    return this.under(pointer).filter((problem) => !deeper.some((other) => within(problem.pointer, other)));
+    return this.under(pointer).filter((problem) => !deeper.some((other) => isUnder(problem.pointer, other)));
   }
-}
-
-function within(pointer: string, place: string): boolean {
-  return pointer === place || pointer.startsWith(`${place}/`);
 }
 
 export function worst(problems: readonly Problem[]): "" | "error" | "warning" {

@@ -1,8 +1,7 @@
 // What the editor keeps in the document for itself: positions, closed containers, reroutes, notes, frames.
-import type { Canvas } from "../../store/types";
 import { ancestry, factsOf } from "../routes";
 import type { Entry } from "../tree";
-import type { CanvasLayout, Frame, GraphDocument, ItemId, Layout, Note } from "../types";
+import type { Canvas, CanvasLayout, Frame, GraphDocument, ItemId, Layout, Note } from "../types";
 import { kept, withKey, withPart, withSection } from "./records";
 
 const NOTHING: CanvasLayout = Object.freeze({});

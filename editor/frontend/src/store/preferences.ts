@@ -1,7 +1,7 @@
 // What a user set up in this browser: sizes of panes, keys. One store for all documents.
 import { useStore } from "zustand";
 import { createStore } from "zustand/vanilla";
-import type { Overrides } from "./keys";
+import type { Overrides } from "../ui/keys";
 
 export interface Panes {
   /** Pixels. */

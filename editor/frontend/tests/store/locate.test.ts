@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { join } from "../../src/document/pointer";
 import { entries, flat } from "../../src/document/tree";
-import { locate } from "../../src/panels/locate";
-import { graph, names } from "./fixtures";
+import { locate } from "../../src/store/locate";
+import { graph, names } from "../panels/fixtures";
 
 describe.each(names)("places of %s", (name) => {
   const document = graph(name);

@@ -1,8 +1,9 @@
-// Where in the editor a place of the documents is shown: what a problem's pointer selects. Pure.
-import { split } from "../document/pointer";
+// Where in the editor a place of the documents is shown, and how to go there: what a problem's pointer selects.
+import { isUnder, split } from "../document/pointer";
 import { entries, flat } from "../document/tree";
 import type { GraphDocument, Pointer } from "../document/types";
-import type { Canvas, Tab } from "../store/types";
+import type { Editor } from "./editor";
+import type { Canvas, Tab } from "./types";
 
 export interface Located {
   tab: Tab;
@@ -16,6 +17,13 @@ export interface Located {
 
 const COMPONENTS: Canvas = { kind: "components" };
 
+/** Show the place: its tab, its canvas, and what is selected there. */
+export function go(editor: Editor, { tab, canvas, selection }: Pick<Located, "tab" | "canvas" | "selection">): void {
+  if (tab === "graph") editor.open(canvas, selection);
+  else editor.see({ tab, selection });
+}
+
+/** `pointer`: into the graph; of the placement, its groups, ranks and hosts. */
 export function locate(graph: GraphDocument, pointer: Pointer): Located {
   const [section = "", name = "", ...rest] = split(pointer);
   switch (section) {
@@ -73,8 +81,7 @@ function inWalk(graph: GraphDocument, walk: string, rest: string[]): Located {
   if (section === "results") return located(canvas, "@out", place, name ? `result ${name}` : "results");
   if (section !== "body") return located(canvas, null, place, words(rest));
   const pointer = `/${rest.join("/")}`;
-  const holds = (at: Pointer) => pointer === at || pointer.startsWith(`${at}/`);
-  const entry = flat(entries(graph.walks![walk]!)).findLast((candidate) => holds(candidate.pointer));
+  const entry = flat(entries(graph.walks![walk]!)).findLast((candidate) => isUnder(pointer, candidate.pointer));
   if (!entry) return located(canvas, null, place, "body");
   const inside = pointer.slice(entry.pointer.length).split("/").filter(Boolean);
   const what = entry.kind === "use" ? entry.name : [entry.kind, entry.name].filter(Boolean).join(" ");

@@ -1,7 +1,7 @@
 // @vitest-environment jsdom
 import { describe, expect, it } from "vitest";
 import { CANVAS_KEYS } from "../../src/canvas/keyboard";
-import { actionOf, BINDINGS, chordOf, hint, isTyping, shown, taken, type Pressed } from "../../src/shell/keys";
+import { actionOf, BINDINGS, chordOf, hint, isTyping, shown, taken, type Pressed } from "../../src/ui/keys";
 
 const pressed = (key: string, more: Partial<Pressed> = {}): Pressed => ({
   key,

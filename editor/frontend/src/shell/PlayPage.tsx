@@ -1,0 +1,26 @@
+// The playground as a page of its own: no graph is open, deployments alone are followed.
+import { useEffect, useMemo } from "react";
+import { PlayView } from "../play/PlayView";
+import { Deployments } from "../store/deployments";
+import { emptyGraph } from "../store/documents";
+import { Editor } from "../store/editor";
+import { EditorContext } from "../store/react";
+import { Following } from "../telemetry/following";
+import { Toasts } from "./Toasts";
+
+export function PlayPage({ deployment }: { deployment: string | undefined }) {
+  const editor = useMemo(
+    () => new Editor(deployment ?? "", { graph: emptyGraph("none"), placement: null }),
+    [deployment],
+  );
+  useEffect(() => {
+    const attached = [new Deployments(editor), new Following(editor)];
+    return () => attached.forEach((one) => one.dispose());
+  }, [editor]);
+  return (
+    <EditorContext value={editor}>
+      <PlayView alone />
+      <Toasts />
+    </EditorContext>
+  );
+}
