@@ -68,6 +68,25 @@ export function tensorOf(value: ValueShown): Tensor | null {
   return { values: Float32Array.from(flat, (number) => (number === null ? Number.NaN : Number(number))), shape };
 }
 
+/** More than that is a picture of its own, not a point of a row. */
+const POINT = 32;
+
+/** Whether a value is few numbers, so that many of them make a row. */
+export function isPoint({ shape }: ValueShown): boolean {
+  return Array.isArray(shape) && (shape as number[]).reduce((product, side) => product * side, 1) <= POINT;
+}
+
+/** Values of one shape that came one after another, as rows of one tensor; null for one alone, and for others. */
+export function rowOf(values: readonly ValueShown[]): Tensor | null {
+  if (values.length < 2 || !values.every(isPoint)) return null;
+  const tensors = values.map(tensorOf);
+  const size = tensors[0]?.values.length ?? 0;
+  if (size === 0 || tensors.some((tensor) => tensor?.values.length !== size)) return null;
+  const all = new Float32Array(values.length * size);
+  tensors.forEach((tensor, row) => tensor && all.set(tensor.values, row * size));
+  return { values: all, shape: [values.length, size] };
+}
+
 function decode(text: string, dtype: string): Float32Array | null {
   const bytes = toBytes(text);
   const view = new DataView(bytes.buffer);

@@ -8,7 +8,7 @@ import { showSeconds } from "../ui/words";
 import { labelOf } from "./form";
 import { dataUrl, wholeSound } from "./media";
 import { Range } from "./Range";
-import { bounds, curve, matrixOf, shapeWords, shrunk, tensorOf, type Tensor } from "./numbers";
+import { bounds, curve, matrixOf, rowOf, shapeWords, shrunk, tensorOf, type Tensor } from "./numbers";
 import type { Made, OutputShown } from "./types";
 import { concatenated, peaks, readWav } from "./wav";
 
@@ -241,12 +241,16 @@ function VideoOutput({ output, onSave }: OutputProps) {
 
 const CURVES = ["actions", "state", "scalar"];
 const MOST_CURVES = 32;
+/** Written out; the curve has them all. */
+const MOST_LISTED = 60;
 
 function NumbersOutput({ output }: OutputProps) {
   const made = output.made.at(-1);
   const tensor = useMemo(() => (made ? tensorOf(made.value) : null), [made]);
+  const row = useMemo(() => rowOf(output.made.map(({ value }) => value)), [output.made]);
   if (!made) return null;
   const count = output.made.length + output.left;
+  if (row) return <RowOutput output={output} row={row} />;
   return (
     <section className="wg-play-output" aria-label={labelOf(output.name)}>
       <header>
@@ -256,6 +260,36 @@ function NumbersOutput({ output }: OutputProps) {
         <CopyButton text={JSON.stringify(made.value)} label={`Copy ${output.name} as JSON`} />
       </header>
       {tensor ? <TensorView tensor={tensor} type={made.value.type} /> : <Plain made={made} />}
+    </section>
+  );
+}
+
+/** Few numbers at a time, many times: all that came, the newest last. */
+function RowOutput({ output, row }: { output: OutputShown; row: Tensor }) {
+  const [count = 0, size = 0] = row.shape;
+  const matrix = { values: row.values, rows: count, columns: size };
+  const shown = size === 1 ? [...row.values].slice(-MOST_LISTED) : [];
+  return (
+    <section className="wg-play-output" aria-label={labelOf(output.name)}>
+      <header>
+        <h3>{labelOf(output.name)}</h3>
+        <span className="tag">
+          {count + output.left} × {shapeWords([size])}
+        </span>
+        {output.left > 0 && <span className="tag">{output.left} in the middle left out</span>}
+        <CopyButton
+          text={JSON.stringify(output.made.map(({ value }) => value))}
+          label={`Copy ${output.name} as JSON`}
+        />
+      </header>
+      {shown.length > 0 && (
+        <ol className="row" start={count - shown.length + 1}>
+          {shown.map((value, index) => (
+            <li key={count - shown.length + index}>{Number(value.toPrecision(6))}</li>
+          ))}
+        </ol>
+      )}
+      <Curves matrix={matrix} />
     </section>
   );
 }

@@ -1,9 +1,12 @@
 // A run's outputs as they come. Pure: every event makes a new result.
 import type { RunEvent } from "../api/types";
+import { isPoint } from "./numbers";
 import type { Made, NodeTime, OutputShown, Result, RunError } from "./types";
 
 /** Pictures and the like kept of one output; of more, those in the middle go first. */
 const KEPT = 64;
+/** The same of small tensors, of which a row is drawn. */
+const KEPT_POINTS = 1000;
 export const PREVIEW = "preview";
 
 export function begun(deployment: string, task: string, now: number): Result {
@@ -109,8 +112,9 @@ function written(output: OutputShown, piece: string): OutputShown {
 function kept(output: OutputShown, made: Made): OutputShown {
   const all = [...output.made, made];
   // A sound is the sum of its pieces; of other things the first and the newest say most.
-  if (made.value.type === "audio" || all.length <= KEPT) return { ...output, made: all };
-  all.splice(Math.floor(KEPT / 2), 1);
+  const most = isPoint(made.value) ? KEPT_POINTS : KEPT;
+  if (made.value.type === "audio" || all.length <= most) return { ...output, made: all };
+  all.splice(Math.floor(most / 2), 1);
   return { ...output, made: all, left: output.left + 1 };
 }
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { bounds, curve, matrixOf, parseNumbers, shapeWords, shrunk, tensorOf } from "../../src/play/numbers";
+import type { ValueShown } from "../../src/api/types";
+import { bounds, curve, matrixOf, parseNumbers, rowOf, shapeWords, shrunk, tensorOf } from "../../src/play/numbers";
 import { toBase64 } from "../../src/api/base64";
 
 describe("typed numbers", () => {
@@ -98,5 +99,26 @@ describe("drawing", () => {
     const matrix = { values: Float32Array.of(1, 3, 5, 7), rows: 2, columns: 2 };
     expect(shrunk(matrix, 2)).toBe(matrix);
     expect([...shrunk(matrix, 1).values]).toEqual([4]);
+  });
+});
+
+describe("values that come one after another", () => {
+  const value = (...data: number[]) => ({ type: "tensor", shape: [data.length], data }) as unknown as ValueShown;
+
+  it("make a row where they are few numbers of one shape", () => {
+    expect(rowOf([value(6), value(14), value(22)])).toEqual({ values: Float32Array.of(6, 14, 22), shape: [3, 1] });
+    expect(rowOf([value(1, 2), value(3, 4)])).toEqual({ values: Float32Array.of(1, 2, 3, 4), shape: [2, 2] });
+  });
+
+  it("stay single otherwise", () => {
+    const many = value(...Array.from({ length: 33 }, (_, index) => index));
+    for (const values of [
+      [],
+      [value(6)],
+      [value(6), value(1, 2)],
+      [many, many],
+      [{ type: "json" }, { type: "json" }],
+    ])
+      expect(rowOf(values)).toBeNull();
   });
 });

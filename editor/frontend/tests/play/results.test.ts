@@ -51,6 +51,10 @@ describe("a run", () => {
     expect([made?.made[0]?.value.data, made?.made.at(-1)?.value.data, made?.left]).toEqual(["0", "99", 36]);
     const pieces = Array.from({ length: 100 }, () => output("audio", { type: "audio", mime: "audio/wav", data: "" }));
     expect(run(accepted, ...pieces).outputs["audio"]?.made).toHaveLength(100);
+    const points = Array.from({ length: 100 }, () =>
+      output("sum", { type: "tensor", shape: [1], base64: "AAAAAA==" }),
+    );
+    expect(run(accepted, ...points).outputs["sum"]?.made).toHaveLength(100);
   });
 
   it("tells a stopped run from a failed one", () => {
