@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from _service import home, report, service
+from _service import home, is_ready, report, service, when
 from playwright.async_api import Browser, Page, WebSocket, WebSocketRoute, async_playwright
 
 from walkgraph.client import Client
@@ -41,6 +41,9 @@ def main() -> None:
     with home() as folder, service(folder) as found:
         for nodes in (100, 300, 1000):
             found.client.put_document("graph", f"chain{nodes}", chain(nodes))
+        for nodes in (100, 300):
+            found.client.deploy(f"chain{nodes}")
+            when(found.client, f"chain{nodes}", is_ready)
         figures = asyncio.run(measure(found.client, given.rounds, headless=not given.headed))
     report("./dev bench editor", figures, given.out)
 
@@ -127,12 +130,20 @@ async def opened(page: Page, client: Client, name: str) -> float:
     return seconds
 
 
+async def head(page: Page) -> tuple[float, float]:
+    """A place on the head of a node in the middle of the canvas."""
+    for node in await page.locator('.react-flow__node[data-id^="use:n"]').all():
+        box = await node.bounding_box()
+        if box and 400 < box["x"] < 900 and 250 < box["y"] < 700:
+            return box["x"] + box["width"] * 0.6, box["y"] + min(6, box["height"] / 3)
+    raise RuntimeError("no node is in sight")
+
+
 async def dragged(page: Any, nodes: int, rate: int) -> dict[str, float]:
     """Frames per second while a node is dragged in circles and `rate` telemetry messages come each second."""
     reruns = page.reruns_
     feed = asyncio.create_task(_feed(page, nodes, rate))
-    box = await page.locator(".react-flow__node", has_text="n4").first.bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + 12
+    x, y = await head(page)
     await page.mouse.move(x, y)
     await page.mouse.down()
     await page.mouse.move(x + 8, y + 8)
@@ -184,7 +195,7 @@ async def judged(page: Page, rounds: int) -> dict[str, float]:
         w.seen_.push(performance.now() - w.pressed_); } })
         .observe(root, { subtree: true, attributes: true, childList: true, characterData: true }); }"""
     )
-    await page.locator(".react-flow__node", has_text="n3").first.click(position={"x": 20, "y": 10})
+    await page.mouse.click(*await head(page))
     for key in ["Delete", "Control+z"] * rounds:
         await page.keyboard.press(key)
         await page.wait_for_timeout(700)
@@ -204,7 +215,7 @@ async def badges(page: Any, rounds: int) -> dict[str, float]:
         badge = page.locator(f'.react-flow__node[data-id="use:{node}"] [data-activity]:not([data-activity="idle"])')
         began = time.perf_counter()
         page.sockets_[-1].send(json.dumps(_frame(index + 1, node, page.url)))
-        await badge.wait_for()
+        await badge.wait_for(state="attached")
         found.append((time.perf_counter() - began) * 1000)
     return {"frame to badge, ms (median)": statistics.median(found)}
 
