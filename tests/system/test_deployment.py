@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,7 @@ import pytest_asyncio
 import zmq
 
 from tests.support.deployment import Deployment, children, deployed, is_gone, plan_named, shared_memory
+from tests.support.yardstick import patience
 from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, Limits
 from walkgraph.graph import codec
 from walkgraph.telemetry import events as t
@@ -47,13 +48,12 @@ async def faults() -> AsyncIterator[Deployment]:
         yield deployment
 
 
-async def seconds_until(holds, limit: float) -> float:  # type: ignore[no-untyped-def]
-    """How long something outside the deployment takes to hold."""
+async def soon(holds: Callable[[], bool], limit: float) -> None:
+    """Something outside the deployment holds, on an idle machine within so many seconds."""
     began = time.monotonic()
     while not holds():
-        assert time.monotonic() - began < limit, "it takes too long"
+        assert time.monotonic() - began < patience(limit), "it takes too long"
         await asyncio.sleep(0.002)
-    return time.monotonic() - began
 
 
 async def whole(deployment: Deployment) -> None:
@@ -92,7 +92,7 @@ async def test_many_runs_at_once_all_end_well(loops: Deployment) -> None:
         runs[loops.submit("nested", {"rows": rows, "columns": columns, "start": start})] = (rows, columns, start)
     seen: dict[tuple[int, int, int], object] = {}
     for run, key in runs.items():
-        assert (await loops.end(run, 60)).error is None
+        assert (await loops.end(run)).error is None
         assert len(loops.outputs[run]["row"]) == key[0]
         assert seen.setdefault(key, loops.outputs[run]) == loops.outputs[run], "equal requests, equal answers"
     await whole(loops)
@@ -163,7 +163,7 @@ async def test_a_run_is_aborted_in_the_middle_of_its_loop(loops: Deployment) -> 
         error = (await loops.end(run)).error
         assert error is not None
         assert error.code == "cancelled"
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < patience(1.0)
     await whole(loops)
 
 
@@ -172,7 +172,7 @@ async def test_a_deadline_ends_a_run(loops: Deployment) -> None:
     error = (await loops.end(loops.submit("spin", FOREVER, deadline=0.5))).error
     assert error is not None
     assert error.code == "deadline_exceeded"
-    assert 0.5 <= time.monotonic() - began < 1.5
+    assert 0.5 <= time.monotonic() - began < patience(1.5)
 
 
 # ── failure of a worker ────────────────────────────────────────────────────────────────────────
@@ -190,19 +190,14 @@ async def test_a_killed_worker_ends_its_runs_at_once_and_serves_again(loops: Dep
             error = (await loops.end(run)).error
             assert error is not None
             assert (error.code, error.retryable, error.rank) == ("worker_lost", True, rank)
-        assert time.monotonic() - began < 1.0
-        await loops.until(lambda: loops.status.state == "degraded", 1.0)
-        await loops.ready(20)
-        assert time.monotonic() - began < _back_within(), "it must serve again soon"
+        assert time.monotonic() - began < patience(1.0)
+        await loops.until(lambda: loops.status.state == "degraded", patience(1.0))
+        await loops.ready()
+        assert time.monotonic() - began < patience(5.0), "it must serve again soon"
         await whole(loops)
         assert loops.status.ranks[rank].restarts == restarts + round_number + 1
         assert len(children(loops.process.pid)) == 2
     assert shared_memory() == before
-
-
-def _back_within() -> float:
-    """Five seconds where the machine is not busy with other work: starting python with torch takes most of them."""
-    return 5.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 async def test_runs_that_touch_no_lost_worker_go_on(loops: Deployment) -> None:
@@ -211,7 +206,7 @@ async def test_runs_that_touch_no_lost_worker_go_on(loops: Deployment) -> None:
     await loops.until(lambda: loops.status.running == 1)
     os.kill(loops.pid(1), signal.SIGKILL)
     await loops.until(lambda: loops.status.state == "degraded")
-    assert (await loops.end(spin, 60)).error is None
+    assert (await loops.end(spin)).error is None
 
 
 async def test_a_worker_that_hangs_is_found_and_replaced() -> None:
@@ -224,7 +219,7 @@ async def test_a_worker_that_hangs_is_found_and_replaced() -> None:
         error = (await deployment.end(run)).error
         assert error is not None
         assert error.code == "worker_lost"
-        assert 1.0 <= time.monotonic() - began < 2.0
+        assert 1.0 <= time.monotonic() - began < patience(2.0)
         await deployment.ready()
         await whole(deployment)
 
@@ -267,7 +262,7 @@ async def test_a_terminated_conductor_ends_as_if_it_was_told_to_stop() -> None:
         error = (await deployment.end(run)).error
         assert error is not None
         assert error.code == "shutting_down"
-        await seconds_until(lambda: deployment.exit_code is not None, 5.0)
+        await soon(lambda: deployment.exit_code is not None, 5.0)
         assert deployment.exit_code == 0
         assert all(map(is_gone, workers))
 
@@ -286,7 +281,7 @@ async def test_a_killed_conductor_takes_its_workers_along() -> None:
         workers = children(deployment.process.pid)
         assert len(workers) == 2
         os.kill(deployment.process.pid, signal.SIGKILL)
-        assert await seconds_until(lambda: all(map(is_gone, workers)), 2.0) < 1.0
+        await soon(lambda: all(map(is_gone, workers)), 1.0)
         await deployment.until(lambda: deployment.exit_code is not None)
         assert deployment.exit_code == -signal.SIGKILL
 
@@ -308,11 +303,11 @@ async def test_a_killed_parent_takes_everything_along(repository: Path) -> None:
         sys.executable, "-c", PARENT, cwd=repository, stdout=asyncio.subprocess.PIPE
     )
     assert parent.stdout is not None
-    conductor = int(await asyncio.wait_for(parent.stdout.readline(), 60))
+    conductor = int(await parent.stdout.readline())
     pids = [conductor, *children(conductor)]
     assert len(pids) == 3
     parent.kill()
-    assert await seconds_until(lambda: all(map(is_gone, pids)), 2.0) < 1.0
+    await soon(lambda: all(map(is_gone, pids)), 1.0)
     await parent.wait()
 
 
@@ -330,7 +325,7 @@ async def test_garbage_on_every_socket_is_counted_and_harms_nothing(tmp_path: Pa
     telemetry.bind(f"ipc://{tmp_path}/t")
     spec = DeploymentSpec(name="garbage", graph=codec.dump(graph), plan=plan, telemetry_address=f"ipc://{tmp_path}/t")
     process = await DeploymentProcess.start(tmp_path / "d", spec, messages.append, lambda code: ended.set())
-    await seconds_until(lambda: process.status is not None and process.status.state == "ready", 30)
+    await soon(lambda: process.status is not None and process.status.state == "ready", 30)
     workers = children(process.pid)
     marker = tmp_path / "executed"
     pickled = b"cposix\nsystem\n(S'touch " + str(marker).encode() + b"'\ntR."
@@ -352,7 +347,7 @@ async def test_garbage_on_every_socket_is_counted_and_harms_nothing(tmp_path: Pa
     assert not marker.exists()
     assert children(process.pid) == workers
     process.send(m.Submit(run=m.RunId("a"), task="climb", params={}, inputs={}))
-    await seconds_until(lambda: any(isinstance(message, m.Finished) for message in messages), 10)
+    await soon(lambda: any(isinstance(message, m.Finished) for message in messages), 10)
     await process.stop(0)
     telemetry.close(linger=0)
     context.term()

@@ -6,6 +6,7 @@ import json
 import random
 import statistics
 import time
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from walkgraph.settings import Settings
 from walkgraph.store.session import Store
 
 CASES = 5000
+USED_CASES = 60
 MOST_SECONDS = 0.05
 STRANGE: tuple[Any, ...] = (
     None, True, -1, 0, 2**63 - 1, 1e308, -0.0, "", "\x00", "a" * 3000, "@in.x", "__class__", "import os", "'; DROP",
@@ -34,6 +36,8 @@ def mutated(document: Any, dice: random.Random) -> Any:
     copy = json.loads(json.dumps(document))
     for _ in range(dice.randint(1, 4)):
         places = list(containers(copy))
+        if not places:
+            break
         container = dice.choice(places)
         keys = list(container) if isinstance(container, dict) else list(range(len(container)))
         if not keys:
@@ -102,3 +106,35 @@ async def test_mutated_graphs(service: Running, repository: Path) -> None:
     assert invalid > CASES * 0.6
     assert statistics.median(seconds) < MOST_SECONDS / 2
     assert max(seconds) < MOST_SECONDS
+
+
+@pytest.mark.slow
+async def test_mutated_graphs_and_requests_where_graphs_are_used(service: Running, repository: Path) -> None:
+    """Whatever is simulated, written as Python, planned or switched to, and whatever else a request says."""
+    await service.deploy()
+    dice = random.Random(20261121)
+    documents = [json.loads(path.read_text()) for path in sorted((repository / "graphs").glob("*.json"))]
+    answered: dict[str, Counter[int]] = defaultdict(Counter)
+
+    async def ask(method: str, path: str, body: Any) -> None:
+        answer = await service.http.request(method, f"/api/v1{path}", json=body)
+        answered[path][answer.status_code] += 1
+        assert answer.status_code in (200, 202, 400, 404, 413, 422), (path, answer.text, body)
+
+    for _ in range(USED_CASES):
+        original = dice.choice(documents)
+        task = dice.choice(list(original["tasks"]))
+        counts = {name: 1 for name, found in original["tasks"][task].get("inputs", {}).items()}
+        asked = {"task": task, "params": {}, "inputs": counts, "parts": []}
+        document = mutated(original, dice)
+        await ask("POST", "/graphs/simulate", {"graph": document, **asked})
+        await ask("POST", "/graphs/simulate", {"graph": original, **mutated(asked, dice)})
+        await ask("POST", "/graphs/python", {"graph": document})
+        await ask("POST", "/plans", mutated({"graph": "shapes", "placement": None, "hardware": "2x80GB"}, dice))
+        await ask("PUT", "/deployments/shapes", {"graph": document})
+        await ask("PATCH", "/graphs/shapes", mutated({"tags": ["new", "kept"]}, dice))
+    for path in ("/graphs/simulate", "/graphs/python", "/plans", "/graphs/shapes"):
+        assert answered[path][200], path
+        assert answered[path].total() > answered[path][200], path
+    assert answered["/deployments/shapes"][202]
+    assert (await service.http.get("/api/v1/gallery")).status_code == 200

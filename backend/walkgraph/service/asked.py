@@ -52,4 +52,4 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _size(value: Any) -> int:
-    return len(value) if isinstance(value, str) else len(json.dumps(value))
+    return len(value.encode()) if isinstance(value, str) else len(json.dumps(value))

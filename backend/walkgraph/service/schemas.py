@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 DocumentName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$")]
 JsonObject = dict[str, Any]
@@ -219,7 +219,9 @@ class AskedShown(Shown):
     left_out: list[LeftOut]
 
 
-Tag = Annotated[str, Field(min_length=1, max_length=40)]
+Tag = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=40, pattern=r"^[^\x00-\x1f\x7f]*$")
+]
 
 
 class TagsRequest(Given):

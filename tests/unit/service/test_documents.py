@@ -53,7 +53,17 @@ async def test_documents_have_tags(service: Running) -> None:
         assert (await listed("graphs", name))["tags"] == ["pictures", "Zürich"]
     await service.http.patch("/api/v1/placements/shapes_one_cpu", json={"tags": ["cpu"]})
     assert (await listed("placements", "shapes_one_cpu"))["tags"] == ["cpu"]
-    for bad in ({}, {"tags": "x"}, {"tags": [""]}, {"tags": ["x" * 41]}, {"tags": ["x"] * 21}, {"text": "{}"}):
+    for bad in (
+        {},
+        {"tags": "x"},
+        {"tags": [""]},
+        {"tags": [" "]},
+        {"tags": ["a\nb"]},
+        {"tags": ["\x00"]},
+        {"tags": ["x" * 41]},
+        {"tags": ["x"] * 21},
+        {"text": "{}"},
+    ):
         assert (await service.http.patch("/api/v1/graphs/mine", json=bad)).status_code == 422
     assert (await service.http.patch("/api/v1/graphs/none", json={"tags": []})).status_code == 404
 
