@@ -1,11 +1,12 @@
 // A stream from the canvas: made by a wire to its port, put into a Walk that reads it, taken out again.
 import { describe, expect, test } from "vitest";
-import { connected } from "../../src/canvas/gestures/connect";
+import { connected, newStreamPlaced } from "../../src/canvas/gestures/connect";
 import { inserted } from "../../src/canvas/gestures/insert";
 import { ModelMaker } from "../../src/canvas/model";
 import { offers } from "../../src/canvas/quick";
 import { EditRefused } from "../../src/document/edits/records";
-import { leaveStream } from "../../src/document/edits/streams";
+import { canvasLayout } from "../../src/document/edits/layout";
+import { leaveStream, removeStream, renameStream } from "../../src/document/edits/streams";
 import type { Catalogue } from "../../src/api/types";
 import type { GraphDocument } from "../../src/document/types";
 import type { Canvas } from "../../src/store/types";
@@ -38,6 +39,19 @@ describe("a stream on the canvas", () => {
     const twice = connected(streaming, "make", "item.items", "@sink.+", catalogue);
     expect(twice.streams!.map((stream) => stream.name)).toEqual(["items", "items_2"]);
     expect(() => connected(drawn, "make", "@in.x", "@sink.+", catalogue)).toThrow(EditRefused);
+  });
+
+  test("ends below what leaves the Walk already, one below the other", () => {
+    const first = newStreamPlaced(streaming, walk("make"), model(drawn, walk("make")));
+    const twice = connected(first, "make", "item.items", "@sink.+", catalogue);
+    const made = model(newStreamPlaced(twice, walk("make"), model(first, walk("make"))), walk("make"));
+    const [out, one, two] = ["@out", "stream:items", "stream:items_2"].map((id) => made.boxes.get(id)!);
+    expect(one!.y).toBeGreaterThan(out!.y + out!.h);
+    expect(two!.y).toBeGreaterThan(one!.y + one!.h);
+    expect([one!.x, two!.x].every((x) => Math.abs(x - out!.x) < 12)).toBe(true);
+    const places = (graph: GraphDocument) => Object.keys(canvasLayout(graph, walk("make")).at ?? {});
+    expect(places(renameStream(first, "items", "x"))).toContain("stream:x");
+    expect(places(removeStream(first, "items"))).not.toContain("stream:items");
   });
 
   test("is offered to the Walks that don't feed it, where its items fit", () => {

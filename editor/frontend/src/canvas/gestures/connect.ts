@@ -1,5 +1,6 @@
 // A wire was dropped on a port. What the ports with a plus stand for is made on the way.
 import { connect, reconnect } from "../../document/edits/edges";
+import { place } from "../../document/edits/layout";
 import { EditRefused } from "../../document/edits/records";
 import { addStream, setStream } from "../../document/edits/streams";
 import { addInput, setResult } from "../../document/edits/walks";
@@ -11,9 +12,12 @@ import type { Catalogue } from "../../api/types";
 import { walkOfBoard, type Board } from "../board";
 import type { Opened } from "../menus";
 import { joined, joinsOf, type Join } from "../model/joins";
-import type { Point } from "../types";
+import type { Canvas } from "../../store/types";
+import { snapped } from "../geometry";
+import type { Model, Point } from "../types";
 import { portName } from "../model/ports";
 import { attempt } from "./attempt";
+import { settled } from "./move";
 
 /** Connects two ports by what edges name them; says why where that can't be. Whether it was done. */
 export function connectEnds(board: Board, from: string, to: string, [x, y]: Point): boolean {
@@ -22,7 +26,10 @@ export function connectEnds(board: Board, from: string, to: string, [x, y]: Poin
   if (walk === null) return joinNodes(board, from, to, { x, y });
   const [source, target] =
     canvas.kind === "walk" ? [from, to] : [useOf(editor.graph, walk, from), useOf(editor.graph, walk, to)];
-  const done = attempt(editor, "Connect", (graph) => connected(graph, walk, source, target, editor.state.catalogue));
+  const done = attempt(editor, "Connect", (graph) => {
+    const made = connected(graph, walk, source, target, editor.state.catalogue);
+    return target === NEW_STREAM ? newStreamPlaced(made, canvas, board.model()) : made;
+  });
   if (done) board.announce(`${source} goes to ${target}`);
   const made = editor.graph.streams?.at(-1);
   if (done && target === NEW_STREAM && made) editor.select(`stream:${made.name}`);
@@ -36,6 +43,16 @@ const NEW_STREAM = "@sink.+";
 function newStream(graph: GraphDocument, walk: string, from: string): GraphDocument {
   if (from.startsWith("@")) throw new EditRefused("A stream carries what a step makes: begin at a step's port.");
   return addStream(graph, { from, walks: [walk], chunks: { policy: "fixed", size: 1 } }).graph;
+}
+
+/** The newest stream's end stands below what leaves the Walk already. */
+export function newStreamPlaced(graph: GraphDocument, canvas: Canvas, model: Model): GraphDocument {
+  const name = graph.streams?.at(-1)?.name;
+  const out = model.boxes.get("@out");
+  if (name === undefined || !out) return graph;
+  const leaving = [...model.boxes].flatMap(([id, box]) => (id === "@out" || id.startsWith("stream:") ? [box] : []));
+  const below = Math.max(...leaving.map((box) => box.y + box.h)) + 24;
+  return place(settled(graph, canvas, model), canvas, { [`stream:${name}`]: snapped([out.x, below]) });
 }
 
 /** An end of a Walk's edge was dragged to another port. */

@@ -35,11 +35,15 @@ export function renameStream(graph: GraphDocument, from: string, to: string): Gr
     streamsOf(graph).map((stream) => stream.name),
   );
   const renamed = changeStream(graph, from, (stream) => ({ ...stream, name: to }));
+  const renames: Record<string, string> = {
+    [`@stream.${from}`]: `@stream.${to}`,
+    [`stream:${from}`]: `stream:${to}`,
+  };
   return Object.keys(graph.walks ?? {}).reduce((made, walk) => {
     const followed = mapReferences(made, walk, (reference, side) =>
       side === "source" && reference === `@stream.${from}` ? `@stream.${to}` : reference,
     );
-    const key = (old: string) => (old === `@stream.${from}` ? `@stream.${to}` : old);
+    const key = (old: string) => renames[old] ?? old;
     return changeLayout(followed, walkCanvas(walk), (layout) => rekeyed(layout, key));
   }, renamed);
 }
@@ -54,10 +58,11 @@ export function removeStream(graph: GraphDocument, name: string): GraphDocument 
       kept(linksOf(walk), (link) => readLink(link).from !== `@stream.${name}`),
     ),
   );
+  const gone = new Set([`@stream.${name}`, `stream:${name}`]);
   return Object.keys(made.walks ?? {}).reduce(
     (changed, walk) =>
       changeLayout(changed, walkCanvas(walk), (layout) =>
-        rekeyed(layout, (old) => (old === `@stream.${name}` ? undefined : old)),
+        rekeyed(layout, (old) => (gone.has(old) ? undefined : old)),
       ),
     made,
   );
