@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
+import copy
 import io
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from tests.browser.person import Person
 
@@ -21,7 +23,7 @@ SELECTED = re.compile("selected")
 BRANCHES = {"llm_cfg_text": WHEN.format("cfg_text_scale"), "llm_cfg_img": WHEN.format("cfg_img_scale")}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_draw_place_deploy_play_break_and_restore(person: Person, repository: Path) -> None:
     original = json.loads((repository / "graphs" / "shapes.json").read_text())
     new_walk(person)
@@ -33,6 +35,8 @@ def test_draw_place_deploy_play_break_and_restore(person: Person, repository: Pa
     place_on_three_ranks(person)
     switch(person)
     play(person)
+    break_it(person)
+    go_back(person, original)
 
 
 def new_walk(person: Person) -> None:
@@ -112,7 +116,7 @@ def draw_wires(person: Person) -> None:
 
 def is_the_original(person: Person, original: dict[str, Any]) -> None:
     """What was drawn is what the graph has, but for its preview; the service finds no fault in it."""
-    wanted = original["walks"]["image_gen_cfg"]
+    wanted = copy.deepcopy(original["walks"]["image_gen_cfg"])
     wanted["body"][1]["body"].pop()
     edges = {edge for edge in map(link, wanted["edges"]) if "preview" not in " ".join(edge)}
     graph = person.stored("shapes", lambda graph: len(graph["walks"].get("draw", {}).get("edges", [])) == len(edges))
@@ -172,7 +176,7 @@ def switch(person: Person) -> None:
     page.get_by_role("dialog").get_by_role("button", name="Switch", exact=True).click()
     expect(page.get_by_role("region", name="The next version")).to_be_visible()
     person.look("getting_ready")
-    expect(page.get_by_role("region", name="The next version")).to_have_count(0, timeout=180_000)
+    expect(page.get_by_role("region", name="The next version")).to_have_count(0, timeout=600_000)
     rows = page.get_by_role("region", name="The version that serves").get_by_role("row")
     expect(rows).to_have_count(4)
     for index in range(1, 4):
@@ -191,7 +195,7 @@ def play(person: Person) -> None:
     person.look("running")
     person.tab("Play")
     result = page.locator(".wg-play-result")
-    expect(result.get_by_text("Done", exact=True)).to_be_visible(timeout=120_000)
+    expect(result.get_by_text("Done", exact=True)).to_be_visible(timeout=300_000)
     picture = result.locator("img").first
     expect(picture).to_be_visible()
     source = picture.get_attribute("src") or ""
@@ -205,6 +209,204 @@ def play(person: Person) -> None:
     for node in ("noise", "llm", "llm_cfg_text", "combine_cfg", "vae_decoder", "picture_out"):
         expect(person.node(f"use:{node}").locator(".wg-live.done")).to_be_visible()
     person.look("figures")
+
+
+# ── ten ways to break it ───────────────────────────────────────────────────────────────────────
+
+
+def break_it(person: Person) -> None:
+    """Each time the page says what is wrong and what to do, and leads to the place; then all is undone."""
+    page = person.page
+    page.get_by_role("button", name="Back to live").click()
+    page.get_by_role("region", name="Problems").get_by_role("button", name="No problems").click()
+    before, last = person.stored("shapes"), undo_button(person).get_attribute("title")
+    drawn = sorted(nodes(person))
+    for break_ in (
+        cut_a_needed_wire,
+        misspell_a_parameter,
+        connect_what_does_not_fit,
+        take_a_name_that_is_taken,
+        feed_a_port_twice,
+        take_a_step_out_of_its_loop,
+        name_an_unknown_component,
+        take_a_state_away,
+        write_half_a_condition,
+        leave_a_loop_empty,
+    ):
+        break_(person)
+        person.look(break_.__name__)
+        page.get_by_role("tablist", name="Canvases").get_by_role("tab", name="Drawn by hand").click()
+    person.pane().click(position={"x": 20, "y": 20})
+    for _ in range(40):
+        if undo_button(person).get_attribute("title") == last:
+            break
+        person.press("Control+z")
+    expect(undo_button(person)).to_have_attribute("title", last or "")
+    person.stored("shapes", lambda graph: graph == before)
+    assert sorted(nodes(person)) == drawn
+    expect(person.problems().get_by_label("Error")).to_have_count(0)
+    person.look("undone")
+
+
+def cut_a_needed_wire(person: Person) -> None:
+    wire = person.wire("llm.velocity", "combine_cfg.velocity").locator("path").first
+    person.page.mouse.click(*on_path(wire))
+    person.press("Delete")
+    read_and_follow(person, r"nothing feeds combine_cfg\.velocity .* draw an edge to it", "use:combine_cfg")
+
+
+def misspell_a_parameter(person: Person) -> None:
+    person.select("use:combine_cfg")
+    enter(person, "text_scale", "cfg_scale")
+    read_and_follow(person, r"cfg_scale has no value .* did you mean cfg_\w+_scale\?", "node:combine_cfg")
+
+
+def connect_what_does_not_fit(person: Person) -> None:
+    mouse = person.page.mouse
+    end = person.middle(person.port("vae_decoder.latents", "target"))
+    mouse.move(*person.middle(person.port("llm.token", "source")))
+    mouse.down()
+    mouse.move(end[0] - 30, end[1] - 30, steps=6)
+    mouse.move(*end, steps=3)
+    tip = person.page.locator(".wg-tip")
+    expect(tip).to_contain_text("does not fit")
+    person.look("does_not_fit")
+    mouse.up()
+    expect(tip).to_be_hidden()
+    expect(person.page.get_by_role("alert").filter(has_text="does not fit")).to_be_visible()
+    expect(person.wire("llm.token", "vae_decoder.latents")).to_have_count(0)
+
+
+def take_a_name_that_is_taken(person: Person) -> None:
+    person.pane().click(position={"x": 20, "y": 20})
+    enter(person, "Name", "image_gen")
+    expect(person.page.get_by_role("alert").filter(has_text="There is already a Walk")).to_be_visible()
+    person.press("Escape")
+    expect(person.page.get_by_label("Name", exact=True)).to_have_value("draw")
+
+
+def feed_a_port_twice(person: Person) -> None:
+    """A wire drawn there takes the place of the other: two come only from a text."""
+    edge = '["vae_decoder.pixels", "picture_out.pixels"]'
+    edit_text(person, lambda text: put_last(text, edge, f'["noise.latents", "vae_decoder.latents"], {edge}'))
+    follow(person, r"vae_decoder\.latents is fed twice; keep one edge")
+    expect(person.page.locator(".react-flow__edge.selected")).to_have_count(1)
+
+
+def take_a_step_out_of_its_loop(person: Person) -> None:
+    move_to(person, "use:combine_cfg", (600, 360))
+    read_and_follow(person, r"combine_cfg takes what it gave before, .* put it in a loop", None)
+    read_and_follow(person, r"llm stands before combine_cfg, and no loop .* put them in a loop", None)
+
+
+def name_an_unknown_component(person: Person) -> None:
+    edit_text(person, lambda text: text.replace('"media.picture_out"', '"media.picture_outt"'))
+    wanted = r"no component media\.picture_outt; did you mean media\.picture_out\?"
+    read_and_follow(person, wanted, "node:picture_out")
+    expect(person.node("node:picture_out")).to_contain_text("unknown")
+
+
+def take_a_state_away(person: Person) -> None:
+    person.canvas("Components")
+    person.pane().click(position={"x": 20, "y": 20})
+    person.page.get_by_role("button", name="Remove the state cfg_img").click()
+    wanted = r"bagel\.backbone keeps a paged_kv in slot kv; bind it to a state"
+    read_and_follow(person, wanted, "node:llm_cfg_img")
+
+
+def write_half_a_condition(person: Person) -> None:
+    person.select("use:llm_cfg_text")
+    enter(person, "Only when", "cfg_text_scale >")
+    read_and_follow(person, r"cfg_text_scale >: a value is missing at the end", "use:llm_cfg_text")
+
+
+def leave_a_loop_empty(person: Person) -> None:
+    menu(person, (560, 30), "Add a Loop")
+    read_and_follow(person, r"must not be empty; put something in, or take it away", "loop:loop")
+
+
+def read_and_follow(person: Person, wanted: str, place: str | None) -> None:
+    """The advice is in the list of problems; a click on it selects what it is about."""
+    follow(person, wanted)
+    if place:
+        expect(person.node(place)).to_have_class(SELECTED)
+    else:
+        expect(person.page.locator(".react-flow__edge.selected")).to_have_count(1)
+
+
+def follow(person: Person, wanted: str) -> None:
+    line = person.problems().get_by_role("listitem").filter(has_text=re.compile(wanted))
+    line.get_by_role("button").click()
+
+
+def edit_text(person: Person, change: Callable[[str], str]) -> None:
+    """The graph as JSON, changed and put back as one step."""
+    page = person.page
+    page.get_by_role("tab", name="Code").click()
+    page.get_by_role("button", name="Edit", exact=True).click()
+    field = page.get_by_label("shapes as JSON, to be edited")
+    text = field.input_value()
+    changed = change(text)
+    assert changed != text
+    field.fill(changed)
+    page.get_by_role("button", name="Apply").click()
+    expect(field).to_have_count(0)
+    page.get_by_role("tab", name="Inspector").click()
+
+
+def put_last(text: str, old: str, new: str) -> str:
+    before, _, after = text.rpartition(old)
+    return before + new + after
+
+
+# ── back to how it came ────────────────────────────────────────────────────────────────────────
+
+
+def go_back(person: Person, original: dict[str, Any]) -> None:
+    """The first version comes back from the list; undo brings the drawing back, and more of it takes all away."""
+    page = person.page
+    page.get_by_role("tab", name="Versions").click()
+    page.get_by_role("navigation", name="Versions").get_by_role("listitem").last.get_by_role("button").click()
+    person.look("versions")
+    page.get_by_role("button", name=re.compile("^Restore “")).click()
+    person.stored("shapes", lambda graph: without_layout(graph) == original)
+    person.look("restored")
+    person.pane().click(position={"x": 20, "y": 20})
+    person.press("Control+z")
+    person.stored("shapes", lambda graph: "draw" in graph["walks"])
+    for _ in range(200):
+        if undo_button(person).is_disabled():
+            break
+        person.press("Control+z")
+    expect(undo_button(person)).to_be_disabled()
+    person.stored("shapes", lambda graph: without_layout(graph) == original)
+    expect(page.get_by_role("tab", name="Drawn by hand")).to_have_count(0)
+    person.tab("Placement")
+    expect(page.get_by_role("button", name="Place by hand")).to_be_visible()
+    person.look("as_it_came")
+
+
+def without_layout(graph: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in graph.items() if key != "layout"}
+
+
+# ── what a person does here ────────────────────────────────────────────────────────────────────
+
+
+def undo_button(person: Person) -> Locator:
+    return person.page.get_by_role("button", name=re.compile("^(Undo: .*|Nothing to undo)$"))
+
+
+def on_path(path: Locator) -> tuple[float, float]:
+    """A point of a wire in the window, near its beginning."""
+    x, y = path.evaluate(
+        """line => {
+          const { x, y } = line.getPointAtLength(line.getTotalLength() * 0.3);
+          const seen = new DOMPoint(x, y).matrixTransform(line.getScreenCTM());
+          return [seen.x, seen.y];
+        }"""
+    )
+    return x, y
 
 
 def nodes(person: Person) -> list[str]:
