@@ -15,12 +15,13 @@ export function Palette() {
   const nodes = useEditorState((state) => state.documents.graph.nodes);
   const streams = useEditorState((state) => state.documents.graph.streams);
   const canvas = useEditorState((state) => state.view.canvas.kind);
+  const walk = useEditorState(({ view }) => (view.canvas.kind === "walk" ? view.canvas.walk : ""));
   const [text, setText] = useState("");
   const query = useDeferredValue(text);
   const groups = useMemo(
-    () => searched(paletteOf(catalogue, editor.graph, canvas), query),
+    () => searched(paletteOf(catalogue, editor.graph, canvas, walk), query),
     // The nodes and streams are all that the palette reads of the graph.
-    [catalogue, nodes, streams, canvas, query, editor],
+    [catalogue, nodes, streams, canvas, walk, query, editor],
   );
   const entries = useMemo(() => groups.flatMap((group) => group.entries), [groups]);
   const [active, setActive] = useState<string | null>(null);

@@ -35,8 +35,8 @@ export interface Query {
 
 export const FLOW = "Flow";
 export const AGAIN = "Use again";
-export const STREAMS = "Streams";
-export const CANVAS = "On the canvas";
+const STREAMS = "Streams";
+const CANVAS = "On the canvas";
 
 const FLOWS: { container: "loop" | "parallel" | "sequence" | "fork"; title: string; description: string }[] = [
   { container: "loop", title: "Loop", description: "Repeats what is inside, a number of times or until a flag." },
@@ -46,9 +46,14 @@ const FLOWS: { container: "loop" | "parallel" | "sequence" | "fork"; title: stri
 ];
 
 /** Everything that can be put on a canvas; a Walk's canvas takes containers and nodes that exist besides. */
-export function paletteOf(catalogue: Catalogue, graph: GraphDocument, canvas: "components" | "walk"): PaletteEntry[] {
-  const walk = canvas === "walk" ? [...flows(), ...streams(graph), ...again(catalogue, graph)] : [];
-  return [...walk, ...components(catalogue), ...marks()];
+export function paletteOf(
+  catalogue: Catalogue,
+  graph: GraphDocument,
+  canvas: "components" | "walk",
+  walk = "",
+): PaletteEntry[] {
+  const inWalks = canvas === "walk" ? [...flows(), ...streams(graph, walk), ...again(catalogue, graph)] : [];
+  return [...inWalks, ...components(catalogue), ...marks()];
 }
 
 function flows(): PaletteEntry[] {
@@ -64,8 +69,10 @@ function flows(): PaletteEntry[] {
   }));
 }
 
-function streams(graph: GraphDocument): PaletteEntry[] {
-  return (graph.streams ?? []).map(({ name, walks, from }) => ({
+/** What a Walk feeds it can't read. */
+function streams(graph: GraphDocument, walk: string): PaletteEntry[] {
+  const others = (graph.streams ?? []).filter((stream) => !stream.walks.includes(walk));
+  return others.map(({ name, walks, from }) => ({
     key: `stream:${name}`,
     group: STREAMS,
     title: name,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { AGAIN, FLOW, paletteOf, readQuery, searched } from "../../src/panels/search";
+import { AGAIN, FLOW, paletteOf, readQuery, searched, STREAMS } from "../../src/panels/search";
 import { catalogue, graph } from "./fixtures";
 
 const all = paletteOf(catalogue, graph("bagel"), "walk");
@@ -17,6 +17,15 @@ describe("the palette", () => {
     const components = paletteOf(catalogue, graph("bagel"), "components");
     expect(components.some((entry) => entry.group === FLOW || entry.group === AGAIN)).toBe(false);
     expect(found("").filter((key) => key.startsWith("node:"))).toHaveLength(14);
+  });
+
+  it("offers a Walk the streams that others feed", () => {
+    const offered = (walk: string) =>
+      paletteOf(catalogue, graph("synthetic_streams"), "walk", walk)
+        .filter((entry) => entry.group === STREAMS)
+        .map((entry) => entry.title);
+    expect(offered("produce")).toEqual(["sums"]);
+    expect(offered("windows")).toEqual(["batches", "windows", "contexts", "whole", "padded"]);
   });
 
   it("finds by name, abbreviation and purpose", () => {
