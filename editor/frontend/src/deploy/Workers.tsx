@@ -71,7 +71,7 @@ function WorkerRow({ worker, seconds }: { worker: WorkerShown; seconds: number |
   );
 }
 
-export function Progress({ value, label }: { value: number; label: string }) {
+function Progress({ value, label }: { value: number; label: string }) {
   const percent = Math.round(100 * value);
   return (
     <span

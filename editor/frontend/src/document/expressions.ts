@@ -2,7 +2,6 @@
 
 const PART = /'[^'\n]*'|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|@loop\.[A-Za-z][A-Za-z0-9_]*|[A-Za-z_][A-Za-z0-9_]*/g;
 const FUNCTIONS = new Set(["min", "max", "abs", "ceil", "floor", "round", "flow_time"]);
-const WORDS = new Set(["and", "or", "not", "true", "false"]);
 
 /**
  * A condition that never holds. It names the seed, which every task has, so that the checks don't take it for a slip
@@ -22,17 +21,6 @@ export function renameParam(text: string, from: string, to: string): string {
 
 export function readsLoop(text: string, loop: string): boolean {
   return [...text.matchAll(PART)].some(([part]) => part === `@loop.${loop}`);
-}
-
-/** Parameters that an expression names, each once. */
-export function paramsIn(text: string): string[] {
-  const found = new Set<string>();
-  for (const match of text.matchAll(PART)) {
-    const part = match[0];
-    if (!/^[A-Za-z_]/.test(part) || WORDS.has(part) || isCall(text, part, match.index)) continue;
-    found.add(part);
-  }
-  return [...found];
 }
 
 /** Both hold. */

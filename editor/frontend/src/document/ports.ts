@@ -55,11 +55,6 @@ function readType(text: string): PortType | null {
   return { modality, dtype, shape: parts.map((size) => (/^\d+$/.test(size) ? Number(size) : size)) };
 }
 
-export function showType(type: PortType): string {
-  if (type.dtype === null) return type.modality;
-  return `${type.modality}: ${type.dtype}${type.shape === null ? "" : `[${type.shape.join(", ")}]`}`;
-}
-
 /** null if a `source` value may enter a `target` port, or either type can't be known; otherwise the reason. */
 export function accepts(target: string | PortType | null, source: string | PortType | null): string | null {
   const want = typeof target === "string" ? parseType(target) : target;

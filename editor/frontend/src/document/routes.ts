@@ -67,12 +67,6 @@ export function routesOf(graph: GraphDocument, walk: string): readonly Route[] {
   return found ? factsOf(found).routes : [];
 }
 
-/** A Walk's results as routes to `result` ends. */
-export function resultsOf(graph: GraphDocument, walk: string): readonly Route[] {
-  const found = graph.walks?.[walk];
-  return found ? factsOf(found).results : [];
-}
-
 /** What a reference names. One with an `@` word that has no meaning there reads as a use that isn't there. */
 export function endOf(reference: string, uses: ReadonlyMap<string, Entry>, side: "source" | "target"): End {
   const [owner, name] = splitReference(reference);

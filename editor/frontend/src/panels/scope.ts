@@ -9,7 +9,7 @@ export interface ScopeName {
 }
 
 /** The Walks that a task's steps name. */
-export function walksOfTask(graph: GraphDocument, task: string): string[] {
+function walksOfTask(graph: GraphDocument, task: string): string[] {
   const steps = graph.tasks?.[task]?.steps;
   const lists = Array.isArray(steps) ? [steps] : Object.values(steps ?? {});
   return [...new Set(lists.flatMap((list) => list.flatMap(walksOfStep)))];
@@ -31,7 +31,7 @@ export function tasksOfWalk(graph: GraphDocument, walk: string): string[] {
 }
 
 /** The Walks that use a node. */
-export function walksOfNode(graph: GraphDocument, node: string): string[] {
+function walksOfNode(graph: GraphDocument, node: string): string[] {
   return Object.entries(graph.walks ?? {})
     .filter(([, walk]) => flat(entries(walk)).some((entry) => entry.kind === "use" && entry.node === node))
     .map(([name]) => name);

@@ -35,7 +35,7 @@ export interface Query {
 
 export const FLOW = "Flow";
 export const AGAIN = "Use again";
-const STREAMS = "Streams";
+export const STREAMS = "Streams";
 const CANVAS = "On the canvas";
 
 const FLOWS: { container: "loop" | "parallel" | "sequence" | "fork"; title: string; description: string }[] = [

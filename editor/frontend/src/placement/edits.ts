@@ -109,27 +109,6 @@ export function setGroup(placement: PlacementDocument, index: number, fields: Pa
   };
 }
 
-/** How many ranks share each tensor of the node's group: ranks are added to the group, or taken from it, to match. */
-export function setTensorParallel(placement: PlacementDocument, node: string, walk: string | null, width: number) {
-  return resizeGroup(placement, groupOf(placement, node, walk), "tensor_parallel", width);
-}
-
-/** How many copies of the node's group there are: ranks are added to the group, or taken from it, to match. */
-export function setReplicas(placement: PlacementDocument, node: string, walk: string | null, count: number) {
-  return resizeGroup(placement, groupOf(placement, node, walk), "replicas", count);
-}
-
-/** Bytes, a size (`2GiB`) or a share (`40%`) of each rank for the node's group; null: what is left. */
-export function setMemory(
-  placement: PlacementDocument,
-  node: string,
-  walk: string | null,
-  memory: number | string | null,
-): PlacementDocument {
-  const index = groupOf(placement, node, walk);
-  return index === null ? placement : setGroup(placement, index, { memory });
-}
-
 export function renameNode(placement: PlacementDocument, from: string, to: string): PlacementDocument {
   return renamed(placement, "nodes", from, to);
 }

@@ -191,7 +191,7 @@ function deviceFull(problem: Problem, placement: PlacementDocument, graph: Graph
 }
 
 /** The groups that put something on a rank. */
-export function groupsOn(placement: PlacementDocument, graph: GraphDocument, rank: number): number[] {
+function groupsOn(placement: PlacementDocument, graph: GraphDocument, rank: number): number[] {
   const found = new Set<number>();
   for (const [node, walks] of walksOfNodes(graph))
     for (const walk of walks) {

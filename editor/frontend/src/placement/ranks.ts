@@ -3,7 +3,7 @@ import type { EditorState } from "../store/types";
 import { isReadable, ranksOfNode, walksOfNodes } from "./resolve";
 import type { PlacementDocument } from "./schema.generated";
 
-export const RANK_COLORS = 8;
+const RANK_COLORS = 8;
 
 /** Of a rank, light or dark with the theme; colours repeat after eight, so the number is always shown with it. */
 export function rankColor(rank: number): string {

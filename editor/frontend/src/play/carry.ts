@@ -2,8 +2,8 @@
 import { joined } from "../api/base64";
 import { riffChunks, withChunk } from "./wav";
 
-export const KEYWORD = "walkgraph";
-export const RIFF_CHUNK = "wgph";
+const KEYWORD = "walkgraph";
+const RIFF_CHUNK = "wgph";
 const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 /** A graph is far smaller; what is larger is not read. */
 const MOST_BYTES = 8 * 1024 * 1024;

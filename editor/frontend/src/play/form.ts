@@ -2,7 +2,7 @@
 import { parseNumbers } from "./numbers";
 import type { Body, Given, InputShown, Media, ParamShown, Part, Scalar, TaskShown } from "./types";
 
-export const MEDIA = ["image", "audio", "video", "bytes"] as const;
+const MEDIA = ["image", "audio", "video", "bytes"] as const;
 export const MAX_SEED = Number.MAX_SAFE_INTEGER;
 const MOST_SLIDER_STEPS = 1000;
 const MOST_PARTS = 256;
@@ -122,7 +122,7 @@ export function paramFault(param: ParamShown, value: Scalar | null | undefined):
   return null;
 }
 
-export function seedFault(text: string): string | null {
+function seedFault(text: string): string | null {
   if (!/^\d+$/.test(text.trim())) return "type a whole number, 0 or more";
   return Number(text) > MAX_SEED ? `at most ${MAX_SEED}` : null;
 }

@@ -36,7 +36,7 @@ export interface History {
   remove(ids: readonly string[]): Promise<void>;
 }
 
-export const MOST_RUNS = 200;
+const MOST_RUNS = 200;
 export const MOST_BYTES = 256 * 1024 * 1024;
 
 /** Ids of what must go so that the rest is within bounds. `heads`: newest first. */

@@ -151,7 +151,7 @@ function template(value: unknown, name: (file: FileUsed) => string): string {
   return JSON.stringify(value).replace(/\\/g, "\\\\").replace(/%/g, "%%");
 }
 
-export function quoted(text: string): string {
+function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, `'\\''`)}'`;
 }
 

@@ -184,7 +184,7 @@ function OutputChip({ offer, on, edits }: { offer: Offer; on: boolean; edits: Se
 
 // ── session ───────────────────────────────────────────────────────────────────────────────────
 
-export const DEFAULT_TTL = 600;
+const DEFAULT_TTL = 600;
 
 export function Session({ task, problems, edits }: SectionProps) {
   const session = task.session ?? null;

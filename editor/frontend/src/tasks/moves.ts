@@ -4,7 +4,7 @@ import type { Pointer } from "../document/types";
 import type { Slot } from "./rows";
 
 /** The slot's list as it is called once the step at `from` is gone. */
-export function afterRemoval(list: Pointer, from: Pointer): Pointer {
+function afterRemoval(list: Pointer, from: Pointer): Pointer {
   const at = split(from);
   const index = Number(at.at(-1));
   const parts = split(list);

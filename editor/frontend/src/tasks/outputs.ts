@@ -12,7 +12,7 @@ export interface Sent {
 }
 
 /** What a Walk sends to the client, each name once. */
-export function sentBy(graph: GraphDocument, catalogue: Catalogue, walk: string): Sent[] {
+function sentBy(graph: GraphDocument, catalogue: Catalogue, walk: string): Sent[] {
   const found = new Map<string, Sent>();
   for (const link of graph.walks?.[walk]?.edges ?? []) {
     const { from, to } = readLink(link);

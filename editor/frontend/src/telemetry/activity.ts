@@ -5,7 +5,7 @@ import { toBytes } from "../api/base64";
 import { call, send } from "../api/client";
 import type { RunEvent, RunShown, ValueShown } from "../api/types";
 import type { GraphDocument } from "../document/types";
-import type { QueueGauge, RankGauge } from "./frames";
+import type { QueueGauge } from "./frames";
 import { NodeStore, type Clock } from "./nodes";
 import { feeders, nodesOf } from "./previews";
 import type { Activity, Latest } from "./shown";
@@ -135,13 +135,6 @@ export function useIsRunning(node: string): boolean {
   const watch = useCallback((changed: () => void) => store.watch(node, changed), [node]);
   const get = useCallback(() => store.isRunning(node), [node]);
   return useSyncExternalStore(watch, get);
-}
-
-export function useRankGauge(rank: number): RankGauge | null {
-  return useSyncExternalStore(
-    store.watchGauges,
-    useCallback(() => store.rank(rank), [rank]),
-  );
 }
 
 /** The last call that was told of, of whichever run; a few times a second. */

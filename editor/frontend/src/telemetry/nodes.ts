@@ -2,7 +2,7 @@
 // a second; a change of state is shown with the next frame of the screen. No React, no browser.
 import type { RunShown } from "../api/types";
 import type { Activity, Latest, NodeError, NodeState, Preview } from "./shown";
-import type { ActivityEvent, CallEvent, Frame, QueueGauge, RankGauge, RunPhaseEvent } from "./frames";
+import type { ActivityEvent, CallEvent, Frame, QueueGauge, RunPhaseEvent } from "./frames";
 
 /** Time, and when to show; tests give their own. */
 export interface Clock {
@@ -52,7 +52,6 @@ export class NodeStore {
   private readonly runs = new Set<string>();
   /** Ended of late: packets of the ranks may still come after the news of the end. */
   private readonly over = new Set<string>();
-  private readonly ranks = new Map<number, RankGauge>();
   private readonly gaugeListeners = new Set<() => void>();
   private queue: QueueGauge | null = null;
   private newest: ActivityEvent | CallEvent | null = null;
@@ -102,7 +101,6 @@ export class NodeStore {
 
   /** The last call that was told of. */
   readonly now = (): Latest | null => this.latest;
-  readonly rank = (rank: number): RankGauge | null => this.ranks.get(rank) ?? null;
   readonly queued = (): QueueGauge | null => this.queue;
 
   /** Called when gauges, the focus, or whether anything runs may have changed. */
@@ -116,7 +114,6 @@ export class NodeStore {
   follow(deployment: string | null): void {
     if (deployment === this.deployment) return;
     this.deployment = deployment;
-    this.ranks.clear();
     this.queue = null;
     this.gaugesChanged = true;
     this.focusOn(null);
@@ -189,14 +186,11 @@ export class NodeStore {
         case "run":
           this.phase(event);
           break;
-        case "rank":
-          this.ranks.set(event.rank, event);
-          this.gaugesChanged = true;
-          break;
         case "queue":
           this.queue = event;
           this.gaugesChanged = true;
           break;
+        case "rank":
         case "transfer":
           break;
       }

@@ -7,7 +7,7 @@ import { advice, progressOf, stepOf, workerPhase } from "../../src/deploy/phases
 import { placementDiff } from "../../src/deploy/placementDiff";
 import { forecast } from "../../src/deploy/forecast";
 import type { GraphDocument } from "../../src/document/types";
-import { assign, explicit, setDevice, setMemory } from "../../src/placement/edits";
+import { assign, explicit, setDevice, setGroup } from "../../src/placement/edits";
 import { addRank } from "../../src/placement/edits";
 
 const ROOT = join(import.meta.dirname, "../../../..");
@@ -96,7 +96,7 @@ describe("what differs between placements", () => {
       { kind: "changed", text: "llm_cfg_text: rank 0 → rank 1" },
     ]);
     expect(placementDiff(two, one, bagel)[0]).toEqual({ kind: "removed", text: "rank 1 on cuda:1" });
-    const other = setMemory(setDevice(two, 1, "cpu"), "llm_cfg_text", null, "2GiB");
+    const other = setGroup(setDevice(two, 1, "cpu"), 1, { memory: "2GiB" });
     expect(placementDiff(two, other, bagel).map((entry) => entry.text)).toEqual([
       "rank 1 goes from cuda:1 to cpu",
       "memory of rank 1: what is left → 2GiB",

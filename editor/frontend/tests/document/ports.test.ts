@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { accepts, parseType, portsOf, portType, showType } from "../../src/document/ports";
+import { accepts, parseType, portsOf, portType } from "../../src/document/ports";
 import { union } from "../../src/document/union";
 import { cases, graphOf, graphs, palette } from "./cases";
 
@@ -10,8 +10,8 @@ it("types fit where the backend says so, for the same reasons", () => {
   expect(new Set(table.flat()).size).toBeGreaterThan(10);
 });
 
-it("a type is read and shown", () => {
-  for (const name of cases.types.names) expect(showType(parseType(name)!)).toBe(name);
+it("a type is read, nonsense is not", () => {
+  for (const name of cases.types.names) expect(parseType(name), name).not.toBeNull();
   for (const text of ["", "nothing", "scalar: complex", "scalar: int[N]", "scalar int"])
     expect(parseType(text)).toBeNull();
 });

@@ -10,10 +10,8 @@ import {
   renameNode,
   renameWalk,
   setDevice,
+  resizeGroup,
   setGroup,
-  setMemory,
-  setReplicas,
-  setTensorParallel,
   tidy,
 } from "../../src/placement/edits";
 import { rankColor, ranksOf } from "../../src/placement/ranks";
@@ -261,15 +259,15 @@ describe("ranks, groups and names", () => {
   });
 
   it("sets what a node's group has, and leaves defaults out", () => {
-    const given = setMemory(base, "b", "one", "2GiB");
+    const given = setGroup(base, 1, { memory: "2GiB" });
     expect(given.groups[1]).toEqual({ nodes: ["b"], ranks: [1], memory: "2GiB" });
     expect(given.groups[0]).toBe(base.groups[0]);
-    expect(setMemory(given, "b", null, null)).toEqual(base);
+    expect(setGroup(given, 1, { memory: null })).toEqual(base);
     expect(setGroup(base, 1, { memory: null })).toBe(base);
-    const wide = setTensorParallel(base, "b", null, 2);
+    const wide = resizeGroup(base, 1, "tensor_parallel", 2);
     expect(wide.groups[1]).toEqual({ nodes: ["b"], ranks: [1, 0], tensor_parallel: 2 });
-    expect(setTensorParallel(wide, "b", null, 1)).toEqual(base);
-    const many = setReplicas(wide, "b", null, 2);
+    expect(resizeGroup(wide, 1, "tensor_parallel", 1)).toEqual(base);
+    const many = resizeGroup(wide, 1, "replicas", 2);
     expect(many.groups[1]).toMatchObject({ ranks: [1, 0, 2, 3], tensor_parallel: 2, replicas: 2 });
     expect(many.ranks.length).toBe(4);
   });

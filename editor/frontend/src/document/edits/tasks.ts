@@ -93,38 +93,6 @@ export function removeTaskInput(graph: GraphDocument, task: string, name: string
   );
 }
 
-/** Put an output at the end, or where `index` says. */
-export function addTaskOutput(graph: GraphDocument, task: string, name: string, index?: number): GraphDocument {
-  freeName("an output", name, taskOf(graph, task).outputs);
-  return changeTask(graph, task, (made) => withKey(made, "outputs", placed(made.outputs, index, name)));
-}
-
-export function renameTaskOutput(graph: GraphDocument, task: string, from: string, to: string): GraphDocument {
-  if (from === to) return graph;
-  const { outputs } = taskOf(graph, task);
-  if (!outputs.includes(from)) throw new EditRefused(`The task has no output \`${from}\`.`);
-  freeName("an output", to, outputs);
-  return changeTask(graph, task, (made) =>
-    withKey(
-      made,
-      "outputs",
-      made.outputs.map((output) => (output === from ? to : output)),
-    ),
-  );
-}
-
-export function removeTaskOutput(graph: GraphDocument, task: string, name: string): GraphDocument {
-  return changeTask(graph, task, (made) =>
-    made.outputs.includes(name)
-      ? withKey(
-          made,
-          "outputs",
-          made.outputs.filter((output) => output !== name),
-        )
-      : made,
-  );
-}
-
 export function addTaskParam(graph: GraphDocument, task: string, name: string, param: TaskParam): GraphDocument {
   freeParam(taskOf(graph, task), name);
   return changeTask(graph, task, (made) => withPart(made, "params", { ...made.params, [name]: param }));
@@ -245,18 +213,6 @@ export function setStep(graph: GraphDocument, task: string, where: Pointer, fiel
   return changeList(graph, task, parentOf(where), (list) =>
     list.map((each, index) => (index === indexIn(where) ? made : each)),
   );
-}
-
-/** Steps in one list, or one list a partition: each lane gets a name; going back puts them in a row. */
-export function setLanes(graph: GraphDocument, task: string, lanes: Record<string, Step[]> | null): GraphDocument {
-  const { steps } = taskOf(graph, task);
-  if (lanes === null) {
-    return Array.isArray(steps)
-      ? graph
-      : changeTask(graph, task, (made) => ({ ...made, steps: Object.values(steps).flat() }));
-  }
-  for (const lane of Object.keys(lanes)) freeName("a list", lane, []);
-  return changeTask(graph, task, (made) => ({ ...made, steps: lanes }));
 }
 
 function stepAt(task: Task, where: Pointer): Step {

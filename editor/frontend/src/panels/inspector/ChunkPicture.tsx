@@ -6,7 +6,7 @@ const ROWS = 6;
 const STEP = 15;
 
 /** Items to draw: enough for a few chunks to show the rhythm. */
-export function itemsToShow(policy: ChunkPolicy): number {
+function itemsToShow(policy: ChunkPolicy): number {
   switch (policy.policy) {
     case "fixed":
       return Math.min(60, (policy.first ?? policy.size) + 3 * policy.size);

@@ -103,7 +103,7 @@ function spelled(choice: Literal): { value: string; label: string } {
 }
 
 /** `Flow time of latents. 0 to 1.` */
-export function hintOf({ description, type, min, max }: ParamDeclaration): string {
+function hintOf({ description, type, min, max }: ParamDeclaration): string {
   const whole = type === "integer" ? "Whole number" : "Number";
   const bounds =
     min !== null && max !== null

@@ -208,7 +208,7 @@ function sources(graph: GraphDocument, catalogue: Catalogue, stream: Stream): st
 }
 
 /** The Walks that read a stream. */
-export function readersOf(graph: GraphDocument, stream: string): string[] {
+function readersOf(graph: GraphDocument, stream: string): string[] {
   return Object.entries(graph.walks ?? {})
     .filter(([, walk]) => factsOf(walk).routes.some((route) => route.from === `@stream.${stream}`))
     .map(([name]) => name);
