@@ -3,6 +3,7 @@ import { ApiError, call } from "../api/client";
 import type { Problem } from "../api/types";
 import type { GraphDocument } from "../document/types";
 import type { Editor } from "./editor";
+import { followed } from "./followed";
 
 const RETRY_MS = 3000;
 
@@ -13,7 +14,8 @@ export class Checking {
 
   constructor(private readonly editor: Editor) {
     this.unsubscribe = editor.store.subscribe((state, before) => {
-      if (state.documents.graph !== before.documents.graph) this.changed(state.documents.graph);
+      if (state.documents.graph !== before.documents.graph)
+        this.changed(state.documents.graph, before.documents.graph);
     });
     void this.check(editor.graph);
   }
@@ -24,12 +26,16 @@ export class Checking {
     clearTimeout(this.retry);
   }
 
-  private changed(graph: GraphDocument): void {
+  private changed(graph: GraphDocument, before: GraphDocument): void {
     const { checked } = this.editor.state;
     if (checked.of && onlyMoved(checked.of, graph)) {
       this.running?.abort();
       this.editor.store.setState({ checked: { problems: checked.problems, of: graph } });
-    } else void this.check(graph);
+      return;
+    }
+    const problems = followed(checked.problems, before, graph);
+    if (problems !== checked.problems) this.editor.store.setState({ checked: { ...checked, problems } });
+    void this.check(graph);
   }
 
   private async check(graph: GraphDocument): Promise<void> {
