@@ -136,8 +136,9 @@ class Deployments:
             judged = await self._judge(graph, placement, self.plans())
             documents = Documents(graph_name, graph, placement_name, judged.placement_document)
             row = documents.row(id_, time.time())
-            await self._store.write(queries.add_deployment, row)
+            # In this order: what ends in between leaves a version more, not a deployment that nobody started.
             await self._store.write(queries.add_version, "graph", graph_name, row.graph_text, f"deployed as {id_}")
+            await self._store.write(queries.add_deployment, row)
             return self._keep(id_, documents, row.created_at, judged)
 
     async def switch(
