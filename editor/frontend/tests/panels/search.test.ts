@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { AGAIN, FLOW, paletteOf, readQuery, searched, STREAMS } from "../../src/panels/search";
+import { AGAIN, FLOW, paletteOf, readQuery, searched } from "../../src/panels/search";
 import { catalogue, graph } from "./fixtures";
 
 const all = paletteOf(catalogue, graph("bagel"), "walk");
@@ -22,7 +22,7 @@ describe("the palette", () => {
   it("offers a Walk the streams that others feed", () => {
     const offered = (walk: string) =>
       paletteOf(catalogue, graph("synthetic_streams"), "walk", walk)
-        .filter((entry) => entry.group === STREAMS)
+        .filter((entry) => entry.group === "Streams")
         .map((entry) => entry.title);
     expect(offered("produce")).toEqual(["sums"]);
     expect(offered("windows")).toEqual(["batches", "windows", "contexts", "whole", "padded"]);
