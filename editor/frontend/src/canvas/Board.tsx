@@ -46,6 +46,8 @@ const NODES: NodeTypes = {
 const EDGES: EdgeTypes = { wire: WireEdge };
 const MANY = 400;
 const MAP_MOST = 300;
+/** Of the place that moves a wire's end: it reaches out from under the port. */
+const REACH = 18;
 const SNAP: [number, number] = [GRID, GRID];
 const MULTI = ["Meta", "Control", "Shift"];
 const FIT = { padding: 0.08, maxZoom: 1 };
@@ -105,6 +107,7 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
             snapToGrid
             snapGrid={SNAP}
             connectionRadius={22}
+            reconnectRadius={REACH}
             elevateNodesOnSelect={false}
             zIndexMode="manual"
             disableKeyboardA11y

@@ -55,7 +55,12 @@ test("nodes of two partitions are joined by a stream from a Walk to a Walk", () 
     { name: "items", from: "item.items", walks: ["make"], chunks: { policy: "fixed", size: 1 } },
   ]);
   expect(made.walks!["takes"]!.edges).toEqual([["@stream.items", "left.items"]]);
-  const both = joined(made, joins[0]!, catalogue);
+  const [fresh, again] = joinsOf(made, "item.items", "left.items");
+  expect([fresh, again]).toMatchObject([
+    { stream: null, consumer: "take" },
+    { stream: "items", consumer: "take" },
+  ]);
+  const both = joined(made, again!, catalogue);
   expect(both.streams).toHaveLength(1);
   expect(both.walks!["take"]!.edges).toContainEqual(["@stream.items", "reader.items"]);
 });

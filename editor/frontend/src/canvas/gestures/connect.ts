@@ -88,7 +88,7 @@ function joinNodes(board: Board, from: string, to: string, at: Opened["at"]): bo
         label:
           join.kind === "edge"
             ? `In “${called(join.walk)}”`
-            : `As a stream: “${called(join.producer)}” gives, “${called(join.consumer)}” takes`,
+            : `${join.stream ? `The stream ${join.stream}` : "A new stream"}: “${called(join.producer)}” gives, “${called(join.consumer)}” takes`,
         run: () => void draw(join),
       })),
     });

@@ -10,8 +10,8 @@ import { owner, portName } from "./ports";
 
 export type Join =
   | { kind: "edge"; walk: string; from: string; to: string }
-  /** `from` is a port of a use in the producing Walk, `to` one in the consuming Walk. */
-  | { kind: "stream"; producer: string; consumer: string; from: string; to: string };
+  /** `from` is a port of a use in the producing Walk, `to` one in the consuming Walk. `stream`: that is there already. */
+  | { kind: "stream"; producer: string; consumer: string; from: string; to: string; stream: string | null };
 
 /** From one node's port to another's, as `node.port`; in the order of the Walks. */
 export function joinsOf(graph: GraphDocument, from: string, to: string): Join[] {
@@ -29,18 +29,26 @@ export function joinsOf(graph: GraphDocument, from: string, to: string): Join[] 
     return walks.flatMap((consumer): Join[] => {
       const b = firstUse(graph, consumer, target);
       if (!b) return [];
-      return [{ kind: "stream", producer, consumer, from: `${a}.${portName(from)}`, to: `${b}.${portName(to)}` }];
+      const there = (graph.streams ?? []).filter(
+        (stream) => stream.from === `${a}.${portName(from)}` && stream.walks.includes(producer),
+      );
+      const ends = { from: `${a}.${portName(from)}`, to: `${b}.${portName(to)}` };
+      return [null, ...there.map((stream) => stream.name)].map((stream) => ({
+        kind: "stream",
+        producer,
+        consumer,
+        ...ends,
+        stream,
+      }));
     });
   });
 }
 
-/** A stream from that port in that Walk is used again, where there is one. */
 export function joined(graph: GraphDocument, join: Join, catalogue: Catalogue): GraphDocument {
   if (join.kind === "edge") return connect(graph, join.walk, join.from, join.to, catalogue).graph;
-  const { producer, consumer, from, to } = join;
-  const there = graph.streams?.find((stream) => stream.from === from && stream.walks.includes(producer));
-  const { graph: made, name } = there
-    ? { graph, name: there.name }
+  const { producer, consumer, from, to, stream } = join;
+  const { graph: made, name } = stream
+    ? { graph, name: stream }
     : addStream(graph, { from, walks: [producer], chunks: { policy: "fixed", size: 1 } });
   return connect(made, consumer, `@stream.${name}`, to, catalogue).graph;
 }

@@ -1,0 +1,286 @@
+"""What hands do on the canvas, judged by the document that comes of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser.person import Person, Point
+
+pytestmark = pytest.mark.timeout(240)
+
+Walk = dict[str, Any]
+SEE = "See a picture"
+DRAW = "Draw without guidance"
+
+
+def test_wires_are_there_from_near_and_far_and_on_every_visit(person: Person) -> None:
+    person.copied("shapes", "visits")
+    person.open("visits")
+    counts: dict[str, int] = {}
+    for walk in (SEE, DRAW, "Components"):
+        person.canvas(walk)
+        counts[walk] = wires(person)
+    assert (counts[SEE], counts[DRAW]) == (3, 11)
+    for walk in (DRAW, SEE):
+        person.canvas(walk)
+        expect(lines(person)).to_have_count(counts[walk])
+        for way in ("out", "out", "out", "out", "in", "in", "in", "in", "in", "in"):
+            person.page.get_by_role("button", name=f"Zoom {way}").click()
+            expect(lines(person)).to_have_count(counts[walk])
+    expect(person.port("vit_encoder.pixels", "target")).to_be_visible()
+    person.tab("Play")
+    expect(person.page.locator(".react-flow")).to_have_count(0)
+    person.tab("Graph")
+    expect(lines(person)).to_have_count(counts[SEE])
+    person.page.get_by_role("button", name="Hide wires").click()
+    expect(lines(person)).to_have_count(0)
+    person.select("use:llm")
+    expect(lines(person)).to_have_count(1)
+    person.look("hidden")
+
+
+def test_steps_are_bypassed_muted_replaced_and_taken_out(person: Person) -> None:
+    before = person.copied("shapes", "steps")["walks"]["read_image"]
+    stored = opened(person, "steps", SEE, "read_image")
+    person.select("use:vit_encoder")
+    for keys, word in (("Control+b", "bypassed"), ("Control+m", "muted")):
+        person.press(keys)
+        expect(person.node("use:vit_encoder").get_by_text(word)).to_be_visible()
+        stored(lambda walk: "when" in walk["body"][1] and walk["edges"] == before["edges"])
+        person.press(keys)
+        stored(lambda walk: walk == before)
+
+    person.press("Shift+Delete")
+    stored(lambda walk: walk["body"] == ["picture_in", "llm"])
+    person.press("Control+z")
+    on(person, "use:picture_in", "Delete and join")
+    stored(lambda walk: walk["edges"] == [["vit_encoder.embeddings", "llm.image"]])
+    person.press("Control+z")
+    stored(lambda walk: walk == before)
+
+    on(person, "use:vit_encoder", "Replace with")
+    choose(person, "Replace vit_encoder with", "vae_encoder")
+    stored(lambda walk: walk["body"] == ["picture_in", "vae_encoder", "llm"])
+    replaced = stored(lambda walk: ["picture_in.pixels", "vae_encoder.pixels"] in walk["edges"])
+    assert len(replaced["edges"]) == 2
+    person.press("Control+z")
+
+    person.select("use:vit_encoder")
+    person.press("Control+c")
+    person.page.mouse.move(*spot(person, (60, 420)))
+    person.press("Control+Shift+v")
+    pasted = stored(lambda walk: ["picture_in.pixels", "vit_encoder_2.pixels"] in walk["edges"])
+    assert pasted["body"].index({"use": "vit_encoder", "as": "vit_encoder_2"}) > pasted["body"].index("picture_in")
+    person.look("pasted")
+
+
+def test_wires_take_steps_and_bends_and_other_ends(person: Person) -> None:
+    person.copied("shapes", "wires")
+    stored = opened(person, "wires", "Keep a picture's pixels", "prefill_vae")
+    search = person.page.get_by_placeholder("Search, or")
+    palette = person.page.get_by_role("listbox", name="Palette")
+    search.fill("combine_cfg")
+    person.drag(person.middle(palette.locator('[data-key="node:combine_cfg"]')), halfway(person, "vae_encoder", "llm"))
+    through = stored(lambda walk: "combine_cfg" in walk["body"])
+    assert ["vae_encoder.latents", "combine_cfg.latents"] in through["edges"]
+    assert through["edges"][-1] == ["combine_cfg.latents", "llm.clean"]
+    person.press("Control+z")
+    search.fill("tokenizer")
+    person.drag(person.middle(palette.locator('[data-key="node:tokenizer"]')), halfway(person, "vae_encoder", "llm"))
+    stored(lambda walk: "tokenizer" in walk["body"] and len(walk["edges"]) == 3)
+    person.press("Control+z")
+
+    def bends() -> list[Any]:
+        layout = layout_of(person.stored("wires"), "prefill_vae")
+        return layout.get("reroutes", {}).get("picture_in.pixels>vae_encoder.pixels", [])
+
+    person.page.mouse.dblclick(*halfway(person, "picture_in", "vae_encoder"))
+    bend = person.page.locator(".wg-reroute")
+    expect(bend).to_have_count(1)
+    x, y = person.middle(bend)
+    person.drag((x, y), (x, y + 90))
+    person.stored("wires", lambda _: len(bends()) == 1)
+    person.look("bent")
+    person.page.mouse.dblclick(*person.middle(bend))
+    expect(bend).to_have_count(0)
+    person.stored("wires", lambda _: not bends())
+
+    stored = opened(person, "wires", DRAW, "image_gen")
+    near(person)
+    end = person.wire("llm.velocity", "combine_cfg.velocity").locator(".react-flow__edgeupdater-target")
+    person.drag(person.middle(end), person.middle(person.port("combine_cfg.velocity_text", "target")))
+    moved = stored(lambda walk: ["llm.velocity", "combine_cfg.velocity_text"] in walk["edges"])
+    assert ["llm.velocity", "combine_cfg.velocity"] not in moved["edges"]
+
+
+def test_containers_close_open_for_what_is_inside_and_unwrap(person: Person) -> None:
+    before = person.copied("shapes", "boxes")["walks"]["image_gen"]
+    stored = opened(person, "boxes", DRAW, "image_gen")
+
+    def closed() -> list[str]:
+        return layout_of(person.stored("boxes"), "image_gen").get("closed", [])
+
+    person.select("loop:denoise")
+    person.press("o")
+    expect(person.node("use:llm")).to_have_count(0)
+    person.stored("boxes", lambda _: closed() == ["loop:denoise"])
+    person.look("closed")
+    person.page.get_by_role("tab", name="Outline").click()
+    person.page.get_by_role("treeitem", name=re.compile("preview_out")).first.click()
+    expect(person.node("use:preview_out")).to_have_class(re.compile("selected"))
+    person.stored("boxes", lambda _: not closed())
+
+    on(person, "loop:denoise", "Unwrap")
+    flat = stored(lambda walk: "llm" in walk["body"])
+    assert flat["body"] == ["noise", *before["body"][1]["body"], *before["body"][2:]]
+    person.press("Control+z")
+    stored(lambda walk: walk == before)
+
+
+def test_steps_are_lined_up_and_notes_and_frames_resized(person: Person) -> None:
+    person.copied("shapes", "lines")
+    opened(person, "lines", SEE, "read_image")
+
+    def layout(holds: Callable[[Walk], object]) -> Walk:
+        found = person.stored("lines", lambda found: holds(layout_of(found, "read_image")))
+        return layout_of(found, "read_image")
+
+    def tops(found: Walk) -> set[int]:
+        return {at[1] for key, at in found.get("at", {}).items() if key.startswith("use:")}
+
+    x, y, width, _ = person.box(person.node("use:llm"))
+    person.drag((x + width * 0.7, y + 6), (x + width * 0.7, y + 100))
+    layout(lambda found: len(tops(found)) == 2)
+    person.press("Control+a")
+    on(person, "use:vit_encoder", "Align tops")
+    layout(lambda found: len(tops(found)) == 1)
+
+    for kind, name in (("note", "Add a note"), ("frame", "Add a frame")):
+        person.page.mouse.click(*spot(person, (60, 30)), button="right")
+        person.page.get_by_role("menuitem", name=name).click()
+        made = layout(lambda found, key=f"{kind}s": found.get(key))[f"{kind}s"][0]
+        person.page.locator(f".react-flow__node-{kind}").click(position={"x": 60, "y": 40})
+        corner = person.middle(
+            person.page.locator(f".react-flow__node-{kind} .react-flow__resize-control.bottom.right.handle")
+        )
+        person.drag(corner, (corner[0] + 60, corner[1] - 20))
+        wider = layout(lambda found, key=f"{kind}s", was=made: found[key][0]["size"][0] > was["size"][0])
+        assert wider[f"{kind}s"][0]["at"] == made["at"]
+        assert wider[f"{kind}s"][0]["size"][1] < made["size"][1]
+        person.press("Delete")
+        layout(lambda found, key=f"{kind}s": not found.get(key))
+
+
+def test_a_wire_between_components_is_an_edge_or_a_stream(person: Person) -> None:
+    before = person.copied("synthetic_streams", "parts")
+    person.open("parts")
+    person.canvas("Components")
+    person.connect("item.items", "chain_sum.items")
+    person.look("asked")
+    person.page.get_by_role("menuitem", name=re.compile("new stream", re.IGNORECASE)).click()
+    made = person.stored("parts", lambda found: len(found["streams"]) == len(before["streams"]) + 1)
+    stream = made["streams"][-1]
+    assert (stream["from"], stream["walks"]) == ("item.items", ["produce"])
+    assert [f"@stream.{stream['name']}", "chain_sum.items"] in made["walks"]["chain"]["edges"]
+    person.press("Control+z")
+
+    person.page.get_by_label("Light the way of").select_option("produce")
+    person.connect("pace.value", "item.value")
+    lit = person.stored("parts", lambda found: ["pace.value", "item.value"] in found["walks"]["produce"]["edges"])
+    assert ["limit.value", "item.value"] not in lit["walks"]["produce"]["edges"]
+
+
+def test_what_runs_is_seen_on_the_canvas(person: Person) -> None:
+    page = person.page
+    person.open("shapes")
+    person.canvas("Draw with guidance")
+    person.tab("Play")
+    page.get_by_role("textbox", name=re.compile("^steps$", re.IGNORECASE)).fill("60")
+    page.get_by_role("textbox", name="Prompt").fill("a red circle on white")
+    page.get_by_role("button", name=re.compile("^Run")).last.click()
+    person.tab("Graph")
+    expect(page.locator(".wg-flowing").first).to_be_attached()
+    person.look("running")
+    expect(person.node("use:combine_cfg").locator('[data-activity="done"]')).to_be_attached()
+    person.select("loop:denoise")
+    person.press("o")
+    expect(person.node("loop:denoise").locator('[data-activity="done"]')).to_be_visible()
+    expect(page.locator(".wg-changed")).to_have_count(0)
+    person.press("o")
+    near(person)
+    person.select("use:combine_cfg")
+    person.press("Control+m")
+    expect(person.node("use:combine_cfg").locator(".wg-changed")).to_be_visible()
+    person.look("changed")
+    person.press("Control+z")
+    expect(page.locator(".wg-changed")).to_have_count(0)
+
+
+# ── what these tests do and look at ─────────────────────────────────────────────────────────────
+
+
+def opened(person: Person, graph: str, label: str, walk: str) -> Callable[[Callable[[Walk], object]], Walk]:
+    """The Walk of a graph, on its canvas; returns how to wait for what is stored of it."""
+    person.open(graph)
+    person.canvas(label)
+    expect(person.page.locator(".react-flow__node").first).to_be_visible()
+
+    def stored(holds: Callable[[Walk], object]) -> Walk:
+        return person.stored(graph, lambda found: holds(found["walks"][walk]))["walks"][walk]
+
+    return stored
+
+
+def layout_of(graph: dict[str, Any], walk: str) -> dict[str, Any]:
+    return graph.get("layout", {}).get("walks", {}).get(walk, {})
+
+
+def lines(person: Person) -> Locator:
+    return person.page.locator(".react-flow__edge .wg-line")
+
+
+def wires(person: Person) -> int:
+    expect(lines(person).first).to_be_attached()
+    return lines(person).count()
+
+
+def near(person: Person) -> None:
+    """From all of it in sight, too far for ports, to close enough."""
+    far = person.page.locator(".wg-board.wg-lod")
+    expect(far).to_be_visible()
+    person.page.get_by_role("button", name="Zoom in").click()
+    expect(far).to_have_count(0)
+
+
+def halfway(person: Person, from_: str, to: str) -> Point:
+    """A point on a wire in the window."""
+    line = person.wire(from_, to).locator(".wg-line")
+    x, y = line.evaluate(
+        """(line) => { const at = line.getPointAtLength(line.getTotalLength() / 2), m = line.getScreenCTM();
+        return [at.x * m.a + m.e, at.y * m.d + m.f]; }"""
+    )
+    return x, y
+
+
+def spot(person: Person, at: Point) -> Point:
+    x, y, _, _ = person.box(person.pane())
+    return x + at[0], y + at[1]
+
+
+def on(person: Person, id_: str, entry: str) -> None:
+    """An entry of a node's context menu."""
+    x, y, width, _ = person.box(person.node(id_))
+    person.page.mouse.click(x + width * 0.7, y + 6, button="right")
+    person.page.get_by_role("menuitem", name=entry).first.click()
+
+
+def choose(person: Person, list_: str, words: str) -> None:
+    search = person.page.get_by_role("combobox", name=list_)
+    search.fill(words)
+    search.press("Enter")
+    expect(search).to_have_count(0)
