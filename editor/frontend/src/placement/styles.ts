@@ -1,3 +1,5 @@
-import css from "./placement.css?inline";
+import details from "./details.css?inline";
+import lanes from "./lanes.css?inline";
+import placement from "./placement.css?inline";
 
-export const styles = css;
+export const styles = [placement, lanes, details].join("\n");

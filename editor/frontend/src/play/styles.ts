@@ -1,3 +1,6 @@
-import css from "./play.css?inline";
+import form from "./form.css?inline";
+import play from "./play.css?inline";
+import result from "./result.css?inline";
+import runs from "./runs.css?inline";
 
-export const styles = css;
+export const styles = [play, form, result, runs].join("\n");
