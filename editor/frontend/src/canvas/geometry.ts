@@ -49,7 +49,8 @@ export function useRow(index: number): number {
 export function boundarySize(data: BoundaryData): Point {
   const width = Math.max(
     portsWidth(data.inputs, data.outputs),
-    data.title.length * 7.2 + 40,
+    // The icon, the title, and the sign of a problem.
+    data.title.length * 7.2 + 62,
     data.subtitle.length * 6.5 + 28,
     112,
   );

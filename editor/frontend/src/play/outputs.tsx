@@ -273,9 +273,7 @@ function RowOutput({ output, row }: { output: OutputShown; row: Tensor }) {
     <section className="wg-play-output" aria-label={labelOf(output.name)}>
       <header>
         <h3>{labelOf(output.name)}</h3>
-        <span className="tag">
-          {count + output.left} × {shapeWords([size])}
-        </span>
+        <span className="tag">{shapeWords(size === 1 ? [count + output.left] : [count + output.left, size])}</span>
         {output.left > 0 && <span className="tag">{output.left} in the middle left out</span>}
         <CopyButton
           text={JSON.stringify(output.made.map(({ value }) => value))}
