@@ -322,7 +322,14 @@ def write_half_a_condition(person: Person) -> None:
 
 def leave_a_loop_empty(person: Person) -> None:
     menu(person, (560, 30), "Add a Loop")
-    read_and_follow(person, r"must not be empty; put something in, or take it away", "loop:loop")
+    empty = "must not be empty; put something in, or take it away"
+    read_and_follow(person, empty, "loop:loop")
+    expect(person.page.get_by_role("complementary", name="Inspector").get_by_text(empty)).to_be_visible()
+    person.look("empty_loop")
+    person.page.mouse.dblclick(*person.middle(person.node("loop:loop").get_by_text("Drop the steps to repeat here")))
+    pick(person, "Add", "noise")
+    expect(person.node("loop:loop").get_by_text("Drop the steps to repeat here")).to_have_count(0)
+    expect(person.problems().get_by_text(empty)).to_have_count(0)
 
 
 def read_and_follow(person: Person, wanted: str, place: str | None) -> None:
@@ -383,6 +390,7 @@ def go_back(person: Person, original: dict[str, Any]) -> None:
     expect(page.get_by_role("tab", name="Drawn by hand")).to_have_count(0)
     person.tab("Placement")
     expect(page.get_by_role("button", name="Place by hand")).to_be_visible()
+    expect(page.get_by_role("region", name=re.compile("^Rank "))).to_have_count(1)
     person.look("as_it_came")
 
 
