@@ -13,9 +13,9 @@ const ARROWS: Record<string, Point> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], 
 
 /** What a key does here: `mod` is Ctrl, or Cmd. */
 const ACTS: Record<string, Act> = {
-  delete: (board) => commands.remove(board),
-  backspace: (board) => commands.remove(board),
-  "shift+delete": (board) => commands.remove(board, true),
+  delete: (board) => remove(board),
+  backspace: (board) => remove(board),
+  "shift+delete": (board) => remove(board, true),
   "mod+a": commands.selectAll,
   "mod+c": (board) => void copy(board),
   "mod+x": (board) => void cut(board),
@@ -48,6 +48,11 @@ const ACTS: Record<string, Act> = {
   },
 };
 
+/** What is done to the selection; where nothing is selected, to what has the focus. */
+const ON_SELECTION = new Set(
+  "delete backspace shift+delete mod+c mod+x mod+d shift+d mod+m mod+b mod+g mod+shift+g shift+enter o".split(" "),
+);
+
 /** For the sheet of all keys. */
 export const CANVAS_KEYS: readonly { label: string; keys: readonly string[] }[] = [
   { label: "Add at the pointer", keys: ["Space"] },
@@ -76,16 +81,23 @@ export function onKey(event: KeyboardEvent, board: Board): void {
   if (event.defaultPrevented || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.isContentEditable) return;
   if (target.tagName === "BUTTON" && (event.key === " " || event.key === "Enter")) return;
   const act = ACTS[keyOf(event)];
-  const arrow = ARROWS[event.key];
-  if (arrow && !event.ctrlKey && !event.metaKey && (board.editor.state.view.selection.length || focused(event))) {
-    const id = focused(event);
-    if (id && !board.editor.state.view.selection.length) board.editor.select(id);
+  const arrow = event.ctrlKey || event.metaKey ? undefined : ARROWS[event.key];
+  const id = focused(event);
+  const none = !board.editor.state.view.selection.length;
+  if (id && none && (arrow || ON_SELECTION.has(keyOf(event)))) board.editor.select(id);
+  if (arrow && (id || !none)) {
     const step = event.shiftKey ? GRID * 4 : GRID;
     commands.nudge(board, [arrow[0] * step, arrow[1] * step]);
   } else if (act) act(board, event);
   else return;
   event.preventDefault();
   event.stopPropagation();
+}
+
+/** The focus stays on the canvas when what had it goes. */
+function remove(board: Board, bridge = false): void {
+  commands.remove(board, bridge);
+  board.root()?.focus({ preventScroll: true });
 }
 
 export function keyOf(event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey">): string {

@@ -1,6 +1,6 @@
 // The inspector: a form for whatever is selected.
 import { useMemo, type ReactNode } from "react";
-import { useEditorState } from "../store/react";
+import { useEditor, useEditorState } from "../store/react";
 import { KIND_ICONS } from "./icons";
 import { EdgeForm } from "./inspector/EdgeForm";
 import { GraphForm } from "./inspector/GraphForm";
@@ -13,6 +13,7 @@ import { headingOf, subjectKey, subjectOf, type Subject } from "./inspector/subj
 import { InputsForm, OutputsForm, WalkForm } from "./inspector/WalkForm";
 
 export function Inspector() {
+  const editor = useEditor();
   const graph = useEditorState((state) => state.documents.graph);
   const canvas = useEditorState((state) => state.view.canvas);
   const selection = useEditorState((state) => state.view.selection);
@@ -28,7 +29,7 @@ export function Inspector() {
         {title && kind && <span className="kind">{kind}</span>}
       </header>
       <fieldset className="body" disabled={readonly} key={subjectKey(subject)} aria-label={`${kind} ${title}`}>
-        {form(subject)}
+        {form(subject, (to) => editor.select(`node:${to}`))}
       </fieldset>
     </div>
   );
@@ -42,7 +43,8 @@ const ICONS: Readonly<Record<string, string>> = {
   component: "node",
 };
 
-function form(subject: Subject): ReactNode {
+/** `follow` selects the node that was renamed. */
+function form(subject: Subject, follow: (to: string) => void): ReactNode {
   switch (subject.kind) {
     case "graph":
       return <GraphForm />;
@@ -53,7 +55,7 @@ function form(subject: Subject): ReactNode {
     case "outputs":
       return <OutputsForm name={subject.walk} />;
     case "node":
-      return <NodeForm name={subject.node} />;
+      return <NodeForm name={subject.node} onRename={follow} />;
     case "item":
       return itemForm(subject);
     case "edge":

@@ -74,6 +74,10 @@ export function UseForm({ walk, entry }: ItemProps) {
     if (refused === null) editor.select(`use:${name}`);
     return refused;
   };
+  const follow = (to: string) => {
+    // A use without a name of its own has its node's.
+    if (entry.name === entry.node) editor.select(entry.id.replace(`use:${entry.node}`, `use:${to}`));
+  };
   return (
     <>
       <Section title={`In ${walk}`}>
@@ -88,7 +92,7 @@ export function UseForm({ walk, entry }: ItemProps) {
         <WhenField walk={walk} entry={entry} />
       </Section>
       <Section title={`Component ${entry.node}`}>
-        <NodeForm name={entry.node} shared />
+        <NodeForm name={entry.node} shared onRename={follow} />
       </Section>
     </>
   );

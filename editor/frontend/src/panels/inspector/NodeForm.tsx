@@ -18,9 +18,15 @@ import { useApply, useProblems } from "./apply";
 import { ChoiceField, NameField } from "./fields";
 import { ParamField } from "./ParamField";
 
-/** `shared`: it is shown for a use, and a change is one for all of them. */
-export function NodeForm({ name, shared = false }: { name: string; shared?: boolean }) {
-  const { apply, attempt, editor } = useApply();
+interface NodeFormProps {
+  name: string;
+  /** It is shown for a use, and a change is one for all of them. */
+  shared?: boolean;
+  onRename: (to: string) => void;
+}
+
+export function NodeForm({ name, shared = false, onRename }: NodeFormProps) {
+  const { apply, attempt } = useApply();
   const graph = useEditorState((state) => state.documents.graph);
   const catalogue = useEditorState((state) => state.catalogue);
   const node = graph.nodes?.[name];
@@ -31,7 +37,7 @@ export function NodeForm({ name, shared = false }: { name: string; shared?: bool
   const component = catalogue[node.component] ?? null;
   const rename = (to: string) => {
     const refused = apply(`Rename ${name}`, (graph) => nodes.renameNode(graph, name, to));
-    if (refused === null && editor.state.view.canvas.kind === "components") editor.select(`node:${to}`);
+    if (refused === null) onRename(to);
     return refused;
   };
   return (
