@@ -293,6 +293,8 @@ const FAR = 4;
 /** Dragging an item's row to another place of its Walk. */
 function useReorder(editor: Editor, shown: readonly Row[], tree: React.RefObject<HTMLDivElement | null>) {
   const [drop, setDrop] = useState<Drop | null>(null);
+  const stop = useRef<AbortController | null>(null);
+  useEffect(() => () => stop.current?.abort(), []);
   const press = (event: PointerEvent<HTMLElement>, row: Row) => {
     if (event.button !== 0 || row.item === null) return;
     const start = event.clientY;
@@ -304,18 +306,21 @@ function useReorder(editor: Editor, shown: readonly Row[], tree: React.RefObject
     };
     const end = (ended: globalThis.PointerEvent | globalThis.KeyboardEvent) => {
       if ("key" in ended && ended.key !== "Escape") return;
-      window.removeEventListener("pointermove", over);
-      window.removeEventListener("pointerup", end);
-      window.removeEventListener("keydown", end, true);
+      listening.abort();
       setDrop(null);
       const target = shown.find((other) => other.key === at?.key);
       if (ended.type !== "pointerup" || !at || !target?.item || row.walk === null) return;
-      const place = dropOf(editor.graph.walks![row.walk]!, target.item, at.part);
+      const walk = editor.graph.walks?.[row.walk];
+      const place = walk && dropOf(walk, target.item, at.part);
       if (place) move(editor, row, place);
     };
-    window.addEventListener("pointermove", over);
-    window.addEventListener("pointerup", end);
-    window.addEventListener("keydown", end, true);
+    stop.current?.abort();
+    const listening = (stop.current = new AbortController());
+    const { signal } = listening;
+    window.addEventListener("pointermove", over, { signal });
+    window.addEventListener("pointerup", end, { signal });
+    window.addEventListener("pointercancel", end, { signal });
+    window.addEventListener("keydown", end, { signal, capture: true });
   };
   return { drop, press };
 }

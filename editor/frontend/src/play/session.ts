@@ -46,6 +46,8 @@ interface Asked {
 
 export class Play {
   readonly store: StoreApi<PlayState>;
+  /** The newest question for tasks; answers to older ones are dropped. */
+  private loading: AbortController | null = null;
   private readonly running = new Map<string, AbortController>();
   private readonly player = new Player();
 
@@ -81,8 +83,10 @@ export class Play {
 
   /** Ask what tasks a deployment has; called again when another version serves. */
   async load(deployment: string): Promise<void> {
+    this.loading?.abort();
+    const { signal } = (this.loading = new AbortController());
     try {
-      const { value } = await call<TaskShown[]>(`/v1/tasks/${deployment}`);
+      const { value } = await call<TaskShown[]>(`/v1/tasks/${encodeURIComponent(deployment)}`, { signal });
       const forms = { ...this.state.forms };
       for (const task of value) {
         const key = keyOf(task);
@@ -90,6 +94,7 @@ export class Play {
       }
       this.store.setState({ tasks: { of: deployment, list: value, problem: null }, forms });
     } catch (error) {
+      if (signal.aborted) return;
       const problem = error instanceof Error ? error.message : String(error);
       this.store.setState({ tasks: { of: deployment, list: [], problem } });
     }

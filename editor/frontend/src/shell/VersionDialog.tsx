@@ -1,30 +1,25 @@
 // Keep the draft as it is now, with a note to find it by.
 import { useState } from "react";
-import { ApiError, call } from "../api/client";
-import { flush } from "../store/attach";
-import { useEditor, useEditorState } from "../store/react";
+import { useEditor } from "../store/react";
 import { Button, Dialog, Field, Input } from "../ui/kit";
+import { keepVersion } from "../versions/loading";
 
 /** Of the note; the service's own bound. */
 const LONGEST = 200;
 
 export function VersionDialog({ onClose }: { onClose: () => void }) {
   const editor = useEditor();
-  const name = useEditorState((state) => state.name);
   const [note, setNote] = useState("");
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const keep = async () => {
     setBusy(true);
     try {
-      await flush(editor);
-      await call(`/api/v1/graphs/${encodeURIComponent(name)}/versions`, { method: "POST", body: { note } });
+      await keepVersion(editor, note.trim());
       editor.say(`Saved as a version${note ? `: ${note}` : ""}.`);
       onClose();
     } catch (failure) {
-      if (!(failure instanceof ApiError)) throw failure;
-      const unsaved = failure.status === 404;
-      setError(unsaved ? "Change something first: the service has no draft of this graph yet." : failure.message);
+      setError(`The version was not saved: ${failure instanceof Error ? failure.message : String(failure)}`);
       setBusy(false);
     }
   };

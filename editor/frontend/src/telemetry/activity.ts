@@ -2,7 +2,7 @@
 // graph); nothing is done while none is followed.
 import { useCallback, useMemo, useSyncExternalStore } from "react";
 import { toBytes } from "../api/base64";
-import { call, send } from "../api/client";
+import { ApiError, call, send } from "../api/client";
 import type { RunEvent, RunShown, ValueShown } from "../api/types";
 import type { GraphDocument } from "../document/types";
 import type { QueueGauge } from "./frames";
@@ -177,10 +177,12 @@ async function findError(run: string): Promise<void> {
     try {
       const { value } = await call<RunShown>(`/api/v1/runs/${wanted}`);
       if (value.error) store.fail(wanted, value.error);
-    } catch {
+    } catch (error) {
       // The canvas does without; the playground and the list of runs tell the error too.
+      if (!(error instanceof ApiError)) throw error;
+    } finally {
+      if (asking === wanted) asking = null;
     }
-    if (asking === wanted) asking = null;
   }
 }
 

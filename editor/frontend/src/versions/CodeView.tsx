@@ -109,7 +109,7 @@ export function CodeView() {
           />
         )
       ) : python === null ? (
-        <p className="waiting">Writing Python …</p>
+        <p className="waiting">Writing Python…</p>
       ) : "text" in python ? (
         <CodeText text={python.text} language="python" label={`${name} as Python`} />
       ) : (

@@ -27,7 +27,7 @@ export function VersionsView() {
       <div className="panes">
         <nav aria-label="Versions">
           <h2>Versions</h2>
-          <Keep name={name} onKept={reload} />
+          <Keep onKept={reload} />
           {failure !== null && (
             <p className="failure" role="alert">
               {failure} <Button onClick={reload}>Try again</Button>
@@ -45,9 +45,9 @@ export function VersionsView() {
         </nav>
         <main>
           {versions?.length === 0 && (
-            <Empty title="No version kept yet">
+            <Empty title="No version saved yet">
               <p>
-                The draft is saved by itself. Keep a version before a larger change: you can compare with it and go
+                The draft is saved by itself. Save a version before a larger change: you can compare with it and go
                 back to it.
               </p>
             </Empty>
@@ -92,9 +92,9 @@ function useVersions(name: string) {
   return { versions, failure, reload };
 }
 
-function Keep({ name, onKept }: { name: string; onKept: () => void }) {
+function Keep({ onKept }: { onKept: () => void }) {
   const [note, setNote] = useState("");
-  const { keep, busy } = useKeep(name);
+  const { keep, busy } = useKeep();
   const submit = async (event: FormEvent) => {
     event.preventDefault();
     if (await keep(note.trim())) {
@@ -113,7 +113,7 @@ function Keep({ name, onKept }: { name: string; onKept: () => void }) {
         onKeyDown={(event) => event.stopPropagation()}
       />
       <Button type="submit" kind="primary" disabled={busy}>
-        <Bookmark size={14} aria-hidden /> {busy ? "Keeping …" : "Keep now"}
+        <Bookmark size={14} aria-hidden /> {busy ? "Saving…" : "Save version"}
       </Button>
     </form>
   );
@@ -185,7 +185,7 @@ function Comparison({ name, versions, before, after, onPick }: ComparisonProps) 
           </p>
         ) : null,
       )}
-      {(left.state === "loading" || right.state === "loading") && <p className="waiting">Reading versions …</p>}
+      {(left.state === "loading" || right.state === "loading") && <p className="waiting">Reading versions…</p>}
       {left.state === "here" && right.state === "here" && (
         <DiffList before={left.graph} after={right.graph} onShow={show} />
       )}

@@ -1,6 +1,6 @@
 // Versions from the service, and keeping one.
 import { useEffect, useState } from "react";
-import { call } from "../api/client";
+import { ApiError, call } from "../api/client";
 import type { VersionEntry } from "../api/types";
 import type { Sources } from "../document/json";
 import type { GraphDocument } from "../document/types";
@@ -31,20 +31,29 @@ export function useVersion(name: string, id: number | null): Loaded {
   return loaded;
 }
 
-/** Keeps the draft as a version; what isn't saved yet is saved before. */
-export function useKeep(name: string): { keep: (note: string) => Promise<boolean>; busy: boolean } {
+/** Keep the draft as a version; what isn't saved yet is saved before. Raises Error with words for the user. */
+export async function keepVersion(editor: Editor, note: string): Promise<void> {
+  await flush(editor);
+  obstacle(editor);
+  try {
+    const path = `/api/v1/graphs/${encodeURIComponent(editor.state.name)}/versions`;
+    await call<VersionEntry>(path, { method: "POST", body: { note } });
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 404) throw error;
+    throw new Error("change something first; the service has no draft of this graph yet");
+  }
+}
+
+export function useKeep(): { keep: (note: string) => Promise<boolean>; busy: boolean } {
   const editor = useEditor();
   const [busy, setBusy] = useState(false);
   const keep = async (note: string) => {
     setBusy(true);
     try {
-      await flush(editor);
-      obstacle(editor);
-      const path = `/api/v1/graphs/${encodeURIComponent(name)}/versions`;
-      await call<VersionEntry>(path, { method: "POST", body: { note } });
+      await keepVersion(editor, note);
       return true;
     } catch (error) {
-      editor.say(`The version was not kept: ${messageOf(error)}`, "error");
+      editor.say(`The version was not saved: ${messageOf(error)}`, "error");
       return false;
     } finally {
       setBusy(false);
