@@ -168,13 +168,20 @@ class Wanderer:
     # ── gestures ────────────────────────────────────────────────────────────────────────────────
 
     def _scene(self) -> dict[str, list[Any]]:
-        """What is in sight and can be pressed: nodes, ports, empty spots; all of the canvas, where that is nothing."""
-        board = self.page.locator(".wg-board")
-        found = board.evaluate(SCENE)
+        """What is in sight and can be pressed; all of the canvas, where that is nothing."""
+        found = self._still()
         if not found["spots"] or not found["nodes"]:
             self._keys("f")
-            found = board.evaluate(SCENE)
+            found = self._still()
         return found
+
+    def _still(self) -> dict[str, list[Any]]:
+        """Once the view has stopped moving."""
+        board = self.page.locator(".wg-board")
+        seen = None
+        while seen != (seen := board.evaluate(SCENE)):
+            self.page.evaluate("() => new Promise(requestAnimationFrame)")
+        return seen
 
     def _keys(self, *keys: str) -> None:
         board = self.page.locator(".wg-board")
