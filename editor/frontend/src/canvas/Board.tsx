@@ -47,7 +47,7 @@ const EDGES: EdgeTypes = { wire: WireEdge };
 const MANY = 400;
 const MAP_MOST = 300;
 /** Of the place that moves a wire's end: it reaches out from under the port. */
-const REACH = 18;
+const REACH = 17;
 const SNAP: [number, number] = [GRID, GRID];
 const MULTI = ["Meta", "Control", "Shift"];
 const FIT = { padding: 0.08, maxZoom: 1 };
