@@ -48,7 +48,7 @@ export function Changes({ running }: { running: PlacementDocument | null }) {
   const documents = useEditorState((state) => state.documents);
   const deployed = useEditorState((state) => state.deployed);
   const places = usePlacementChanges(running);
-  if (!deployed) return <p role="status">Asking what runs …</p>;
+  if (!deployed) return <p role="status">Asking what runs…</p>;
   const show = (differences: readonly Difference[]) => {
     const walk = differences.find((difference) => difference.walk !== undefined)?.walk;
     const nodes = [...changedNodes(editor.state)].map((node) => `node:${node}`);

@@ -20,8 +20,8 @@ export function GroupTable({ placement, problems, actions, onEdit }: GroupTableP
     <>
       <p className="explain">
         A later group overrides an earlier one for the same component. Memory is of each rank: a size, a share of what
-        the device has free, or nothing for what is left. Tensor-parallel width and copies can be written down
-        already; the runtime refuses more than one for now.
+        the device has free, or nothing for what is left. Tensor-parallel width and copies can be written down, but
+        nothing with more than one of them can be deployed.
       </p>
       <table className="wg-table groups">
         <thead>

@@ -148,7 +148,7 @@ function chipMenu(
       run: () => board.move(chips, lane.rank),
     })),
     { label: "Move to a rank of its own", keys: "+", run: () => board.move(chips, NEW_RANK) },
-    { label: "By Walk …", run: () => onWalks(nodes), apart: true },
+    { label: "By Walk…", run: () => onWalks(nodes), apart: true },
     show,
   ];
 }

@@ -42,7 +42,7 @@ export function OpenDialog({ onClose }: { onClose: () => void }) {
       <p className="wg-place-hint">
         Taking one over replaces what is open; undo brings it back. The stored one stays as it is.
       </p>
-      {listed.state === "asking" && <p role="status">Asking the service …</p>}
+      {listed.state === "asking" && <p role="status">Asking the service…</p>}
       {listed.state === "failed" && <p role="alert">{listed.message}</p>}
       {listed.state === "here" && listed.found.length === 0 && (
         <Empty title="None stored yet">Save the open placement under a name, and it is listed here.</Empty>

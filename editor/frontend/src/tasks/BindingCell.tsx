@@ -124,7 +124,7 @@ function Binding({ label, type, value, invalid, found, onBind }: BindingProps) {
           ))}
         </optgroup>
       ))}
-      <option value={WRITE}>Write a value …</option>
+      <option value={WRITE}>Write a value…</option>
     </select>
   );
 }

@@ -268,13 +268,13 @@ function addMenu(slot: Slot, graph: GraphDocument, edits: Edits): MenuEntry[] {
   const blocks: MenuEntry[] = [];
   if (mayHold(slot.list, "for"))
     blocks.push({
-      label: "For each part …",
+      label: "For each part…",
       apart: true,
       run: () => edits.insertStep(slot, { for: "parts", text: [] }),
     });
   const walk = Object.keys(graph.walks ?? {})[0];
   if (mayHold(slot.list, "first") && walk !== undefined)
-    blocks.push({ label: "First that holds …", run: () => edits.insertStep(slot, { first: [{ walk }] }) });
+    blocks.push({ label: "First that holds…", run: () => edits.insertStep(slot, { first: [{ walk }] }) });
   const walks = Object.entries(graph.walks ?? {}).map(([name]) => ({
     label: name,
     run: () => edits.insertWalk(slot, name),
@@ -298,8 +298,8 @@ function rowMenu(
   const entries: MenuEntry[] = [
     { label: "Move up", keys: "↑", disabled: !neighbour(rows, row, -1), run: () => move(row, -1) },
     { label: "Move down", keys: "↓", disabled: !neighbour(rows, row, 1), run: () => move(row, 1) },
-    { label: "Insert above …", apart: true, run: () => choose(above) },
-    { label: "Insert below …", run: () => choose(below) },
+    { label: "Insert above…", apart: true, run: () => choose(above) },
+    { label: "Insert below…", run: () => choose(below) },
     { label: "Duplicate", run: () => edits.insertStep(below, step) },
   ];
   if (row.kind === "walk" && mayHold(row.list, "first"))

@@ -24,7 +24,7 @@ export function CopyButton({ text, label, words }: { text: string; label: string
   const Icon = went === null ? Copy : ICONS[went];
   const said = went === null ? null : SAID[went];
   return (
-    <span ref={root} className="wg-copy">
+    <span ref={root}>
       {words === undefined ? (
         <IconButton label={said ?? label} disabled={!text} onClick={() => void copy()}>
           <Icon size={14} aria-hidden />

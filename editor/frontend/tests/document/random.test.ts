@@ -8,7 +8,7 @@ import { union } from "../../src/document/union";
 import type { GraphDocument } from "../../src/document/types";
 import { cases, frozen, graphs } from "./cases";
 
-const SEQUENCES = 300;
+const SEQUENCES = 150;
 const LENGTH = 25;
 const palette = cases.catalogue;
 
