@@ -71,6 +71,10 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
   const remember = useCallback((_: unknown, seen: Viewport) => void viewports.set(viewKey, seen), [viewKey]);
   useEffect(() => receive(dropTarget(board, markTarget)), [board, markTarget]);
   useFocusOn(board, selection, viewport === undefined);
+  // Keys go on where a canvas gave way to this one: a container was entered or left.
+  useEffect(() => {
+    if (document.activeElement === document.body) root.current?.focus({ preventScroll: true });
+  }, []);
 
   const many = model.nodes.length > MANY;
   const far = useStore(isFar);
