@@ -116,6 +116,7 @@ class Wanderer:
         name = self._random.choices(names, [self._gestures[name][0] for name in names])[0]
         self._count += 1
         self.story.append(name)
+        self._tidy_up()
         self._gestures[name][1]()
         self._tidy_up()
         self._judge(name, self.shown())

@@ -53,7 +53,8 @@ export const BoundaryNode = memo(function BoundaryNode({ data }: NodeProps<Canva
 export const NoteNode = memo(function NoteNode({ data, selected }: NodeProps<CanvasNode>) {
   const note = data as NoteData;
   const editor = useEditor();
-  const [writing, setWriting] = useState(note.text === "");
+  // A new one is written at once; an empty one that was left alone doesn't take the focus whenever it is drawn.
+  const [writing, setWriting] = useState(note.text === "" && selected === true);
   const change = (text: string) => {
     setWriting(false);
     if (text === note.text) return;
