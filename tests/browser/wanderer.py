@@ -124,7 +124,7 @@ class Wanderer:
 
     def back_and_forth(self) -> None:
         """Undo everything, and do it again."""
-        end = self.document
+        end = self._history[-1].document
         for keys, words in ((("Control+z"), "Nothing to undo"), (("Control+Shift+z"), "Nothing to redo")):
             nothing = self.page.get_by_role("button", name=words)
             for _ in range(len(self._history)):
@@ -133,6 +133,7 @@ class Wanderer:
                 self._keys(keys)
             expect(nothing).to_be_visible()
             assert self.shown() == (self._history[0].document if "undo" in words else end)
+        self._at = len(self._history) - 1
 
     # ── what must have come of it ───────────────────────────────────────────────────────────────
 

@@ -3,6 +3,7 @@ import type { Board } from "../board";
 import { middle } from "../board";
 import { payloadName, type DropTarget, type Payload } from "../dragging";
 import type { Point } from "../types";
+import { writeAtOnce } from "../fresh";
 import { inserted, placeAt } from "./insert";
 import type { GraphDocument } from "../../document/types";
 import { addNode, EditRefused, insertOnEdge } from "../../document/edits";
@@ -78,6 +79,7 @@ export function insertAt(board: Board, payload: Payload, at: Point, options: Opt
     return options.then ? options.then(made.graph, made.id) : made.graph;
   });
   if (!done) return null;
+  if (payload.kind === "note") writeAtOnce(id);
   editor.select(id);
   board.announce(`${payloadName(payload)} was added`);
   return id;

@@ -4,6 +4,7 @@ import { GitFork, LogIn, LogOut, Unplug, Waves } from "lucide-react";
 import { memo, useState } from "react";
 import { useEditor } from "../../store/react";
 import { putFrame, putNote, canvasLayout } from "../../document/edits/layout";
+import { isFresh } from "../fresh";
 import { boundaryTop } from "../geometry";
 import { worst } from "../model/problems";
 import type { BoundaryData, CanvasNode, ForkData, FrameData, NoteData } from "../types";
@@ -53,8 +54,7 @@ export const BoundaryNode = memo(function BoundaryNode({ data }: NodeProps<Canva
 export const NoteNode = memo(function NoteNode({ data, selected }: NodeProps<CanvasNode>) {
   const note = data as NoteData;
   const editor = useEditor();
-  // A new one is written at once; an empty one that was left alone doesn't take the focus whenever it is drawn.
-  const [writing, setWriting] = useState(note.text === "" && selected === true);
+  const [writing, setWriting] = useState(() => isFresh(`note:${note.note}`));
   const change = (text: string) => {
     setWriting(false);
     if (text === note.text) return;
