@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from _service import home, is_ready, report, service, when
-from playwright.async_api import Browser, Page, WebSocket, WebSocketRoute, async_playwright
+from playwright.async_api import Browser, Locator, Page, WebSocket, WebSocketRoute, async_playwright
 
 from walkgraph.client import Client
 
@@ -130,12 +130,13 @@ async def opened(page: Page, client: Client, name: str) -> float:
     return seconds
 
 
-async def head(page: Page) -> tuple[float, float]:
-    """A place on the head of a node in the middle of the canvas."""
-    for node in await page.locator('.react-flow__node[data-id^="use:n"]').all():
+async def head(page: Page) -> tuple[Locator, float, float]:
+    """A node in the middle of the canvas, and a place on its head."""
+    nodes = page.locator('.react-flow__node[data-id^="use:n"]')
+    for index, node in enumerate(await nodes.all()):
         box = await node.bounding_box()
         if box and 400 < box["x"] < 900 and 250 < box["y"] < 700:
-            return box["x"] + box["width"] * 0.6, box["y"] + min(6, box["height"] / 3)
+            return nodes.nth(index), box["x"] + box["width"] * 0.6, box["y"] + min(6, box["height"] / 3)
     raise RuntimeError("no node is in sight")
 
 
@@ -143,7 +144,8 @@ async def dragged(page: Any, nodes: int, rate: int) -> dict[str, float]:
     """Frames per second while a node is dragged in circles and `rate` telemetry messages come each second."""
     reruns = page.reruns_
     feed = asyncio.create_task(_feed(page, nodes, rate))
-    x, y = await head(page)
+    node, x, y = await head(page)
+    name, place = await node.get_attribute("data-id"), await node.bounding_box()
     await page.mouse.move(x, y)
     await page.mouse.down()
     await page.mouse.move(x + 8, y + 8)
@@ -155,6 +157,8 @@ async def dragged(page: Any, nodes: int, rate: int) -> dict[str, float]:
     times = await page.evaluate("() => { window.counting_ = false; return window.frames_; }")
     await page.mouse.up()
     feed.cancel()
+    if place == await page.locator(f'.react-flow__node[data-id="{name}"]').bounding_box():
+        raise RuntimeError("the node did not move")
     label = f"{nodes} nodes, {rate} messages/s"
     slowest = sorted(times)[-max(1, len(times) // 20) :]
     return {
@@ -195,7 +199,8 @@ async def judged(page: Page, rounds: int) -> dict[str, float]:
         w.seen_.push(performance.now() - w.pressed_); } })
         .observe(root, { subtree: true, attributes: true, childList: true, characterData: true }); }"""
     )
-    await page.mouse.click(*await head(page))
+    _, x, y = await head(page)
+    await page.mouse.click(x, y)
     for key in ["Delete", "Control+z"] * rounds:
         await page.keyboard.press(key)
         await page.wait_for_timeout(700)
