@@ -143,6 +143,7 @@ class Version:
     def start(self, after: Awaitable[None] | None = None) -> None:
         """Begin to keep it running; returns at once. `after` is waited for first."""
         self._task = asyncio.create_task(self._supervise(after), name=f"deployment {self.id}")
+        self._task.add_done_callback(self._ended)
 
     async def stop(self, grace: float, reason: str | None) -> None:
         """Let its runs finish for up to `grace` seconds, then end it; `reason` None leaves its last status."""
@@ -206,6 +207,13 @@ class Version:
     @property
     def _wanted(self) -> bool:
         return not self._unwanted.is_set()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A defect of the service ends the keeping of this version: nobody may wait for it any more."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("deployment not kept running", deployment=self.id, exc_info=error)
+            self._tell("failed", "the service failed while it started this; its log says why")
 
     async def _supervise(self, after: Awaitable[None] | None) -> None:
         if after is not None:

@@ -32,11 +32,16 @@ def page() -> None:
     st.title("Draw a model. Watch it walk.", anchor=False)
     st.caption("Start from one of these graphs, or draw your own.")
     _own(client, {entry["name"] for entry in shown})
-    shown.sort(key=lambda entry: (entry["name"] not in running, not entry["starter"], not entry["deployable"]))
+    shown.sort(key=lambda entry: (entry["name"] not in running, not entry["starter"], _is_lesson(entry)))
     columns = st.columns(COLUMNS, gap="medium")
     for index, entry in enumerate(shown):
         with columns[index % COLUMNS], st.container(border=True):
             _card(client, entry, running.get(entry["name"]))
+
+
+def _is_lesson(entry: dict[str, Any]) -> bool:
+    """No model at all: numbers to learn the rules with."""
+    return not entry["modalities_in"]
 
 
 def _own(client: Client, taken: set[str]) -> None:

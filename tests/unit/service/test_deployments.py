@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.unit.service.conftest import Running, serving
-from tests.unit.service.fakes import FakeFleet
+from tests.unit.service.fakes import FakeDeployment, FakeFleet
 from walkgraph.service import versions
 from walkgraph.settings import Settings
 
@@ -56,6 +56,20 @@ async def test_a_restarted_service_brings_back_what_is_wanted(settings: Settings
         assert (await second.http.delete("/api/v1/deployments/shapes")).status_code == 204
     async with serving(settings, FakeFleet()) as third:
         assert (await third.http.get("/api/v1/deployments")).json() == []
+
+
+async def test_a_fault_of_the_service_itself_is_told_and_can_be_undeployed(settings: Settings) -> None:
+    class Broken(FakeFleet):
+        async def __call__(self, *_: object) -> FakeDeployment:
+            raise ZeroDivisionError("a defect")
+
+    async with serving(settings, Broken()) as service:
+        assert (await service.http.post("/api/v1/deployments", json={"graph": "shapes"})).status_code == 202
+        await service.services.deployments.get("shapes").changed_after(0, 20)
+        found = (await service.http.get("/api/v1/deployments/shapes")).json()
+        assert found["state"] == "failed"
+        assert "log" in found["reason"]
+        assert (await service.http.delete("/api/v1/deployments/shapes")).status_code == 204
 
 
 async def test_undeploying_drains_and_stops(service: Running) -> None:
