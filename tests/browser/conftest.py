@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, expect, sync_playwright
 
 from tests.browser.person import PATIENCE, Person
-from tests.support.serving import Service, service
+from tests.support.serving import Service, starter
 
 FLAGS = (
     "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
@@ -33,12 +33,11 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with the starter deployed, one per file of tests."""
-    with service(tmp_path_factory.mktemp("home") / "home") as found:
-        found.up()
-        found.wait_ready("shapes")
+    """A service with the starter deployed. Tests edit graphs of their own, or leave of others no more than a layout;
+    a file that changes what is deployed has a service of its own."""
+    with starter(tmp_path_factory) as found:
         yield found
 
 

@@ -7,7 +7,7 @@ import copy
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,18 @@ from PIL import Image
 from playwright.sync_api import Locator, expect
 
 from tests.browser.person import Person
+from tests.support.serving import Service, starter
 
 TIMES = "steps - 1"
 WHEN = "{} > 1 and cfg_interval_low < flow_time(@loop.index, steps, shift) <= cfg_interval_high"
 SELECTED = re.compile("selected")
 BRANCHES = {"llm_cfg_text": WHEN.format("cfg_text_scale"), "llm_cfg_img": WHEN.format("cfg_img_scale")}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with starter(tmp_path_factory) as found:
+        yield found
 
 
 @pytest.mark.timeout(1200)

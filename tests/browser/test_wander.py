@@ -12,7 +12,7 @@ from tests.browser.person import Person
 from tests.browser.wanderer import Wanderer, differences
 
 GESTURES = 200
-BETWEEN = 8
+BETWEEN = 14
 """Gestures from one disturbance to the next."""
 NAME = "wandered"
 

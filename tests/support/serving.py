@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from walkgraph.client import Client
 
 
@@ -94,6 +96,15 @@ def service(home: Path, **environment: str) -> Iterator[Service]:
         if found.process is not None:
             found.process.kill()
             found.ended()
+
+
+@contextmanager
+def starter(folders: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service of its own, whose starter is ready."""
+    with service(folders.mktemp("home") / "home") as found:
+        found.up()
+        found.wait_ready("shapes")
+        yield found
 
 
 def children(pid: int) -> set[int]:

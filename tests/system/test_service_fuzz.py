@@ -23,7 +23,8 @@ from walkgraph.store.session import Store
 
 CASES = 5000
 USED_CASES = 60
-MOST_SECONDS = 0.05
+MOST_SECONDS = 0.2
+"""Of a processor that others use too; most take a hundredth of it."""
 STRANGE: tuple[Any, ...] = (
     None, True, -1, 0, 2**63 - 1, 1e308, -0.0, "", "\x00", "a" * 3000, "@in.x", "__class__", "import os", "'; DROP",
     "../../etc/passwd", "\u202e\U0001f600", [], {}, [[[[[]]]]], {"use": "llm"}, {"code": "print()"}, {"loop": "x"},
@@ -104,7 +105,7 @@ async def test_mutated_graphs(service: Running, repository: Path) -> None:
                 assert (await service.http.get("/api/v1/graphs/fuzzed")).json() == document
     # Most mutants are wrong: a check that says yes to all of them would pass the rest.
     assert invalid > CASES * 0.6
-    assert statistics.median(seconds) < MOST_SECONDS / 2
+    assert statistics.median(seconds) < MOST_SECONDS / 8
     assert max(seconds) < MOST_SECONDS
 
 
