@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Error, Locator, expect
 
 from tests.browser.person import Person
+from tests.support.serving import Service, starter
 
 GRAPH = "shapes"
 OFFLINE = "ERR_INTERNET_DISCONNECTED"
 REFUSED = "412 (Precondition Failed)"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """What comes back from files is compared with the graph as it is bundled."""
+    with starter(tmp_path_factory) as found:
+        yield found
 
 
 def test_of_two_tabs_one_edits(person: Person) -> None:
@@ -102,7 +111,7 @@ def test_unsaved_work_survives_a_crash(person: Person) -> None:
     crashing.add("loop", (60, 500))
     expect(saying(crashing, "Offline, kept in this browser")).to_be_visible()
     crashing.look("offline")
-    crashing.page.close()
+    crash(crashing)
     person.page.context.set_offline(False)
     assert person.stored("crash") == before
 
@@ -163,6 +172,13 @@ def test_a_graph_goes_out_and_comes_in_as_files(person: Person, repository: Any)
 
 
 # ── what these tests do and look at ─────────────────────────────────────────────────────────────
+
+
+def crash(person: Person) -> None:
+    """The tab's process ends: nothing that a page does when it is closed is done."""
+    with pytest.raises(Error, match="crash"):
+        person.page.goto("chrome://crash")
+    person.page.close()
 
 
 def banner(person: Person, words: str) -> Locator:
