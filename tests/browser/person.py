@@ -170,6 +170,24 @@ class Person:
         field.fill(text)
         field.press("Enter")
 
+    # ── on ranks ────────────────────────────────────────────────────────────────────────────────
+
+    def place(self, ranks: dict[int, str]) -> None:
+        """By hand: everything on rank 0 but these components, each dragged onto its rank; it fits."""
+        self.tab("Placement")
+        self.look("chosen_by_the_service")
+        self.page.get_by_role("button", name="Place by hand").click()
+        for _ in ranks:
+            self.page.get_by_role("button", name="+ Add a rank").click()
+        for rank, node in ranks.items():
+            lane = self.page.get_by_role("region", name=re.compile(f"^Rank {rank} on "))
+            chip = re.compile(f"^{node},")
+            self.drag(self.middle(self.page.get_by_role("option", name=chip)), self.middle(lane))
+            expect(lane.get_by_role("option", name=chip)).to_be_visible()
+        toolbar = self.page.get_by_role("toolbar", name="Placement")
+        expect(toolbar.get_by_text("fits", exact=True)).to_be_visible()
+        self.look("placed")
+
     # ── what is said ────────────────────────────────────────────────────────────────────────────
 
     def problems(self) -> Locator:

@@ -39,7 +39,7 @@ def test_draw_place_deploy_play_break_and_restore(person: Person, repository: Pa
     draw_wires(person)
     is_the_original(person, original)
     use_in_task(person)
-    place_on_three_ranks(person)
+    person.place({1: "llm_cfg_text", 2: "llm_cfg_img"})
     switch(person)
     play(person)
     break_it(person)
@@ -156,21 +156,6 @@ def use_in_task(person: Person) -> None:
     expect(simulator.get_by_text("denoise × 49")).to_be_visible()
     simulator.get_by_text("7 uses").click()
     person.look("simulated")
-
-
-def place_on_three_ranks(person: Person) -> None:
-    page = person.page
-    person.tab("Placement")
-    person.look("chosen_by_the_service")
-    page.get_by_role("button", name="Place by hand").click()
-    for _ in range(2):
-        page.get_by_role("button", name="+ Add a rank").click()
-    for rank, node in ((1, "llm_cfg_text"), (2, "llm_cfg_img")):
-        lane = page.get_by_role("region", name=re.compile(f"^Rank {rank} on "))
-        person.drag(person.middle(page.get_by_role("option", name=re.compile(f"^{node},"))), person.middle(lane))
-        expect(lane.get_by_role("option", name=re.compile(f"^{node},"))).to_be_visible()
-    expect(page.get_by_role("toolbar", name="Placement").get_by_text("fits", exact=True)).to_be_visible()
-    person.look("placed")
 
 
 def switch(person: Person) -> None:

@@ -26,7 +26,7 @@ def test_three_partitions_from_an_empty_canvas_to_numbers(person: Person) -> Non
     make_task(person)
     simulate(person)
     is_what_was_meant(person)
-    place(person)
+    person.place({1: "chunk_sum", 2: "chunk_sum_2"})
     deploy(person)
     play(person)
 
@@ -141,20 +141,6 @@ def is_what_was_meant(person: Person) -> None:
     }
     with person.running.client() as client:
         assert client.check(graph)["problems"] == []
-
-
-def place(person: Person) -> None:
-    page = person.page
-    person.tab("Placement")
-    page.get_by_role("button", name="Place by hand").click()
-    for _ in range(2):
-        page.get_by_role("button", name="+ Add a rank").click()
-    for rank, node in ((1, "chunk_sum"), (2, "chunk_sum_2")):
-        lane = page.get_by_role("region", name=re.compile(f"^Rank {rank} on "))
-        person.drag(person.middle(page.get_by_role("option", name=re.compile(f"^{node},"))), person.middle(lane))
-        expect(lane.get_by_role("option", name=re.compile(f"^{node},"))).to_be_visible()
-    expect(page.get_by_role("toolbar", name="Placement").get_by_text("fits", exact=True)).to_be_visible()
-    person.look("placed")
 
 
 def deploy(person: Person) -> None:
