@@ -3,6 +3,9 @@
 An operator is loaded once per (component, weights, literal options) on a rank; every node and view that shares these
 shares it, so that one forward serves calls of several runs, Walks, iterations and views. It keeps nothing between
 calls: what a run keeps is in its states, which only the engine owns.
+
+An operator has a `forward`, which reads its calls on the host, and may have a `step`: the same work on tensors of fixed
+shapes alone, which the engine can capture, and iterate without the host.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -167,6 +170,79 @@ class Example:
     params: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
 
 
+class Row(NamedTuple):
+    """What one run has of a tensor that a batch holds as `[B, *shape]`."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSpec:
+    """The fixed shapes of an operator's `step`; calls of equal specs may share a batch."""
+
+    inputs: Mapping[str, Row] = field(default_factory=dict[str, Row])
+    outputs: Mapping[str, Row] = field(default_factory=dict[str, Row])
+    tensors: Mapping[str, Row] = field(default_factory=dict[str, Row])
+    """Slots of `tensor` states that are kept as rows of a table; zeros where a run has none yet."""
+    appends: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Paged slot -> tokens that a step appends; 0 for one that is only read."""
+    advances: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Paged slot -> what the position counter grows by in a step."""
+
+    @property
+    def key(self) -> Hashable:
+        parts = (self.inputs, self.outputs, self.tensors, self.appends, self.advances)
+        return tuple(tuple(sorted(part.items())) for part in parts)
+
+
+class PagedRows(NamedTuple):
+    """Where the sequences of a batch stand, on the device. T rows of the table, B of the batch, P pages of a row."""
+
+    rows: Tensor
+    """int32 `[B]`: the batch's rows of the tables; the table's last row pads a batch."""
+    pages: Tensor
+    """int32 `[T, P]`"""
+    lengths: Tensor
+    """int32 `[T]`: tokens kept before this step."""
+    positions: Tensor
+    """int32 `[T]`: rope position of the step's first token."""
+
+
+class PagedSlot(NamedTuple):
+    """A paged state of a batch: the pool's layers, each `[S, G, D]` with S = pages * PAGE slots, and its rows."""
+
+    k: Sequence[Tensor]
+    v: Sequence[Tensor]
+    rows: PagedRows
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepBatch:
+    """What a `step` sees; all on the operator's device."""
+
+    rows: Tensor
+    """int32 `[B]`, into `tensors`."""
+    inputs: Mapping[str, Tensor]
+    """Port -> `[B, *shape]`."""
+    params: Mapping[str, Tensor]
+    """Numeric parameter -> `[B]`: float32 for numbers, int64 for integers and booleans."""
+    seed: Tensor
+    """int64 `[B]`, of each row's call."""
+    iteration: Tensor
+    """int64 `[B]`: index in the innermost loop."""
+    paged: Mapping[str, PagedSlot] = field(default_factory=dict[str, PagedSlot])
+    tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    """Slot -> the whole table `[T, *shape]`; a step reads and writes its `rows` in place."""
+
+
+class StepOutputs(NamedTuple):
+    ports: Mapping[str, Tensor]
+    """Port -> `[B, *shape]`, as the spec says."""
+    finite: Tensor | None = None
+    """bool `[B]`: false for a row whose numbers are NaN or infinite; None where the float outputs tell."""
+
+
 class Operator(Protocol):
     """`network` of a component names a class of this shape, derived from this one: `operators_bagel:Backbone`."""
 
@@ -199,6 +275,15 @@ class Operator(Protocol):
     def examples(self) -> Sequence[Example]:
         """Calls that touch every kernel of the forward; made one after the other at load, on states of their own."""
         return ()
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        """The shapes of a `step` for a call that begins with these inputs; None where only `forward` can serve it."""
+        return None
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        """Serve a batch of one spec: device work of fixed shape, without reading a value on the host. What it appends
+        to paged slots lies at `lengths` onward; the engine counts it."""
+        raise NotImplementedError(f"{type(self).__name__} has no step")
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         """Serve the calls in one batch, in their order. Raises for the whole batch; the engine then finds the guilty
