@@ -10,6 +10,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 TIERS = {
     "unit": "unit",
+    "kernels": "unit",
     "golden": "unit",
     "contracts": "contract",
     "system": "system",

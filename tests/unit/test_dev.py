@@ -95,17 +95,27 @@ def test_a_gpu_gets_the_gpu_extra(dev: ModuleType) -> None:
     assert "triton" in command
 
 
-@pytest.mark.parametrize(
-    ("version", "gpu", "kept"),
-    [("2.13.0+cpu", False, True), ("2.13.0", True, True), ("2.13.0+cpu", True, False), ("2.12.0", False, False)],
-)
-def test_a_torch_that_fits_is_kept(
-    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, version: str, gpu: bool, kept: bool
-) -> None:
+@pytest.mark.parametrize(("version", "kept"), [("2.13.0+cpu", True), ("2.12.0", False)])
+def test_a_torch_that_fits_is_kept(dev: ModuleType, monkeypatch: pytest.MonkeyPatch, version: str, kept: bool) -> None:
     monkeypatch.setattr(dev, "installed", lambda package: version)
     monkeypatch.setattr(dev, "resolve", lambda requirement: CPU_FILE)
-    dev.install_torch(None, gpu=gpu)
+    dev.install_torch(None, gpu=False)
     assert (dev.commands == []) is kept
+
+
+@pytest.mark.parametrize(("version", "announced"), [("2.13.0", False), ("2.13.0+cpu", True), ("2.12.0", True)])
+def test_a_gpu_has_the_triton_of_its_torch_after_the_lock_was_installed(
+    dev: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    version: str,
+    announced: bool,
+) -> None:
+    monkeypatch.setattr(dev, "installed", lambda package: version)
+    dev.install_torch(None, gpu=True)
+    [command] = dev.commands
+    assert {dev.TORCH, *dev.extra("gpu")} <= set(command.split())
+    assert ("GPU found" in capsys.readouterr().out) is announced
 
 
 def test_requirements_leave_out_what_the_machine_decides(dev: ModuleType) -> None:
