@@ -1,23 +1,29 @@
 """Runs one batch: the forward, whose fault it was if it raised, and whether the numbers are finite.
 
+A batch is launched, then collected: on a GPU the host goes on meanwhile, and reads only what has come back.
+
 What may enter this file: what every forward needs. What may not: names of models, kinds of nodes, scheduling.
 """
 
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from walkgraph.engine.device import Lines
 from walkgraph.engine.pages import OutOfPages
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import ErrorCode, ErrorInfo
 from walkgraph.networks.base import Call, CallFailed, Operator, Outputs
 
 _log = logging.getLogger(__name__)
+
+HostPorts = Callable[[Call], Collection[str]]
+"""The output ports of a call that are read on the host."""
 
 
 class Result(NamedTuple):
@@ -27,17 +33,52 @@ class Result(NamedTuple):
     error: ErrorInfo | None
     """Exactly one of the two is None."""
     busy: float
-    """Seconds of the forward that served or failed it, shared with the other calls of its batch."""
+    """Seconds from the launch of the forward that served or failed it, shared with the other calls of its batch."""
     batch: int
     """Calls in that forward."""
 
 
+class Launched:
+    """A batch under way. `wait` before `results`."""
+
+    def __init__(self, lines: Lines, results: "Callable[[], list[Result]]") -> None:
+        self._mark, self.results = lines.mark(), results
+
+    @property
+    def ready(self) -> bool:
+        return self._mark is None or self._mark.query()
+
+    def wait(self) -> None:
+        if self._mark is not None:
+            self._mark.synchronize()
+
+
 class Runner:
-    def __init__(self, states: StateTable, rank: int, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._states, self._rank, self._clock = states, rank, clock
+    def __init__(
+        self,
+        states: StateTable,
+        rank: int,
+        clock: Callable[[], float] = time.perf_counter,
+        host_ports: HostPorts = lambda call: (),
+    ) -> None:
+        self._states, self._rank, self._clock, self._host_ports = states, rank, clock, host_ports
+        self._lines: dict[torch.device, Lines] = {}
 
     def run(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> list[Result]:
-        """A result per call, in order. A call that fails takes no other with it, and leaves no state behind."""
+        """A result per call, in order, waited for."""
+        launched = self.launch(operator, device, calls)
+        launched.wait()
+        return launched.results()
+
+    def launch(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> Launched:
+        """A call that fails takes no other with it, and leaves no state behind."""
+        lines = self._lines.setdefault(device, Lines(device))
+        results = self._launch(operator, device, calls, lines)
+        return Launched(lines, lambda: [result() for result in results])
+
+    def _launch(
+        self, operator: Operator, device: torch.device, calls: Sequence[Call], lines: Lines
+    ) -> list[Callable[[], Result]]:
         started = self._clock()
         transaction = self._states.transaction()
         try:
@@ -47,21 +88,31 @@ class Runner:
                 outputs = operator.forward(calls, transaction)
                 if len(outputs) != len(calls):
                     raise RuntimeError(f"{len(outputs)} outputs for {len(calls)} calls")
-                bad = _not_finite(outputs)
+                bad = _Unsound(outputs, lines)
+                given = [self._given(call, ports, lines) for call, ports in zip(calls, outputs, strict=True)]
         except Exception as raised:  # noqa: BLE001 (whatever a forward raises ends that run, never the rank)
             transaction.rollback()
             if len(calls) == 1:
-                return [Result(None, self.failed(calls[0], raised), self._clock() - started, 1)]
+                failed = Result(None, self.failed(calls[0], raised), self._clock() - started, 1)
+                return [lambda: failed]
             half = len(calls) // 2
-            return self.run(operator, device, calls[:half]) + self.run(operator, device, calls[half:])
+            first = self._launch(operator, device, calls[:half], lines)
+            return first + self._launch(operator, device, calls[half:], lines)
         transaction.settle()
-        busy = self._clock() - started
-        return [
-            Result(None, self._numeric(call, bad[i]), busy, len(calls))
-            if i in bad
-            else Result(outputs[i], None, busy, len(calls))
-            for i, call in enumerate(calls)
-        ]
+        busy = None if lines.asynchronous else self._clock() - started
+
+        def result(index: int) -> Result:
+            took = self._clock() - started if busy is None else busy
+            port = bad.port(index)
+            if port is not None:
+                return Result(None, self.numeric(calls[index], port), took, len(calls))
+            return Result(given[index], None, took, len(calls))
+
+        return [lambda index=index: result(index) for index in range(len(calls))]
+
+    def _given(self, call: Call, ports: Outputs, lines: Lines) -> Outputs:
+        wanted = self._host_ports(call)
+        return {port: lines.to_host(value) if port in wanted else value for port, value in ports.items()}
 
     def failed(self, call: Call, raised: Exception) -> ErrorInfo:
         """What the client learns of an exception: our own sentence, never a foreign one's text."""
@@ -76,7 +127,7 @@ class Runner:
         where = f"the log of rank {self._rank} says where, under this run's id"
         return self._error(call, "node_error", f"`{call.node}` failed; {where}")
 
-    def _numeric(self, call: Call, port: str) -> ErrorInfo:
+    def numeric(self, call: Call, port: str) -> ErrorInfo:
         where = f" at iteration {list(call.iteration)}" if call.iteration else ""
         message = f"`{call.node}.{port}` gave NaN or infinite numbers{where}; check its inputs and parameters"
         return self._error(call, "numeric_error", message, port)
@@ -94,6 +145,39 @@ class Runner:
         )
 
 
+class _Unsound:
+    """Finds NaN and infinities among outputs: one small reduction per tensor, one read per device."""
+
+    def __init__(self, outputs: Sequence[Outputs], lines: Lines) -> None:
+        self._bad: dict[int, str] = {}
+        self._flags: list[tuple[list[tuple[int, str]], Tensor]] = []
+        """Calls and ports of tensors, and bool for each: whether it is sound."""
+        found: dict[torch.device, list[tuple[int, str, Tensor]]] = {}
+        for index, ports in enumerate(outputs):
+            for port, value in ports.items():
+                if isinstance(value, Tensor) and value.is_floating_point():
+                    found.setdefault(value.device, []).append((index, port, _sound(value)))
+                elif isinstance(value, float) and not math.isfinite(value):
+                    self._bad.setdefault(index, port)
+        for here in found.values():
+            flags = lines.to_host(torch.stack([flag for _, _, flag in here]))
+            self._flags.append(([(index, port) for index, port, _ in here], flags))
+
+    def port(self, index: int) -> str | None:
+        """The call's first port with one. Reads what came back."""
+        for places, flags in self._flags:
+            for (call, port), sound in zip(places, flags.tolist(), strict=True):
+                if not sound:
+                    self._bad.setdefault(call, port)
+        self._flags.clear()
+        return self._bad.get(index)
+
+
+def _sound(value: Tensor) -> Tensor:
+    """One bool. A sum in float64 shows any NaN or infinity, and can't overflow but for numbers of its own range."""
+    return value.isfinite().all() if value.dtype == torch.float64 else value.sum(dtype=torch.float64).isfinite()
+
+
 def _place(call: Call, device: torch.device) -> None:
     for port, value in call.inputs.items():
         if isinstance(value, Tensor) and value.device != device:
@@ -105,25 +189,3 @@ def is_memory(raised: Exception) -> bool:
     # The CPU allocator of torch raises a plain RuntimeError, which only its own name tells from others.
     allocator = isinstance(raised, RuntimeError) and "DefaultCPUAllocator" in str(raised)
     return allocator or isinstance(raised, (MemoryError, torch.OutOfMemoryError))
-
-
-def _not_finite(outputs: Sequence[Outputs]) -> dict[int, str]:
-    """Call index -> its first port with a NaN or infinity. One small reduction per tensor, one read per device."""
-    floats = [(i, port, value) for i, ports in enumerate(outputs) for port, value in ports.items() if _is_float(value)]
-    sums: dict[torch.device, list[Tensor]] = {}
-    bad: dict[int, str] = {}
-    for i, port, value in floats:
-        if isinstance(value, Tensor):
-            sums.setdefault(value.device, []).append(value.sum(dtype=torch.float64))
-        elif not math.isfinite(value):
-            bad.setdefault(i, port)
-    if all(bool(torch.stack(found).isfinite().all()) for found in sums.values()):
-        return bad
-    for i, port, value in floats:
-        if isinstance(value, Tensor) and not bool(value.isfinite().all()):
-            bad.setdefault(i, port)
-    return bad
-
-
-def _is_float(value: Any) -> bool:
-    return isinstance(value, float) or (isinstance(value, Tensor) and value.is_floating_point())

@@ -1,0 +1,51 @@
+"""CUDA graphs of one device: work that is run, recorded, then replayed. Without CUDA it is just run."""
+
+import logging
+from collections.abc import Callable
+
+import torch
+
+_log = logging.getLogger(__name__)
+
+Work = Callable[[], None]
+"""Device work on tensors that stay where they are: nothing in it is read on the host."""
+
+
+class Capturer:
+    """One pool of memory for all graphs of a device, which therefore are never replayed side by side."""
+
+    def __init__(self, device: torch.device, *, enabled: bool = True) -> None:
+        self.device = device
+        self.enabled = enabled and device.type == "cuda"
+        self.failed: list[str] = []
+        """What could not be captured, and runs eagerly."""
+        self.count = 0
+        self._pool = torch.cuda.graph_pool_handle() if self.enabled else None
+
+    def __call__(self, work: Work, what: str) -> Work:
+        """What replays `work`, after it was run twice to compile and to choose its kernels."""
+        if not self.enabled:
+            return work
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(stream):
+            work()
+            work()
+        stream.synchronize()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
+                work()
+        except RuntimeError as raised:
+            self.failed.append(what)
+            _log.warning("%s could not be captured and runs eagerly: %s", what, str(raised).splitlines()[0])
+            torch.cuda.synchronize(self.device)
+            return work
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        self.count += 1
+        return graph.replay
+
+
+def bucket(n: int, buckets: tuple[int, ...]) -> int:
+    """The smallest bucket that holds `n`, or the largest of all."""
+    return next((size for size in buckets if size >= n), buckets[-1])
