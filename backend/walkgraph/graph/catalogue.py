@@ -91,6 +91,8 @@ class Component:
     """The weight family it reads (`bagel`); None for a component without weights."""
     host: bool = False
     """Runs on the CPU of its rank whatever the rank's device (tokenisers, codecs)."""
+    resident: bool = False
+    """Its operator has a `step`: loops of such components may run on the device as a whole."""
 
     @property
     def available(self) -> bool:

@@ -48,6 +48,8 @@ class NodePlan(Table, frozen=True):
     host: bool
     required: tuple[str, ...]
     """Input ports that must hold a value at every call."""
+    resident: bool = False
+    """Its operator has a `step`: a loop of such nodes may run on the device."""
 
 
 class WeightsPlan(Table, frozen=True):
@@ -79,6 +81,10 @@ class LoopPlan(Table, frozen=True):
     drop_last: bool
     ranks: tuple[Rank, ...]
     """Ranks with a use inside."""
+    resident: bool = False
+    """The engine of its rank runs it as a whole; otherwise it is stepped, call by call."""
+    why: str = ""
+    """The reason for either."""
 
 
 class UsePlan(Table, frozen=True):

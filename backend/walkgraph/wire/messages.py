@@ -322,7 +322,10 @@ class StreamItem(Message, frozen=True, tag="stream_item"):
     run: RunId
     stream: int
     index: int
+    """Of the first item."""
     value: Value
+    """Of several items: a tensor whose first axis counts them, or a list."""
+    count: int = 1
 
 
 class StreamDone(Message, frozen=True, tag="stream_done"):

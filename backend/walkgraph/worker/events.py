@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, StateKey
+from walkgraph.networks.base import Call, Items, LoopCall, StateKey
 from walkgraph.wire.messages import BetweenWorkers, FromWorker
 
 
@@ -67,14 +67,33 @@ class CallDone:
     """Seconds of its batch's forward."""
     queued: float = 0.0
     """Seconds from ready to launched."""
+    iterations: int = 1
+    """Of a loop: how many there were."""
+    stopped: bool = False
+    """Of a loop: its `until` ended it."""
 
 
-Event = Arrived | Started | Cancelled | CallDone
+Event = Arrived | Started | Cancelled | CallDone | Items
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class RunLoop:
+    """Answered by `Items` while it runs, then by `CallDone`, whose outputs are those of kind `last` and `collect`."""
+
+    call: LoopCall
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """The loop may launch iterations up to this many."""
+
+    ref: Ref
+    upto: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +139,4 @@ class Release:
     run: RunId
 
 
-Command = Run | MoveState | Send | Report | DropStates | Release
+Command = Run | RunLoop | Allow | MoveState | Send | Report | DropStates | Release
