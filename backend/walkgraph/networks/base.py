@@ -38,6 +38,8 @@ class ChunkInfo:
     """Items in it, context included; 0 for an absent or a closing chunk without context."""
     context: int = 0
     """Leading items that an earlier chunk held too."""
+    start: int = 0
+    """Items of the stream before it."""
 
 
 @dataclass(slots=True)
@@ -157,6 +159,10 @@ class Items(NamedTuple):
 
 Outputs = dict[str, Any]
 """Port -> value; a missing optional output is absent."""
+
+FINITE = "@finite"
+"""No port: under this name a forward may tell by a bool tensor `[]` whether its call's numbers are all finite, where its
+outputs, whole numbers, can't show it. A call of which it is false fails as one that gave NaN."""
 
 
 class CallFailed(Exception):
@@ -370,6 +376,11 @@ class Operator(Protocol):
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
         """The shapes of a `step` for a call that begins with these inputs; None where only `forward` can serve it."""
+        return None
+
+    def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
+        """What a `step` outside a loop reads for this call, by the names of its spec (ports, and numbers that follow
+        from the call, as Python's); None where `forward` must serve it."""
         return None
 
     def step(self, batch: StepBatch) -> StepOutputs:

@@ -84,7 +84,7 @@ class Incoming:
         self._joined = self._policy.consumed(spec)
         for index in [i for i in self._items if i < self._joined]:
             del self._items[index]
-        return value, ChunkInfo(spec.index, spec.first, spec.last, spec.valid, spec.context)
+        return value, ChunkInfo(spec.index, spec.first, spec.last, spec.valid, spec.context, spec.start)
 
     def _forget(self, step: int) -> None:
         """What every reader of the step has left behind."""
