@@ -18,7 +18,7 @@ from walkgraph.engine.device import Lines
 from walkgraph.engine.pages import OutOfPages
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import ErrorCode, ErrorInfo
-from walkgraph.networks.base import Call, CallFailed, Operator, Outputs
+from walkgraph.networks.base import FINITE, Call, CallFailed, Operator, Outputs
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +112,8 @@ class Runner:
 
     def _given(self, call: Call, ports: Outputs, lines: Lines) -> Outputs:
         wanted = self._host_ports(call)
-        return {port: lines.to_host(value) if port in wanted else value for port, value in ports.items()}
+        given = ((port, value) for port, value in ports.items() if port != FINITE)
+        return {port: lines.to_host(value) if port in wanted else value for port, value in given}
 
     def failed(self, call: Call, raised: Exception) -> ErrorInfo:
         """What the client learns of an exception: our own sentence, never a foreign one's text."""
@@ -155,7 +156,9 @@ class _Unsound:
         found: dict[torch.device, list[tuple[int, str, Tensor]]] = {}
         for index, ports in enumerate(outputs):
             for port, value in ports.items():
-                if isinstance(value, Tensor) and value.is_floating_point():
+                if port == FINITE and isinstance(value, Tensor):
+                    found.setdefault(value.device, []).append((index, min(ports.keys() - {FINITE}), value))
+                elif isinstance(value, Tensor) and value.is_floating_point():
                     found.setdefault(value.device, []).append((index, port, _sound(value)))
                 elif isinstance(value, float) and not math.isfinite(value):
                     self._bad.setdefault(index, port)

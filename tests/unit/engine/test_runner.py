@@ -10,7 +10,7 @@ from tests.unit.engine.plans import call
 from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.runner import Runner
 from walkgraph.engine.states import StateTable
-from walkgraph.networks.base import Call, CallFailed, Operator, Outputs, States
+from walkgraph.networks.base import FINITE, Call, CallFailed, Operator, Outputs, States
 
 CPU = torch.device("cpu")
 
@@ -109,3 +109,15 @@ def test_a_wrong_number_of_outputs_serves_nobody_else_s() -> None:
             return [{"out": 1}] * (len(calls) - 1 if len(calls) == 2 else 1)
 
     assert run(Short(), 1, 2) == [(1, None), (1, None)]
+
+
+def test_a_forward_may_tell_by_itself_that_its_numbers_are_none() -> None:
+    class Whole(Operator):
+        def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+            return [{"out": one.inputs["value"], FINITE: torch.tensor(one.inputs["value"] >= 0)} for one in calls]
+
+    assert run(Whole(), 3, -1, 0) == [(3, None), (None, "numeric_error"), (0, None)]
+    runner = Runner(StateTable({}, Contexts()), 3)
+    [result] = runner.run(Whole(), CPU, [call("node", {"value": 1})])
+    assert result.outputs is not None
+    assert result.outputs.keys() == {"out"}
