@@ -164,6 +164,25 @@ class StateTable:
             self._own(key)
         return state
 
+    def hold(self, key: StateKey, tokens: int) -> Row:
+        """Reserve room for `tokens` more of a state of one sequence, until `appended`. Raises `OutOfPages`, and
+        `CallFailed` where they are more than the run may hold; then nothing has changed."""
+        transaction = self.transaction()
+        try:
+            return transaction.hold(key, tokens)
+        except Exception:
+            transaction.rollback()
+            raise
+
+    def appended(self, key: StateKey, tokens: int, advance: int) -> None:
+        """Count tokens that were written into the room held for them, and give the rest of it back."""
+        row = self.paged[key].rows[0]
+        if tokens:
+            row.length += tokens
+            row.position += advance
+            row.content = next(_contents)
+        trim(self.paged[key])
+
     def audit(self) -> None:
         """Raises `PageFault` unless every page is free or held by exactly the sequences that list it."""
         for pool in set(self.pools.values()):
@@ -203,6 +222,13 @@ class Transaction:
             entries.append(self._entry(segment, pool))
         return PagedAttention(pool, entries, self._table.contexts)
 
+    def hold(self, key: StateKey, tokens: int) -> Row:
+        row = self._reserve(key, 0, tokens, self._table.pool(key))
+        for pool, page in self._left:
+            pool.pages.release((page,))
+        self._left.clear()
+        return row
+
     def commit(self, attention: Attention) -> None:
         if not isinstance(attention, PagedAttention):
             raise PageFault("`commit` takes what `attend` gave")
@@ -223,7 +249,7 @@ class Transaction:
         for pool, page in self._left:
             pool.pages.release((page,))
         for key in self._before:
-            self._trim(self._table.paged[key])
+            trim(self._table.paged[key])
         for key, value in self._puts.items():
             self._table.set(key, value)
 
@@ -279,9 +305,10 @@ class Transaction:
         row.pages.extend(taken[copies:])
         return row
 
-    def _trim(self, state: PagedState) -> None:
-        """Give back what was reserved and never committed."""
-        for row in state.rows:
-            kept = pages_for(row.length)
-            state.pool.pages.release(row.pages[kept:])
-            del row.pages[kept:]
+
+def trim(state: PagedState) -> None:
+    """Give back what was reserved and never counted."""
+    for row in state.rows:
+        kept = pages_for(row.length)
+        state.pool.pages.release(row.pages[kept:])
+        del row.pages[kept:]
