@@ -1,0 +1,90 @@
+"""Which block sizes a streaming linear runs with: data that was measured, and a rule for shapes that were not."""
+
+from dataclasses import dataclass, replace
+
+PARTIAL_BYTES = 16 << 20
+"""Of the workspace for the partial sums of a split K, per device."""
+COUNTERS = 16384
+"""Blocks of a split linear at most."""
+ROWS_MAX = 64
+VECTOR_MAX = 4
+"""Rows up to which the vector kernel can serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How one linear is cut up. `n` and `k` are a tile's weight rows (gate and up rows counted) and columns."""
+
+    n: int
+    k: int
+    split: int = 1
+    """Programs that share the K of one block of weight rows."""
+    warps: int = 4
+    stages: int = 4
+    """Tiles in flight in shared memory; 1 loads straight into registers."""
+    vector: bool = False
+    """Multiply and sum instead of the tensor cores; up to `VECTOR_MAX` rows."""
+    swap: bool = False
+    """The weights are the left operand of the tensor cores."""
+    before: bool = False
+    """The norm is a launch of its own, before the product."""
+    prefetch: int = 256
+    """Columns of every weight row that are asked into L2 before the previous kernel's end is awaited."""
+    pdl: int = 1
+    """0: launched when the previous kernel has ended; 1: lets the next kernel start once its own wait is over; 2: at
+    once."""
+
+
+Case = tuple[int, int, bool]
+"""(N of the output, K, gated)."""
+
+TABLE: dict[Case, dict[int, Config]] = {}
+"""Measured on an H200: case -> largest rows served -> config."""
+
+
+def padded(rows: int, vector: bool) -> int:
+    """Rows of the tile that holds `rows` rows."""
+    sizes = (1, 2, 4) if vector else (16, 32, 64)
+    return next(size for size in sizes if rows <= size)
+
+
+def fits(config: Config, rows: int, n: int, k: int, gated: bool) -> bool:
+    """Whether the kernels can run a linear so: whole tiles of K, and room for the partial sums."""
+    if k % (config.k * config.split) or (config.vector and rows > VECTOR_MAX):
+        return False
+    blocks = -(-n * (2 if gated else 1) // config.n)
+    if config.split == 1:
+        return True
+    tile = padded(rows, config.vector) * (config.n + 1) * 4
+    return blocks <= COUNTERS and blocks * config.split * tile <= PARTIAL_BYTES
+
+
+def choose(rows: int, n: int, k: int, gated: bool) -> Config | None:
+    """The measured config, or a guess for a shape that was not measured; None where K has no tiles."""
+    for most, config in sorted(TABLE.get((n, k, gated), {}).items()):
+        if rows <= most:
+            return config
+    return _guess(rows, n, k, gated)
+
+
+def _guess(rows: int, n: int, k: int, gated: bool) -> Config | None:
+    width = n * (2 if gated else 1)
+    if rows == 1:
+        wanted = Config(n=4 if width < 8192 else 8, k=1024, warps=4, stages=1, vector=True)
+    elif rows <= 16:
+        wanted = Config(n=32, k=128, warps=4, stages=5)
+    elif rows <= 32:
+        wanted = Config(n=64, k=128, warps=4, stages=4, before=True)
+    else:
+        wanted = Config(n=64 if width < 8192 else 128, k=64, warps=4, stages=5, before=True)
+    while k % wanted.k:
+        wanted = replace(wanted, k=wanted.k // 2)
+        if wanted.k < 16:
+            return None
+    blocks = -(-width // wanted.n)
+    while not wanted.vector and blocks * wanted.split < 264:
+        more = replace(wanted, split=wanted.split * 2)
+        if more.split > 8 or not fits(more, rows, n, k, gated):
+            break
+        wanted = more
+    return wanted

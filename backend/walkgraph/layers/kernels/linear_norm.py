@@ -1,0 +1,26 @@
+"""RMS norm of few rows, for linears that read their rows too often to norm them on the way."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+
+@triton.jit
+def _norm(x, weight, out, eps, K: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    inside = columns < K
+    scale = tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
+    if PDL > 0:
+        gdc_wait()
+        gdc_launch_dependents()
+    row = tl.program_id(0) * K
+    value = tl.load(x + row + columns, mask=inside, other=0.0).to(tl.float32)
+    rstd = tl.rsqrt(tl.sum(value * value, 0) / K + eps)
+    tl.store(out + row + columns, (value * rstd * scale).to(out.dtype.element_ty), mask=inside)
+
+
+def norm_rows(x: Tensor, weight: Tensor, eps: float, out: Tensor, pdl: bool) -> None:
+    """x `[R, K]`, weight `[K]` -> out `[R, K]`, all contiguous."""
+    rows, k = x.shape
+    _norm[(rows,)](x, weight, out, eps, K=k, BLOCK=triton.next_power_of_2(k), PDL=int(pdl), num_warps=8, launch_pdl=pdl)

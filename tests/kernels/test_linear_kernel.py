@@ -1,0 +1,129 @@
+"""The streaming linears against float32, at tiny shapes.
+
+The interpreter can't multiply matrices of bfloat16, so what goes to the tensor cores is float16 here.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from walkgraph.layers.kernels.linear import stream_linear, workspace
+from walkgraph.layers.kernels.linear_config import Config, choose, fits
+
+CONFIGS = {
+    "vector": Config(n=4, k=32, vector=True, stages=1),
+    "vector split": Config(n=8, k=16, split=2, vector=True, stages=1),
+    "matrix": Config(n=16, k=32),
+    "matrix swapped": Config(n=16, k=16, swap=True),
+    "matrix split": Config(n=32, k=16, split=4),
+    "matrix swapped split": Config(n=16, k=32, split=2, swap=True),
+}
+FUSED = [
+    {"norm": True},
+    {"residual": True},
+    {"norm": True, "gated": True},
+    {"norm": True, "bias": True, "residual": True},
+    {"gated": True, "bias": True, "residual": True},
+]
+
+
+def case(device, rows, n, k, *, dtype=torch.float16, norm=False, gated=False, bias=False, residual=False):
+    generator = torch.Generator().manual_seed(rows)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator).to(device, dtype)
+
+    wide = n * (2 if gated else 1)
+    return (
+        normal(rows, k),
+        normal(wide, k),
+        {
+            "norm": 1 + normal(k) / 4 if norm else None,
+            "residual": normal(rows, n) * 4 if residual else None,
+            "bias": normal(wide) if bias else None,
+            "gated": gated,
+            "eps": 1e-2,
+        },
+    )
+
+
+def exact(x, weight, *, norm, residual, bias, gated, eps):
+    x = x.float()
+    if norm is not None:
+        x = F.rms_norm(x, (x.shape[1],), norm.float(), eps)
+    y = x @ weight.float().T
+    if bias is not None:
+        y += bias.float()
+    if gated:
+        gate, up = y.chunk(2, dim=1)
+        y = F.silu(gate) * up
+    return y if residual is None else y + residual.float()
+
+
+def error(config, x, weight, options):
+    config = replace(config, pdl=int(x.is_cuda))
+    result, wanted = stream_linear(config, x, weight, **options), exact(x, weight, **options)
+    assert result.dtype == x.dtype
+    return ((result.float() - wanted).norm() / wanted.norm()).item()
+
+
+@pytest.mark.parametrize("fused", FUSED, ids="+".join)
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("rows", [1, 3, 16])
+def test_a_linear_is_its_float32_self(device, name, rows, fused):
+    config = CONFIGS[name]
+    if config.vector and rows > 4:
+        pytest.skip("the vector kernel serves up to 4 rows")
+    dtype = torch.bfloat16 if config.vector else torch.float16
+    x, weight, options = case(device, rows, 37, 64, dtype=dtype, **fused)  # 37: the last block is ragged
+    assert error(config, x, weight, options) < 5e-3
+
+
+@pytest.mark.parametrize("rows", [17, 40])
+def test_more_rows_take_larger_tiles(device, rows):
+    x, weight, options = case(device, rows, 20, 32, norm=True)
+    assert error(Config(n=16, k=16), x, weight, options) < 5e-3
+
+
+def test_the_norm_may_be_a_launch_of_its_own(device):
+    x, weight, options = case(device, 5, 16, 48, norm=True, residual=True)
+    assert error(Config(n=16, k=16, before=True), x, weight, options) < 5e-3
+
+
+def test_weights_may_be_rows_of_a_wider_tensor(device):
+    x, weight, options = case(device, 2, 16, 32)
+    wide = torch.cat([weight, torch.full_like(weight, 1e4)], 1)
+    assert error(CONFIGS["matrix"], x, wide[:, :32], options) < 5e-3
+
+
+def test_a_split_leaves_its_counters_at_zero_and_its_order_fixed(device):
+    x, weight, options = case(device, 3, 64, 64, norm=True)
+    config = replace(CONFIGS["matrix split"], pdl=int(x.is_cuda))
+    first = stream_linear(config, x, weight, **options)
+    assert not workspace(x.device)[1].any()
+    assert torch.equal(first, stream_linear(config, x, weight, **options))
+    assert error(replace(config, split=1), x, weight, options) < 5e-3
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 16, 32, 64])
+@pytest.mark.parametrize(
+    ("n", "k", "gated"),
+    [
+        (5120, 3072, False),
+        (3072, 3072, False),
+        (8192, 3072, True),
+        (3072, 8192, False),
+        (156940, 3072, False),
+        (96, 80, True),
+    ],
+)
+def test_a_chosen_config_fits(rows, n, k, gated):
+    config = choose(rows, n, k, gated)
+    assert config is not None
+    assert fits(config, rows, n, k, gated)
+
+
+def test_a_width_without_tiles_has_no_config():
+    assert choose(1, 64, 40, False) is None
