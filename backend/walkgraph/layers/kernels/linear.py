@@ -11,6 +11,10 @@ of one device must not overlap.
 
 Shape letters: R rows, M rows of a tile, N columns of the result, K.
 """
+# Triton has no types for launches and compile-time values.
+# pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
+
+from typing import Any
 
 import torch
 import triton
@@ -210,6 +214,25 @@ def arguments(config: Config, rows: int, n: int, k: int, gated: bool) -> dict[st
     }  # fmt: skip
 
 
+def _kernel(config: Config) -> Any:
+    return _vector if config.vector else _matrix
+
+
+def warm(config: Config, rows: int, n: int, k: int, gated: bool, *, norm: bool, residual: bool) -> None:
+    """Compile a bfloat16 linear without a bias into Triton's cache, for the present GPU; nothing is launched."""
+    given, fused = torch.bfloat16, norm and not config.before
+    _kernel(config).warmup(
+        given, given, given if fused else None, given if residual else None, None, given, torch.float32, torch.int32,
+        rows, k, 1e-6, **arguments(config, rows, n, k, gated), NORM=fused, BIAS=False, RESIDUAL=residual,
+        **options(config), grid=(1,),
+    )  # fmt: skip
+
+
+def options(config: Config) -> dict[str, int | bool]:
+    """How a kernel is compiled and launched."""
+    return {"num_warps": config.warps, "num_stages": config.stages, "launch_pdl": config.pdl > 0}
+
+
 def stream_linear(
     config: Config,
     x: Tensor,
@@ -230,11 +253,10 @@ def stream_linear(
         x, norm = normed, None
     out = x.new_empty((rows, n))
     partials, counters = workspace(x.device)
-    kernel = _vector if config.vector else _matrix
     blocks = triton.cdiv(weight.shape[0], config.n)
-    kernel[(blocks * config.split,)](
+    _kernel(config)[(blocks * config.split,)](
         x, weight, norm, residual, bias, out, partials, counters, rows, weight.stride(0), eps,
         **arguments(config, rows, n, k, gated), NORM=norm is not None, BIAS=bias is not None,
-        RESIDUAL=residual is not None, num_warps=config.warps, num_stages=config.stages, launch_pdl=config.pdl > 0,
+        RESIDUAL=residual is not None, **options(config),
     )  # fmt: skip
     return out
