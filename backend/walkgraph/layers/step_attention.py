@@ -1,0 +1,130 @@
+"""Attention of one new token per sequence over a paged cache: rotation, append and softmax in one call.
+
+CPUs, and shapes that the kernel has no form for, take the plain form below; CUDA takes one kernel.
+
+Shape letters: B rows of a batch, T rows of the tables, P pages of a row, S slots (pages * page size), H query heads,
+G key/value heads, D head dim, L tokens of a context (padded).
+"""
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from walkgraph.layers.rope import Rotation, rotate
+
+_HEAD_DIMS = (64, 128, 256)
+_GROUPS = 16
+"""Query heads of one key head that fill the kernel's smallest product."""
+
+
+class Rows(Protocol):
+    """Where the sequences stand: `walkgraph.networks.base.PagedRows`, as far as it is read here. All int32."""
+
+    @property
+    def rows(self) -> Tensor: ...  # [B], into the tables
+    @property
+    def pages(self) -> Tensor: ...  # [T, P]
+    @property
+    def lengths(self) -> Tensor: ...  # [T], tokens kept before this step
+    @property
+    def positions(self) -> Tensor: ...  # [T], rope position of the new token
+
+
+class Step(NamedTuple):
+    """The arguments of `step_attention`."""
+
+    qkv: Tensor
+    slot_k: Tensor
+    slot_v: Tensor
+    rows: Rows
+    frequencies: Tensor
+    heads: int
+    q_norm: Tensor | None = None
+    k_norm: Tensor | None = None
+    eps: float = 1e-6
+    page: int = 16
+
+
+def step_attention(  # noqa: PLR0913 - a layer's call, whose tensors belong to four owners
+    qkv: Tensor,
+    slot_k: Tensor,
+    slot_v: Tensor,
+    rows: Rows,
+    frequencies: Tensor,
+    heads: int,
+    *,
+    q_norm: Tensor | None = None,
+    k_norm: Tensor | None = None,
+    eps: float = 1e-6,
+    page: int = 16,
+) -> Tensor:
+    """Append each row's new key and value at its `lengths`, and attend over what it then holds -> `[B, H * D]`.
+
+    qkv `[B, (H + 2G) * D]`: queries, keys, values, head-major, before the rotation. slot_k and slot_v `[S, G, D]`: one
+    layer of the pool, written in place. frequencies float32 `[D / 2]`: radians per position (NeoX pairing). q_norm and
+    k_norm `[D]`, both or neither: weights of an RMS norm of every query and key head before the rotation. page: slots
+    of a page. Scale D^-0.5.
+
+    Rows of one batch are of different sequences, the table's last row apart, which may pad a batch: what is computed
+    for it, and left in its pages, is of no meaning.
+    """
+    step = Step(qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page)
+    if not qkv.is_cuda or not supported(qkv.dtype, slot_k, heads):
+        return plain(step)
+    from walkgraph.layers.kernels.step_attention import launch
+
+    return launch(step)
+
+
+def supported(dtype: torch.dtype, slot_k: Tensor, heads: int) -> bool:
+    """Whether the kernel has a form for these shapes."""
+    groups, width = slot_k.shape[1:]
+    return (
+        dtype in (torch.bfloat16, torch.float16)
+        and slot_k.dtype == dtype
+        and width in _HEAD_DIMS
+        and heads % groups == 0
+        and heads // groups <= _GROUPS
+    )
+
+
+def plain(step: Step) -> Tensor:
+    """`step_attention` in torch operations, softmax and products in float32."""
+    qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page = step
+    groups, width = slot_k.shape[1:]
+    q, k, v = qkv.unflatten(1, (-1, width)).split((heads, groups, groups), 1)
+    q = q if q_norm is None else F.rms_norm(q, (width,), q_norm, eps)
+    k = k if k_norm is None else F.rms_norm(k, (width,), k_norm, eps)
+    index = rows.rows.long()
+    rotation = _rotation(rows.positions[index], frequencies)
+    lengths = rows.lengths[index].long()
+    slots_BL = _slots(rows.pages[index], lengths, page)
+    last = slots_BL.gather(1, lengths[:, None])[:, 0]
+    slot_k[last] = rotate(k, rotation).to(slot_k.dtype)
+    slot_v[last] = v.to(slot_v.dtype)
+    seen = torch.arange(slots_BL.shape[1], device=qkv.device) <= lengths[:, None]
+    slots_BL = torch.where(seen, slots_BL, last[:, None])
+    out = F.scaled_dot_product_attention(
+        rotate(q, rotation).float()[:, :, None],
+        slot_k[slots_BL].float().transpose(1, 2),
+        slot_v[slots_BL].float().transpose(1, 2),
+        attn_mask=seen[:, None, None],
+        enable_gqa=heads != groups,
+    )
+    return out.flatten(1).to(qkv.dtype)
+
+
+def _rotation(positions: Tensor, frequencies: Tensor) -> Rotation:
+    angles = positions[:, None, None].float() * frequencies
+    cos, sin = angles.cos(), angles.sin()
+    return Rotation(torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1))
+
+
+def _slots(pages_BP: Tensor, lengths: Tensor, page: int) -> Tensor:
+    """int64 `[B, L]`, the slots of a row's tokens. L is what the pages hold; on a CPU, what the longest row needs:
+    there a value may be read."""
+    if not lengths.is_cuda:
+        pages_BP = pages_BP[:, : int(lengths.max()) // page + 1]
+    return (pages_BP.long()[:, :, None] * page + torch.arange(page, device=lengths.device)).flatten(1)

@@ -1,0 +1,71 @@
+"""The kernel of one-token attention beside its plain form."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from walkgraph.layers.kernels.step_attention import Tuning, launch, tuning
+from walkgraph.layers.step_attention import Step, plain
+from walkgraph.networks.base import PagedRows
+
+torch.set_num_threads(1)
+PAGE = 16
+
+
+def made(lengths: list[int], batch: list[int], heads: int, groups: int, width: int) -> tuple[Tensor, ...]:
+    """qkv, k, v, frequencies, rows, pages, lengths, positions; slots that hold no token of a row are NaN."""
+    torch.manual_seed(sum(lengths))
+    reach = max(lengths) // PAGE + 2
+    pages = (torch.randperm(len(lengths) * reach) + 1).view(len(lengths), reach)
+    k, v = (torch.full(((len(lengths) * reach + 1) * PAGE, groups, width), torch.nan).half() for _ in range(2))
+    for row, length in enumerate(lengths):
+        slots = (pages[row, :, None] * PAGE + torch.arange(PAGE)).flatten()[:length]
+        k[slots], v[slots] = torch.randn(2, length, groups, width).half()
+    counts = torch.tensor(lengths)
+    return (
+        torch.randn(len(batch), (heads + 2 * groups) * width).half(), k, v,
+        1 / 10000.0 ** (torch.arange(0, width, 2) / width),
+        torch.tensor(batch).int(), pages.int(), counts.int(), (counts * 2 + 5).int(),
+    )  # fmt: skip
+
+
+SHAPES = [
+    (1, True, (6, 2, 64, False)),
+    (3, False, (6, 2, 64, False)),
+    (3, True, (3, 1, 64, True)),
+    (4, False, (2, 2, 128, False)),
+    (3, True, (16, 1, 64, False)),
+]
+
+
+@pytest.mark.parametrize(("splits", "early", "shape"), SHAPES)
+def test_it_equals_the_plain_form(splits: int, early: bool, shape: tuple[int, int, int, bool]) -> None:
+    heads, groups, width, norm = shape
+    # The last block full, empty but for the new token, begun; one block; none; the pad row twice.
+    lengths, batch = [31, 32, 33, 7, 0, 70, 2], [5, 0, 1, 2, 3, 4, 6, 6]
+    qkv, k, v, frequencies, *rest = made(lengths, batch, heads, groups, width)
+    rows = PagedRows(*rest)
+    norms = (torch.rand(width).half(), torch.rand(width).half()) if norm else (None, None)
+    twin_k, twin_v = k.clone(), v.clone()
+    wanted = plain(Step(qkv, twin_k, twin_v, rows, frequencies, heads, *norms))
+    tuned = Tuning(splits=splits, block=16, warps=4, stages=3, early=early, overlap=True)
+    first_k, first_v = k.clone(), v.clone()
+    out = launch(Step(qkv, first_k, first_v, rows, frequencies, heads, *norms), tuned)
+    torch.testing.assert_close(out[:6], wanted[:6], atol=2e-3, rtol=2e-3)
+    kept = torch.ones(k.shape[0], dtype=torch.bool)
+    kept[(rows.pages[6].long()[:, None] * PAGE + torch.arange(PAGE)).flatten()] = False
+    torch.testing.assert_close(first_k[kept], twin_k[kept], atol=2e-3, rtol=2e-3, equal_nan=True)
+    torch.testing.assert_close(first_v[kept], twin_v[kept], equal_nan=True)
+    again = launch(Step(qkv, k, v, rows, frequencies, heads, *norms), tuned)
+    assert torch.equal(out[:6], again[:6]), "counters are back at zero, and the order of arrival does not matter"
+
+
+@pytest.mark.parametrize("batch", [1, 2, 8, 16, 32, 64])
+@pytest.mark.parametrize("context", [16, 512, 4096])
+def test_the_chosen_cut_fills_a_gpu_and_no_more(batch: int, context: int) -> None:
+    it = tuning(batch, 8, 128, context)
+    programs = batch * 8 * it.splits
+    assert 1 <= it.splits <= 32
+    assert it.splits == 1 or (it.splits // 2) * it.block < context
+    assert it.splits == 1 or programs <= 4 * 132
+    assert programs >= 132 or it.splits == 32 or it.splits * it.block >= context
