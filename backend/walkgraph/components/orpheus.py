@@ -1,9 +1,11 @@
 """Orpheus: a Llama that speaks audio codes, seven to a frame, and the SNAC decoder that sounds them at 24 kHz."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
+from walkgraph.errors import InvalidInput
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
+from walkgraph.placement.sizes import FamilySizes, Part, Shape, read_config, token_numbers
 
 VOICES = ("tara", "leah", "jess", "leo", "dan", "mia", "zac", "zoe")
 
@@ -13,8 +15,16 @@ COMPONENTS: tuple[Component, ...] = (
         description="Frames a text as a voice's turn: `voice: text` between the turn's special tokens.",
         inputs=(port("text", "text: str"),),
         outputs=(port("ids", "tokens: int[n]"),),
-        params={"voice": Param(type="string", default="tara", choices=VOICES, description="Who speaks.")},
+        params={
+            "voice": Param(type="string", default="tara", choices=VOICES, description="Who speaks."),
+            "begin": Param(
+                type="boolean",
+                default=False,
+                description="Put the begin token in front of the turn too, as the published package does.",
+            ),
+        },
         cost="launch",
+        network="operators_orpheus:Prompt",
         weights="orpheus",
         host=True,
     ),
@@ -38,8 +48,25 @@ COMPONENTS: tuple[Component, ...] = (
             "top_k": Param(
                 type="integer", default=0, min=0, max=100000, description="Sample from this many tokens; 0: all."
             ),
+            "min_p": Param(
+                type="number",
+                default=0.0,
+                min=0,
+                max=1,
+                description="Leave out tokens less likely than this part of the likeliest; 0: none.",
+            ),
             "repetition_penalty": Param(
                 type="number", default=1.3, min=1, max=10, description="Divides the logits of tokens seen before."
+            ),
+            "presence_penalty": Param(
+                type="number", default=0.0, min=-2, max=2, description="Taken off the logits of tokens spoken before."
+            ),
+            "frequency_penalty": Param(
+                type="number",
+                default=0.0,
+                min=-2,
+                max=2,
+                description="Taken off the logits of a token for every time that it was spoken before.",
             ),
         },
         states=(
@@ -47,7 +74,9 @@ COMPONENTS: tuple[Component, ...] = (
             StateUse(slot="seen", kind="tensor"),
         ),
         cost="memory",
+        network="operators_orpheus:Backbone",
         weights="orpheus",
+        resident=True,
     ),
     Component(
         name="snac.decoder",
@@ -65,11 +94,27 @@ COMPONENTS: tuple[Component, ...] = (
                 type="boolean",
                 default=True,
                 description="Sound the first frame and the last two, which no window has inside.",
-            )
+            ),
+            "tf32": Param(
+                type="boolean",
+                default=False,
+                description="Convolve in TF32 on a GPU: faster, and less exact.",
+            ),
         },
         weights="snac",
+        network="operators_snac:Decoder",
     ),
 )
+
+
+def _orpheus_caches(folder: Path) -> Mapping[str, int]:
+    config = read_config(folder / "config.json")
+    try:
+        head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        return {"orpheus.backbone": token_numbers(config["num_hidden_layers"], config["num_key_value_heads"], head)}
+    except (KeyError, TypeError) as error:
+        raise InvalidInput(f"the config in `{folder.name}` does not describe an Orpheus model: {error}") from None
+
 
 _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
@@ -78,15 +123,20 @@ SIZES: Mapping[str, FamilySizes] = {
         components={"orpheus.backbone": ("model",)},
         shapes={
             "orpheus-3b": Shape(
-                parts={"model": 3_300_000_000},
+                parts={"model": 3_300_867_072},
                 caches={"orpheus.backbone": token_numbers(28, 8, 128)},
                 workspace={"orpheus.backbone": 250 * _M},
             ),
+            "orpheus-tiny": Shape(parts={"model": 75_840}, caches={"orpheus.backbone": token_numbers(2, 2, 16)}),
         },
+        caches_of=_orpheus_caches,
     ),
     "snac": FamilySizes(
         parts={"decoder": Part(files="*.safetensors", exact=True)},
         components={"snac.decoder": ("decoder",)},
-        shapes={"snac-24khz": Shape(parts={"decoder": 19_840_000})},
+        shapes={
+            "snac-24khz": Shape(parts={"decoder": 13_121_025}, workspace={"snac.decoder": 200 * _M}),
+            "snac-tiny": Shape(parts={"decoder": 4_929}),
+        },
     ),
 }

@@ -1,22 +1,47 @@
 """One decoder layer for every family: pre-norm attention and SwiGLU, with one or two sets of weights.
 
+A layer has a `forward` over any rows, and a `step` of one new token a row, which reads nothing on the host.
+
 With two sets ("experts"), the caller orders a batch's rows so that `rows[:split]` use the first and `rows[split:]` the
 second: plain slices, no gathers, no router. All rows meet in one attention. A set's parameters are named with its
 suffix, which the network chooses.
 
-Shape letters: R rows, W model width, H query heads, G key/value heads, D head dim.
+On a rank that holds a shard, the shape's heads and hidden width are the shard's, and `reduce` sums what `o_proj` and
+`down_proj` give over the ranks.
+
+Shape letters: R rows, B rows of a step, W model width, H query heads, G key/value heads, D head dim.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, Self, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from walkgraph.layers.attention import Attend
+from walkgraph.layers.linear import linear
 from walkgraph.layers.mlp import SwiGLU
 from walkgraph.layers.norm import RMSNorm
+from walkgraph.layers.packed import Packed
 from walkgraph.layers.rope import Rotation, rotate
+from walkgraph.layers.step_attention import Rows, step_attention
+
+
+class StepSlot(Protocol):
+    """The caches of a step's rows: `PagedSlot` of the engine."""
+
+    @property
+    def k(self) -> Sequence[Tensor]:
+        """Per layer `[S, G, D]`."""
+        ...
+
+    @property
+    def v(self) -> Sequence[Tensor]: ...
+
+    @property
+    def rows(self) -> Rows: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +62,7 @@ class DecoderAttention(nn.Module):
     def __init__(self, shape: DecoderShape, suffixes: tuple[str, ...]) -> None:
         super().__init__()
         self.shape, self.suffixes = shape, suffixes
+        self.packed: dict[str, Packed] = {}
         q_width, kv_width = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
         for suffix in suffixes:
             self.add_module(f"q_proj{suffix}", nn.Linear(shape.width, q_width, bias=shape.qkv_bias))
@@ -50,9 +76,11 @@ class DecoderAttention(nn.Module):
     def qkv(self, x: Tensor, suffix: str) -> tuple[Tensor, Tensor, Tensor]:
         """x `[R, W]` -> q `[R, H, D]`, k and v `[R, G, D]`, before the rotation."""
         shape = (x.shape[0], -1, self.shape.head_dim)
-        q = self._part("q_proj", suffix)(x).view(shape)
-        k = self._part("k_proj", suffix)(x).view(shape)
-        v = self._part("v_proj", suffix)(x).view(shape)
+        if suffix in self.packed:
+            parts = F.linear(x, *self.packed[suffix]).view(shape)
+            q, k, v = parts.split([self.shape.heads, self.shape.kv_heads, self.shape.kv_heads], 1)
+        else:
+            q, k, v = (self.part(f"{name}_proj", suffix)(x).view(shape) for name in "qkv")
         if self.shape.qk_norm:
             q, k = self._part("q_norm", suffix)(q), self._part("k_norm", suffix)(k)
         return q, k, v
@@ -60,6 +88,33 @@ class DecoderAttention(nn.Module):
     def out(self, heads: Tensor, suffix: str) -> Tensor:
         """`[R, H, D]` -> `[R, W]`."""
         return self._part("o_proj", suffix)(heads.flatten(1))
+
+    def step(self, layer: int, x: Tensor, slot: StepSlot, frequencies: Tensor, norm: RMSNorm, suffix: str) -> Tensor:
+        """x `[B, W]`, not yet normed -> attended heads `[B, H * D]`."""
+        packed, shape = self.packed[suffix], self.shape
+        qkv = linear(x, packed.weight, bias=packed.bias, norm=norm.weight, eps=norm.eps)
+        q_norm, k_norm = (self._weight(name, suffix) if shape.qk_norm else None for name in ("q_norm", "k_norm"))
+        caches, eps = (slot.k[layer], slot.v[layer]), shape.norm_eps
+        return step_attention(qkv, *caches, slot.rows, frequencies, shape.heads, q_norm=q_norm, k_norm=k_norm, eps=eps)
+
+    def pack(self) -> None:
+        """Lay q, k and v side by side, so that one product reads them. They are frozen by it."""
+        for s in self.suffixes:
+            self.packed[s] = Packed.of(*(self.part(f"{name}_proj", s) for name in "qkv"))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moving or casting a module makes its parameters anew."""
+        super()._apply(fn, recurse)
+        if self.packed:
+            self.pack()
+        return self
+
+    def part(self, name: str, suffix: str) -> nn.Linear:
+        """One of the four maps: `q_proj`, `k_proj`, `v_proj`, `o_proj`."""
+        return cast(nn.Linear, self._modules[name + suffix])
+
+    def _weight(self, name: str, suffix: str) -> Tensor:
+        return cast(RMSNorm, self._part(name, suffix)).weight
 
     def _part(self, name: str, suffix: str) -> nn.Module:
         return cast(nn.Module, self._modules[name + suffix])
@@ -69,6 +124,8 @@ class DecoderLayer(nn.Module):
     def __init__(self, shape: DecoderShape, suffixes: tuple[str, ...] = ("",)) -> None:
         super().__init__()
         self.suffixes = suffixes
+        self.reduce: Callable[[Tensor], Tensor] | None = None
+        """Sums `[R, W]` over the ranks of a tensor-parallel group; None on one rank."""
         self.self_attn = DecoderAttention(shape, suffixes)
         for suffix in suffixes:
             self.add_module(f"mlp{suffix}", SwiGLU(shape.width, shape.hidden))
@@ -86,9 +143,38 @@ class DecoderLayer(nn.Module):
         slices = heads.split([x.shape[0] for x in parts.values()]) if len(parts) > 1 else (heads,)
         out: dict[str, Tensor] = {}
         for (suffix, x), attended in zip(parts.items(), slices, strict=True):
-            x = x + self.self_attn.out(attended, suffix)
-            out[suffix] = x + self._part("mlp", suffix)(self._part("post_attention_layernorm", suffix)(x))
+            x = x + self._summed(self.self_attn.out(attended, suffix))
+            mlp, norm = self._part("mlp", suffix), self._part("post_attention_layernorm", suffix)
+            out[suffix] = x + self._summed(mlp(norm(x)))
         return out
+
+    def step(self, layer: int, x: Tensor, slot: StepSlot, frequencies: Tensor, suffix: str = "") -> Tensor:
+        """One new token of every row: x `[B, W]` -> `[B, W]`; its keys and values are appended to the slot's caches.
+
+        `frequencies`: float32 `[D/2]`, of the rotary positions. Needs `pack`.
+        """
+        first, second = (cast(RMSNorm, self._part(f"{n}_layernorm", suffix)) for n in ("input", "post_attention"))
+        mlp = cast(SwiGLU, self._part("mlp", suffix))
+        if mlp.gate_up is None:
+            raise RuntimeError("a layer steps once it is packed; call `pack` after its weights are loaded")
+        heads = self.self_attn.step(layer, x, slot, frequencies, first, suffix)
+        x = self._added(heads, self.self_attn.part("o_proj", suffix), x)
+        inner = linear(x, mlp.gate_up.weight, norm=second.weight, eps=second.eps, gated=True)
+        return self._added(inner, mlp.down_proj, x)
+
+    def pack(self) -> None:
+        """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
+        self.self_attn.pack()
+        for suffix in self.suffixes:
+            cast(SwiGLU, self._part("mlp", suffix)).pack()
+
+    def _added(self, x: Tensor, into: nn.Linear, residual: Tensor) -> Tensor:
+        if self.reduce is None:
+            return linear(x, into.weight, residual=residual)
+        return residual + self.reduce(linear(x, into.weight))
+
+    def _summed(self, x: Tensor) -> Tensor:
+        return x if self.reduce is None else self.reduce(x)
 
     def _part(self, name: str, suffix: str) -> nn.Module:
         return cast(nn.Module, self._modules[name + suffix])

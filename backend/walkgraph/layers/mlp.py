@@ -1,7 +1,12 @@
 """Feed-forward blocks."""
 
+from collections.abc import Callable
+from typing import Self
+
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from walkgraph.layers.packed import Packed
 
 
 class SwiGLU(nn.Module):
@@ -12,9 +17,25 @@ class SwiGLU(nn.Module):
         self.gate_proj = nn.Linear(width, hidden, bias=False)
         self.up_proj = nn.Linear(width, hidden, bias=False)
         self.down_proj = nn.Linear(hidden, width, bias=False)
+        self.gate_up: Packed | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        if self.gate_up is None:
+            gate, up = self.gate_proj(x), self.up_proj(x)
+        else:
+            gate, up = F.linear(x, self.gate_up.weight).chunk(2, -1)
+        return self.down_proj(F.silu(gate) * up)
+
+    def pack(self) -> None:
+        """Lay gate and up side by side, so that one product reads them. They are frozen by it."""
+        self.gate_up = Packed.of(self.gate_proj, self.up_proj)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moving or casting a module makes its parameters anew."""
+        super()._apply(fn, recurse)
+        if self.gate_up is not None:
+            self.pack()
+        return self
 
 
 class GeluMLP(nn.Module):

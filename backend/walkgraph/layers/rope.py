@@ -3,6 +3,8 @@
 Shape letters: R rows, H heads, D head dim.
 """
 
+import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -17,19 +19,47 @@ class Rotation(NamedTuple):
     """Its first half is negated: see `rotate`."""
 
 
-class NeoxRope:
-    """One position per token; dimension i turns with dimension i + D/2 (the NeoX pairing), without scaling."""
+@dataclass(frozen=True, kw_only=True)
+class LongContext:
+    """How Llama 3 stretches rotary positions: slow dimensions turn `factor` times slower, fast ones as before."""
 
-    def __init__(self, head_dim: int, theta: float) -> None:
-        exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device="cpu") / head_dim
-        self._frequencies = {torch.device("cpu"): 1.0 / theta**exponents}
+    factor: float
+    low: float
+    """A dimension that turns at most this often within `original` positions is slow."""
+    high: float
+    """One that turns at least this often is fast; in between the two are mixed linearly."""
+    original: int
+    """Positions that the model was first trained on."""
+
+    def __post_init__(self) -> None:
+        if self.factor < 1 or not self.low < self.high or self.original < 1:
+            raise ValueError("rope scaling wants `factor` >= 1, `low` < `high` and positive `original` positions")
+
+
+def neox_frequencies(head_dim: int, theta: float, scaling: LongContext | None = None) -> Tensor:
+    """float32 `[D/2]` on the CPU: radians per position of every pair of dimensions."""
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device="cpu") / head_dim
+    frequencies = 1.0 / theta**exponents
+    if scaling is None:
+        return frequencies
+    turns = scaling.original * frequencies / (2 * math.pi)
+    fast = ((turns - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
+    return frequencies * (fast + (1 - fast) / scaling.factor)
+
+
+class NeoxRope:
+    """One position per token; dimension i turns with dimension i + D/2 (the NeoX pairing)."""
+
+    def __init__(self, head_dim: int, theta: float, scaling: LongContext | None = None) -> None:
+        self._frequencies = {torch.device("cpu"): neox_frequencies(head_dim, theta, scaling)}
 
     def __call__(self, positions: Tensor) -> Rotation:
-        angles = positions[:, None, None].float() * self._on(positions.device)
+        angles = positions[:, None, None].float() * self.frequencies(positions.device)
         cos, sin = angles.cos(), angles.sin()
         return Rotation(torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1))
 
-    def _on(self, device: torch.device) -> Tensor:
+    def frequencies(self, device: torch.device) -> Tensor:
+        """float32 `[D/2]` on the device; copied there once."""
         if device not in self._frequencies:
             self._frequencies[device] = self._frequencies[torch.device("cpu")].to(device)
         return self._frequencies[device]

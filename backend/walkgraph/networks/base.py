@@ -10,6 +10,7 @@ shapes alone, which the engine can capture, and iterate without the host.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
@@ -161,8 +162,8 @@ Outputs = dict[str, Any]
 """Port -> value; a missing optional output is absent."""
 
 FINITE = "@finite"
-"""No port: under this name a forward may tell by a bool tensor `[]` whether its call's numbers are all finite, where its
-outputs, whole numbers, can't show it. A call of which it is false fails as one that gave NaN."""
+"""No port: under this name a forward may tell by a bool tensor `[]` whether its call's numbers are all finite, where
+its outputs, whole numbers, can't show it. A call of which it is false fails as one that gave NaN."""
 
 
 class CallFailed(Exception):
@@ -281,6 +282,8 @@ class StepSpec:
 
     inputs: Mapping[str, Row] = field(default_factory=dict[str, Row])
     outputs: Mapping[str, Row] = field(default_factory=dict[str, Row])
+    params: Mapping[str, torch.dtype] = field(default_factory=dict[str, torch.dtype])
+    """Those that a step reads: float32 or int64."""
     tensors: Mapping[str, Row] = field(default_factory=dict[str, Row])
     """Slots of `tensor` states that are kept as rows of a table; zeros where a run has none yet."""
     appends: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -290,8 +293,8 @@ class StepSpec:
 
     @property
     def key(self) -> Hashable:
-        parts = (self.inputs, self.outputs, self.tensors, self.appends, self.advances)
-        return tuple(tuple(sorted(part.items())) for part in parts)
+        parts = (self.inputs, self.outputs, self.params, self.tensors, self.appends, self.advances)
+        return tuple(tuple(sorted(part.items(), key=itemgetter(0))) for part in parts)
 
 
 class PagedRows(NamedTuple):
@@ -324,7 +327,7 @@ class StepBatch:
     inputs: Mapping[str, Tensor]
     """Port -> `[B, *shape]`."""
     params: Mapping[str, Tensor]
-    """Numeric parameter -> `[B]`: float32 for numbers, int64 for integers and booleans."""
+    """Parameter of the spec -> `[B]`."""
     seed: Tensor
     """int64 `[B]`, of each row's call."""
     iteration: Tensor

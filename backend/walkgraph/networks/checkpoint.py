@@ -1,12 +1,15 @@
 """Weights in the public layout: safetensors only, whole or sharded, strict, built on `meta` and assigned.
 
-A folder holds `ema.safetensors` (or `ema.safetensors.index.json` and its shards) and `ae.safetensors`, and either our
-own `config.json` (`"format": "walkgraph/bagel@1"`) or the published `llm_config.json` and `vit_config.json`.
+A folder of BAGEL holds `ema.safetensors` (or `ema.safetensors.index.json` and its shards) and `ae.safetensors`, and
+either our own `config.json` (`"format": "walkgraph/bagel@1"`) or the published `llm_config.json` and `vit_config.json`.
+
+A folder of Orpheus holds `model.safetensors` (or its index and shards) and the public `config.json`; where its special
+tokens are not the published ones, `"speech_tokens"` in that file names them.
 """
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +20,7 @@ from torch import nn
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel, BagelConfig
 from walkgraph.networks.flux_vae import AutoEncoder
+from walkgraph.networks.llama import Llama, LlamaConfig, OrpheusConfig, SpeechTokens
 
 FORMAT = "walkgraph/bagel@1"
 M = TypeVar("M", bound=nn.Module)
@@ -63,6 +67,30 @@ def load_autoencoder(
     return load(lambda: AutoEncoder(config.vae), folder, "ae", device=device, dtype=dtype, progress=progress)
 
 
+def read_orpheus(folder: Path) -> OrpheusConfig:
+    """As `read_config`, of an Orpheus folder."""
+    public = _read_json(folder / "config.json")
+    try:
+        tokens = SpeechTokens(**public.get("speech_tokens", {}))
+        return OrpheusConfig(llm=LlamaConfig.published(public), tokens=tokens)
+    except (TypeError, ValueError, KeyError) as error:
+        raise InvalidInput(f"the config in `{folder.name}` does not describe an Orpheus model: {error}") from error
+
+
+def load_llama(
+    folder: Path,
+    config: LlamaConfig,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+) -> Llama:
+    """The model, packed; strict. With tied embeddings a file may hold a head too: it is the table again."""
+    spare = ("lm_head.weight",) if config.tied else ()
+    on: dict[str, Any] = {"device": device, "dtype": dtype, "progress": progress}
+    return load(lambda: Llama(config), folder, "model", **on, spare=spare).pack()
+
+
 def load(
     build: Callable[[], M],
     folder: Path,
@@ -71,8 +99,11 @@ def load(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     progress: Progress | None = None,
+    spare: Collection[str] = (),
 ) -> M:
     """Build on `meta`, then assign every tensor of `<stem>.safetensors` (or of its shards), cast to `dtype`.
+
+    `spare`: tensors that may be there and are not read.
 
     Raises `NotFound` for a missing file and `InvalidInput` for missing, unknown or misshapen tensors.
     """
@@ -81,7 +112,7 @@ def load(
     wanted = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     state: dict[str, torch.Tensor] = {}
     problems: list[str] = []
-    for name, tensor in _tensors(folder, stem, str(device)):
+    for name, tensor in _tensors(folder, stem, str(device), spare):
         if name not in wanted:
             problems.append(f"unknown tensor `{name}`")
         elif tuple(tensor.shape) != wanted[name]:
@@ -119,12 +150,13 @@ def _named(name: str, problems: list[str]) -> bool:
     return any(f"`{name}`" in problem for problem in problems)
 
 
-def _tensors(folder: Path, stem: str, device: str) -> Iterator[tuple[str, torch.Tensor]]:
+def _tensors(folder: Path, stem: str, device: str, spare: Collection[str]) -> Iterator[tuple[str, torch.Tensor]]:
     for path in files(folder, stem):
         try:
             with safe_open(path, framework="pt", device=device) as shard:
                 for name in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
-                    yield name, shard.get_tensor(name)
+                    if name not in spare:
+                        yield name, shard.get_tensor(name)
         except SafetensorError as error:
             raise InvalidInput(f"`{path.name}` is not a readable safetensors file: {error}") from error
 

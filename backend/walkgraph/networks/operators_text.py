@@ -3,6 +3,7 @@
 Weights drawn at random have no tokenizer: there a token is a byte, and the configuration names the special ones.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, Self
@@ -12,7 +13,7 @@ import torch
 
 from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.networks.base import Call, CallFailed, LoadContext, Operator, Outputs, States
-from walkgraph.networks.presets import bagel_config
+from walkgraph.networks.presets import text_edges
 
 _ENDS = (("<|im_start|>", "<|im_end|>"), ("<|begin_of_text|>", "<|end_of_text|>"), ("<bos>", "<eos>"), ("<s>", "</s>"))
 """Begin and end of a text, by the names that families give them."""
@@ -44,9 +45,12 @@ class Bytes:
 
 
 class Trained:
-    def __init__(self, path: Path) -> None:
+    """With `plain`, the name of any added token in a client's text is text; otherwise that of the special ones."""
+
+    def __init__(self, path: Path, *, plain: bool = False) -> None:
         try:
-            self._tokenizer = tokenizers.Tokenizer.from_str(path.read_text("utf-8"))
+            text = path.read_text("utf-8")
+            self._tokenizer = tokenizers.Tokenizer.from_str(_all_special(text) if plain else text)
         except Exception as error:  # the library raises bare `Exception` for a file it can't read
             raise InvalidInput(f"`{path.name}` is not a readable tokenizer; export it again") from error
         # A special token's name in a client's text is text like any other.
@@ -62,6 +66,14 @@ class Trained:
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+
+def _all_special(text: str) -> str:
+    """A tokenizer's file with every added token marked special: the only ones that its library can leave unread."""
+    document = json.loads(text)
+    for token in document.get("added_tokens", ()):
+        token["special"] = True
+    return json.dumps(document)
 
 
 class TextOperator(Operator):
@@ -115,13 +127,16 @@ class Detokenizer(TextOperator):
         return new[len(old) :]
 
 
-def _vocabulary(context: LoadContext) -> Vocabulary:
-    if context.random is not None:
-        tokens = bagel_config(context.random[0]).tokens
-        return Bytes(tokens.bos, tokens.eos)
+def tokenizer_file(context: LoadContext) -> Path:
     if context.folder is None:
         raise Refused("text nodes read the tokenizer of a weight set; name one in the node's `weights`")
     path = context.folder / "tokenizer.json"
     if not path.is_file():
         raise NotFound(f"`{context.folder.name}` has no `{path.name}`; put the model's tokenizer beside its weights")
-    return Trained(path)
+    return path
+
+
+def _vocabulary(context: LoadContext) -> Vocabulary:
+    if context.random is not None:
+        return Bytes(*text_edges(context.random[0]))
+    return Trained(tokenizer_file(context))

@@ -2,18 +2,21 @@
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from walkgraph.errors import NotFound
+from walkgraph.layers.rope import LongContext
 from walkgraph.networks.bagel import BAGEL_7B_MOT, BagelConfig, LlmConfig, PictureRules, SpecialTokens
 from walkgraph.networks.flux_vae import VaeConfig
+from walkgraph.networks.llama import ORPHEUS_3B, LlamaConfig, OrpheusConfig, SpeechTokens
 from walkgraph.networks.siglip_navit import SiglipConfig
 
 M = TypeVar("M", bound=nn.Module)
+C = TypeVar("C")
 
 BAGEL: dict[str, BagelConfig] = {
     "bagel-7b-mot": BAGEL_7B_MOT,
@@ -32,10 +35,43 @@ BAGEL: dict[str, BagelConfig] = {
 """Full-size shapes for measurements, tiny ones for tests: the same classes."""
 
 
+_CODES = SpeechTokens.after_bytes(codebook=64)
+ORPHEUS: dict[str, OrpheusConfig] = {
+    "orpheus-3b": ORPHEUS_3B,
+    "orpheus-tiny": OrpheusConfig(
+        llm=LlamaConfig(
+            width=48,
+            hidden=80,
+            layers=2,
+            heads=4,
+            kv_heads=2,
+            head_dim=16,
+            vocab=_CODES.vocab,
+            scaling=LongContext(factor=8.0, low=1.0, high=4.0, original=64),
+        ),
+        tokens=_CODES,
+    ),
+}
+
+
 def bagel_config(name: str) -> BagelConfig:
-    if name not in BAGEL:
-        raise NotFound(f"no configuration `{name}` of this family; choose one of {sorted(BAGEL)}")
-    return BAGEL[name]
+    return _named(BAGEL, name)
+
+
+def orpheus_config(name: str) -> OrpheusConfig:
+    return _named(ORPHEUS, name)
+
+
+def text_edges(name: str) -> tuple[int, int]:
+    """Ids of the begin and the end of a text, in the vocabulary of a configuration of any family that has one."""
+    tokens = _named({**BAGEL, **ORPHEUS}, name).tokens
+    return tokens.bos, tokens.eos
+
+
+def _named(known: Mapping[str, C], name: str) -> C:
+    if name not in known:
+        raise NotFound(f"no configuration `{name}` of this family; choose one of {sorted(known)}")
+    return known[name]
 
 
 def drawn(build: Callable[[], M], seed: int, *, device: torch.device, dtype: torch.dtype) -> M:

@@ -1,0 +1,31 @@
+"""Several linear maps of one input as one matrix, whose parts stay parameters under their own names."""
+
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+
+class Packed(NamedTuple):
+    weight: Tensor
+    """`[N, K]`: the rows of every part, in their order."""
+    bias: Tensor | None
+    """`[N]`"""
+
+    @classmethod
+    def of(cls, *parts: nn.Linear) -> Self:
+        """Re-homes the parts' parameters in one tensor each, as frozen views of it; no weights are held twice.
+
+        Whoever replaces a part's parameter later must pack again.
+        """
+        with torch.no_grad():
+            weight = torch.cat([part.weight.data for part in parts])
+            biases = [part.bias.data for part in parts if part.bias is not None]
+            bias = torch.cat(biases) if biases else None
+        sizes = [part.out_features for part in parts]
+        for part, rows in zip(parts, weight.split(sizes), strict=True):
+            part.weight = nn.Parameter(rows, requires_grad=False)
+        if bias is not None:
+            for part, rows in zip(parts, bias.split(sizes), strict=True):
+                part.bias = nn.Parameter(rows, requires_grad=False)
+        return cls(weight, bias)
