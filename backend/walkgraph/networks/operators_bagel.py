@@ -10,6 +10,7 @@ from torch import Tensor
 
 from walkgraph.errors import Refused
 from walkgraph.layers.patches import grid_ids, patchify, unpatchify
+from walkgraph.layers.sampling import SamplingParams, sample
 from walkgraph.networks.bagel import Bagel, BagelConfig
 from walkgraph.networks.bagel_rows import Kind, Piece, Rows, lay_out
 from walkgraph.networks.base import (
@@ -26,7 +27,6 @@ from walkgraph.networks.base import (
 from walkgraph.networks.checkpoint import load_autoencoder, load_bagel, read_config
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.presets import bagel_config, drawn
-from walkgraph.networks.sampling import sample
 
 T = TypeVar("T")
 _KINDS: dict[str, Kind] = {"ids": "text", "token": "text", "image": "seen", "clean": "clean", "latents": "noised"}
@@ -256,14 +256,14 @@ def _sampled(logits: Tensor, calls: Sequence[Call], states: States) -> Tensor:
     if not any(temperatures):
         return logits.argmax(-1)
     on: dict[str, Any] = {"device": logits.device}
-    return sample(
-        logits.float(),
+    params = SamplingParams(
         seed=torch.tensor([call.seed for call in calls], **on),
         position=torch.tensor([states.length(call.states["kv"]) for call in calls], **on),
         temperature=torch.tensor(temperatures, **on),
         top_k=torch.tensor([int(call.params["top_k"]) for call in calls], **on),
         top_p=torch.tensor([float(call.params["top_p"]) for call in calls], **on),
     )
+    return sample(logits, params)
 
 
 def _cells(call: Call, step: int, side: int) -> tuple[int, int, int]:

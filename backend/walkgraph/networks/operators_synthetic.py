@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import torch
 
+from walkgraph.layers.sampling import draw
 from walkgraph.networks.base import (
     CacheShape,
     Call,
@@ -20,7 +21,6 @@ from walkgraph.networks.base import (
     Segment,
     States,
 )
-from walkgraph.networks.sampling import draw
 
 MODULUS = 997
 

@@ -1,0 +1,349 @@
+"""Sampling on NVIDIA GPUs without a sort: the twin of `walkgraph.layers.sampling`.
+
+A token is in the nucleus if the mass of strictly likelier ones is less than top-p's share, so one token can be judged
+by one sum, and the largest of `score + noise` over all tokens is the answer if it is in: with probability top-p. If it
+is not, neither is any token of its score or less, and the largest among the rest is judged next. So
+
+1. `_first` finds each row's largest score and first candidate; rows without a filter are done;
+2. `_digit` (top-k alone; three times) finds the k-th largest score exactly, eleven bits at a time, by counting;
+3. `_judge` (three or four times) judges three candidates of each row that is not done, and finds the next ones;
+4. `_finish` goes on with what is left, a row per program; of 1,000 rows of top-p 0.9 none or one, as a rule.
+
+Sums are of fixed blocks in fixed order and the rest is integers, so that a row's token depends on nothing but its row.
+The last block of a row to arrive reduces what the others left.
+
+Shape letters: R rows, V vocabulary.
+"""
+
+# pyright: reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
+
+from math import gcd
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from walkgraph.layers.kernels.sampling_blocks import arrive, falling_key, first_best, gumbel, of_falling_key, scores
+from walkgraph.layers.sampling import SamplingParams
+
+BLOCK = 2048
+"""Never a function of the batch: the order of the sums follows from it."""
+_WIDE = 8192
+_FEW_ROWS = 8
+_FEW = ((True, True), (True, True), (True, True))
+"""What each launch of `_judge` does: judge the candidates, find the next ones. Launches are what few rows cost; of many
+rows most are done after their first sum, and noise is not made for them. The sums are the same."""
+_MANY = ((True, False), (False, True), (True, True), (True, True))
+_BINS = tl.constexpr(2048)
+# What a row keeps between launches: floats, then integers.
+_STATE = tl.constexpr(4)
+_LARGEST = tl.constexpr(0)
+_BOUND = tl.constexpr(1)  # least score that min-p and top-k leave
+_KTH = tl.constexpr(2)  # least score that top-k leaves
+_SCORE = tl.constexpr(3)  # the candidate's
+_DONE = tl.constexpr(0)
+_KEY = tl.constexpr(1)  # the digits found of the k-th largest score
+_RANK = tl.constexpr(2)  # its rank among scores of these digits
+
+
+class Workspace:
+    """What the launches of one `sample` hand to each other, on one device, for R rows; one stream at a time."""
+
+    _made: dict[tuple[torch.device, int, int], "Workspace"] = {}  # noqa: RUF012
+
+    def __init__(self, device: torch.device, rows: int, vocab: int) -> None:
+        blocks = triton.cdiv(vocab, BLOCK)
+        self.floats = torch.zeros(rows, 4, device=device)
+        self.integers = torch.zeros(rows, 4, dtype=torch.int64, device=device)
+        self.parts = torch.zeros(5, rows, blocks, device=device)
+        self.tokens = torch.zeros(rows, blocks, dtype=torch.int32, device=device)
+        self.counters = torch.zeros(rows, dtype=torch.int32, device=device)
+        self.bins = torch.zeros(rows, 2048, dtype=torch.int32, device=device)
+
+    @classmethod
+    def of(cls, device: torch.device, rows: int, vocab: int) -> "Workspace":
+        key = (device, rows, vocab)
+        if key not in cls._made:
+            if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+                raise RuntimeError("sample a batch of this shape once before it is captured")
+            cls._made[key] = cls(device, rows, vocab)
+        return cls._made[key]
+
+
+@triton.jit
+def _candidate(x, token, seed, position, row, hot):
+    """The best of a block's tokens by score and noise, with its score; -inf where x is."""
+    noisy = x
+    if hot:
+        noisy = x + gumbel(tl.load(seed + row), tl.load(position + row), token)
+    value, best = first_best(noisy, token)
+    return value, best, tl.max(tl.where(token == best, x, float("-inf")), axis=0)
+
+
+@triton.jit
+def _settle(floats, out, row, values, tokens, xs):
+    """Take the best of the blocks' candidates as the row's."""
+    _, token = first_best(values, tokens)
+    tl.store(floats + row * _STATE + _SCORE, tl.max(tl.where(tokens == token, xs, float("-inf")), axis=0))
+    tl.store(out + row, token.to(tl.int64))
+
+
+@triton.jit
+def _first(
+    logits, stride, counts, rows, temperature, repetition, presence, frequency, seed, position, top_k, top_p, min_p,
+    floats, integers, parts, tokens, counters, out, R, V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
+    PADDED: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr, PRESENCE: tl.constexpr,
+    FREQUENCY: tl.constexpr, TOP_K: tl.constexpr, TOP_P: tl.constexpr, UNIT: tl.constexpr,
+    MIN_P: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    block, row = tl.program_id(0), tl.program_id(1)
+    hot = tl.load(temperature + row) > 0
+    token = block * BLOCK + tl.arange(0, BLOCK)
+    x = scores(logits, stride, counts, rows, temperature, repetition, presence, frequency, row, token, V, UNIT,
+               ROWS, REPETITION, PRESENCE, FREQUENCY)  # fmt: skip
+    value, best, score = _candidate(x, token, seed, position, row, hot)
+    at, plane = row * BLOCKS + block, R * BLOCKS
+    tl.store(parts + at, value)
+    tl.store(parts + plane + at, score)
+    tl.store(parts + 2 * plane + at, tl.max(x, axis=0))
+    tl.store(tokens + at, best)
+    if arrive(counters + row, BLOCKS):
+        each = tl.arange(0, PADDED)
+        there, all_at = each < BLOCKS, row * BLOCKS + each
+        values = tl.load(parts + all_at, mask=there, other=float("-inf"), volatile=True)
+        xs = tl.load(parts + plane + all_at, mask=there, other=float("-inf"), volatile=True)
+        most = tl.load(parts + 2 * plane + all_at, mask=there, other=float("-inf"), volatile=True)
+        bests = tl.load(tokens + all_at, mask=there, other=2147483647, volatile=True)
+        _settle(floats, out, row, values, bests, xs)
+        largest = tl.max(most, axis=0)
+        finite = (largest < float("inf")) & (largest > float("-inf"))
+        if not finite:
+            tl.store(out + row, tl.full((), -1, tl.int64))
+        bound, filtered, k = float("-inf"), False, tl.zeros((), tl.int64)
+        if MIN_P:
+            least = tl.minimum(tl.load(min_p + row), 1.0)
+            filtered |= least > 0
+            bound = tl.where(least > 0, largest + tl.log(tl.maximum(least, 1e-38)), bound)
+        if TOP_P:
+            filtered |= tl.load(top_p + row) < 1
+        if TOP_K:
+            k = tl.load(top_k + row).to(tl.int64)
+            k = tl.where((k > 0) & (k < V), k, 0)
+            filtered |= k > 0
+        tl.store(floats + row * _STATE + _LARGEST, largest)
+        tl.store(floats + row * _STATE + _BOUND, bound)
+        tl.store(floats + row * _STATE + _KTH, float("-inf"))
+        tl.store(integers + row * _STATE + _DONE, (~(finite & hot & filtered)).to(tl.int64))
+        tl.store(integers + row * _STATE + _KEY, tl.zeros((), tl.int64))
+        tl.store(integers + row * _STATE + _RANK, k)
+
+
+@triton.jit
+def _digit(
+    logits, stride, counts, rows, temperature, repetition, presence, frequency, floats, integers, counters, bins,
+    V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr,
+    PRESENCE: tl.constexpr, FREQUENCY: tl.constexpr, UNIT: tl.constexpr, SHIFT: tl.constexpr,
+    BITS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """Find the next BITS bits, from bit SHIFT upward, of the falling key of the k-th largest score."""
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    block, row = tl.program_id(0), tl.program_id(1)
+    integers += row * _STATE
+    rank, prefix = tl.load(integers + _RANK), tl.load(integers + _KEY)
+    if (tl.load(integers + _DONE) == 0) & (rank > 0):
+        token = block * BLOCK + tl.arange(0, BLOCK)
+        x = scores(logits, stride, counts, rows, temperature, repetition, presence, frequency, row, token, V, UNIT,
+                   ROWS, REPETITION, PRESENCE, FREQUENCY)  # fmt: skip
+        key = falling_key(x)
+        digit = ((key >> SHIFT) & ((1 << BITS) - 1)).to(tl.int32)
+        each = tl.arange(0, _BINS)
+        mine = tl.histogram(digit, _BINS, mask=(token < V) & ((key >> (SHIFT + BITS)) == prefix))
+        tl.atomic_add(bins + row * _BINS + each, mine, mask=mine > 0, sem="relaxed")
+        if arrive(counters + row, BLOCKS):
+            found = tl.load(bins + row * _BINS + each, volatile=True)
+            tl.store(bins + row * _BINS + each, tl.zeros_like(found))
+            upto = tl.cumsum(found, axis=0)
+            short = upto < rank
+            prefix = (prefix << BITS) | tl.sum(short.to(tl.int64), axis=0)
+            tl.store(integers + _KEY, prefix)
+            tl.store(integers + _RANK, rank - tl.max(tl.where(short, upto, 0), axis=0).to(tl.int64))
+            if SHIFT == 0:
+                kth = of_falling_key(prefix)
+                bound = tl.load(floats + row * _STATE + _BOUND)
+                tl.store(floats + row * _STATE + _KTH, kth)
+                tl.store(floats + row * _STATE + _BOUND, tl.maximum(bound, kth))
+
+
+@triton.jit
+def _stays(score, above, total, top_p, floats, row, TOP_P: tl.constexpr):
+    """Whether the candidate is one of the tokens kept: `above` is the mass of likelier ones, `total` top-k's."""
+    floats += row * _STATE
+    stays = score >= tl.load(floats + _BOUND)
+    if TOP_P:
+        share = tl.load(top_p + row)
+        stays &= (above < share * total) | (share >= 1) | (score >= tl.load(floats + _LARGEST))
+    return stays
+
+
+@triton.jit
+def _judge(
+    logits, stride, counts, rows, temperature, repetition, presence, frequency, seed, position, top_p, floats,
+    integers, parts, tokens, counters, out, R, V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
+    PADDED: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr, PRESENCE: tl.constexpr,
+    FREQUENCY: tl.constexpr, TOP_P: tl.constexpr, UNIT: tl.constexpr, SUM: tl.constexpr, DRAW: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    block, row = tl.program_id(0), tl.program_id(1)
+    if tl.load(integers + row * _STATE + _DONE) == 0:
+        state = floats + row * _STATE
+        score, bound, kth = tl.load(state + _SCORE), tl.load(state + _BOUND), tl.load(state + _KTH)
+        token = block * BLOCK + tl.arange(0, BLOCK)
+        x = scores(logits, stride, counts, rows, temperature, repetition, presence, frequency, row, token, V, UNIT,
+                   ROWS, REPETITION, PRESENCE, FREQUENCY)  # fmt: skip
+        at, plane = row * BLOCKS + block, R * BLOCKS
+        if SUM and TOP_P:
+            mass = tl.exp(x - tl.load(state + _LARGEST))
+            tl.store(parts + 3 * plane + at, tl.sum(tl.where(x > score, mass, 0.0), axis=0))
+            tl.store(parts + 4 * plane + at, tl.sum(tl.where(x >= kth, mass, 0.0), axis=0))
+        if DRAW:
+            # A block's best of more tokens is its best of fewer, if it is among them.
+            was = tl.load(parts + plane + at)
+            if (was <= score) | (was < bound):
+                left = tl.where((x > score) & (x >= bound), x, float("-inf"))
+                value, best, its = _candidate(left, token, seed, position, row, True)
+                tl.store(parts + at, value)
+                tl.store(parts + plane + at, its)
+                tl.store(tokens + at, best)
+        if arrive(counters + row, BLOCKS):
+            each = tl.arange(0, PADDED)
+            there, all_at = each < BLOCKS, row * BLOCKS + each
+            stays = tl.zeros((), tl.int1)
+            if SUM:
+                above = tl.sum(tl.load(parts + 3 * plane + all_at, mask=there, other=0.0, volatile=True), axis=0)
+                total = tl.sum(tl.load(parts + 4 * plane + all_at, mask=there, other=0.0, volatile=True), axis=0)
+                stays = _stays(score, above, total, top_p, floats, row, TOP_P)
+                tl.store(integers + row * _STATE + _DONE, stays.to(tl.int64))
+            if DRAW and not stays:
+                values = tl.load(parts + all_at, mask=there, other=float("-inf"), volatile=True)
+                xs = tl.load(parts + plane + all_at, mask=there, other=float("-inf"), volatile=True)
+                bests = tl.load(tokens + all_at, mask=there, other=2147483647, volatile=True)
+                _settle(floats, out, row, values, bests, xs)
+
+
+@triton.jit
+def _finish(
+    logits, stride, counts, rows, temperature, repetition, presence, frequency, seed, position, top_p, floats,
+    integers, out, V: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr,
+    PRESENCE: tl.constexpr, FREQUENCY: tl.constexpr, TOP_P: tl.constexpr, UNIT: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    row = tl.program_id(0)
+    state = floats + row * _STATE
+    done, score, chosen = tl.load(integers + row * _STATE + _DONE), tl.load(state + _SCORE), tl.load(out + row)
+    while done == 0:
+        largest, bound, kth = tl.load(state + _LARGEST), tl.load(state + _BOUND), tl.load(state + _KTH)
+        above, total, value = 0.0, 0.0, float("-inf")
+        following, next_score = chosen, score
+        for start in range(0, V, BLOCK):
+            token = start + tl.arange(0, BLOCK)
+            x = scores(logits, stride, counts, rows, temperature, repetition, presence, frequency, row, token, V,
+                       UNIT, ROWS, REPETITION, PRESENCE, FREQUENCY)  # fmt: skip
+            mass = tl.exp(x - largest)
+            above += tl.sum(tl.where(x > score, mass, 0.0), axis=0)
+            total += tl.sum(tl.where(x >= kth, mass, 0.0), axis=0)
+            left = tl.where((x > score) & (x >= bound), x, float("-inf"))
+            new, best, its = _candidate(left, token, seed, position, row, True)
+            following = tl.where(new > value, best.to(tl.int64), following)
+            next_score = tl.where(new > value, its, next_score)
+            value = tl.maximum(value, new)
+        if _stays(score, above, total, top_p, floats, row, TOP_P):
+            done = tl.full((), 1, tl.int64)
+        else:
+            score, chosen = next_score, following
+    tl.store(out + row, chosen)
+
+
+@triton.jit
+def _count(counts, rows, tokens, n, V, LANES: tl.constexpr, PDL: tl.constexpr):
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    lane = tl.arange(0, LANES)
+    there = lane < n
+    row = tl.load(rows + lane, mask=there, other=0).to(tl.int64)
+    token = tl.load(tokens + lane, mask=there, other=-1)
+    there &= token >= 0
+    value = tl.load(counts + row * V + token, mask=there, other=0)
+    tl.store(counts + row * V + token, value + 2, mask=there & (value < 32765))
+
+
+def sample(
+    logits: Tensor,
+    params: SamplingParams,
+    counts: Tensor | None = None,
+    rows: Tensor | None = None,
+    *,
+    pdl: bool = True,
+) -> Tensor:
+    """As `walkgraph.layers.sampling.sample`, in 1 to 9 launches that can be captured (once a batch of as many rows was
+    sampled before), without a host read."""
+    if logits.stride(1) != 1 or (counts is not None and not counts.is_contiguous()):
+        raise ValueError("tokens of a row must be adjacent, in logits and in counts")
+    R, V = logits.shape
+    space = Workspace.of(logits.device, R, V)
+    out = torch.empty(R, dtype=torch.int64, device=logits.device)
+    p = SamplingParams(*(None if one is None else one.contiguous() for one in params))  # type: ignore[arg-type]
+    blocks = triton.cdiv(V, BLOCK)
+    one, unit = p.temperature, gcd(logits.stride(0), 8)
+    common: dict[str, Any] = {
+        "logits": logits, "stride": logits.stride(0) // unit, "UNIT": unit, "counts": one if counts is None else counts,
+        "rows": one if rows is None else rows.contiguous(), "temperature": one,
+        "repetition": _or(p.repetition, one), "presence": _or(p.presence, one), "frequency": _or(p.frequency, one),
+        "floats": space.floats, "integers": space.integers, "V": V, "ROWS": rows is not None,
+        "REPETITION": p.repetition is not None, "PRESENCE": p.presence is not None,
+        "FREQUENCY": p.frequency is not None, **_options(logits, pdl),
+    }  # fmt: skip
+    whole = {"counters": space.counters, "BLOCK": BLOCK, "BLOCKS": blocks}
+    drawn = {"seed": p.seed, "position": p.position, "out": out}
+    parts = {"parts": space.parts, "tokens": space.tokens, "R": R, "PADDED": triton.next_power_of_2(blocks)}
+    tops = {"top_p": _or(p.top_p, one), "TOP_P": p.top_p is not None}
+    least = {"top_k": _or(p.top_k, one), "min_p": _or(p.min_p, one), "TOP_K": p.top_k is not None}
+    _first[blocks, R](**common, **whole, **drawn, **parts, **tops, **least, MIN_P=p.min_p is not None)
+    if p.top_k is not None:
+        for shift, bits in ((21, 11), (10, 11), (0, 10)):
+            _digit[blocks, R](**common, **whole, bins=space.bins, SHIFT=shift, BITS=bits)
+    if not (p.top_k is None and p.top_p is None and p.min_p is None):
+        for judges, draws in _FEW if R <= _FEW_ROWS else _MANY:
+            _judge[blocks, R](**common, **whole, **drawn, **parts, **tops, SUM=judges, DRAW=draws)
+        _finish[R,](**common, **drawn, **tops, BLOCK=_WIDE, num_warps=16)
+    return out
+
+
+def count(counts: Tensor, rows: Tensor, tokens: Tensor, *, pdl: bool = True) -> None:
+    """As `walkgraph.layers.sampling.count`, in one launch."""
+    n, V = len(tokens), counts.shape[1]
+    lanes = max(32, triton.next_power_of_2(n))
+    _count[1,](counts, rows.contiguous(), tokens.contiguous(), n, V, LANES=lanes, num_warps=1, **_options(counts, pdl))
+
+
+def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
+    return other if tensor is None else tensor
+
+
+def _options(tensor: Tensor, pdl: bool) -> dict[str, Any]:
+    """A launch that starts while the one before it drains; the interpreter has no such thing."""
+    pdl = pdl and tensor.is_cuda
+    return {"PDL": pdl, "enable_fp_fusion": False, **({"launch_pdl": True} if pdl else {})}

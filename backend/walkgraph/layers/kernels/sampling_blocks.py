@@ -1,0 +1,95 @@
+"""What the sampling kernels share: the scores and the noise of a block of tokens, and the order of a row's last block.
+
+The formulas are those of `walkgraph.layers.sampling`, in the same order; compile with `enable_fp_fusion=False`, so that
+a score is the same number wherever it is computed anew.
+"""
+
+# pyright: reportArgumentType=false, reportOperatorIssue=false
+
+import triton
+import triton.language as tl
+
+_GOLDEN = tl.constexpr(-0x61C8864680B583EB)
+_MIX_1 = tl.constexpr(-0x40A7B892E31B1A47)
+_MIX_2 = tl.constexpr(-0x6B2FB644ECCEEE15)
+
+
+@triton.jit
+def _shift(x, BY: tl.constexpr):
+    return (x >> BY) & ((1 << (64 - BY)) - 1)
+
+
+@triton.jit
+def _mix(x):
+    x = x + _GOLDEN
+    x = (x ^ _shift(x, 30)) * _MIX_1
+    x = (x ^ _shift(x, 27)) * _MIX_2
+    return x ^ _shift(x, 31)
+
+
+@triton.jit
+def gumbel(seed, position, token):
+    bits = _mix(_mix(_mix(seed) + position * _GOLDEN) + token.to(tl.int64) * _GOLDEN)
+    u = _shift(bits, 1).to(tl.float32) * 1.0842021724855044e-19  # 2^-63
+    u = tl.minimum(tl.maximum(u, 1.0842021724855044e-19), 0.99999994)
+    series = u * (1 + u * (0.5 + u * (0.3333333333333333 + u * (0.25 + u * (0.2 + u * 0.16666666666666666)))))
+    return -tl.log(tl.where(u < 0.0625, series, -tl.log(1 - u)))
+
+
+@triton.jit
+def scores(
+    logits, stride, counts, rows, temperature, repetition, presence, frequency, row, token, V: tl.constexpr,
+    UNIT: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr, PRESENCE: tl.constexpr,
+    FREQUENCY: tl.constexpr,
+):  # fmt: skip
+    """float32 like `token`: -inf beyond the vocabulary, inf for what is no number. `stride` counts UNITs of logits, so
+    that the compiler knows what rows are aligned to."""
+    there = token < V
+    x = tl.load(logits + row.to(tl.int64) * stride * UNIT + token, mask=there, other=float("-inf")).to(tl.float32)
+    x = tl.where(x != x, float("inf"), x)  # noqa: PLR0124
+    if REPETITION or PRESENCE or FREQUENCY:
+        of = row.to(tl.int64)
+        if ROWS:
+            of = tl.load(rows + row).to(tl.int64)
+        value = tl.load(counts + of * V + token, mask=there, other=0).to(tl.int32)
+        made = (value >> 1).to(tl.float32)
+        if REPETITION:
+            factor = tl.load(repetition + row)
+            x = tl.where(value > 0, tl.where(x > 0, x * tl.div_rn(1.0, factor), x * factor), x)
+        if PRESENCE:
+            x = x - tl.where(made > 0, tl.load(presence + row), 0.0)
+        if FREQUENCY:
+            x = x - made * tl.load(frequency + row)
+    heat = tl.load(temperature + row)
+    return x * tl.div_rn(1.0, tl.where(heat > 0, heat, 1.0))
+
+
+@triton.jit
+def first_best(value, token):
+    """The largest value, and the lowest token that has it."""
+    best = tl.max(value, axis=0)
+    return best, tl.min(tl.where(value == best, token, 2147483647), axis=0)
+
+
+@triton.jit
+def arrive(counter, BLOCKS: tl.constexpr):
+    """Whether this is the row's last block: it sees what the others stored, and leaves the counter at zero."""
+    tl.debug_barrier()
+    last = tl.atomic_add(counter, 1, sem="acq_rel") == BLOCKS - 1
+    tl.debug_barrier()
+    if last:
+        tl.store(counter, 0)
+    return last
+
+
+@triton.jit
+def falling_key(x):
+    """int64 of 32 bits that falls as x rises."""
+    bits = x.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
+    return tl.where(bits >= 0x80000000, bits, 0x7FFFFFFF - bits)
+
+
+@triton.jit
+def of_falling_key(key):
+    bits = tl.where(key >= 0x80000000, key, 0x7FFFFFFF - key)
+    return bits.to(tl.int32).to(tl.float32, bitcast=True)

@@ -1,0 +1,175 @@
+"""The next token from logits. Its noise is a pure function of (seed, position, token): equal logits give equal samples
+in any row of any batch, on any device, but for last bits of the logarithms and sums.
+
+Tokens of equal logits are kept or dropped together, so that no order among equals matters. On CUDA all of it is kernels
+without a host read; the code here is their twin on CPUs.
+
+Shape letters: R rows, V vocabulary, T rows of a table of counts.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_GOLDEN = -0x61C8864680B583EB
+"""2^64 divided by the golden ratio, as a signed number: the step between the streams of splitmix64."""
+_MIX_1 = -0x40A7B892E31B1A47
+_MIX_2 = -0x6B2FB644ECCEEE15
+_BELOW_ONE = 1 - 2.0**-24
+_SERIES_BELOW = 2.0**-4
+_FULL = 32765
+"""A count of generated tokens stays where it is from here on, the highest that int16 has room for."""
+
+
+class SamplingParams(NamedTuple):
+    """Each `[R]`. None is for what no row uses."""
+
+    seed: Tensor
+    """int64"""
+    position: Tensor
+    """int64: of the token to come."""
+    temperature: Tensor
+    """float32; 0: the likeliest token, the first of equals."""
+    top_k: Tensor | None = None
+    """int64; 0: all."""
+    top_p: Tensor | None = None
+    """float32, of the mass that top-k leaves; 1: all."""
+    min_p: Tensor | None = None
+    """float32: least probability relative to the likeliest token's; 0: all."""
+    repetition: Tensor | None = None
+    """float32: logits of tokens of the prompt or the output are divided (positive ones) or multiplied by it; 1: off."""
+    presence: Tensor | None = None
+    """float32: taken off logits of tokens of the output."""
+    frequency: Tensor | None = None
+    """float32: taken off for every time that the token is in the output."""
+
+    @property
+    def penalised(self) -> bool:
+        return not (self.repetition is None and self.presence is None and self.frequency is None)
+
+
+def sample(logits: Tensor, params: SamplingParams, counts: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
+    """Logits `[R, V]` (bf16, fp16, fp32; tokens adjacent) -> tokens int64 `[R]`; -1 for a row of which the largest
+    logit is no number or infinite.
+
+    In this order: penalties by `counts` int16 `[T, V]` (see `count`) of the table's `rows` `[R]` (all in turn if None),
+    temperature, top-k, top-p, min-p. The likeliest token always stays.
+    """
+    if params.penalised and counts is None:
+        raise ValueError("penalties need the counts of tokens")
+    if logits.is_cuda:
+        from walkgraph.layers.kernels import sampling as kernels
+
+        return kernels.sample(logits, params, counts, rows)
+    x = scores(logits, params, counts, rows)
+    largest = x.amax(-1)
+    hot = (params.temperature > 0)[:, None]
+    tokens = torch.arange(logits.shape[1], device=logits.device)
+    noisy = x + gumbel(params.seed[:, None], params.position[:, None], tokens)
+    drawn = torch.where(hot, noisy.masked_fill(~kept(x, params), -torch.inf), x).argmax(-1)
+    return torch.where(largest.isfinite(), drawn, -1)
+
+
+def scores(logits: Tensor, params: SamplingParams, counts: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
+    """float32 `[R, V]`: logits after penalties and temperature (cold rows: after penalties)."""
+    x = logits.float()
+    if params.penalised and counts is not None:
+        value = counts[: len(x)] if rows is None else counts[rows.long()]
+        made = (value >> 1).float()
+        if params.repetition is not None:
+            factor = params.repetition[:, None]
+            x = torch.where(value > 0, torch.where(x > 0, x * (1 / factor), x * factor), x)
+        if params.presence is not None:
+            x = x - torch.where(made > 0, params.presence[:, None], 0.0)
+        if params.frequency is not None:
+            x = x - made * params.frequency[:, None]
+    hot = params.temperature > 0
+    return x * (1 / torch.where(hot, params.temperature, 1.0))[:, None]
+
+
+def kept(x: Tensor, params: SamplingParams) -> Tensor:
+    """bool `[R, V]`: what top-k, top-p and min-p leave of the scores `x` float32 `[R, V]`."""
+    stays = torch.ones_like(x, dtype=torch.bool)
+    if params.top_k is not None or params.top_p is not None:
+        order = x.sort(dim=-1, descending=True).values
+        among = torch.ones_like(stays)
+        if params.top_k is not None:
+            wanted = torch.where(params.top_k > 0, params.top_k, x.shape[1]).clamp(max=x.shape[1])
+            among = order >= order.gather(1, wanted[:, None] - 1)
+        if params.top_p is not None:
+            mass = torch.where(among, (order - order[:, :1]).double().exp(), 0.0)
+            before = mass.cumsum(-1) - mass
+            top_p = params.top_p[:, None]
+            among &= (before < top_p * mass.sum(-1, keepdim=True)) | (top_p >= 1)
+        among[:, 0] = True
+        stays &= x >= order.masked_fill(~among, torch.inf).amin(-1, keepdim=True)
+    if params.min_p is not None:
+        largest = x.amax(-1, keepdim=True)
+        stays &= x >= largest + params.min_p.clamp(0, 1).log()[:, None]
+    return stays
+
+
+def count(counts: Tensor, rows: Tensor, tokens: Tensor) -> None:
+    """Count one generated token for each of the table's `rows` `[R]`, in place; tokens int64 `[R]`, -1: none.
+
+    counts int16 `[T, V]`: twice the times that a token was generated, plus one if it is in the prompt. Where a row is
+    named several times (the pad row of a batch), some of its tokens may be lost.
+    """
+    if counts.is_cuda:
+        from walkgraph.layers.kernels import sampling as kernels
+
+        kernels.count(counts, rows, tokens)
+        return
+    at = (rows.long(), tokens.clamp(min=0))
+    value = counts[at]
+    counts[at] = value + 2 * ((tokens >= 0) & (value < _FULL)).to(counts.dtype)
+
+
+def count_prompt(counts: Tensor, row: int, tokens: Tensor) -> None:
+    """Begin a row of `counts` anew with the tokens int64 `[n]` of a prompt."""
+    counts[row].zero_().index_fill_(0, tokens, 1)
+
+
+def top_logprobs(logits: Tensor, tokens: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The k likeliest tokens of logits `[R, V]` -> ids int64 and natural log-probabilities float32 `[R, k]`; and of
+    the chosen `tokens` int64 `[R]` the log-probability float32 `[R]` and the rank int64 `[R]`: 1 + likelier tokens.
+    """
+    top, ids = logits.topk(k, dim=-1)
+    chosen = logits.gather(1, tokens.clamp(min=0)[:, None])[:, 0]
+    if logits.is_cuda:
+        from walkgraph.layers.kernels.sampling_totals import totals
+
+        total, rank = totals(logits, chosen)
+    else:
+        total = torch.stack([row.float().logsumexp(-1) for row in logits])
+        rank = 1 + (logits > chosen[:, None]).sum(-1)
+    return ids, top.float() - total[:, None], chosen.float() - total, rank
+
+
+def gumbel(seed: Tensor, position: Tensor, token: Tensor) -> Tensor:
+    """float32 Gumbel noise; int64 arguments broadcast.
+
+    Of an exponential variate made from a uniform one near zero, where float32 is dense: the largest noise decides.
+    """
+    u = (_shift(draw(seed, position, token), 1).float() * 2.0**-63).clamp(2.0**-63, _BELOW_ONE)
+    series = u * (1 + u * (1 / 2 + u * (1 / 3 + u * (1 / 4 + u * (1 / 5 + u * (1 / 6))))))
+    return -torch.where(u < _SERIES_BELOW, series, -(1 - u).log()).log()
+
+
+def draw(seed: Tensor, position: Tensor, index: Tensor) -> Tensor:
+    """64 random bits as int64: splitmix64 over the three numbers in turn."""
+    return _mix(_mix(_mix(seed) + position * _GOLDEN) + index * _GOLDEN)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """splitmix64's finaliser; int64 arithmetic wraps."""
+    x = x + _GOLDEN
+    x = (x ^ _shift(x, 30)) * _MIX_1
+    x = (x ^ _shift(x, 27)) * _MIX_2
+    return x ^ _shift(x, 31)
+
+
+def _shift(x: Tensor, by: int) -> Tensor:
+    """Shift right without the sign."""
+    return (x >> by) & ((1 << (64 - by)) - 1)
