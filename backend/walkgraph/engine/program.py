@@ -8,7 +8,7 @@ Shape letters: T rows of the tables (the last one pads), B rows of a batch, K it
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
@@ -90,7 +90,8 @@ class Buffers:
     """bool `[K, B]`"""
     sound: Tensor
     """bool `[K, B]`"""
-    host: list[Tensor] = field(default_factory=list[Tensor])
+    sizes: list[int]
+    """Bytes of its segments: stops, soundness, then what the body's `each` gives."""
 
 
 class Program:
@@ -177,7 +178,7 @@ class Program:
         staging = torch.zeros(sum(sizes), dtype=torch.uint8, device=self.device)
         views = fields_of(staging, [row for _, row in shapes], sizes, iterations, batch)
         fields = {place: view for (place, _), view in zip(shapes, views, strict=True) if place is not None}
-        return Buffers(rows, staging, fields, views[0], views[1])
+        return Buffers(rows, staging, fields, views[0], views[1], sizes)
 
     def iterate(self, buffers: Buffers) -> None:
         """K iterations of the batch's rows: what is captured."""

@@ -18,7 +18,7 @@ from walkgraph.engine.device import Lines
 from walkgraph.engine.pages import OutOfPages
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import ErrorCode, ErrorInfo
-from walkgraph.networks.base import FINITE, Call, CallFailed, Operator, Outputs
+from walkgraph.networks.base import FINITE, Call, CallFailed, LoopCall, Operator, Outputs
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ class Launched:
 
     def __init__(self, lines: Lines, results: "Callable[[], list[Result]]") -> None:
         self._mark, self.results = lines.mark(), results
+        self.asynchronous = lines.asynchronous
 
     @property
     def ready(self) -> bool:
@@ -115,29 +116,30 @@ class Runner:
         given = ((port, value) for port, value in ports.items() if port != FINITE)
         return {port: lines.to_host(value) if port in wanted else value for port, value in given}
 
-    def failed(self, call: Call, raised: Exception) -> ErrorInfo:
+    def failed(self, call: Call | LoopCall, raised: Exception) -> ErrorInfo:
         """What the client learns of an exception: our own sentence, never a foreign one's text."""
+        node = _node(call)
         if isinstance(raised, CallFailed):
             return self._error(call, raised.code, str(raised), raised.port)
         if isinstance(raised, OutOfPages):
             return self._error(call, "out_of_memory", str(raised))
         if is_memory(raised):
             advice = "ask for less, or try again when other runs have ended"
-            return self._error(call, "out_of_memory", f"`{call.node}` needs more memory than its rank has; {advice}")
-        _log.error("node `%s` failed in run %s at %s", call.node, call.run, call.iteration, exc_info=raised)
+            return self._error(call, "out_of_memory", f"`{node}` needs more memory than its rank has; {advice}")
+        _log.error("node `%s` failed in run %s at %s", node, call.run, call.iteration, exc_info=raised)
         where = f"the log of rank {self._rank} says where, under this run's id"
-        return self._error(call, "node_error", f"`{call.node}` failed; {where}")
+        return self._error(call, "node_error", f"`{node}` failed; {where}")
 
     def numeric(self, call: Call, port: str) -> ErrorInfo:
         where = f" at iteration {list(call.iteration)}" if call.iteration else ""
         message = f"`{call.node}.{port}` gave NaN or infinite numbers{where}; check its inputs and parameters"
         return self._error(call, "numeric_error", message, port)
 
-    def _error(self, call: Call, code: ErrorCode, message: str, port: str | None = None) -> ErrorInfo:
+    def _error(self, call: Call | LoopCall, code: ErrorCode, message: str, port: str | None = None) -> ErrorInfo:
         return ErrorInfo(
             code=code,
             message=message,
-            node=call.node,
+            node=_node(call),
             port=port,
             walk=call.walk,
             iteration=call.iteration,
@@ -179,6 +181,11 @@ class _Unsound:
 def _sound(value: Tensor) -> Tensor:
     """One bool. A sum in float64 shows any NaN or infinity, and can't overflow but for numbers of its own range."""
     return value.isfinite().all() if value.dtype == torch.float64 else value.sum(dtype=torch.float64).isfinite()
+
+
+def _node(call: Call | LoopCall) -> str:
+    """A loop's is the first of its body."""
+    return call.node if isinstance(call, Call) else call.body[0].node
 
 
 def _place(call: Call, device: torch.device) -> None:

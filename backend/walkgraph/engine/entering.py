@@ -1,0 +1,179 @@
+"""From a loop's call to a row of its program, and back from the row to what the run keeps."""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.engine.pages import PAGE
+from walkgraph.engine.pool import Pool
+from walkgraph.engine.program import Body, Entry, Place, Program, Source, UseStep
+from walkgraph.engine.states import StateTable
+from walkgraph.networks.base import CallFailed, LoopCall, LoopInput, LoopUse, Operator, StateKey
+
+
+class Loaded(NamedTuple):
+    """An operator on this rank; nodes and views share it."""
+
+    operator: Operator
+    device: torch.device
+    index: int
+
+
+@dataclass(slots=True)
+class Entered:
+    """What a row was entered with, and must be left with."""
+
+    times: int
+    """Iterations until it ends, or until its states are full."""
+    bound: str
+    """What is told where the states end it."""
+    paged: dict[str, tuple[StateKey, int, int]]
+    """Alias -> state, tokens and positions of an iteration."""
+    tensors: dict[str, StateKey]
+    collected: dict[str, list[Tensor]] = field(default_factory=dict[str, list[Tensor]])
+
+
+class Entrance:
+    def __init__(self, states: StateTable, loaded: Callable[[str], Loaded]) -> None:
+        self._states, self._loaded = states, loaded
+
+    def body(self, call: LoopCall) -> tuple[Hashable, Body, Mapping[str, Pool], torch.device]:
+        """A key that loops share whose rows may lie in one table, and what makes their program. Raises `CallFailed`."""
+        alias = aliases(call)
+        uses = tuple(self._use(use, alias) for use in call.body)
+        here = [self._loaded(use.node) for use in call.body]
+        outs = [(out.kind, (out.use, out.port)) for out in call.outputs]
+        body = Body(
+            uses=uses,
+            until=call.until,
+            each=tuple(dict.fromkeys(place for kind, place in outs if kind != "last")),
+            last=tuple(dict.fromkeys(place for kind, place in outs if kind == "last")),
+            steps=_room_for(call),
+        )
+        pools = {
+            alias[use.states[slot]]: self._states.pool(use.states[slot])
+            for use, made in zip(call.body, uses, strict=True)
+            for slot in made.spec.appends
+            if slot in use.states
+        }
+        key = (
+            tuple(
+                (one.index, use.spec.key, tuple(use.sources.items()), tuple(use.states.items()), use.series)
+                for one, use in zip(here, uses, strict=True)
+            ),
+            call.until,
+            call.outputs,
+            body.steps,
+            tuple((name, id(pool)) for name, pool in pools.items()),
+        )
+        return key, body, pools, here[0].device
+
+    def enter(self, call: LoopCall, program: Program, row: int) -> Entered:
+        """Fill a row of the program; raises `OutOfPages` and `CallFailed`, and then has changed nothing."""
+        alias = aliases(call)
+        entered = Entered(call.times, "", {}, {})
+        for use, made in zip(call.body, program.body.uses, strict=True):
+            for slot, tokens in made.spec.appends.items():
+                key = use.states[slot]
+                _, had, advance = entered.paged.get(alias[key], (key, 0, 0))
+                more = made.spec.advances.get(slot, tokens)
+                entered.paged[alias[key]] = key, had + tokens, advance + more
+            entered.tensors.update({alias[use.states[slot]]: use.states[slot] for slot in made.spec.tensors})
+        for name, (key, tokens, _) in entered.paged.items():
+            self._bound(entered, program, name, key, tokens)
+        held: dict[str, Any] = {}
+        for name, (key, tokens, _) in entered.paged.items():
+            kept = self._states.hold(key, tokens * entered.times)
+            held[name] = kept.pages, kept.length, kept.position
+        program.enter(row, self._entry(call, program, entered, held))
+        return entered
+
+    def leave(self, program: Program, row: int, entered: Entered, iterations: int) -> None:
+        """Give the row's contents back to the run's states."""
+        for key, tokens, advance in entered.paged.values():
+            self._states.appended(key, tokens * iterations, advance * iterations)
+        for name, key in entered.tensors.items():
+            self._states.set(key, program.tensor(name, row))
+
+    def _use(self, use: LoopUse, alias: Mapping[StateKey, str]) -> UseStep:
+        operator = self._loaded(use.node).operator
+        values = {i.port: i.value for i in use.inputs if i.source == "value"}
+        spec = operator.step_spec(values, use.params)
+        if spec is None:
+            raise CallFailed(f"`{use.node}` has no step for the inputs it gets in a loop; feed it as it declares")
+        fixed = {name: kind for name, kind in spec.params.items() if name not in use.varying}
+        return UseStep(
+            node=use.node,
+            operator=operator,
+            spec=spec,
+            sources={i.port: _source(i) for i in use.inputs if i.source != "absent" or i.carried is not None},
+            states={slot: alias[key] for slot, key in use.states.items()},
+            ints=tuple(sorted(name for name, kind in fixed.items() if kind == torch.int64)),
+            floats=tuple(sorted(name for name, kind in fixed.items() if kind == torch.float32)),
+            series=tuple(sorted(name for name in use.varying if name in spec.params)),
+        )
+
+    def _bound(self, entered: Entered, program: Program, name: str, key: StateKey, tokens: int) -> None:
+        """A loop that may not hold what all its iterations append ends where that is full."""
+        if not tokens:
+            return
+        most = self._states.most(key)
+        length = self._states.transaction().length(key)
+        room = program.room(name) * PAGE if most is None else min(most, program.room(name) * PAGE)
+        times = (room - length) // tokens
+        if times < entered.times:
+            entered.times = max(1, times)
+            entered.bound = (
+                f"`{key.state}` holds at most {room} tokens in this run, and the loop appends more; ask for less, or "
+                "raise what its `capacity` is made of"
+            )
+
+    def _entry(
+        self, call: LoopCall, program: Program, entered: Entered, held: Mapping[str, tuple[list[int], int, int]]
+    ) -> Entry:
+        uses = list(zip(call.body, program.body.uses, strict=True))
+        cells: dict[Place, Tensor] = {}
+        for index, use in enumerate(call.body):
+            for port in use.inputs:
+                if port.source in ("value", "each"):
+                    row = program.body.uses[index].spec.inputs[port.port]
+                    cells[index, port.port] = torch.as_tensor(port.value, dtype=row.dtype)
+        return Entry(
+            times=entered.times,
+            seeds=[use.seed for use in call.body],
+            ints=[int(use.params[name]) for use, made in uses for name in made.ints],
+            floats=[float(use.params[name]) for use, made in uses for name in made.floats],
+            series=[[float(n) for n in use.varying[name]] for use, made in uses for name in made.series],
+            cells=cells,
+            paged=held,
+            tensors={name: self._states.tensors.get(key) for name, key in entered.tensors.items()},
+        )
+
+
+def aliases(call: LoopCall) -> dict[StateKey, str]:
+    """States by the order in which the body names them: runs and views of one body have equal ones."""
+    keys = dict.fromkeys(key for use in call.body for _, key in sorted(use.states.items()))
+    return {key: f"state {index}" for index, key in enumerate(keys)}
+
+
+def _source(port: LoopInput) -> Source:
+    if port.carried is not None:
+        return Source("carried", port.carried)
+    match port.source:
+        case "use":
+            return Source("internal", (port.use, port.output))
+        case "index":
+            return Source("index")
+        case "each":
+            return Source("each")
+        case _:
+            return Source("entering")
+
+
+def _room_for(call: LoopCall) -> int:
+    """Iterations that series have room for: calls whose counts are near share a program."""
+    needs = any(use.varying or any(i.source == "each" for i in use.inputs) for use in call.body)
+    return 1 << (max(call.times, 16) - 1).bit_length() if needs else 0

@@ -1,0 +1,125 @@
+"""What a rank loads: operators with their weights, and the pools of its caches."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from walkgraph import plugins
+from walkgraph.engine.entering import Loaded
+from walkgraph.engine.pool import Pool, page_bytes
+from walkgraph.engine.weights import Weights
+from walkgraph.errors import Refused
+from walkgraph.ids import Rank
+from walkgraph.networks.base import CacheShape, Operator, Scalar
+from walkgraph.placement.tables import NodePlan, Plan, RankPlan
+
+Progress = Callable[[str, float], None]
+"""What is going on, and its share done."""
+_UNUSED_PAGES = 16
+"""Of a pool that no task uses on this rank."""
+
+
+def rank_plan(plan: Plan, rank: Rank) -> RankPlan:
+    found = next((here for here in plan.ranks if here.rank == rank), None)
+    if found is None:
+        raise Refused(f"the plan of `{plan.graph}` has no rank {rank}; have {[here.rank for here in plan.ranks]}")
+    return found
+
+
+def nodes_here(plan: Plan, here: RankPlan) -> list[NodePlan]:
+    return [node for node in plan.nodes if node.index in set(here.nodes)]
+
+
+def load_operators(plan: Plan, here: RankPlan, roots: Sequence[Path], progress: Progress) -> dict[str, Loaded]:
+    """Node -> its operator; nodes with the same network, weights, device and options share one."""
+    sets: dict[tuple[str | None, torch.device], Weights] = {}
+    nodes = nodes_here(plan, here)
+    for node in nodes:
+        source = plan.weights[node.weights].source if node.weights else None
+        sets.setdefault(_weights_key(node, here), Weights(source, roots, _device(node, here)))
+    total = sum(weights.bytes for weights in sets.values()) or 1
+    read = 0
+    found: dict[str, Loaded] = {}
+    loaded: dict[Hashable, Loaded] = {}
+    for node in nodes:
+        key = _weights_key(node, here)
+
+        def count(nbytes: int, what: str = f"weights of `{node.name}`") -> None:
+            nonlocal read
+            read += nbytes
+            progress(what, min(1.0, read / total))
+
+        network = _network(node.network)
+        options = _options(node, network)
+        shared = (node.network, *key, tuple(sorted(options.items())))
+        if shared not in loaded:
+            operator = network.load(sets[key].context(options, count))
+            loaded[shared] = Loaded(operator, sets[key].device, len(loaded))
+        found[node.name] = loaded[shared]
+    progress("weights", 1.0)
+    return found
+
+
+def make_pools(plan: Plan, here: RankPlan, loaded: Mapping[str, Loaded]) -> dict[str, Pool]:
+    """Paged state -> its pool: one for each cache shape, with what the plan's budget gives the states that share it.
+    States without a line there get an equal part where none has one, else what a warm-up needs."""
+    kinds = _cache_kinds(plan, here, loaded)
+    lines = dict(here.budget)
+    given = {name: lines.get(f"kv {name}", 0) for name in kinds}
+    if not any(given.values()):
+        given = {name: page_bytes(shape) for name, (shape, _) in kinds.items()}
+    total = sum(given.values())
+    pools: dict[tuple[CacheShape, torch.device], Pool] = {}
+    for kind in dict.fromkeys(kinds.values()):
+        part = sum(given[name] for name, other in kinds.items() if other == kind)
+        room = here.kv_bytes * part // total // page_bytes(kind[0])
+        pages = room - 1 if part else _UNUSED_PAGES  # one more holds zeros
+        if pages < 1:
+            raise Refused(f"rank {here.rank} has {here.kv_bytes} bytes for caches, too few for a page each")
+        pools[kind] = Pool(kind[0], pages, kind[1])
+    return {name: pools[kind] for name, kind in kinds.items()}
+
+
+def is_expression(value: Scalar) -> bool:
+    return isinstance(value, str) and value.startswith("=")
+
+
+def _cache_kinds(
+    plan: Plan, here: RankPlan, loaded: Mapping[str, Loaded]
+) -> dict[str, tuple[CacheShape, torch.device]]:
+    """Paged state -> shape and device of its cache."""
+    names = {state.index: state.name for state in plan.states}
+    kinds: dict[str, tuple[CacheShape, torch.device]] = {}
+    for node in nodes_here(plan, here):
+        operator, device, _ = loaded[node.name]
+        for slot, shape in operator.caches().items():
+            if slot not in node.states:
+                continue
+            name = names[node.states[slot]]
+            if kinds.setdefault(name, (shape, device)) != (shape, device):
+                raise Refused(f"state `{name}` is used by nodes whose caches differ; give `{node.name}` its own")
+    return kinds
+
+
+def _network(name: str) -> type[Operator]:
+    module, _, attribute = name.partition(":")
+    return plugins.load("walkgraph.networks", module, attribute)
+
+
+def _device(node: NodePlan, here: RankPlan) -> torch.device:
+    return torch.device("cpu" if node.host else here.device)
+
+
+def _weights_key(node: NodePlan, here: RankPlan) -> tuple[str | None, torch.device]:
+    return node.weights, _device(node, here)
+
+
+def _options(node: NodePlan, network: type[Operator]) -> dict[str, Scalar]:
+    """What `load` reads of the node's parameters; raises `Refused` for an expression among them."""
+    chosen: dict[str, Any] = {name: node.params[name] for name in network.options if name in node.params}
+    for name, value in chosen.items():
+        if is_expression(value):
+            raise Refused(f"`{node.name}`: parameter `{name}` is read when the node is loaded; make it a literal")
+    return chosen

@@ -1,0 +1,27 @@
+"""Which outputs are read on the host: those that leave for a client, a stream, another rank or a node on the CPU."""
+
+from walkgraph.placement.tables import EdgePlan, Plan, RankPlan, WalkPlan
+
+
+def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
+    """Node on this rank's device -> its output ports that must come back from there."""
+    found: dict[str, set[str]] = {}
+    for walk in plan.walks:
+        for edge in walk.edges:
+            if edge.source.kind != "use":
+                continue
+            use = walk.uses[edge.source.use]
+            if use.op == "call" and use.rank == here.rank and _read(plan, walk, edge):
+                found.setdefault(plan.nodes[use.node].name, set()).add(edge.source.port)
+    return {node: frozenset(ports) for node, ports in found.items() if not _host(plan, node)}
+
+
+def _read(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
+    if edge.target.kind != "use":
+        return edge.target.kind != "result" or edge.transport != "local"
+    target = walk.uses[edge.target.use]
+    return target.rank != walk.uses[edge.source.use].rank or (target.op == "call" and plan.nodes[target.node].host)
+
+
+def _host(plan: Plan, node: str) -> bool:
+    return any(one.name == node and one.host for one in plan.nodes)

@@ -1,0 +1,416 @@
+"""Loops that run on the device: who is in which row, what is launched next, what comes back.
+
+    LoopCall ──> lane (loops of one body) ──> row ──> launch, launch, ... ──> Items ... ──> LoopDone
+
+A lane's launches follow each other without waiting: which rows are in one is known before the results of the one
+before. What ends a loop is decided on the device, which turns the row off; the host learns of it one launch late.
+"""
+
+import time
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.engine.capture import Capturer, bucket
+from walkgraph.engine.device import Lines
+from walkgraph.engine.entering import Entered, Entrance, Loaded
+from walkgraph.engine.program import Body, Buffers, Place, Program, fields_of
+from walkgraph.engine.states import StateTable
+from walkgraph.errors import ErrorInfo
+from walkgraph.networks.base import CallFailed, Items, LoopCall, Outputs, Row
+
+ROWS = 64
+BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64)
+"""Batch sizes that are captured; a batch is padded to the next."""
+DEPTH = 2
+"""Launches under way."""
+REGION_SECONDS = 0.05
+"""Of the longest launch: a cancel waits for it."""
+MOST_ITERATIONS = 64
+"""Of one launch."""
+
+
+class LoopDone(NamedTuple):
+    call: LoopCall
+    outputs: Outputs | None
+    error: ErrorInfo | None
+    """Exactly one of the two is None."""
+    iterations: int
+    stopped: bool
+    """By its `until`."""
+    busy: float
+    """Seconds of its launches, shared with the other rows of each."""
+    queued: float
+    batch: int
+    """Rows of its last launch."""
+
+
+@dataclass(slots=True, eq=False)
+class Rider:
+    """A loop in a row."""
+
+    call: LoopCall
+    row: int
+    entered: Entered
+    queued: float
+    launched: int = 0
+    done: int = 0
+    handed: int = 0
+    """Iterations whose values were handed out."""
+    over: bool = False
+    pieces: list[tuple[Mapping[str, Tensor], int, int]] = field(default_factory=list[Any])
+    """For each iteration that was not handed out: the values of a launch, its iteration there, its row there."""
+    busy: float = 0.0
+    batch: int = 0
+
+    @property
+    def wants(self) -> bool:
+        """Whether another iteration may be launched."""
+        allowed = self.call.allowed
+        return not self.over and self.launched < self.entered.times and (allowed is None or self.launched < allowed)
+
+
+class _Flight(NamedTuple):
+    lane: "Lane"
+    riders: Sequence[Rider]
+    buffers: Buffers
+    host: Tensor
+    began: float
+    mark: Any
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """All loops of one body: a program, its graphs, its riders."""
+
+    program: Program
+    outputs: tuple[tuple[str, Place], ...]
+    """Keys of the outputs that go to the host at every iteration."""
+    iterations: int = 1
+    """Of one launch, where all riders may go so far."""
+    free: list[int] = field(default_factory=list[int])
+    riders: list[Rider] = field(default_factory=list[Rider])
+    graphs: dict[tuple[int, int], tuple[Buffers, Callable[[], None]]] = field(default_factory=dict[Any, Any])
+    shown: dict[tuple[int, int], list[int]] = field(default_factory=dict[Any, Any])
+    """Rows that a graph's index map holds."""
+
+
+class Resident:
+    def __init__(
+        self,
+        states: StateTable,
+        loaded: Callable[[str], Loaded],
+        failed: Callable[[LoopCall, Exception], ErrorInfo],
+        *,
+        host_ports: Callable[[str], Collection[str]] = lambda node: (),
+        capture: bool = True,
+        rows: int = ROWS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`loaded`: a node's operator and device. `failed`: what a client learns of an exception."""
+        self._states, self._failed, self._clock, self._rows = states, failed, clock, rows
+        self._entrance = Entrance(states, loaded)
+        self._host_ports, self._capture = host_ports, capture
+        self._lanes: dict[Hashable, Lane] = {}
+        self._waiting: list[tuple[float, int, LoopCall]] = []
+        self._arrivals = 0
+        self._flights: deque[_Flight] = deque()
+        self._leaving: deque[tuple[Any, LoopDone]] = deque()
+        self._turn: deque[Hashable] = deque()
+        self._events: list[Items | LoopDone] = []
+        self._capturers: dict[torch.device, Capturer] = {}
+        self._lines: dict[torch.device, Lines] = {}
+        self._ended = 0.0
+
+    # ── in ──
+
+    def add(self, call: LoopCall) -> None:
+        self._arrivals += 1
+        insort(self._waiting, (call.ready_at - call.priority, self._arrivals, call))
+
+    def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
+        """A loop may launch iterations up to this many."""
+        for call in (*(w[2] for w in self._waiting), *(r.call for r in self._riders())):
+            if (call.run, call.step, call.use, call.iteration) == (run, step, use, iteration):
+                call.allowed = upto
+
+    def cancel(self, run: str) -> None:
+        """Take a run's loops out; what is under way for them changes nothing that others see."""
+        self._waiting = [one for one in self._waiting if one[2].run != run]
+        for lane in self._lanes.values():
+            for rider in [r for r in lane.riders if r.call.run == run]:
+                self._out(lane, rider)
+        self._leaving = deque(one for one in self._leaving if one[1].call.run != run)
+        self._events = [one for one in self._events if one.call.run != run]
+
+    @property
+    def idle(self) -> bool:
+        """Nothing can be launched or collected."""
+        return not (self._flights or self._leaving or self._events or self._waiting or self._runnable())
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self._flights or self._leaving)
+
+    @property
+    def full(self) -> bool:
+        return len(self._flights) >= DEPTH
+
+    # ── launch ──
+
+    def launch(self) -> bool:
+        """Launch a step of the next lane that has one; False where there is none, or enough is under way."""
+        self._enter()
+        key = self._runnable()
+        if key is None or len(self._flights) >= (DEPTH if self._flights and self._flights[0].mark else 1):
+            return False
+        self._turn.remove(key)
+        self._turn.append(key)
+        lane = self._lanes[key]
+        riders = [rider for rider in lane.riders if rider.wants]
+        far = all(self._reach(rider) >= lane.iterations for rider in riders)
+        iterations = lane.iterations if far else 1
+        size = bucket(len(riders), BUCKETS)
+        buffers, replay = self._graph(lane, size, iterations)
+        self._show(lane, (size, iterations), buffers, [rider.row for rider in riders])
+        for rider in riders:
+            rider.launched += iterations
+            rider.batch = len(riders)
+        began = self._clock()
+        with torch.inference_mode():
+            replay()
+        self._flights.append(self._fly(lane, riders, buffers, began))
+        return True
+
+    def collect(self, *, wait: bool) -> list[Items | LoopDone]:
+        """What has come of the launches that are over; with `wait` the oldest one is waited for."""
+        while self._flights and (wait or _over(self._flights[0].mark)):
+            flight = self._flights.popleft()
+            if flight.mark is not None:
+                flight.mark.synchronize()
+            self._settle(flight)
+            wait = False
+        if wait and self._leaving:
+            self._leaving[0][0].synchronize()
+        while self._leaving and _over(self._leaving[0][0]):
+            self._events.append(self._leaving.popleft()[1])
+        events, self._events = self._events, []
+        return events
+
+    def prepare(self, call: LoopCall, progress: Callable[[float], None] = lambda done: None) -> None:
+        """Make the lane of such loops and capture all of its batch sizes, through the real step."""
+        with torch.inference_mode():
+            lane = self._lane(call)
+        sizes = [size for size in BUCKETS if size <= self._rows]
+        for number, size in enumerate(reversed(sizes)):
+            for iterations in sorted({1, lane.iterations}):
+                self._graph(lane, size, iterations)
+            progress((number + 1) / len(sizes))
+
+    def _riders(self) -> list[Rider]:
+        return [rider for lane in self._lanes.values() for rider in lane.riders]
+
+    def _runnable(self) -> Hashable | None:
+        return next((key for key in self._turn if any(rider.wants for rider in self._lanes[key].riders)), None)
+
+    def _reach(self, rider: Rider) -> int:
+        allowed = rider.entered.times if rider.call.allowed is None else rider.call.allowed
+        return min(allowed, rider.entered.times) - rider.launched
+
+    def _enter(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            call = one[2]
+            try:
+                with torch.inference_mode():
+                    lane = self._lane(call)
+                    if not lane.free:
+                        self._waiting.append(one)
+                        continue
+                    entered = self._entrance.enter(call, lane.program, lane.free[-1])
+            except Exception as raised:  # noqa: BLE001 (what can't enter ends that run alone)
+                self._events.append(self._fell(call, raised))
+                continue
+            queued = max(0.0, self._clock() - call.ready_at)
+            lane.riders.append(Rider(call, lane.free.pop(), entered, queued))
+
+    def _fell(self, call: LoopCall, raised: Exception) -> LoopDone:
+        return LoopDone(call, None, self._failed(call, raised), 0, False, 0.0, 0.0, 1)
+
+    def _lane(self, call: LoopCall) -> Lane:
+        key, body, pools, device = self._entrance.body(call)
+        if key not in self._lanes:
+            program = Program(body, pools, self._rows, device)
+            keys = {(out.use, out.port): out.key for out in call.outputs if out.kind != "last"}
+            outputs = tuple((out.key, (out.use, out.port)) for out in call.outputs if out.kind != "last")
+            lane = Lane(program, outputs, free=list(range(self._rows - 1, -1, -1)))
+            if body.until is None and len(keys) == len(outputs):
+                lane.iterations = self._iterations(lane)
+            self._lanes[key] = lane
+            self._turn.append(key)
+        return self._lanes[key]
+
+    def _iterations(self, lane: Lane) -> int:
+        """As many as one launch may take, by a measured one; a loop that nothing but its count ends."""
+        if not self._capturer(lane).enabled:
+            return 1
+        _, replay = self._graph(lane, 1, 1)
+        torch.cuda.synchronize(lane.program.device)
+        began = time.perf_counter()
+        for _ in range(3):
+            replay()
+        torch.cuda.synchronize(lane.program.device)
+        once = (time.perf_counter() - began) / 3
+        return max(1, min(MOST_ITERATIONS, int(REGION_SECONDS / once)))
+
+    def _capturer(self, lane: Lane) -> Capturer:
+        device = lane.program.device
+        if device not in self._capturers:
+            self._capturers[device] = Capturer(device, enabled=self._capture)
+            self._lines[device] = Lines(device)
+        return self._capturers[device]
+
+    def _graph(self, lane: Lane, size: int, iterations: int) -> tuple[Buffers, Callable[[], None]]:
+        found = lane.graphs.get((size, iterations))
+        if found is None:
+            with torch.inference_mode():
+                buffers = lane.program.buffers(size, iterations)
+                what = f"a step of {[use.node for use in lane.program.body.uses]} at batch {size}"
+                found = buffers, self._capturer(lane)(lambda: lane.program.iterate(buffers), what)
+            lane.graphs[size, iterations] = found
+        return found
+
+    def _show(self, lane: Lane, key: tuple[int, int], buffers: Buffers, rows: list[int]) -> None:
+        """Bring the graph's index map to these rows."""
+        if lane.shown.get(key) != rows:
+            lane.shown[key] = rows
+            padded = rows + [lane.program.pad] * (key[0] - len(rows))
+            with torch.inference_mode():
+                buffers.rows.copy_(torch.tensor(padded), non_blocking=True)
+
+    def _fly(self, lane: Lane, riders: Sequence[Rider], buffers: Buffers, began: float) -> _Flight:
+        """A few bytes for each row, so they come back on the stream of the steps: its own would wait longer."""
+        if not self._capturer(lane).enabled and lane.program.device.type == "cpu":
+            return _Flight(lane, riders, buffers, buffers.staging, began, None)
+        host = torch.empty(buffers.staging.shape, dtype=torch.uint8, pin_memory=True)
+        host.copy_(buffers.staging, non_blocking=True)
+        mark = torch.cuda.Event(blocking=True)
+        mark.record()
+        return _Flight(lane, riders, buffers, host, began, mark)
+
+    # ── collect ──
+
+    def _settle(self, flight: _Flight) -> None:
+        now = self._clock()
+        busy, self._ended = now - max(flight.began, self._ended), now
+        lane, program = flight.lane, flight.lane.program
+        stopped, sound, values = self._read(flight)
+        for place, rider in enumerate(flight.riders):
+            if rider.over:
+                continue
+            rider.busy += busy
+            for k, (stops, sounds) in enumerate(zip(stopped, sound, strict=True)):
+                if not sounds[place]:
+                    self._fail(lane, rider, f"{program.body.uses[0].node}")
+                    break
+                rider.done += 1
+                if values:
+                    rider.pieces.append((values, k, place))
+                if stops[place] or rider.done >= rider.entered.times:
+                    self._end(lane, rider, stopped=bool(stops[place]))
+                    break
+                if values and self._due(rider):
+                    self._hand_out(rider, rider.done)
+
+    def _read(self, flight: _Flight) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Tensor]]:
+        """Stops, soundness (by iteration and row) and values of a launch, copied out of its buffer."""
+        count, batch = flight.buffers.stopped.shape
+        body: Body = flight.lane.program.body
+        rows = [Row((), torch.bool), Row((), torch.bool)]
+        rows += [body.uses[use].spec.outputs[port] for use, port in body.each]
+        sizes = flight.buffers.sizes
+        views = fields_of(flight.host, rows, sizes, count, batch)
+        values = dict(zip(body.each, views[2:], strict=True))
+        own = flight.mark is not None
+        given = {key: values[place] if own else values[place].clone() for key, place in flight.lane.outputs}
+        return views[0].tolist(), views[1].tolist(), given
+
+    def _due(self, rider: Rider) -> bool:
+        grain = rider.call.grain
+        at_most = rider.call.allowed is not None and rider.done >= rider.call.allowed
+        return at_most or (grain > 0 and (rider.call.offset + rider.done) % grain == 0)
+
+    def _hand_out(self, rider: Rider, upto: int) -> None:
+        count = upto - rider.handed
+        if count <= 0:
+            return
+        pieces, rider.pieces = rider.pieces[:count], rider.pieces[count:]
+        keys = [out.key for out in rider.call.outputs if out.kind == "each"]
+        if keys:
+            values = {key: torch.stack([found[key][k, place] for found, k, place in pieces]) for key in keys}
+            self._events.append(Items(rider.call, rider.handed, count, values))
+        self._collect(rider, pieces)
+        rider.handed = upto
+
+    def _collect(self, rider: Rider, pieces: Sequence[tuple[Mapping[str, Tensor], int, int]]) -> None:
+        for out in rider.call.outputs:
+            if out.kind == "collect":
+                kept = rider.entered.collected.setdefault(out.key, [])
+                kept.extend(found[out.key][k, place] for found, k, place in pieces)
+
+    def _end(self, lane: Lane, rider: Rider, *, stopped: bool) -> None:
+        call = rider.call
+        if not stopped and rider.done < call.times:
+            self._finish(lane, rider, None, self._failed(call, CallFailed(rider.entered.bound, code="invalid_input")))
+            return
+        self._hand_out(rider, rider.done - (stopped and call.drop_last))
+        self._collect(rider, rider.pieces)
+        outputs: Outputs = {key: torch.stack(values) for key, values in rider.entered.collected.items()}
+        lines = self._lines[lane.program.device]
+        moved = False
+        with torch.inference_mode():
+            for out in call.outputs:
+                if out.kind == "last":
+                    value = lane.program.value((out.use, out.port), rider.row)
+                    moved |= out.port in self._host_ports(call.body[out.use].node)
+                    outputs[out.key] = lines.to_host(value) if moved else value
+            self._entrance.leave(lane.program, rider.row, rider.entered, rider.done)
+        self._finish(lane, rider, outputs, None, stopped=stopped, mark=lines.mark() if moved else None)
+
+    def _fail(self, lane: Lane, rider: Rider, node: str) -> None:
+        message = f"`{node}` gave NaN or infinite numbers at iteration {rider.done}; check its inputs and parameters"
+        call = rider.call
+        iteration = (*call.iteration, rider.done)
+        error = ErrorInfo(code="numeric_error", message=message, node=node, walk=call.walk, iteration=iteration)
+        self._finish(lane, rider, None, error)
+
+    def _finish(
+        self,
+        lane: Lane,
+        rider: Rider,
+        outputs: Outputs | None,
+        error: ErrorInfo | None,
+        *,
+        stopped: bool = False,
+        mark: Any = None,
+    ) -> None:
+        self._out(lane, rider)
+        done = LoopDone(rider.call, outputs, error, rider.done, stopped, rider.busy, rider.queued, rider.batch)
+        if mark is None:
+            self._events.append(done)
+        else:
+            self._leaving.append((mark, done))
+
+    def _out(self, lane: Lane, rider: Rider) -> None:
+        rider.over = True
+        lane.riders.remove(rider)
+        lane.free.append(rider.row)
+
+
+def _over(mark: Any) -> bool:
+    return mark is None or mark.query()
