@@ -1,12 +1,17 @@
 """The decoder layer against one written out row by row, with the same weights."""
 
-from typing import Any
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor
 
 from walkgraph.layers.attention import PackedAttend, causal_mask
 from walkgraph.layers.decoder import DecoderLayer, DecoderShape
+from walkgraph.layers.mlp import SwiGLU
 from walkgraph.layers.rope import NeoxRope, rotate
 
 torch.set_num_threads(1)
@@ -74,3 +79,144 @@ def test_a_bias_and_a_norm_exist_only_where_the_shape_says() -> None:
     full = DecoderLayer(DecoderShape(**SHAPE, qkv_bias=True, qk_norm=True)).state_dict()
     extra = {"self_attn.q_norm.weight", "self_attn.k_norm.weight", *(f"self_attn.{n}_proj.bias" for n in "qkv")}
     assert full.keys() - bare.keys() == extra
+
+
+class Rows(NamedTuple):
+    rows: Tensor
+    pages: Tensor
+    lengths: Tensor
+    positions: Tensor
+
+
+class Slot(NamedTuple):
+    k: list[Tensor]
+    v: list[Tensor]
+    rows: Rows
+
+
+def stepped(layer: DecoderLayer, x: Tensor, rope: NeoxRope, suffix: str) -> Tensor:
+    """Two sequences `[2, L, W]`, one token of each at a time, by a cache of one page a sequence; layer 1 of two."""
+    pages = torch.tensor([[2], [1]], dtype=torch.int32)
+    counts = torch.zeros(2, dtype=torch.int32)
+    rows = Rows(torch.tensor([1, 0], dtype=torch.int32), pages, counts, counts.clone())
+    k, v = ([torch.zeros(3 * 16, layer.self_attn.shape.kv_heads, 6) for _ in range(2)] for _ in "kv")
+    out = []
+    for at in range(x.shape[1]):
+        out.append(layer.step(1, x[:, at], Slot(k, v, rows), rope.frequencies(x.device), suffix))
+        rows.lengths.add_(1)
+        rows.positions.add_(1)
+    assert not k[0].any()
+    return torch.stack(out, 1)
+
+
+@pytest.mark.parametrize("suffix", ["", "_b"])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_step_a_token_is_the_forward_of_all(full: bool, suffix: str) -> None:
+    torch.manual_seed(2)
+    layer = DecoderLayer(DecoderShape(**SHAPE, qkv_bias=full, qk_norm=full), ("", "_b"))
+    redrawn(layer)
+    rope, x = NeoxRope(6, 1e4), torch.randn(2, 7, 12)
+    attend = PackedAttend((7,), mask=causal_mask(7))
+    want = layer(0, {suffix: x.flatten(0, 1)}, rope(torch.arange(7).repeat(2)), attend)[suffix].view(2, 7, 12)
+    with pytest.raises((RuntimeError, KeyError)):
+        stepped(layer, x, rope, suffix)
+    layer.pack()
+    with torch.no_grad():
+        torch.testing.assert_close(stepped(layer, x, rope, suffix), want, rtol=1e-4, atol=1e-4)
+
+
+def test_packing_keeps_names_and_numbers_and_holds_no_weight_twice() -> None:
+    torch.manual_seed(3)
+    layer = DecoderLayer(DecoderShape(**SHAPE, qkv_bias=True, qk_norm=True), ("", "_b"))
+    redrawn(layer)
+    before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+    parts = {"": torch.randn(3, 12), "_b": torch.randn(2, 12)}
+    rotation, mask = NeoxRope(6, 1e4)(torch.arange(5)), causal_mask(5)
+    want = layer(0, parts, rotation, PackedAttend((5,), mask=mask))
+    layer.pack()
+    after = layer.state_dict()
+    assert list(after) == list(before)
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    attention, mlp = layer.self_attn, layer._modules["mlp_b"]
+    assert isinstance(mlp, SwiGLU)
+    assert mlp.gate_up is not None
+    shared = [
+        (attention.packed["_b"].weight, [attention.part(f"{name}_proj", "_b").weight for name in "qkv"]),
+        (attention.packed["_b"].bias, [attention.part(f"{name}_proj", "_b").bias for name in "qkv"]),
+        (mlp.gate_up.weight, [mlp.gate_proj.weight, mlp.up_proj.weight]),
+    ]
+    for whole, views in shared:
+        assert whole is not None
+        assert {view.untyped_storage().data_ptr() for view in views} == {whole.untyped_storage().data_ptr()}
+        assert torch.equal(torch.cat(views), whole)
+    got = layer(0, parts, rotation, PackedAttend((5,), mask=mask))
+    for suffix, rows in want.items():
+        torch.testing.assert_close(got[suffix], rows, rtol=1e-6, atol=1e-6)
+
+
+def test_a_packed_layer_can_be_cast() -> None:
+    torch.manual_seed(4)
+    layer = DecoderLayer(DecoderShape(**SHAPE, qkv_bias=True, qk_norm=False))
+    redrawn(layer)
+    layer.pack()
+    layer.double()
+    x = torch.randn(4, 12, dtype=torch.float64)
+    out = layer(0, {"": x}, NeoxRope(6, 1e4)(torch.arange(4)), PackedAttend((4,), mask=causal_mask(4)))[""]
+    assert out.dtype == torch.float64
+    assert layer.self_attn.packed[""].weight.data_ptr() == layer.self_attn.part("q_proj", "").weight.data_ptr()
+    assert not layer.self_attn.part("k_proj", "").weight.requires_grad
+
+
+def test_shards_of_a_layer_add_up_to_it() -> None:
+    """Two ranks with a half of the heads and of the hidden width each; `reduce` meets in the middle of either half."""
+    torch.manual_seed(5)
+    layer = DecoderLayer(DecoderShape(**SHAPE, qkv_bias=False, qk_norm=False))
+    weights, rope = redrawn(layer), NeoxRope(6, 1e4)
+    x = torch.randn(2, 5, 12)
+    layer.pack()
+    half = {**SHAPE, "heads": 2, "kv_heads": 1, "hidden": 10}
+    shards = []
+    for rank in range(2):
+        shard = DecoderLayer(DecoderShape(**half, qkv_bias=False, qk_norm=False))
+        state = {}
+        for name, tensor in weights.items():
+            across = "o_proj" in name or "down_proj" in name
+            cut = "norm" not in name
+            state[name] = tensor.detach().chunk(2, 1 if across else 0)[rank] if cut else tensor.detach()
+        shard.load_state_dict(state)
+        shard.pack()
+        shards.append(shard)
+    attends = [PackedAttend((5,), mask=causal_mask(5)) for _ in range(3)]
+    rotation, rows = rope(torch.arange(5).repeat(2)), x.flatten(0, 1)
+    with torch.no_grad():
+        want = layer(0, {"": rows}, rotation, attends[0])[""]
+        got = in_step(shards, lambda rank: shards[rank](0, {"": rows}, rotation, attends[rank])[""])
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+        steps = in_step(shards, lambda rank: stepped(shards[rank], x, rope, ""))
+        torch.testing.assert_close(steps.flatten(0, 1), want, rtol=1e-4, atol=1e-4)
+
+
+def in_step(shards: list[DecoderLayer], run: Callable[[int], Tensor]) -> Tensor:
+    """Run the shards together, each `reduce` a sum over both; both give the same."""
+    meeting, given = threading.Barrier(len(shards)), {}
+
+    def reduce_of(rank: int) -> Callable[[Tensor], Tensor]:
+        def reduce(part: Tensor) -> Tensor:
+            given[rank] = part
+            meeting.wait(10)
+            total = sum(given.values(), torch.zeros(()))
+            meeting.wait(10)
+            return total
+
+        return reduce
+
+    def once(rank: int) -> Tensor:
+        with torch.no_grad():
+            return run(rank)
+
+    for rank, shard in enumerate(shards):
+        shard.reduce = reduce_of(rank)
+    with ThreadPoolExecutor(len(shards)) as pool:
+        first, *rest = pool.map(once, range(len(shards)))
+    assert all(torch.equal(first, other) for other in rest)
+    return first
