@@ -141,6 +141,7 @@ class Backbone(Operator):
         return StepSpec(
             inputs={"token": _TOKEN},
             outputs={"token": _TOKEN, "code": _TOKEN, "stop": Row((), torch.bool)},
+            params={name: dtype for name, (_, dtype) in _SAMPLING.items()},
             tensors={"seen": Row((self._vocab,), torch.int16)},
             appends={"kv": 1},
             advances={"kv": 1},
