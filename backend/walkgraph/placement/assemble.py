@@ -13,19 +13,24 @@ from walkgraph.placement.assignment import Assignment
 from walkgraph.placement.compile import chunked, compile_walk, move
 from walkgraph.placement.context import Context
 from walkgraph.placement.document import Placement
+from walkgraph.placement.regions import settle
 from walkgraph.placement.tables import NodePlan, Plan, RankPlan, Scalar, StatePlan, StreamPlan, WalkPlan, WeightsPlan
 
 
-def assemble(assignment: Assignment, catalogue: Catalogue) -> Plan:
-    """The plan without budgets. Total, also for a graph or a placement with faults: these are left out."""
+def assemble(assignment: Assignment, catalogue: Catalogue, *, resident: bool = True) -> Plan:
+    """The plan without budgets. Total, also for a graph or a placement with faults: these are left out.
+
+    `resident`: loops that can run on the device do (`regions`); otherwise all are stepped.
+    """
     graph, placement = assignment.graph, assignment.placement
     devices = {Rank(r.rank): r.device for r in placement.ranks}
     context = Context(assignment, catalogue)
-    walks = tuple(_walks(context))
+    nodes = tuple(_node(context, i, name, node) for i, (name, node) in enumerate(graph.nodes.items()))
+    walks = tuple(settle(context, nodes, walk, resident=resident) for walk in _walks(context))
     return Plan(
         graph=graph.name,
         digest=digest(graph, placement),
-        nodes=tuple(_node(context, i, name, node) for i, (name, node) in enumerate(graph.nodes.items())),
+        nodes=nodes,
         weights={name: WeightsPlan(family=w.family, source=w.source) for name, w in graph.weights.items()},
         states=tuple(_states(graph)),
         walks=walks,

@@ -33,6 +33,12 @@ class Context:
     def stream_index(self) -> Mapping[str, int]:
         return {stream.name: i for i, stream in enumerate(self.assignment.graph.streams)}
 
+    def numeric(self, component: str, param: str) -> bool:
+        """Whether a parameter of a component is known to be a number or a boolean."""
+        found = self.catalogue.get(component)
+        declared = found.params.get(param) if found else None
+        return declared is not None and declared.type != "string"
+
     def transport(self, source: Rank, target: Rank, modality: str | None) -> Transport:
         """How a value crosses from rank to rank of one host, whatever their devices are."""
         if source == target:

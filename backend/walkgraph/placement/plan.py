@@ -44,15 +44,17 @@ def plan(
     hardware: Hardware,
     catalogue: Catalogue,
     sizes: Sizes,
+    *,
+    resident: bool = True,
 ) -> PlanResult:
     """The plan of a graph that `check` accepts, or every reason why there is none. Never raises.
 
     `hardware` is what is free after running deployments (`hardware.reserve`); `sizes` knows the weights
-    (`sizes.find_sizes`).
+    (`sizes.find_sizes`). `resident` false: every loop is stepped by the worker, none runs on the device as a whole.
     """
     assignment = Assignment(graph, placement)
     problems = list(judge(assignment, hardware, catalogue))
-    made = assemble(assignment, catalogue)
+    made = assemble(assignment, catalogue, resident=resident)
     problems.extend(judge_plan(made))
     if _broken(problems):
         return PlanResult(None, tuple(problems))

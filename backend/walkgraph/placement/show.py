@@ -72,6 +72,7 @@ def _walk(plan: Plan, walk: WalkPlan) -> Iterator[str]:
         while parent >= 0:
             depth, parent = depth + 1, walk.loops[parent].parent
         yield f"  {'  ' * depth}  loop {loop.name}  {_ends(plan, walk, loop.index)} · {_ranks(loop.ranks)}"
+        yield f"  {'  ' * depth}    {loop.why}"
     for edge in crossing:
         yield f"    {_source(walk, edge)} → {_target(walk, edge)}  {_way(walk, edge)}  {edge.transport}"
 

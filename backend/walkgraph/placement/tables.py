@@ -23,7 +23,7 @@ from walkgraph.ids import Rank
 
 Scalar = bool | int | float | str
 Transport = Literal["local", "shm", "inline", "control"]
-Op = Literal["call", "fork", "export", "import"]
+Op = Literal["call", "fork", "export", "import", "loop"]
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class UsePlan(Table, frozen=True):
     name: str
     op: Op
     """`fork` copies on one rank; across ranks it is an `export` (output `state`) and an `import` (input `state`) joined
-    by an edge."""
+    by an edge. `loop` is in no plan: a worker has it stand for all uses of a resident loop."""
     node: int
     """-1 unless `op` is `call`."""
     rank: Rank

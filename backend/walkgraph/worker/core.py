@@ -6,6 +6,7 @@ Started ──> LocalRun ──> Walker a step ──> Run / MoveState ──> C
 from collections import OrderedDict
 
 from walkgraph.ids import Rank, RunId
+from walkgraph.networks.base import Items
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.events import Arrived, CallDone, Cancelled, Command, Event, Release, Started
 from walkgraph.worker.local_run import LocalRun
@@ -44,6 +45,9 @@ class Core:
             case CallDone():
                 run = self._runs.get(event.ref.run)
                 return run.call_done(event) if run else []
+            case Items():
+                run = self._runs.get(event.call.run)
+                return run.items(event) if run else []
             case Cancelled():
                 return self._cancel(event.run)
 

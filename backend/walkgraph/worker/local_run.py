@@ -1,18 +1,19 @@
 """What one rank does for one run: its steps lane by lane, the values that come and go, its streams, its times."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from torch import Tensor
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph.expressions import ExpressionError
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, ChunkInfo, Scalar, StateKey
+from walkgraph.networks.base import Call, ChunkInfo, Items, StateKey
 from walkgraph.placement.tables import EdgePlan, FromInput, FromLiteral, FromStep, Plan, StepPlan
 from walkgraph.wire import messages as m
 from walkgraph.worker import shaping
+from walkgraph.worker.calls import Calls, no_value
 from walkgraph.worker.events import (
     ABSENT,
     Arrived,
@@ -23,19 +24,15 @@ from walkgraph.worker.events import (
     Ref,
     Report,
     Run,
+    RunLoop,
     Send,
     Started,
 )
-from walkgraph.worker.streams import Incoming, Outgoing
-from walkgraph.worker.tables import UseTable, WalkTable, evaluator
-from walkgraph.worker.walker import Vector, Walker, indices
-
-
-@dataclass(slots=True)
-class _Times:
-    calls: int = 0
-    busy: float = 0.0
-    queued: float = 0.0
+from walkgraph.worker.regions import Loops
+from walkgraph.worker.streams import streams_of
+from walkgraph.worker.tables import UseTable, WalkTable, evaluator, result_readers
+from walkgraph.worker.times import Times
+from walkgraph.worker.walker import Vector, Walker
 
 
 class LocalRun:
@@ -47,7 +44,6 @@ class LocalRun:
         self._plan = plan
         self._tables = tables
         self._rank = rank
-        self._session = event.session
         self._inputs = event.inputs
         self._steps: tuple[StepPlan, ...] = event.itinerary.steps
         self._lanes: dict[int, list[StepPlan]] = defaultdict(list)
@@ -60,11 +56,10 @@ class LocalRun:
         self._finished: set[int] = set()
         self._results: dict[tuple[int, str], Any] = {}
         self._early: dict[int, list[Arrived]] = defaultdict(list)
-        self._incoming, self._outgoing = self._streams(event.itinerary.streams)
-        self._fixed: dict[tuple[int, int], dict[str, Scalar]] = {}
-        """Walk and use -> parameters that are the same in every call."""
-        self._seeds: dict[str, int] = {}
-        self._times: dict[str, _Times] = defaultdict(_Times)
+        self._incoming, self._outgoing = streams_of(plan, tables, rank, event.itinerary)
+        self._calls = Calls(plan, rank, event.run, event.session, event.params)
+        self._loops = Loops(self._calls, self._outgoing)
+        self._times = Times()
         self._failure: ErrorInfo | None = None
         self._over = False
         self._out: list[Command] = []
@@ -89,14 +84,27 @@ class LocalRun:
         if walker is None:
             return []
         table = walker.table.uses[event.ref.use]
-        times = self._times[table.node.name if table.node else table.plan.op]
-        times.calls += 1
-        times.busy += event.busy
-        times.queued += event.queued
+        self._times.add(table, event)
+        outputs = event.outputs or {} if table.region is None else self._loops.end(event)
         if event.error is not None:
             self._failure = event.error
+        elif isinstance(outputs, ErrorInfo):
+            self._failure = outputs
         else:
-            walker.finish(event.ref.use, event.outputs or {})
+            walker.finish(event.ref.use, outputs)
+        return self._progress()
+
+    def items(self, event: Items) -> list[Command]:
+        """What a loop hands out while the engine runs it."""
+        walker = self._walkers.get(event.call.step)
+        if self._over or walker is None:
+            return []
+        for edge, iterations, values in self._loops.items(event):
+            if edge.target.kind == "stream":
+                self._stream(edge, values)
+            else:
+                for at, value in zip(iterations, values, strict=True):
+                    self.release(walker, edge, at, value)
         return self._progress()
 
     def waiting_for(self) -> dict[str, Vector]:
@@ -109,7 +117,8 @@ class LocalRun:
             while not self._over and self._failure is None and self._advance():
                 pass
         except ExpressionError as error:
-            self._failure = ErrorInfo(code="node_error", message=f"an expression has no value: {error}")
+            self._failure = no_value(error)
+        self._out.extend(self._loops.allow())
         out, self._out = self._out, []
         if self._failure is not None and not self._over:
             self._over = True
@@ -129,10 +138,7 @@ class LocalRun:
             self._next_step(step.lane)
         if not self._over and not self._walkers and not any(self._lanes.values()):
             self._over = True
-            times = tuple(
-                m.NodeTime(node=name, rank=self._rank, calls=t.calls, busy=t.busy, queued=t.queued)
-                for name, t in self._times.items()
-            )
+            times = self._times.told(self._rank)
             self._out.append(Report(m.RankDone(rank=self._rank, run=self.run, times=times)))
         return moved or bool(ended)
 
@@ -185,7 +191,8 @@ class LocalRun:
                     self._early[until.step].append(event)
             case m.StreamItem() as item:
                 if item.stream in self._incoming:
-                    self._incoming[item.stream].push(item.index, event.value)
+                    values = (event.value,) if item.count == 1 else event.value
+                    self._incoming[item.stream].push_many(item.index, values)
             case m.StreamDone() as done:
                 if done.stream in self._incoming:
                     self._incoming[done.stream].finish(done.count)
@@ -216,9 +223,16 @@ class LocalRun:
     def call(
         self, walker: Walker, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
     ) -> None:
+        if use.region is not None:
+            match self._loops.enter(walker, use, use.region, at, inputs):
+                case ErrorInfo() as failure:
+                    self._failure = failure
+                case call:
+                    self._out.append(RunLoop(call))
+            return
         ref = Ref(self.run, walker.step, use.plan.index, at)
         if use.node is None:
-            keys = [self._key(walker, state, at) for state in use.plan.states]
+            keys = [self._calls.key(walker, state, at) for state in use.plan.states]
             match use.plan.op:
                 case "export":
                     self._out.append(MoveState(ref, "export", source=keys[0]))
@@ -228,15 +242,12 @@ class LocalRun:
                     width = evaluator(self._plan.states[use.plan.states[1]].width)(self.params, {})
                     self._out.append(MoveState(ref, "fork", source=keys[0], target=keys[1], width=int(width)))
             return
-        missing = [port for port in use.node.required if port not in inputs]
+        missing = self._calls.missing(use, inputs)
         if missing and all(port in chunks and chunks[port].last for port in missing):
             walker.finish(use.plan.index, {})  # a closing chunk without items: there is nothing to compute
             return
         if missing:
-            message = f"input `{missing[0]}` of `{use.node.name}` holds no value here; connect it or make it optional"
-            self._failure = ErrorInfo(
-                code="node_error", message=message, node=use.node.name, port=missing[0], iteration=at, rank=self._rank
-            )
+            self._failure = self._calls.lacks(use, missing[0], at)
             return
         self._out.append(
             Run(
@@ -248,9 +259,9 @@ class LocalRun:
                     use=use.plan.index,
                     iteration=at,
                     inputs=inputs,
-                    params=self._call_params(walker, use, at),
-                    states={slot: self._key(walker, state, at) for slot, state in use.node.states.items()},
-                    seed=self._seed(use.node.name),
+                    params=self._calls.params(walker, use, at),
+                    states=self._calls.states(walker, use, at),
+                    seed=self._calls.seed(use.node.name),
                     chunks=chunks,
                 )
             )
@@ -265,8 +276,9 @@ class LocalRun:
         elif target.kind == "result":
             self._store(walker.step, target.port, value)
             message = m.Deliver(run=self.run, step=walker.step, edge=edge.index, key=key, value=m.Absent())
-            for rank in self._result_readers(walker.step, target.port):
-                self._send(rank, message, value, edge.transport)
+            for rank in result_readers(self._plan, self._steps, FromStep(step=walker.step, result=target.port)):
+                if rank != self._rank:
+                    self._send(rank, message, value, edge.transport)
         elif value is ABSENT:
             return
         elif target.kind == "out":
@@ -280,10 +292,15 @@ class LocalRun:
             )
             self._out.append(Report(emit, value))
         elif target.index in self._outgoing:
-            stream = self._outgoing[target.index]
-            item = m.StreamItem(run=self.run, stream=target.index, index=stream.take_number(), value=m.Absent())
-            for rank in stream.plan.consumers:
-                self._send(rank, item, value, edge.transport)
+            self._stream(edge, (value,))
+
+    def _stream(self, edge: EdgePlan, values: Sequence[Any] | Tensor) -> None:
+        """Items of a stream in one message; a tensor holds them along its first axis."""
+        stream, count = self._outgoing[edge.target.index], len(values)
+        first = stream.take_numbers(count)
+        item = m.StreamItem(run=self.run, stream=edge.target.index, index=first, value=m.Absent(), count=count)
+        for rank in stream.plan.consumers:
+            self._send(rank, item, values[0] if count == 1 else values, edge.transport)
 
     def judged(self, walker: Walker, loop: int, key: Vector, stop: bool) -> None:
         message = m.Until(run=self.run, step=walker.step, loop=loop, key=key, stop=stop)
@@ -326,64 +343,11 @@ class LocalRun:
 
     # ── helpers ──
 
-    def _call_params(self, walker: Walker, use: UseTable, at: Vector) -> Mapping[str, Scalar]:
-        place = walker.table.plan.index, use.plan.index
-        if place not in self._fixed:
-            fixed = {name: value(self.params, {}) for name, value in use.fixed}
-            self._fixed[place] = {**use.literals, **fixed, "seed": self.params["seed"]}
-        if not use.computed:
-            return self._fixed[place]
-        where = indices(use.loop_names, at)
-        return {**self._fixed[place], **{name: value(self.params, where) for name, value in use.computed}}
-
-    def _seed(self, node: str) -> int:
-        if node not in self._seeds:
-            digest = blake2b(f"{self.params['seed']}:{node}".encode(), digest_size=8).digest()
-            self._seeds[node] = int.from_bytes(digest, "big") >> 1
-        return self._seeds[node]
-
     def _send(self, rank: Rank, message: m.BetweenWorkers, value: Any = ABSENT, transport: str = "inline") -> None:
         if rank == self._rank:
             self._take(Arrived(message, value))
         else:
             self._out.append(Send(rank, message, value, transport))
-
-    def _key(self, walker: Walker, state: int, at: Vector) -> StateKey:
-        plan = self._plan.states[state]
-        if plan.scope == "session" and self._session is not None:
-            return StateKey(f"session:{self._session}", plan.name)
-        if plan.scope in ("walk", "iteration"):
-            depth = walker.table.plan.state_scopes.get(state, 0)
-            return StateKey(self.run, plan.name, (walker.step, *at[:depth]))
-        return StateKey(self.run, plan.name)
-
-    def _result_readers(self, step: int, result: str) -> set[Rank]:
-        """Other ranks that read the result in a later step."""
-        ranks: set[Rank] = set()
-        for later in self._steps:
-            names = {n for n, b in later.bindings.items() if b == FromStep(step=step, result=result)}
-            walk = self._plan.walks[later.walk]
-            ranks |= {
-                walk.uses[e.target.use].rank
-                for e in walk.edges
-                if e.source.kind == "input" and e.source.port in names and e.target.kind == "use"
-            }
-        return ranks - {self._rank}
-
-    def _streams(self, used: Sequence[int]) -> tuple[dict[int, Incoming], dict[int, Outgoing]]:
-        incoming: dict[int, Incoming] = {}
-        outgoing: dict[int, Outgoing] = {}
-        for index in used:
-            plan = self._plan.streams[index]
-            feeders = frozenset(s.index for s in self._steps if s.walk in plan.walks)
-            if self._rank in plan.consumers:
-                read = {s.index: self._tables[s.walk].stream_readers.get(index, 0) for s in self._steps}
-                incoming[index] = Incoming(plan, read)
-                if not feeders:
-                    incoming[index].finish(0)
-            if self._rank in plan.producers:
-                outgoing[index] = Outgoing(plan, feeders)
-        return incoming, outgoing
 
     def _open_chunk_loops(self, walker: Walker) -> None:
         """A loop over chunks may be entered once there is one, or is known to be empty."""

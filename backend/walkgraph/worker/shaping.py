@@ -38,6 +38,9 @@ def join(items: Sequence[Any]) -> Any:
 
 def part(value: Any, index: int) -> Any:
     """Slice `index` along the first axis; ABSENT past the end."""
-    if isinstance(value, Tensor) and value.ndim == 0:
-        return ABSENT
-    return value[index] if index < len(value) else ABSENT
+    return value[index] if index < length(value) else ABSENT
+
+
+def length(value: Any) -> int:
+    """How many slices `part` finds."""
+    return 0 if isinstance(value, Tensor) and value.ndim == 0 else len(value)

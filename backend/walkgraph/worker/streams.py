@@ -3,15 +3,17 @@
 Items wait on the consumer's side until the chunk policy hands them on; the producer counts what is under way.
 """
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from walkgraph.chunking import ChunkSpec, make
 from walkgraph.ids import Rank
 from walkgraph.networks.base import ChunkInfo
-from walkgraph.placement.tables import StreamPlan
+from walkgraph.placement.tables import Itinerary, Plan, StreamPlan
 from walkgraph.worker import shaping
 from walkgraph.worker.events import ABSENT
+from walkgraph.worker.tables import WalkTable
 
 Place = tuple[int, ...]
 """Step and loop indices of the calls that read a chunk."""
@@ -60,6 +62,11 @@ class Incoming:
         while self._available in self._items:
             self._available += 1
 
+    def push_many(self, index: int, values: Iterable[Any]) -> None:
+        """Consecutive items; a tensor holds them along its first axis."""
+        for i, value in enumerate(values):
+            self.push(index + i, value)
+
     def finish(self, count: int) -> None:
         self._count = count
 
@@ -105,17 +112,53 @@ class Outgoing:
         """Steps that feed it; it is done when they are."""
         self.closed = False
         self.sent = 0
-        self._limit = make(plan).items(plan.credits)
+        policy = make(plan)
+        self._limit = policy.items(plan.credits)
+        self._step = policy.step if self._limit is not None else 0
+        opening = policy.next(None, sys.maxsize, done=False)
+        self._opening = opening.stop if opening is not None else 0
         self._consumed = dict.fromkeys(plan.consumers, 0)
 
     @property
     def open(self) -> bool:
         """Whether another item may be sent."""
-        return self._limit is None or self.sent - min(self._consumed.values(), default=self.sent) < self._limit
+        return self.room is None or self.room > 0
 
-    def take_number(self) -> int:
-        self.sent += 1
-        return self.sent - 1
+    @property
+    def room(self) -> int | None:
+        """Items that may be sent; None: any number."""
+        if self._limit is None:
+            return None
+        return self._limit - self.sent + min(self._consumed.values(), default=self.sent)
+
+    @property
+    def pace(self) -> tuple[int, int]:
+        """(items of a chunk, how many of those are there already); 0 of a stream that waits for its end."""
+        return self._step, (self.sent - self._opening) % self._step if self._step else 0
+
+    def take_numbers(self, count: int) -> int:
+        """The first of so many."""
+        self.sent += count
+        return self.sent - count
 
     def credited(self, consumer: Rank, consumed: int) -> None:
         self._consumed[consumer] = max(self._consumed.get(consumer, 0), consumed)
+
+
+def streams_of(
+    plan: Plan, tables: Sequence[WalkTable], rank: Rank, itinerary: Itinerary
+) -> tuple[dict[int, Incoming], dict[int, Outgoing]]:
+    """A run's streams that this rank reads and feeds."""
+    incoming: dict[int, Incoming] = {}
+    outgoing: dict[int, Outgoing] = {}
+    for index in itinerary.streams:
+        stream = plan.streams[index]
+        feeders = frozenset(s.index for s in itinerary.steps if s.walk in stream.walks)
+        if rank in stream.consumers:
+            read = {s.index: tables[s.walk].stream_readers.get(index, 0) for s in itinerary.steps}
+            incoming[index] = Incoming(stream, read)
+            if not feeders:
+                incoming[index].finish(0)
+        if rank in stream.producers:
+            outgoing[index] = Outgoing(stream, feeders)
+    return incoming, outgoing

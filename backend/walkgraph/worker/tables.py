@@ -4,12 +4,14 @@ Made once, when the plan is loaded.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from walkgraph.graph.expressions import ExpressionError, evaluate, parse
 from walkgraph.ids import Rank
-from walkgraph.placement.tables import EdgePlan, LoopPlan, NodePlan, Plan, Scalar, UsePlan, WalkPlan
+from walkgraph.placement.regions import INDEX
+from walkgraph.placement.tables import EdgePlan, FromStep, LoopPlan, NodePlan, Plan, Scalar, StepPlan, UsePlan, WalkPlan
+from walkgraph.worker.fold import Region, fold
 
 Params = Mapping[str, Scalar]
 Indices = Mapping[str, int]
@@ -39,11 +41,15 @@ class UseTable:
     """Those that follow from the task's parameters alone."""
     computed: tuple[tuple[str, Evaluator], ...]
     """Those that change with a loop's index."""
+    varying: frozenset[str]
+    """Of these, the ones that read the innermost loop's."""
     inputs: tuple[tuple[str, tuple[EdgePlan, ...]], ...]
     """Port -> its edges: carried ones first, the one of the innermost loop leading."""
     streams: tuple[tuple[EdgePlan, ...], ...]
     """Those of `inputs` that a stream feeds."""
     outputs: tuple[EdgePlan, ...]
+    paced: tuple[EdgePlan, ...]
+    """Edges into streams, whose credit a call needs."""
     before: tuple[tuple[int, int], ...]
     """(use, loops that hold both): must have passed this iteration."""
     after: tuple[tuple[int, int], ...]
@@ -54,6 +60,15 @@ class UseTable:
     """Loops whose `until` is a port of this use."""
     scoped: tuple[tuple[str, int], ...]
     """(state name, leading indices of its key) of its `iteration` states."""
+    region: "RegionTable | None" = None
+    """What is run in place of a call, where it stands for a resident loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionTable:
+    plan: Region
+    body: tuple[UseTable, ...]
+    """The uses inside: their nodes and parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +89,11 @@ def walk_tables(plan: Plan, rank: Rank) -> tuple[WalkTable, ...]:
     return tuple(_walk_table(plan, walk, rank) for walk in plan.walks)
 
 
-def _walk_table(plan: Plan, walk: WalkPlan, rank: Rank) -> WalkTable:
+def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank) -> WalkTable:
+    walk, regions = fold(plan, stepped, rank)
     uses = {use.index: _use_table(plan, walk, use) for use in walk.uses if use.rank == rank}
+    for index, region in regions.items():
+        uses[index] = _region_table(plan, stepped, uses[index], region)
     loops = tuple(_loop_table(walk, loop, uses) for loop in walk.loops)
     readers: dict[str, list[EdgePlan]] = defaultdict(list)
     for edge in walk.edges:
@@ -87,7 +105,7 @@ def _walk_table(plan: Plan, walk: WalkPlan, rank: Rank) -> WalkTable:
         uses=uses,
         loops=loops,
         readers={name: tuple(edges) for name, edges in readers.items()},
-        streaming=tuple(i for i, u in uses.items() if u.streams or any(e.target.kind == "stream" for e in u.outputs)),
+        streaming=tuple(i for i, u in uses.items() if u.streams or u.paced),
         stream_readers=Counter(stream for stream, _ in reading),
     )
 
@@ -103,6 +121,16 @@ def _loop_table(walk: WalkPlan, loop: LoopPlan, uses: Mapping[int, UseTable]) ->
         times=evaluator(loop.times) if loop.times else None,
         outer=outer,
         uses=tuple(index for index, use in uses.items() if loop.index in use.plan.loops),
+    )
+
+
+def _region_table(plan: Plan, stepped: WalkPlan, standing: UseTable, region: Region) -> UseTable:
+    """What leaves while the loop runs is the region's, not the walker's."""
+    return replace(
+        standing,
+        outputs=tuple(edge for edge in standing.outputs if edge.leave != "each"),
+        paced=region.paced,
+        region=RegionTable(region, tuple(_use_table(plan, stepped, use) for use in region.uses)),
     )
 
 
@@ -124,6 +152,8 @@ def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan) -> UseTable:
         for later in walk.uses
         if later.rank == use.rank and use.index in later.before
     )
+    outputs = tuple(e for e in walk.edges if e.source.kind == "use" and e.source.use == use.index)
+    own = {INDEX, *(walk.loops[i].name for i in use.loops[-1:])}
     return UseTable(
         plan=use,
         node=node,
@@ -132,11 +162,13 @@ def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan) -> UseTable:
         literals={name: value for name, value in params.items() if not _is_expression(value)},
         fixed=tuple((name, value) for name, value, loops in expressions if not loops),
         computed=tuple((name, value) for name, value, loops in expressions if loops),
+        varying=frozenset(name for name, _, loops in expressions if not own.isdisjoint(loops)),
         inputs=tuple(
             (port, tuple(sorted(edges, key=lambda e: (not e.carried, -e.common)))) for port, edges in ports.items()
         ),
         streams=tuple(tuple(edges) for edges in ports.values() if any(e.source.kind == "stream" for e in edges)),
-        outputs=tuple(e for e in walk.edges if e.source.kind == "use" and e.source.use == use.index),
+        outputs=outputs,
+        paced=tuple(e for e in outputs if e.target.kind == "stream"),
         before=before,
         after=after,
         neighbours=tuple(other for other, _ in (*before, *after)),
@@ -168,8 +200,8 @@ def evaluator(text: str) -> Evaluator:
     return lambda params, loops: evaluate(expr, params, loops)
 
 
-def _with_default(text: str, default: Scalar | None) -> tuple[Evaluator, bool]:
-    """The value, and whether it reads loops' indices."""
+def _with_default(text: str, default: Scalar | None) -> tuple[Evaluator, frozenset[str]]:
+    """The value, and the loops whose indices it reads."""
     expr = parse(text)
 
     def value(params: Params, loops: Indices) -> Scalar:
@@ -177,7 +209,31 @@ def _with_default(text: str, default: Scalar | None) -> tuple[Evaluator, bool]:
             return default
         return evaluate(expr, params, loops)
 
-    return value, bool(expr.loops)
+    return value, expr.loops
 
 
-__all__ = ["Evaluator", "ExpressionError", "LoopTable", "UseTable", "WalkTable", "evaluator", "walk_tables"]
+def result_readers(plan: Plan, steps: Sequence[StepPlan], source: FromStep) -> frozenset[Rank]:
+    """Ranks that read a step's result in a later one."""
+    ranks: set[Rank] = set()
+    for later in steps:
+        names = {name for name, binding in later.bindings.items() if binding == source}
+        walk = plan.walks[later.walk]
+        ranks |= {
+            walk.uses[e.target.use].rank
+            for e in walk.edges
+            if e.source.kind == "input" and e.source.port in names and e.target.kind == "use"
+        }
+    return frozenset(ranks)
+
+
+__all__ = [
+    "Evaluator",
+    "ExpressionError",
+    "LoopTable",
+    "RegionTable",
+    "UseTable",
+    "WalkTable",
+    "evaluator",
+    "result_readers",
+    "walk_tables",
+]

@@ -22,6 +22,12 @@ WAIT: Final = (-1,)
 JUDGED = 64
 """Verdicts of a loop that are kept before it is looked for those that nobody can ask for again."""
 KEPT, GONE = 1, 2
+EMPTY: Final[dict[str, Any]] = {}
+"""Outputs of a resident loop that had no iteration."""
+
+
+class Parts(list[Any]):
+    """What a resident loop gives to a loop around it that collects on."""
 
 
 class _Next(NamedTuple):
@@ -30,7 +36,7 @@ class _Next(NamedTuple):
     ended: int
     """Length of the shortest prefix of the old vector under which all calls are over."""
     empties: list[Vector]
-    """Prefixes at which a loop around the use turned out empty."""
+    """Prefixes under which there was no call: a loop around the use turned out empty, or all that it held."""
 
 
 class Host(Protocol):
@@ -57,7 +63,7 @@ class Host(Protocol):
         ...
 
     def credit(self, edges: Sequence[EdgePlan]) -> bool:
-        """Whether the streams among these edges may take another item."""
+        """Whether the streams that these edges feed may take another item."""
         ...
 
     def stack(self, values: Sequence[Any]) -> Any: ...
@@ -206,17 +212,19 @@ class Walker:
             else:
                 prefix = prefix[:-1]
                 ended = min(ended, len(prefix))
+                if at is None or at[: len(prefix)] != prefix:
+                    empties.append(prefix)
         return _Next(None, 0, empties)
 
     def _enters(self, loop: int, prefix: Vector) -> bool | None:
         if self.table.loops[loop].times is None:
             empty = self._until[loop].get((*prefix, -1))
             return None if empty is None else not empty
-        return self._times(loop, prefix) > 0
+        return self.times(loop, prefix) > 0
 
     def _goes_on(self, loop: int, key: Vector) -> bool | None:
         table = self.table.loops[loop]
-        more = table.times is None or key[-1] + 1 < self._times(loop, key[:-1])
+        more = table.times is None or key[-1] + 1 < self.times(loop, key[:-1])
         if table.plan.until is None and table.times is not None:
             return more
         if not more and not table.plan.drop_last:
@@ -224,7 +232,7 @@ class Walker:
         stop = self._until[loop].get(key)
         return None if stop is None else more and not stop
 
-    def _times(self, loop: int, prefix: Vector) -> int:
+    def times(self, loop: int, prefix: Vector) -> int:
         table = self.table.loops[loop]
         if table.times is None:
             raise RuntimeError("the loop `chunk` has no count")
@@ -236,6 +244,10 @@ class Walker:
         at = self._at[index]
         if at is None or not self._in_order(table, at):
             return False
+        if table.region is not None and self.times(table.region.plan.loop.index, at) <= 0:
+            self._state[index] = "running"
+            self.finish(index, EMPTY)
+            return True
         if not self._wanted(table, at):
             # Its streams go on without it.
             if any(self._input(index, edges, at) is None for edges in table.streams):
@@ -243,7 +255,7 @@ class Walker:
             self._state[index] = "running"
             self.finish(index, {})
             return True
-        if not self._host.credit(table.outputs):
+        if not self._host.credit(table.paced):
             return False
         inputs: dict[str, Any] = {}
         chunks: dict[str, ChunkInfo] = {}
@@ -327,7 +339,7 @@ class Walker:
                     self._give(edge, at, outputs.get(edge.source.port, ABSENT))
                 self._left[edge.index] = GONE
                 continue
-            if left is None:
+            if left is None and outputs is not EMPTY:
                 self._keep(edge, outputs.get(edge.source.port, ABSENT))
                 self._left[edge.index] = KEPT
             if ended <= edge.common:
@@ -338,7 +350,9 @@ class Walker:
         held = self._leaving.setdefault(edge.index, [])
         if edge.leave == "last":
             held.clear()
-        if value is not ABSENT:
+        if isinstance(value, Parts):
+            held.extend(value)
+        elif value is not ABSENT:
             held.append(value)
 
     def _dropped(self, table: UseTable, edge: EdgePlan, at: Vector) -> bool | None:

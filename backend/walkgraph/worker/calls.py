@@ -1,0 +1,68 @@
+"""What a call of a run is given besides its inputs: parameters, seed, and the keys of its states."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from walkgraph.errors import ErrorInfo
+from walkgraph.ids import Rank, RunId
+from walkgraph.networks.base import Scalar, StateKey
+from walkgraph.placement.tables import Plan
+from walkgraph.worker.tables import UseTable
+from walkgraph.worker.walker import Vector, Walker, indices
+
+
+class Calls:
+    def __init__(self, plan: Plan, rank: Rank, run: RunId, session: str | None, params: Mapping[str, Scalar]) -> None:
+        self.plan, self.rank, self.run, self.given = plan, rank, run, params
+        self._session = session
+        self._fixed: dict[tuple[int, int], dict[str, Scalar]] = {}
+        """Walk and use -> parameters that are the same in every call."""
+        self._seeds: dict[str, int] = {}
+
+    def params(self, walker: Walker, use: UseTable, at: Vector) -> Mapping[str, Scalar]:
+        fixed = self.fixed(walker, use)
+        if not use.computed:
+            return fixed
+        where = indices(use.loop_names, at)
+        return {**fixed, **{name: value(self.given, where) for name, value in use.computed}}
+
+    def fixed(self, walker: Walker, use: UseTable) -> Mapping[str, Scalar]:
+        """Those that no loop's index changes."""
+        place = walker.table.plan.index, use.plan.index
+        if place not in self._fixed:
+            fixed = {name: value(self.given, {}) for name, value in use.fixed}
+            self._fixed[place] = {**use.literals, **fixed, "seed": self.given["seed"]}
+        return self._fixed[place]
+
+    def seed(self, node: str) -> int:
+        if node not in self._seeds:
+            digest = blake2b(f"{self.given['seed']}:{node}".encode(), digest_size=8).digest()
+            self._seeds[node] = int.from_bytes(digest, "big") >> 1
+        return self._seeds[node]
+
+    def states(self, walker: Walker, use: UseTable, at: Vector) -> dict[str, StateKey]:
+        return {slot: self.key(walker, state, at) for slot, state in use.node.states.items()} if use.node else {}
+
+    def key(self, walker: Walker, state: int, at: Vector) -> StateKey:
+        plan = self.plan.states[state]
+        if plan.scope == "session" and self._session is not None:
+            return StateKey(f"session:{self._session}", plan.name)
+        if plan.scope in ("walk", "iteration"):
+            depth = walker.table.plan.state_scopes.get(state, 0)
+            return StateKey(self.run, plan.name, (walker.step, *at[:depth]))
+        return StateKey(self.run, plan.name)
+
+    def missing(self, use: UseTable, given: Mapping[str, Any]) -> Sequence[str]:
+        """Ports that must hold a value and don't."""
+        return [port for port in use.node.required if port not in given] if use.node else ()
+
+    def lacks(self, use: UseTable, port: str, at: Vector) -> ErrorInfo:
+        name = use.node.name if use.node else use.plan.name
+        message = f"input `{port}` of `{name}` holds no value here; connect it or make it optional"
+        return ErrorInfo(code="node_error", message=message, node=name, port=port, iteration=at, rank=self.rank)
+
+
+def no_value(error: Exception) -> ErrorInfo:
+    """Of an expression."""
+    return ErrorInfo(code="node_error", message=f"an expression has no value: {error}")
