@@ -24,7 +24,9 @@ class Pool:
     def __init__(self, shape: CacheShape, pages: int, device: torch.device) -> None:
         self.shape, self.device = shape, device
         self.pages = Pages(pages)
-        slots = (pages + 1) * PAGE
+        self.spare = pages + 1
+        """A page of nobody's, where rows that pad a batch write."""
+        slots = (pages + 2) * PAGE
         self.k = [self._zeros(slots) for _ in range(shape.layers)]
         self.v = [self._zeros(slots) for _ in range(shape.layers)]
 

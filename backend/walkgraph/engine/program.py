@@ -115,11 +115,9 @@ class Program:
         self.floats = torch.zeros(table, sum(len(u.floats) for u in body.uses), device=device)
         self.series = torch.zeros(table, sum(len(u.series) for u in body.uses), max(1, body.steps), device=device)
         self.pages: dict[str, Tensor] = {}
-        self._spare: dict[str, int] = {}
         for name, pool in self._paged.items():
-            self._spare[name] = pool.pages.take(1)[0]
             most = min(MOST_PAGES, pool.pages.total)
-            self.pages[name] = torch.full((table, most), self._spare[name], dtype=torch.int32, device=device)
+            self.pages[name] = torch.full((table, most), pool.spare, dtype=torch.int32, device=device)
         self.cells = {place: self._table(row) for place, row in self._cell_rows().items()}
         self.tensors = {
             use.states[slot]: self._table(row)
@@ -133,10 +131,6 @@ class Program:
         """Pages that a row's table holds at most."""
         return self.pages[state].shape[1]
 
-    def close(self) -> None:
-        for name, page in self._spare.items():
-            self._paged[name].pages.release((page,))
-
     # ── rows ──
 
     def enter(self, row: int, entry: Entry) -> None:
@@ -145,7 +139,7 @@ class Program:
         for name in self._paged:
             pages, length, position = entry.paged[name]
             counters += [length, position]
-            table = [*pages, *[self._spare[name]] * (self.room(name) - len(pages))]
+            table = [*pages, *[self._paged[name].spare] * (self.room(name) - len(pages))]
             self.pages[name][row].copy_(torch.tensor(table, dtype=torch.int32), non_blocking=True)
         self.counters[:, row].copy_(torch.tensor(counters, dtype=torch.int32), non_blocking=True)
         self.ints[row].copy_(torch.tensor(_with_seeds(self.body.uses, entry)), non_blocking=True)
