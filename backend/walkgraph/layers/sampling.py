@@ -62,6 +62,13 @@ def sample(logits: Tensor, params: SamplingParams, counts: Tensor | None = None,
         from walkgraph.layers.kernels import sampling as kernels
 
         return kernels.sample(logits, params, counts, rows)
+    return sample_plainly(logits, params, counts, rows)
+
+
+def sample_plainly(
+    logits: Tensor, params: SamplingParams, counts: Tensor | None = None, rows: Tensor | None = None
+) -> Tensor:
+    """`sample` of torch's operators alone, on any device: what the kernels are held against."""
     x = scores(logits, params, counts, rows)
     largest = x.amax(-1)
     hot = (params.temperature > 0)[:, None]

@@ -91,7 +91,7 @@ def _settle(floats, out, row, values, tokens, xs):
     tl.store(out + row, token.to(tl.int64))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("stride", "R"))
 def _first(
     logits, stride, counts, rows, temperature, repetition, presence, frequency, seed, position, top_k, top_p, min_p,
     floats, integers, parts, tokens, counters, out, R, V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
@@ -144,7 +144,7 @@ def _first(
         tl.store(integers + row * _STATE + _RANK, k)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("stride",))
 def _digit(
     logits, stride, counts, rows, temperature, repetition, presence, frequency, floats, integers, counters, bins,
     V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr,
@@ -193,7 +193,7 @@ def _stays(score, above, total, top_p, floats, row, TOP_P: tl.constexpr):
     return stays
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("stride", "R"))
 def _judge(
     logits, stride, counts, rows, temperature, repetition, presence, frequency, seed, position, top_p, floats,
     integers, parts, tokens, counters, out, R, V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
@@ -241,7 +241,7 @@ def _judge(
                 _settle(floats, out, row, values, bests, xs)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("stride",))
 def _finish(
     logits, stride, counts, rows, temperature, repetition, presence, frequency, seed, position, top_p, floats,
     integers, out, V: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr,

@@ -15,7 +15,7 @@ from walkgraph.layers.kernels.sampling import BLOCK, Workspace
 from walkgraph.layers.kernels.sampling_blocks import arrive
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("stride", "R"))
 def _totals(
     logits, stride, chosen, parts, likelier, counters, total, rank, R, V: tl.constexpr, BLOCK: tl.constexpr,
     BLOCKS: tl.constexpr, PADDED: tl.constexpr, PDL: tl.constexpr,
