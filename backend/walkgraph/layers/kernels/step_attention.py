@@ -69,15 +69,15 @@ def launch(step: Step, tuned: Tuning | None = None) -> Tensor:
     weights = torch.empty((batch, groups, tuned.splits, group), dtype=torch.float32, device=qkv.device)
     overlap = tuned.overlap and qkv.is_cuda
     constants: dict[str, Any] = {
-        "GROUPS": groups, "GROUP": group, "WIDTH": width, "PAGE": page, "BLOCK": tuned.block, "SPLITS": tuned.splits,
-        "HEADS": padded, "TILE": max(1, min(_power(tuned.splits), 4096 // (padded * width))),
+        "GROUPS": groups, "GROUP": group, "WIDTH": width, "PAGE": page, "BLOCK": tuned.block,
+        "HEADS": padded, "TILE": max(1, 4096 // (padded * width)),
         "NORM": q_norm is not None, "EARLY": tuned.early, "OVERLAP": overlap, "ON_GPU": qkv.is_cuda,
         "num_warps": tuned.warps, "num_stages": tuned.stages, "launch_pdl": overlap,
     }  # fmt: skip
     step_attention_kernel[(groups, tuned.splits, batch)](
         qkv, slot_k, slot_v, rows.rows, rows.pages, rows.lengths, rows.positions, frequencies, q_norm, k_norm,
         out, parts, weights, _zeros(qkv.device, batch * groups), qkv.stride(0), slot_k.stride(0), reach, eps,
-        **constants,
+        tuned.splits, **constants,
     )  # fmt: skip
     return out
 
@@ -93,12 +93,12 @@ def _zeros(device: torch.device, wanted: int) -> Tensor:
     return _counters[device]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits"])
 def step_attention_kernel(
     qkv, slot_k, slot_v, rows, pages, lengths, positions, frequencies, q_norm, k_norm,
-    out, parts, weights, counters, qkv_stride, slot_stride, reach, eps,
+    out, parts, weights, counters, qkv_stride, slot_stride, reach, eps, splits,
     GROUPS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr, BLOCK: tl.constexpr,
-    SPLITS: tl.constexpr, HEADS: tl.constexpr, TILE: tl.constexpr, NORM: tl.constexpr, EARLY: tl.constexpr,
+    HEADS: tl.constexpr, TILE: tl.constexpr, NORM: tl.constexpr, EARLY: tl.constexpr,
     OVERLAP: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
     g, split, b = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -126,9 +126,9 @@ def step_attention_kernel(
     heard = tl.zeros([16, WIDTH], tl.float32)
     if EARLY:
         best, total, heard = _attend(q, k, v, best, total, heard, first, length, scale, BLOCK)
-        first += SPLITS * BLOCK
+        first += splits * BLOCK
     if ON_GPU:
-        for start in tl.range(first, length, SPLITS * BLOCK):
+        for start in tl.range(first, length, splits * BLOCK):
             k, v = _load(here_k, here_v, table, start, length, slot_stride, PAGE, BLOCK)
             best, total, heard = _attend(q, k, v, best, total, heard, start, length, scale, BLOCK)
     else:
@@ -136,8 +136,8 @@ def step_attention_kernel(
         while first < length:
             k, v = _load(here_k, here_v, table, first, length, slot_stride, PAGE, BLOCK)
             best, total, heard = _attend(q, k, v, best, total, heard, first, length, scale, BLOCK)
-            first += SPLITS * BLOCK
-    if split == (length // BLOCK) % SPLITS:
+            first += splits * BLOCK
+    if split == (length // BLOCK) % splits:
         slot = tl.load(table + length // PAGE).to(tl.int64) * PAGE + length % PAGE
         past = GROUPS * GROUP * WIDTH + g * WIDTH
         fresh = _turned(new + past, k_norm, d, d < WIDTH, cos, sin, eps, WIDTH, NORM)
@@ -150,17 +150,17 @@ def step_attention_kernel(
         heard = heard * keep[:, None] + weight[:, None] * value.to(tl.float32)[None, :]
         total = total * keep + weight
         best = higher
-    used = tl.minimum(SPLITS, length // BLOCK + 1)
+    used = tl.minimum(splits, length // BLOCK + 1)
     heard = heard / total[:, None]
     inside, at = (m < GROUP)[:, None], m[:, None] * WIDTH + d[None, :]
     pair = b * GROUPS + g
     if used == 1:
         tl.store(out + pair.to(tl.int64) * (GROUP * WIDTH) + at, heard.to(out.dtype.element_ty), mask=inside)
         return
-    part = pair.to(tl.int64) * SPLITS + split
+    part = pair.to(tl.int64) * splits + split
     tl.store(parts + part * (GROUP * WIDTH) + at, heard, mask=inside)
     tl.store(weights + part * GROUP + m, best + tl.log2(total), mask=m < GROUP)
-    _combine(out, parts, weights, counters, pair, used, GROUP, WIDTH, SPLITS, HEADS, TILE)
+    _combine(out, parts, weights, counters, pair, used, splits, GROUP, WIDTH, HEADS, TILE)
 
 
 @triton.jit
@@ -200,8 +200,8 @@ def _turned(head, norm, d, there, cos, sin, eps, WIDTH: tl.constexpr, NORM: tl.c
 
 @triton.jit
 def _combine(
-    out, parts, weights, counters, pair, used,
-    GROUP: tl.constexpr, WIDTH: tl.constexpr, SPLITS: tl.constexpr, HEADS: tl.constexpr, TILE: tl.constexpr,
+    out, parts, weights, counters, pair, used, splits,
+    GROUP: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Count this program's part; where it is the last of `used`, write the row's heads."""
     # Every thread's part is written before one of them counts it.
@@ -216,7 +216,7 @@ def _combine(
         heard = tl.zeros([HEADS, WIDTH], tl.float32)
         first = 0
         while first < used:
-            part = pair.to(tl.int64) * SPLITS + first + s
+            part = pair.to(tl.int64) * splits + first + s
             there = (first + s < used) & (h < GROUP)[None, :]
             weight = tl.load(weights + part * GROUP + h[None, :], mask=there, other=-1e30, cache_modifier=".cg")
             value = tl.load(
