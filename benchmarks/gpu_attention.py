@@ -156,7 +156,7 @@ def measure(pool: Pool, batch: int, context: int, shapes: list[Tuning], until: f
 def splits_for(batch: int, context: int, block: int) -> list[int]:
     """Around one and two programs a processor; no more than there are blocks."""
     most = -(-context // block)
-    return sorted({min(most, 48, max(1, round(132 * k / (batch * GROUPS)))) for k in (0.7, 1, 1.5, 2, 3)})
+    return sorted({min(most, 48, max(1, round(132 * k / (batch * GROUPS)))) for k in (0.7, 1, 1.5, 2, 3, 5, 8)})
 
 
 def per_graph(work: Callable[[], None], rounds: int = 6) -> float:
