@@ -1,0 +1,139 @@
+"""SNAC's operator: the windows of a stream of codes, of which each sounds the frames that it settles."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from walkgraph.networks.base import (
+    Call,
+    CallFailed,
+    ChunkInfo,
+    Example,
+    LoadContext,
+    Operator,
+    Outputs,
+    Row,
+    Scalar,
+    States,
+    StepBatch,
+    StepOutputs,
+    StepSpec,
+)
+from walkgraph.networks.snac import Snac, counter_noise, load_snac, precision, random_snac
+
+_AHEAD = 2
+"""Frames after a frame that should be known before it sounds, as in the published streaming."""
+_WINDOW = 4
+_INSIDE = (1, 2)
+"""The published window's frames, and what it keeps of them."""
+
+
+class _Window(NamedTuple):
+    first: int
+    """Items before its first whole frame."""
+    frame: int
+    """Frames of the stream before it."""
+    frames: int
+    keep: tuple[int, int]
+    """Frames of the window that it settles; none where start and stop are equal."""
+
+
+class Decoder(Operator):
+    """A chunk settles all frames but the last two of what has come (one at least, of two or more), the last chunk what
+    is left: each frame sounds once. Without `flush` the first frame and the last two never sound. Codes after the last
+    whole frame are dropped.
+
+    Its noise follows from the run's seed and the place in the stream: windows that overlap hear the same.
+    """
+
+    options: ClassVar[tuple[str, ...]] = ("tf32",)
+
+    def __init__(self, model: Snac, device: torch.device, *, tf32: bool) -> None:
+        self._model, self._device, self._tf32 = model, device, tf32
+        self._codes = model.config.frame_codes
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        if context.random is not None:
+            model = random_snac(*context.random, device=context.device)
+        elif context.folder is not None:
+            model = load_snac(context.folder, device=context.device, progress=context.progress)
+        else:
+            raise ValueError("a vocoder has weights")
+        return cls(model, context.device, tf32=bool(context.options.get("tf32", False)))
+
+    def bucket(self, call: Call) -> Hashable:
+        window = self._window(call)
+        return window.frames, window.keep
+
+    def rows(self, call: Call) -> int:
+        return len(call.inputs["codes"])
+
+    def examples(self) -> Sequence[Example]:
+        return tuple(
+            Example(inputs={"codes": torch.zeros(frames * self._codes, dtype=torch.int64)}, params={"flush": True})
+            for frames in range(1, _WINDOW + 1)
+        )
+
+    def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
+        """A window of four frames that keeps its second; a stream's first and last windows keep others."""
+        window = self._window(call)
+        if (window.frames, window.keep) != (_WINDOW, _INSIDE) or len(call.inputs["codes"]) != _WINDOW * self._codes:
+            return None
+        return {"codes": call.inputs["codes"], "frame": window.frame}
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        if inputs.keys() != {"codes", "frame"}:
+            return None
+        return StepSpec(
+            inputs={"codes": Row((_WINDOW * self._codes,), torch.int64), "frame": Row((), torch.int64)},
+            outputs={"waveform": Row((self._model.config.frame_samples,), torch.float32)},
+        )
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        sound = self._decode(batch.inputs["codes"], _INSIDE, batch.seed, batch.inputs["frame"])
+        return StepOutputs({"waveform": sound})
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        windows = [self._window(call) for call in calls]
+        start, stop = windows[0].keep
+        if start == stop:
+            return [{"waveform": torch.zeros(0, device=self._device)} for _ in calls]
+        length = windows[0].frames * self._codes
+        codes = [c.inputs["codes"][w.first : w.first + length] for c, w in zip(calls, windows, strict=True)]
+        seed = torch.tensor([call.seed for call in calls], device=self._device)
+        frame = torch.tensor([window.frame for window in windows], device=self._device)
+        return [{"waveform": sound} for sound in self._decode(torch.stack(codes), (start, stop), seed, frame)]
+
+    def _decode(self, codes: Tensor, keep: tuple[int, int], seed: Tensor, frame: Tensor) -> Tensor:
+        """`[B, samples kept]`"""
+        with precision(tf32=self._tf32):
+            return self._model.decode(codes, keep, counter_noise(self._model.config, seed, frame))
+
+    def _window(self, call: Call) -> _Window:
+        codes = call.inputs["codes"]
+        if codes.dim() != 1 or codes.dtype != torch.int64:
+            raise CallFailed(f"`{call.node}.codes` takes int64 codes `[n]`, and got {list(codes.shape)}", "codes")
+        # A value that is no chunk is a whole stream.
+        info = call.chunks.get("codes") or ChunkInfo(0, first=True, last=True, valid=len(codes))
+        first = -info.start % self._codes
+        frame = (info.start + first) // self._codes
+        frames = max(0, len(codes) - first) // self._codes
+        flush = bool(call.params["flush"])
+        before = _settled((info.start + info.context) // self._codes, last=False, flush=flush)
+        after = _settled(frame + frames, last=info.last, flush=flush)
+        if before >= after:
+            return _Window(first, frame, frames, (0, 0))
+        if before < frame:
+            message = f"`{call.node}` needs windows that hold the {_AHEAD + 1} frames before their new ones"
+            raise CallFailed(f"{message}; widen the stream's `window` or shorten its `stride`", "codes")
+        return _Window(first, frame, frames, (before - frame, after - frame))
+
+
+def _settled(frames: int, *, last: bool, flush: bool) -> int:
+    """How many frames have sounded (or never will) when so many have come."""
+    if not flush:
+        return max(1, frames - _AHEAD)
+    return frames if last else max(frames - _AHEAD, min(frames - 1, 1), 0)

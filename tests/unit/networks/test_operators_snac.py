@@ -1,0 +1,162 @@
+"""The vocoder's operator: every frame of a stream sounds once, alone or in a batch, by forward or by step."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.chunking import sliding
+from walkgraph.engine.engine import Engine
+from walkgraph.networks.base import Call, ChunkInfo, StepBatch
+from walkgraph.networks.operators_snac import Decoder
+from walkgraph.networks.snac import Snac, counter_noise, random_snac
+
+torch.set_num_threads(1)
+CPU = torch.device("cpu")
+FRAME, SEED = 2048, 11
+PUBLISHED = sliding.Policy(window=28, stride=7)
+RAMP = sliding.Policy(window=28, stride=7, first=14)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return engine_of(plan_of({"voc": ("operators_snac:Decoder", {})}, source="random:snac-tiny:4"))
+
+
+@pytest.fixture(scope="module")
+def model() -> Snac:
+    return random_snac("snac-tiny", 4, device=CPU)
+
+
+def stream(count: int) -> Tensor:
+    return torch.randint(0, 64, (count,), generator=torch.Generator().manual_seed(count))
+
+
+def windows(codes: Tensor, policy: sliding.Policy, *, flush: bool = True, late: bool = True) -> list[Call]:
+    """The calls of a stream, code by code. `late`: the end is only known after all codes were taken."""
+    made: list[Call] = []
+    previous = None
+    known = [(count, False) for count in range(1, len(codes) + (1 if late else 0))]
+    for available, done in [*known, (len(codes), True)]:
+        while (spec := policy.next(previous, available, done)) is not None:
+            one = call("voc", {"codes": codes[spec.start : spec.stop]}, draws=SEED, flush=flush)
+            one.iteration = (spec.index,)
+            one.chunks["codes"] = ChunkInfo(spec.index, spec.first, spec.last, spec.valid, spec.context, spec.start)
+            made.append(one)
+            previous = spec
+    return made
+
+
+def naive(model: Snac, calls: Sequence[Call]) -> Tensor:
+    """Whole windows decoded one by one; a frame sounds from the first window that may settle it."""
+    sounded, parts = 0, [torch.zeros(0)]
+    for one in calls:
+        info, codes = one.chunks["codes"], one.inputs["codes"]
+        skip = -info.start % 7
+        frames = (len(codes) - skip) // 7
+        if frames < 1:
+            continue
+        frame = (info.start + skip) // 7
+        noise = counter_noise(model.config, torch.tensor([SEED]), torch.tensor([frame]))
+        sound = model.decode(codes[None, skip : skip + 7 * frames], noise=noise)[0]
+        come = frame + frames
+        upto = come if info.last else max(come - 2, 1 if come > 1 else 0)
+        parts.append(sound[max(0, sounded - frame) * FRAME : max(sounded, upto) * FRAME - frame * FRAME])
+        sounded = max(sounded, upto)
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("policy", [PUBLISHED, RAMP], ids=["published", "ramp"])
+@pytest.mark.parametrize("count", [1, 7, 13, 14, 20, 21, 28, 30, 34, 35, 63, 66])
+def test_every_frame_of_a_stream_sounds_once(
+    engine: Engine, model: Snac, policy: sliding.Policy, count: int, late: bool
+) -> None:
+    calls = windows(stream(count), policy, late=late)
+    sound = torch.cat([made["waveform"] for made in outputs(engine, *calls)])
+    assert sound.shape == (count // 7 * FRAME,)
+    torch.testing.assert_close(sound, naive(model, calls), rtol=0, atol=5e-6)
+
+
+def test_the_first_sound_leaves_after_two_frames_of_a_ramp(engine: Engine) -> None:
+    pieces = [len(made["waveform"]) // FRAME for made in outputs(engine, *windows(stream(42), RAMP))]
+    assert pieces == [1, 0, 1, 1, 1, 2]
+    pieces = [len(made["waveform"]) // FRAME for made in outputs(engine, *windows(stream(42), PUBLISHED))]
+    assert pieces == [2, 1, 1, 2]
+
+
+@pytest.mark.parametrize("policy", [PUBLISHED, RAMP], ids=["published", "ramp"])
+@pytest.mark.parametrize("count", [14, 28, 45])
+def test_without_flush_only_the_second_frame_of_full_windows_sounds(
+    engine: Engine, model: Snac, policy: sliding.Policy, count: int
+) -> None:
+    codes = stream(count)
+    sound = torch.cat([made["waveform"] for made in outputs(engine, *windows(codes, policy, flush=False))])
+    frames = count // 7
+    expected = [torch.zeros(0)]
+    for start in range(frames - 3):
+        noise = counter_noise(model.config, torch.tensor([SEED]), torch.tensor([start]))
+        whole = model.decode(codes[None, start * 7 : start * 7 + 28], noise=noise)[0]
+        expected.append(whole[FRAME : 2 * FRAME])
+    torch.testing.assert_close(sound, torch.cat(expected), rtol=0, atol=5e-6)
+
+
+def test_a_value_that_is_no_stream_sounds_whole(engine: Engine) -> None:
+    [made] = outputs(engine, call("voc", {"codes": stream(24)}, flush=True))
+    assert made["waveform"].shape == (3 * FRAME,)
+    [made] = outputs(engine, call("voc", {"codes": stream(3)}, flush=True))
+    assert made["waveform"].shape == (0,)
+    assert made["waveform"].dtype == torch.float32
+
+
+def test_runs_share_a_batch_and_hear_their_own_noise(engine: Engine) -> None:
+    one, two = windows(stream(35), PUBLISHED)[1], windows(stream(35), PUBLISHED)[1]
+    two.seed = 12
+    alone = outputs(engine, one)[0]["waveform"]
+    done = serve(engine, one, two)
+    assert [d.batch for d in done] == [2, 2]
+    torch.testing.assert_close((done[0].outputs or {})["waveform"], alone, rtol=0, atol=5e-6)
+    assert not torch.allclose((done[1].outputs or {})["waveform"], alone, atol=1e-3)
+
+
+def test_a_step_makes_what_forward_makes(engine: Engine, model: Snac) -> None:
+    operator = Decoder(model, CPU, tf32=False)
+    calls = windows(stream(66), PUBLISHED)
+    inside = [(one, given) for one in calls if (given := operator.step_inputs(one)) is not None]
+    assert [one.iteration[0] for one, _ in inside] == [1, 2, 3, 4, 5], "all but the first, and the closing ones"
+    spec = operator.step_spec(inside[0][1], {})
+    assert spec is not None
+    batch = StepBatch(
+        rows=torch.arange(len(inside), dtype=torch.int32),
+        inputs={
+            "codes": torch.stack([given["codes"] for _, given in inside]),
+            "frame": torch.tensor([given["frame"] for _, given in inside]),
+        },
+        params={},
+        seed=torch.tensor([one.seed for one, _ in inside]),
+        iteration=torch.zeros(len(inside), dtype=torch.int64),
+    )
+    made = operator.step(batch).ports["waveform"]
+    assert {name: tuple(batch.inputs[name].shape[1:]) for name in spec.inputs} == {
+        name: row.shape for name, row in spec.inputs.items()
+    }
+    assert (made.shape[1:], made.dtype) == spec.outputs["waveform"]
+    served = outputs(engine, *(one for one, _ in inside))
+    torch.testing.assert_close(made, torch.stack([one["waveform"] for one in served]), rtol=0, atol=5e-6)
+    assert operator.step_spec({"codes": stream(28)}, {}) is None
+
+
+def test_windows_that_leave_frames_out_are_refused(engine: Engine) -> None:
+    calls = windows(stream(42), sliding.Policy(window=14, stride=7))
+    errors = [done.error for done in serve(engine, *calls)]
+    assert [error.port if error else None for error in errors] == [None, None, "codes", "codes", "codes", None]
+    assert errors[2]
+    assert "widen" in errors[2].message
+
+
+def test_codes_of_a_wrong_kind_are_refused(engine: Engine) -> None:
+    [done] = serve(engine, call("voc", {"codes": torch.zeros(7)}, flush=True))
+    assert done.error
+    assert done.error.port == "codes"
