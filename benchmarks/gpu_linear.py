@@ -13,6 +13,7 @@ import argparse
 import itertools
 import json
 import multiprocessing
+import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -84,16 +85,16 @@ def _vectors(shape: Shape, rows: int) -> Iterator[Config]:
 def _matrices(shape: Shape, rows: int) -> Iterator[Config]:
     m = max(16, tile(rows))
     ns = {16: (16, 32, 64), 32: (32, 64, 128), 64: (64, 128)}[m]
-    for n, k, swap in itertools.product(ns, (64, 128, 256), (False, True)):
+    for (n, k), swap in itertools.product(itertools.product(ns, (64, 128, 256)), (False, True)):
         if (swap and n < 64) or n * k > 16384 or n * k < 4096:
             continue
         blocks = -(-shape.width // n)
-        for split, size in itertools.product((1, 2, 3, 4, 6, 8, 16), (48, 80, 112)):
+        for split, size in itertools.product((1, 2, 3, 4, 6, 8, 16), (56, 104)):
             programs, stages = blocks * split, min(8, size * 1024 // ((n + m) * k * 2))
             if (split > 1 and programs > 800) or programs < 90 or stages < 2:
                 continue
-            for before in (False, True) if shape.norm and m > 16 else (False,):
-                for warps in (4, 8) if n >= 64 and split == 1 else (4,):
+            for before in ((False, True) if m < 64 else (True,)) if shape.norm and m > 16 else (False,):
+                for warps in (4, 8) if n * k >= 16384 and split == 1 else (4,):
                     yield Config(n=n, k=k, split=split, warps=warps, stages=stages, swap=swap, before=before)
 
 
@@ -166,6 +167,7 @@ class Bench:
     def __init__(self, budget: float, workers: int) -> None:
         self.deadline = time.monotonic() + budget
         context = multiprocessing.get_context("spawn")
+        self.workers = workers
         self.pool = ProcessPoolExecutor(workers, mp_context=context)
         self.weights = {shape.name: self._copies(shape) for shape in SHAPES}
         self.results: dict[str, dict[str, float]] = {}
@@ -185,15 +187,21 @@ class Bench:
 
         return normal(rows, shape.k), 1 + normal(shape.k) / 4, normal(rows, shape.n)
 
-    def compile(self, tasks: list[tuple[Shape, int, Config]]) -> None:
+    def compile(self, tasks: Iterable[tuple[Shape, int, Config]], reserve: float) -> None:
+        """In random order, so that no case is left without; ends when `reserve` seconds of the budget are left."""
         distinct = {(shape.name, tile(rows), config): (shape, tile(rows), config) for shape, rows, config in tasks}
-        fresh = {key: task for key, task in distinct.items() if key not in self.ready}
-        begin = time.monotonic()
-        for key, message in zip(fresh, self.pool.map(compile_one, fresh.values(), chunksize=4), strict=True):
-            self.ready.add(key)
-            if message:
-                self.failures[str(key)] = message
-        print(f"compiled {len(fresh)} in {time.monotonic() - begin:.0f} s", flush=True)
+        fresh = [(key, task) for key, task in distinct.items() if key not in self.ready]
+        random.Random(0).shuffle(fresh)
+        begin, done = time.monotonic(), 0
+        while done < len(fresh) and time.monotonic() < self.deadline - reserve:
+            part = fresh[done : done + 16 * self.workers]
+            for (key, _), message in zip(part, self.pool.map(compile_one, [task for _, task in part]), strict=True):
+                if message:
+                    self.failures[str(key)] = message
+                else:
+                    self.ready.add(key)
+            done += len(part)
+        print(f"compiled {done} of {len(fresh)} in {time.monotonic() - begin:.0f} s", flush=True)
 
     def measure(self, shape: Shape, rows: int, configs: list[Config]) -> list[tuple[float, Config]]:
         """Microseconds a launch, best first; what is wrong or can't run is noted and left out."""
@@ -204,7 +212,7 @@ class Bench:
         timed: list[tuple[float, Config]] = []
         for config in configs:
             name = f"{shape.name} {rows} {config}"
-            if time.monotonic() > self.deadline or str((shape.name, tile(rows), config)) in self.failures:
+            if time.monotonic() > self.deadline or (shape.name, tile(rows), config) not in self.ready:
                 continue
             try:
                 for _ in range(2):  # the second launch finds the counters as the first left them
@@ -252,17 +260,45 @@ class Bench:
 def sweep(bench: Bench, counts: list[int]) -> dict[tuple[str, int], list[tuple[float, Config]]]:
     cases = [(shape, rows) for rows in counts for shape in SHAPES]
     first = {case: runnable(*case, candidates(*case)) for case in cases}
-    bench.compile([(*case, config) for case, configs in first.items() for config in configs])
+    bench.compile([(*case, config) for case, configs in first.items() for config in configs], 110)
     ranked = {case: bench.measure(*case, configs) for case, configs in first.items()}
     print(f"first round done, {bench.deadline - time.monotonic():.0f} s left", flush=True)
     second = {
-        case: runnable(*case, (other for _, best in found[:3] for other in variants(best, case[0])))
+        case: runnable(*case, (other for _, best in found[:2] for other in variants(best, case[0])))
         for case, found in ranked.items()
     }
-    bench.compile([(*case, config) for case, configs in second.items() for config in configs])
+    bench.compile([(*case, config) for case, configs in second.items() for config in configs], 40)
     for case, configs in second.items():
         ranked[case] = sorted([*ranked[case], *bench.measure(*case, configs)], key=lambda item: item[0])
     return {(shape.name, rows): found for (shape, rows), found in ranked.items()}
+
+
+def whole(bench: Bench, ranked: dict[int, dict[str, list[tuple[float, Config]]]]) -> dict[int, dict[str, float]]:
+    """The best configs of every row count in one graph, and what they owe to the overlap of launches."""
+    changes = {"pdl": {}, "no pdl": {"pdl": 0}, "pdl2": {"pdl": 2}, "prefetch0": {"prefetch": 0}}
+    some: dict[int, dict[str, dict[str, Config | None]]] = {}
+    for rows, cases in ranked.items():
+        best = {name: found[0][1] if found else None for name, found in cases.items()}
+        some[rows] = {
+            label: {name: config and replace(config, **change) for name, config in best.items()}
+            for label, change in changes.items()
+        }
+    by_name = {shape.name: shape for shape in SHAPES}
+    bench.compile(
+        [
+            (by_name[name], rows, config)
+            for rows, labels in some.items()
+            for configs in labels.values()
+            for name, config in configs.items()
+            if config
+        ],
+        0,
+    )
+    plain: dict[str, Config | None] = dict.fromkeys(by_name)
+    return {
+        rows: {label: bench.model(rows, configs) for label, configs in {"torch": plain, **labels}.items()}
+        for rows, labels in some.items()
+    }
 
 
 def brief(config: Config) -> str:
@@ -281,7 +317,7 @@ def main() -> None:
     bench = Bench(options.budget, options.workers)
     ranked = sweep(bench, options.rows)
     plain = {(shape.name, rows): bench.plain(shape, rows) for rows in options.rows for shape in SHAPES}
-    table, models = [], {}
+    table: list[str] = []
     for rows in options.rows:
         for shape in SHAPES:
             found = ranked[shape.name, rows]
@@ -289,15 +325,12 @@ def main() -> None:
                 continue
             time_us, config = found[0]
             off = min((t for t, c in found if c.pdl == 0), default=float("nan"))
+            cublas = plain[shape.name, rows]
             table.append(
                 f"R{rows:<3}{shape.name:8}{time_us:8.2f} us {shape.bytes / time_us / 1e3:6.0f} GB/s | no pdl {off:7.2f} |"
-                f" F.linear {plain[shape.name, rows]:7.2f} | {brief(config)}"
+                f" F.linear {cublas:7.2f} | {brief(config)}"
             )
-        best = {name: ranked[name, rows][0][1] if ranked[name, rows] else None for name in bench.weights}
-        some: dict[str, dict[str, Config | None]] = {"torch": dict.fromkeys(best), "pdl": best}
-        for label, changes in {"no pdl": {"pdl": 0}, "pdl2": {"pdl": 2}, "prefetch0": {"prefetch": 0}}.items():
-            some[label] = {name: config and replace(config, **changes) for name, config in best.items()}
-        models[rows] = {label: bench.model(rows, configs) for label, configs in some.items()}
+    models = whole(bench, {rows: {name: ranked[name, rows] for name in bench.weights} for rows in options.rows})
     report = {
         "ranked": {f"{n} {r}": [[t, asdict(c)] for t, c in found] for (n, r), found in ranked.items()},
         "plain": {f"{n} {r}": t for (n, r), t in plain.items()},
