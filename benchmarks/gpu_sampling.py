@@ -62,6 +62,10 @@ def params(rows: int, position: int, **how: float) -> SamplingParams:
     return SamplingParams(each * 1_000_003 + 17, each + position, temperature, **filters)
 
 
+def row_of(p: SamplingParams, i: int) -> SamplingParams:
+    return SamplingParams(*(None if each is None else each[i : i + 1] for each in p))  # pyright: ignore[reportArgumentType]
+
+
 def kinds(rows: int) -> dict[str, Tensor]:
     """Logits by kind, `[rows, V]`."""
     dice = torch.Generator("cuda").manual_seed(1)
@@ -123,14 +127,14 @@ def check_tokens(rows: int, rounds: int) -> dict[str, Any]:
 
 def check_frequencies(draws: int = 20_000) -> dict[str, Any]:
     """Draws over twelve tokens against the probabilities; 31.3 is one in a thousand for eleven degrees of freedom."""
-    x = torch.randn(1, 12, generator=torch.Generator().manual_seed(0)).cuda() * 2
+    x = torch.randn(1, 12, generator=torch.Generator().manual_seed(0)).cuda()
     counts = torch.zeros(1, 12, dtype=torch.int16, device="cuda")
     at = torch.zeros(draws, dtype=torch.int32, device="cuda")
     found: dict[str, Any] = {}
     for name, how in {"plain": {}, "top-p": {"top_p": 0.8}, "top-k": {"top_k": 5}, "min-p": {"min_p": 0.1}}.items():
         p = params(draws, 0, **(OFF | how))
         tokens = sampling.sample(x.expand(draws, -1), p, counts, at)
-        one = SamplingParams(*(None if each is None else each[:1] for each in p))  # type: ignore[arg-type]
+        one = row_of(p, 0)
         scores = sampling.scores(x, one)
         wanted = scores.masked_fill(~sampling.kept(scores, one), -torch.inf).double().softmax(-1)[0] * draws
         got = torch.bincount(tokens, minlength=12)
@@ -146,12 +150,7 @@ def check_batches() -> dict[str, Any]:
     p = params(rows, 5, **(OFF | {"top_p": 0.5, "top_k": 100_000}))
     counts, at = table(1), torch.zeros(rows, dtype=torch.int32, device="cuda")
     together = sampling.sample(logits, p, counts, at)
-    alone = [
-        sampling.sample(
-            logits[i : i + 1], SamplingParams(*(None if e is None else e[i : i + 1] for e in p)), counts, at[:1]
-        )  # type: ignore[arg-type]  # noqa: E501
-        for i in range(rows)
-    ]
+    alone = [sampling.sample(logits[i : i + 1], row_of(p, i), counts, at[:1]) for i in range(rows)]
     graph, out = captured(lambda: sampling.sample(logits, p, counts, at))
     again = True
     for _ in range(20):
