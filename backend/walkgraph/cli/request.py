@@ -121,6 +121,10 @@ def save(result: dict[str, Any], declared: dict[str, Any], out: str | None) -> l
         name: [value for value in values if "data" in value and "mime" in value]
         for name, values in result["outputs"].items()
     }
+    for name, values in media.items():
+        whole = _whole_sound(values)
+        if whole is not None:
+            media[name] = result["outputs"][name] = [whole]
     everything = out is not None and (out.endswith("/") or Path(out).is_dir())
     names = [name for name in declared["outputs"] if media.get(name)]
     if not everything:
@@ -135,6 +139,16 @@ def save(result: dict[str, Any], declared: dict[str, Any], out: str | None) -> l
             value["file"] = str(path)
             written.append(str(path))
     return written
+
+
+def _whole_sound(values: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The sound that came in several WAV pieces; None for anything else."""
+    if len(values) < 2 or any(value["mime"] != "audio/wav" for value in values):
+        return None
+    from walkgraph.service import wav
+
+    whole = wav.joined([base64.b64decode(value["data"]) for value in values])
+    return None if whole is None else {**values[0], "data": base64.b64encode(whole).decode()}
 
 
 def _path(

@@ -258,15 +258,14 @@ def event_of(event: Event) -> tuple[str, dict[str, Any]]:
 
 
 def result_of(run: LiveRun) -> dict[str, Any]:
-    """The whole answer of a run that is done: texts joined, other values in their order."""
-    outputs: dict[str, list[dict[str, Any]]] = {}
+    """The whole answer of a run that is done: texts and sounds joined, other values in their order."""
+    pieces: dict[str, list[m.Output]] = {}
     for output in run.outputs:
-        value = values.write(output.value, output.modality)
-        found = outputs.setdefault(output.name, [])
-        if found and value["type"] == values.TEXT and found[-1]["type"] == values.TEXT:
-            found[-1][values.TEXT] += value[values.TEXT]
-        else:
-            found.append(value)
+        pieces.setdefault(output.name, []).append(output)
+    outputs = {
+        name: [values.write(value, made[0].modality) for value in values.joined([output.value for output in made])]
+        for name, made in pieces.items()
+    }
     end = run.finished
     return {
         "run": run.id,

@@ -3,13 +3,14 @@
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any, cast
 
 import numpy as np
 
 from walkgraph.errors import InvalidInput
-from walkgraph.service import limits
+from walkgraph.service import limits, wav
 from walkgraph.wire import messages as m
 
 TEXT = "text"
@@ -125,6 +126,32 @@ def write(value: m.Value, modality: str) -> dict[str, Any]:
             return {"type": "absent"}
         case m.Ticket():
             return {"type": modality or "tensor", "dtype": value.dtype, "shape": value.shape}
+
+
+def joined(pieces: Sequence[m.Value]) -> list[m.Value]:
+    """What came under one name, in its order: texts that follow each other as one, and sound in WAV pieces of one
+    format as one file."""
+    found: list[m.Value] = []
+    for kind, run in groupby(pieces, key=_kind):
+        group = list(run)
+        if kind == TEXT:
+            found.append(m.Small(value="".join(str(one.value) for one in group if isinstance(one, m.Small))))
+            continue
+        whole = None
+        if kind == "audio/wav" and len(group) > 1:
+            whole = wav.joined([one.data for one in group if isinstance(one, m.Blob)])
+        found += group if whole is None else [m.Blob(data=whole)]
+    return found
+
+
+def _kind(value: m.Value) -> str:
+    match value:
+        case m.Small(value=str()):
+            return TEXT
+        case m.Blob():
+            return mime_of(value.data)
+        case _:
+            return ""
 
 
 def size_of(value: m.Value) -> int:
