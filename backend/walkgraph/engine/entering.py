@@ -100,6 +100,9 @@ class Entrance:
 
     def _use(self, use: LoopUse, alias: Mapping[StateKey, str]) -> UseStep:
         operator = self._loaded(use.node).operator
+        empty = next((i.port for i in use.inputs if i.source == "absent" and i.carried is not None), None)
+        if empty is not None:
+            raise CallFailed(f"`{use.node}.{empty}` has no value at the first iteration of a loop on the device", empty)
         values = {i.port: i.value for i in use.inputs if i.source == "value"}
         spec = operator.step_spec(values, use.params)
         if spec is None:
@@ -109,7 +112,7 @@ class Entrance:
             node=use.node,
             operator=operator,
             spec=spec,
-            sources={i.port: _source(i) for i in use.inputs if i.source != "absent" or i.carried is not None},
+            sources={i.port: _source(i) for i in use.inputs if i.source != "absent"},
             states={slot: alias[key] for slot, key in use.states.items()},
             ints=tuple(sorted(name for name, kind in fixed.items() if kind == torch.int64)),
             floats=tuple(sorted(name for name, kind in fixed.items() if kind == torch.float32)),

@@ -13,15 +13,16 @@ from typing import Any, Protocol
 
 import zmq
 
-from walkgraph.engine.engine import Done
+from walkgraph.engine.engine import Done, LoopDone
 from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, Scalar, StateKey
+from walkgraph.networks.base import Call, Items, LoopCall, Scalar, StateKey
 from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import INTERVAL, Emitter
 from walkgraph.wire import messages as m
 from walkgraph.worker import values
 from walkgraph.worker.events import (
+    Allow,
     Arrived,
     CallDone,
     Cancelled,
@@ -33,6 +34,7 @@ from walkgraph.worker.events import (
     Release,
     Report,
     Run,
+    RunLoop,
     Send,
     Started,
 )
@@ -64,7 +66,11 @@ class Engine(Protocol):
 
     def add(self, call: Call) -> None: ...
 
-    def step(self) -> list[Done]: ...
+    def add_loop(self, call: LoopCall) -> None: ...
+
+    def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None: ...
+
+    def step(self) -> Sequence[Done | Items | LoopDone]: ...
 
     def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None: ...
 
@@ -181,6 +187,11 @@ class Loop:
             case Run(call=call):
                 call.ready_at = self._clock()
                 self._engine.add(call)
+            case RunLoop(call=loop):
+                loop.ready_at = self._clock()
+                self._engine.add_loop(loop)
+            case Allow(ref=ref, upto=upto):
+                self._engine.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
             case Send():
                 self._links.send(command.rank, command.message, command.value, command.transport)
                 self._tell_transfer(command)
@@ -214,32 +225,37 @@ class Loop:
 
     def _step(self) -> None:
         self._batches += 1
-        for done in self._engine.step():
-            call = done.call
+        for event in self._engine.step():
+            if isinstance(event, Items):
+                self._handle(event)
+                continue
             if self._emitter.level is not None:
-                self._emitter.call(self._span(done, self._clock()))
-            ref = Ref(call.run, call.step, call.use, call.iteration)
-            self._handle(CallDone(ref, done.outputs, done.error, done.busy, done.queued))
+                for span in self._spans(event, self._clock()):
+                    self._emitter.call(span)
+            self._handle(_done(event))
 
     # ── telemetry ──
 
-    def _span(self, done: Done, now: float) -> t.CallSpan:
+    def _spans(self, done: Done | LoopDone, now: float) -> Iterable[t.CallSpan]:
+        """One for a call, one for each node of a loop: its iterations are those of its last."""
         call = done.call
-        launched = call.ready_at + done.queued
-        return t.CallSpan(
-            run=RunId(call.run),
-            rank=self._rank,
-            walk=call.walk,
-            node=call.node,
-            step=call.step,
-            iteration=call.iteration,
-            ready=call.ready_at,
-            launched=launched,
-            finished=now,
-            batch=done.batch,
-            batch_number=self._batches,
-            failed=done.error is not None,
-        )
+        nodes = [call.node] if isinstance(call, Call) else [use.node for use in call.body]
+        last = () if isinstance(done, Done) else (max(0, done.iterations - 1),)
+        for node in nodes:
+            yield t.CallSpan(
+                run=RunId(call.run),
+                rank=self._rank,
+                walk=call.walk,
+                node=node,
+                step=call.step,
+                iteration=(*call.iteration, *last),
+                ready=call.ready_at,
+                launched=call.ready_at + done.queued,
+                finished=now,
+                batch=done.batch,
+                batch_number=self._batches,
+                failed=done.error is not None,
+            )
 
     def _tell_transfer(self, send: Send) -> None:
         nbytes = _tensor_bytes(send.value) if self._emitter.level is not None else 0
@@ -284,6 +300,14 @@ class Loop:
         elif self._worked is not None and self._clock() - self._worked >= QUIET_SECONDS:
             self._worked = None
             self._engine.audit()
+
+
+def _done(done: Done | LoopDone) -> CallDone:
+    call = done.call
+    ref = Ref(call.run, call.step, call.use, call.iteration)
+    if isinstance(done, Done):
+        return CallDone(ref, done.outputs, done.error, done.busy, done.queued)
+    return CallDone(ref, done.outputs, done.error, done.busy, done.queued, done.iterations, done.stopped)
 
 
 def _tensor_bytes(value: Any) -> int:
