@@ -325,9 +325,9 @@ def main() -> None:
                 continue
             time_us, config = found[0]
             off = min((t for t, c in found if c.pdl == 0), default=float("nan"))
-            cublas = plain[shape.name, rows]
+            cublas, speed = plain[shape.name, rows], shape.bytes / time_us / 1e3
             table.append(
-                f"R{rows:<3}{shape.name:8}{time_us:8.2f} us {shape.bytes / time_us / 1e3:6.0f} GB/s | no pdl {off:7.2f} |"
+                f"R{rows:<3}{shape.name:8}{time_us:8.2f} us {speed:6.0f} GB/s | no pdl {off:7.2f} |"
                 f" F.linear {cublas:7.2f} | {brief(config)}"
             )
     models = whole(bench, {rows: {name: ranked[name, rows] for name in bench.weights} for rows in options.rows})
