@@ -8,14 +8,16 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tests.support.fake_loops import FakeLoop
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, StateKey
+from walkgraph.networks.base import Call, LoopCall, StateKey
 from walkgraph.placement.tables import Itinerary, Plan
 from walkgraph.wire import messages as m
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import (
     ABSENT,
+    Allow,
     Arrived,
     CallDone,
     Cancelled,
@@ -26,6 +28,7 @@ from walkgraph.worker.events import (
     Release,
     Report,
     Run,
+    RunLoop,
     Send,
     Started,
 )
@@ -46,10 +49,14 @@ class Cluster:
         self.reports: list[m.FromWorker] = []
         self.dropped: list[StateKey] = []
         self.released: list[tuple[Rank, str]] = []
+        self.loops: list[LoopCall] = []
+        self.sent: list[m.BetweenWorkers] = []
+        self._blocked: list[tuple[Rank, FakeLoop]] = []
+        """Loops whose streams have no credit."""
         self._functions = functions
         self._random = random.Random(seed)
         self._links: dict[tuple[Rank, Rank], deque[Arrived]] = defaultdict(deque)
-        self._work: dict[Rank, list[Run | MoveState]] = defaultdict(list)
+        self._work: dict[Rank, list[Run | MoveState | FakeLoop]] = defaultdict(list)
 
     def start(self, run: str, itinerary: Itinerary, params: dict[str, Any], inputs: Mapping[str, Any]) -> None:
         event = Started(RunId(run), itinerary, {"seed": 0, **params}, dict(inputs))
@@ -85,7 +92,10 @@ class Cluster:
     def done(self, run: str) -> set[Rank]:
         return {r.rank for r in self.reports if isinstance(r, m.RankDone) and r.run == run}
 
-    def _serve(self, rank: Rank, work: Run | MoveState) -> None:
+    def _serve(self, rank: Rank, work: Run | MoveState | FakeLoop) -> None:
+        if isinstance(work, FakeLoop):
+            self._iterate(rank, work)
+            return
         if isinstance(work, MoveState):
             self._perform(rank, self.cores[rank].handle(CallDone(work.ref, self._move(rank, work))))
             return
@@ -97,6 +107,16 @@ class Cluster:
         except ValueError as error:
             done = CallDone(ref, None, ErrorInfo(code="node_error", message=str(error), node=call.node))
         self._perform(rank, self.cores[rank].handle(done))
+
+    def _iterate(self, rank: Rank, loop: FakeLoop) -> None:
+        if loop.blocked:
+            self._blocked.append((rank, loop))
+            return
+        events = loop.advance()
+        if not any(isinstance(event, CallDone) for event in events):
+            self._work[rank].append(loop)
+        for event in events:
+            self._perform(rank, self.cores[rank].handle(event))
 
     def _move(self, rank: Rank, work: MoveState) -> dict[str, Any]:
         if work.op == "export":
@@ -112,7 +132,13 @@ class Cluster:
             match command:
                 case Run() | MoveState():
                     self._work[rank].append(command)
+                case RunLoop(call=call):
+                    self.loops.append(call)
+                    self._work[rank].append(FakeLoop(call, self._functions, self.calls))
+                case Allow():
+                    self._allow(rank, command)
                 case Send():
+                    self.sent.append(command.message)
                     self._links[rank, command.rank].append(Arrived(command.message, command.value))
                 case Report(message=m.Emit() as emit):
                     self.modalities[emit.name] = emit.modality
@@ -126,6 +152,15 @@ class Cluster:
                     self.released.append((rank, command.run))
                     self._work[rank] = [w for w in self._work[rank] if _run_of(w) != command.run]
 
+    def _allow(self, rank: Rank, command: Allow) -> None:
+        loops = [loop for _, loop in self._blocked] + [w for w in self._work[rank] if isinstance(w, FakeLoop)]
+        loop = next(loop for loop in loops if loop.ref == command.ref)
+        assert loop.allowed is not None
+        assert command.upto > loop.allowed
+        loop.allowed = command.upto
+        self._work[rank].extend(loop for where, loop in self._blocked if where == rank and loop.ref == command.ref)
+        self._blocked = [(where, loop) for where, loop in self._blocked if loop.ref != command.ref]
 
-def _run_of(work: Run | MoveState) -> str:
-    return work.call.run if isinstance(work, Run) else work.ref.run
+
+def _run_of(work: Run | MoveState | FakeLoop) -> str:
+    return work.ref.run if isinstance(work, MoveState) else work.call.run

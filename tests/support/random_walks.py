@@ -1,6 +1,6 @@
 """Random Walks that `check` would accept, with functions for their nodes: for whatever runs Walks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
@@ -20,6 +20,7 @@ CATALOGUE: Catalogue = {
         network="operators_test:Mix",
     )
 }
+RESIDENT: Catalogue = {name: replace(component, resident=True) for name, component in CATALOGUE.items()}
 OUTPUTS = ("out", "many", "maybe")
 PARAMS: dict[str, Any] = {"n": 2, "on": True, "off": False}
 
@@ -100,7 +101,9 @@ class _Builder:
         self.loops += 1
         when = self.when(loops)
         first = len(self.uses)
-        times = self.draw(st.sampled_from(["3", "n", "1", "4"] + (["@loop.index + 1"] if loops else [])))
+        times = self.draw(
+            st.sampled_from(["3", "n", "1", "4", "n - 2"] + (["@loop.index + 1", "@loop.index"] if loops else []))
+        )
         body = self.items(depth + 1, (*loops, name), branches, least=1)
         own = [at.use for at in self.uses[first:] if at.loops == (*loops, name)]
         until = f"{self.draw(st.sampled_from(own))}.stop" if own and self.draw(st.booleans()) else None

@@ -172,7 +172,7 @@ def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan) -> UseTable:
         before=before,
         after=after,
         neighbours=tuple(other for other, _ in (*before, *after)),
-        judges=tuple(loop for loop in walk.loops if loop.until and loop.until[0] == use.index),
+        judges=tuple(walk.loops[i] for i in use.loops if (until := walk.loops[i].until) and until[0] == use.index),
         scoped=tuple(
             (plan.states[state].name, walk.state_scopes[state])
             for state in (node.states.values() if node else use.states)

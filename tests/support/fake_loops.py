@@ -1,0 +1,103 @@
+"""An engine's way with a resident loop, by the book: one iteration after the other, use by use, on plain values."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from walkgraph.errors import ErrorInfo
+from walkgraph.networks.base import Call, Items, LoopCall, LoopInput, LoopUse
+from walkgraph.worker.events import CallDone, Ref
+
+_NOTHING = object()
+
+
+class FakeLoop:
+    def __init__(self, call: LoopCall, functions: Mapping[str, Callable[[Call], dict[str, Any]]], calls: list[Call]):
+        self.call, self.functions, self.calls = call, functions, calls
+        self.ref = Ref(call.run, call.step, call.use, call.iteration)
+        self.allowed = call.allowed
+        self.done = 0
+        """Iterations."""
+        self.told = 0
+        """Iterations that were handed out."""
+        self.before: list[dict[str, Any]] = []
+        self.kept: dict[str, list[Any]] = {out.key: [] for out in call.outputs}
+
+    @property
+    def blocked(self) -> bool:
+        return self.allowed is not None and self.done >= self.allowed
+
+    def advance(self) -> list[Items | CallDone]:
+        """One iteration, and what is to be told after it."""
+        call = self.call
+        try:
+            now = self.iterate()
+        except ValueError as error:
+            failure = ErrorInfo(code="node_error", message=str(error))
+            return [CallDone(self.ref, None, failure, iterations=self.done, stopped=False)]
+        self.before = now
+        stop = call.until is not None and bool(now[call.until[0]].get(call.until[1]))
+        for out in call.outputs:
+            if not (out.kind == "each" and stop and call.drop_last):
+                self.kept[out.key].append(now[out.use].get(out.port))
+        self.done += 1
+        if stop or self.done == call.times:
+            return [*self.items(self.done - (stop and call.drop_last)), self.end(stop)]
+        due = call.grain and (call.offset + self.done) % call.grain == 0
+        return self.items(self.done) if due or self.blocked else []
+
+    def items(self, upto: int) -> list[Items]:
+        each = [out.key for out in self.call.outputs if out.kind == "each"]
+        if upto == self.told or not each:
+            return []
+        found = Items(self.call, self.told, upto - self.told, {key: self.kept[key][self.told : upto] for key in each})
+        self.told = upto
+        return [found]
+
+    def end(self, stop: bool) -> CallDone:
+        outputs: dict[str, Any] = {}
+        for out in self.call.outputs:
+            if out.kind == "collect":
+                outputs[out.key] = self.kept[out.key]
+            elif out.kind == "last" and self.kept[out.key][-1] is not None:
+                outputs[out.key] = self.kept[out.key][-1]
+        return CallDone(self.ref, outputs, iterations=self.done, stopped=stop)
+
+    def iterate(self) -> list[dict[str, Any]]:
+        now: list[dict[str, Any]] = []
+        for use in self.call.body:
+            found = {port.port: self.value(port, now) for port in use.inputs}
+            given = {port: value for port, value in found.items() if value is not _NOTHING}
+            call = self.one(use, given)
+            self.calls.append(call)
+            now.append(self.functions[use.node](call))
+        return now
+
+    def value(self, port: LoopInput, now: list[dict[str, Any]]) -> Any:
+        if port.carried is not None and self.done > 0:
+            return self.before[port.carried[0]].get(port.carried[1], _NOTHING)
+        match port.source:
+            case "value":
+                return port.value
+            case "each":
+                return port.value[self.done] if self.done < len(port.value) else _NOTHING
+            case "use":
+                return now[port.use].get(port.output, _NOTHING)
+            case "index":
+                return self.done
+            case "absent":
+                return _NOTHING
+
+    def one(self, use: LoopUse, given: dict[str, Any]) -> Call:
+        call = self.call
+        return Call(
+            run=call.run,
+            node=use.node,
+            walk=call.walk,
+            step=call.step,
+            use=call.use,
+            iteration=(*call.iteration, self.done),
+            inputs=given,
+            params={**use.params, **{name: values[self.done] for name, values in use.varying.items()}},
+            states=use.states,
+            seed=use.seed,
+        )
