@@ -40,9 +40,7 @@ class LlamaConfig:
     def __post_init__(self) -> None:
         sizes = (self.width, self.hidden, self.layers, self.heads, self.kv_heads, self.head_dim, self.vocab)
         if min(sizes) < 1 or self.heads % self.kv_heads:
-            raise ValueError(
-                f"{self.heads} heads must be a multiple of {self.kv_heads} key/value heads; no size is 0"
-            )
+            raise ValueError(f"{self.heads} heads must be a multiple of {self.kv_heads} key/value heads; no size is 0")
         if self.head_dim % 2:
             raise ValueError(f"`head_dim` {self.head_dim} must be even for rotary positions")
 
