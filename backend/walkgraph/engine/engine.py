@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.engine.entering import Loaded
+from walkgraph.engine.entering import Loaded, with_examples
 from walkgraph.engine.load import is_expression, load_operators, make_pools, nodes_here, rank_plan
 from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.pages import PAGE
@@ -140,6 +140,12 @@ class Engine:
         """Queue a loop that is run whole."""
         call.ready_at = call.ready_at or self._clock()
         self._resident.add(call)
+
+    def prepare(self, call: LoopCall, progress: Callable[[str, float], None] = lambda what, done: None) -> None:
+        """Make ready for loops like this one, whose entering values its operators' examples stand for: capture the
+        steps of every batch size. A loop without examples is made ready when the first one comes."""
+        for one in with_examples(call, lambda node: self._nodes[node]):
+            self._resident.prepare(one, lambda done: progress(f"capture of `{call.loop}` in `{call.walk}`", done))
 
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
         """Let a loop launch iterations up to this many."""

@@ -1,7 +1,7 @@
 """From a loop's call to a row of its program, and back from the row to what the run keeps."""
 
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -180,3 +180,22 @@ def _room_for(call: LoopCall) -> int:
     """Iterations that series have room for: calls whose counts are near share a program."""
     needs = any(use.varying or any(i.source == "each" for i in use.inputs) for use in call.body)
     return 1 << (max(call.times, 16) - 1).bit_length() if needs else 0
+
+
+def with_examples(call: LoopCall, loaded: Callable[[str], Loaded]) -> Iterator[LoopCall]:
+    """The loop entered with each of its operators' examples; nothing where one that needs values has none."""
+    examples = [loaded(use.node).operator.step_examples() for use in call.body]
+    asks = [any(i.source in ("value", "each") for i in use.inputs) for use in call.body]
+    count = max((len(found) for found in examples), default=0)
+    if any(ask and not found for ask, found in zip(asks, examples, strict=True)):
+        return
+    for number in range(max(1, count)):
+        body = [
+            replace(use, inputs=tuple(_shown(port, found[number % len(found)] if found else {}) for port in use.inputs))
+            for use, found in zip(call.body, examples, strict=True)
+        ]
+        yield replace(call, body=tuple(body))
+
+
+def _shown(port: LoopInput, example: Mapping[str, Any]) -> LoopInput:
+    return replace(port, value=example.get(port.port)) if port.source in ("value", "each") else port

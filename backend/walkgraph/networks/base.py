@@ -386,6 +386,10 @@ class Operator(Protocol):
         from the call, as Python's); None where `forward` must serve it."""
         return None
 
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        """Inputs that loops are entered with, one of each shape that is worth making ready before the first request."""
+        return ()
+
     def step(self, batch: StepBatch) -> StepOutputs:
         """Serve a batch of one spec: device work of fixed shape, without reading a value on the host. What it appends
         to paged slots lies at `lengths` onward; the engine counts it."""

@@ -147,6 +147,9 @@ class Backbone(Operator):
             advances={"kv": 1},
         )
 
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        return ({"token": torch.zeros(1, dtype=torch.int64)},)
+
     def step(self, batch: StepBatch) -> StepOutputs:
         token, slot, seen = batch.inputs["token"][:, 0].clamp(min=0), batch.paged["kv"], batch.tensors["seen"]
         count(seen, batch.rows, token)

@@ -4,13 +4,15 @@ Started ──> LocalRun ──> Walker a step ──> Run / MoveState ──> C
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Items
+from walkgraph.networks.base import Items, LoopCall
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.events import Arrived, CallDone, Cancelled, Command, Event, Release, Started
 from walkgraph.worker.local_run import LocalRun
 from walkgraph.worker.tables import walk_tables
+from walkgraph.worker.templates import loop_templates
 
 REMEMBERED = 4096
 """Ended runs whose late messages are still known to be late."""
@@ -26,6 +28,10 @@ class Core:
         self._runs: dict[str, LocalRun] = {}
         self._early: OrderedDict[str, list[Arrived]] = OrderedDict()
         self._ended: OrderedDict[str, None] = OrderedDict()
+
+    def loops(self) -> Iterator[LoopCall]:
+        """Those that the engine can make ready before a run comes."""
+        return loop_templates(self.plan, self._tables)
 
     @property
     def runs(self) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 import zmq
 
@@ -21,6 +22,8 @@ from walkgraph.worker.links import Links
 from walkgraph.worker.loop import Loop
 
 _PROGRESS_SECONDS = 0.1
+_PHASES: Mapping[str, Literal["load", "warm", "capture"]] = {"weights": "load", "capture": "capture"}
+"""First word of what the engine is at -> the phase that is shown; all else is a warm-up."""
 
 
 def serve(directory: Path, rank: Rank, start: int) -> None:
@@ -49,9 +52,10 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
             weights_roots=tuple(Path(root) for root in spec.checkpoint_roots),
             threads=max(1, len(os.sched_getaffinity(0)) // len(plan.ranks)),
         )
-        if _load(engine, rank, conductor):
+        core = Core(plan, rank)
+        if _load(engine, core, rank, conductor):
             emitter = _emitter(spec, rank, start, context)
-            run(Loop(rank, Core(plan, rank), engine, links, emitter), rank, links)
+            run(Loop(rank, core, engine, links, emitter), rank, links)
     finally:
         links.close()
         context.destroy(linger=200)
@@ -78,11 +82,14 @@ def _load_order(links: Links) -> "tuple[m.Plan, dict[Rank, m.Peer]]":
                 sys.exit(0)
 
 
-def _load(engine: Engine, rank: Rank, conductor: sockets.Socket) -> bool:
+def _load(engine: Engine, core: Core, rank: Rank, conductor: sockets.Socket) -> bool:
     """False after telling the conductor why it can't be loaded."""
     began = time.monotonic()
     try:
-        engine.load(_progress(rank, conductor))
+        progress = _progress(rank, conductor)
+        engine.load(progress)
+        for loop in core.loops():
+            engine.prepare(loop, progress)
     except WalkgraphError as error:
         _send(conductor, m.LoadFailed(rank=rank, error=error.info()))
         return False
@@ -103,7 +110,7 @@ def _progress(rank: Rank, conductor: sockets.Socket) -> Callable[[str, float], N
         now = time.monotonic()
         if now - told >= _PROGRESS_SECONDS or fraction >= 1:
             told = now
-            phase = "load" if what.startswith("weights") else "warm"
+            phase = _PHASES.get(what.partition(" ")[0], "warm")
             _send(conductor, m.Progress(rank=rank, phase=phase, fraction=fraction))
 
     return progress
