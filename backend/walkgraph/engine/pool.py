@@ -62,6 +62,6 @@ def slots_of(pages: Sequence[int], start: int, stop: int, device: torch.device) 
     if stop <= start:
         return torch.empty(0, dtype=torch.int64, device=device)
     first = start // PAGE
-    held = torch.tensor(pages[first : -(-stop // PAGE)], device=device)
-    slots = (held[:, None] * PAGE + torch.arange(PAGE, device=device)).flatten()
-    return slots[start - first * PAGE : stop - first * PAGE]
+    # Made on the host and sent without waiting for the device.
+    slots = (torch.tensor(pages[first : -(-stop // PAGE)])[:, None] * PAGE + torch.arange(PAGE)).flatten()
+    return slots[start - first * PAGE : stop - first * PAGE].to(device, non_blocking=True)

@@ -5,6 +5,7 @@ settles or leaves no trace. Content is copied on write only: a fork shares pages
 written into.
 """
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
+from walkgraph.engine.flashinfer_attention import FlashInferAttention, Workspace, installed, unfit
 from walkgraph.engine.paged_attention import Contexts, Entry, PagedAttention
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool, slots_of
@@ -22,6 +24,9 @@ _EMPTY = 0
 _LIMITED = 8192
 """Runs and sessions whose bounds are remembered: sessions end without a word, so the oldest are forgotten."""
 _contents = count(1)
+_log = logging.getLogger(__name__)
+
+Attends = PagedAttention | FlashInferAttention
 
 
 @dataclass(slots=True)
@@ -56,6 +61,8 @@ class StateTable:
         self.tensors: dict[StateKey, Tensor] = {}
         self._runs: dict[str, set[StateKey]] = {}
         self._most: OrderedDict[str, Mapping[str, int]] = OrderedDict()
+        self._workspaces: dict[torch.device, Workspace] = {}
+        self._told: set[str] = set()
 
     def limit(self, run: str, most: Mapping[str, int]) -> None:
         """Tokens that each paged state of a run may hold at most; a state that is not named has no bound."""
@@ -73,6 +80,18 @@ class StateTable:
     def width(self, key: StateKey) -> int:
         state = self.paged.get(key)
         return len(state.rows) if state else 1
+
+    def attention(self, pool: Pool, entries: Sequence[Entry]) -> Attends:
+        """By the fastest backend that can serve these entries."""
+        on_gpu = pool.device.type == "cuda"
+        why = unfit(pool.shape, entries, on_gpu and installed())
+        if why is None:
+            workspace = self._workspaces.setdefault(pool.device, Workspace(pool.device))
+            return FlashInferAttention(pool, entries, workspace)
+        if on_gpu and why not in self._told:
+            self._told.add(why)
+            _log.info("attention is PyTorch's where %s", why)
+        return PagedAttention(pool, entries, self.contexts)
 
     def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
         """Replace `target` by a copy of `source`, counters included. With `width`, its sequences repeat in turn."""
@@ -210,7 +229,7 @@ class Transaction:
         row = self._row(key, sequence)
         return row.length if row else 0
 
-    def attend(self, segments: Sequence[Segment]) -> PagedAttention:
+    def attend(self, segments: Sequence[Segment]) -> Attends:
         """Segments of one pool, at most one per sequence. Raises `OutOfPages`."""
         pool = self._table.pool(segments[0].state)
         seen: set[tuple[StateKey, int]] = set()
@@ -220,7 +239,7 @@ class Transaction:
                 raise PageFault("a forward may append to a sequence once, and to sequences of one cache shape")
             seen.add((segment.state, segment.sequence))
             entries.append(self._entry(segment, pool))
-        return PagedAttention(pool, entries, self._table.contexts)
+        return self._table.attention(pool, entries)
 
     def hold(self, key: StateKey, tokens: int) -> Row:
         row = self._reserve(key, 0, tokens, self._table.pool(key))
@@ -230,7 +249,7 @@ class Transaction:
         return row
 
     def commit(self, attention: Attention) -> None:
-        if not isinstance(attention, PagedAttention):
+        if not isinstance(attention, Attends):
             raise PageFault("`commit` takes what `attend` gave")
         for entry in attention.entries:
             if entry.segment.keep:

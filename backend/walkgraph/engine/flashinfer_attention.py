@@ -1,0 +1,184 @@
+"""Attention over a paged cache by FlashInfer's kernels, for forwards on CUDA whose new rows are all kept.
+
+Keys and values of the new rows go to their slots first; each group of sequences then attends its pages, the new rows
+among them. A group is planned once a forward, from arrays on the host, and read by every layer. What FlashInfer has no
+form for stays with `paged_attention`: `unfit` is where that is decided.
+
+Shape letters: R rows of the batch, B sequences of a group, H query heads, G key/value heads, D head dim.
+"""
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.engine.paged_attention import Entry
+from walkgraph.engine.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.pool import Pool
+from walkgraph.networks.base import CacheShape
+
+Kind = Literal["decode", "causal", "block"]
+
+_SPACE = 128 << 20
+"""Bytes for partial results, shared by all plans of a device: its launches are of one stream."""
+_TURNS = 6
+"""Plans of a kind that may be alive at once."""
+_DECODE_GROUPS = (1, 2, 3, 4, 8)
+"""Query heads of a key head that the decode kernel without tensor cores is made for."""
+
+
+def unfit(shape: CacheShape, entries: Sequence[Entry], available: bool) -> str | None:
+    """Why FlashInfer can't serve this forward; None where it does."""
+    if not available:
+        return "FlashInfer is not installed"
+    if shape.dtype not in (torch.bfloat16, torch.float16):
+        return f"FlashInfer has no form for caches in {shape.dtype}"
+    if shape.head_dim not in (64, 128, 256):
+        return f"FlashInfer has no form for heads of {shape.head_dim} numbers"
+    if not all(entry.segment.keep for entry in entries):
+        return "rows that are attended and not kept have no pages for FlashInfer to read"
+    return None
+
+
+@cache
+def installed() -> bool:
+    return importlib.util.find_spec("flashinfer") is not None
+
+
+class Layout(NamedTuple):
+    """One group's sequences as FlashInfer reads them; on the host, int32, but for `rows`."""
+
+    kind: Kind
+    rows: Tensor
+    """int64, on the device: batch rows of the group, sequence by sequence."""
+    queries: Tensor
+    """`[B + 1]`: where each sequence's rows start in `rows`."""
+    starts: Tensor
+    """`[B + 1]`: where each sequence's pages start in `pages`."""
+    pages: Tensor
+    last: Tensor
+    """`[B]`: tokens in the last page, the new ones counted."""
+    lengths: Tensor
+    """`[B]`: tokens, the new ones counted."""
+
+
+def layouts(entries: Sequence[Entry]) -> list[Layout]:
+    """The groups of a forward: single tokens alone, or what is causal and what is not.
+
+    A single token is causal and a block, so that beside others it joins the group that is there anyway.
+    """
+    if all(entry.new == 1 for entry in entries):
+        return [_layout("decode", entries)]
+    several: list[Entry] = [e for e in entries if e.new > 1]
+    kinds: list[Kind] = [kind for kind in ("causal", "block") if any(e.segment.mode == kind for e in several)]
+    return [
+        _layout(kind, [e for e in entries if (e.segment.mode if e.new > 1 else kinds[0]) == kind]) for kind in kinds
+    ]
+
+
+def _layout(kind: Kind, entries: Sequence[Entry]) -> Layout:
+    lengths = [entry.length + entry.new for entry in entries]
+    held = [entry.pages[: pages_for(length)] for entry, length in zip(entries, lengths, strict=True)]
+    sources = [entry.segment.rows for entry in entries]
+    return Layout(
+        kind,
+        sources[0] if len(sources) == 1 else torch.cat(sources),
+        _starts([entry.new for entry in entries]),
+        _starts([len(pages) for pages in held]),
+        torch.tensor([page for pages in held for page in pages], dtype=torch.int32),
+        torch.tensor([(length - 1) % PAGE + 1 for length in lengths], dtype=torch.int32),
+        torch.tensor(lengths, dtype=torch.int32),
+    )
+
+
+def _starts(counts: Sequence[int]) -> Tensor:
+    return torch.tensor([0, *counts], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A wrapper and whose plan is in it."""
+
+    wrapper: Any
+    plans: int = 0
+    copied: torch.cuda.Event | None = None
+    """After it, the device has read the plan that the wrapper keeps in pinned memory."""
+
+
+@dataclass(slots=True)
+class Workspace:
+    """FlashInfer's wrappers and memory on one device."""
+
+    device: torch.device
+    _space: Tensor | None = None
+    _turns: dict[tuple[Kind, bool], list[_Turn]] = field(default_factory=dict[tuple[Kind, bool], list[_Turn]])
+
+    def take(self, kind: Kind, tensor_cores: bool) -> _Turn:
+        """The wrapper whose plan is the oldest."""
+        turns = self._turns.setdefault((kind, tensor_cores), [])
+        turn = turns.pop(0) if len(turns) == _TURNS else _Turn(self._made(kind, tensor_cores))
+        turns.append(turn)
+        if turn.copied is not None:
+            turn.copied.synchronize()
+        turn.plans += 1
+        return turn
+
+    def _made(self, kind: Kind, tensor_cores: bool) -> Any:
+        import flashinfer  # pyright: ignore[reportMissingImports]
+
+        if self._space is None:
+            self._space = torch.zeros(_SPACE, dtype=torch.uint8, device=self.device)
+        if kind == "decode":
+            return flashinfer.BatchDecodeWithPagedKVCacheWrapper(self._space, "NHD", use_tensor_cores=tensor_cores)
+        return flashinfer.BatchPrefillWithPagedKVCacheWrapper(self._space, "NHD", backend="auto")
+
+
+class FlashInferAttention:
+    """`Attend` for one forward. `entries` is read by the transaction that commits it."""
+
+    def __init__(self, pool: Pool, entries: Sequence[Entry], workspace: Workspace) -> None:
+        self.entries = entries
+        self._pool, self._workspace = pool, workspace
+        self._groups = layouts(entries)
+        self._rows = torch.cat([entry.segment.rows for entry in entries])
+        self._slots = torch.cat([entry.slots for entry in entries if entry.slots is not None])
+        self._turns: list[tuple[_Turn, int]] = []
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`."""
+        from walkgraph.layers.kernels.append import append
+
+        dtype = self._pool.shape.dtype
+        slot_k, slot_v = self._pool.k[layer], self._pool.v[layer]
+        append(k.to(dtype), v.to(dtype), self._rows, slot_k, slot_v, self._slots)
+        if not self._turns:
+            self._turns = [self._planned(group, q.shape[1]) for group in self._groups]
+        caches = slot_k.unflatten(0, (-1, PAGE)), slot_v.unflatten(0, (-1, PAGE))
+        out = torch.empty_like(q)
+        for group, (turn, plan) in zip(self._groups, self._turns, strict=True):
+            if turn.plans != plan:
+                raise PageFault(f"more than {_TURNS} forwards were begun before this one's layers were through")
+            mine = q.index_select(0, group.rows).to(dtype)
+            attended = turn.wrapper.run(mine, caches, out=torch.empty_like(mine))
+            out.index_copy_(0, group.rows, attended.to(q.dtype))
+        return out
+
+    def _planned(self, group: Layout, heads: int) -> tuple[_Turn, int]:
+        shape = self._pool.shape
+        turn = self._workspace.take(group.kind, heads // shape.kv_heads not in _DECODE_GROUPS)
+        sizes = heads, shape.kv_heads, shape.head_dim, PAGE
+        where = group.starts, group.pages, group.last
+        if group.kind == "decode":
+            turn.wrapper.plan(*where, *sizes, q_data_type=shape.dtype, seq_lens=group.lengths)
+        else:
+            causal = group.kind == "causal"
+            turn.wrapper.plan(
+                group.queries, *where, *sizes, causal=causal, q_data_type=shape.dtype, seq_lens=group.lengths
+            )
+        turn.copied = torch.cuda.Event()
+        turn.copied.record()
+        return turn, turn.plans

@@ -1,0 +1,76 @@
+"""Which forwards FlashInfer serves, and what it is told of them; the arrays alone, without a GPU."""
+
+import pytest
+import torch
+
+from walkgraph.engine.flashinfer_attention import layouts, unfit
+from walkgraph.engine.paged_attention import Contexts, Entry, PagedAttention
+from walkgraph.engine.pages import PAGE
+from walkgraph.engine.pool import Pool
+from walkgraph.engine.states import StateTable
+from walkgraph.networks.base import CacheShape, Segment, StateKey
+
+SHAPE = CacheShape(layers=1, kv_heads=2, head_dim=128, dtype=torch.bfloat16)
+
+
+def entry(rows: list[int], pages: list[int], length: int, mode: str = "causal", keep: bool = True) -> Entry:
+    segment = Segment(StateKey("r", "kv"), torch.tensor(rows), mode, keep)  # type: ignore[arg-type]
+    return Entry(segment, len(rows), pages, length, 0, torch.zeros(len(rows), dtype=torch.int64) if keep else None)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("width", [64, 128, 256])
+def test_kept_rows_of_half_precision_are_served(dtype: torch.dtype, width: int) -> None:
+    shape = CacheShape(layers=1, kv_heads=2, head_dim=width, dtype=dtype)
+    assert unfit(shape, [entry([0], [1], 3), entry([1, 2], [2], 0, "block")], available=True) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "keep", "available", "why"),
+    [
+        (SHAPE, True, False, "not installed"),
+        (SHAPE, False, True, "not kept"),
+        (CacheShape(layers=1, kv_heads=2, head_dim=96, dtype=torch.bfloat16), True, True, "heads of 96"),
+        (CacheShape(layers=1, kv_heads=2, head_dim=128, dtype=torch.float32), True, True, "float32"),
+    ],
+)
+def test_what_stays_with_torch_has_a_reason(shape: CacheShape, keep: bool, available: bool, why: str) -> None:
+    found = unfit(shape, [entry([0], [1], 3), entry([1], [2], 3, keep=keep)], available)
+    assert found is not None
+    assert why in found
+
+
+def test_cpus_take_the_reference() -> None:
+    states = StateTable({"kv": Pool(SHAPE, 4, torch.device("cpu"))}, Contexts())
+    attend = states.transaction().attend([Segment(StateKey("r", "kv"), torch.arange(2), "causal")])
+    assert isinstance(attend, PagedAttention)
+
+
+def test_single_tokens_alone_are_decoded() -> None:
+    (only,) = layouts([entry([1], [7], PAGE - 1), entry([0], [3, 5], PAGE, "block")])
+    assert only.kind == "decode"
+    assert only.rows.tolist() == [1, 0]
+    assert only.starts.tolist() == [0, 1, 3]
+    assert only.pages.tolist() == [7, 3, 5]
+    assert only.last.tolist() == [PAGE, 1]
+    assert only.lengths.tolist() == [PAGE, PAGE + 1]
+
+
+def test_reserved_pages_behind_the_new_rows_are_left_out() -> None:
+    (only,) = layouts([entry([0, 1, 2], [4, 6, 8, 9], PAGE - 1)])
+    assert only.kind == "causal"
+    assert only.queries.tolist() == [0, 3]
+    assert only.pages.tolist() == [4, 6]
+    assert only.last.tolist() == [2]
+
+
+def test_causal_and_block_are_groups_and_a_single_token_joins_the_first() -> None:
+    causal, block = layouts([entry([4], [1], 2, "block"), entry([0, 3], [2], 0, "block"), entry([1, 2], [3], 5)])
+    assert (causal.kind, block.kind) == ("causal", "block")
+    assert causal.rows.tolist() == [4, 1, 2]
+    assert causal.queries.tolist() == [0, 1, 3]
+    assert causal.lengths.tolist() == [3, 7]
+    assert block.rows.tolist() == [0, 3]
+    (alone,) = layouts([entry([2], [1], 2), entry([0, 1], [2], 0, "block")])
+    assert alone.kind == "block"
+    assert alone.rows.tolist() == [2, 0, 1]
