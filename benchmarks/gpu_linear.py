@@ -330,17 +330,17 @@ def main() -> None:
                 f"R{rows:<3}{shape.name:8}{time_us:8.2f} us {speed:6.0f} GB/s | no pdl {off:7.2f} |"
                 f" F.linear {cublas:7.2f} | {brief(config)}"
             )
-    models = whole(bench, {rows: {name: ranked[name, rows] for name in bench.weights} for rows in options.rows})
-    report = {
+    report: dict[str, object] = {
         "ranked": {f"{n} {r}": [[t, asdict(c)] for t, c in found] for (n, r), found in ranked.items()},
         "plain": {f"{n} {r}": t for (n, r), t in plain.items()},
-        "models": models,
         "failures": bench.failures,
     }
     options.out.write_text(json.dumps(report))
-    bench.pool.shutdown()
     print(f"{len(bench.failures)} failures", *itertools.islice(bench.failures.items(), 4), sep="\n")
-    print(*table, sep="\n")
+    print(*table, sep="\n", flush=True)
+    models = whole(bench, {rows: {name: ranked[name, rows] for name in bench.weights} for rows in options.rows})
+    options.out.write_text(json.dumps(report | {"models": models}))
+    bench.pool.shutdown()
     for rows, times in models.items():
         print(f"28 layers and head, R{rows}: " + ", ".join(f"{label} {t:.0f} us" for label, t in times.items()))
 
