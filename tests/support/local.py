@@ -7,9 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from walkgraph.components import catalogue
-from walkgraph.engine.engine import Engine
+from walkgraph.engine.engine import Done, Engine, LoopDone
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
+from walkgraph.networks.base import Items
 from walkgraph.placement.assemble import assemble
 from walkgraph.placement.assignment import Assignment
 from walkgraph.placement.document import Placement
@@ -19,6 +20,7 @@ from walkgraph.wire import messages as m
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import (
     ABSENT,
+    Allow,
     Arrived,
     CallDone,
     Cancelled,
@@ -29,6 +31,7 @@ from walkgraph.worker.events import (
     Release,
     Report,
     Run,
+    RunLoop,
     Send,
     Started,
 )
@@ -78,39 +81,51 @@ class LocalDeployment:
                 if engine.idle:
                     continue
                 busy = True
-                for done in engine.step():
-                    call = done.call
-                    ref = Ref(call.run, call.step, call.use, call.iteration)
-                    event = CallDone(ref, done.outputs, done.error, done.busy, done.queued)
-                    self._perform(rank, self.cores[rank].handle(event))
+                for event in engine.step():
+                    told = event if isinstance(event, Items) else _told(event)
+                    self._perform(rank, self.cores[rank].handle(told))
 
     def release(self, run: str) -> None:
         for rank, core in self.cores.items():
             self._perform(rank, core.handle(Cancelled(RunId(run))))
 
     def _perform(self, rank: Rank, commands: Sequence[Command]) -> None:
-        engine = self.engines[rank]
         for command in commands:
-            match command:
-                case Run(call=call):
-                    engine.add(call)
-                case MoveState():
-                    self._perform(rank, self.cores[rank].handle(CallDone(command.ref, self._move(engine, command))))
-                case Send():
-                    self._sent.append((command.rank, Arrived(command.message, command.value)))
-                case Report(message=m.Emit() as emit):
-                    if command.value is not ABSENT:
-                        self.outputs[emit.run][emit.name].append(command.value)
-                case Report(message=m.RankFailed() as failed):
-                    self.failed[failed.run] = failed.error
-                case Report(message=m.RankDone() as done):
-                    self.times[done.run].extend(done.times)
-                case Report():
-                    pass
-                case DropStates(keys=keys):
-                    engine.drop_states(keys)
-                case Release(run=run):
-                    engine.drop(run)
+            if isinstance(command, Report):
+                self._report(command)
+            else:
+                self._command(rank, self.engines[rank], command)
+
+    def _command(self, rank: Rank, engine: Engine, command: Command) -> None:
+        match command:
+            case Run(call=call):
+                engine.add(call)
+            case RunLoop(call=loop):
+                engine.add_loop(loop)
+            case Allow(ref=ref, upto=upto):
+                engine.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
+            case MoveState():
+                self._perform(rank, self.cores[rank].handle(CallDone(command.ref, self._move(engine, command))))
+            case Send():
+                self._sent.append((command.rank, Arrived(command.message, command.value)))
+            case DropStates(keys=keys):
+                engine.drop_states(keys)
+            case Release(run=run):
+                engine.drop(run)
+            case _:
+                raise AssertionError(f"the worker has a command that is not known here: {command}")
+
+    def _report(self, report: Report) -> None:
+        match report.message:
+            case m.Emit() as emit:
+                if report.value is not ABSENT:
+                    self.outputs[emit.run][emit.name].append(report.value)
+            case m.RankFailed() as failed:
+                self.failed[failed.run] = failed.error
+            case m.RankDone() as done:
+                self.times[done.run].extend(done.times)
+            case _:
+                pass
 
     def _move(self, engine: Engine, command: MoveState) -> dict[str, Any]:
         if command.op == "export" and command.source is not None:
@@ -120,3 +135,11 @@ class LocalDeployment:
         elif command.source is not None and command.target is not None:
             engine.fork(command.source, command.target, command.width)
         return {}
+
+
+def _told(done: Done | LoopDone) -> CallDone:
+    call = done.call
+    ref = Ref(call.run, call.step, call.use, call.iteration)
+    if isinstance(done, Done):
+        return CallDone(ref, done.outputs, done.error, done.busy, done.queued)
+    return CallDone(ref, done.outputs, done.error, done.busy, done.queued, done.iterations, done.stopped)
