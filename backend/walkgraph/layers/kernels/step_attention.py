@@ -11,6 +11,7 @@ Shape letters as in `walkgraph.layers.step_attention`.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -40,16 +41,19 @@ class Tuning:
     early: bool
     """Load the first block into registers before the query is turned: for contexts of about one block a program."""
     overlap: bool
-    """Start while the launch before still ends (compute capability 9 onward)."""
+    """Start while the launch before still ends, where the device can (compute capability 9)."""
 
 
 def tuning(batch: int, groups: int, width: int, context: int) -> Tuning:
     """`context`: tokens that a row's pages can hold."""
     rows = batch * groups
-    block = 32 if rows <= _PROCESSORS // 2 or width > 128 else 64
-    wanted = _power(-(-2 * _PROCESSORS // rows))
-    splits = min(wanted, 32, _power(-(-context // block)))
-    return Tuning(splits=splits, block=block, warps=4, stages=5, early=rows <= _PROCESSORS // 2, overlap=True)
+    # Few rows: two programs a processor, each of about one block. Otherwise four, which its registers hold.
+    early = rows <= 16
+    block = 32 if early or width > 128 else 64
+    splits = max(1, (2 if early else 4) * _PROCESSORS // rows)
+    return Tuning(
+        splits=min(splits, 32, -(-context // block)), block=block, warps=4, stages=5, early=early, overlap=True
+    )
 
 
 def _power(n: int) -> int:
@@ -67,7 +71,7 @@ def launch(step: Step, tuned: Tuning | None = None) -> Tensor:
     out = torch.empty((batch, heads * width), dtype=qkv.dtype, device=qkv.device)
     parts = torch.empty((batch, groups, tuned.splits, group * width), dtype=torch.float32, device=qkv.device)
     weights = torch.empty((batch, groups, tuned.splits, group), dtype=torch.float32, device=qkv.device)
-    overlap = tuned.overlap and qkv.is_cuda
+    overlap = tuned.overlap and qkv.is_cuda and _can_overlap(qkv.device)
     constants: dict[str, Any] = {
         "GROUPS": groups, "GROUP": group, "WIDTH": width, "PAGE": page, "BLOCK": tuned.block,
         "HEADS": padded, "TILE": max(1, 4096 // (padded * width)),
@@ -80,6 +84,11 @@ def launch(step: Step, tuned: Tuning | None = None) -> Tensor:
         tuned.splits, **constants,
     )  # fmt: skip
     return out
+
+
+@cache
+def _can_overlap(device: torch.device) -> bool:
+    return torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def _zeros(device: torch.device, wanted: int) -> Tensor:
