@@ -13,12 +13,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from walkgraph.engine.capture import Capturer
 from walkgraph.engine.entering import Loaded, with_examples
 from walkgraph.engine.load import is_expression, load_operators, make_pools, nodes_here, rank_plan
 from walkgraph.engine.paged_attention import Contexts
@@ -29,6 +31,7 @@ from walkgraph.engine.reading import host_ports
 from walkgraph.engine.resident import LoopDone, Resident
 from walkgraph.engine.runner import Launched, Runner, is_memory
 from walkgraph.engine.schedule import Schedule
+from walkgraph.engine.single import Singles
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import InvalidInput, Refused, RunFailed
 from walkgraph.ids import Rank
@@ -94,17 +97,23 @@ class Engine:
                 raise
             raise Refused(f"rank {self._rank} has too little memory for its nodes; place fewer on it") from raised
         self._warm_up(nodes_here(self._plan, self._here), progress)
+        self._capture_singles(progress)
 
     def _start(self, pools: Mapping[str, Pool]) -> None:
         ports = host_ports(self._plan, self._here)
         self._states = StateTable(pools, Contexts())
-        self._runner = Runner(self._states, self._rank, host_ports=lambda call: ports.get(call.node, ()))
+        capturer = cache(lambda device: Capturer(device, enabled=self._capture))
+        singles = cache(lambda device: Singles(capturer(device)) if capturer(device).enabled else None)
+        self._singles: Callable[[torch.device], Singles | None] = singles
+        self._runner = Runner(
+            self._states, self._rank, host_ports=lambda call: ports.get(call.node, ()), singles=singles
+        )
         self._resident = Resident(
             self._states,
             lambda node: self._nodes[node],
             self._runner.failed,
             host_ports=lambda node: ports.get(node, ()),
-            capture=self._capture,
+            capturer=capturer,
             clock=self._clock,
         )
 
@@ -250,6 +259,17 @@ class Engine:
             self._schedule.remove(rest)
             done += [] if whole is None else [whole]
         return done
+
+    def _capture_singles(self, progress: Callable[[str, float], None]) -> None:
+        operators = {id(loaded.operator): (loaded, name) for name, loaded in self._nodes.items()}
+        for number, (loaded, name) in enumerate(operators.values()):
+            singles = self._singles(loaded.device)
+            if singles is None:
+                continue
+            for inputs in loaded.operator.step_examples():
+                with torch.inference_mode():
+                    singles.prepare(loaded.operator, inputs, {})
+            progress(f"capture of `{name}`", (number + 1) / len(operators))
 
     def _warm_up(self, plans: Sequence[NodePlan], progress: Callable[[str, float], None]) -> None:
         names = {state.index: state.name for state in self._plan.states}

@@ -139,8 +139,9 @@ class Program:
         for name in self._paged:
             pages, length, position = entry.paged[name]
             counters += [length, position]
-            table = [*pages, *[self._paged[name].spare] * (self.room(name) - len(pages))]
-            self.pages[name][row].copy_(torch.tensor(table, dtype=torch.int32), non_blocking=True)
+            table = self.pages[name][row]
+            table[: len(pages)].copy_(torch.tensor(pages, dtype=torch.int32), non_blocking=True)
+            table[len(pages) :].fill_(self._paged[name].spare)
         self.counters[:, row].copy_(torch.tensor(counters, dtype=torch.int32), non_blocking=True)
         self.ints[row].copy_(torch.tensor(_with_seeds(self.body.uses, entry)), non_blocking=True)
         if entry.floats:

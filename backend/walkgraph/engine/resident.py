@@ -108,14 +108,14 @@ class Resident:
         failed: Callable[[LoopCall, Exception], ErrorInfo],
         *,
         host_ports: Callable[[str], Collection[str]] = lambda node: (),
-        capture: bool = True,
+        capturer: Callable[[torch.device], Capturer] = Capturer,
         rows: int = ROWS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`loaded`: a node's operator and device. `failed`: what a client learns of an exception."""
         self._states, self._failed, self._clock, self._rows = states, failed, clock, rows
         self._entrance = Entrance(states, loaded)
-        self._host_ports, self._capture = host_ports, capture
+        self._host_ports, self._capturers = host_ports, capturer
         self._lanes: dict[Hashable, Lane] = {}
         self._waiting: list[tuple[float, int, LoopCall]] = []
         self._arrivals = 0
@@ -123,7 +123,6 @@ class Resident:
         self._leaving: deque[tuple[Any, LoopDone]] = deque()
         self._turn: deque[Hashable] = deque()
         self._events: list[Items | LoopDone] = []
-        self._capturers: dict[torch.device, Capturer] = {}
         self._lines: dict[torch.device, Lines] = {}
         self._ended = 0.0
 
@@ -269,11 +268,7 @@ class Resident:
         return max(1, min(MOST_ITERATIONS, int(REGION_SECONDS / once)))
 
     def _capturer(self, lane: Lane) -> Capturer:
-        device = lane.program.device
-        if device not in self._capturers:
-            self._capturers[device] = Capturer(device, enabled=self._capture)
-            self._lines[device] = Lines(device)
-        return self._capturers[device]
+        return self._capturers(lane.program.device)
 
     def _graph(self, lane: Lane, size: int, iterations: int) -> tuple[Buffers, Callable[[], None]]:
         found = lane.graphs.get((size, iterations))
@@ -371,7 +366,7 @@ class Resident:
         self._hand_out(rider, rider.done - (stopped and call.drop_last))
         self._collect(rider, rider.pieces)
         outputs: Outputs = {key: torch.stack(values) for key, values in rider.entered.collected.items()}
-        lines = self._lines[lane.program.device]
+        lines = self._lines.setdefault(lane.program.device, Lines(lane.program.device))
         moved = False
         with torch.inference_mode():
             for out in call.outputs:

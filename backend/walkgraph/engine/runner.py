@@ -16,6 +16,7 @@ from torch import Tensor
 
 from walkgraph.engine.device import Lines
 from walkgraph.engine.pages import OutOfPages
+from walkgraph.engine.single import Singles
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import ErrorCode, ErrorInfo
 from walkgraph.networks.base import FINITE, Call, CallFailed, LoopCall, Operator, Outputs
@@ -61,8 +62,11 @@ class Runner:
         rank: int,
         clock: Callable[[], float] = time.perf_counter,
         host_ports: HostPorts = lambda call: (),
+        singles: Callable[[torch.device], Singles | None] = lambda device: None,
     ) -> None:
+        """`singles`: a device's captured steps, where it has any."""
         self._states, self._rank, self._clock, self._host_ports = states, rank, clock, host_ports
+        self._singles = singles
         self._lines: dict[torch.device, Lines] = {}
 
     def run(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> list[Result]:
@@ -86,7 +90,10 @@ class Runner:
             with torch.inference_mode():
                 for call in calls:
                     _place(call, device)
-                outputs = operator.forward(calls, transaction)
+                singles = self._singles(device)
+                outputs = singles.serve(operator, calls) if singles is not None else None
+                if outputs is None:
+                    outputs = operator.forward(calls, transaction)
                 if len(outputs) != len(calls):
                     raise RuntimeError(f"{len(outputs)} outputs for {len(calls)} calls")
                 bad = _Unsound(outputs, lines)

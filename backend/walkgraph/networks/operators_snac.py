@@ -84,6 +84,9 @@ class Decoder(Operator):
             return None
         return {"codes": call.inputs["codes"], "frame": window.frame}
 
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        return ({"codes": torch.zeros(_WINDOW * self._codes, dtype=torch.int64), "frame": 0},)
+
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
         if inputs.keys() != {"codes", "frame"}:
             return None
