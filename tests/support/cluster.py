@@ -154,7 +154,9 @@ class Cluster:
 
     def _allow(self, rank: Rank, command: Allow) -> None:
         loops = [loop for _, loop in self._blocked] + [w for w in self._work[rank] if isinstance(w, FakeLoop)]
-        loop = next(loop for loop in loops if loop.ref == command.ref)
+        loop = next((loop for loop in loops if loop.ref == command.ref), None)
+        if loop is None:  # it has ended meanwhile
+            return
         assert loop.allowed is not None
         assert command.upto > loop.allowed
         loop.allowed = command.upto

@@ -1,6 +1,6 @@
 """An engine's way with a resident loop, by the book: one iteration after the other, use by use, on plain values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from walkgraph.errors import ErrorInfo
@@ -26,7 +26,7 @@ class FakeLoop:
     def blocked(self) -> bool:
         return self.allowed is not None and self.done >= self.allowed
 
-    def advance(self) -> list[Items | CallDone]:
+    def advance(self) -> Sequence[Items | CallDone]:
         """One iteration, and what is to be told after it."""
         call = self.call
         try:

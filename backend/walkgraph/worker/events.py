@@ -90,7 +90,7 @@ class RunLoop:
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """The loop may launch iterations up to this many."""
+    """The loop may launch iterations up to this many; one that has ended meanwhile doesn't care."""
 
     ref: Ref
     upto: int

@@ -41,6 +41,7 @@ class _Running:
     emits: tuple[EdgePlan, ...]
     streams: tuple[Outgoing, ...]
     bound: _Bound | None
+    times: int
     done: int = 0
     """Iterations whose values have left."""
     allowed: int | None = None
@@ -69,7 +70,7 @@ class Loops:
             return bound.error
         emits = tuple(e for e in region.emits if e.target.kind != "stream" or e.target.index in self._outgoing)
         streams = tuple(self._outgoing[e.target.index] for e in emits if e.target.kind == "stream")
-        running = _Running(use, ref, emits, streams, bound)
+        running = _Running(use, ref, emits, streams, bound, times)
         running.allowed = running.room()
         self._running[walker.step, use.plan.index] = running
         grain, offset = _pace(emits, streams)
@@ -112,7 +113,7 @@ class Loops:
     def allow(self) -> Iterator[Allow]:
         """To loops whose streams have been credited."""
         for running in self._running.values():
-            if running.allowed is not None:
+            if running.allowed is not None and running.allowed < running.times:
                 upto = running.room()
                 if upto is not None and upto > running.allowed:
                     running.allowed = upto

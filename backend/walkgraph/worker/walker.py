@@ -8,14 +8,13 @@ It doesn't know other steps, streams' contents or the network: its `Host` does.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from walkgraph.networks.base import ChunkInfo
-from walkgraph.placement.tables import EdgePlan, Scalar
+from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker.events import ABSENT
+from walkgraph.worker.host import Host, Vector
 from walkgraph.worker.tables import UseTable, WalkTable
-
-Vector = tuple[int, ...]
 
 WAIT: Final = (-1,)
 """In place of a vector: it depends on an `until` that isn't known yet."""
@@ -39,46 +38,8 @@ class _Next(NamedTuple):
     """Prefixes under which there was no call: a loop around the use turned out empty, or all that it held."""
 
 
-class Host(Protocol):
-    """What a walker asks of the run it belongs to."""
-
-    params: dict[str, Scalar]
-
-    def call(
-        self, walker: "Walker", use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
-    ) -> None:
-        """Everything is there: run it, and answer with `Walker.finish`."""
-        ...
-
-    def release(self, walker: "Walker", edge: EdgePlan, key: Vector, value: Any) -> None:
-        """A value leaves this rank's walker: to a peer, the client, a result or a stream."""
-        ...
-
-    def judged(self, walker: "Walker", loop: int, key: Vector, stop: bool) -> None:
-        """Tell the loop's other ranks."""
-        ...
-
-    def chunk(self, walker: "Walker", use: int, stream: int, key: Vector) -> tuple[Any, ChunkInfo] | None:
-        """The stream's chunk for this place (the next one, the first time it is asked); None: not there yet."""
-        ...
-
-    def credit(self, edges: Sequence[EdgePlan]) -> bool:
-        """Whether the streams that these edges feed may take another item."""
-        ...
-
-    def stack(self, values: Sequence[Any]) -> Any: ...
-
-    def part(self, value: Any, index: int) -> Any:
-        """Slice `index` of a sequence; ABSENT past its end."""
-        ...
-
-    def passed(self, walker: "Walker", state: str, key: Vector) -> None:
-        """No use here needs this `iteration` state any more."""
-        ...
-
-
 class Walker:
-    def __init__(self, table: WalkTable, step: int, host: Host) -> None:
+    def __init__(self, table: WalkTable, step: int, host: "Host[Walker]") -> None:
         self.table = table
         self.step = step
         self._host = host

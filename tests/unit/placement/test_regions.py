@@ -1,0 +1,137 @@
+"""Which loops run on the device as a whole, and the sentence that says why."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.random_walks import RESIDENT
+from walkgraph.graph import codec
+from walkgraph.graph.catalogue import Catalogue, Param, StateUse
+from walkgraph.placement.assemble import assemble
+from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.placement.tables import Plan
+from walkgraph.worker.tables import walk_tables
+
+MIX = replace(
+    RESIDENT["test.mix"],
+    params={"time": Param(type="number", default=0.0), "word": Param(type="string", default="")},
+    states=(StateUse(slot="s", kind="tensor", optional=True),),
+)
+CATALOGUE: Catalogue = {
+    "test.mix": MIX,
+    "test.host": replace(MIX, name="test.host", host=True),
+    "test.old": replace(MIX, name="test.old", resident=False),
+}
+LOOP: dict[str, Any] = {"loop": "l", "times": "5", "body": ["u", "v"]}
+OUTER: dict[str, Any] = {"loop": "outer", "times": "2", "body": ["w", LOOP]}
+
+
+def planned(
+    walk: dict[str, Any], v: dict[str, Any] | None = None, rank: int = 0, *, resident: bool = True, **rest: Any
+) -> Plan:
+    nodes = {name: {"component": "test.mix"} for name in "uvw"}
+    nodes["v"] |= v or {}
+    walk = {"inputs": {"x": "scalar", "xs": "tensor"}, **walk}
+    document = {"format": "walkgraph/graph@1", "name": "g", "nodes": nodes, "walks": {"w": walk}, **rest}
+    groups = (Group(nodes=("*",), ranks=(0,)), Group(nodes=("v",), ranks=(rank,)))
+    placement = Placement(name="p", groups=groups, ranks=tuple(RankDevice(rank=r, device="cpu") for r in (0, 1)))
+    graph = codec.load(json.dumps(document).encode())
+    return assemble(Assignment(graph, placement), CATALOGUE, resident=resident)
+
+
+def whys(plan: Plan) -> list[str]:
+    assert all(loop.resident != loop.why.startswith("stepped: ") for loop in plan.walks[0].loops)
+    return [loop.why for loop in plan.walks[0].loops]
+
+
+def test_a_loop_with_a_count_is_static() -> None:
+    why = "`l` runs on the device: `u` and `v` on rank 0, static: several iterations a launch"
+    assert whys(planned({"body": [LOOP]})) == [why]
+
+
+def test_a_loop_that_a_flag_ends_is_launched_one_by_one() -> None:
+    why = "`l` runs on the device: `u` and `v` on rank 0, one iteration a launch because `v.stop` ends it"
+    assert whys(planned({"body": [LOOP | {"until": "v.stop"}]})) == [why]
+
+
+def test_the_innermost_loop_runs_on_the_device_and_a_condition_on_it_skips_it() -> None:
+    inner = LOOP | {"when": "@loop.index > 0"}
+    outer, found = whys(planned({"body": [OUTER | {"body": ["w", inner]}]}))
+    assert outer == "stepped: `l` is inside it"
+    assert found.startswith("`l` runs on the device")
+
+
+def test_a_plan_may_step_all() -> None:
+    assert whys(planned({"body": [LOOP]}, resident=False)) == ["stepped: this plan steps every loop"]
+
+
+STATE = {"states": {"s": {"kind": "tensor", "scope": "iteration"}}}
+REASONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("its uses lie on ranks 0 and 1", {"body": [LOOP]}, {"rank": 1}),
+    ("`v` runs on the host", {"body": [LOOP]}, {"v": {"component": "test.host"}}),
+    ("`v` can't be iterated on the device", {"body": [LOOP]}, {"v": {"component": "test.old"}}),
+    ("`v` has a condition", {"body": [LOOP | {"body": ["u", {"use": "v", "when": "n > 1"}]}]}, {}),
+    ("`u` has a condition", {"body": [LOOP | {"body": [{"use": "u", "when": "@loop.index > 1"}]}]}, {}),
+    ("state `s` starts anew in every iteration", {"body": [LOOP]}, {"v": {"states": {"s": "s"}}, **STATE}),
+    (
+        "parameter `word` of `v` changes with its index and is no number",
+        {"body": [LOOP]},
+        {"v": {"params": {"word": "=@loop.index"}}},
+    ),
+    (
+        "several of its uses feed streams, each at its own pace",
+        {"body": [LOOP]},
+        {
+            "streams": [
+                {"name": name, "from": f"{name}.out", "walks": ["w"], "chunks": {"policy": "fixed", "size": 2}}
+                for name in "uv"
+            ]
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("why", "walk", "rest"), REASONS, ids=[why for why, _, _ in REASONS])
+def test_what_makes_a_loop_stepped(why: str, walk: dict[str, Any], rest: dict[str, Any]) -> None:
+    assert whys(planned(walk, **rest)) == [f"stepped: {why}"]
+
+
+@pytest.mark.parametrize(
+    ("why", "outer", "edges"),
+    [
+        ("loop `outer` is ended from inside it", {"until": "v.stop"}, []),
+        (
+            "`v.a` is fed from inside it and from an iteration of the loop around it",
+            {"body": ["w", LOOP, "w2"]},
+            [["u.out", "v.a"], ["w2.out", "v.a"]],
+        ),
+        (
+            "`v.a` is fed slice by slice and whole",
+            {"body": ["w", LOOP, "w2"]},
+            [{"from": "w.many", "to": "v.a", "each": True}, ["w2.out", "v.a"]],
+        ),
+    ],
+)
+def test_what_a_loop_around_it_may_do(why: str, outer: dict[str, Any], edges: list[Any]) -> None:
+    body = [{"use": "w", "as": use} if use == "w2" else use for use in (OUTER | outer)["body"]]
+    plan = planned({"body": [OUTER | outer | {"body": body}], "edges": edges})
+    assert whys(plan)[1] == f"stepped: {why}"
+
+
+def test_a_stream_that_feeds_it_steps_it() -> None:
+    stream = {"name": "s", "from": "w.out", "walks": ["w"], "chunks": {"policy": "fixed", "size": 2}}
+    plan = planned({"body": [LOOP], "edges": [["@stream.s", "v.a"]]}, streams=[stream])
+    assert whys(plan) == ["stepped: stream `s` feeds it"]
+
+
+def test_only_its_own_rank_folds_a_loop() -> None:
+    plan = planned({"body": [LOOP, "w"], "edges": [["u.out", "v.a"], ["v.out", "u.a"], ["v.out", "w.a"]]})
+    here, there = (walk_tables(plan, rank.rank)[0] for rank in plan.ranks)
+    assert {index: table.plan.op for index, table in here.uses.items()} == {0: "loop", 2: "call"}
+    assert there.uses == {}
+    assert there.plan == plan.walks[0]
+    assert [edge.index for edge in here.plan.edges] == [edge.index for edge in plan.walks[0].edges]
+    assert here.uses[0].inputs == ()
