@@ -1,0 +1,118 @@
+"""On a GPU: loops on the device, captured and eager, alone and together, without the host waiting for the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace as with_fields
+
+from tests.unit.engine.plans import call, plan_of
+from walkgraph.engine.engine import Engine
+from walkgraph.engine.parts import Done
+from walkgraph.engine.resident import LoopDone
+from walkgraph.ids import Rank
+from walkgraph.networks.base import Items, LoopCall, LoopInput, LoopOutput, LoopUse, StateKey
+from walkgraph.networks.presets import ORPHEUS
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+PARAMS: dict[str, Any] = {
+    "temperature": 0.7,
+    "top_p": 0.9,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.2,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+OUTPUTS = (LoopOutput("code", 0, "code", "each"), LoopOutput("token", 0, "token", "last"))
+
+
+@pytest.fixture(autouse=True)
+def _two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ORPHEUS["orpheus-3b"]
+    monkeypatch.setitem(ORPHEUS, "orpheus-two-layers", replace(whole, llm=replace(whole.llm, layers=2)))
+
+
+def engine(*, capture: bool) -> Engine:
+    nodes = {"llm": ("operators_orpheus:Backbone", {"kv": "main", "seen": "seen"})}
+    plan = plan_of(nodes, kv_bytes=1 << 28, source="random:orpheus-two-layers:3", params={"llm": PARAMS})
+    device = with_fields(plan.ranks[0], device="cuda:0")
+    here = Engine(with_fields(plan, ranks=(device,)), Rank(0), capture=capture)
+    here.load()
+    return here
+
+
+def states(run: str) -> dict[str, StateKey]:
+    return {"kv": StateKey(run, "main"), "seen": StateKey(run, "seen")}
+
+
+def prefilled(here: Engine, runs: dict[str, int]) -> dict[str, torch.Tensor]:
+    """Run -> the token after a prompt of so many tokens."""
+    found: dict[str, torch.Tensor] = {}
+    for run, length in runs.items():
+        generator = torch.Generator().manual_seed(length)
+        ids = torch.randint(0, 100_000, (length,), generator=generator)
+        here.add(replace(call("llm", {"ids": ids}, run=run, states={}, **PARAMS), states=states(run), seed=length))
+    while not here.idle:
+        for event in here.step():
+            assert isinstance(event, Done)
+            assert event.error is None, event.error
+            assert event.outputs is not None
+            found[event.call.run] = event.outputs["token"]
+    return found
+
+
+def loop(run: str, token: torch.Tensor, times: int, seed: int) -> LoopCall:
+    use = LoopUse("llm", (LoopInput("token", "value", token, carried=(0, "token")),), PARAMS, {}, states(run), seed)
+    return LoopCall(run, "decode", 1, 0, "tokens", (), (use,), times, (0, "stop"), True, OUTPUTS, grain=7)
+
+
+def codes(here: Engine, runs: dict[str, int], times: dict[str, int]) -> dict[str, list[int]]:
+    tokens = prefilled(here, runs)
+    for run, length in runs.items():
+        here.add_loop(loop(run, tokens[run], times[run], length))
+    found: dict[str, list[int]] = {run: [] for run in runs}
+    done: set[str] = set()
+    while not here.idle:
+        for event in here.step():
+            if isinstance(event, Items):
+                found[event.call.run] += event.values["code"][:, 0].tolist()
+            elif isinstance(event, LoopDone):
+                assert event.error is None, event.error
+                done.add(event.call.run)
+    assert done == set(runs)
+    for run in runs:
+        here.drop(run)
+    here.audit()
+    return found
+
+
+RUNS = {"a": 5, "b": 130, "c": 17, "d": 300, "e": 64}
+TIMES = {"a": 40, "b": 9, "c": 1, "d": 25, "e": 33}
+
+
+def test_captured_and_eager_steps_speak_the_same() -> None:
+    captured, eager = codes(engine(capture=True), RUNS, TIMES), codes(engine(capture=False), RUNS, TIMES)
+    assert captured == eager
+    assert {run: len(found) for run, found in captured.items()} == TIMES
+
+
+def test_a_second_round_says_what_the_first_said() -> None:
+    here = engine(capture=True)
+    assert codes(here, RUNS, TIMES) == codes(here, RUNS, TIMES)
+
+
+def test_no_step_waits_for_the_device() -> None:
+    here = engine(capture=True)
+    codes(here, RUNS, TIMES)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        codes(here, RUNS, TIMES)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
