@@ -47,10 +47,11 @@ class Tuning:
 def tuning(batch: int, groups: int, width: int, context: int) -> Tuning:
     """`context`: tokens that a row's pages can hold."""
     rows = batch * groups
-    # Few rows: two programs a processor, each of about one block. Otherwise four, which its registers hold.
+    # Few rows: two programs a processor, each of about one block. Otherwise three, which its shared memory holds; more
+    # where the rows alone are more, and then with fewer blocks under way.
     early = rows <= 16
     block = 32 if early or width > 128 else 64
-    splits = max(1, (2 if early else 4) * _PROCESSORS // rows)
+    splits = max(1, (2 if early else 3) * _PROCESSORS // rows)
     return Tuning(
         splits=min(splits, 32, -(-context // block)), block=block, warps=4, stages=5, early=early, overlap=True
     )
@@ -218,26 +219,23 @@ def _combine(
     arrived = tl.atomic_add(counters + pair, 1, sem="acq_rel", scope="gpu")
     if arrived == used - 1:
         tl.debug_barrier()
-        s, h, d = tl.arange(0, TILE)[:, None], tl.arange(0, HEADS), tl.arange(0, WIDTH)
-        # [HEADS, WIDTH], of one row's heads.
-        at, inside = h[:, None] * WIDTH + d[None, :], (h < GROUP)[:, None] & (d < WIDTH)[None, :]
+        s, h, at = tl.arange(0, TILE)[:, None], tl.arange(0, HEADS), tl.arange(0, HEADS * WIDTH)
+        size: tl.constexpr = GROUP * WIDTH
         best, total = tl.full([HEADS], -1e30, tl.float32), tl.zeros([HEADS], tl.float32)
         heard = tl.zeros([HEADS, WIDTH], tl.float32)
         first = 0
         while first < used:
-            part = pair.to(tl.int64) * splits + first + s
-            there = (first + s < used) & (h < GROUP)[None, :]
-            weight = tl.load(weights + part * GROUP + h[None, :], mask=there, other=-1e30, cache_modifier=".cg")
-            value = tl.load(
-                parts + (part * (GROUP * WIDTH))[:, :, None] + at[None, :, :],
-                mask=there[:, :, None] & (d < WIDTH)[None, None, :], other=0.0, cache_modifier=".cg",
-            )  # fmt: skip
+            part, there = pair.to(tl.int64) * splits + first + s, first + s < used
+            weight = tl.load(weights + part * GROUP + h, mask=there & (h < GROUP), other=-1e30, cache_modifier=".cg")
+            # Read flat, so that a thread holds the same numbers of every part and sums them alone.
+            value = tl.load(parts + part * size + at, mask=there & (at < size), other=0.0, cache_modifier=".cg")
             higher = tl.maximum(best, tl.max(weight, 0))
             weight, keep = tl.exp2(weight - higher[None, :]), tl.exp2(best - higher)
-            heard = heard * keep[:, None] + tl.sum(weight[:, :, None] * value, 0)
+            value = value.reshape(TILE, HEADS, WIDTH) * weight[:, :, None]
+            heard = heard * keep[:, None] + tl.sum(value, 0)
             total = total * keep + tl.sum(weight, 0)
             best = higher
             first += TILE
-        heard = (heard / total[:, None]).to(out.dtype.element_ty)
-        tl.store(out + pair.to(tl.int64) * (GROUP * WIDTH) + at, heard, mask=inside)
+        heard = (heard / total[:, None]).reshape(HEADS * WIDTH)
+        tl.store(out + pair.to(tl.int64) * size + at, heard.to(out.dtype.element_ty), mask=at < size)
         tl.store(counters + pair, 0)
