@@ -44,16 +44,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture
 def person(chromium: Browser, running: Service, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Person]:
     """Logged in, on an empty page. Screenshots that a test takes lie in its temporary folder."""
-    with running.client() as client:
-        address = client.studio_address()
     context = chromium.new_context(viewport=WINDOW, permissions=["clipboard-read", "clipboard-write"])
     context.set_default_timeout(PATIENCE * 1000)
     faults: list[str] = []
     context.on("console", lambda message: faults.extend(_fault(message)))
     context.on("weberror", lambda thrown: faults.append(f"thrown: {thrown.error}"))
-    page = context.new_page()
-    page.goto(address)
-    found = Person(page, running, tmp_path)
+    found = Person(context.new_page(), running, tmp_path)
+    answer = context.request.get(found.address())
+    assert answer.ok, answer
     yield found
     if _failed(request):
         found.look("at_the_end")

@@ -42,6 +42,11 @@ class Person:
 
     # ── getting somewhere ───────────────────────────────────────────────────────────────────────
 
+    def address(self) -> str:
+        """Whose first visitor is logged in."""
+        with self.running.client() as client:
+            return client.studio_address()
+
     def go(self, path: str) -> None:
         self.page.goto(f"{self.running.told['url']}/studio/{path}")
 

@@ -24,8 +24,9 @@ def test_a_graph_is_saved_as_it_was_read(person: Person, repository: Path, name:
     assert json.dumps(stored) == json.dumps(original)
 
 
-def test_the_first_page_offers_graphs_and_opens_one(person: Person) -> None:
-    person.go("")
+def test_the_printed_address_leads_to_the_first_page_which_opens_a_graph(person: Person) -> None:
+    person.page.context.clear_cookies()
+    person.page.goto(person.address())
     expect(person.page.get_by_text("Draw a model. Watch it walk.")).to_be_visible()
     person.look("start")
     person.page.get_by_role("button", name="Open", exact=True).first.click()
