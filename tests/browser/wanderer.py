@@ -20,8 +20,21 @@ NUDGE = "nudge"
 """Nudges in quick succession are one step of the history."""
 WALKS = 14
 
-SCENE = """board => {
+STILL_MS = 80
+SCENE = """async (board, [wanted, stillMs]) => {
   const root = board.getRootNode();
+  const shape = () => {
+    const boxes = [...board.querySelectorAll(".react-flow__node, .react-flow__handle")].map((element) => {
+      const { x, y, width, height } = element.getBoundingClientRect();
+      return [x, y, width, height];
+    });
+    return `${root.querySelectorAll("*").length} ${boxes}`;
+  };
+  for (let seen = null, since = 0; ; await new Promise(requestAnimationFrame)) {
+    const now = shape();
+    if (now !== seen) [seen, since] = [now, performance.now()];
+    else if (performance.now() - since > stillMs) break;
+  }
   const pane = board.querySelector(".react-flow__pane").getBoundingClientRect();
   const hit = (x, y) => {
     const inside = x > pane.left + 4 && x < pane.right - 4 && y > pane.top + 4 && y < pane.bottom - 4;
@@ -42,7 +55,8 @@ SCENE = """board => {
     const at = grip(node);
     return at ? [{ id: node.dataset.id, at }] : [];
   });
-  const ports = [...board.querySelectorAll(".react-flow__handle")].flatMap((port) => {
+  const seen = wanted === "ports" ? [...board.querySelectorAll(".react-flow__handle")] : [];
+  const ports = seen.flatMap((port) => {
     const box = port.getBoundingClientRect();
     const at = [box.left + box.width / 2, box.top + box.height / 2];
     if (hit(...at) !== port) return [];
@@ -50,11 +64,16 @@ SCENE = """board => {
     return [{ side: port.classList.contains("source") ? "source" : "target", node, at }];
   });
   const spots = [];
-  for (let x = pane.left + 40; x < pane.right - 40; x += 60)
-    for (let y = pane.top + 30; y < pane.bottom - 60; y += 45)
+  const enough = wanted === "spots" ? Infinity : 1;
+  for (let x = pane.left + 40; x < pane.right - 40 && spots.length < enough; x += 90)
+    for (let y = pane.top + 30; y < pane.bottom - 60 && spots.length < enough; y += 60)
       if (hit(x, y)?.classList.contains("react-flow__pane")) spots.push([x, y]);
   return { nodes, ports, spots };
 }"""
+"""Once nothing has moved, come or gone for so long: nodes, and of ports and spots all that are `wanted`; of spots one
+at least, where there is one."""
+OPEN = """board => [".wg-quick, .wg-menu", ".wg-note textarea"].map(
+  what => board.getRootNode().querySelectorAll(what).length > 0)"""
 
 
 @dataclass(frozen=True)
@@ -161,29 +180,24 @@ class Wanderer:
 
     def _tidy_up(self) -> None:
         """Close what a gesture left open."""
-        if self.page.locator(".wg-quick, .wg-menu").count():
+        asked, written = self.page.locator(".wg-board").evaluate(OPEN)
+        if asked:
             self.page.keyboard.press("Escape")
             expect(self.page.locator(".wg-quick, .wg-menu")).to_have_count(0)
-        for written in self.page.locator(".wg-note textarea").all():
-            written.press("Escape")
+        if written:
+            for note in self.page.locator(".wg-note textarea").all():
+                note.press("Escape")
 
     # ── gestures ────────────────────────────────────────────────────────────────────────────────
 
-    def _scene(self) -> dict[str, list[Any]]:
+    def _scene(self, wanted: str = "nodes") -> dict[str, list[Any]]:
         """What is in sight and can be pressed; all of the canvas, where that is nothing."""
-        found = self._still()
+        board = self.page.locator(".wg-board")
+        found = board.evaluate(SCENE, [wanted, STILL_MS])
         if not found["spots"] or not found["nodes"]:
             self._keys("f")
-            found = self._still()
+            found = board.evaluate(SCENE, [wanted, STILL_MS])
         return found
-
-    def _still(self) -> dict[str, list[Any]]:
-        """Once the view has stopped moving."""
-        board = self.page.locator(".wg-board")
-        seen = None
-        while seen != (seen := board.evaluate(SCENE)):
-            self.page.evaluate("() => new Promise(requestAnimationFrame)")
-        return seen
 
     def _keys(self, *keys: str) -> None:
         board = self.page.locator(".wg-board")
@@ -207,7 +221,7 @@ class Wanderer:
             self._keys(key)
 
     def _spot(self) -> Point | None:
-        spots = self._scene()["spots"]
+        spots = self._scene("spots")["spots"]
         return tuple(self._random.choice(spots)) if spots else None
 
     def _add(self) -> None:
@@ -220,14 +234,14 @@ class Wanderer:
         search.press("Enter")
 
     def _connect(self) -> None:
-        ports = self._scene()["ports"]
+        ports = self._scene("ports")["ports"]
         ends = [[port for port in ports if port["side"] == side] for side in ("source", "target")]
         if all(ends):
             start, end = (self._random.choice(some)["at"] for some in ends)
             self.person.drag(tuple(start), tuple(end))
 
     def _drag(self) -> None:
-        scene = self._scene()
+        scene = self._scene("spots")
         if scene["nodes"] and scene["spots"]:
             start, end = self._random.choice(scene["nodes"])["at"], self._random.choice(scene["spots"])
             self.person.drag(tuple(start), tuple(end))
