@@ -38,8 +38,51 @@ class Config:
 Case = tuple[int, int, bool]
 """(N of the output, K, gated)."""
 
-TABLE: dict[Case, dict[int, Config]] = {}
-"""Measured on an H200: case -> largest rows served -> config."""
+TABLE: dict[Case, dict[int, Config]] = {
+    (5120, 3072, False): {
+        1: Config(8, 512, stages=3, vector=True, prefetch=512),
+        2: Config(64, 256, split=3, stages=2, swap=True, prefetch=0, pdl=0),
+        4: Config(64, 128, split=6, stages=2, prefetch=0, pdl=0),
+        8: Config(64, 256, split=3, stages=2, swap=True, prefetch=0, pdl=0),
+        16: Config(64, 64, split=3, stages=8, swap=True, prefetch=0, pdl=0),
+        32: Config(64, 64, split=3, stages=7, swap=True, prefetch=0, pdl=0),
+        64: Config(64, 64, split=2, stages=6, before=True, prefetch=0, pdl=0),
+    },
+    (3072, 3072, False): {
+        1: Config(4, 1024, stages=1, vector=True, prefetch=512, pdl=2),
+        2: Config(64, 64, split=2, stages=9, swap=True, prefetch=0, pdl=0),
+        8: Config(64, 128, split=2, stages=5, swap=True, prefetch=0, pdl=0),
+        16: Config(32, 128, stages=7, prefetch=0, pdl=0),
+        32: Config(64, 64, split=2, stages=8, swap=True, prefetch=0, pdl=0),
+        64: Config(64, 64, split=2, stages=7, swap=True, prefetch=0, pdl=0),
+    },
+    (8192, 3072, True): {
+        1: Config(8, 512, warps=2, stages=1, vector=True, prefetch=512, pdl=2),
+        2: Config(64, 64, stages=9, swap=True, prefetch=0, pdl=0),
+        16: Config(64, 64, stages=8, swap=True, prefetch=0, pdl=0),
+        32: Config(64, 128, swap=True, before=True, prefetch=0, pdl=0),
+        64: Config(64, 128, stages=3, swap=True, before=True, prefetch=0, pdl=0),
+    },
+    (3072, 8192, False): {
+        1: Config(2, 1024, warps=2, stages=3, vector=True, prefetch=512, pdl=2),
+        2: Config(2, 1024, stages=1, vector=True, prefetch=0, pdl=0),
+        8: Config(64, 64, split=4, stages=5, swap=True, prefetch=0, pdl=0),
+        16: Config(64, 128, split=2, stages=5, swap=True, prefetch=0, pdl=0),
+        32: Config(64, 64, split=2, stages=8, swap=True, prefetch=0, pdl=0),
+        64: Config(64, 64, split=2, stages=7, prefetch=0, pdl=0),
+    },
+    (156940, 3072, False): {
+        1: Config(8, 512, warps=2, stages=3, vector=True, prefetch=0, pdl=2),
+        2: Config(64, 64, stages=8, swap=True, prefetch=0, pdl=0),
+        4: Config(64, 64, stages=7, swap=True, prefetch=0, pdl=0),
+        8: Config(64, 64, stages=8, swap=True, prefetch=0, pdl=0),
+        16: Config(64, 128, stages=2, swap=True, prefetch=0, pdl=0),
+        32: Config(64, 128, stages=2, swap=True, before=True, prefetch=0, pdl=0),
+        64: Config(128, 64, before=True, prefetch=0, pdl=0),
+    },
+}
+"""Measured on an H200: case -> largest rows served -> config. In a decode step of such linears, launches that overlap
+are faster for one row, and slower for more."""
 
 
 def padded(rows: int, vector: bool) -> int:
