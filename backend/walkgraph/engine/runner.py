@@ -6,7 +6,6 @@ What may enter this file: what every forward needs. What may not: names of model
 """
 
 import logging
-import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from torch import Tensor
 from walkgraph.engine.device import Lines
 from walkgraph.engine.pages import OutOfPages
 from walkgraph.engine.single import Singles
+from walkgraph.engine.sound import Unsound
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import ErrorCode, ErrorInfo
 from walkgraph.networks.base import FINITE, Call, CallFailed, LoopCall, Operator, Outputs
@@ -96,7 +96,7 @@ class Runner:
                     outputs = operator.forward(calls, transaction)
                 if len(outputs) != len(calls):
                     raise RuntimeError(f"{len(outputs)} outputs for {len(calls)} calls")
-                bad = _Unsound(outputs, lines)
+                bad = Unsound(outputs, lines)
                 given = [self._given(call, ports, lines) for call, ports in zip(calls, outputs, strict=True)]
         except Exception as raised:  # noqa: BLE001 (whatever a forward raises ends that run, never the rank)
             transaction.rollback()
@@ -153,41 +153,6 @@ class Runner:
             rank=self._rank,
             retryable=code == "out_of_memory",
         )
-
-
-class _Unsound:
-    """Finds NaN and infinities among outputs: one small reduction per tensor, one read per device."""
-
-    def __init__(self, outputs: Sequence[Outputs], lines: Lines) -> None:
-        self._bad: dict[int, str] = {}
-        self._flags: list[tuple[list[tuple[int, str]], Tensor]] = []
-        """Calls and ports of tensors, and bool for each: whether it is sound."""
-        found: dict[torch.device, list[tuple[int, str, Tensor]]] = {}
-        for index, ports in enumerate(outputs):
-            for port, value in ports.items():
-                if port == FINITE and isinstance(value, Tensor):
-                    found.setdefault(value.device, []).append((index, min(ports.keys() - {FINITE}), value))
-                elif isinstance(value, Tensor) and value.is_floating_point():
-                    found.setdefault(value.device, []).append((index, port, _sound(value)))
-                elif isinstance(value, float) and not math.isfinite(value):
-                    self._bad.setdefault(index, port)
-        for here in found.values():
-            flags = lines.to_host(torch.stack([flag for _, _, flag in here]))
-            self._flags.append(([(index, port) for index, port, _ in here], flags))
-
-    def port(self, index: int) -> str | None:
-        """The call's first port with one. Reads what came back."""
-        for places, flags in self._flags:
-            for (call, port), sound in zip(places, flags.tolist(), strict=True):
-                if not sound:
-                    self._bad.setdefault(call, port)
-        self._flags.clear()
-        return self._bad.get(index)
-
-
-def _sound(value: Tensor) -> Tensor:
-    """One bool. A sum in float64 shows any NaN or infinity, and can't overflow but for numbers of its own range."""
-    return value.isfinite().all() if value.dtype == torch.float64 else value.sum(dtype=torch.float64).isfinite()
 
 
 def _node(call: Call | LoopCall) -> str:
