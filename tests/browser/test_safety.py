@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Error, Locator, expect
 
 from tests.browser.person import Person
-from tests.support.serving import Service, starter
 
 GRAPH = "shapes"
 OFFLINE = "ERR_INTERNET_DISCONNECTED"
 REFUSED = "412 (Precondition Failed)"
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """What comes back from files is compared with the graph as it is bundled."""
-    with starter(tmp_path_factory) as found:
-        yield found
 
 
 def test_of_two_tabs_one_edits(person: Person) -> None:
@@ -139,7 +130,8 @@ def test_unsaved_work_survives_a_crash(person: Person) -> None:
 def test_a_graph_goes_out_and_comes_in_as_files(person: Person, repository: Any) -> None:
     """As JSON out of the library, and in a picture that the playground saved."""
     original = json.loads((repository / "graphs" / f"{GRAPH}.json").read_text())
-    person.copied(GRAPH, "carried")
+    with person.running.client() as client:
+        client.put_document("graph", "carried", {**original, "name": "carried"})
     person.go("library")
     table = person.page.get_by_test_id("stDataFrame")
     expect(table).to_be_visible()
@@ -161,7 +153,7 @@ def test_a_graph_goes_out_and_comes_in_as_files(person: Person, repository: Any)
     person.go(f"playground?deployment={GRAPH}")
     person.page.get_by_label("Steps").and_(person.page.locator("input:not([type=range])")).fill("2")
     person.page.get_by_role("textbox", name="Prompt").fill("a red circle on white")
-    person.page.get_by_role("button", name=re.compile("^Run")).click()
+    person.page.get_by_role("form").get_by_role("button", name="Run").click()
     with person.page.expect_download() as saving:
         person.page.get_by_role("button", name="Download image").click()
     picture = person.keep(saving.value)
