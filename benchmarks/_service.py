@@ -23,7 +23,7 @@ _WALKGRAPH = (sys.executable, "-m", "walkgraph.cli.main")
 class Service(NamedTuple):
     client: Client
     seconds: float
-    """From the command to the starter graph being ready."""
+    """From the command to the starter graph being ready, or to the service where there is none."""
 
 
 @contextlib.contextmanager
@@ -33,16 +33,20 @@ def home() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def service(folder: Path) -> Iterator[Service]:
-    """`walkgraph up` with this home on a free port; ready when `shapes` is."""
+def service(folder: Path, *, starter: bool = True) -> Iterator[Service]:
+    """`walkgraph up` with this home on a free port; ready when `shapes` is. Without `starter` neither that nor the
+    studio is there."""
     environment = {**os.environ, "WALKGRAPH_HOME": str(folder)}
+    command = [*_WALKGRAPH, "up", "--detach", "--port", "0"]
+    if not starter:
+        command.append("--no-deploy")
+        environment["WALKGRAPH_STUDIO"] = "false"
     began = time.perf_counter()
-    subprocess.run(
-        [*_WALKGRAPH, "up", "--detach", "--port", "0"], env=environment, check=True, stdout=subprocess.DEVNULL
-    )
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     try:
         with Client.local(Settings(home=folder)) as client:
-            when(client, "shapes", is_ready)
+            if starter:
+                when(client, "shapes", is_ready)
             yield Service(client, time.perf_counter() - began)
     finally:
         subprocess.run([*_WALKGRAPH, "down"], env=environment, check=True, stdout=subprocess.DEVNULL)

@@ -3,7 +3,7 @@
 A scalar is a Python number, or a tensor of one (a slice of a stacked value).
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -18,8 +18,13 @@ from walkgraph.networks.base import (
     LoadContext,
     Operator,
     Outputs,
+    Row,
+    Scalar,
     Segment,
     States,
+    StepBatch,
+    StepOutputs,
+    StepSpec,
 )
 
 MODULUS = 997
@@ -182,6 +187,56 @@ class Tensor(OnDevice):
         ]
 
 
+class Noop(OnDevice):
+    """`forward` and `step` do the same to the bit."""
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        tokens = torch.stack([call.inputs["token"] for call in calls]) + 1
+        ends = torch.tensor([int(call.params["stop_at"]) for call in calls]).to(self._device, non_blocking=True)
+        stops = tokens[:, 0] >= ends
+        return [{"token": tokens[i], "stop": stops[i]} for i in range(len(calls))]
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        token = Row((1,), torch.int64)
+        return StepSpec(
+            inputs={"token": token},
+            outputs={"token": token, "stop": Row((), torch.bool)},
+            params={"stop_at": torch.int64},
+        )
+
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        return ({"token": torch.zeros(1, dtype=torch.int64)},)
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        token = batch.inputs["token"] + 1
+        return StepOutputs({"token": token, "stop": token[:, 0] >= batch.params["stop_at"]})
+
+
+class Euler(OnDevice):
+    """x + step * (time - x), in float32; `forward` and `step` do the same to the bit."""
+
+    def bucket(self, call: Call) -> Hashable:
+        return tuple(call.inputs["items"].shape)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        x = torch.stack([call.inputs["items"] for call in calls])
+        given = torch.tensor([[float(call.params[name]) for name in ("time", "step")] for call in calls])
+        time, step = given.to(self._device, non_blocking=True).unbind(1)
+        return [{"items": items} for items in _euler(x, time, step)]
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        items = Row(tuple(inputs["items"].shape), torch.float32)
+        return StepSpec(
+            inputs={"items": items}, outputs={"items": items}, params={"time": torch.float32, "step": torch.float32}
+        )
+
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        return ({"items": torch.zeros(16)},)
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        return StepOutputs({"items": _euler(batch.inputs["items"], batch.params["time"], batch.params["step"])})
+
+
 class ChunkSum(Operator):
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         outputs: list[Outputs] = []
@@ -194,6 +249,11 @@ class ChunkSum(Operator):
                 items = items[: chunk.valid]
             outputs.append({"sum": items.sum().view(1)})
         return outputs
+
+
+def _euler(x: torch.Tensor, time: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
+    """x `[B, n]`; time, step `[B]`."""
+    return x + step[:, None] * (time[:, None] - x)
 
 
 def _int(call: Call, port: str) -> int:
