@@ -33,6 +33,8 @@ class Entered:
     paged: dict[str, tuple[StateKey, int, int]]
     """Alias -> state, tokens and positions of an iteration."""
     tensors: dict[str, StateKey]
+    first: int = 0
+    """The iteration that it was entered for."""
     collected: dict[str, list[Tensor]] = field(default_factory=dict[str, list[Tensor]])
 
 
@@ -71,10 +73,13 @@ class Entrance:
         )
         return key, body, pools, here[0].device
 
-    def enter(self, call: LoopCall, program: Program, row: int) -> Entered:
-        """Fill a row of the program; raises `OutOfPages` and `CallFailed`, and then has changed nothing."""
+    def enter(
+        self, call: LoopCall, program: Program, row: int, first: int = 0, cells: Mapping[Place, Tensor] | None = None
+    ) -> Entered:
+        """Fill a row of the program; raises `OutOfPages` and `CallFailed`, and then has changed nothing. A loop that
+        has left its row goes on from iteration `first` with the `cells` that it had there."""
         alias = aliases(call)
-        entered = Entered(call.times, "", {}, {})
+        entered = Entered(call.times, "", {}, {}, first)
         for use, made in zip(call.body, program.body.uses, strict=True):
             for slot, tokens in made.spec.appends.items():
                 key = use.states[slot]
@@ -86,15 +91,16 @@ class Entrance:
             self._bound(entered, program, name, key, tokens)
         held: dict[str, Any] = {}
         for name, (key, tokens, _) in entered.paged.items():
-            kept = self._states.hold(key, tokens * entered.times)
+            kept = self._states.hold(key, tokens * (entered.times - first))
             held[name] = kept.pages, kept.length, kept.position
-        program.enter(row, self._entry(call, program, entered, held))
+        program.enter(row, self._entry(call, program, entered, held, cells))
         return entered
 
     def leave(self, program: Program, row: int, entered: Entered, iterations: int) -> None:
-        """Give the row's contents back to the run's states."""
+        """Give the row's contents back to the run's states. `iterations`: from the loop's start."""
+        count = iterations - entered.first
         for key, tokens, advance in entered.paged.values():
-            self._states.appended(key, tokens * iterations, advance * iterations)
+            self._states.appended(key, tokens * count, advance * count)
         for name, key in entered.tensors.items():
             self._states.set(key, program.tensor(name, row))
 
@@ -126,31 +132,31 @@ class Entrance:
         most = self._states.most(key)
         length = self._states.transaction().length(key)
         room = program.room(name) * PAGE if most is None else min(most, program.room(name) * PAGE)
-        times = (room - length) // tokens
+        times = entered.first + (room - length) // tokens
         if times < entered.times:
-            entered.times = max(1, times)
+            entered.times = max(entered.first + 1, times)
             entered.bound = (
                 f"`{key.state}` holds at most {room} tokens in this run, and the loop appends more; ask for less, or "
                 "raise what its `capacity` is made of"
             )
 
     def _entry(
-        self, call: LoopCall, program: Program, entered: Entered, held: Mapping[str, tuple[list[int], int, int]]
+        self,
+        call: LoopCall,
+        program: Program,
+        entered: Entered,
+        held: Mapping[str, tuple[list[int], int, int]],
+        cells: Mapping[Place, Tensor] | None,
     ) -> Entry:
         uses = list(zip(call.body, program.body.uses, strict=True))
-        cells: dict[Place, Tensor] = {}
-        for index, use in enumerate(call.body):
-            for port in use.inputs:
-                if port.source in ("value", "each"):
-                    row = program.body.uses[index].spec.inputs[port.port]
-                    cells[index, port.port] = torch.as_tensor(port.value, dtype=row.dtype)
         return Entry(
             times=entered.times,
+            first=entered.first,
             seeds=[use.seed for use in call.body],
             ints=[int(use.params[name]) for use, made in uses for name in made.ints],
             floats=[float(use.params[name]) for use, made in uses for name in made.floats],
             series=[[float(n) for n in use.varying[name]] for use, made in uses for name in made.series],
-            cells=cells,
+            cells=_entering(call, program) if cells is None else cells,
             paged=held,
             tensors={name: self._states.tensors.get(key) for name, key in entered.tensors.items()},
         )
@@ -160,6 +166,15 @@ def aliases(call: LoopCall) -> dict[StateKey, str]:
     """States by the order in which the body names them: runs and views of one body have equal ones."""
     keys = dict.fromkeys(key for use in call.body for _, key in sorted(use.states.items()))
     return {key: f"state {index}" for index, key in enumerate(keys)}
+
+
+def _entering(call: LoopCall, program: Program) -> dict[Place, Tensor]:
+    return {
+        (index, port.port): torch.as_tensor(port.value, dtype=program.body.uses[index].spec.inputs[port.port].dtype)
+        for index, use in enumerate(call.body)
+        for port in use.inputs
+        if port.source in ("value", "each")
+    }
 
 
 def _source(port: LoopInput) -> Source:

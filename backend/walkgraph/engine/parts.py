@@ -30,7 +30,7 @@ class Done(NamedTuple):
 @dataclass(slots=True)
 class _Whole:
     call: Call
-    parts: Sequence[Call]
+    parts: list[Call]
     busy: float = 0.0
     queued: float | None = None
 
@@ -41,7 +41,13 @@ class Parts:
         """By the identity of each part, which the whole keeps alive."""
 
     def add(self, call: Call, parts: Sequence[Call]) -> None:
-        whole = _Whole(call, parts)
+        """`call` may itself be a part: then these take its place."""
+        whole = self._wholes.pop(id(call), None)
+        if whole is None:
+            whole = _Whole(call, list(parts))
+        else:
+            at = next(i for i, one in enumerate(whole.parts) if one is call)
+            whole.parts[at : at + 1] = parts
         self._wholes.update({id(part): whole for part in parts})
 
     def settle(self, done: Done) -> tuple[Done | None, Sequence[Call]]:

@@ -63,6 +63,8 @@ class Entry:
     """What a row begins with."""
 
     times: int
+    first: int
+    """The iteration that comes next: 0, but for a loop that goes on after it had left its row."""
     seeds: Sequence[int]
     """Of each use."""
     ints: Sequence[int]
@@ -70,7 +72,7 @@ class Entry:
     floats: Sequence[float]
     series: Sequence[Sequence[float]]
     cells: Mapping[Place, Tensor]
-    """Entering values, by the use and port that read them."""
+    """Entering values, by the use and port that read them; or all that `cells_of` gave."""
     paged: Mapping[str, tuple[Sequence[int], int, int]]
     """State -> its pages, its length, its position."""
     tensors: Mapping[str, Tensor | None]
@@ -135,7 +137,7 @@ class Program:
 
     def enter(self, row: int, entry: Entry) -> None:
         """Fill a row. In the order of the stream: launches before it don't see it, those after do."""
-        counters = [0]
+        counters = [entry.first]
         for name in self._paged:
             pages, length, position = entry.paged[name]
             counters += [length, position]
@@ -159,6 +161,10 @@ class Program:
     def value(self, place: Place, row: int) -> Tensor:
         """A copy of the last value of an output of `last`."""
         return self.cells[self._kept(place)][row].clone()
+
+    def cells_of(self, row: int) -> dict[Place, Tensor]:
+        """Copies of all that iterations have handed on, or will read: for the `Entry` of another row."""
+        return {place: cell[row].clone() for place, cell in self.cells.items()}
 
     def tensor(self, state: str, row: int) -> Tensor:
         return self.tensors[state][row].clone()

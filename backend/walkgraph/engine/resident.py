@@ -4,12 +4,14 @@
 
 A lane's launches follow each other without waiting: which rows are in one is known before the results of the one
 before. What ends a loop is decided on the device, which turns the row off; the host learns of it one launch late.
+
+A loop may leave its row before its end, once nothing is under way for it: for one of higher priority that finds no row,
+or because its run is suspended. It waits again, and goes on in any row from where it was.
 """
 
 import time
-from bisect import insort
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,8 +20,9 @@ from torch import Tensor
 
 from walkgraph.engine.capture import Capturer, bucket
 from walkgraph.engine.device import Lines
-from walkgraph.engine.entering import Entered, Entrance, Loaded
+from walkgraph.engine.entering import Entrance, Loaded
 from walkgraph.engine.program import Body, Buffers, Place, Program, fields_of
+from walkgraph.engine.riders import Queue, Rider, Waiting, to_leave
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import ErrorInfo
 from walkgraph.networks.base import CallFailed, Items, LoopCall, Outputs, Row
@@ -48,31 +51,6 @@ class LoopDone(NamedTuple):
     queued: float
     batch: int
     """Rows of its last launch."""
-
-
-@dataclass(slots=True, eq=False)
-class Rider:
-    """A loop in a row."""
-
-    call: LoopCall
-    row: int
-    entered: Entered
-    queued: float
-    launched: int = 0
-    done: int = 0
-    handed: int = 0
-    """Iterations whose values were handed out."""
-    over: bool = False
-    pieces: list[tuple[Mapping[str, Tensor], int, int]] = field(default_factory=list[Any])
-    """For each iteration that was not handed out: the values of a launch, its iteration there, its row there."""
-    busy: float = 0.0
-    batch: int = 0
-
-    @property
-    def wants(self) -> bool:
-        """Whether another iteration may be launched."""
-        allowed = self.call.allowed
-        return not self.over and self.launched < self.entered.times and (allowed is None or self.launched < allowed)
 
 
 class _Flight(NamedTuple):
@@ -117,8 +95,7 @@ class Resident:
         self._entrance = Entrance(states, loaded)
         self._host_ports, self._capturers = host_ports, capturer
         self._lanes: dict[Hashable, Lane] = {}
-        self._waiting: list[tuple[float, int, LoopCall]] = []
-        self._arrivals = 0
+        self._queue = Queue()
         self._flights: deque[_Flight] = deque()
         self._leaving: deque[tuple[Any, LoopDone]] = deque()
         self._turn: deque[Hashable] = deque()
@@ -129,18 +106,39 @@ class Resident:
     # ── in ──
 
     def add(self, call: LoopCall) -> None:
-        self._arrivals += 1
-        insort(self._waiting, (call.ready_at - call.priority, self._arrivals, call))
+        self._queue.add(call)
+
+    def hold(self, run: str) -> None:
+        """Launch nothing more of a run until `release` or `cancel`; its loops leave their rows, which `rides` tells."""
+        self._queue.hold(run)
+        for lane in self._lanes.values():
+            for rider in [rider for rider in lane.riders if rider.call.run == run]:
+                rider.leaving = True
+                self._leave(lane, rider)
+
+    def rides(self, run: str) -> bool:
+        """Whether a loop of the run is in a row."""
+        return any(rider.call.run == run for rider in self._riders())
+
+    def cells(self, run: str) -> Iterator[MutableMapping[Place, Tensor]]:
+        """What the rows of a run's held loops contained, for who moves it to other memory and back."""
+        for one in self._queue.held(run):
+            if one.rider is not None and one.rider.cells is not None:
+                yield one.rider.cells
+
+    def release(self, run: str) -> None:
+        """Loops that were held wait for rows again, in the places that they had."""
+        self._queue.release(run)
 
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
         """A loop may launch iterations up to this many."""
-        for call in (*(w[2] for w in self._waiting), *(r.call for r in self._riders())):
+        for call in (*self._queue.calls(), *(rider.call for rider in self._riders())):
             if (call.run, call.step, call.use, call.iteration) == (run, step, use, iteration):
                 call.allowed = upto
 
     def cancel(self, run: str) -> None:
         """Take a run's loops out; what is under way for them changes nothing that others see."""
-        self._waiting = [one for one in self._waiting if one[2].run != run]
+        self._queue.cancel(run)
         for lane in self._lanes.values():
             for rider in [r for r in lane.riders if r.call.run == run]:
                 self._out(lane, rider)
@@ -150,7 +148,12 @@ class Resident:
     @property
     def idle(self) -> bool:
         """Nothing can be launched or collected."""
-        return not (self._flights or self._leaving or self._events or self._waiting or self._runnable())
+        return not (self._flights or self._leaving or self._events or len(self._queue) or self._runnable())
+
+    @property
+    def running(self) -> bool:
+        """Whether a loop has a step to be launched."""
+        return self._runnable() is not None
 
     @property
     def under_way(self) -> bool:
@@ -222,21 +225,46 @@ class Resident:
         return min(allowed, rider.entered.times) - rider.launched
 
     def _enter(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            call = one[2]
+        short: dict[Lane, list[Waiting]] = {}
+        for one in self._queue.take():
             try:
                 with torch.inference_mode():
-                    lane = self._lane(call)
-                    if not lane.free:
-                        self._waiting.append(one)
-                        continue
-                    entered = self._entrance.enter(call, lane.program, lane.free[-1])
+                    lane = self._lane(one.call)
+                    if lane.free:
+                        self._seat(lane, one)
+                    else:
+                        short.setdefault(lane, []).append(one)
             except Exception as raised:  # noqa: BLE001 (what can't enter ends that run alone)
-                self._events.append(self._fell(call, raised))
-                continue
-            queued = max(0.0, self._clock() - call.ready_at)
-            lane.riders.append(Rider(call, lane.free.pop(), entered, queued))
+                self._events.append(self._fell(one.call, raised))
+        for lane, waiting in short.items():
+            for one in waiting:
+                self._queue.put(one)
+            for rider in to_leave(lane.riders, waiting):
+                rider.leaving = True
+                self._leave(lane, rider)
+
+    def _seat(self, lane: Lane, one: Waiting) -> None:
+        row, rider = lane.free[-1], one.rider
+        if rider is None:
+            entered = self._entrance.enter(one.call, lane.program, row)
+            rider = Rider(one.call, row, entered, max(0.0, self._clock() - one.call.ready_at), one)
+        else:
+            entered = self._entrance.enter(one.call, lane.program, row, rider.done, rider.cells)
+            entered.collected = rider.entered.collected
+            rider.row, rider.entered, rider.cells = row, entered, None
+            rider.over = rider.leaving = False
+        lane.riders.append(rider)
+        lane.free.pop()
+
+    def _leave(self, lane: Lane, rider: Rider) -> None:
+        """Out of its row, if it is to leave and nothing is under way for it."""
+        if not rider.leaving or rider.over or rider.done < rider.launched:
+            return
+        with torch.inference_mode():
+            rider.cells = lane.program.cells_of(rider.row)
+            self._entrance.leave(lane.program, rider.row, rider.entered, rider.done)
+        self._out(lane, rider)
+        self._queue.put(rider.place._replace(rider=rider))
 
     def _fell(self, call: LoopCall, raised: Exception) -> LoopDone:
         return LoopDone(call, None, self._failed(call, raised), 0, False, 0.0, 0.0, 1)
@@ -321,6 +349,7 @@ class Resident:
                     break
                 if values and self._due(rider):
                     self._hand_out(rider, rider.done)
+            self._leave(lane, rider)
 
     def _read(self, flight: _Flight) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Tensor]]:
         """Stops, soundness (by iteration and row) and values of a launch, copied out of its buffer."""

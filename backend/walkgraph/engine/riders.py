@@ -1,0 +1,121 @@
+"""Loops on their way through rows: those that wait for one, those that have one, those that may have none."""
+
+from bisect import insort
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from walkgraph.engine.entering import Entered
+from walkgraph.engine.program import Place
+from walkgraph.networks.base import LoopCall
+
+
+class Waiting(NamedTuple):
+    """A loop that has no row. The earliest `due` gets the next one."""
+
+    due: float
+    """Ready time, moved forward by a second for each level of priority."""
+    number: int
+    """Of arrival: breaks ties."""
+    call: LoopCall
+    rider: "Rider | None" = None
+    """Of one that had a row before."""
+
+
+@dataclass(slots=True, eq=False)
+class Rider:
+    """A loop in a row."""
+
+    call: LoopCall
+    row: int
+    entered: Entered
+    queued: float
+    place: Waiting
+    """Where it waited, and will wait if it leaves its row."""
+    launched: int = 0
+    done: int = 0
+    handed: int = 0
+    """Iterations whose values were handed out."""
+    over: bool = False
+    leaving: bool = False
+    """It leaves its row once nothing is under way for it."""
+    cells: MutableMapping[Place, Tensor] | None = None
+    """What its row held, while it has none."""
+    pieces: list[tuple[Mapping[str, Tensor], int, int]] = field(default_factory=list[Any])
+    """For each iteration that was not handed out: the values of a launch, its iteration there, its row there."""
+    busy: float = 0.0
+    batch: int = 0
+
+    @property
+    def wants(self) -> bool:
+        """Whether another iteration may be launched."""
+        if self.over or self.leaving or self.launched >= self.entered.times:
+            return False
+        return self.call.allowed is None or self.launched < self.call.allowed
+
+
+class Queue:
+    """Loops without a row, in the order in which they get one; those of held runs get none."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Waiting] = []
+        self._held: dict[str, list[Waiting]] = {}
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        """Loops that may get a row."""
+        return len(self._waiting)
+
+    def add(self, call: LoopCall) -> None:
+        self._arrivals += 1
+        self.put(Waiting(call.ready_at - call.priority, self._arrivals, call))
+
+    def put(self, one: Waiting) -> None:
+        held = self._held.get(one.call.run)
+        if held is None:
+            insort(self._waiting, one)
+        else:
+            held.append(one)
+
+    def take(self) -> list[Waiting]:
+        """All that may get a row: what doesn't is to be `put` back."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def hold(self, run: str) -> None:
+        held = self._held.setdefault(run, [])
+        held += [one for one in self._waiting if one.call.run == run]
+        self._waiting = [one for one in self._waiting if one.call.run != run]
+
+    def release(self, run: str) -> None:
+        for one in self._held.pop(run, ()):
+            self.put(one)
+
+    def cancel(self, run: str) -> None:
+        self._held.pop(run, None)
+        self._waiting = [one for one in self._waiting if one.call.run != run]
+
+    def held(self, run: str) -> Iterator[Waiting]:
+        yield from self._held.get(run, ())
+
+    def calls(self) -> Iterator[LoopCall]:
+        """Held or not."""
+        for waiting in (self._waiting, *self._held.values()):
+            for one in waiting:
+                yield one.call
+
+
+def to_leave(riders: list[Rider], short: list[Waiting]) -> list[Rider]:
+    """Riders that make room for loops which find no row: for each that more are not leaving for already, the last of
+    those that have a lower priority and would have come after it. So a loop of low priority is late, never starved."""
+    here = [rider for rider in riders if not rider.leaving]
+    lowest = min((rider.call.priority for rider in here), default=0)
+    found: list[Rider] = []
+    for one in [one for one in short if one.call.priority > lowest][len(riders) - len(here) :]:
+        after = [r for r in here if r.call.priority < one.call.priority and r.place[:2] > one[:2]]
+        if after:
+            found.append(max(after, key=lambda rider: rider.place[:2]))
+            here.remove(found[-1])
+    return found
