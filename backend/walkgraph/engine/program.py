@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.pool import Pool
+from walkgraph.layers.rows import Gathered, Tables, gather_rows, settle_rows
 from walkgraph.networks.base import Operator, PagedRows, PagedSlot, Row, StepBatch, StepSpec
 
 Place = tuple[int, str]
@@ -128,6 +129,7 @@ class Program:
             if slot in use.states
         }
         self._grown = self._increments()
+        self._tables = Tables(self.live, self.counters, self.times, self.ints, self.floats)
 
     def room(self, state: str) -> int:
         """Pages that a row's table holds at most."""
@@ -187,88 +189,65 @@ class Program:
             self._iterate(buffers, k)
 
     def _iterate(self, buffers: Buffers, k: int) -> None:
-        live = self.live.index_select(0, buffers.rows)
-        rows = torch.where(live, buffers.rows, self.pad)
-        rows32 = rows.int()
-        iteration = self.counters[0].index_select(0, rows)
+        at = gather_rows(buffers.rows, self._tables)
         given: dict[Place, Tensor] = {}
         sound: Tensor | None = None
-        ints, floats = self.ints.index_select(0, rows), self.floats.index_select(0, rows)
-        series = self._series_at(rows, iteration)
-        at = _Columns()
+        series = self._series_at(at)
+        columns = _Columns()
         for index, use in enumerate(self.body.uses):
-            columns = at.take(use)
+            mine = columns.take(use)
             batch = StepBatch(
-                rows=rows32,
-                inputs={p: self._input(index, p, source, rows, iteration, given) for p, source in use.sources.items()},
+                rows=at.rows,
+                inputs={p: self._input(index, p, source, at, given) for p, source in use.sources.items()},
                 params={
-                    **{name: ints[:, columns.ints + 1 + i] for i, name in enumerate(use.ints)},
-                    **{name: floats[:, columns.floats + i] for i, name in enumerate(use.floats)},
-                    **{name: series[:, columns.series + i] for i, name in enumerate(use.series)},
+                    **{name: at.ints[mine.ints + 1 + i] for i, name in enumerate(use.ints)},
+                    **{name: at.floats[mine.floats + i] for i, name in enumerate(use.floats)},
+                    **{name: series[:, mine.series + i] for i, name in enumerate(use.series)},
                 },
-                seed=ints[:, columns.ints],
-                iteration=iteration.long(),
-                paged={slot: self._slot(use.states[slot], rows32) for slot in _paged(use)},
+                seed=at.ints[mine.ints],
+                iteration=at.iteration,
+                paged={slot: self._slot(use.states[slot], at.rows) for slot in _paged(use)},
                 tensors={slot: self.tensors[use.states[slot]] for slot in use.spec.tensors},
             )
             out = use.operator.step(batch)
             given.update({(index, port): value for port, value in out.ports.items()})
             sound = _both(sound, _sound(out.ports.values()) if out.finite is None else out.finite)
-        self._settle(buffers, k, rows, live, iteration, given, sound)
+        self._settle(buffers, k, at, given, sound)
 
     def _settle(
-        self,
-        buffers: Buffers,
-        k: int,
-        rows: Tensor,
-        live: Tensor,
-        iteration: Tensor,
-        given: Mapping[Place, Tensor],
-        sound: Tensor | None,
+        self, buffers: Buffers, k: int, at: Gathered, given: Mapping[Place, Tensor], sound: Tensor | None
     ) -> None:
         """Hand on what the next iteration and the host need."""
         for place, cell in self.cells.items():
             source = self._writes.get(place)
             if source is not None:
-                cell.index_copy_(0, rows, given[source].to(cell.dtype))
-        self.counters.index_add_(1, rows, self._grown.expand(-1, rows.shape[0]))
-        self.counters[:, self.pad :].zero_()
-        more = live & (iteration + 1 < self.times.index_select(0, rows))
-        if self.body.until is not None:
-            stop = given[self.body.until].view(-1)
-            buffers.stopped[k].copy_(stop)
-            more = more & ~stop
-        if sound is None:
-            buffers.sound[k].fill_(True)
-        else:
-            buffers.sound[k].copy_(sound)
-            more = more & sound
-        self.live.index_copy_(0, buffers.rows, more)
+                cell.index_copy_(0, at.wide, given[source].to(cell.dtype))
+        stopped = None if self.body.until is None else given[self.body.until].view(-1)
+        told = buffers.stopped[k], buffers.sound[k]
+        settle_rows(buffers.rows, at, self._tables, self._grown, stopped, sound, told)
         for place, view in buffers.fields.items():
             view[k].copy_(given[place].view(view.shape[1:]))
 
-    def _input(
-        self, use: int, port: str, source: Source, rows: Tensor, iteration: Tensor, given: Mapping[Place, Tensor]
-    ) -> Tensor:
+    def _input(self, use: int, port: str, source: Source, at: Gathered, given: Mapping[Place, Tensor]) -> Tensor:
         if source.kind == "internal" and source.place is not None:
             return given[source.place]
         if source.kind == "index":
-            return iteration.long()
+            return at.iteration
         if source.kind == "each":
-            return self.cells[use, port][rows, iteration.long()]
-        return self.cells[use, port].index_select(0, rows)
+            return self.cells[use, port][at.wide, at.iteration]
+        return self.cells[use, port].index_select(0, at.wide)
 
     def _slot(self, state: str, rows: Tensor) -> PagedSlot:
         pool, at = self._paged[state], self._order[state]
         where = PagedRows(rows, self.pages[state], self.counters[at], self.counters[at + 1])
         return PagedSlot(pool.k, pool.v, where)
 
-    def _series_at(self, rows: Tensor, iteration: Tensor) -> Tensor:
+    def _series_at(self, at: Gathered) -> Tensor:
         """`[B, series]`"""
         if not self.series.shape[1]:
             return self.series[:0, :, 0]
-        table = self.series.index_select(0, rows)
-        return table.gather(2, iteration.long()[:, None, None].expand(-1, table.shape[1], 1))[:, :, 0]
+        table = self.series.index_select(0, at.wide)
+        return table.gather(2, at.iteration[:, None, None].expand(-1, table.shape[1], 1))[:, :, 0]
 
     # ── layout ──
 
@@ -311,7 +290,7 @@ class Program:
                 at = self._order[use.states[slot]]
                 grown[at] += use.spec.appends[slot]
                 grown[at + 1] += use.spec.advances.get(slot, use.spec.appends[slot])
-        return torch.tensor(grown, dtype=torch.int32, device=self.device)[:, None]
+        return torch.tensor(grown, dtype=torch.int32, device=self.device)
 
 
 class _Columns:

@@ -1,0 +1,77 @@
+"""What a step reads of its rows' tables before, and writes into them after: one small launch each on a GPU.
+
+Shape letters: T rows of the tables (the last one pads), B rows of a batch, C counters, I whole-number and F float
+parameters.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Gathered(NamedTuple):
+    """The batch's rows; those that have ended are the pad row."""
+
+    rows: Tensor
+    """int32 `[B]`"""
+    wide: Tensor
+    """int64 `[B]`: the same."""
+    iteration: Tensor
+    """int64 `[B]`"""
+    ints: Tensor
+    """int64 `[I, B]`"""
+    floats: Tensor
+    """float32 `[F, B]`"""
+
+
+class Tables(NamedTuple):
+    live: Tensor
+    """bool `[T]`: false for rows that have ended, and always for the pad row."""
+    counters: Tensor
+    """int32 `[C, T]`: the iteration, then whatever else grows by a fixed number."""
+    times: Tensor
+    """int32 `[T]`: iterations in all."""
+    ints: Tensor
+    """int64 `[T, I]`"""
+    floats: Tensor
+    """float32 `[T, F]`"""
+
+
+def gather_rows(index: Tensor, tables: Tables) -> Gathered:
+    """`index`: int64 `[B]`, the rows that were asked for."""
+    if index.is_cuda:
+        from walkgraph.layers.kernels import rows as kernels
+
+        return Gathered(*kernels.gather(index, *tables))
+    rows = torch.where(tables.live[index], index, tables.live.shape[0] - 1)
+    iteration = tables.counters[0, rows].long()
+    ints, floats = (table[rows].t().contiguous() for table in (tables.ints, tables.floats))
+    return Gathered(rows.int(), rows, iteration, ints, floats)
+
+
+def settle_rows(
+    index: Tensor,
+    at: Gathered,
+    tables: Tables,
+    grown: Tensor,
+    stopped: Tensor | None,
+    sound: Tensor | None,
+    told: tuple[Tensor, Tensor],
+) -> None:
+    """Count an iteration, and turn off the rows that it ended. `grown`: int32 `[C]`, what each counter grows by;
+    the pad row's don't. `stopped`, `sound`: bool `[B]`, or None for no row and for all; `told`: where they go."""
+    if index.is_cuda:
+        from walkgraph.layers.kernels import rows as kernels
+
+        live, counters, times, _, _ = tables
+        kernels.settle(index, at.wide, at.iteration, live, counters, times, grown, stopped, sound, told)
+        return
+    pad = tables.live.shape[0] - 1
+    real = at.wide != pad
+    tables.counters.index_add_(1, at.wide, grown[:, None] * real.int())
+    blank = torch.zeros_like(real)
+    stop, good = blank if stopped is None else stopped, ~blank if sound is None else sound
+    told[0].copy_(stop)
+    told[1].copy_(good)
+    tables.live[index] = real & (at.iteration + 1 < tables.times[at.wide]) & ~stop & good
