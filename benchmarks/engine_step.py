@@ -1,0 +1,312 @@
+"""Orpheus's decode by the engine alone, in this process: milliseconds a step, beside what reading the bytes would take.
+
+    python benchmarks/engine_step.py [--cases 1:128 16:128 16:2000] [--plain-cases 1:128] [--tokens 400] [--budget 140]
+        [--profile 1:128 64:128] [--baseline 1 16] [--compile] [--out FILE] [--check]
+
+A case is BATCH:PROMPT. All runs of a case are prefilled by ordinary calls and then decode together, sampled at T 0.6,
+top-p 0.8, repetition 1.3 (`plain`: without the penalty). `ms` is the time between the results of consecutive steps as
+the host sees it, by its own clock, from the second step of all runs on; `mean` is the whole decode over its steps.
+`host` is the share of that time in which this process's thread was not asleep: launching, reading, handing out.
+`--profile` traces a case anew: the GPU's own time of a step, by kernel. `--baseline` decodes with `transformers` at
+these batches. `--check`: the tiny model, for a moment.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from _common import ROOT, Budget, Row, roofline, show, spread, write
+from _runtime import RANK, Phases, bundled_graph, device_name, placed
+
+from walkgraph.engine.engine import Done, Engine, LoopDone
+from walkgraph.engine.pages import pages_for
+from walkgraph.ids import Rank
+from walkgraph.networks.base import Call, LoopCall, StateKey
+from walkgraph.networks.llama import LlamaConfig
+from walkgraph.networks.presets import orpheus_config
+from walkgraph.placement.tables import Plan
+from walkgraph.worker.core import Core
+
+RESULTS = ROOT / "benchmarks" / "results" / "engine_step.json"
+CASES = ("1:128", "8:128", "16:128", "32:128", "64:128", "1:2000", "16:2000")
+PLAIN = ("1:128", "16:128", "64:128")
+SAMPLED = {
+    "temperature": 0.6,
+    "top_p": 0.8,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.3,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+FRAME = 7
+"""Codes that leave together, as the stream to the vocoder wants them."""
+
+
+class Case(NamedTuple):
+    batch: int
+    prompt: int
+    penalty: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.batch}:{self.prompt}{'' if self.penalty else ' plain'}"
+
+
+def main() -> None:
+    given = options()
+    name, tokens, cases, batches = "orpheus-3b", given.tokens, list(cases_of(given)), given.baseline
+    if given.check:
+        name, tokens, cases, batches = "orpheus-tiny", 24, [Case(1, 8), Case(3, 20), Case(2, 8, penalty=False)], [1]
+        given.profile = ["1:8"]
+    device, config, budget = device_name(), orpheus_config(name).llm, Budget(given.budget)
+    here = Decoder(name, device, cases, tokens, threads=1 if given.check else None)
+    show("start, s", [here.start])
+    rows: list[Row] = []
+    for case in cases:
+        if budget.allows(case.name):
+            rows.append(here.measure(case, tokens) | roofline(step_bytes(config, device, case, tokens)))
+    show(f"{name} on {device}: a step, ms", rows)
+    profiles = {one: here.profile(Case(*map(int, one.split(":")))) for one in given.profile if budget.allows(one)}
+    for one, kernels in profiles.items():
+        show(f"the GPU's time of a step at {one}, us", kernels)
+    here.close()
+    report = {"config": name, "start": here.start, "steps": rows, "profiles": profiles}
+    report["baseline"] = baselines(config, device, batches, budget, compiled=given.compile)
+    show("transformers", report["baseline"])
+    write(None if given.check else given.out, device, report | {"left out": budget.left_out})
+
+
+def options() -> argparse.Namespace:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--cases", nargs="*", default=CASES)
+    arguments.add_argument("--plain-cases", nargs="*", default=PLAIN)
+    arguments.add_argument("--tokens", type=int, default=400)
+    arguments.add_argument("--budget", type=float, default=140.0, help="seconds; what comes after is left out")
+    arguments.add_argument("--profile", nargs="*", default=[])
+    arguments.add_argument("--baseline", type=int, nargs="*", default=[1, 16])
+    arguments.add_argument("--compile", action="store_true", help="the baseline also compiled, with a static cache")
+    arguments.add_argument("--out", type=Path, default=RESULTS)
+    arguments.add_argument("--check", action="store_true", help="the tiny model, and nothing is written")
+    return arguments.parse_args()
+
+
+def cases_of(given: argparse.Namespace) -> Iterator[Case]:
+    for text in given.cases:
+        yield Case(*map(int, text.split(":")))
+    for text in given.plain_cases:
+        yield Case(*map(int, text.split(":")), penalty=False)
+
+
+def step_bytes(config: LlamaConfig, device: str, case: Case, tokens: int) -> float:
+    """What a step must read at the middle of the decode: every weight once (the head is the table of embeddings, of
+    which a step otherwise reads a row), and the keys and values of every run."""
+    heads = config.heads + 2 * config.kv_heads
+    layer = config.width * config.head_dim * (heads + config.heads) + 3 * config.width * config.hidden
+    weights = config.layers * layer + config.vocab * config.width
+    item = 2 if device.startswith("cuda") else 4
+    token = 2 * config.layers * config.kv_heads * config.head_dim
+    return item * (weights + case.batch * (case.prompt + tokens / 2) * token)
+
+
+# ── ours ──
+
+
+class Decoder:
+    """The engine with Orpheus's backbone, and the loop of its decode as the worker hands it over."""
+
+    def __init__(
+        self, name: str, device: str, cases: Sequence[Case], tokens: int, *, threads: int | None = None
+    ) -> None:
+        began = time.perf_counter()
+        graph = bundled_graph("orpheus", {"orpheus": f"random:{name}:0", "snac": "random:snac-tiny:0"})
+        config = orpheus_config(name).llm
+        pages = max((case.batch * pages_for(case.prompt + tokens) for case in cases), default=1) + 64
+        item = 2 if device.startswith("cuda") else 4
+        page = 16 * 2 * config.layers * config.kv_heads * config.head_dim * item
+        plan = only(placed(graph, device, kv_bytes=pages * page), ("llm",))
+        self._vocab, self._runs = config.vocab, 0
+        phases = Phases()
+        self.engine = Engine(plan, RANK, threads=threads)
+        self.engine.load(phases)
+        (self._template,) = Core(plan, RANK).loops()
+        self.engine.prepare(self._template, phases)
+        self.start = {**phases.seconds, "all": time.perf_counter() - began}
+
+    def close(self) -> None:
+        """Give the device's memory back to what is measured next."""
+        del self.engine
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def measure(self, case: Case, tokens: int) -> Row:
+        self._decode(case, 3 * FRAME)
+        at, busy, done, prefill = self._decode(case, tokens)
+        early = sum(1 for one in done if one.stopped)
+        between = [later - before for before, later in pairwise(at)]
+        steps = tokens - 1
+        row: dict[str, Any] = {"batch": case.batch, "prompt": case.prompt, "penalty": case.penalty}
+        # The first ones wait for the runs to enter, the last ones for them to leave.
+        row |= {f"{key} ms": value for key, value in spread(between[4:-4] or between, 1e3).items()}
+        mean = (at[-1] - at[0]) / steps
+        row |= {"mean ms": 1e3 * mean, "host": busy / (at[-1] - at[0]), "tokens/s": case.batch / mean}
+        row |= {"prefill ms": 1e3 * prefill, "step calls": len(at) / steps}
+        return row | ({"ended early": early} if early else {})
+
+    def profile(self, case: Case, tokens: int = 40) -> list[Row]:
+        """Kernels by their time in a step, and all of them together."""
+        from torch.profiler import ProfilerActivity, profile
+
+        cuda = torch.cuda.is_available()
+        firsts = self._prefilled(case)
+        with profile(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU]) as trace:
+            self._looped(case, firsts, tokens)
+            if cuda:
+                torch.cuda.synchronize()
+        took = "self_device_time_total" if cuda else "self_cpu_time_total"
+        found = [(getattr(one, took) / (tokens - 1), one.count / (tokens - 1), one.key) for one in trace.key_averages()]
+        rows = [{"us": us, "calls": calls, "kernel": key[:90]} for us, calls, key in sorted(found, reverse=True) if us]
+        return [{"us": sum(us for us, _, _ in found), "kernel": "all"}, *rows[:25]]
+
+    def _decode(self, case: Case, tokens: int) -> tuple[list[float], float, list[LoopDone], float]:
+        """When each step came back, seconds the thread was at work, the ends, and seconds of the prefill."""
+        began = time.perf_counter()
+        firsts = self._prefilled(case)
+        prefill = time.perf_counter() - began
+        return (*self._looped(case, firsts, tokens), prefill)
+
+    def _prefilled(self, case: Case) -> list[tuple[str, Any]]:
+        """Runs and their first tokens."""
+        dice = torch.Generator().manual_seed(case.prompt)
+        names = [f"run{self._runs + number}" for number in range(case.batch)]
+        self._runs += case.batch
+        for name in names:
+            ids = torch.randint(0, self._vocab, (case.prompt,), generator=dice)
+            self.engine.add(self._call(name, {"ids": ids}, case))
+        found: dict[str, Any] = {}
+        while not self.engine.idle:
+            for event in self.engine.step():
+                if isinstance(event, Done):
+                    found[event.call.run] = ended(event)["token"]
+        return [(name, found[name]) for name in names]
+
+    def _looped(
+        self, case: Case, firsts: Sequence[tuple[str, Any]], tokens: int
+    ) -> tuple[list[float], float, list[LoopDone]]:
+        for name, token in firsts:
+            self.engine.add_loop(self._loop(name, token, case, tokens - 1))
+        at, done = [time.perf_counter()], []
+        worked = time.thread_time()
+        while not self.engine.idle:
+            events = self.engine.step()
+            at.append(time.perf_counter())
+            done += [event for event in events if isinstance(event, LoopDone) and ended(event) is not None]
+        worked = time.thread_time() - worked
+        for name, _ in firsts:
+            self.engine.drop(name)
+        return at, worked, done
+
+    def _call(self, run: str, inputs: dict[str, Any], case: Case) -> Call:
+        return Call(
+            run=run,
+            node="llm",
+            walk="prefill",
+            step=0,
+            use=0,
+            iteration=(),
+            inputs=inputs,
+            params=params_of(case),
+            states={slot: key._replace(run=run) for slot, key in self._template.body[0].states.items()},
+            seed=hash_of(run),
+        )
+
+    def _loop(self, run: str, token: Any, case: Case, times: int) -> LoopCall:
+        (use,) = self._template.body
+        states = {slot: StateKey(run, key.state) for slot, key in use.states.items()}
+        inputs = tuple(replace(port, value=token) if port.port == "token" else port for port in use.inputs)
+        body = replace(use, inputs=inputs, states=states, params=params_of(case), seed=hash_of(run))
+        return replace(self._template, run=run, body=(body,), times=times, grain=FRAME)
+
+
+def only(plan: Plan, names: Sequence[str]) -> Plan:
+    """The plan, of which the rank loads these nodes alone."""
+    from msgspec.structs import replace as changed
+
+    kept = tuple(node.index for node in plan.nodes if node.name in names)
+    return changed(plan, ranks=tuple(changed(one, nodes=kept) for one in plan.ranks if one.rank == Rank(0)))
+
+
+def params_of(case: Case) -> dict[str, Any]:
+    return SAMPLED if case.penalty else SAMPLED | {"repetition_penalty": 1.0}
+
+
+def hash_of(run: str) -> int:
+    return int(run.removeprefix("run")) * 1_000_003 + 17
+
+
+def ended(event: Done | LoopDone) -> dict[str, Any]:
+    """Its outputs. Raises RuntimeError for one that failed."""
+    if event.error is not None or event.outputs is None:
+        raise RuntimeError(str(event.error))
+    return event.outputs
+
+
+# ── theirs ──
+
+
+def baselines(config: LlamaConfig, device: str, batches: Sequence[int], budget: Budget, *, compiled: bool) -> list[Row]:
+    from importlib.util import find_spec
+
+    wanted = [(batch, mode) for batch in batches for mode in ("eager", *(["compiled"] if compiled else []))]
+    wanted = [(batch, mode) for batch, mode in wanted if budget.allows(f"transformers {mode} at batch {batch}")]
+    if not wanted:
+        return []
+    if find_spec("transformers") is None:
+        print("transformers is not installed: no baseline")
+        return []
+    from parity_orpheus import transformers_config
+    from transformers import LlamaForCausalLM  # pyright: ignore[reportMissingImports]
+
+    with torch.device(device):
+        torch.set_default_dtype(torch.bfloat16 if device.startswith("cuda") else torch.float32)
+        model = LlamaForCausalLM(transformers_config(config)).eval()
+        torch.set_default_dtype(torch.float32)
+    return [_generated(model, config, device, batch, mode) for batch, mode in wanted]
+
+
+def _generated(model: Any, config: LlamaConfig, device: str, batch: int, mode: str, tokens: int = 100) -> Row:
+    """Their own `generate`; each token's time is when its stopping rules are asked."""
+    at: list[float] = []
+
+    def asked(ids: torch.Tensor, _scores: Any, **_: Any) -> torch.Tensor:
+        ids[0, -1].item()  # waits for it
+        at.append(time.perf_counter())
+        return torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)
+
+    ids = torch.randint(0, config.vocab, (batch, 128), device=device)
+    how = {"do_sample": True, "temperature": 0.6, "top_p": 0.8, "top_k": 0, "repetition_penalty": 1.3}
+    more = {"cache_implementation": "static"} if mode == "compiled" else {}
+    for count in (10, tokens):
+        at.clear()
+        with torch.inference_mode():
+            model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=count,
+                min_new_tokens=count,
+                pad_token_id=0,
+                stopping_criteria=[asked],
+                **how,
+                **more,
+            )
+    steps = [later - before for before, later in pairwise(at)]
+    return {"mode": mode, "batch": batch, **{f"{key} ms": value for key, value in spread(steps[2:], 1e3).items()}}
+
+
+if __name__ == "__main__":
+    main()

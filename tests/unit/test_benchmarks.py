@@ -1,0 +1,26 @@
+"""The benchmarks of the runtime run: on this machine, with the least sizes, and say what they measured."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "told"),
+    [
+        ("engine_step", [], ["a step, ms", "median ms", "the GPU's time of a step at 1:8"]),
+        ("noop_loop", ["--devices", "cpu", "--no-http"], ["static", "until", "stepped", "walk"]),
+    ],
+)
+def test_a_benchmark_can_be_run(
+    name: str, words: list[str], told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--check", *words])
+    runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in told), printed
