@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,6 +52,22 @@ def test_a_stale_environment_is_made_anew(
     dev.environment("dev", None)
     assert [command for command in dev.commands if "dev.txt" in command or command == "torch"][-1] == "torch"
     assert json.loads(dev.STAMP.read_text()) == {**dev.fingerprint(), "extent": "dev"}
+
+
+def test_bytecode_is_kept_in_the_environment_on_a_machine_that_writes_none(
+    dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "said.py").write_text("print(1)")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", "")
+
+    def said(options: object, rest: list[str]) -> int:
+        return subprocess.run([sys.executable, "-c", "import said"], cwd=tmp_path, check=False).returncode
+
+    monkeypatch.setattr(dev, "VERBS", (said,))
+    assert dev.main(["said"]) == 0
+    assert [path.name.split(".")[0] for path in (tmp_path / ".venv").rglob("said.*.pyc")] == ["said"]
+    assert not (tmp_path / "__pycache__").exists()
 
 
 def test_a_failed_install_leaves_no_stamp(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,5 +158,6 @@ def test_arguments_after_the_verb_reach_it(dev: ModuleType, monkeypatch: pytest.
         return 0
 
     monkeypatch.setattr(dev, "VERBS", (test,))
+    monkeypatch.setattr(dev, "keep_bytecode", lambda: None)
     assert dev.main(["test", "-q", "-k", "walk", "tests/unit", "--torch-index", "x"]) == 0
     assert seen == [["-q", "-k", "walk", "tests/unit"]]
