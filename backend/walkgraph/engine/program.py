@@ -157,8 +157,8 @@ class Program:
             (cell[: len(value)] if place in self._sequences else cell).copy_(value, non_blocking=True)
         for name, value in entry.tensors.items():
             self.tensors[name][row].zero_() if value is None else self.tensors[name][row].copy_(value)
-        self.times[row] = entry.times
-        self.live[row] = True
+        self.times[row].fill_(entry.times)
+        self.live[row].fill_(True)
 
     def value(self, place: Place, row: int) -> Tensor:
         """A copy of the last value of an output of `last`."""
