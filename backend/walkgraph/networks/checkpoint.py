@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.layers.unset import unset
 from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel, BagelConfig
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.llama import Llama, LlamaConfig, OrpheusConfig, SpeechTokens
@@ -107,7 +108,7 @@ def load(
 
     Raises `NotFound` for a missing file and `InvalidInput` for missing, unknown or misshapen tensors.
     """
-    with torch.device("meta"):
+    with unset():
         module = build()
     wanted = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     state: dict[str, torch.Tensor] = {}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from walkgraph.errors import NotFound
 from walkgraph.layers.rope import LongContext
+from walkgraph.layers.unset import unset
 from walkgraph.networks.bagel import BAGEL_7B_MOT, BagelConfig, LlmConfig, PictureRules, SpecialTokens
 from walkgraph.networks.flux_vae import VaeConfig
 from walkgraph.networks.llama import ORPHEUS_3B, LlamaConfig, OrpheusConfig, SpeechTokens
@@ -80,7 +81,7 @@ def drawn(build: Callable[[], M], seed: int, *, device: torch.device, dtype: tor
     Each tensor depends on the seed and its own name alone, so that a part loads as it does within the whole. CPU and
     GPU draw different numbers.
     """
-    with torch.device("meta"):
+    with unset():
         module = build()
     state = {name: _draw(name, tensor.shape, seed, device).to(dtype) for name, tensor in module.state_dict().items()}
     module.load_state_dict(state, assign=True)

@@ -32,6 +32,7 @@ from torch.nn import functional as F
 
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.layers.sampling import draw
+from walkgraph.layers.unset import unset
 from walkgraph.networks.checkpoint import files
 from walkgraph.networks.presets import drawn
 
@@ -371,7 +372,7 @@ def load_snac(
     """From a folder with the published `config.json` and its weights as `model.safetensors`; strict, but for the
     encoder's half, which is passed over. Raises `NotFound` and `InvalidInput`."""
     config = _read_config(folder)
-    with torch.device("meta"):
+    with unset():
         model = Snac(config)
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     state = _folded(_tensors(folder, str(device), progress))
