@@ -4,9 +4,10 @@ It knows calls and states, not runs' ways: which call comes next, and where valu
 
     add ──> schedule ──> a batch ──> Launched ──┐
         └─> resident ──> a launch of a loop ────┴──> collect ──> Done, Items, LoopDone
+    suspend, resume ──> swap ──> Swapped
 
-A batch and a step of the loops on the device are launched in turn; on a GPU, what was launched before is collected
-while the next is under way.
+A batch and a step of the loops on the device are launched in turn, as `Mix` says; on a GPU, what was launched before is
+collected while the next is under way.
 """
 
 import time
@@ -30,9 +31,10 @@ from walkgraph.engine.pool import Pool, page_bytes
 from walkgraph.engine.reading import host_ports
 from walkgraph.engine.resident import LoopDone, Resident
 from walkgraph.engine.runner import Launched, Runner, is_memory
-from walkgraph.engine.schedule import Schedule
+from walkgraph.engine.schedule import MIX, Mix, Part, Schedule
 from walkgraph.engine.single import Singles
 from walkgraph.engine.states import StateTable
+from walkgraph.engine.swap import Swap, Swapped
 from walkgraph.errors import InvalidInput, Refused, RunFailed
 from walkgraph.ids import Rank
 from walkgraph.networks.base import Call, Items, LoopCall, Scalar, StateKey
@@ -40,7 +42,7 @@ from walkgraph.placement.itinerary import state_tokens
 from walkgraph.placement.tables import NodePlan, Plan
 
 _WARM_UP = "warm-up"
-Event = Done | Items | LoopDone
+Event = Done | Items | LoopDone | Swapped
 
 
 class PoolInfo(NamedTuple):
@@ -65,22 +67,21 @@ class Engine:
         *,
         weights_roots: Sequence[Path] = (),
         threads: int | None = None,
-        token_budget: int = 4096,
-        prefill_chunk: int = 1024,
+        mix: Mix = MIX,
         capture: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`threads`: torch's on this rank's CPU; None leaves its choice. `token_budget`: rows of a batch at most,
-        unless one call has more; `prefill_chunk`: rows that a call which can be split has there. `capture`: record the
-        steps of loops as CUDA graphs. Nothing is loaded before `load`."""
+        """`threads`: torch's on this rank's CPU; None leaves its choice. `mix`: how many rows batches have.
+        `capture`: record the steps of loops as CUDA graphs. Nothing is loaded before `load`."""
         if threads is not None:
             torch.set_num_threads(threads)
         self._plan, self._rank, self._roots, self._clock = plan, rank, weights_roots, clock
         self._here = rank_plan(plan, rank)
-        self._schedule = Schedule(budget=token_budget)
-        self._parts, self._chunk, self._capture = Parts(), prefill_chunk, capture
+        self._schedule, self._since = Schedule(), 0
+        """And the batches launched since the last step of the loops."""
+        self._parts, self._mix, self._capture = Parts(), mix, capture
         self._nodes: dict[str, Loaded] = {}
-        self._unready: list[Event] = []
+        self._unready: list[Done] = []
         self._batches: deque[_Batch] = deque()
         self._start({})
 
@@ -116,6 +117,7 @@ class Engine:
             capturer=capturer,
             clock=self._clock,
         )
+        self._swap = Swap(self._states, self._hold, self._quiet, self._release, self._resident.cells)
 
     def admit(self, run: str, params: Mapping[str, Scalar]) -> None:
         """Hold a run (or the owner of a session's states) to its states' capacities, by the task's parameters: what was
@@ -133,17 +135,11 @@ class Engine:
         call.ready_at = call.ready_at or self._clock()
         loaded = self._nodes[call.node]
         try:
-            parts = [call]
-            if loaded.operator.rows(call) > self._chunk:
-                parts = loaded.operator.split(call, self._chunk)
-            ready = [(one, (loaded.index, loaded.operator.bucket(one)), loaded.operator.rows(one)) for one in parts]
+            ready = self._part(loaded, call)
         except Exception as raised:  # noqa: BLE001 (inputs that an operator can't even sort end that run alone)
             self._unready.append(Done(call, None, self._runner.failed(call, raised), 0.0, 0.0, 1))
             return
-        if len(parts) > 1:
-            self._parts.add(call, parts)
-        for one in ready:
-            self._schedule.add(*one)
+        self._schedule.add(*ready)
 
     def add_loop(self, call: LoopCall) -> None:
         """Queue a loop that is run whole."""
@@ -165,18 +161,28 @@ class Engine:
         while not self._batches or self._batches[-1].launched.asynchronous:
             # One of each in turn: a prefill waits for one step of the loops, and they for one part of it.
             batch = len(self._batches) < 2 and self._launch()
-            if not (self._resident.launch() or batch):
+            stepped = self._resident.launch()
+            self._since = 0 if stepped else self._since + batch
+            if not (stepped or batch):
                 break
-        events = self._collected()
+        events = self._collected() + self._swap.advance()
         if not events and (self._batches or self._resident.under_way):
             # Nothing can be launched before something has come back.
             events = self._waited()
+        elif not events:
+            self._swap.wait()
         return events
 
     @property
     def idle(self) -> bool:
         """Nothing can be launched or collected."""
-        return not self._unready and not len(self._schedule) and not self._batches and self._resident.idle
+        return (
+            not self._unready
+            and not len(self._schedule)
+            and not self._batches
+            and self._swap.idle
+            and self._resident.idle
+        )
 
     def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
         """Copy-on-write; replaces the target. `width`: sequences of the target, where it is wider than the source."""
@@ -192,6 +198,15 @@ class Engine:
         with torch.inference_mode():
             self._states.import_state(key, value)
 
+    def suspend(self, run: str) -> None:
+        """Launch nothing more of a run and bring what it holds to the host's memory; `Swapped` tells when its pages are
+        free. Calls that are added meanwhile wait."""
+        self._swap.suspend(run)
+
+    def resume(self, run: str) -> None:
+        """Bring a suspended run back, to go on where it was; `Swapped` tells when it does."""
+        self._swap.resume(run)
+
     def drop(self, run: str) -> None:
         """Forget a run: its waiting calls and its states."""
         self.cancel(run)
@@ -202,9 +217,10 @@ class Engine:
 
     def cancel(self, run: str) -> list[Call]:
         """Take a run's calls and loops out; its states stay until `drop`."""
-        removed = [one.call for one in self._unready if isinstance(one, Done) and one.call.run == run]
+        removed = [one.call for one in self._unready if one.call.run == run]
         self._unready = [one for one in self._unready if one.call.run != run]
         self._resident.cancel(run)
+        self._swap.cancel(run)
         return removed + self._parts.forget(self._schedule.cancel(run))
 
     def pages(self) -> tuple[int, int]:
@@ -228,7 +244,10 @@ class Engine:
     # ── batches ──
 
     def _launch(self) -> bool:
-        batch = self._schedule.next()
+        running = self._resident.running
+        if not self._mix.may(running, self._since):
+            return False
+        batch = self._schedule.next(self._mix.rows(running), lambda call, rows: self._cut(call, rows, running))
         if batch is None:
             return False
         loaded = self._nodes[batch.calls[0].node]
@@ -238,8 +257,34 @@ class Engine:
         )
         return True
 
+    def _part(self, loaded: Loaded, call: Call) -> Part:
+        return Part(call, (loaded.index, loaded.operator.bucket(call)), loaded.operator.rows(call))
+
+    def _cut(self, call: Call, rows: int, running: bool) -> Sequence[Part]:
+        loaded, most = self._nodes[call.node], self._mix.part(running)
+        with suppress(Exception):  # what can't be split says why when it is served whole
+            parts = loaded.operator.split(call, most) if rows > most else ()
+            ready = [self._part(loaded, part) for part in parts]
+            if len(ready) > 1:
+                self._parts.add(call, parts)
+                return ready
+        return ()
+
+    def _hold(self, run: str) -> None:
+        self._schedule.hold(run)
+        self._resident.hold(run)
+
+    def _quiet(self, run: str) -> bool:
+        """Nothing of a held run is under way."""
+        return not self._resident.rides(run) and all(c.run != run for b in self._batches for c in b.calls)
+
+    def _release(self, run: str) -> None:
+        self._schedule.release(run)
+        self._resident.release(run)
+
     def _collected(self) -> list[Event]:
-        events, self._unready = self._unready, []
+        events: list[Event] = [*self._unready]
+        self._unready.clear()
         while self._batches and self._batches[0].launched.ready:
             events += self._settled(self._batches.popleft())
         return events + self._resident.collect(wait=False)

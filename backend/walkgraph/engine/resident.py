@@ -34,6 +34,8 @@ DEPTH = 2
 """Launches under way."""
 REGION_SECONDS = 0.05
 """Of the longest launch: a cancel waits for it."""
+HIDDEN_SECONDS = 0.0005
+"""Of the longest launch of a loop whose end is not known."""
 MOST_ITERATIONS = 64
 """Of one launch."""
 
@@ -92,6 +94,8 @@ class Resident:
     ) -> None:
         """`loaded`: a node's operator and device. `failed`: what a client learns of an exception."""
         self._states, self._failed, self._clock, self._rows = states, failed, clock, rows
+        self.timed = False
+        """Whether each launch is told, as `Stepped`."""
         self._entrance = Entrance(states, loaded)
         self._host_ports, self._capturers = host_ports, capturer
         self._lanes: dict[Hashable, Lane] = {}
@@ -99,7 +103,7 @@ class Resident:
         self._flights: deque[_Flight] = deque()
         self._leaving: deque[tuple[Any, LoopDone]] = deque()
         self._turn: deque[Hashable] = deque()
-        self._events: list[Items | LoopDone] = []
+        self._events: list[Items | LoopDone | Stepped] = []
         self._lines: dict[torch.device, Lines] = {}
         self._ended = 0.0
 
@@ -189,7 +193,7 @@ class Resident:
         self._flights.append(self._fly(lane, riders, buffers, began))
         return True
 
-    def collect(self, *, wait: bool) -> list[Items | LoopDone]:
+    def collect(self, *, wait: bool) -> list[Items | LoopDone | Stepped]:
         """What has come of the launches that are over; with `wait` the oldest one is waited for."""
         while self._flights and (wait or _over(self._flights[0].mark)):
             flight = self._flights.popleft()
@@ -276,14 +280,15 @@ class Resident:
             keys = {(out.use, out.port): out.key for out in call.outputs if out.kind != "last"}
             outputs = tuple((out.key, (out.use, out.port)) for out in call.outputs if out.kind != "last")
             lane = Lane(program, outputs, free=list(range(self._rows - 1, -1, -1)))
-            if body.until is None and len(keys) == len(outputs):
+            if len(keys) == len(outputs):
                 lane.iterations = self._iterations(lane)
             self._lanes[key] = lane
             self._turn.append(key)
         return self._lanes[key]
 
     def _iterations(self, lane: Lane) -> int:
-        """As many as one launch may take, by a measured one; a loop that nothing but its count ends."""
+        """As many as one launch may take, by a measured one. A loop that a value ends runs idly after its end: there
+        a launch takes no more than what hides the host's own work."""
         if not self._capturer(lane).enabled:
             return 1
         _, replay = self._graph(lane, 1, 1)
@@ -293,7 +298,8 @@ class Resident:
             replay()
         torch.cuda.synchronize(lane.program.device)
         once = (time.perf_counter() - began) / 3
-        return max(1, min(MOST_ITERATIONS, int(REGION_SECONDS / once)))
+        most = REGION_SECONDS if lane.program.body.until is None else HIDDEN_SECONDS
+        return max(1, min(MOST_ITERATIONS, int(most / once)))
 
     def _capturer(self, lane: Lane) -> Capturer:
         return self._capturers(lane.program.device)
@@ -333,6 +339,9 @@ class Resident:
         busy, self._ended = now - max(flight.began, self._ended), now
         lane, program = flight.lane, flight.lane.program
         stopped, sound, values = self._read(flight)
+        if self.timed:
+            riding = [(rider.call, rider.done) for rider in flight.riders if not rider.over]
+            self._events.append(Stepped(riding, len(stopped), now - busy, now))
         for place, rider in enumerate(flight.riders):
             if rider.over:
                 continue

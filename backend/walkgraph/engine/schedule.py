@@ -45,6 +45,9 @@ class Mix(NamedTuple):
         return not running or since == 0
 
 
+MIX = Mix()
+
+
 class Part(NamedTuple):
     call: Call
     lane: Hashable

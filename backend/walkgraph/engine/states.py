@@ -146,6 +146,38 @@ class StateTable:
         self._own(key)
         self.paged[key] = PagedState(pool, rows)
 
+    def paged_of(self, run: str) -> dict[StateKey, PagedState]:
+        return {key: self.paged[key] for key in self._runs.get(run, ()) if key in self.paged}
+
+    def tensors_of(self, run: str) -> list[StateKey]:
+        return [key for key in self._runs.get(run, ()) if key in self.tensors]
+
+    def put_back(
+        self, paged: Mapping[StateKey, PagedState], pages: Mapping[Pool, Sequence[int]]
+    ) -> dict[Pool, list[int]]:
+        """Hold again what was dropped, in as many pages and shared in the same way; what is in them is the caller's to
+        write. -> for each pool the pages that take the place of `pages`. Raises `OutOfPages` and holds none then."""
+        taken: dict[Pool, list[int]] = {}
+        try:
+            for pool, old in pages.items():
+                taken[pool] = pool.pages.take(len(old))
+        except Exception:
+            for pool, fresh in taken.items():
+                pool.pages.release(fresh)
+            raise
+        renamed = {pool: dict(zip(pages[pool], fresh, strict=True)) for pool, fresh in taken.items()}
+        contents: dict[int, int] = {_EMPTY: _EMPTY}
+        held: set[tuple[Pool, int]] = set()
+        for key, state in paged.items():
+            for row in state.rows:
+                row.pages = [renamed[state.pool][page] for page in row.pages]
+                row.content = contents.setdefault(row.content, next(_contents))
+                state.pool.pages.share(page for page in row.pages if (state.pool, page) in held)
+                held.update((state.pool, page) for page in row.pages)
+            self._own(key)
+            self.paged[key] = state
+        return taken
+
     def set(self, key: StateKey, value: Tensor) -> None:
         self._own(key)
         self.tensors[key] = value

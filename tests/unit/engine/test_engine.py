@@ -8,6 +8,7 @@ import torch
 from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of, serve
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.pages import OutOfPages
+from walkgraph.engine.schedule import Mix
 from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.ids import Rank
 from walkgraph.networks import operators_synthetic as synthetic
@@ -298,7 +299,7 @@ def test_what_cannot_be_loaded_is_said(plan: object, error: type[Exception]) -> 
 
 def chunked(rows: int, views: Sequence[str] = ("main",)) -> Engine:
     nodes = {f"node_{state}": (ATTEND, {"kv": state}) for state in views}
-    return engine_of(plan_of(nodes, kv_bytes=PAGE_BYTES * 200), prefill_chunk=rows, token_budget=2 * rows)
+    return engine_of(plan_of(nodes, kv_bytes=PAGE_BYTES * 200), mix=Mix(2 * rows, rows, rows))
 
 
 def test_a_long_prefill_is_served_in_parts_between_which_others_get_theirs() -> None:
@@ -323,7 +324,7 @@ def test_a_block_is_never_split() -> None:
 
 
 def test_a_part_that_fails_ends_its_call_once_and_the_parts_after_it() -> None:
-    engine = engine_of(plan_of({"node_main": (ATTEND, {"kv": "main"})}, kv_bytes=PAGE_BYTES * 3), prefill_chunk=10)
+    engine = engine_of(plan_of({"node_main": (ATTEND, {"kv": "main"})}, kv_bytes=PAGE_BYTES * 3), mix=Mix(alone=10))
     long = feed([1] * 100, run="long")
     done = serve(engine, long)
     assert [(d.call is long, d.error.code if d.error else None) for d in done] == [(True, "out_of_memory")]
@@ -343,7 +344,7 @@ def test_cancelling_a_split_call_gives_the_call_back() -> None:
 
 def test_a_run_is_held_to_the_capacity_it_was_admitted_with() -> None:
     plan = plan_of({"node_main": (ATTEND, {"kv": "main"})}, capacity="2 * room", kv_bytes=PAGE_BYTES * 20)
-    engine = engine_of(plan, prefill_chunk=10)
+    engine = engine_of(plan, mix=Mix(alone=10))
     for run in "ab":
         engine.admit(run, {"room": 8})
     engine.admit("other task", {})

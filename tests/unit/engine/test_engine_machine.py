@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.unit.engine.plans import call, engine_of, ids, plan_of
 from walkgraph.engine.engine import Engine
+from walkgraph.engine.schedule import Mix
 from walkgraph.networks.base import StateKey
 from walkgraph.networks.operators_synthetic import MODULUS
 
@@ -43,7 +44,7 @@ class Machine(RuleBasedStateMachine):
     def begin(self) -> None:
         nodes = {state: ("operators_synthetic:Attend", {"kv": state}) for state in STATES}
         plan = plan_of(nodes, kv_bytes=16 * 2 * 8 * (PAGES // 2 + 1) * 2)
-        self.engine = engine_of(plan, prefill_chunk=50, token_budget=90)
+        self.engine = engine_of(plan, mix=Mix(90, 50, 50))
         self.kept: dict[StateKey, Kept] = {}
 
     @rule(batch=st.lists(feeds, min_size=1, max_size=4, unique_by=lambda one: one[0]))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.engine.engine import Engine
+from walkgraph.engine.schedule import Mix
 from walkgraph.layers.patches import patchify
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.base import Call, Outputs, StateKey, States
@@ -228,7 +229,7 @@ def test_what_does_not_fit_is_said_and_ends_one_run(engine: Engine, bad: Call, p
 
 def test_a_text_in_parts_is_kept_as_the_whole() -> None:
     ids = torch.arange(70) % 256
-    engines = [engine_of(plan_of(NODES, source="random:bagel-tiny:5"), prefill_chunk=rows) for rows in (16, 1000)]
+    engines = [engine_of(plan_of(NODES, source="random:bagel-tiny:5"), mix=Mix(alone=rows)) for rows in (16, 1000)]
     parts, whole = ([outputs(e, llm("ids", ids))[0], e.export(StateKey("r", "main"))] for e in engines)
     assert parts[0]["token"].equal(whole[0]["token"])
     assert torch.equal(parts[1]["counters"], whole[1]["counters"])
