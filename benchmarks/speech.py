@@ -1,0 +1,236 @@
+"""Speech through the whole server, HTTP to the workers and back: clients that each ask anew when they have heard all.
+
+    python benchmarks/speech.py [--concurrency 1 4 8 16 32] [--tokens 400] [--rounds 2] [--placement orpheus_one_gpu]
+        [--engine FILE_OF_ENGINE_STEP] [--budget 150] [--out FILE] [--tiny] [--check]
+
+A service is started by the plain command in a home of its own, and Orpheus is deployed with random weights (`--tiny`:
+of the tiny models, as on a machine without a GPU). Times are the client's, from just before its request is sent:
+
+    first audio    until the first samples that can be played
+    RTF            until the last samples, by the seconds of audio
+    underruns      of a player that begins 100 ms after the first samples came, and waits where there are none
+    token          between two frames' arrivals, by a frame's tokens; `over engine`: that by the engine's own step
+    step           what the worker says that a step of a run took
+    worker, ...    share of a core that rank 0's main thread used; likewise the conductor's and the service's
+"""
+
+import argparse
+import asyncio
+import base64
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+from _common import ROOT, Budget, Row, show, spread, write
+from _runtime import device_name
+from _service import home, is_ready, service
+
+from walkgraph.client import Client, read_address
+from walkgraph.resources import bundled
+from walkgraph.settings import Settings
+
+RESULTS = ROOT / "benchmarks" / "results" / "speech.json"
+NAME = "voice"
+RATE = 24_000
+FRAME = 7
+PLAYER = 0.1
+"""Seconds that the player lets gather."""
+WAV_HEAD = 44
+TEXT = "Number {} on our list today is a small grey heron, who stands in the river every morning and says nothing."
+"""About 128 tokens with those of the turn, where a byte is one."""
+_NUMBERS = count()
+
+
+@dataclass
+class Heard:
+    """One request, as its client saw it. Seconds from the request on."""
+
+    at: list[float] = field(default_factory=list[float])
+    audio: list[float] = field(default_factory=list[float])
+    """Seconds of sound of each piece."""
+    seconds: float = 0.0
+    step: float | None = None
+
+    @property
+    def sound(self) -> float:
+        return sum(self.audio)
+
+    def stalls(self) -> list[float]:
+        """Seconds of each time that the player had nothing to play."""
+        if not self.at:
+            return []
+        until, found = self.at[0] + PLAYER, list[float]()
+        for at, audio in zip(self.at, self.audio, strict=True):
+            if at > until:
+                found.append(at - until)
+                until = at
+            until += audio
+        return found
+
+
+def main() -> None:
+    given = options()
+    device = device_name()
+    tiny = given.tiny or given.check or device == "cpu"
+    placement = given.placement or ("orpheus_one_gpu" if device != "cpu" else "orpheus_one_cpu")
+    if given.check:
+        given.concurrency, given.tokens, given.rounds = [2], 35, 1
+    budget, engine = Budget(given.budget), engine_steps(given.engine)
+    rows: list[Row] = []
+    with home() as folder, service(folder, starter=False) as server:
+        start = {"service": server.seconds} | deployed(server.client, placement, tiny=tiny)
+        show("from the command to the service, and from `deploy` to ready by what rank 0 was at, s", [start])
+        asker = Asker(server.client.url, (folder / "token").read_text().strip(), given.tokens)
+        watch = Watch(server.client, Settings(home=folder))
+        asker.all_of(1, 1)
+        for clients in given.concurrency:
+            if budget.allows(f"concurrency {clients}"):
+                rows.append(measured(asker, watch, clients, given.rounds, engine.get(clients)))
+    show(f"{'tiny' if tiny else 'full'} Orpheus, `{placement}`, {given.tokens} tokens each", rows)
+    report = {"tiny": tiny, "placement": placement, "tokens": given.tokens, "start": start, "speech": rows}
+    write(None if given.check else given.out, device, report | {"left out": budget.left_out})
+
+
+def options() -> argparse.Namespace:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 8, 16, 32])
+    arguments.add_argument("--tokens", type=int, default=400, help="of every request; 82 are a second")
+    arguments.add_argument("--rounds", type=int, default=2, help="requests of each client, after one to warm up")
+    arguments.add_argument("--placement", help="a bundled one of `orpheus`")
+    arguments.add_argument("--engine", type=Path, help="what engine_step.py has written on this machine")
+    arguments.add_argument("--budget", type=float, default=150.0, help="seconds; what comes after is left out")
+    arguments.add_argument("--out", type=Path, default=RESULTS)
+    arguments.add_argument("--tiny", action="store_true", help="the tiny models")
+    arguments.add_argument("--check", action="store_true", help="the least sizes, and nothing is written")
+    return arguments.parse_args()
+
+
+def engine_steps(file: Path | None) -> dict[int, float]:
+    """Batch -> seconds of a step by the engine alone, with a prompt as short as here."""
+    steps = json.loads(file.read_text())["steps"] if file else []
+    return {row["batch"]: row["median ms"] / 1e3 for row in steps if row["penalty"] and row["prompt"] <= 256}
+
+
+def deployed(client: Client, placement: str, *, tiny: bool) -> dict[str, float]:
+    """Seconds until ready, and in each phase on the way there."""
+    graph = json.loads(bundled("graphs")["orpheus"].read_text())
+    if tiny:
+        graph["weights"]["orpheus"]["source"] = "random:orpheus-tiny:0"
+        graph["weights"]["snac"]["source"] = "random:snac-tiny:0"
+    began = since = time.perf_counter()
+    client.deploy(graph, json.loads(bundled("placements")[placement].read_text()), NAME)
+    seconds: dict[str, float] = {}
+    phase = "process"
+    for found in client.follow_deployment(NAME):
+        rank = next(iter(found["ranks"]), {})
+        now, entered = time.perf_counter(), rank.get("phase") or phase
+        if entered != phase or is_ready(found):
+            seconds[phase] = seconds.get(phase, 0.0) + now - since
+            phase, since = entered, now
+        if is_ready(found):
+            break
+    return {**seconds, "ready": time.perf_counter() - began}
+
+
+def measured(asker: "Asker", watch: "Watch", clients: int, rounds: int, engine: float | None) -> Row:
+    asker.all_of(clients, 1)
+    before, began = watch.seconds(), time.perf_counter()
+    heard = asker.all_of(clients, rounds)
+    wall = time.perf_counter() - began
+    used = watch.seconds()
+    firsts = [one.at[0] for one in heard]
+    tokens = [(later - sooner) / FRAME for one in heard for sooner, later in pairwise(one.at[1:-2])]
+    stalls = [stall for one in heard for stall in one.stalls()]
+    first, rtf, token = (spread(v) for v in (firsts, [one.at[-1] / one.sound for one in heard], tokens))
+    steps = spread([one.step for one in heard if one.step is not None], 1e3)
+    row: dict[str, Any] = {"clients": clients, "first audio ms": 1e3 * first["median"], "p95 ms": 1e3 * first["p95"]}
+    row |= {"RTF": rtf["median"], "RTF p95": rtf["p95"], "audio s/s": sum(one.sound for one in heard) / wall}
+    row |= {"underruns": len(stalls), "stalled s": sum(stalls), "step ms": steps.get("median")}
+    if token:
+        row |= {"token ms": 1e3 * token["median"], "token p95": 1e3 * token["p95"]}
+    if token and engine is not None:
+        row["over engine"] = token["median"] / engine
+    short = sum(1 for one in heard if one.sound < 0.99 * max(other.sound for other in heard))
+    row |= {name: (used[name] - before[name]) / wall for name in used}
+    return row | ({"ended early": short} if short else {})
+
+
+class Asker:
+    """The clients: a connection each, made before the clock runs."""
+
+    def __init__(self, url: str, token: str, tokens: int) -> None:
+        self._url, self._headers, self._tokens = url, {"Authorization": f"Bearer {token}"}, tokens
+
+    def all_of(self, clients: int, rounds: int) -> list[Heard]:
+        return asyncio.run(self._all_of(clients, rounds))
+
+    async def _all_of(self, clients: int, rounds: int) -> list[Heard]:
+        async def one() -> list[Heard]:
+            async with httpx.AsyncClient(
+                base_url=self._url, headers=self._headers, timeout=600, trust_env=False
+            ) as client:
+                (await client.get("/health/live")).raise_for_status()
+                await barrier.wait()
+                return [await self._asked(client) for _ in range(rounds)]
+
+        barrier = asyncio.Barrier(clients)
+        return [heard for mine in await asyncio.gather(*(one() for _ in range(clients))) for heard in mine]
+
+    async def _asked(self, client: httpx.AsyncClient) -> Heard:
+        number = next(_NUMBERS)
+        params = {"max_tokens": self._tokens, "seed": number}
+        body = {"inputs": {"text": TEXT.format(number)}, "params": params, "stream": True}
+        heard, name = Heard(), ""
+        began = time.perf_counter()
+        async with client.stream("POST", f"/v1/tasks/{NAME}/speak", json=body) as answer:
+            answer.raise_for_status()
+            async for line in answer.aiter_lines():
+                if line.startswith("event: "):
+                    name = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    _take(heard, name, json.loads(line.removeprefix("data: ")), time.perf_counter() - began)
+        if not heard.at:
+            raise RuntimeError("a request gave no sound")
+        return heard
+
+
+def _take(heard: Heard, name: str, data: Mapping[str, Any], at: float) -> None:
+    if name == "error":
+        raise RuntimeError(data["error"]["message"])
+    if name == "output":
+        samples = (len(base64.b64decode(data["value"]["data"])) - WAV_HEAD) // 2
+        if samples > 0:
+            heard.at.append(at)
+            heard.audio.append(samples / RATE)
+    if name == "done":
+        heard.seconds = at
+        llm = [one for one in data["times"] if one["node"] == "llm"]
+        heard.step = sum(one["busy"] for one in llm) / max(1, sum(one["calls"] for one in llm))
+
+
+class Watch:
+    """Processor seconds of the main threads that a run passes through."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        worker = client.deployment(NAME)["ranks"][0]["pid"]
+        address = read_address(settings)
+        parent = int(_fields(worker)[1])
+        self._pids = {"worker": worker, "conductor": parent, "service": address.pid if address else worker}
+
+    def seconds(self) -> dict[str, float]:
+        return {name: sum(map(int, _fields(pid)[11:13])) / os.sysconf("SC_CLK_TCK") for name, pid in self._pids.items()}
+
+
+def _fields(pid: int) -> Sequence[str]:
+    """Of the main thread, from its state on."""
+    return Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+if __name__ == "__main__":
+    main()
