@@ -147,7 +147,7 @@ class Resident:
             for rider in [r for r in lane.riders if r.call.run == run]:
                 self._out(lane, rider)
         self._leaving = deque(one for one in self._leaving if one[1].call.run != run)
-        self._events = [one for one in self._events if one.call.run != run]
+        self._events = [one for one in self._events if isinstance(one, Stepped) or one.call.run != run]
 
     @property
     def idle(self) -> bool:
