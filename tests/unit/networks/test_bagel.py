@@ -8,6 +8,7 @@ import torch
 
 from walkgraph.layers.attention import PackedAttend, causal_mask
 from walkgraph.layers.positions import time_sinusoid
+from walkgraph.layers.unset import unset
 from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel, BagelConfig, PictureRules, SpecialTokens
 from walkgraph.networks.presets import BAGEL, drawn
 
@@ -21,7 +22,7 @@ def model() -> Bagel:
 
 
 def published() -> dict[str, tuple[int, ...]]:
-    with torch.device("meta"):
+    with unset():
         return {name: tuple(t.shape) for name, t in Bagel(BAGEL_7B_MOT).state_dict().items()}
 
 

@@ -128,6 +128,7 @@ def test_plan_survives_whatever_a_placement_holds() -> None:
     """2,000 mutations: each is refused as malformed, or planned with or without problems."""
     draw = random.Random(7)
     base = encode(placement(at(1, "guide", walks=("draw",), memory="2GiB"), at(0, "llm", memory="40%")))
+    graph = duet()
     planned_ones = 0
     for _ in range(2000):
         value = copy.deepcopy(base)
@@ -136,7 +137,7 @@ def test_plan_survives_whatever_a_placement_holds() -> None:
         if faults(value):
             continue
         planned_ones += 1
-        made = plan(duet(), decode(value), hardware(8 * GIB), CATALOGUE, sizes())
+        made = plan(graph, decode(value), hardware(8 * GIB), CATALOGUE, sizes())
         assert (made.plan is None) == any(p.severity == "error" for p in made.problems)
         assert all(p.message and (p.pointer == "" or p.pointer.startswith("/")) for p in made.problems)
     assert planned_ones > 300
