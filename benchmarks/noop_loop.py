@@ -171,7 +171,7 @@ def _placement(graph: str, device: str) -> dict[str, Any]:
         "format": "walkgraph/placement@1",
         "name": "one",
         "graph": graph,
-        "groups": [{"nodes": ["*"], "ranks": [0], "memory": "256MiB"}],
+        "groups": [{"nodes": ["*"], "ranks": [0], "memory": "256MiB" if device == "cpu" else "2GiB"}],
         "ranks": [{"rank": 0, "device": device}],
     }
 
