@@ -16,7 +16,7 @@ from tests.unit.service.fakes import FakeFleet
 from walkgraph.settings import Settings
 from walkgraph.store.session import Store
 
-EXAMPLES = 30
+EXAMPLES = 15
 """Of each operation."""
 
 
