@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -83,12 +84,14 @@ def _cell(value: Any) -> str:
 
 
 def about(device: str) -> dict[str, Any]:
-    git = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)  # noqa: S607
+    git = shutil.which("git")
+    head = [git, "-C", str(ROOT), "rev-parse", "HEAD"] if git else ["true"]
+    commit = subprocess.run(head, capture_output=True, text=True, check=False).stdout.strip()
     processor = next((s for s in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in s), "")
     return {
         "command": " ".join(["python", *sys.argv]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": git.stdout.strip() or "unknown: not a checkout",
+        "commit": commit or "unknown: not a checkout",
         "machine": f"{os.cpu_count()} cores, {processor.partition(':')[2].strip()}, Python {platform.python_version()}",
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu",
         "torch": torch.__version__,

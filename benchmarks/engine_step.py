@@ -12,6 +12,7 @@ these batches. `--check`: the tiny model, for a moment.
 """
 
 import argparse
+import gc
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -141,6 +142,7 @@ class Decoder:
     def close(self) -> None:
         """Give the device's memory back to what is measured next."""
         del self.engine
+        gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
