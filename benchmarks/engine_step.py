@@ -64,7 +64,6 @@ def main() -> None:
     name, tokens, cases, batches = "orpheus-3b", given.tokens, list(cases_of(given)), given.baseline
     if given.check:
         name, tokens, cases, batches = "orpheus-tiny", 24, [Case(1, 8), Case(3, 20), Case(2, 8, penalty=False)], [1]
-        given.profile = ["1:8"]
     device, config, budget = device_name(), orpheus_config(name).llm, Budget(given.budget)
     here = Decoder(name, device, cases, tokens, threads=1 if given.check else None)
     show("start, s", [here.start])
