@@ -1,10 +1,11 @@
 """How fast the linears of a decode step read their weights: finds a config per shape and row count, on one GPU.
 
-    python benchmarks/gpu_linear.py --out linear.json [--budget 220] [--rows 1 2 4 8 16 32 64]
+    python benchmarks/gpu_linear.py --out linear.json --table table.py [--budget 150] [--rows 2 4 8 16 32 64]
 
 Every config is compiled in a pool of processes, checked against float32 on fresh data, then timed as a captured graph
-that goes through copies of the weights in turn, so that they never lie in L2. The best configs then serve 28 layers and
-the head as one graph, beside `F.linear`. The last lines are a short table; the JSON holds everything.
+that goes through copies of the weights in turn, so that they never lie in L2. Then whole steps choose among the best of
+every linear: 28 layers with their attention, and the head, as one graph, because launches that overlap help or hinder
+their neighbours. `--table` gets the choice as the text of `linear_config.TABLE`; the JSON holds everything.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from triton.runtime.errors import TritonError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
-from walkgraph.layers.kernels.linear_config import Config, fits
+from walkgraph.layers.kernels.linear_config import TABLE, Config, choose, fits
+from walkgraph.layers.step_attention import step_attention
+from walkgraph.networks.base import PagedRows
 
-LAYERS = 28
+LAYERS, HEADS, GROUPS, WIDTH, PAGE, CONTEXT = 28, 24, 8, 128, 16, 330
 ERROR = 1e-2
 EPS = 1e-5
 
@@ -63,53 +67,69 @@ SHAPES = (
 
 def tile(rows: int) -> int:
     """Row counts of one tile size share their configs."""
-    return next(size for size in (1, 2, 4, 16, 32, 64) if rows <= size)
+    return next(size for size in (1, 16, 32, 64) if rows <= size)
 
 
 def candidates(shape: Shape, rows: int) -> Iterator[Config]:
-    if rows <= 4:
-        yield from _vectors(shape, rows)
-    if rows > 1:
-        yield from _matrices(shape, rows)
-
-
-def _vectors(shape: Shape, rows: int) -> Iterator[Config]:
-    sizes = ((2, 1024), (4, 512), (4, 1024), (8, 256), (8, 512), (8, 1024), (16, 256))
-    for (n, k), warps, stages in itertools.product(sizes, (2, 4, 8), (1, 3)):
-        if not 1024 <= rows * n * k // warps <= 4096 or (rows > 1 and (stages > 1 or warps == 2)):
-            continue
-        for split in (1, 2) if shape.k > 4096 or shape.width <= 5120 else (1,):
-            yield Config(n=n, k=k, split=split, warps=warps, stages=stages, vector=True)
-
-
-def _matrices(shape: Shape, rows: int) -> Iterator[Config]:
-    m = max(16, tile(rows))
-    ns = {16: (16, 32, 64), 32: (32, 64, 128), 64: (64, 128)}[m]
-    for (n, k), swap in itertools.product(itertools.product(ns, (64, 128, 256)), (False, True)):
-        if (swap and n < 64) or n * k > 16384 or n * k < 4096:
-            continue
-        blocks = -(-shape.width // n)
-        for split, size in itertools.product((1, 2, 3, 4, 6, 8, 16), (56, 104)):
-            programs, stages = blocks * split, min(8, size * 1024 // ((n + m) * k * 2))
-            if (split > 1 and programs > 800) or programs < 90 or stages < 2:
+    yield from table_configs(shape, rows)
+    if rows == 1:
+        return
+    m = tile(rows)
+    for n, count in blocks(shape):
+        for k, size, warps in itertools.product((64, 128), (72, 108, 200), (4, 8) if n >= 128 else (4,)):
+            stages = size * 1024 // ((n + m) * k * 2)
+            if stages < 2 or stages > 16 or (size > 108 and count == 264):
                 continue
-            for before in ((False, True) if m < 64 else (True,)) if shape.norm and m > 16 else (False,):
-                for warps in (4, 8) if n * k >= 16384 and split == 1 else (4,):
-                    yield Config(n=n, k=k, split=split, warps=warps, stages=stages, swap=swap, before=before)
+            for before in (False, True) if shape.norm else (False,):
+                if not before or m > 16 or size == 108:
+                    yield Config(n=n, k=k, warps=warps, stages=stages, tiles=True, programs=count, before=before)
 
 
-def variants(best: Config, shape: Shape) -> Iterator[Config]:
+def blocks(shape: Shape) -> list[tuple[int, int]]:
+    """Weight rows of a block, and programs that share the tiles (0: one per block)."""
+    if shape.name == "head":
+        return [(128, 0), (256, 0)]
+    if shape.gated:
+        return [(64, 0), (128, 0)]
+    return [(16, 0), (32, 0), (64, 0), (64, 132), (64, 264), (128, 132), (128, 264)]
+
+
+def table_configs(shape: Shape, rows: int) -> Iterator[Config]:
+    """What serves these rows at present, apart from the previous launch and overlapped with it."""
+    for most, config in TABLE.get((shape.n, shape.k, shape.gated), {}).items():
+        if (tile(most) == tile(rows) and most > 1) or most == rows:
+            yield replace(config, pdl=0, prefetch=0)
+            yield replace(config, pdl=1, prefetch=256)
+
+
+def variants(best: Config) -> Iterator[Config]:
     """What the overlap with the previous kernel brings, around a config that is good already."""
-    part = shape.k // best.split
-    for prefetch, pdl in itertools.product(sorted({0, 256, 512, min(1536, part)}), (1, 2)):
+    for prefetch, pdl in itertools.product((0, 256, 512, 1024), (1, 2)):
         yield replace(best, prefetch=prefetch, pdl=pdl)
-    yield replace(best, pdl=0)
-    for stages in {max(2, best.stages - 1), best.stages + 1} if not best.vector else ():
-        yield replace(best, stages=stages)
+    yield replace(best, prefetch=0, pdl=0)
 
 
 def runnable(shape: Shape, rows: int, configs: Iterable[Config]) -> list[Config]:
     return [config for config in dict.fromkeys(configs) if fits(config, rows, shape.n, shape.k, shape.gated)]
+
+
+class Attention:
+    """28 layers of keys and values of sequences of `CONTEXT` tokens, each in pages of its own."""
+
+    def __init__(self, most: int) -> None:
+        held = CONTEXT // PAGE + 1
+        shape = (most * held * PAGE, GROUPS, WIDTH)
+        self.pools = [torch.randn(2, *shape, dtype=torch.bfloat16, device="cuda") for _ in range(LAYERS)]
+        self.pages = torch.zeros(most, 160, dtype=torch.int32, device="cuda")
+        self.pages[:, :held] = torch.randperm(most * held, device="cuda").int().view(most, held)
+        self.lengths = torch.full((most,), CONTEXT - 1, dtype=torch.int32, device="cuda")
+        self.rows = torch.arange(most, dtype=torch.int32, device="cuda")
+        self.frequencies = 1 / 500000.0 ** (torch.arange(0, WIDTH, 2, device="cuda") / WIDTH)
+
+    def __call__(self, qkv: Tensor, layer: int) -> Tensor:
+        rows = PagedRows(self.rows[: qkv.shape[0]], self.pages, self.lengths, self.lengths)
+        keys, values = self.pools[layer]
+        return step_attention(qkv, keys, values, rows, self.frequencies, HEADS)
 
 
 def compile_one(task: tuple[Shape, int, Config]) -> str:
@@ -163,6 +183,12 @@ def microseconds(work: Callable[[], object], replays: int = 3) -> float:
     return best
 
 
+Ranked = list[tuple[float, Config]]
+"""Microseconds alone, fastest first."""
+Choice = dict[str, Config | None]
+"""Per linear; None is left to torch."""
+
+
 class Bench:
     def __init__(self, budget: float, workers: int) -> None:
         self.deadline = time.monotonic() + budget
@@ -170,9 +196,9 @@ class Bench:
         self.workers = workers
         self.pool = ProcessPoolExecutor(workers, mp_context=context)
         self.weights = {shape.name: self._copies(shape) for shape in SHAPES}
-        self.results: dict[str, dict[str, float]] = {}
         self.failures: dict[str, str] = {}
         self.ready: set[tuple[str, int, Config]] = set()
+        self.attention = Attention(64)
 
     def _copies(self, shape: Shape) -> list[Tensor]:
         copies = 1 if shape.name == "head" else LAYERS
@@ -203,13 +229,13 @@ class Bench:
             done += len(part)
         print(f"compiled {done} of {len(fresh)} in {time.monotonic() - begin:.0f} s", flush=True)
 
-    def measure(self, shape: Shape, rows: int, configs: list[Config]) -> list[tuple[float, Config]]:
+    def measure(self, shape: Shape, rows: int, configs: list[Config]) -> Ranked:
         """Microseconds a launch, best first; what is wrong or can't run is noted and left out."""
         weights = self.weights[shape.name]
         x, norm, residual = self.data(shape, rows)
         wanted = exact(shape, x, weights[0], norm, residual)
         used = weights if len(weights) > 1 else weights * 3
-        timed: list[tuple[float, Config]] = []
+        timed: Ranked = []
         for config in configs:
             name = f"{shape.name} {rows} {config}"
             if time.monotonic() > self.deadline or (shape.name, tile(rows), config) not in self.ready:
@@ -227,18 +253,12 @@ class Bench:
                         apply(shape, config, x, weight, norm, residual)
 
                 timed.append((microseconds(work) / len(used), config))
-            except (RuntimeError, ValueError) as failure:
+            except (RuntimeError, ValueError, TritonError) as failure:
                 self.failures[name] = str(failure)[:200]
         return sorted(timed, key=lambda item: item[0])
 
-    def plain(self, shape: Shape, rows: int) -> float:
-        weights = self.weights[shape.name]
-        used = weights if len(weights) > 1 else weights * 3
-        x, _, _ = self.data(shape, rows)
-        return microseconds(lambda: [F.linear(x, weight) for weight in used]) / len(used)
-
-    def model(self, rows: int, configs: dict[str, Config | None]) -> float:
-        """28 layers and the head in one graph; every linear reads what the one before it wrote, or its residual."""
+    def model(self, rows: int, configs: Choice, *, attend: bool, replays: int = 5) -> float:
+        """28 layers and the head in one graph; every linear reads what the one before it wrote."""
         by_name = {shape.name: shape for shape in SHAPES}
         x, norm, _ = self.data(by_name["qkv"], rows)
 
@@ -250,99 +270,131 @@ class Bench:
                     return apply(by_name[name], configs[name], value, self.weights[name][layer], norm, rest)
 
                 qkv = run("qkv", h, h)
-                h = run("o", qkv.view(-1)[: h.numel()].view(h.shape), h)
+                mixed = self.attention(qkv, layer) if attend else qkv.view(-1)[: h.numel()].view(h.shape)
+                h = run("o", mixed, h)
                 h = run("down", run("gate_up", h, h), h)
             apply(by_name["head"], configs["head"], h, self.weights["head"][0], norm, h)
 
-        return microseconds(work, replays=10)
+        return microseconds(work, replays)
+
+    def descend(self, rows: int, cases: dict[str, Ranked]) -> tuple[Choice, float]:
+        """One linear after the other takes what makes the whole step fastest, from the best of three beginnings."""
+        some = {name: _mixed(found, 3 if name == "head" else 4) for name, found in cases.items()}
+        starts = [_best(cases, {pdl}) for pdl in (0, 1, 2)]
+        timed = [(self.model(rows, choice, attend=True), choice) for choice in starts]
+        time_us, choice = min(timed, key=lambda item: item[0])
+        for _ in range(2):
+            before = time_us
+            for name, config in ((name, config) for name, configs in some.items() for config in configs):
+                other = choice | {name: config}
+                if other == choice or time.monotonic() > self.deadline:
+                    continue
+                taken = self.model(rows, other, attend=True)
+                if taken < time_us * 0.9995:
+                    time_us, choice = taken, other
+            if time_us == before:
+                break
+        return choice, time_us
 
 
-def sweep(bench: Bench, counts: list[int]) -> dict[tuple[str, int], list[tuple[float, Config]]]:
-    cases = [(shape, rows) for rows in counts for shape in SHAPES]
+def _mixed(found: Ranked, count: int) -> list[Config]:
+    """The fastest alone of every kind of overlap."""
+    kinds = ([c for _, c in found if c.pdl == pdl][:count] for pdl in (0, 1, 2))
+    return list(itertools.chain.from_iterable(kinds))
+
+
+def _best(cases: dict[str, Ranked], pdls: set[int]) -> Choice:
+    """The fastest alone of one kind of overlap, or at all."""
+    return {
+        name: next((c for _, c in found if c.pdl in pdls), found[0][1] if found else None)
+        for name, found in cases.items()
+    }
+
+
+def sweep(bench: Bench, tiles: list[int]) -> dict[tuple[str, int], Ranked]:
+    """By tile size: row counts of one tile size are measured with full tiles."""
+    cases = [(shape, rows) for rows in tiles for shape in SHAPES]
     first = {case: runnable(*case, candidates(*case)) for case in cases}
-    bench.compile([(*case, config) for case, configs in first.items() for config in configs], 110)
+    bench.compile([(*case, config) for case, configs in first.items() for config in configs], 90)
     ranked = {case: bench.measure(*case, configs) for case, configs in first.items()}
     print(f"first round done, {bench.deadline - time.monotonic():.0f} s left", flush=True)
     second = {
-        case: runnable(*case, (other for _, best in found[:2] for other in variants(best, case[0])))
+        case: runnable(*case, (other for _, best in leading(found) for other in variants(best)))
         for case, found in ranked.items()
     }
-    bench.compile([(*case, config) for case, configs in second.items() for config in configs], 40)
+    bench.compile([(*case, config) for case, configs in second.items() for config in configs], 60)
     for case, configs in second.items():
-        ranked[case] = sorted([*ranked[case], *bench.measure(*case, configs)], key=lambda item: item[0])
+        seen = {config for _, config in ranked[case]}
+        more = bench.measure(*case, [config for config in configs if config not in seen])
+        ranked[case] = sorted([*ranked[case], *more], key=lambda item: item[0])
+    print(f"second round done, {bench.deadline - time.monotonic():.0f} s left", flush=True)
     return {(shape.name, rows): found for (shape, rows), found in ranked.items()}
 
 
-def whole(bench: Bench, ranked: dict[int, dict[str, list[tuple[float, Config]]]]) -> dict[int, dict[str, float]]:
-    """The best configs of every row count in one graph, and what they owe to the overlap of launches."""
-    changes = {"pdl": {}, "no pdl": {"pdl": 0}, "pdl2": {"pdl": 2}, "prefetch0": {"prefetch": 0}}
-    some: dict[int, dict[str, dict[str, Config | None]]] = {}
-    for rows, cases in ranked.items():
-        best = {name: found[0][1] if found else None for name, found in cases.items()}
-        some[rows] = {
-            label: {name: config and replace(config, **change) for name, config in best.items()}
-            for label, change in changes.items()
-        }
-    by_name = {shape.name: shape for shape in SHAPES}
-    bench.compile(
-        [
-            (by_name[name], rows, config)
-            for rows, labels in some.items()
-            for configs in labels.values()
-            for name, config in configs.items()
-            if config
-        ],
-        0,
-    )
-    plain: dict[str, Config | None] = dict.fromkeys(by_name)
-    return {
-        rows: {label: bench.model(rows, configs) for label, configs in {"torch": plain, **labels}.items()}
-        for rows, labels in some.items()
-    }
+def leading(found: Ranked) -> Ranked:
+    """The three fastest, and the fastest two that share tiles between 132 programs."""
+    even = [item for item in found if item[1].programs == 132][:2]
+    return list(dict.fromkeys([*found[:3], *even]))
 
 
-def brief(config: Config) -> str:
-    flags = [name for name in ("vector", "swap", "before") if getattr(config, name)]
-    sizes = f"n{config.n} k{config.k} x{config.split} w{config.warps} s{config.stages}"
-    return " ".join([sizes, *flags, f"pre{config.prefetch} pdl{config.pdl}"])
+def written(choices: dict[int, Choice]) -> str:
+    """`linear_config.TABLE` with these choices; other row counts stay as they are."""
+    lines = ["TABLE: dict[Case, dict[int, Config]] = {"]
+    for shape in SHAPES:
+        case = (shape.n, shape.k, shape.gated)
+        chosen = {rows: choice[shape.name] for rows, choice in choices.items()}
+        kept = {rows: config for rows, config in TABLE.get(case, {}).items() if rows < min(choices)}
+        merged = sorted((kept | {rows: config for rows, config in chosen.items() if config}).items())
+        lines.append(f"    {case!r}: {{")
+        for (rows, config), following in itertools.zip_longest(merged, merged[1:]):
+            if following is None or following[1] != config:
+                lines.append(f"        {rows}: {source(config)},")
+        lines.append("    },")
+    return "\n".join([*lines, "}\n"])
+
+
+def source(config: Config) -> str:
+    """As it is written in Python, defaults left out."""
+    plain = Config(config.n, config.k)
+    named = {name: value for name, value in asdict(config).items() if value != getattr(plain, name)}
+    return f"Config({', '.join([str(config.n), str(config.k), *(f'{name}={value}' for name, value in named.items())])})"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--budget", type=float, default=220, help="seconds, after which no config is begun")
-    parser.add_argument("--rows", type=int, nargs="+", default=[1, 16, 64, 32, 2, 4, 8])
+    parser.add_argument("--table", type=Path, required=True)
+    parser.add_argument("--budget", type=float, default=150, help="seconds, after which no config is begun")
+    parser.add_argument("--rows", type=int, nargs="+", default=[16, 64, 32, 8, 2, 4])
     parser.add_argument("--workers", type=int, default=15)
     options = parser.parse_args()
     bench = Bench(options.budget, options.workers)
-    ranked = sweep(bench, options.rows)
-    plain = {(shape.name, rows): bench.plain(shape, rows) for rows in options.rows for shape in SHAPES}
-    table: list[str] = []
-    for rows in options.rows:
-        for shape in SHAPES:
-            found = ranked[shape.name, rows]
-            if not found:
-                continue
-            time_us, config = found[0]
-            off = min((t for t, c in found if c.pdl == 0), default=float("nan"))
-            cublas, speed = plain[shape.name, rows], shape.bytes / time_us / 1e3
-            table.append(
-                f"R{rows:<3}{shape.name:8}{time_us:8.2f} us {speed:6.0f} GB/s | no pdl {off:7.2f} |"
-                f" F.linear {cublas:7.2f} | {brief(config)}"
-            )
+    ranked = sweep(bench, list(dict.fromkeys(tile(rows) for rows in options.rows)))
+    bench.pool.shutdown()
     report: dict[str, object] = {
         "ranked": {f"{n} {r}": [[t, asdict(c)] for t, c in found] for (n, r), found in ranked.items()},
-        "plain": {f"{n} {r}": t for (n, r), t in plain.items()},
         "failures": bench.failures,
     }
     options.out.write_text(json.dumps(report))
-    print(f"{len(bench.failures)} failures", *itertools.islice(bench.failures.items(), 4), sep="\n")
-    print(*table, sep="\n", flush=True)
-    models = whole(bench, {rows: {name: ranked[name, rows] for name in bench.weights} for rows in options.rows})
-    options.out.write_text(json.dumps(report | {"models": models}))
-    bench.pool.shutdown()
-    for rows, times in models.items():
-        print(f"28 layers and head, R{rows}: " + ", ".join(f"{label} {t:.0f} us" for label, t in times.items()))
+    print(f"{len(bench.failures)} failures", *itertools.islice(bench.failures.items(), 6), sep="\n")
+    for (name, rows), found in ranked.items():
+        for pdl in (0, 1, 2):
+            for time_us, config in [item for item in found if item[1].pdl == pdl][:1]:
+                print(f"M{rows:<3}{name:8}{time_us:8.2f} us alone | {source(config)}", flush=True)
+    choices: dict[int, Choice] = {}
+    models: dict[int, dict[str, float]] = {}
+    for rows in options.rows:
+        cases = {shape.name: ranked[shape.name, tile(rows)] for shape in SHAPES}
+        choices[rows], step = bench.descend(rows, cases)
+        present: Choice = {s.name: choose(rows, s.n, s.k, s.gated) for s in SHAPES}
+        models[rows] = {"with attention": step}
+        for label, choice in (("chosen", choices[rows]), ("table", present), ("no pdl", _best(cases, {0}))):
+            models[rows][label] = bench.model(rows, choice, attend=False, replays=10)
+        print(f"28 layers and head, R{rows}: " + ", ".join(f"{k} {t:.0f} us" for k, t in models[rows].items()))
+        print(*(f"    {n:8}{source(c) if c else 'torch'}" for n, c in choices[rows].items()), sep="\n", flush=True)
+        options.table.write_text(written(choices))
+        options.out.write_text(json.dumps(report | {"models": models}))
+    print(options.table.read_text())
 
 
 if __name__ == "__main__":

@@ -19,6 +19,9 @@ CONFIGS = {
     "matrix swapped": Config(n=16, k=16, swap=True),
     "matrix split": Config(n=32, k=16, split=4),
     "matrix swapped split": Config(n=16, k=32, split=2, swap=True),
+    "tiles": Config(n=16, k=32, stages=1, tiles=True),
+    "tiles of few programs": Config(n=16, k=16, stages=1, tiles=True, programs=3),
+    "tiles of many programs": Config(n=16, k=16, stages=1, tiles=True, programs=7),
 }
 FUSED = [
     {"norm": True},
@@ -70,12 +73,11 @@ def error(config, x, weight, options):
 
 
 @pytest.mark.parametrize("fused", FUSED, ids="+".join)
-@pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("rows", [1, 3, 16])
+@pytest.mark.parametrize(("name", "rows"), [*((name, 3) for name in CONFIGS), ("vector", 1), ("tiles", 16)])
 def test_a_linear_is_its_float32_self(device, name, rows, fused):
     config = CONFIGS[name]
-    if config.vector and rows > 4:
-        pytest.skip("the vector kernel serves up to 4 rows")
+    if config.programs and fused.get("gated"):
+        pytest.skip("gate and up rows share a program")
     dtype = torch.bfloat16 if config.vector else torch.float16
     x, weight, options = case(device, rows, 21, 64, dtype=dtype, **fused)  # 21: the last block is ragged
     assert error(config, x, weight, options) < 5e-3
@@ -85,6 +87,18 @@ def test_a_linear_is_its_float32_self(device, name, rows, fused):
 def test_more_rows_take_larger_tiles(device, rows):
     x, weight, options = case(device, rows, 20, 32, norm=True)
     assert error(Config(n=16, k=16), x, weight, options) < 5e-3
+
+
+def test_shares_of_tiles_that_end_with_a_block(device):
+    x, weight, options = case(device, 5, 64, 64, norm=True)
+    for programs in (4, 8):
+        assert error(Config(n=16, k=16, stages=1, tiles=True, programs=programs), x, weight, options) < 5e-3
+
+
+def test_more_rows_make_higher_tiles(device):
+    x, weight, options = case(device, 40, 20, 32, norm=True, residual=True)
+    for n, programs in ((16, 0), (64, 0), (16, 3)):  # 64: the weights are the left operand
+        assert error(Config(n=n, k=16, stages=1, tiles=True, programs=programs), x, weight, options) < 5e-3
 
 
 def test_the_norm_may_be_a_launch_of_its_own(device):
@@ -98,13 +112,14 @@ def test_weights_may_be_rows_of_a_wider_tensor(device):
     assert error(CONFIGS["matrix"], x, wide[:, :32], options) < 5e-3
 
 
-def test_a_split_leaves_its_counters_at_zero_and_its_order_fixed(device):
+@pytest.mark.parametrize("name", ["matrix split", "tiles of many programs"])
+def test_a_split_leaves_its_counters_at_zero_and_its_order_fixed(device, name):
     x, weight, options = case(device, 3, 64, 64, norm=True)
-    config = replace(CONFIGS["matrix split"], pdl=int(x.is_cuda))
+    config = replace(CONFIGS[name], pdl=int(x.is_cuda))
     first = stream_linear(config, x, weight, **options)
     assert not workspace(x.device)[1].any()
     assert torch.equal(first, stream_linear(config, x, weight, **options))
-    assert error(replace(config, split=1), x, weight, options) < 5e-3
+    assert error(replace(config, split=1, programs=0), x, weight, options) < 5e-3
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 16, 32, 64])
@@ -123,6 +138,21 @@ def test_a_chosen_config_fits(rows, n, k, gated):
     config = choose(rows, n, k, gated)
     assert config is not None
     assert fits(config, rows, n, k, gated)
+
+
+@pytest.mark.parametrize(
+    ("config", "gated"),
+    [
+        (Config(64, 64, tiles=True, programs=132), True),
+        (Config(16, 64, tiles=True, programs=132), False),
+        (Config(64, 64, tiles=True, programs=9999), False),
+        (Config(64, 64, split=2, tiles=True), False),
+    ],
+    ids=["gated", "more than two blocks", "more programs than tiles", "split"],
+)
+def test_tiles_have_limits(config, gated):
+    assert not fits(config, 16, 3072, 3072, gated)
+    assert fits(Config(64, 64, tiles=True), 16, 3072, 3072, gated)
 
 
 def test_a_width_without_tiles_has_no_config():

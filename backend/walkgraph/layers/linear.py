@@ -9,6 +9,8 @@ from torch.nn import functional as F
 
 STREAMED = 64
 """Rows up to which the product is bound by reading the weights."""
+_MAJOR = 9
+"""Compute capability that the kernels are written and measured for: launches that overlap, bulk copies, tensor maps."""
 
 
 def linear(
@@ -51,9 +53,13 @@ def _streamed(
     from walkgraph.layers.kernels.linear import stream_linear
     from walkgraph.layers.kernels.linear_config import choose
 
+    if torch.cuda.get_device_capability(x.device)[0] != _MAJOR:
+        return None
     n = weight.shape[0] // (2 if gated else 1)
     config = choose(x.shape[0], n, x.shape[1], gated)
-    if config is None or weight.stride(1) != 1 or weight.stride(0) % 8:
+    x = x.contiguous()
+    read = [x, weight] if norm is None else [x, weight, norm]
+    if config is None or weight.stride(1) != 1 or weight.stride(0) % 8 or any(t.data_ptr() % 16 for t in read):
         return None
     residual = None if residual is None else residual.contiguous()
-    return stream_linear(config, x.contiguous(), weight, norm=norm, eps=eps, residual=residual, gated=gated, bias=bias)
+    return stream_linear(config, x, weight, norm=norm, eps=eps, residual=residual, gated=gated, bias=bias)

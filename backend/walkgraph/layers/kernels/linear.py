@@ -24,6 +24,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from walkgraph.layers.kernels.linear_config import COUNTERS, PARTIAL_BYTES, Config, padded
 from walkgraph.layers.kernels.linear_norm import norm_rows
+from walkgraph.layers.kernels.linear_tiles import launch_tiles, warm_tiles
 
 
 @triton.jit
@@ -161,14 +162,14 @@ def _matrix(
     first = part * PART
     _start(weight, stride, block, first, N, GATED, BLOCK_N, PREFETCH, THREADS, PDL)
     at_k = first + tl.arange(0, BLOCK_K)[None, :]
-    m = tl.minimum(tl.arange(0, M), rows - 1)[:, None]
+    m = tl.arange(0, M)[:, None]
     n = _weight_rows(block, tl.arange(0, BLOCK_N), N, GATED, BLOCK_N)[:, None]
     x_at, weight_at = x + m * K + at_k, weight + n * stride + at_k
     total = tl.zeros((BLOCK_N, M) if SWAP else (M, BLOCK_N), tl.float32)
     squares = tl.zeros((M, BLOCK_K), tl.float32)
     for k in tl.range(0, PART, BLOCK_K, num_stages=STAGES):
         w = tl.load(weight_at + k, eviction_policy="evict_first")
-        value = tl.load(x_at + k, eviction_policy="evict_last")
+        value = tl.load(x_at + k, mask=m < rows, other=0.0, eviction_policy="evict_last")
         if NORM:
             wide = value.to(tl.float32)
             squares += wide * wide
@@ -220,6 +221,9 @@ def _kernel(config: Config) -> Any:
 
 def warm(config: Config, rows: int, n: int, k: int, gated: bool, *, norm: bool, residual: bool) -> None:
     """Compile a bfloat16 linear without a bias into Triton's cache, for the present GPU; nothing is launched."""
+    if config.tiles:
+        warm_tiles(config, rows, n, k, gated, norm=norm, residual=residual)
+        return
     given, fused = torch.bfloat16, norm and not config.before
     _kernel(config).warmup(
         given, given, given if fused else None, given if residual else None, None, given, torch.float32, torch.int32,
@@ -249,10 +253,12 @@ def stream_linear(
     n = weight.shape[0] // (2 if gated else 1)
     if norm is not None and config.before:
         normed = torch.empty_like(x)
-        norm_rows(x, norm, eps, normed, config.pdl > 0)
+        norm_rows(x, norm, eps, normed, config.pdl)
         x, norm = normed, None
-    out = x.new_empty((rows, n))
     partials, counters = workspace(x.device)
+    if config.tiles:
+        return launch_tiles(config, x, weight, norm, eps, residual, gated, bias, (partials, counters))
+    out = x.new_empty((rows, n))
     blocks = triton.cdiv(weight.shape[0], config.n)
     _kernel(config)[(blocks * config.split,)](
         x, weight, norm, residual, bias, out, partials, counters, rows, weight.stride(0), eps,

@@ -30,6 +30,10 @@ class Config:
     """The norm is a launch of its own, before the product."""
     prefetch: int = 256
     """Columns of every weight row that are asked into L2 before the previous kernel's end is awaited."""
+    tiles: bool = False
+    """Weights come through tensor maps (compute capability 9)."""
+    programs: int = 0
+    """With `tiles`: programs that share all tiles evenly; 0 gives every block a program of its own."""
     pdl: int = 1
     """0: launched when the previous kernel has ended; 1: lets the next kernel start once its own wait is over; 2: at
     once."""
@@ -96,10 +100,25 @@ def fits(config: Config, rows: int, n: int, k: int, gated: bool) -> bool:
     if k % (config.k * config.split) or (config.vector and rows > VECTOR_MAX):
         return False
     blocks = -(-n * (2 if gated else 1) // config.n)
+    if config.tiles:
+        return _fits_tiles(config, rows, blocks, k // config.k, gated)
     if config.split == 1:
         return True
     tile = padded(rows, config.vector) * (config.n + 1) * 4
     return blocks <= COUNTERS and blocks * config.split * tile <= PARTIAL_BYTES
+
+
+def _fits_tiles(config: Config, rows: int, blocks: int, steps: int, gated: bool) -> bool:
+    if not config.programs:
+        return config.split == 1
+    share = padded(rows, False) * (config.n + 1) * 4
+    return (
+        not gated
+        and config.split == 1
+        and blocks <= config.programs <= blocks * steps
+        and blocks <= COUNTERS
+        and 2 * config.programs * share <= PARTIAL_BYTES
+    )
 
 
 def choose(rows: int, n: int, k: int, gated: bool) -> Config | None:

@@ -13,8 +13,11 @@ def _norm(x, weight, out, eps, K: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.con
     columns = tl.arange(0, BLOCK)
     inside = columns < K
     scale = tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
+    if PDL == 2:
+        gdc_launch_dependents()
     if PDL > 0:
         gdc_wait()
+    if PDL == 1:
         gdc_launch_dependents()
     row = tl.program_id(0) * K
     value = tl.load(x + row + columns, mask=inside, other=0.0).to(tl.float32)
@@ -22,7 +25,7 @@ def _norm(x, weight, out, eps, K: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.con
     tl.store(out + row + columns, (value * rstd * scale).to(out.dtype.element_ty), mask=inside)
 
 
-def norm_rows(x: Tensor, weight: Tensor, eps: float, out: Tensor, pdl: bool) -> None:
-    """x `[R, K]`, weight `[K]` -> out `[R, K]`, all contiguous."""
+def norm_rows(x: Tensor, weight: Tensor, eps: float, out: Tensor, pdl: int) -> None:
+    """x `[R, K]`, weight `[K]` -> out `[R, K]`, all contiguous. pdl: as in a `Config`."""
     rows, k = x.shape
-    _norm[(rows,)](x, weight, out, eps, K=k, BLOCK=triton.next_power_of_2(k), PDL=int(pdl), num_warps=8, launch_pdl=pdl)
+    _norm[(rows,)](x, weight, out, eps, K=k, BLOCK=triton.next_power_of_2(k), PDL=pdl, num_warps=8, launch_pdl=pdl > 0)
