@@ -1,11 +1,13 @@
 """How long a layer's one-token attention takes over a paged cache: 28 layers in one captured graph, on one GPU.
 
-    python benchmarks/gpu_attention.py --out attention.json [--budget 140] [--quick]
+    python benchmarks/gpu_attention.py --out attention.json --table cuts.py [--budget 55] [--quick]
 
 Every cut is compiled in a pool of processes, checked against float32, then timed at Orpheus' shape for several batch
 sizes and contexts. Layers have pools of their own, and small batches go through copies of their sequences in turn, so
 that no key lies in L2 before its turn. FlashInfer's decode wrapper, where it can be imported, only attends: it neither
-rotates nor appends. The last lines are a short table; the JSON holds everything.
+rotates nor appends. The best cuts, one per batch size for both of its contexts, then run between a layer's two linears
+with weights that lie cold. The last lines are short tables; the JSON holds everything, `--table` gets the best cuts as
+Python.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import multiprocessing
 import sys
 import time
@@ -28,6 +31,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 from walkgraph.layers.kernels.step_attention import Tuning, launch, tuning
+from walkgraph.layers.linear import linear
 from walkgraph.layers.step_attention import Step, plain
 from walkgraph.networks.base import PagedRows
 
@@ -36,10 +40,10 @@ COLD = 200 << 20
 """Bytes that a graph reads at least: four times the L2."""
 CASES = [(1, 330), (1, 2000), (8, 330), (8, 2200), (16, 330), (16, 2200), (32, 330), (32, 2200), (64, 330), (64, 2200)]
 SHAPES = [
-    Tuning(splits=1, block=block, warps=warps, stages=stages, early=early, overlap=True)
-    for block, warps, stages, early in [
-        (32, 4, 3, True), (32, 4, 5, False), (32, 4, 7, False), (32, 2, 5, True), (64, 4, 3, True), (64, 4, 5, False),
-        (64, 4, 7, False), (64, 8, 5, False), (64, 8, 3, True), (128, 8, 3, False), (128, 8, 5, False),
+    Tuning(splits=1, block=block, warps=warps, stages=stages)
+    for block, warps, stages in [
+        (16, 4, 0), (32, 4, 0), (16, 2, 0), (32, 8, 0), (64, 8, 0), (64, 4, 0),
+        (32, 4, 4), (32, 4, 6), (64, 4, 3), (64, 4, 4), (32, 2, 5), (128, 8, 3),
     ]
 ]  # fmt: skip
 
@@ -64,7 +68,8 @@ class Pool:
             pages[row, : len(held)] = held
         counts = torch.tensor(lengths, dtype=torch.int32).cuda()
         indices = torch.arange(len(lengths), dtype=torch.int32).cuda().split(batch)
-        return [PagedRows(rows, pages.cuda(), counts, counts) for rows in indices]
+        # Each at the start of an allocation, as the engine's are: kernels are compiled for how pointers are aligned.
+        return [PagedRows(rows.clone(), pages.cuda(), counts, counts) for rows in indices]
 
     def step(self, rows: PagedRows, layer: int) -> Step:
         qkv = self.qkv[: len(rows.rows)]
@@ -74,30 +79,89 @@ class Pool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--budget", type=float, default=140, help="seconds after which no further cut is tried")
+    parser.add_argument("--table", type=Path, help="gets the best cuts as Python")
+    parser.add_argument("--budget", type=float, default=55, help="seconds after which no further cut is tried")
     parser.add_argument("--quick", action="store_true", help="only the cuts that are chosen by default")
     given = parser.parse_args()
-    until = time.monotonic() + given.budget
+    begun = time.monotonic()
     torch.manual_seed(0)
-    with ProcessPoolExecutor(8, mp_context=multiprocessing.get_context("spawn")) as processes:
-        broken = dict(zip(SHAPES, processes.map(compiles, SHAPES), strict=True))
+    forms = [replace(cut, overlap=overlap) for cut in SHAPES for overlap in (0, 1, 2)]
+    with ProcessPoolExecutor(12, mp_context=multiprocessing.get_context("spawn")) as processes:
+        broken = dict(zip(forms, processes.map(compiles, forms), strict=True))
+    print(f"compiled after {time.monotonic() - begun:.0f} s", flush=True)
     pool = Pool(64 * 2300)
-    errors = {name(cut): broken[cut] or check(pool, cut) for cut in SHAPES}
-    usable = [cut for cut in SHAPES if errors[name(cut)] is not None and not isinstance(errors[name(cut)], str)]
-    results = [measure(pool, batch, context, [] if given.quick else usable, until) for batch, context in CASES]
-    given.out.write_text(
-        json.dumps({"device": torch.cuda.get_device_name(), "errors": errors, "cases": results}, indent=1)
-    )
+    errors = {name(cut): broken[cut] or check(pool, cut) for cut in forms}
+    usable = [cut for cut in SHAPES if isinstance(errors[name(cut)], float)]
     print("error against float32:", json.dumps(errors))
-    print("batch context | default us/layer | best us/layer TB/s cut | without overlap | FlashInfer us/layer")
-    for r in results:
-        best = f"{r['best_us']:6.2f} {r['best_tbs']:.2f} {r['best']}"
-        rest = f"{r['serial_us']:6.2f} | {r['flashinfer_us']}"
-        print(f"{r['batch']:3} {r['context']:5} | {r['default_us']:6.2f} | {best} | {rest}")
+    print("batch context | default us/layer | best us/layer TB/s cut | default without overlap | FlashInfer us/layer")
+    results: list[dict[str, Any]] = []
+    for at, (batch, context) in enumerate(CASES):
+        # What is left of the time is shared out evenly over the cases to come.
+        now = time.monotonic()
+        until = now + max(0.0, begun + given.budget - now) / (len(CASES) - at)
+        results.append(measure(pool, batch, context, [] if given.quick else usable, until))
+        show(results[-1])
+    cuts = best_cuts(results)
+    table = "".join(f"    {batch * GROUPS}: {cut!r},\n" for batch, cut in cuts.items())
+    print(table)
+    if given.table is not None:
+        given.table.write_text(f"_CUTS: dict[int, Tuning] = {{\n{table}}}\n")
+    chains = chained(pool, cuts)
+    told = {"device": torch.cuda.get_device_name(), "errors": errors, "cases": results, "chains": chains}
+    given.out.write_text(json.dumps(told, indent=1))
+    print(f"all after {time.monotonic() - begun:.0f} s")
+
+
+def show(r: dict[str, Any]) -> None:
+    best = f"{r['best_us']:6.2f} {r['best_tbs']:.2f} {r['best']}"
+    rest = f"{r['serial_us']:6.2f} | {r['flashinfer_us']}"
+    print(f"{r['batch']:3} {r['context']:5} | {r['default_us']:6.2f} | {best} | {rest}", flush=True)
+
+
+def best_cuts(results: list[dict[str, Any]]) -> dict[int, Tuning]:
+    """By batch size, the cut whose times, over the best times of its contexts, have the least product."""
+    found: dict[int, Tuning] = {}
+    for batch in sorted({r["batch"] for r in results}):
+        mine = [r for r in results if r["batch"] == batch]
+        shared = set.intersection(*(set(r["tried"]) for r in mine))
+        best = min(shared, key=lambda label: math.prod(r["tried"][label] for r in mine))
+        n, block, warps, stages, overlap = (int(part[1:]) for part in best.split())
+        found[batch] = Tuning(splits=n, block=block, warps=warps, stages=stages, overlap=overlap)
+    return found
+
+
+def chained(pool: Pool, cuts: dict[int, Tuning]) -> list[dict[str, Any]]:
+    """Microseconds a layer of `qkv linear, attention, o linear`, by the cut's overlap, and of the linears alone."""
+    q_width, width = HEADS * WIDTH, (HEADS + 2 * GROUPS) * WIDTH
+    inward = [torch.randn(width, q_width, device="cuda", dtype=torch.bfloat16) * 0.02 for _ in range(LAYERS)]
+    outward = [torch.randn(q_width, q_width, device="cuda", dtype=torch.bfloat16) * 0.02 for _ in range(LAYERS)]
+    norm = torch.ones(q_width, device="cuda", dtype=torch.bfloat16)
+    told: list[dict[str, Any]] = []
+    print("batch context | linears alone us/layer | with attention, overlap 0, 1, 2")
+    for batch, context in [(1, 330), (1, 2000), (16, 330), (64, 330), (64, 2200)]:
+        rows = pool.rows([context - 1] * batch, batch)[0]
+        x = torch.randn(batch, q_width, device="cuda", dtype=torch.bfloat16)
+
+        def layers(cut: Tuning | None, rows: PagedRows = rows, x: Tensor = x) -> None:
+            heads = x
+            for layer in range(LAYERS):
+                qkv = linear(x, inward[layer], norm=norm)
+                if cut is not None:
+                    heads = launch(pool.step(rows, layer)._replace(qkv=qkv), cut)
+                x = linear(heads, outward[layer], residual=x)
+
+        times = [per_graph(lambda f=layers, c=cut: f(c)) / LAYERS for cut in overlaps(cuts[batch])]
+        told.append({"batch": batch, "context": context, "linears_us": times[0], "chain_us": times[1:]})
+        print(f"{batch:3} {context:5} | {times[0]:6.2f} | {' '.join(f'{t:6.2f}' for t in times[1:])}", flush=True)
+    return told
+
+
+def overlaps(cut: Tuning) -> list[Tuning | None]:
+    return [None, *(replace(cut, overlap=overlap) for overlap in (0, 1, 2))]
 
 
 def name(cut: Tuning) -> str:
-    return f"n{cut.splits} b{cut.block} w{cut.warps} s{cut.stages}{' early' if cut.early else ''}"
+    return f"n{cut.splits} b{cut.block} w{cut.warps} s{cut.stages} o{cut.overlap}"
 
 
 def compiles(cut: Tuning) -> str | None:
@@ -112,24 +176,41 @@ def compiles(cut: Tuning) -> str | None:
 
 
 def check(pool: Pool, cut: Tuning) -> float | str:
-    """Largest error of ragged rows against the plain form in float32, with one split and with five."""
-    worst = 0.0
-    lengths = [0, 1, 15, 16, 31, 32, 64, 127, 128, 329, 700, 2200]
+    """Largest error of ragged rows against the plain form in float32, with one split and with five, the pad row three
+    times in the batch; and of the third replay of a graph that runs a layer after another."""
+    lengths = [0, 1, 15, 16, 31, 32, 64, 127, 128, 329, 700, 2200, 3]
     rows = pool.rows(lengths, len(lengths))[0]
+    rows = rows._replace(rows=torch.tensor([*range(13), 12, 12], dtype=torch.int32, device="cuda"))
     step = pool.step(rows, 0)
-    k, v = step.slot_k.float(), step.slot_v.float()
-    wanted = plain(step._replace(qkv=step.qkv.float(), slot_k=k, slot_v=v))
-    for splits in (1, 5, 5):
+    wanted = plain(step._replace(qkv=step.qkv.float(), slot_k=step.slot_k.float(), slot_v=step.slot_v.float()))[:12]
+    worst, last = 0.0, step.slot_k
+    for splits in (1, 5):
         out = launch(step, replace(cut, splits=splits))
-        worst = max(worst, float((out.float() - wanted).abs().max()))
+        worst = max(worst, float((out[:12].float() - wanted).abs().max()))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            launch(pool.step(rows, 1), replace(cut, splits=splits))
+            again = launch(step, replace(cut, splits=splits))
+        for _ in range(3):
+            again.zero_()
+            graph.replay()
+        if not torch.equal(again[:12], out[:12]):
+            return f"a replay differs by {float((again[:12] - out[:12]).abs().max())}"
+        graph.reset()
+    twin_k, twin_v = last.clone(), step.slot_v.clone()
+    plain(step._replace(slot_k=twin_k, slot_v=twin_v))
+    slots = [int(rows.pages[r, n // PAGE]) * PAGE + n % PAGE for r, n in enumerate(lengths[:12])]
+    worst = max(worst, float((last[slots].float() - twin_k[slots].float()).abs().max()) / 2)
+    worst = max(worst, float((step.slot_v[slots] - twin_v[slots]).abs().max()))
     return round(worst, 5) if worst < 0.03 else f"wrong by {worst}"
 
 
 def measure(pool: Pool, batch: int, context: int, shapes: list[Tuning], until: float) -> dict[str, Any]:
+    """The times of cuts, of the default one, and of FlashInfer; microseconds a layer."""
     size = batch * context * 2 * GROUPS * WIDTH * 2
     copies = max(1, min(-(-COLD // (size * LAYERS)), pool.pages // (batch * (context // PAGE + 1))))
     batches = pool.rows([context - 1] * batch * copies, batch)
-    chosen = tuning(batch, GROUPS, WIDTH, REACH * PAGE)
+    chosen = tuning(batch, GROUPS, HEADS // GROUPS, WIDTH, REACH * PAGE)
     tried: dict[str, float] = {}
 
     def timed(cut: Tuning) -> float:
@@ -139,11 +220,16 @@ def measure(pool: Pool, batch: int, context: int, shapes: list[Tuning], until: f
 
         return per_graph(layers) / (copies * LAYERS)
 
-    default, serial = timed(chosen), timed(replace(chosen, overlap=False))
-    cuts = [replace(s, splits=n) for s in shapes for n in splits_for(batch, context, s.block)]
-    for cut in cuts:
+    default, serial = timed(chosen), timed(replace(chosen, overlap=0))
+    # The likeliest numbers of splits of every shape first, so that the end of the time costs the least.
+    ways = [[replace(s, splits=splits_for(batch, k)) for s in shapes] for k in (1, 2, 3, 4, 8, 0.5)]
+    for cut in dict.fromkeys(itertools.chain(*ways)):
         if time.monotonic() < until:
             tried[name(cut)] = timed(cut)
+    for cut in sorted(tried, key=tried.__getitem__)[:2]:
+        n, block, warps, stages, _ = (int(part[1:]) for part in cut.split())
+        eager = Tuning(splits=n, block=block, warps=warps, stages=stages, overlap=2)
+        tried[name(eager)] = timed(eager)
     tried[name(chosen)] = default
     best = min(tried, key=tried.__getitem__)
     return {
@@ -153,10 +239,9 @@ def measure(pool: Pool, batch: int, context: int, shapes: list[Tuning], until: f
     }  # fmt: skip
 
 
-def splits_for(batch: int, context: int, block: int) -> list[int]:
-    """Around one and two programs a processor; no more than there are blocks."""
-    most = -(-context // block)
-    return sorted({min(most, 48, max(1, round(132 * k / (batch * GROUPS)))) for k in (0.7, 1, 1.5, 2, 3, 5, 8)})
+def splits_for(batch: int, programs: float) -> int:
+    """Splits for so many programs a processor; the same for every context, as a captured launch has them."""
+    return min(32, max(1, round(132 * programs / (batch * GROUPS))))
 
 
 def per_graph(work: Callable[[], None], rounds: int = 6) -> float:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.layers.kernels.step_attention import Tuning, launch, tuning
+from walkgraph.layers.kernels.step_attention import STREAMED, Tuning, launch, streams, tuning
 from walkgraph.layers.step_attention import Step, plain
 from walkgraph.networks.base import PagedRows
 
@@ -30,41 +30,47 @@ def made(lengths: list[int], batch: list[int], heads: int, groups: int, width: i
 
 
 SHAPES = [
-    (1, True, (6, 2, 64, False)),
-    (3, False, (6, 2, 64, False)),
-    (3, True, (3, 1, 64, True)),
-    (4, False, (2, 2, 128, False)),
-    (3, True, (16, 1, 64, False)),
+    (1, 3, (6, 2, 64, False)),
+    (3, 0, (6, 2, 64, True)),
+    (1, 0, (2, 2, 128, False)),
+    (3, 3, (16, 1, 64, True)),
 ]
+"""Splits, stages, and (heads, key heads, width, whether heads are normed)."""
 
 
-@pytest.mark.parametrize(("splits", "early", "shape"), SHAPES)
-def test_it_equals_the_plain_form(splits: int, early: bool, shape: tuple[int, int, int, bool]) -> None:
+@pytest.mark.parametrize(("splits", "stages", "shape"), SHAPES)
+def test_it_equals_the_plain_form(splits: int, stages: int, shape: tuple[int, int, int, bool], device: str) -> None:
     heads, groups, width, norm = shape
     # The last block full, empty but for the new token, none; the pad row twice.
     lengths, batch = [31, 32, 33, 0, 70, 2], [4, 0, 1, 2, 3, 5, 5]
-    qkv, k, v, frequencies, *rest = made(lengths, batch, heads, groups, width)
+    qkv, k, v, frequencies, *rest = (t.to(device) for t in made(lengths, batch, heads, groups, width))
     rows = PagedRows(*rest)
-    norms = (torch.rand(width).half(), torch.rand(width).half()) if norm else (None, None)
+    norms = (torch.rand(width).half().to(device), torch.rand(width).half().to(device)) if norm else (None, None)
     twin_k, twin_v = k.clone(), v.clone()
     wanted = plain(Step(qkv, twin_k, twin_v, rows, frequencies, heads, *norms))
-    tuned = Tuning(splits=splits, block=16, warps=4, stages=3, early=early, overlap=True)
+    block = 16 if stages else streams(4, width)
+    tuned = Tuning(splits=splits, block=block, warps=4, stages=stages)
     first_k, first_v = k.clone(), v.clone()
     out = launch(Step(qkv, first_k, first_v, rows, frequencies, heads, *norms), tuned)
     torch.testing.assert_close(out[:5], wanted[:5], atol=2e-3, rtol=2e-3)
-    kept = torch.ones(k.shape[0], dtype=torch.bool)
-    kept[(rows.pages[5].long()[:, None] * PAGE + torch.arange(PAGE)).flatten()] = False
+    kept = torch.ones(k.shape[0], dtype=torch.bool, device=device)
+    kept[(rows.pages[5].long()[:, None] * PAGE + torch.arange(PAGE, device=device)).flatten()] = False
     torch.testing.assert_close(first_k[kept], twin_k[kept], atol=2e-3, rtol=2e-3, equal_nan=True)
     torch.testing.assert_close(first_v[kept], twin_v[kept], equal_nan=True)
     again = launch(Step(qkv, k, v, rows, frequencies, heads, *norms), tuned)
     assert torch.equal(out[:5], again[:5]), "counters are back at zero, and the order of arrival does not matter"
 
 
-@pytest.mark.parametrize("batch", [1, 2, 8, 16, 32, 64])
+@pytest.mark.parametrize("batch", [1, 2, 8, 16, 32, 64, 100])
 @pytest.mark.parametrize("context", [16, 512, 4096])
-def test_the_chosen_cut_fills_a_gpu_and_no_more(batch: int, context: int) -> None:
-    it = tuning(batch, 8, 128, context)
-    programs, blocks = batch * 8 * it.splits, -(-context // it.block)
+@pytest.mark.parametrize(("group", "width"), [(3, 128), (8, 128), (1, 64), (4, 256)])
+def test_the_chosen_cut_fits_a_gpu(batch: int, context: int, group: int, width: int) -> None:
+    it = tuning(batch, 8, group, width, context)
+    blocks = -(-context // it.block)
     assert 1 <= it.splits <= blocks
-    assert it.splits == 1 or programs <= 3 * 132
-    assert programs >= 2 * 128 or it.splits == blocks
+    assert it.splits == 1 or 132 // 2 <= batch * 8 * it.splits <= 3 * 132 or it.splits == min(blocks, 32)
+    if it.stages:
+        assert 4 * it.block * width * (it.stages - 1) < 227 * 1024
+    else:
+        assert group <= STREAMED
+        assert it.block % streams(it.warps, width) == 0
