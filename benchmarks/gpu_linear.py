@@ -1,6 +1,6 @@
 """How fast the linears of a decode step read their weights: finds a config per shape and row count, on one GPU.
 
-    python benchmarks/gpu_linear.py --out linear.json --table table.py [--budget 150] [--rows 2 4 8 16 32 64]
+    python benchmarks/gpu_linear.py --out linear.json --table table.py [--budget 135] [--rows 2 4 8 16 32 64]
 
 Every config is compiled in a pool of processes, checked against float32 on fresh data, then timed as a captured graph
 that goes through copies of the weights in turn, so that they never lie in L2. Then whole steps choose among the best of
@@ -81,6 +81,8 @@ def candidates(shape: Shape, rows: int) -> Iterator[Config]:
             if stages < 2 or stages > 16 or (size > 108 and count == 264):
                 continue
             for before in (False, True) if shape.norm else (False,):
+                if m * k > 4096 and shape.norm and not before:  # too many registers
+                    continue
                 if not before or m > 16 or size == 108:
                     yield Config(n=n, k=k, warps=warps, stages=stages, tiles=True, programs=count, before=before)
 
@@ -104,7 +106,7 @@ def table_configs(shape: Shape, rows: int) -> Iterator[Config]:
 
 def variants(best: Config) -> Iterator[Config]:
     """What the overlap with the previous kernel brings, around a config that is good already."""
-    for prefetch, pdl in itertools.product((0, 256, 512, 1024), (1, 2)):
+    for prefetch, pdl in itertools.product((0, 32768 // best.n, 65536 // best.n), (1, 2)):
         yield replace(best, prefetch=prefetch, pdl=pdl)
     yield replace(best, prefetch=0, pdl=0)
 
@@ -241,9 +243,7 @@ class Bench:
             if time.monotonic() > self.deadline or (shape.name, tile(rows), config) not in self.ready:
                 continue
             try:
-                for _ in range(2):  # the second launch finds the counters as the first left them
-                    result = apply(shape, config, x, weights[0], norm, residual)
-                error = ((result.float() - wanted).norm() / wanted.norm()).item()
+                error = self.error(shape, config, (x, weights[0], norm, residual), wanted)
                 if not error < ERROR:
                     self.failures[name] = f"relative error {error}"
                     continue
@@ -256,6 +256,21 @@ class Bench:
             except (RuntimeError, ValueError, TritonError) as failure:
                 self.failures[name] = str(failure)[:200]
         return sorted(timed, key=lambda item: item[0])
+
+    def error(self, shape: Shape, config: Config, data: tuple[Tensor, ...], wanted: Tensor) -> float:
+        """The larger one of a full tile and of one that isn't; a wrong one leaves clean counters to the next."""
+        from walkgraph.layers.kernels.linear import workspace
+
+        x, weight, norm, residual = data
+        worst = 0.0
+        for rows in (x.shape[0], max(1, x.shape[0] * 5 // 8)):
+            for _ in range(2):  # the second launch finds the counters as the first left them
+                result = apply(shape, config, x[:rows], weight, norm, residual[:rows]).float()
+            off = ((result - wanted[:rows]).norm() / wanted[:rows].norm()).item()
+            worst = off if not off <= worst else worst
+        if not worst < ERROR:
+            workspace(x.device)[1].zero_()
+        return worst
 
     def model(self, rows: int, configs: Choice, *, attend: bool, replays: int = 5) -> float:
         """28 layers and the head in one graph; every linear reads what the one before it wrote."""
@@ -332,8 +347,8 @@ def sweep(bench: Bench, tiles: list[int]) -> dict[tuple[str, int], Ranked]:
 
 
 def leading(found: Ranked) -> Ranked:
-    """The three fastest, and the fastest two that share tiles between 132 programs."""
-    even = [item for item in found if item[1].programs == 132][:2]
+    """The three fastest, and the fastest that shares tiles between 132 programs."""
+    even = [item for item in found if item[1].programs == 132][:1]
     return list(dict.fromkeys([*found[:3], *even]))
 
 
@@ -364,7 +379,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--table", type=Path, required=True)
-    parser.add_argument("--budget", type=float, default=150, help="seconds, after which no config is begun")
+    parser.add_argument("--budget", type=float, default=135, help="seconds, after which no config is begun")
     parser.add_argument("--rows", type=int, nargs="+", default=[16, 64, 32, 8, 2, 4])
     parser.add_argument("--workers", type=int, default=15)
     options = parser.parse_args()

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from walkgraph.layers.kernels.linear import stream_linear, workspace
 from walkgraph.layers.kernels.linear_config import Config, choose, fits
+from walkgraph.layers.linear import _streamed
 
 CONFIGS = {
     "vector": Config(n=4, k=32, vector=True, stages=1),
@@ -157,3 +158,11 @@ def test_tiles_have_limits(config, gated):
 
 def test_a_width_without_tiles_has_no_config():
     assert choose(1, 64, 40, False) is None
+
+
+@pytest.mark.parametrize("capability", [(8, 9), (12, 0)])
+def test_other_processors_are_left_to_torch(capability, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    x, weight = torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(32, 64, dtype=torch.bfloat16)
+    assert choose(2, 32, 64, False) is not None
+    assert _streamed(x, weight, None, 1e-6, None, False, None) is None
