@@ -55,6 +55,16 @@ class LoopDone(NamedTuple):
     """Rows of its last launch."""
 
 
+class Stepped(NamedTuple):
+    """A launch that is over: which loops were in it, and which of their iterations."""
+
+    calls: Sequence[tuple[LoopCall, int]]
+    """Each with its first iteration of the launch."""
+    iterations: int
+    began: float
+    ended: float
+
+
 class _Flight(NamedTuple):
     lane: "Lane"
     riders: Sequence[Rider]

@@ -13,11 +13,10 @@ from typing import Any, Protocol
 
 import zmq
 
-from walkgraph.engine.engine import Done, LoopDone
+from walkgraph.engine.engine import Done, LoopDone, Stepped, Swapped
 from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call, Items, LoopCall, Scalar, StateKey
-from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import INTERVAL, Emitter
 from walkgraph.wire import messages as m
 from walkgraph.worker import values
@@ -39,8 +38,9 @@ from walkgraph.worker.events import (
     Started,
 )
 from walkgraph.worker.links import Links
+from walkgraph.worker.suspension import Suspension
+from walkgraph.worker.telling import Teller
 
-GAUGE_SECONDS = 1.0
 IDLE_SECONDS = 30.0
 """The longest wait for a message, after which gauges are told all the same."""
 QUIET_SECONDS = 1.0
@@ -70,7 +70,13 @@ class Engine(Protocol):
 
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None: ...
 
-    def step(self) -> Sequence[Done | Items | LoopDone]: ...
+    def time_steps(self, *, on: bool) -> None: ...
+
+    def step(self) -> Sequence[Done | Items | LoopDone | Stepped | Swapped]: ...
+
+    def suspend(self, run: str) -> None: ...
+
+    def resume(self, run: str) -> None: ...
 
     def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None: ...
 
@@ -99,13 +105,14 @@ class Loop:
     ) -> None:
         self.stopping = False
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
-        self._emitter, self._clock = emitter, clock
+        self._clock, self._teller = clock, Teller(rank, emitter, clock)
+        self._suspension = Suspension()
         self._poller = zmq.Poller()
         for socket in (links.conductor.socket, links.inbox):
             self._poller.register(socket, zmq.POLLIN)
+        engine.time_steps(on=emitter.level == "full")
         self._commands: deque[Command] = deque()
         self._batches = 0
-        self._gauged = 0.0
         self._worked: float | None = None
         """When there was a run last; None once the books were checked since."""
 
@@ -128,7 +135,7 @@ class Loop:
         self._links.flush()
         for run, error in self._links.failures():
             self._fail(run, error)
-        self._tell()
+        self._teller.flush(len(self._core.runs), self._links, self._engine.pages)
         self._audit()
 
     # ── in ──
@@ -152,6 +159,11 @@ class Loop:
                 self._start(message)
             case m.Cancel():
                 self._handle(Cancelled(message.run))
+            case m.Suspend(run=run):
+                self._suspension.begin(run)
+                self._engine.suspend(run)
+            case m.Resume(run=run):
+                self._engine.resume(run)
             case m.Peers():
                 self._links.set_peers(message.peers)
             case m.Ping():
@@ -170,9 +182,12 @@ class Loop:
         self._engine.admit(message.run, message.params)
         if message.session is not None:
             self._engine.admit(f"session:{message.session}", message.params)
-        self._handle(Started(message.run, message.itinerary, dict(message.params), inputs, message.session))
+        params, priority = dict(message.params), message.priority
+        self._handle(Started(message.run, message.itinerary, params, inputs, message.session, priority))
 
     def _handle(self, event: Event) -> None:
+        if self._suspension.keeps(event):
+            return
         self._commands.extend(self._core.handle(event))
         while self._commands:
             self._perform(self._commands.popleft())
@@ -194,7 +209,7 @@ class Loop:
                 self._engine.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
             case Send():
                 self._links.send(command.rank, command.message, command.value, command.transport)
-                self._tell_transfer(command)
+                self._teller.sent(command)
             case Report(message=message, value=value):
                 self._links.conductor.send(message, value)
             case MoveState():
@@ -226,72 +241,26 @@ class Loop:
     def _step(self) -> None:
         self._batches += 1
         for event in self._engine.step():
-            if isinstance(event, Items):
-                self._handle(event)
-                continue
-            if self._emitter.level is not None:
-                for span in self._spans(event, self._clock()):
-                    self._emitter.call(span)
-            self._handle(_done(event))
+            match event:
+                case Items():
+                    self._handle(event)
+                case Swapped():
+                    self._swapped(event)
+                case Stepped():
+                    self._teller.stepped(event, self._batches)
+                case _:
+                    self._teller.served(event, self._batches)
+                    self._handle(_done(event))
 
-    # ── telemetry ──
-
-    def _spans(self, done: Done | LoopDone, now: float) -> Iterable[t.CallSpan]:
-        """One for a call, one for each node of a loop: its iterations are those of its last."""
-        call = done.call
-        nodes = [call.node] if isinstance(call, Call) else [use.node for use in call.body]
-        last = () if isinstance(done, Done) else (max(0, done.iterations - 1),)
-        for node in nodes:
-            yield t.CallSpan(
-                run=RunId(call.run),
-                rank=self._rank,
-                walk=call.walk,
-                node=node,
-                step=call.step,
-                iteration=(*call.iteration, *last),
-                ready=call.ready_at,
-                launched=call.ready_at + done.queued,
-                finished=now,
-                batch=done.batch,
-                batch_number=self._batches,
-                failed=done.error is not None,
-            )
-
-    def _tell_transfer(self, send: Send) -> None:
-        nbytes = _tensor_bytes(send.value) if self._emitter.level is not None else 0
-        if not nbytes or not isinstance(send.message, m.Deliver | m.StreamItem):
-            return
-        stream = isinstance(send.message, m.StreamItem)
-        self._emitter.emit(
-            t.Transfer(
-                run=send.message.run,
-                source=self._rank,
-                target=send.rank,
-                edge=send.message.stream if isinstance(send.message, m.StreamItem) else send.message.edge,
-                stream=stream,
-                step=-1 if isinstance(send.message, m.StreamItem) else send.message.step,
-                nbytes=nbytes,
-                at=self._clock(),
-            )
-        )
-
-    def _tell(self) -> None:
-        now = self._clock()
-        if self._emitter.level is not None and now - self._gauged >= GAUGE_SECONDS:
-            self._gauged = now
-            free, total = self._engine.pages()
-            self._emitter.emit(
-                t.RankGauge(
-                    rank=self._rank,
-                    at=now,
-                    runs=len(self._core.runs),
-                    pages_free=free,
-                    pages_total=total,
-                    out_tickets=self._links.tickets_out,
-                    rejected=self._links.rejected,
-                )
-            )
-        self._emitter.flush(now, force=not self._core.runs)
+    def _swapped(self, event: Swapped) -> None:
+        if event.error is not None:
+            self._fail(event.run, event.error)
+        elif event.out:
+            free, _ = self._engine.pages()
+            self._links.conductor.send(m.Suspended(rank=self._rank, run=RunId(event.run), pages_free=free))
+        else:
+            for kept in self._suspension.end(event.run):
+                self._handle(kept)
 
     def _audit(self) -> None:
         """Once after every spell of work."""
@@ -308,11 +277,3 @@ def _done(done: Done | LoopDone) -> CallDone:
     if isinstance(done, Done):
         return CallDone(ref, done.outputs, done.error, done.busy, done.queued)
     return CallDone(ref, done.outputs, done.error, done.busy, done.queued, done.iterations, done.stopped)
-
-
-def _tensor_bytes(value: Any) -> int:
-    if isinstance(value, Mapping):
-        return sum(map(_tensor_bytes, value.values()))
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return sum(map(_tensor_bytes, value))
-    return int(getattr(value, "nbytes", 0))

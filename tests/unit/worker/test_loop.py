@@ -73,6 +73,8 @@ class FakeEngine:
 
     def load(self, progress: Callable[[str, float], None]) -> None: ...
 
+    def time_steps(self, *, on: bool) -> None: ...
+
     def admit(self, run: str, params: Mapping[str, Any]) -> None:
         self.admitted[run] = params
 
