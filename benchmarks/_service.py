@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,8 @@ def service(folder: Path, *, starter: bool = True) -> Iterator[Service]:
     if not starter:
         command.append("--no-deploy")
         environment["WALKGRAPH_STUDIO"] = "false"
+    # A benchmark that is told to end takes its service with it.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     began = time.perf_counter()
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     try:
@@ -50,6 +53,7 @@ def service(folder: Path, *, starter: bool = True) -> Iterator[Service]:
             yield Service(client, time.perf_counter() - began)
     finally:
         subprocess.run([*_WALKGRAPH, "down"], env=environment, check=True, stdout=subprocess.DEVNULL)
+        signal.signal(signal.SIGTERM, before)
 
 
 def is_ready(deployment: Mapping[str, Any]) -> bool:
