@@ -29,7 +29,7 @@ from walkgraph.engine.pages import PAGE
 from walkgraph.engine.parts import Done, Parts
 from walkgraph.engine.pool import Pool, page_bytes
 from walkgraph.engine.reading import host_ports
-from walkgraph.engine.resident import LoopDone, Resident
+from walkgraph.engine.resident import LoopDone, Resident, Stepped
 from walkgraph.engine.runner import Launched, Runner, is_memory
 from walkgraph.engine.schedule import MIX, Mix, Part, Schedule
 from walkgraph.engine.single import Singles
@@ -42,7 +42,7 @@ from walkgraph.placement.itinerary import state_tokens
 from walkgraph.placement.tables import NodePlan, Plan
 
 _WARM_UP = "warm-up"
-Event = Done | Items | LoopDone | Swapped
+Event = Done | Items | LoopDone | Stepped | Swapped
 
 
 class PoolInfo(NamedTuple):
@@ -155,6 +155,10 @@ class Engine:
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
         """Let a loop launch iterations up to this many."""
         self._resident.allow(run, step, use, iteration, upto)
+
+    def time_steps(self, *, on: bool) -> None:
+        """Whether `step` tells of every launch of the loops, as `Stepped`."""
+        self._resident.timed = on
 
     def step(self) -> list[Event]:
         """Launch what can be, and give what is done; empty when nothing waits."""
