@@ -69,6 +69,10 @@ def step_attention(  # noqa: PLR0913 - a layer's call, whose tensors belong to f
 
     Rows of one batch are of different sequences, the table's last row apart, which may pad a batch: what is computed
     for it, and left in its pages, is of no meaning.
+
+    On CUDA, what earlier calls wrote may be read while the launch before this one still runs: between two calls over
+    one layer, or a change of `rows` and a call, lies a launch that does not overlap (any torch operation's, or the end
+    of a captured graph).
     """
     step = Step(qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page)
     if not qkv.is_cuda or not supported(qkv.dtype, slot_k, heads):

@@ -36,7 +36,7 @@ class Tuning:
     """Tokens of a block."""
     warps: int
     stages: int
-    """Blocks under way in shared memory; 0: streams, whose next block is under way in registers."""
+    """Blocks under way in shared memory, and one in work; 0: streams, whose next block is under way in registers."""
     overlap: int = 1
     """Where the device can (compute capability 9). 0: starts when the launch before has ended; 1: starts while it ends,
     and lets the next one start once its own wait is over; 2: lets the next one start at once."""
@@ -45,8 +45,8 @@ class Tuning:
 _CUTS: dict[int, Tuning] = {
     8: Tuning(splits=16, block=32, warps=4, stages=5),
     64: Tuning(splits=4, block=32, warps=4, stages=5),
-    128: Tuning(splits=1, block=64, warps=4, stages=5),
-    512: Tuning(splits=1, block=32, warps=4, stages=7),
+    128: Tuning(splits=1, block=64, warps=4, stages=4),
+    512: Tuning(splits=1, block=32, warps=4, stages=4),
 }
 """By rows times key heads, at most: what an H200 ran fastest with, heads of width 128, 330 and 2200 tokens a row."""
 
