@@ -30,9 +30,9 @@ def made(lengths: list[int], batch: list[int], heads: int, groups: int, width: i
 
 
 SHAPES = [
-    (1, 3, (6, 2, 64, False)),
+    (1, 3, (3, 1, 64, False)),
     (3, 0, (6, 2, 64, True)),
-    (1, 0, (2, 2, 128, False)),
+    (1, 0, (1, 1, 128, False)),
     (3, 3, (16, 1, 64, True)),
 ]
 """Splits, stages, and (heads, key heads, width, whether heads are normed)."""
