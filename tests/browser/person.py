@@ -118,7 +118,7 @@ class Person:
     def connect(self, from_: str, to: str) -> None:
         self.drag(self.middle(self.port(from_, "source")), self.middle(self.port(to, "target")))
 
-    def drag(self, start: Point, end: Point, steps: int = 4) -> None:
+    def drag(self, start: Point, end: Point, steps: int = 8) -> None:
         mouse = self.page.mouse
         mouse.move(*start)
         mouse.down()

@@ -27,6 +27,8 @@ def test_a_graph_is_edited_without_a_mouse(person: Person) -> None:
 
     reach(person, page.get_by_role("combobox", name=re.compile("^Search the palette")))
     page.keyboard.type("flow.noise")
+    found = page.get_by_role("listbox", name="Palette").get_by_role("option")
+    expect(found.first).to_have_attribute("data-key", re.compile(r"flow\.noise$"))
     person.press("Enter")
     person.stored("keys", lambda found: "noise_2" in body(found))
 
