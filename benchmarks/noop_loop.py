@@ -108,7 +108,7 @@ def params_of(task: str, steps: int) -> dict[str, Any]:
 def _wanted(task: str, steps: int) -> list[int]:
     if task == "spin":
         return [7]
-    return [steps] if task in ("static", "until") else [1] * (9 if task == "walks" else 1)
+    return [steps] if task in ("static", "until") else list(range(1, 10 if task == "walks" else 2))
 
 
 # ── both ──

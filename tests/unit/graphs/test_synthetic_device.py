@@ -47,5 +47,5 @@ def test_a_flow_is_the_same_on_the_device_stepped_and_by_hand() -> None:
 
 
 def test_walks_follow_each_other() -> None:
-    ((*values,),) = served(plan(), "walks", [{"start": 4}])
-    assert [value.tolist() for value in values] == [[5]] * 9
+    ((*values,),) = served(plan(), "walks", [{}])
+    assert [value.tolist() for value in values] == [[1 + n] for n in range(9)]
