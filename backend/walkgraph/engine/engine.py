@@ -28,6 +28,7 @@ from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.pages import PAGE
 from walkgraph.engine.parts import Done, Parts
 from walkgraph.engine.pool import Pool, page_bytes
+from walkgraph.engine.prefix import PrefixStats
 from walkgraph.engine.reading import host_ports
 from walkgraph.engine.resident import LoopDone, Resident, Stepped
 from walkgraph.engine.runner import Launched, Runner, is_memory
@@ -69,10 +70,12 @@ class Engine:
         threads: int | None = None,
         mix: Mix = MIX,
         capture: bool = True,
+        prefix_cache: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`threads`: torch's on this rank's CPU; None leaves its choice. `mix`: how many rows batches have.
-        `capture`: record the steps of loops as CUDA graphs. Nothing is loaded before `load`."""
+        `capture`: record the steps of loops as CUDA graphs. `prefix_cache`: what runs have in common from their
+        beginning is computed once. Nothing is loaded before `load`."""
         if threads is not None:
             torch.set_num_threads(threads)
         self._plan, self._rank, self._roots, self._clock = plan, rank, weights_roots, clock
@@ -80,6 +83,7 @@ class Engine:
         self._schedule, self._since = Schedule(), 0
         """And the batches launched since the last step of the loops."""
         self._parts, self._mix, self._capture = Parts(), mix, capture
+        self._prefix_cache = prefix_cache
         self._nodes: dict[str, Loaded] = {}
         self._unready: list[Done] = []
         self._batches: deque[_Batch] = deque()
@@ -102,7 +106,7 @@ class Engine:
 
     def _start(self, pools: Mapping[str, Pool]) -> None:
         ports = host_ports(self._plan, self._here)
-        self._states = StateTable(pools, Contexts())
+        self._states = StateTable(pools, Contexts(), prefix_cache=self._prefix_cache)
         capturer = cache(lambda device: Capturer(device, enabled=self._capture))
         singles = cache(lambda device: Singles(capturer(device)) if capturer(device).enabled else None)
         self._singles: Callable[[torch.device], Singles | None] = singles
@@ -228,9 +232,13 @@ class Engine:
         return removed + self._parts.forget(self._schedule.cancel(run))
 
     def pages(self) -> tuple[int, int]:
-        """(free, total) of all pools."""
+        """(free, total) of all pools; pages that are only kept for runs to come are free."""
         pools = set(self._states.pools.values())
         return sum(pool.pages.free for pool in pools), sum(pool.pages.total for pool in pools)
+
+    def prefixes(self) -> PrefixStats:
+        """What sharing pages by prefix has saved."""
+        return self._states.prefix_stats
 
     def pools(self) -> list["PoolInfo"]:
         """The paged pools, for whoever promises their pages to runs."""

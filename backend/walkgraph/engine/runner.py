@@ -85,7 +85,7 @@ class Runner:
         self, operator: Operator, device: torch.device, calls: Sequence[Call], lines: Lines
     ) -> list[Callable[[], Result]]:
         started = self._clock()
-        transaction = self._states.transaction()
+        transaction = self._states.transaction(operator)
         try:
             with torch.inference_mode():
                 for call in calls:
@@ -106,7 +106,7 @@ class Runner:
             half = len(calls) // 2
             first = self._launch(operator, device, calls[:half], lines)
             return first + self._launch(operator, device, calls[half:], lines)
-        transaction.settle()
+        fresh = transaction.settle()
         busy = None if lines.asynchronous else self._clock() - started
 
         def result(index: int) -> Result:
@@ -114,6 +114,7 @@ class Runner:
             port = bad.port(index)
             if port is not None:
                 return Result(None, self.numeric(calls[index], port), took, len(calls))
+            self._states.confirm(one for one in fresh if one.key in calls[index].states.values())
             return Result(given[index], None, took, len(calls))
 
         return [lambda index=index: result(index) for index in range(len(calls))]
@@ -163,6 +164,8 @@ def _node(call: Call | LoopCall) -> str:
 def _place(call: Call, device: torch.device) -> None:
     for port, value in call.inputs.items():
         if isinstance(value, Tensor) and value.device != device:
+            if value.device.type == "cpu" and value.dim() == 1 and not value.is_floating_point():
+                call.host[port] = value
             call.inputs[port] = value.to(device, non_blocking=True)
 
 

@@ -7,9 +7,10 @@ written into.
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from walkgraph.engine.flashinfer_attention import FlashInferAttention, Workspace
 from walkgraph.engine.paged_attention import Contexts, Entry, PagedAttention
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool, slots_of
+from walkgraph.engine.prefix import Name, PrefixCache, PrefixStats
 from walkgraph.networks.base import Attention, CallFailed, Segment, StateKey
 
 _EMPTY = 0
@@ -38,9 +40,11 @@ class Row:
     position: int = 0
     content: int = _EMPTY
     """Names the kept tokens: equal numbers mean equal keys and values. Every append makes a new one."""
+    name: Name | None = None
+    """What the kept tokens were made of, where all of them have names."""
 
     def copy(self) -> "Row":
-        return Row(list(self.pages), self.length, self.position, self.content)
+        return Row(list(self.pages), self.length, self.position, self.content, self.name)
 
 
 @dataclass(slots=True)
@@ -51,12 +55,23 @@ class PagedState:
     rows: list[Row]
 
 
-class StateTable:
-    """All states of one rank. `pools`: name of a paged state -> the pool of its cache shape."""
+class Fresh(NamedTuple):
+    """Tokens with names that a forward has appended to a sequence; whether it went well is known later."""
 
-    def __init__(self, pools: Mapping[str, Pool], contexts: Contexts) -> None:
+    key: StateKey
+    row: Row
+    start: int
+    stop: int
+
+
+class StateTable:
+    """All states of one rank. `pools`: name of a paged state -> the pool of its cache shape. `prefix_cache`: sequences
+    share the pages of what they have in common from their beginning."""
+
+    def __init__(self, pools: Mapping[str, Pool], contexts: Contexts, *, prefix_cache: bool = False) -> None:
         self.pools = pools
         self.contexts = contexts
+        self.prefixes = {pool: PrefixCache(pool.pages) for pool in set(pools.values()) if prefix_cache}
         self.paged: dict[StateKey, PagedState] = {}
         self.tensors: dict[StateKey, Tensor] = {}
         self._runs: dict[str, set[StateKey]] = {}
@@ -74,8 +89,25 @@ class StateTable:
     def most(self, key: StateKey) -> int | None:
         return self._most.get(key.run, {}).get(key.state)
 
-    def transaction(self) -> "Transaction":
-        return Transaction(self)
+    def transaction(self, origin: Hashable = None) -> "Transaction":
+        """`origin`: what computes the forward, for the names of its tokens; None for one that names none."""
+        return Transaction(self, origin if self.prefixes else None)
+
+    def confirm(self, fresh: Iterable[Fresh]) -> None:
+        """The forward that appended these has gone well: their full pages are for all who begin alike. What is gone
+        by now, or followed on what is not confirmed, is nobody's."""
+        for key, row, start, stop in fresh:
+            state, name = self.paged.get(key), row.name
+            if state is None or name is None or name.sure != start or all(one is not row for one in state.rows):
+                continue
+            row.name = name._replace(sure=stop)
+            self.prefixes[state.pool].add(name.origin, name.tokens[:stop], row.pages)
+
+    @property
+    def prefix_stats(self) -> PrefixStats:
+        """Of all pools."""
+        counts = [cache.stats for cache in self.prefixes.values()]
+        return PrefixStats(*map(sum, zip(*counts, strict=True)))
 
     def width(self, key: StateKey) -> int:
         state = self.paged.get(key)
@@ -232,12 +264,15 @@ class StateTable:
             row.length += tokens
             row.position += advance
             row.content = next(_contents)
+            row.name = None
         trim(self.paged[key])
 
     def audit(self) -> None:
         """Raises `PageFault` unless every page is free or held by exactly the sequences that list it."""
         for pool in set(self.pools.values()):
             pool.pages.audit(row.pages for state in self.paged.values() if state.pool is pool for row in state.rows)
+        for cache in self.prefixes.values():
+            cache.audit()
 
     def _own(self, key: StateKey) -> None:
         self._runs.setdefault(key.run, set()).add(key)
@@ -246,12 +281,13 @@ class StateTable:
 class Transaction:
     """One forward's `States`: what it reserved, appended and put counts after `settle` and is gone after `rollback`."""
 
-    def __init__(self, table: StateTable) -> None:
-        self._table = table
+    def __init__(self, table: StateTable, origin: Hashable = None) -> None:
+        self._table, self._origin = table, origin
         self._before: dict[StateKey, list[Row] | None] = {}
         self._taken: list[tuple[Pool, list[int]]] = []
         self._left: list[tuple[Pool, int]] = []
         self._puts: dict[StateKey, Tensor] = {}
+        self._asked: list[tuple[PrefixCache, int, int]] = []
 
     def position(self, key: StateKey, sequence: int = 0) -> int:
         row = self._row(key, sequence)
@@ -260,6 +296,27 @@ class Transaction:
     def length(self, key: StateKey, sequence: int = 0) -> int:
         row = self._row(key, sequence)
         return row.length if row else 0
+
+    def reuse(self, key: StateKey, tokens: Sequence[int]) -> int:
+        pool = self._table.pool(key)
+        row, name = self._row(key, 0) or Row(), self._named(self._row(key, 0) or Row())
+        if name is None or len(row.pages) * PAGE != row.length or self._table.width(key) > 1:
+            return 0
+        whole = (*name.tokens, *tokens)
+        cache = self._table.prefixes[pool]
+        pages = cache.find(name.origin, whole)[len(row.pages) :]
+        more = len(pages) * PAGE
+        self._asked.append((cache, len(tokens), more))
+        if pages:
+            row = self._opened(key, 0)
+            pool.pages.share(pages)
+            self._taken.append((pool, pages))
+            row.pages += pages
+            row.length += more
+            row.position += more
+            row.content = next(_contents)
+            row.name = name._replace(tokens=whole[: row.length])
+        return more
 
     def attend(self, segments: Sequence[Segment]) -> Attends:
         """Segments of one pool, at most one per sequence. Raises `OutOfPages`."""
@@ -286,6 +343,7 @@ class Transaction:
         for entry in attention.entries:
             if entry.segment.keep:
                 row = self._table.paged[entry.segment.state].rows[entry.segment.sequence]
+                row.name = self._renamed(row, entry)
                 row.length += entry.new
                 row.position += entry.segment.advance
                 row.content = next(_contents)
@@ -296,13 +354,17 @@ class Transaction:
     def put(self, key: StateKey, value: Tensor) -> None:
         self._puts[key] = value
 
-    def settle(self) -> None:
+    def settle(self) -> list[Fresh]:
+        """-> what `StateTable.confirm` takes, once the forward is known to have gone well."""
         for pool, page in self._left:
             pool.pages.release((page,))
         for key in self._before:
             trim(self._table.paged[key])
         for key, value in self._puts.items():
             self._table.set(key, value)
+        for cache, tokens, saved in self._asked:
+            cache.count(tokens, saved)
+        return self._fresh()
 
     def rollback(self) -> None:
         for key, rows in self._before.items():
@@ -319,6 +381,28 @@ class Transaction:
         state = self._table.paged.get(key)
         return state.rows[sequence] if state and sequence < len(state.rows) else None
 
+    def _fresh(self) -> list[Fresh]:
+        fresh: list[Fresh] = []
+        for key, before in self._before.items():
+            for index, row in enumerate(self._table.paged[key].rows):
+                if row.name is not None:
+                    known = before[index].length if before and index < len(before) else 0
+                    fresh += [Fresh(key, row, known, row.length)] if row.length > known else []
+        return fresh
+
+    def _named(self, row: Row) -> Name | None:
+        """The name that more tokens of this forward can be added to."""
+        name = Name(self._origin) if not row.length and not row.position else row.name
+        return name if name is not None and name.origin is self._origin is not None else None
+
+    def _renamed(self, row: Row, entry: Entry) -> Name | None:
+        segment, name = entry.segment, self._named(row)
+        if segment.tokens is None or name is None:
+            return None
+        if segment.mode != "causal" or not segment.advance == entry.new == len(segment.tokens):
+            raise PageFault("only causal rows of a position each can have names, one for each row")
+        return name._replace(tokens=(*name.tokens, *segment.tokens))
+
     def _entry(self, segment: Segment, pool: Pool) -> Entry:
         new = segment.rows.shape[0]
         if not segment.keep:
@@ -328,7 +412,8 @@ class Transaction:
         slots = slots_of(row.pages, row.length, row.length + new, pool.device)
         return Entry(segment, new, row.pages, row.length, row.content, slots)
 
-    def _reserve(self, key: StateKey, sequence: int, new: int, pool: Pool) -> Row:
+    def _opened(self, key: StateKey, sequence: int) -> Row:
+        """A row to append to, as it was before is noted."""
         if key not in self._before:
             known = self._table.paged.get(key)
             self._before[key] = [row.copy() for row in known.rows] if known else None
@@ -337,9 +422,12 @@ class Transaction:
             raise PageFault(f"sequence {sequence} of `{key.state}` comes before sequence {len(rows)}")
         if sequence == len(rows):
             rows.append(Row())
-        row = rows[sequence]
+        return rows[sequence]
+
+    def _reserve(self, key: StateKey, sequence: int, new: int, pool: Pool) -> Row:
+        row = self._opened(key, sequence)
         most = self._table.most(key)
-        if most is not None and sum(each.length for each in rows) + new > most:
+        if most is not None and sum(each.length for each in self._table.paged[key].rows) + new > most:
             raise CallFailed(
                 f"`{key.state}` holds at most {most} tokens in this run, and {new} more are too many; send less, or "
                 "raise what its `capacity` is made of",

@@ -64,6 +64,16 @@ class Call:
     priority: int = 0
     ready_at: float = 0.0
     """Monotonic seconds; for the queueing figure."""
+    host: dict[str, Tensor] = field(default_factory=dict[str, Tensor], init=False)
+    """Inputs of whole numbers `[n]` that came from the host's memory, as they are there; filled by the engine when it
+    brings them to the device."""
+
+    def numbers(self, port: str) -> list[int] | None:
+        """The whole numbers `[n]` of an input, if reading them doesn't wait for a device; None if it would."""
+        value = self.host.get(port, self.inputs.get(port))
+        if not isinstance(value, Tensor) or value.device.type != "cpu" or value.is_floating_point() or value.dim() != 1:
+            return None
+        return value.tolist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +206,19 @@ class Segment:
     """What the position counter grows by when the segment is kept."""
     sequence: int = 0
     """Which of the state's sequences, where it has a width."""
+    tokens: Sequence[int] | None = None
+    """Of a causal segment that is kept and advances by a position for each row: numbers `[n]` which, with those before
+    them and the operator, decide its keys and values. Other sequences that begin alike may then `reuse` its pages."""
+
+
+def reused(call: Call, port: str, slot: str, states: "States") -> tuple[int, Sequence[int] | None]:
+    """How many of the token ids `[n]` at a port are appended to a state already, as others have computed them, and the
+    `tokens` of the segment of the rest. For token ids that alone decide what the operator keeps of them."""
+    tokens = call.numbers(port)
+    if tokens is None:
+        return 0, None
+    there = states.reuse(call.states[slot], tokens)
+    return there, tokens[there:]
 
 
 class Attention(Protocol):
@@ -213,6 +236,12 @@ class States(Protocol):
 
     def length(self, key: StateKey, sequence: int = 0) -> int:
         """Tokens kept."""
+        ...
+
+    def reuse(self, key: StateKey, tokens: Sequence[int]) -> int:
+        """How many of the `tokens` that are to be appended, as a segment of this operator's would name them, are there
+        already: others have computed them. They are appended by this; the last token never is. To be asked before
+        `attend`; 0 for a state whose tokens so far have no names."""
         ...
 
     def attend(self, segments: Sequence[Segment]) -> Attention:

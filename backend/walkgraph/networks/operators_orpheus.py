@@ -2,7 +2,8 @@
 
 A run's `seen` state counts its tokens for the penalties (see `layers.sampling.count`): those of the prompt when they
 are read, a spoken one when it comes back as `token`. A token's noise follows from the call's seed and the number of
-tokens that it continues, so that `forward` and `step` speak the same.
+tokens that it continues, so that `forward` and `step` speak the same. What a prompt has in common with those before it
+is not computed again, but counted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from walkgraph.networks.base import (
     StepBatch,
     StepOutputs,
     StepSpec,
+    reused,
 )
 from walkgraph.networks.checkpoint import load_llama, read_orpheus
 from walkgraph.networks.llama import Llama, OrpheusConfig, SpeechTokens
@@ -120,19 +122,22 @@ class Backbone(Operator):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         fed = [_fed(call) for call in calls]
-        lengths = [len(value) for _, value in fed]
-        ids = torch.cat([value for _, value in fed])
-        known = (ids >= 0) & (ids < self._vocab)
-        rows = torch.arange(len(ids), device=self._device).split(lengths)
-        attend = states.attend([_segment(call, mine) for call, mine in zip(calls, rows, strict=True)])
+        whole = [len(value) for _, value in fed]
+        given = torch.cat([value for _, value in fed])
+        known = (given >= 0) & (given < self._vocab)
+        ids = given.where(known, 0).split(whole)
+        there, tokens = zip(*(reused(call, "ids", "kv", states) for call in calls), strict=True)
+        lengths = [n - had for n, had in zip(whole, there, strict=True)]
+        rows = torch.arange(sum(lengths), device=self._device).split(lengths)
+        attend = states.attend([_segment(*one) for one in zip(calls, rows, tokens, strict=True)])
         places = [torch.arange(n) + states.position(c.states["kv"]) for c, n in zip(calls, lengths, strict=True)]
         ends = self._on_device(torch.tensor(lengths).cumsum(0) - 1)
-        ids = ids.where(known, 0)
-        logits = self._model(ids, self._on_device(torch.cat(places)), attend, ends)
+        new = torch.cat([mine[had:] for mine, had in zip(ids, there, strict=True)])
+        logits = self._model(new, self._on_device(torch.cat(places)), attend, ends)
         states.commit(attend)
-        counts = self._counted(calls, [port for port, _ in fed], ids.split(lengths), states)
+        counts = self._counted(calls, [port for port, _ in fed], ids, states)
         answers = self._answers(sample(logits, self._sampling(calls, states), counts))
-        answers[FINITE] &= torch.stack([mine.all() for mine in known.split(lengths)])
+        answers[FINITE] &= torch.stack([mine.all() for mine in known.split(whole)])
         return [{port: values[i] for port, values in answers.items()} for i in range(len(calls))]
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
@@ -208,8 +213,8 @@ def _fed(call: Call) -> tuple[str, Tensor]:
     return port, value
 
 
-def _segment(call: Call, rows: Tensor) -> Segment:
-    return Segment(state=call.states["kv"], rows=rows, mode="causal", advance=len(rows))
+def _segment(call: Call, rows: Tensor, tokens: Sequence[int] | None) -> Segment:
+    return Segment(state=call.states["kv"], rows=rows, mode="causal", advance=len(rows), tokens=tokens)
 
 
 def _config(context: LoadContext) -> OrpheusConfig:

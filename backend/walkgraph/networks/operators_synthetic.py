@@ -25,6 +25,7 @@ from walkgraph.networks.base import (
     StepBatch,
     StepOutputs,
     StepSpec,
+    reused,
 )
 
 MODULUS = 997
@@ -121,7 +122,8 @@ class Attend(OnDevice):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         fed = [_fed(call) for call in calls]
-        counts = [tokens.shape[0] for _, tokens in fed]
+        there, names = zip(*(reused(call, "ids", "kv", states) for call in calls), strict=True)
+        counts = [tokens.shape[0] - had for (_, tokens), had in zip(fed, there, strict=True)]
         rows = torch.arange(sum(counts), device=self._device).split(counts)
         segments = [
             Segment(
@@ -130,11 +132,13 @@ class Attend(OnDevice):
                 mode="causal" if port in ("ids", "token") else "block",
                 keep=port != "scratch",
                 advance=1 if port == "block" else mine.shape[0],
+                tokens=tokens,
             )
-            for call, (port, _), mine in zip(calls, fed, rows, strict=True)
+            for call, (port, _), mine, tokens in zip(calls, fed, rows, names, strict=True)
         ]
         attend = states.attend(segments)
-        values = torch.cat([tokens for _, tokens in fed]).to(self._device).double()[:, None, None]
+        new = [tokens[had:] for (_, tokens), had in zip(fed, there, strict=True)]
+        values = torch.cat(new).to(self._device).double()[:, None, None]
         blank = torch.zeros_like(values)
         means = attend(0, blank, blank, values)[:, 0, 0]
         seen = [states.length(s.state) + n for s, n in zip(segments, counts, strict=True)]

@@ -17,10 +17,12 @@ from walkgraph.networks.operators_synthetic import MODULUS
 
 RUNS, STATES, PAGES = ("a", "b", "c"), ("main", "other"), 12
 keys = st.sampled_from([StateKey(run, state) for run in RUNS for state in STATES])
+PROMPTS = [[i * i % 97 for i in range(70)], [i * i % 97 if i < 40 else 7 for i in range(70)]]
+alike = st.tuples(st.sampled_from(PROMPTS), st.integers(1, 70)).map(lambda one: one[0][: one[1]])
 feeds = st.tuples(
     keys,
     st.sampled_from(["ids", "token", "block", "scratch"]),
-    st.lists(st.integers(0, 99), min_size=1, max_size=70),
+    st.one_of(alike, st.lists(st.integers(0, 99), min_size=1, max_size=70)),
 )
 
 

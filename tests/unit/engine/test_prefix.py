@@ -1,0 +1,373 @@
+"""Pages are shared by what begins alike, and by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of, serve
+from walkgraph.engine.engine import Engine
+from walkgraph.engine.paged_attention import Contexts
+from walkgraph.engine.pages import PAGE, OutOfPages, PageFault, Pages
+from walkgraph.engine.pool import Pool
+from walkgraph.engine.prefix import PrefixCache, PrefixStats
+from walkgraph.engine.runner import _place  # pyright: ignore[reportPrivateUsage]
+from walkgraph.engine.schedule import Mix
+from walkgraph.engine.states import Fresh, StateTable
+from walkgraph.networks import operators_synthetic
+from walkgraph.networks.base import CacheShape, Call, Outputs, Segment, StateKey, reused
+
+SHAPE = CacheShape(layers=1, kv_heads=1, head_dim=1, dtype=torch.float64)
+PAGES = 9
+KEYS = [StateKey(run, "kv") for run in "abc"]
+A, B, C = KEYS
+LONG = [(i * i) % 97 for i in range(5 * PAGE)]
+OTHER = [*LONG[: 2 * PAGE], *([5] * 3 * PAGE)]
+
+
+def table(pages: int = PAGES) -> StateTable:
+    return StateTable({"kv": Pool(SHAPE, pages, torch.device("cpu"))}, Contexts(), prefix_cache=True)
+
+
+def append(
+    states: StateTable,
+    key: StateKey,
+    tokens: Sequence[int],
+    *,
+    origin: object = "op",
+    named: bool = True,
+    wrong: bool = False,
+) -> tuple[int, list[Fresh]]:
+    """-> how many were there, and what is to be confirmed. `wrong`: the forward writes what it should not."""
+    transaction = states.transaction(origin)
+    try:
+        there = transaction.reuse(key, tokens) if named else 0
+        rows = torch.arange(len(tokens) - there)
+        names = tokens[there:] if named else None
+        attend = transaction.attend([Segment(key, rows, "causal", advance=len(rows), tokens=names)])
+    except OutOfPages:
+        transaction.rollback()
+        raise
+    values = torch.tensor(tokens[there:]).double().view(-1, 1, 1) - (1000 if wrong else 0)
+    attend(0, torch.zeros_like(values), torch.zeros_like(values), values)
+    transaction.commit(attend)
+    return there, transaction.settle()
+
+
+def add(states: StateTable, key: StateKey, tokens: Sequence[int], origin: object = "op") -> int:
+    there, fresh = append(states, key, tokens, origin=origin)
+    states.confirm(fresh)
+    return there
+
+
+def kept(states: StateTable, key: StateKey) -> list[int]:
+    found = states.export(key)
+    return found["kv.0"][1].flatten().int().tolist() if found else []
+
+
+def held(states: StateTable) -> int:
+    return len({page for state in states.paged.values() for row in state.rows for page in row.pages})
+
+
+def free(states: StateTable) -> int:
+    return states.pools["kv"].pages.free
+
+
+# ── states ──
+
+
+def test_full_pages_are_found_but_never_all_of_a_prompt() -> None:
+    states = table()
+    assert add(states, A, LONG[: 2 * PAGE + 5]) == 0
+    assert add(states, B, LONG[: 2 * PAGE]) == PAGE
+    assert kept(states, B) == LONG[: 2 * PAGE]
+    assert add(states, C, LONG[: 2 * PAGE + 1]) == 2 * PAGE
+    assert [states.transaction().position(key) for key in KEYS] == [37, 32, 33]
+    assert PAGES - free(states) == held(states) == 3 + 1 + 1
+    states.audit()
+    assert states.prefix_stats == PrefixStats(3, 2, 37 + 32 + 33, 48, pages=2, given_up=0)
+
+
+def test_what_is_not_alike_is_not_found() -> None:
+    states = table(20)
+    add(states, A, LONG)
+    for tokens, origin, wanted in (
+        (OTHER, "op", 2 * PAGE),
+        ([LONG[0] + 1, *LONG[1:]], "op", 0),
+        (LONG[PAGE:], "op", 0),
+        (LONG, "another operator", 0),
+    ):
+        states.drop((B,))
+        assert add(states, B, tokens, origin) == wanted
+        assert kept(states, B) == tokens
+
+
+def test_pages_outlive_their_runs_and_go_when_others_need_room() -> None:
+    states = table()
+    add(states, A, LONG[: 4 * PAGE])
+    states.drop_run("a")
+    assert (free(states), held(states)) == (PAGES, 0)
+    append(states, B, [7] * 6 * PAGE, named=False)
+    assert (states.prefix_stats.given_up, free(states)) == (1, 3)
+    # The last page went first: those before it are found without it, and now the next one makes room.
+    assert add(states, C, LONG[: 2 * PAGE + 1]) == 2 * PAGE
+    assert (states.prefix_stats.given_up, free(states)) == (2, 0)
+    with pytest.raises(OutOfPages):
+        append(states, A, [1])
+    states.audit()
+
+
+def test_the_prefix_that_was_used_last_is_kept_longest() -> None:
+    states = table()
+    for key, tokens in ((A, LONG[: 3 * PAGE]), (B, [5] * 3 * PAGE)):
+        add(states, key, tokens)
+        states.drop((key,))
+    assert add(states, A, LONG[: 3 * PAGE + 1]) == 3 * PAGE
+    states.drop((A,))
+    append(states, C, [7] * 6 * PAGE, named=False)
+    states.drop((C,))
+    assert add(states, B, [5] * 3 * PAGE) == 0
+    assert add(states, A, LONG[: 3 * PAGE + 1]) == 3 * PAGE
+    states.audit()
+
+
+def test_only_what_is_known_to_have_gone_well_is_shared() -> None:
+    states = table()
+    _, failed = append(states, A, LONG[: 2 * PAGE], wrong=True)
+    _, later = append(states, A, LONG[2 * PAGE : 3 * PAGE])
+    # The first part's forward failed, so what followed on it is nobody's.
+    states.confirm(later)
+    assert add(states, B, LONG[: 3 * PAGE]) == 0
+    states.drop((A, B))
+    _, dropped = append(states, A, OTHER)
+    states.drop((A,))
+    append(states, A, [3] * 40, named=False)
+    states.confirm([*dropped, *failed])
+    assert add(states, B, OTHER) == 2 * PAGE, "of B's own earlier run, not of A's"
+    states.audit()
+
+
+def test_a_fork_of_what_may_yet_fail_is_never_shared() -> None:
+    states = table()
+    _, fresh = append(states, A, LONG[:PAGE], wrong=True)
+    states.fork(A, B)
+    assert fresh
+    add(states, B, LONG[PAGE : 2 * PAGE])
+    assert add(states, C, LONG[: 2 * PAGE]) == 0
+
+
+def test_shared_pages_are_never_written_into() -> None:
+    states = table()
+    add(states, A, LONG[: PAGE + 4])
+    add(states, B, LONG[: PAGE + 4])
+    states.fork(B, C)
+    add(states, C, [1, 2])
+    append(states, B, [3], named=False)
+    states.drop((A,))
+    add(states, A, LONG[: PAGE + 9])
+    for key, more in (
+        (A, LONG[PAGE : PAGE + 9]),
+        (B, [*LONG[PAGE : PAGE + 4], 3]),
+        (C, [*LONG[PAGE : PAGE + 4], 1, 2]),
+    ):
+        assert kept(states, key) == [*LONG[:PAGE], *more]
+    assert len({states.paged[key].rows[0].pages[0] for key in KEYS}) == 1
+    states.audit()
+
+
+def test_a_prompt_in_parts_is_found_part_by_part_and_by_whole_prompts() -> None:
+    states = table(20)
+    parts = [LONG[:32], LONG[32:64], LONG[64:]]
+    for part in parts:
+        add(states, A, part)
+    assert [add(states, B, part) for part in parts] == [16, 16, 0]
+    assert add(states, C, LONG) == 64
+    assert kept(states, B) == kept(states, C) == LONG
+
+
+def test_names_end_where_something_has_none() -> None:
+    states = table()
+    add(states, A, LONG[:PAGE])
+    append(states, A, LONG[PAGE : 2 * PAGE], named=False)
+    assert add(states, A, LONG[2 * PAGE : 3 * PAGE]) == 0
+    assert add(states, B, LONG[: 3 * PAGE]) == PAGE
+    states.import_state(C, states.export(A))
+    assert add(states, C, [1, 2]) == 0
+    assert states.prefix_stats.pages == 3
+    states.drop(KEYS)
+    add(states, A, LONG[:PAGE])
+    states.hold(A, 5)
+    states.appended(A, 5, 5)
+    add(states, A, LONG[PAGE : 3 * PAGE])
+    assert add(states, B, [*LONG[:PAGE], *[0] * 5, *LONG[PAGE : 3 * PAGE]]) == PAGE
+    transaction = states.transaction("op")
+    attend = transaction.attend([Segment(StateKey("d", "kv"), torch.arange(2), "causal", advance=2, tokens=[1])])
+    with pytest.raises(PageFault, match="one for each row"):
+        transaction.commit(attend)
+
+
+def test_a_wide_state_reuses_nothing_and_a_rollback_gives_back() -> None:
+    states = table()
+    add(states, A, LONG[: 2 * PAGE])
+    states.fork(A, B, 2)
+    assert states.transaction("op").reuse(B, [*LONG]) == 0
+    transaction = states.transaction("op")
+    assert transaction.reuse(C, LONG) == 2 * PAGE
+    assert (transaction.length(C), free(states)) == (2 * PAGE, PAGES - 2)
+    transaction.rollback()
+    assert kept(states, C) == []
+    assert states.transaction().length(C) == 0
+    states.audit()
+
+
+tokens_of = st.one_of(
+    st.tuples(st.sampled_from([LONG, OTHER]), st.integers(1, 5 * PAGE)).map(lambda one: one[0][: one[1]]),
+    st.lists(st.integers(0, 2), min_size=1, max_size=6),
+)
+moves = st.tuples(
+    st.sampled_from(["add", "add", "add", "later", "fail", "plain", "fork", "drop"]),
+    st.sampled_from(KEYS),
+    st.sampled_from(KEYS),
+    tokens_of,
+)
+
+
+@given(st.lists(moves, max_size=30))
+@settings(max_examples=80, deadline=None)
+def test_whatever_happens_sequences_hold_what_was_appended(
+    moves: list[tuple[str, StateKey, StateKey, list[int]]],
+) -> None:
+    states, naive, waiting = table(), dict[StateKey, list[int]](), list[Fresh]()
+    for move, key, other, tokens in moves:
+        if move == "fork":
+            states.fork(key, other)
+            naive[other] = list(naive.get(key, []))
+        elif move == "drop":
+            states.drop((key,))
+            naive.pop(key, None)
+        else:
+            try:
+                _, fresh = append(states, key, tokens, named=move != "plain", wrong=move == "fail")
+            except OutOfPages:
+                assert free(states) * PAGE < len(tokens) + PAGE
+            else:
+                naive[key] = [*naive.get(key, []), *tokens]
+                if move == "add":
+                    states.confirm([*waiting, *fresh])
+                    waiting.clear()
+                elif move == "later":
+                    waiting += fresh
+                else:
+                    # A run that has failed is dropped.
+                    states.drop((key,) if move == "fail" else ())
+                    naive[key] = [] if move == "fail" else naive[key]
+        for one in KEYS:
+            assert kept(states, one) == naive.get(one, [])
+        assert free(states) == PAGES - held(states)
+        states.audit()
+
+
+# ── pages ──
+
+
+def test_what_is_kept_twice_or_not_is_a_fault() -> None:
+    pages = Pages(3)
+    cache = PrefixCache(pages)
+    [page] = pages.take(1)
+    cache.add("op", tuple(range(PAGE)), [page])
+    cache.add("op", tuple(range(PAGE)), [page])
+    with pytest.raises(PageFault, match="kept already"):
+        cache.add("op", tuple(range(1, PAGE + 1)), [page])
+    with pytest.raises(PageFault, match="is not kept"):
+        pages.unkeep(2)
+    pages.audit([[page]])
+    with pytest.raises(PageFault):
+        pages.audit([])
+    pages.release([page])
+    pages.audit([])
+    assert (pages.free, len(pages.take(3)), cache.find("op", tuple(range(40)))) == (3, 3, [])
+
+
+def test_an_audit_finds_what_is_kept_and_not_found() -> None:
+    pages = Pages(3)
+    cache = PrefixCache(pages)
+    taken = pages.take(2)
+    cache.add("op", tuple(range(2 * PAGE)), taken)
+    cache.audit()
+    pages.unkeep(taken[0])
+    with pytest.raises(PageFault, match="2 pages can be found by their tokens, and 1 are kept"):
+        cache.audit()
+
+
+# ── engine ──
+
+
+def attends(**options: Any) -> Engine:
+    plan = plan_of({"node": ("operators_synthetic:Attend", {"kv": "main"})}, kv_bytes=16 * 2 * 8 * 40)
+    return engine_of(plan, **options)
+
+
+def feed(run: str, tokens: Sequence[int]) -> Call:
+    return call("node", {"ids": ids(*tokens)}, run=run, states={"kv": "main"}, stop_token=-1)
+
+
+@pytest.mark.parametrize("mix", [Mix(), Mix(alone=32)])
+def test_an_engine_answers_the_same_with_and_without(mix: Mix) -> None:
+    engines = [attends(mix=mix), attends(mix=mix, prefix_cache=False)]
+    for run, tokens in (("a", LONG), ("b", LONG), ("c", OTHER), ("d", LONG[:20]), ("e", LONG[5:])):
+        given = [outputs(e, feed(run, tokens))[0]["token"].tolist() for e in engines]
+        assert given[0] == given[1]
+    used = [total - free for free, total in (e.pages() for e in engines)]
+    assert used[1] - used[0] == engines[0].prefixes().saved / PAGE > 0
+    assert engines[1].prefixes() == PrefixStats()
+    engines[0].audit()
+
+
+def test_a_run_that_was_out_and_came_back_names_its_new_pages() -> None:
+    engine = attends()
+    outputs(engine, feed("a", LONG[:32]))
+    for move in (engine.suspend, engine.resume):
+        move("a")
+        while not engine.idle:
+            engine.step()
+    outputs(engine, feed("a", LONG[32:]))
+    engine.audit()
+    outputs(engine, feed("b", [*LONG, 1]))
+    assert engine.prefixes().saved == len(LONG)
+    assert engine.export(StateKey("b", "main"))["kv.0"][1].flatten().tolist() == [*LONG, 1]
+    engine.audit()
+
+
+def test_a_failed_call_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = attends()
+    bad = feed("a", LONG)
+    forward = operators_synthetic.Attend.forward
+
+    def nan(*given: Any) -> list[Outputs]:
+        return [{**ports, "stop": torch.tensor(float("nan"))} for ports in forward(*given)]
+
+    monkeypatch.setattr(operators_synthetic.Attend, "forward", nan)
+    [done] = serve(engine, bad)
+    assert done.error is not None
+    monkeypatch.undo()
+    assert engine.prefixes().pages == 0
+    outputs(engine, feed("b", LONG))
+    assert engine.prefixes().pages == 5
+
+
+def test_token_ids_are_read_where_no_device_is_waited_for() -> None:
+    one = call("node", {"ids": ids(1, 2), "x": torch.ones(2), "grid": ids(1, 2)[None], "there": ids(3).to("meta")})
+    wanted = {"ids": [1, 2], "x": None, "grid": None, "there": None, "absent": None}
+    for _ in range(2):
+        assert {port: one.numbers(port) for port in wanted} == wanted
+        _place(one, torch.device("meta"))
+        assert one.inputs["ids"].is_meta
+    assert list(one.host) == ["ids"]
+    assert replace(one, inputs={"ids": one.inputs["ids"]}).numbers("ids") is None
+    assert reused(one, "there", "kv", table().transaction("op")) == (0, None)
