@@ -43,6 +43,7 @@ class FakeWorker:
     outbox: deque[m.FromWorker] = field(default_factory=deque)
     runs: dict[str, m.Start] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
+    suspended: set[str] = field(default_factory=set)
     sessions: set[str] = field(default_factory=set)
     stopped: bool = False
     """As by SIGSTOP."""
@@ -60,9 +61,17 @@ class FakeWorker:
                         self.sessions.add(start.session)
             case m.Cancel(run=run):
                 self.runs.pop(run, None)
+                self.suspended.discard(run)
                 self.ended.add(run)
                 self.sessions.discard(run.removeprefix("session:"))
                 self.outbox.append(m.Released(rank=self.rank, run=run, pages_free=0, pages_total=0))
+            case m.Suspend(run=run):
+                assert run not in self.suspended, "once"
+                self.suspended.add(run)
+                self.outbox.append(m.Suspended(rank=self.rank, run=run, pages_free=0))
+            case m.Resume(run=run):
+                assert run in self.suspended or run in self.ended, "what is here can't come back"
+                self.suspended.discard(run)
             case m.Ping(number=number):
                 self.outbox.append(m.Pong(rank=self.rank, number=number))
             case m.Stop():
@@ -72,7 +81,7 @@ class FakeWorker:
 
     def work(self, chance: random.Random) -> None:
         """One sign of life of one run."""
-        run = chance.choice(sorted(self.runs))
+        run = chance.choice(sorted(self.runs.keys() - self.suspended))
         start = self.runs[run]
         if chance.random() < 0.6:
             name = chance.choice(start.itinerary.outputs)
@@ -192,7 +201,7 @@ class World:
             choices.append(worker.read)
         if worker.outbox:
             choices.append(lambda: self.deliver(rank, self.chance.random() < 0.1))
-        if worker.runs:
+        if worker.runs.keys() - worker.suspended:
             choices.append(lambda: worker.work(self.chance))
         if not choices:
             return False

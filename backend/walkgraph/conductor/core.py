@@ -1,7 +1,7 @@
 """A conductor's core: events in, commands out. It knows topology, admission and failure; no tensor, no step of a loop.
 
 service ──> Submit ──> Runs.admit ──> Start ──> ranks
-ranks ──> Emit, RankDone, RankFailed, Released ──> Runs ──> Output, Finished ──> service
+ranks ──> Emit, RankDone, RankFailed, Suspended, Released ──> Runs ──> Output, Finished ──> service
 ranks' lives ──> Ranks ──> Spawn, Load, Peers, Ping, Kill
 """
 
@@ -145,6 +145,8 @@ class Conductor:
                 commands.extend(self.runs.rank_done(event.message, now))
             case m.RankFailed():
                 commands.extend(self.runs.rank_failed(event.message, now))
+            case m.Suspended():
+                self.runs.suspended(event.message)
             case m.Released():
                 commands.extend(self.runs.released(event.message, now))
             case _:

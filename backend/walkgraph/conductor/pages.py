@@ -45,6 +45,11 @@ class Pages:
     def fits(self, demand: Demand) -> bool:
         return all(self.promised[pool] + pages <= self.size(pool) for pool, pages in demand.items())
 
+    def lacking(self, demand: Demand, coming: Demand) -> Demand:
+        """Pages that would still be missing once `coming` are given back."""
+        missing = {pool: self.promised[pool] - coming[pool] + pages - self.size(pool) for pool, pages in demand.items()}
+        return Demand({pool: pages for pool, pages in missing.items() if pages > 0})
+
     def never_fits(self, demand: Demand) -> Pool | None:
         """A pool that is too small even if nothing else ran."""
         return next((pool for pool, pages in demand.items() if pages > self.size(pool)), None)

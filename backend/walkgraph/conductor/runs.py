@@ -4,6 +4,10 @@
        │                  └──failed, aborted, late, a rank lost──^
        └──aborted, late, shut down──> finished
 
+    running ──one of higher priority lacks its pages──> suspending ──all suspended──> suspended ──admit──> running
+
+A run that is suspended keeps its place in the order of arrival, and ends like one that runs.
+
 A run that ends keeps its promise of pages until every rank that took part has freed its own; its client is told then,
 or at once when a worker was lost. Whatever comes for a run that is over is dropped.
 """
@@ -15,6 +19,7 @@ from typing import Literal
 
 from walkgraph.conductor.events import Command, Tell, ToRank, ToService
 from walkgraph.conductor.pages import Demand, Pages
+from walkgraph.conductor.priority import Holder, to_suspend
 from walkgraph.conductor.requests import Request
 from walkgraph.conductor.sessions import KEY, Sessions
 from walkgraph.errors import ErrorCode, ErrorInfo
@@ -27,6 +32,7 @@ _ABORTED: dict[str, ErrorCode] = {
     "disconnected": "cancelled",
     "deadline_exceeded": "deadline_exceeded",
 }
+_ADMITTED = ("running", "suspending", "suspended")
 _MESSAGES: dict[ErrorCode, str] = {
     "cancelled": "the run was cancelled",
     "deadline_exceeded": "the run's time was over; give it a longer deadline or ask for less",
@@ -41,7 +47,7 @@ class _Run:
     request: Request
     order: int
     arrived: float
-    state: Literal["waiting", "running", "ending"] = "waiting"
+    state: Literal["waiting", "running", "suspending", "suspended", "ending"] = "waiting"
     started: float | None = None
     demand: tuple[Demand, Demand] | None = None
     """Pages it may need for itself and for its session, once its ranks have told what they have."""
@@ -49,6 +55,8 @@ class _Run:
     """Pages promised to it alone."""
     holding: set[Rank] = field(default_factory=set[Rank])
     """Ranks that took part and haven't released it."""
+    away: set[Rank] = field(default_factory=set[Rank])
+    """Ranks that have suspended it."""
     done: set[Rank] = field(default_factory=set[Rank])
     emitted: Counter[str] = field(default_factory=Counter[str])
     times: list[m.NodeTime] = field(default_factory=list[m.NodeTime])
@@ -82,7 +90,7 @@ class Runs:
 
     @property
     def running(self) -> int:
-        """Those that take room, ending ones included."""
+        """Those that were admitted, suspended and ending ones included."""
         return sum(run.state != "waiting" for run in self._runs.values())
 
     def knows(self, run: str) -> bool:
@@ -114,7 +122,7 @@ class Runs:
 
     def emit(self, message: m.Emit, now: float) -> list[Command]:
         run = self._runs.get(message.run)
-        if run is None or run.state != "running" or message.name not in run.request.itinerary.outputs:
+        if run is None or run.state not in _ADMITTED or message.name not in run.request.itinerary.outputs:
             return []
         index = run.emitted[message.name]
         run.emitted[message.name] += 1
@@ -131,11 +139,19 @@ class Runs:
 
     def rank_done(self, message: m.RankDone, now: float) -> list[Command]:
         run = self._runs.get(message.run)
-        if run is None or run.state != "running" or message.rank not in run.holding or message.rank in run.done:
+        if run is None or run.state not in _ADMITTED or message.rank not in run.holding - run.done:
             return []
         run.done.add(message.rank)
         run.times.extend(message.times)
         return self._end(run, None, now) if run.done == run.holding else []
+
+    def suspended(self, message: m.Suspended) -> None:
+        run = self._runs.get(message.run)
+        if run is not None and run.state == "suspending":
+            run.away.add(message.rank)
+            if run.holding <= run.away:
+                self._pages.give(run.own)
+                run.state, run.own = "suspended", Demand()
 
     def rank_failed(self, message: m.RankFailed, now: float) -> list[Command]:
         run = self._runs.get(message.run)
@@ -158,7 +174,7 @@ class Runs:
         commands: list[Command] = []
         for run in [run for run in self._runs.values() if rank in run.holding]:
             run.holding.discard(rank)
-            if run.state == "running":
+            if run.state in _ADMITTED:
                 commands.extend(self._end(run, _error("worker_lost", rank=rank), now))
                 commands.extend(self._tell(run, now))
             else:
@@ -179,11 +195,18 @@ class Runs:
         return commands
 
     def admit(self, now: float) -> list[Command]:
-        """Start what fits: higher priorities first, then in order of arrival. One that waits for pages holds back those
-        behind it, so that it isn't starved; one that waits for its session or a rank doesn't."""
+        """Start what fits, and go on with what was suspended: higher priorities first, then in order of arrival. One
+        that waits for pages holds back those behind it, so that it isn't starved, and lets those of lower priority be
+        suspended; one that waits for its session or a rank doesn't."""
         commands: list[Command] = []
-        waiting = [run for run in self._runs.values() if run.state == "waiting"]
+        waiting = [run for run in self._runs.values() if run.state in ("waiting", "suspended")]
         for run in sorted(waiting, key=lambda run: (-run.submit.priority, run.order)):
+            if run.state == "suspended" and run.demand is not None:
+                if not self._pages.fits(run.demand[0]):
+                    commands.extend(self._make_room(run, run.demand[0]))
+                    break
+                commands.extend(self._resume(run, run.demand[0]))
+                continue
             if run.state != "waiting":
                 continue  # ended by one before it
             if not all(map(self._ready, run.request.itinerary.ranks)):
@@ -202,6 +225,7 @@ class Runs:
                 continue
             more = self.sessions.missing(run.session, lasting) if run.session is not None else lasting
             if not self._pages.fits(own + more):
+                commands.extend(self._make_room(run, own + more))
                 break
             commands.extend(self._start(run, own, more, now))
         return commands
@@ -224,6 +248,30 @@ class Runs:
             return None
         return f"the session may keep {kept} bytes and is given {policy.max_bytes}; ask for less or raise `max_bytes`"
 
+    def _make_room(self, run: _Run, demand: Demand) -> list[Command]:
+        """Suspend runs of lower priority, unless what ends or is being suspended already gives enough."""
+        coming = Demand()
+        for other in self._runs.values():
+            if other.state in ("ending", "suspending"):
+                coming.update(other.own)
+        lacking = self._pages.lacking(demand, coming)
+        holders = [
+            Holder(other.id, other.submit.priority, other.started or 0.0, other.order, other.own)
+            for other in self._runs.values()
+            if other.state == "running"
+        ]
+        commands: list[Command] = []
+        for name in to_suspend(lacking, run.submit.priority, holders):
+            chosen = self._runs[name]
+            chosen.state, chosen.away = "suspending", set()
+            commands += [ToRank(rank, m.Suspend(run=chosen.id)) for rank in sorted(chosen.holding)]
+        return commands
+
+    def _resume(self, run: _Run, own: Demand) -> list[Command]:
+        self._pages.take(own)
+        run.state, run.own = "running", own
+        return [ToRank(rank, m.Resume(run=run.id)) for rank in sorted(run.holding)]
+
     def _start(self, run: _Run, own: Demand, more: Demand, now: float) -> list[Command]:
         request = run.request
         self._pages.take(own + more)
@@ -240,6 +288,7 @@ class Runs:
                     params=request.params,
                     inputs=request.inputs.get(rank, {}),
                     session=run.session,
+                    priority=run.submit.priority,
                 ),
             )
             for rank in request.itinerary.ranks

@@ -2,8 +2,9 @@
 
     service -> conductor    Submit, Abort, Drain, Stop
     conductor -> service    Status, Accepted, Rejected, Output, Finished
-    conductor -> worker     Load, Peers, Start, Cancel, Ping, Stop
-    worker -> conductor     Hello, Progress, Ready, LoadFailed, Faulted, Emit, RankDone, RankFailed, Released, Pong
+    conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Ping, Stop
+    worker -> conductor     Hello, Progress, Ready, LoadFailed, Faulted, Emit, RankDone, RankFailed, Suspended,
+                            Released, Pong
     worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed
 
 Values ride inside a message while they are tiny; larger tensors stay in the sender's arena and travel as a `Ticket`.
@@ -209,10 +210,24 @@ class Start(Message, frozen=True, tag="start"):
     inputs: dict[str, Value]
     """Only what this rank's steps read."""
     session: str | None = None
+    priority: int = 0
 
 
 class Cancel(Message, frozen=True, tag="cancel"):
     """End a run and free all it holds here; answered by `Released`, also for an unknown run."""
+
+    run: RunId
+
+
+class Suspend(Message, frozen=True, tag="suspend"):
+    """Free the pages of a run, but lose nothing; answered by `Suspended`, also for an unknown run. What its session
+    keeps stays."""
+
+    run: RunId
+
+
+class Resume(Message, frozen=True, tag="resume"):
+    """Go on with a suspended run, for which its pages are free again."""
 
     run: RunId
 
@@ -284,6 +299,14 @@ class RankFailed(Message, frozen=True, tag="rank_failed"):
     error: ErrorInfo
 
 
+class Suspended(Message, frozen=True, tag="suspended"):
+    """Nothing of the run is launched here and its pages are free, until `Resume`."""
+
+    rank: Rank
+    run: RunId
+    pages_free: int
+
+
 class Released(Message, frozen=True, tag="released"):
     rank: Rank
     run: RunId
@@ -349,6 +372,8 @@ class Freed(Message, frozen=True, tag="freed"):
 
 ToConductor = Submit | Abort | Drain | Stop
 FromConductor = Status | Accepted | Rejected | Output | Finished
-ToWorker = Load | Peers | Start | Cancel | Ping | Stop
-FromWorker = Hello | Progress | Ready | LoadFailed | Faulted | Emit | RankDone | RankFailed | Released | Pong
+ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Ping | Stop
+FromWorker = (
+    Hello | Progress | Ready | LoadFailed | Faulted | Emit | RankDone | RankFailed | Suspended | Released | Pong
+)
 BetweenWorkers = Deliver | Until | StreamItem | StreamDone | Credit | Freed

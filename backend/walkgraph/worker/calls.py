@@ -13,9 +13,17 @@ from walkgraph.worker.walker import Vector, Walker, indices
 
 
 class Calls:
-    def __init__(self, plan: Plan, rank: Rank, run: RunId, session: str | None, params: Mapping[str, Scalar]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        rank: Rank,
+        run: RunId,
+        session: str | None,
+        params: Mapping[str, Scalar],
+        priority: int = 0,
+    ) -> None:
         self.plan, self.rank, self.run, self.given = plan, rank, run, params
-        self._session = session
+        self._session, self.priority = session, priority
         self._fixed: dict[tuple[int, int], dict[str, Scalar]] = {}
         """Walk and use -> parameters that are the same in every call."""
         self._seeds: dict[str, int] = {}

@@ -39,6 +39,7 @@ class Started:
     params: dict[str, Any]
     inputs: dict[str, Any]
     session: str | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class LocalRun:
         self._results: dict[tuple[int, str], Any] = {}
         self._early: dict[int, list[Arrived]] = defaultdict(list)
         self._incoming, self._outgoing = streams_of(plan, tables, rank, event.itinerary)
-        self._calls = Calls(plan, rank, event.run, event.session, event.params)
+        self._calls = Calls(plan, rank, event.run, event.session, event.params, event.priority)
         self._loops = Loops(self._calls, self._outgoing)
         self._times = Times()
         self._failure: ErrorInfo | None = None
@@ -263,6 +263,7 @@ class LocalRun:
                     states=self._calls.states(walker, use, at),
                     seed=self._calls.seed(use.node.name),
                     chunks=chunks,
+                    priority=self._calls.priority,
                 )
             )
         )

@@ -90,6 +90,7 @@ class Loops:
             grain=grain,
             offset=offset,
             allowed=running.allowed,
+            priority=self._calls.priority,
         )
 
     def items(self, event: Items) -> Iterator[Leaving]:

@@ -75,6 +75,12 @@ class FakeEngine:
 
     def time_steps(self, *, on: bool) -> None: ...
 
+    def suspend(self, run: str) -> None:
+        self.log.append(("suspend", run))
+
+    def resume(self, run: str) -> None:
+        self.log.append(("resume", run))
+
     def admit(self, run: str, params: Mapping[str, Any]) -> None:
         self.admitted[run] = params
 

@@ -1,0 +1,43 @@
+"""What happens to suspended runs while they are away: it waits, in order, and is made up for when they are back.
+
+Their walkers stand still: no call is made, no value sent, no state moved between `Suspend` and the engine's word that
+the run is here again.
+"""
+
+from walkgraph.worker.events import Arrived, CallDone, Cancelled, Event, Started
+
+
+class Suspension:
+    def __init__(self) -> None:
+        self._kept: dict[str, list[Event]] = {}
+
+    def begin(self, run: str) -> None:
+        self._kept.setdefault(run, [])
+
+    def keeps(self, event: Event) -> bool:
+        """Whether the event waits. The end of a run doesn't, and forgets what did."""
+        if not self._kept:
+            return False
+        run = _run(event)
+        if isinstance(event, Cancelled):
+            self._kept.pop(event.run, None)
+        elif run in self._kept:
+            self._kept[run].append(event)
+            return True
+        return False
+
+    def end(self, run: str) -> list[Event]:
+        """What waited."""
+        return self._kept.pop(run, [])
+
+
+def _run(event: Event) -> str:
+    match event:
+        case Arrived(message=message):
+            return getattr(message, "run", "")
+        case CallDone(ref=ref):
+            return ref.run
+        case Started() | Cancelled():
+            return event.run
+        case _:
+            return event.call.run
