@@ -15,6 +15,8 @@ from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of, serv
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.pool import Pool
+from walkgraph.layers.sampling import sample
+from walkgraph.networks import operators_orpheus
 from walkgraph.networks.base import Call, LoadContext, PagedRows, PagedSlot, StateKey, StepBatch
 from walkgraph.networks.operators_orpheus import Backbone
 from walkgraph.networks.presets import ORPHEUS, drawn
@@ -171,6 +173,49 @@ def test_a_prompt_may_be_read_in_parts_and_calls_may_share_a_forward(engine: Eng
     assert mixed[1]["token"].tolist() == alone[1][0]["token"].tolist()
     for run in "pqr":
         engine.drop(run)
+
+
+def test_what_prompts_have_in_common_is_read_once_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits: list[Tensor] = []
+
+    def watched(given: Tensor, *rest: Any) -> Tensor:
+        logits.append(given)
+        return sample(given, *rest)
+
+    monkeypatch.setattr(operators_orpheus, "sample", watched)
+    first = torch.randint(0, 256, (70,), generator=torch.Generator().manual_seed(1))
+    other = torch.cat([first[:40], first[:9]])
+    prompts = {"first": [first], "again": [first], "other": [other, first[:3]]}
+    told: list[list[Any]] = []
+    for cached in (True, False):
+        made = engine_of(plan_of(NODES, source=SOURCE), prefix_cache=cached)
+        logits.clear()
+        for run, parts in prompts.items():
+            for part in parts:
+                outputs(made, llm("ids", part, run, PENALISED))
+            outputs(made, llm("token", ids(7), run, PENALISED), llm("ids", first[:50], f"{run} too", NARROW))
+        keys = [
+            StateKey(f"{run}{also}", state) for run in prompts for also in ("", " too") for state in ("main", "seen")
+        ]
+        told.append([[*logits], *(made.export(key) for key in keys)])
+        free, total = made.pages()
+        if cached:
+            # Two pages of `other`, four of `first` again, and three of each of the fifties.
+            assert (made.prefixes().saved, made.prefixes().hits) == (16 * (2 + 4 + 3 * 3), 5)
+            shared = total - free
+        else:
+            assert total - free == shared + 2 + 4 + 3 * 3
+        made.audit()
+    torch.testing.assert_close(told[0], told[1], rtol=1e-5, atol=1e-5)
+
+
+def test_a_prompt_of_unknown_tokens_is_nobody_elses() -> None:
+    made = engine_of(plan_of(NODES, source=SOURCE))
+    prompt = torch.tensor([*range(17), 9999, *range(30)])
+    for run in ("a", "b"):
+        [done] = serve(made, llm("ids", prompt, run, GREEDY))
+        assert done.error is not None
+    assert made.prefixes().pages == made.prefixes().hits == 0
 
 
 def test_codes_and_the_stop_follow_from_the_token(backbone: Backbone) -> None:
