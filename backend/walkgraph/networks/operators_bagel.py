@@ -23,6 +23,7 @@ from walkgraph.networks.base import (
     Outputs,
     Segment,
     States,
+    reused,
 )
 from walkgraph.networks.checkpoint import load_autoencoder, load_bagel, read_config
 from walkgraph.networks.flux_vae import AutoEncoder
@@ -72,10 +73,11 @@ class Backbone(Operator):
         )
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        fed = [_fed(call) for call in calls]
+        there, tokens = zip(*(reused(call, "ids", "kv", states) for call in calls), strict=True)
+        fed = [(port, value[had:]) for (port, value), had in zip(map(_fed, calls), there, strict=True)]
         pieces = tuple(self._piece(call, *one) for call, one in zip(calls, fed, strict=True))
         rows = lay_out(pieces, self._model.config.latent_side, self._device)
-        attend = states.attend([_segment(*one) for one in zip(calls, pieces, rows.of, strict=True)])
+        attend = states.attend([_segment(*one) for one in zip(calls, pieces, rows.of, tokens, strict=True)])
         first = torch.tensor([states.position(call.states["kv"]) for call in calls], device=self._device)
         positions = first[rows.piece] + rows.place
         x = self._embed(calls, [value for _, value in fed], pieces, rows)
@@ -239,7 +241,7 @@ def _fed(call: Call) -> tuple[str, Tensor]:
     return fed[0]
 
 
-def _segment(call: Call, piece: Piece, rows: Tensor) -> Segment:
+def _segment(call: Call, piece: Piece, rows: Tensor, tokens: Sequence[int] | None) -> Segment:
     text = piece.kind == "text"
     return Segment(
         state=call.states["kv"],
@@ -247,6 +249,7 @@ def _segment(call: Call, piece: Piece, rows: Tensor) -> Segment:
         mode="causal" if text else "block",
         keep=piece.kind != "noised",
         advance=piece.tokens if text else 1,
+        tokens=tokens,
     )
 
 

@@ -234,3 +234,22 @@ def test_a_text_in_parts_is_kept_as_the_whole() -> None:
     assert parts[0]["token"].equal(whole[0]["token"])
     assert torch.equal(parts[1]["counters"], whole[1]["counters"])
     close(parts[1]["kv.0"], whole[1]["kv.0"])
+
+
+def test_texts_that_begin_alike_are_read_once_and_pictures_end_what_is_shared() -> None:
+    text = torch.randint(0, 250, (40,), generator=torch.Generator().manual_seed(4))
+    image, x, told = torch.ones(16, CONFIG.llm.width), noise(5, 2, 3), list[list[Tensor]]()
+    for cached in (True, False):
+        made = engine_of(plan_of(NODES, source="random:bagel-tiny:5"), prefix_cache=cached)
+        flows: list[Tensor] = []
+        for node in ("llm", "llm_cfg"):
+            for run in "ab":
+                where: dict[str, Any] = {"run": run, "node": node}
+                for port, value in (("ids", text), ("image", image), ("ids", text[8:])):
+                    outputs(made, llm(port, value, **where))
+                flows.append(outputs(made, llm("latents", x, time=0.4, **where))[0]["velocity"])
+        told.append(flows)
+        # Only the text at the beginning is found, by all but the first, in the other view too.
+        assert made.prefixes().saved == (3 * 32 if cached else 0)
+        made.audit()
+    close(torch.stack(told[0]), torch.stack(told[1]))
