@@ -23,7 +23,7 @@ from torch import Tensor
 
 from walkgraph.engine.capture import Capturer
 from walkgraph.engine.entering import Loaded, with_examples
-from walkgraph.engine.load import is_expression, load_operators, make_pools, nodes_here, rank_plan
+from walkgraph.engine.load import WARM_UP, example_calls, load_operators, make_pools, nodes_here, rank_plan
 from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.pages import PAGE
 from walkgraph.engine.parts import Done, Parts
@@ -42,7 +42,6 @@ from walkgraph.networks.base import Call, Items, LoopCall, Scalar, StateKey
 from walkgraph.placement.itinerary import state_tokens
 from walkgraph.placement.tables import NodePlan, Plan
 
-_WARM_UP = "warm-up"
 Event = Done | Items | LoopDone | Stepped | Swapped
 
 
@@ -329,30 +328,14 @@ class Engine:
             progress(f"capture of `{name}`", (number + 1) / len(operators))
 
     def _warm_up(self, plans: Sequence[NodePlan], progress: Callable[[str, float], None]) -> None:
-        names = {state.index: state.name for state in self._plan.states}
         first = {self._nodes[node.name].index: node for node in reversed(plans)}
         for done, (_, node) in enumerate(sorted(first.items())):
             progress(f"warm-up of `{node.name}`", done / len(first))
-            for number, example in enumerate(self._nodes[node.name].operator.examples()):
-                states = {slot: StateKey(_WARM_UP, names[index]) for slot, index in node.states.items()}
-                literal = {k: v for k, v in node.params.items() if not is_expression(v)}
-                self.add(
-                    Call(
-                        run=_WARM_UP,
-                        node=node.name,
-                        walk=_WARM_UP,
-                        step=0,
-                        use=0,
-                        iteration=(number,),
-                        inputs=dict(example.inputs),
-                        params={**literal, **example.params},
-                        states=states,
-                        seed=0,
-                    )
-                )
+            for call in example_calls(self._plan, node, self._nodes[node.name].operator):
+                self.add(call)
                 while not self.idle:
                     failed = [one.error for one in self.step() if isinstance(one, Done) and one.error is not None]
                     if failed:
                         raise RunFailed(failed[0])
-            self.drop(_WARM_UP)
+            self.drop(WARM_UP)
         progress("warm-up", 1.0)

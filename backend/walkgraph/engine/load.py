@@ -1,6 +1,6 @@
 """What a rank loads: operators with their weights, and the pools of its caches."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,13 @@ from walkgraph.engine.pool import Pool, page_bytes
 from walkgraph.engine.weights import Weights
 from walkgraph.errors import Refused
 from walkgraph.ids import Rank
-from walkgraph.networks.base import CacheShape, Operator, Scalar
+from walkgraph.networks.base import CacheShape, Call, Operator, Scalar, StateKey
 from walkgraph.placement.tables import NodePlan, Plan, RankPlan
 
 Progress = Callable[[str, float], None]
 """What is going on, and its share done."""
+WARM_UP = "warm-up"
+"""The run of the calls that warm up."""
 _UNUSED_PAGES = 16
 """Of a pool that no task uses on this rank."""
 
@@ -123,3 +125,22 @@ def _options(node: NodePlan, network: type[Operator]) -> dict[str, Scalar]:
         if is_expression(value):
             raise Refused(f"`{node.name}`: parameter `{name}` is read when the node is loaded; make it a literal")
     return chosen
+
+
+def example_calls(plan: Plan, node: NodePlan, operator: Operator) -> Iterator[Call]:
+    """The operator's examples as calls of the node, to be made one after the other."""
+    names = {state.index: state.name for state in plan.states}
+    literal = {k: v for k, v in node.params.items() if not is_expression(v)}
+    for number, example in enumerate(operator.examples()):
+        yield Call(
+            run=WARM_UP,
+            node=node.name,
+            walk=WARM_UP,
+            step=0,
+            use=0,
+            iteration=(number,),
+            inputs=dict(example.inputs),
+            params={**literal, **example.params},
+            states={slot: StateKey(WARM_UP, names[index]) for slot, index in node.states.items()},
+            seed=0,
+        )
