@@ -132,7 +132,8 @@ class Decoder:
         plan = only(placed(graph, device, kv_bytes=pages * page), ("llm",))
         self._vocab, self._runs = config.vocab, 0
         phases = Phases()
-        self.engine = Engine(plan, RANK, threads=threads)
+        # Prompts are the same every time, and their prefill is measured.
+        self.engine = Engine(plan, RANK, threads=threads, prefix_cache=False)
         self.engine.load(phases)
         (self._template,) = Core(plan, RANK).loops()
         self.engine.prepare(self._template, phases)
