@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.unit.engine.plans import call
-from walkgraph.engine.schedule import Schedule
+from walkgraph.engine.schedule import MIX, Cut, Mix, Part, Schedule
 from walkgraph.networks.base import Call
 
 
@@ -80,3 +80,68 @@ def test_cancel_takes_out_one_run() -> None:
     assert names(schedule.cancel("a")) == ["a", "a"]
     assert schedule.cancel("a") == []
     assert drain(schedule) == [("x", ["b"])]
+
+
+# ── cut, mixed, held ──
+
+
+def halves(most: int) -> Cut:
+    """Cuts calls, told by their run's name and rows, into parts of `most` rows."""
+
+    def cut(whole: Call, rows: int) -> list[Part]:
+        sizes = [min(most, rows - at) for at in range(0, rows, most)]
+        return [
+            Part(ready(f"{whole.run}/{i}", whole.ready_at, state=whole.run), "lane", n) for i, n in enumerate(sizes)
+        ]
+
+    return cut
+
+
+def test_a_call_is_cut_when_its_turn_comes_and_its_parts_keep_its_place() -> None:
+    schedule = Schedule(budget=100)
+    schedule.add(ready("long", 1.0, state="long"), "lane", 25)
+    schedule.add(ready("short", 1.5), "lane", 4)
+    cut = halves(10)
+    served = [names(batch.calls) for _ in range(3) if (batch := schedule.next(12, cut)) is not None]
+    assert served == [["long/0"], ["long/1"], ["long/2", "short"]]
+    assert schedule.next() is None
+
+
+def test_short_prompts_of_several_runs_share_a_batch_within_its_rows() -> None:
+    schedule = Schedule(budget=4096)
+    for number in range(6):
+        schedule.add(ready(f"r{number}", float(number)), "lane", 100)
+    running = schedule.next(MIX.rows(True))
+    assert running is not None
+    assert names(running.calls) == ["r0", "r1", "r2", "r3", "r4"]
+    alone = schedule.next(MIX.rows(False))
+    assert alone is not None
+    assert names(alone.calls) == ["r5"]
+
+
+def test_running_loops_wait_for_one_small_batch_at_most() -> None:
+    mix = Mix(budget=4096, alone=2048, mixed=512)
+    assert (mix.rows(True), mix.part(True)) == (512, 512)
+    assert (mix.rows(False), mix.part(False)) == (4096, 2048)
+    assert [mix.may(True, since) for since in (0, 1, 2)] == [True, False, False]
+    assert mix.may(False, 9)
+    assert Mix(budget=100, alone=50).rows(True) == 100
+    assert Mix(budget=100, alone=50).part(True) == 50
+
+
+def test_held_calls_wait_and_get_their_places_back() -> None:
+    schedule = Schedule()
+    schedule.add(ready("a", 1.0), "lane", 1)
+    schedule.add(ready("b", 2.0), "lane", 1)
+    schedule.hold("a")
+    schedule.add(ready("a", 3.0), "other", 1)
+    assert len(schedule) == 1
+    assert drain(schedule) == [("lane", ["b"])]
+    schedule.add(ready("b", 2.0), "lane", 1)
+    schedule.release("a")
+    assert drain(schedule) == [("lane", ["a", "b"]), ("other", ["a"])]
+    schedule.hold("a")
+    schedule.add(ready("a", 4.0), "lane", 1)
+    assert names(schedule.cancel("a")) == ["a"]
+    schedule.add(ready("a", 5.0), "lane", 1)
+    assert drain(schedule) == [("lane", ["a"])], "a run that was ended is held no longer"

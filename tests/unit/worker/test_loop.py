@@ -14,6 +14,7 @@ import zmq
 from tests.unit.transports.test_conformance import ROOM, handle
 from walkgraph.engine.engine import Done
 from walkgraph.engine.pages import PageFault
+from walkgraph.engine.swap import Swapped
 from walkgraph.errors import ErrorInfo, InvalidInput
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call, StateKey
@@ -66,20 +67,21 @@ class FakeEngine:
         self.admitted: dict[str, Mapping[str, Any]] = {}
         self.states: dict[StateKey, Mapping[str, Any]] = {}
         self.lost_page = False
+        self.swapped: list[Swapped] = []
 
     @property
     def idle(self) -> bool:
-        return not self.calls
+        return not self.calls and not self.swapped
 
     def load(self, progress: Callable[[str, float], None]) -> None: ...
 
     def time_steps(self, *, on: bool) -> None: ...
 
     def suspend(self, run: str) -> None:
-        self.log.append(("suspend", run))
+        self.swapped.append(Swapped(run, out=True))
 
     def resume(self, run: str) -> None:
-        self.log.append(("resume", run))
+        self.swapped.append(Swapped(run, out=False))
 
     def admit(self, run: str, params: Mapping[str, Any]) -> None:
         self.admitted[run] = params
@@ -87,9 +89,11 @@ class FakeEngine:
     def add(self, call: Call) -> None:
         self.calls.append(call)
 
-    def step(self) -> list[Done]:
+    def step(self) -> list[Done | Swapped]:
         calls, self.calls = self.calls, []
-        return [Done(call, {"out": call.inputs["in"]}, None, 0.1, 0.2, len(calls)) for call in calls]
+        swapped, self.swapped = self.swapped, []
+        done = [Done(call, {"out": call.inputs["in"]}, None, 0.1, 0.2, len(calls)) for call in calls]
+        return [*done, *swapped]
 
     def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
         self.log.append(("fork", source, target, width))
@@ -215,6 +219,32 @@ def test_start_call_done_and_report(trio: Trio) -> None:
     assert isinstance(said, m.Emit)
     assert isinstance(said.value, m.InlineTensor)
     assert desk.hear() == done
+
+
+def test_what_comes_for_a_suspended_run_waits_until_it_is_back(trio: Trio) -> None:
+    desk, one, _ = trio
+    desk.say(one, m.Suspend(run=R))
+    start(one, desk, [])
+    one.core.answers.clear()
+    one.engine.add(call())
+    one.turn()
+    assert one.core.events == []
+    assert desk.hear() == m.Suspended(rank=one.rank, run=R, pages_free=3)
+    desk.say(one, m.Resume(run=R))
+    one.turn()
+    assert [type(event) for event in one.core.events] == [Started, CallDone], "in the order in which they came"
+    desk.say(one, m.Suspend(run=R), m.Cancel(run=R))
+    one.core.events.clear()
+    one.turn()
+    assert one.core.events == [Cancelled(R)]
+
+
+def test_a_run_that_cannot_come_back_fails(trio: Trio) -> None:
+    desk, one, _ = trio
+    error = ErrorInfo(code="out_of_memory", message="no room")
+    one.engine.swapped.append(Swapped(R, out=False, error=error))
+    one.turn()
+    assert desk.hear() == m.RankFailed(rank=one.rank, run=R, error=error)
 
 
 def test_a_ping_is_answered_and_stop_ends_the_loop(trio: Trio) -> None:
