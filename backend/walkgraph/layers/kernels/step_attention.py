@@ -43,9 +43,9 @@ class Tuning:
 
 
 _CUTS: dict[int, Tuning] = {
-    8: Tuning(splits=16, block=32, warps=4, stages=5),
-    64: Tuning(splits=4, block=32, warps=4, stages=5),
-    128: Tuning(splits=1, block=64, warps=4, stages=4),
+    8: Tuning(splits=16, block=64, warps=4, stages=3),
+    64: Tuning(splits=6, block=64, warps=4, stages=3),
+    128: Tuning(splits=3, block=64, warps=4, stages=3),
     512: Tuning(splits=1, block=32, warps=4, stages=4),
 }
 """By rows times key heads, at most: what an H200 ran fastest with, heads of width 128, 330 and 2200 tokens a row."""
