@@ -56,7 +56,7 @@ def test_an_audit_finds_what_is_lost_and_what_is_held_twice() -> None:
         Pages(0)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["take", "share", "drop"]), st.integers(0, 6)), max_size=60))
+@given(st.lists(st.tuples(st.sampled_from(["take", "share", "drop", "keep"]), st.integers(0, 6)), max_size=60))
 @settings(max_examples=60, deadline=None)
 def test_every_page_is_free_or_held_whatever_happens(moves: list[tuple[str, int]]) -> None:
     pages, lists = Pages(12), list[list[int]]()
@@ -70,6 +70,9 @@ def test_every_page_is_free_or_held_whatever_happens(moves: list[tuple[str, int]
         elif lists and move == "share":
             lists.append(list(lists[n % len(lists)]))
             pages.share(lists[-1])
+        elif lists and move == "keep":
+            for page in {*lists[n % len(lists)]} - pages.kept:
+                pages.keep(page)
         elif lists:
             pages.release(lists.pop(n % len(lists)))
         pages.audit(lists)

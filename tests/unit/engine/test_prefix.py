@@ -191,6 +191,33 @@ def test_a_prompt_in_parts_is_found_part_by_part_and_by_whole_prompts() -> None:
     assert kept(states, B) == kept(states, C) == LONG
 
 
+def test_what_ends_within_a_page_is_not_gone_on_with() -> None:
+    states = table(20)
+    add(states, A, LONG)
+    assert [add(states, B, part) for part in (LONG[:20], LONG[20:])] == [PAGE, 0]
+    assert kept(states, B) == LONG
+
+
+def test_what_another_operator_appends_is_not_found() -> None:
+    states = table()
+    add(states, A, LONG[:PAGE])
+    assert add(states, A, LONG[PAGE : 2 * PAGE], "another operator") == 0
+    assert add(states, B, LONG[: 3 * PAGE]) == PAGE
+    assert add(states, C, LONG[: 3 * PAGE], "another operator") == 0
+
+
+def test_what_can_no_longer_be_reached_is_given_up_too() -> None:
+    states = table()
+    fresh = [one for key in (A, B) for one in append(states, key, LONG[:PAGE])[1]]
+    states.confirm(fresh)
+    add(states, B, LONG[PAGE : 2 * PAGE])
+    states.drop((A, B))
+    append(states, C, [7] * 8 * PAGE, named=False)
+    assert states.prefix_stats.given_up == 2
+    states.audit()
+    assert states.prefix_stats.pages == 0
+
+
 def test_names_end_where_something_has_none() -> None:
     states = table()
     add(states, A, LONG[:PAGE])
@@ -202,10 +229,10 @@ def test_names_end_where_something_has_none() -> None:
     assert states.prefix_stats.pages == 3
     states.drop(KEYS)
     add(states, A, LONG[:PAGE])
-    states.hold(A, 5)
-    states.appended(A, 5, 5)
-    add(states, A, LONG[PAGE : 3 * PAGE])
-    assert add(states, B, [*LONG[:PAGE], *[0] * 5, *LONG[PAGE : 3 * PAGE]]) == PAGE
+    states.hold(A, PAGE)
+    states.appended(A, PAGE, PAGE)
+    assert add(states, A, LONG[PAGE:]) == 0, "what a loop has appended has no names"
+    assert kept(states, A)[2 * PAGE :] == LONG[PAGE:]
     transaction = states.transaction("op")
     attend = transaction.attend([Segment(StateKey("d", "kv"), torch.arange(2), "causal", advance=2, tokens=[1])])
     with pytest.raises(PageFault, match="one for each row"):
@@ -214,12 +241,19 @@ def test_names_end_where_something_has_none() -> None:
 
 def test_a_wide_state_reuses_nothing_and_a_rollback_gives_back() -> None:
     states = table()
+    add(states, A, LONG)
+    states.drop((A,))
     add(states, A, LONG[: 2 * PAGE])
     states.fork(A, B, 2)
-    assert states.transaction("op").reuse(B, [*LONG]) == 0
     transaction = states.transaction("op")
-    assert transaction.reuse(C, LONG) == 2 * PAGE
-    assert (transaction.length(C), free(states)) == (2 * PAGE, PAGES - 2)
+    assert transaction.reuse(B, LONG[2 * PAGE :]) == 0
+    assert transaction.reuse(A, LONG[2 * PAGE :]) == 2 * PAGE
+    transaction.rollback()
+    assert kept(states, A) == LONG[: 2 * PAGE]
+    transaction = states.transaction("op")
+    before = free(states)
+    assert transaction.reuse(C, LONG) == 4 * PAGE
+    assert (transaction.length(C), before - free(states)) == (4 * PAGE, 3)
     transaction.rollback()
     assert kept(states, C) == []
     assert states.transaction().length(C) == 0
