@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from walkgraph.ids import Rank
-from walkgraph.placement.itinerary import state_tokens, whole_pages
+from walkgraph.placement.demand import state_tokens, whole_pages
 from walkgraph.placement.tables import Plan, Scalar
 from walkgraph.wire.messages import PoolSize
 

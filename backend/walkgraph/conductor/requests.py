@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from walkgraph.graph.document import Graph, SessionPolicy
 from walkgraph.ids import Rank
-from walkgraph.placement.itinerary import expand, inputs_read, page_demand
+from walkgraph.placement.demand import inputs_read, page_demand
+from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import fill_params, name_inputs, task_of
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire import messages as m

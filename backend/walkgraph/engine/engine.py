@@ -39,7 +39,7 @@ from walkgraph.engine.swap import Swap, Swapped
 from walkgraph.errors import InvalidInput, Refused, RunFailed
 from walkgraph.ids import Rank
 from walkgraph.networks.base import Call, Items, LoopCall, Scalar, StateKey
-from walkgraph.placement.itinerary import state_tokens
+from walkgraph.placement.demand import state_tokens
 from walkgraph.placement.tables import NodePlan, Plan
 
 Event = Done | Items | LoopDone | Stepped | Swapped

@@ -18,10 +18,10 @@ from walkgraph.graph.problems import Problem
 from walkgraph.graph.structure import steps_of
 from walkgraph.ids import Rank
 from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.demand import state_tokens, whole_pages
 from walkgraph.placement.document import size_in_bytes
 from walkgraph.placement.facts import Facts
 from walkgraph.placement.hardware import Hardware
-from walkgraph.placement.itinerary import state_tokens, whole_pages
 from walkgraph.placement.request import declared_params
 from walkgraph.placement.sizes import Sizes, WeightSizes
 from walkgraph.placement.tables import Plan, RankPlan, Scalar

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.placing import at, duet, planned
 from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.placement.itinerary import expand, inputs_read, page_demand
+from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import fill_params, name_inputs
 from walkgraph.placement.tables import FromInput, FromLiteral, FromStep, Itinerary, Plan
 
@@ -123,18 +123,6 @@ def test_states_that_were_never_written_do_not_move() -> None:
 def test_a_sessions_states_go_back_to_rest() -> None:
     found = expand(duet(), plan_of("recall"), "remember", {"seed": 1}, {"fact": ["x"]})
     assert walk_names(found, "recall") == ["remember", "move:memory:0>1", "recall", "move:memory:1>0"]
-
-
-def test_each_rank_is_sent_what_it_reads() -> None:
-    found = expand(duet(), plan_of("recall"), "remember", {"seed": 1}, {"fact": ["x"]})
-    assert inputs_read(plan_of("recall"), found) == {0: {"fact.0"}, 1: frozenset()}
-
-
-def test_pages_are_asked_for_where_states_are() -> None:
-    assert page_demand(plan_of(), talk(), {"room": 100}) == {0: {0: 100, 1: 100}}
-    assert page_demand(plan_of("decode"), talk(split="decode"), {"room": 7}) == {0: {0: 7, 1: 7}, 1: {0: 7}}
-    with pytest.raises(InvalidInput, match="state `main`"):
-        page_demand(plan_of(), talk(), {})
 
 
 @pytest.mark.parametrize(

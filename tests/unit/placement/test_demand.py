@@ -1,0 +1,43 @@
+"""What a run's steps ask of each rank."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.placing import at, duet, planned
+from walkgraph.errors import InvalidInput
+from walkgraph.placement.demand import inputs_read, page_demand, whole_pages
+from walkgraph.placement.itinerary import expand
+from walkgraph.placement.tables import Itinerary, Plan
+
+DECODE = at(1, "llm", "say", walks=("decode",))
+RECALL = at(1, "keep", "read", "say", walks=("recall",))
+
+
+def plan_of(*groups: dict[str, Any]) -> Plan:
+    made = planned(*groups)
+    assert made.plan is not None, made.problems
+    return made.plan
+
+
+def talk(plan: Plan) -> Itinerary:
+    return expand(duet(), plan, "talk", {"seed": 1}, {"prompt": ["a", "b"]})
+
+
+def test_each_rank_is_sent_what_it_reads() -> None:
+    plan = plan_of(RECALL)
+    found = expand(duet(), plan, "remember", {"seed": 1}, {"fact": ["x"]})
+    assert inputs_read(plan, found) == {0: {"fact.0"}, 1: frozenset()}
+
+
+def test_pages_are_asked_for_where_states_are() -> None:
+    alone, apart = plan_of(), plan_of(DECODE)
+    assert page_demand(alone, talk(alone), {"room": 100}) == {0: {0: 100, 1: 100}}
+    assert page_demand(apart, talk(apart), {"room": 7}) == {0: {0: 7, 1: 7}, 1: {0: 7}}
+    with pytest.raises(InvalidInput, match="state `main`"):
+        page_demand(alone, talk(alone), {})
+
+
+@pytest.mark.parametrize(("tokens", "width", "pages"), [(0, 2, 0), (1, 1, 1), (16, 1, 1), (17, 1, 2), (34, 2, 4)])
+def test_sequences_have_pages_of_their_own(tokens: int, width: int, pages: int) -> None:
+    assert whole_pages(tokens, width, 16) == pages
