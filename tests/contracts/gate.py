@@ -66,6 +66,17 @@ def long_functions(path: str, source: str, most: int) -> dict[str, int]:
     return lengths
 
 
+def unpaired_steps(source: str) -> list[str]:
+    """Return the classes of `source` that have a `step` without a `step_spec`, or the other way round."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef):
+            own = {child.name for child in node.body if isinstance(child, ast.FunctionDef)}
+            if len(own & {"step", "step_spec"}) == 1:
+                found.append(node.name)
+    return found
+
+
 def python_files(root: Path, *folders: str) -> list[Path]:
     """Return the Python files under `folders`, less what belongs to others."""
     foreign = {"node_modules", "__pycache__", ".venv"}

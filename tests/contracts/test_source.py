@@ -75,3 +75,15 @@ def test_what_only_looks_alike_is_allowed(source: str) -> None:
 
 def test_settings_may_read_the_environment() -> None:
     assert gate.findings("walkgraph/settings.py", "import os\nHOME = os.environ['HOME']") == []
+
+
+def test_operators_that_describe_a_step_have_it(repository: Path) -> None:
+    operators = (repository / "backend" / "walkgraph" / "networks").glob("operators_*.py")
+    assert {path.name: found for path in operators if (found := gate.unpaired_steps(path.read_text()))} == {}
+
+
+def test_a_planted_step_without_a_description_is_found() -> None:
+    source = "class {name}(Operator):\n    def {method}(self): ...\n"
+    for method in ("step", "step_spec"):
+        assert gate.unpaired_steps(source.format(name="Lone", method=method)) == ["Lone"]
+    assert gate.unpaired_steps(source.format(name="Plain", method="forward")) == []

@@ -153,7 +153,8 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.noop",
-        description="Adds one to its token: a step of nothing, to run on the device; stops from the token `stop_at` on.",
+        description="Adds one to its token: a step of nothing, to run on the device; "
+        "stops from the token `stop_at` on.",
         inputs=(port("token", "tokens: int[1]"),),
         outputs=(port("token", "tokens: int[1]"), port("stop", "flag: bool")),
         params={"stop_at": Param(type="integer", default=2**31 - 1)},

@@ -421,8 +421,8 @@ class Operator(Protocol):
 
     def step(self, batch: StepBatch) -> StepOutputs:
         """Serve a batch of one spec: device work of fixed shape, without reading a value on the host. What it appends
-        to paged slots lies at `lengths` onward; the engine counts it."""
-        raise NotImplementedError(f"{type(self).__name__} has no step")
+        to paged slots lies at `lengths` onward; the engine counts it. Whoever has a `step_spec` has it."""
+        ...
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         """Serve the calls in one batch, in their order. Raises for the whole batch; the engine then finds the guilty
