@@ -78,7 +78,7 @@ def main() -> None:
     given = options()
     device = device_name()
     tiny = given.tiny or given.check or device == "cpu"
-    placement = given.placement or ("orpheus_one_gpu" if device != "cpu" else "orpheus_one_cpu")
+    placement = given.placement or ("orpheus_one_gpu" if device != "cpu" else None)
     if given.check:
         given.concurrency, given.tokens, given.rounds = [2], 35, 1
     budget, engine = Budget(given.budget), engine_steps(given.engine)
@@ -92,7 +92,7 @@ def main() -> None:
         for clients in given.concurrency:
             if budget.allows(f"concurrency {clients}"):
                 rows.append(measured(asker, watch, clients, given.rounds, engine.get(clients)))
-    show(f"{'tiny' if tiny else 'full'} Orpheus, `{placement}`, {given.tokens} tokens each", rows)
+    show(f"{'tiny' if tiny else 'full'} Orpheus, {placement or 'no placement'}, {given.tokens} tokens each", rows)
     report = {"tiny": tiny, "placement": placement, "tokens": given.tokens, "start": start, "speech": rows}
     write(None if given.check else given.out, device, report | {"left out": budget.left_out})
 
@@ -102,7 +102,7 @@ def options() -> argparse.Namespace:
     arguments.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 8, 16, 32])
     arguments.add_argument("--tokens", type=int, default=400, help="of every request; 82 are a second")
     arguments.add_argument("--rounds", type=int, default=2, help="requests of each client, after one to warm up")
-    arguments.add_argument("--placement", help="a bundled one of `orpheus`")
+    arguments.add_argument("--placement", help="a bundled one of `orpheus`; none on a CPU")
     arguments.add_argument("--engine", type=Path, help="what engine_step.py has written on this machine")
     arguments.add_argument("--budget", type=float, default=150.0, help="seconds; what comes after is left out")
     arguments.add_argument("--out", type=Path, default=RESULTS)
@@ -117,14 +117,14 @@ def engine_steps(file: Path | None) -> dict[int, float]:
     return {row["batch"]: row["median ms"] / 1e3 for row in steps if row["penalty"] and row["prompt"] <= 256}
 
 
-def deployed(client: Client, placement: str, *, tiny: bool) -> dict[str, float]:
+def deployed(client: Client, placement: str | None, *, tiny: bool) -> dict[str, float]:
     """Seconds until ready, and in each phase on the way there."""
     graph = json.loads(bundled("graphs")["orpheus"].read_text())
     if tiny:
         graph["weights"]["orpheus"]["source"] = "random:orpheus-tiny:0"
         graph["weights"]["snac"]["source"] = "random:snac-tiny:0"
     began = since = time.perf_counter()
-    client.deploy(graph, json.loads(bundled("placements")[placement].read_text()), NAME)
+    client.deploy(graph, json.loads(bundled("placements")[placement].read_text()) if placement else None, NAME)
     seconds: dict[str, float] = {}
     phase = "process"
     for found in client.follow_deployment(NAME):

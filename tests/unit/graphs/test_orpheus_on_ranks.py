@@ -48,16 +48,16 @@ def samples(pieces: list[bytes]) -> np.ndarray[Any, Any]:
 
 
 def test_sound_leaves_frame_by_frame_and_is_the_same_on_one_rank_or_two() -> None:
-    one = said("orpheus_one_cpu", "hello")
+    one = said("orpheus_one_gpu", "hello")
     assert len(one) > 2
     assert one == said("orpheus_two_gpus", "hello")
-    assert one != said("orpheus_one_cpu", "hello", run="other", seed=1)
+    assert one != said("orpheus_one_gpu", "hello", run="other", seed=1)
 
 
 def test_runs_together_say_what_each_says_alone() -> None:
-    local = deployment("orpheus_one_cpu")
+    local = deployment("orpheus_one_gpu")
     texts = {"a": "one", "b": "another, longer text", "c": "3"}
-    alone = {run: said("orpheus_one_cpu", text, run=f"{run} alone") for run, text in texts.items()}
+    alone = {run: said("orpheus_one_gpu", text, run=f"{run} alone") for run, text in texts.items()}
     for run, text in texts.items():
         local.submit(run, "speak", {"max_tokens": MANY}, {"text": [text]})
     local.run()

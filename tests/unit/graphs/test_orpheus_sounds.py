@@ -11,7 +11,7 @@ import soundfile
 import torch
 
 from tests.support.local import LocalDeployment
-from tests.unit.graphs.test_bundled import placement_of
+from tests.unit.graphs.test_orpheus_on_ranks import on_cpus
 from walkgraph.graph import codec
 from walkgraph.resources import bundled
 
@@ -23,7 +23,7 @@ def deployed(chunks: dict[str, Any]) -> LocalDeployment:
     document["weights"]["orpheus"]["source"] = "random:orpheus-tiny:0"
     document["weights"]["snac"]["source"] = "random:snac-tiny:0"
     document["streams"][0]["chunks"] = {"policy": "sliding", "window": 28, "stride": 7, **chunks}
-    return LocalDeployment(codec.load(document), placement_of("orpheus_one_cpu"), threads=1)
+    return LocalDeployment(codec.load(document), on_cpus("orpheus_one_gpu"), threads=1)
 
 
 @pytest.mark.parametrize("chunks", [{}, {"first": 14}], ids=["published", "ramp"])
