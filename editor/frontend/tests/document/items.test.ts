@@ -229,6 +229,19 @@ describe("mute and bypass", () => {
     }
   });
 
+  it("stay as they are while others are brought back that they have nothing to do with", () => {
+    const passed = edits.bypass(before, "w", ["use:b"], palette);
+    expect(edits.unbypass(passed, "w", ["use:a"], palette)).toBe(passed);
+    expect(edits.unmute(edits.mute(passed, "w", ["use:d"]), "w", ["use:d"])).toEqual(passed);
+  });
+
+  it("keep a condition that they were given since, whatever else is brought back", () => {
+    const both = edits.bypass(before, "w", ["use:b", "use:c"], palette);
+    const given = edits.setItem(both, "w", "use:b", { when: "n > 1" });
+    const made = edits.unbypass(given, "w", ["use:c"], palette);
+    expect(made).toEqual(edits.setItem(before, "w", "use:b", { when: "n > 1" }));
+  });
+
   it("are followed by new names, and leave edges alone whose types differ", () => {
     const passed = edits.renameNode(edits.bypass(before, "w", ["use:b"], palette), "a", "start");
     expect(edits.unbypass(passed, "w", ["use:b"], palette)).toEqual(edits.renameNode(before, "a", "start"));

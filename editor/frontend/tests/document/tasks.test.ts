@@ -60,6 +60,9 @@ it("steps are put in, moved, changed and taken out at their pointers", () => {
   expect(kinds(edits.moveStep(graph, "t", "/steps/0", "/steps/3"))).toEqual(["first", "for", "walk"]);
   expect(kinds(edits.moveStep(graph, "t", "/steps/2", "/steps/0"))).toEqual(["for", "walk", "first"]);
   expect(edits.moveStep(graph, "t", "/steps/1", "/steps/2")).toBe(graph);
+  const twins = edits.insertStep(graph, "t", "/steps/0", { walk: "w", with: { p: "@task.said" } });
+  expect(edits.moveStep(twins, "t", "/steps/0", "/steps/2")).toBe(twins);
+  expect(edits.setStep(graph, "t", "/steps/0", { with: { p: "@task.said" } })).toBe(graph);
   const inside = edits.moveStep(graph, "t", "/steps/0", "/steps/2/text/1");
   expect(steps(inside)).toHaveLength(2);
   expect(steps(inside)[1]).toMatchObject({ text: [{ with: { p: "@part" } }, { with: { p: "@task.said" } }] });

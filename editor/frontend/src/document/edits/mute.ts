@@ -64,21 +64,25 @@ export function bypass(
   }, graph);
 }
 
-/** Let bypassed uses run again, on their own edges. Those that stay bypassed are led around anew. */
+/**
+ * Let bypassed uses run again, on their own edges. Edges around one may lead through edges around another, so all are
+ * brought back, and those that stay bypassed are led around anew; not so one that was given a condition since.
+ */
 export function unbypass(
   graph: GraphDocument,
   walk: string,
   ids: readonly ItemId[],
   catalogue: Catalogue = {},
 ): GraphDocument {
-  if (!ids.length) return graph;
   const records = recordsOf(graph, walk);
   const bypassed = Object.keys(records).filter((id) => records[id]!.kind === "bypass");
+  if (!ids.some((id) => bypassed.includes(id))) return ids.reduce((made, id) => voiced(made, walk, id), graph);
   const restored = [...bypassed]
     .reverse()
     .reduce((made, id) => voiced(rejoined(made, walk, records[id]!), walk, id), graph);
-  const known = factsOf(walkOf(restored, walk)).byId;
-  const still = bypassed.filter((id) => !ids.includes(id) && known.has(id));
+  const known = factsOf(walkOf(graph, walk)).byId;
+  const silent = (id: ItemId) => known.has(id) && whenOf(known.get(id)!.item) === NEVER;
+  const still = bypassed.filter((id) => !ids.includes(id) && silent(id));
   const again = bypass(restored, walk, still, catalogue);
   return ids.filter((id) => !bypassed.includes(id)).reduce((made, id) => voiced(made, walk, id), again);
 }

@@ -16,14 +16,26 @@ const WALK_ORDER: Record<string, number> = Object.fromEntries(
   ["label", "inputs", "body", "edges", "results"].map((key, index) => [key, index]),
 );
 
-/** With `key` set; taken away where `value` is undefined. */
+/** With `key` set; taken away where `value` is undefined. A value like the one before changes nothing. */
 export function withKey<T extends object>(record: T, key: string, value: unknown): T {
   const fields = record as Fields;
   if (value === undefined) {
     if (!(key in fields)) return record;
     return Object.fromEntries(Object.entries(fields).filter(([name]) => name !== key)) as T;
   }
-  return fields[key] === value && key in fields ? record : ({ ...fields, [key]: value } as T);
+  return key in fields && alike(fields[key], value) ? record : ({ ...fields, [key]: value } as T);
+}
+
+/** Whether both are written alike. What an edit left as it was is the same object, so that few are looked into. */
+export function alike(a: unknown, b: unknown): boolean {
+  if (a === b) return true;
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
+  if (Array.isArray(a) !== Array.isArray(b)) return false;
+  const [left, right] = [Object.entries(a), Object.entries(b)];
+  return (
+    left.length === right.length &&
+    left.every(([key, value], index) => right[index]![0] === key && alike(value, right[index]![1]))
+  );
 }
 
 /** With each field set; null and undefined take it away. */
