@@ -29,13 +29,22 @@ class Parts(list[Any]):
     """What a resident loop gives to a loop around it that collects on."""
 
 
+class _Way(NamedTuple):
+    """How far a use got on its way to its next iteration."""
+
+    prefix: Vector
+    entering: bool
+    """The use's iterations under the prefix are to come; otherwise they are over."""
+    ended: int
+    """Length of the shortest prefix of the old vector under which all calls are over."""
+
+
 class _Next(NamedTuple):
     to: Vector | None
     """None: there is no further iteration."""
-    ended: int
-    """Length of the shortest prefix of the old vector under which all calls are over."""
     empties: list[Vector]
-    """Prefixes under which there was no call: a loop around the use turned out empty, or all that it held."""
+    """Prefixes passed on the way under which there was no call: a loop turned out empty, or all that it held."""
+    way: _Way
 
 
 class Walker:
@@ -61,8 +70,8 @@ class Walker:
         """Use -> outputs of the iteration it stands at, until it moves on."""
         self._left: dict[int, int] = {}
         """Leaving edge of a use that hasn't moved on -> KEPT or GONE."""
-        self._ended: dict[int, int] = {}
-        """Use that waits for an `until` -> all its calls under `at[:ended]` are over."""
+        self._ways: dict[int, _Way] = {}
+        """Use that waits for an `until` -> how far it got."""
 
     @property
     def done(self) -> bool:
@@ -127,23 +136,23 @@ class Walker:
 
     def _move(self, index: int, table: UseTable) -> bool:
         at = self._at[index]
-        step = self._next(table, at)
+        step = self._next(index, table, at)
         if at is not None:
-            self._leave(index, table, at, step.ended)
-        if step.to is WAIT:
-            if self._ended.get(index) != step.ended:
-                self._ended[index] = step.ended
-                self._awake.update(table.neighbours)
-            return False
-        self._awake.update(table.neighbours)
-        self._outputs.pop(index, None)
-        self._ended.pop(index, None)
-        for edge in table.outputs:
-            self._left.pop(edge.index, None)
+            self._leave(index, table, at, step.way.ended)
         for prefix in step.empties:
             for edge in table.outputs:
                 if edge.leave in ("last", "collect") and edge.common == len(prefix):
                     self._give(edge, prefix, self._drain(edge))
+        if step.to is WAIT:
+            if self._ways.get(index) != step.way:
+                self._ways[index] = step.way
+                self._awake.update(table.neighbours)
+            return bool(step.empties)
+        self._awake.update(table.neighbours)
+        self._outputs.pop(index, None)
+        self._ways.pop(index, None)
+        for edge in table.outputs:
+            self._left.pop(edge.index, None)
         self._state[index] = "ended" if step.to is None else "waiting"
         if at is not None:
             self._pass_states(index, table, at, step.to)
@@ -152,17 +161,15 @@ class Walker:
         self._forget(table, step.to)
         return True
 
-    def _next(self, table: UseTable, at: Vector | None) -> "_Next":
-        prefix: Vector = at or ()
-        entering, empties = at is None, list[Vector]()
-        loops = table.plan.loops
-        ended = len(prefix)
+    def _next(self, index: int, table: UseTable, at: Vector | None) -> _Next:
+        prefix, entering, ended = self._ways.get(index) or _Way(at or (), at is None, len(at or ()))
+        loops, empties = table.plan.loops, list[Vector]()
         while entering or prefix:
             if entering and len(prefix) == len(loops):
-                return _Next(prefix, ended, empties)
+                return _Next(prefix, empties, _Way(prefix, entering, ended))
             go = self._enters(loops[len(prefix)], prefix) if entering else self._goes_on(loops[len(prefix) - 1], prefix)
             if go is None:
-                return _Next(WAIT, ended, [])
+                return _Next(WAIT, empties, _Way(prefix, entering, ended))
             if entering and go:
                 prefix = (*prefix, 0)
             elif entering:
@@ -175,7 +182,7 @@ class Walker:
                 ended = min(ended, len(prefix))
                 if at is None or at[: len(prefix)] != prefix:
                     empties.append(prefix)
-        return _Next(None, 0, empties)
+        return _Next(None, empties, _Way((), False, 0))
 
     def _enters(self, loop: int, prefix: Vector) -> bool | None:
         if self.table.loops[loop].times is None:
@@ -244,22 +251,21 @@ class Walker:
             if not self._is_past(other, at[:common]):
                 return False
         for other, common in table.after:
-            if self._state[other] != "ended" and self._reached(other, common) < at[:common]:
+            if self._state[other] != "ended" and (*self._reached(other), *[0] * common)[:common] < at[:common]:
                 return False
         return True
 
     def _is_past(self, use: int, prefix: Vector) -> bool:
         """All calls of the use under the prefix are over."""
-        at = self._at[use]
-        if self._state[use] == "ended" or (at is not None and at[: len(prefix)] > prefix):
-            return True
-        ended = self._ended.get(use)
-        return at is not None and ended is not None and ended <= len(prefix) and at[:ended] == prefix[:ended]
+        reached = self._reached(use)
+        return self._state[use] == "ended" or reached[: len(prefix)] > prefix[: len(reached)]
 
-    def _reached(self, use: int, common: int) -> Vector:
-        """The outer indices a use stands at."""
-        at = self._at[use]
-        return (-1,) * common if at is None else at[:common]
+    def _reached(self, use: int) -> Vector:
+        """Calls of the use before this, which may be a prefix, are over."""
+        way = self._ways.get(use)
+        if way is None:
+            return self._at[use] or ()
+        return way.prefix if way.entering else _following(way.prefix)
 
     def _input(self, use: int, edges: Sequence[EdgePlan], at: Vector) -> tuple[Any, ChunkInfo | None] | None:
         """The value of a port at this iteration, ABSENT where no edge has one; None: not there yet."""
@@ -356,7 +362,8 @@ class Walker:
 
     def _still_asked(self, loop: int) -> dict[Vector, bool]:
         """Verdicts on a loop that a use inside may still ask for: none asks for what lies behind it."""
-        places = [self._at[use] or () for use in self.table.loops[loop].uses if self._state[use] != "ended"]
+        uses = [use for use in self.table.loops[loop].uses if self._state[use] != "ended"]
+        places = [self._ways[use].prefix if use in self._ways else self._at[use] or () for use in uses]
         oldest = min(places, default=None)
         if oldest is None:
             return {}
