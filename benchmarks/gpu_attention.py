@@ -105,7 +105,7 @@ def main() -> None:
     table = "".join(f"    {batch * GROUPS}: {cut!r},\n" for batch, cut in cuts.items())
     print(table)
     if given.table is not None:
-        given.table.write_text(f"_CUTS: dict[int, Tuning] = {{\n{table}}}\n")
+        given.table.write_text(f"CUTS: dict[int, Tuning] = {{\n{table}}}\n")
     chains = chained(pool, cuts)
     told = {"device": torch.cuda.get_device_name(), "errors": errors, "cases": results, "chains": chains}
     given.out.write_text(json.dumps(told, indent=1))

@@ -42,7 +42,7 @@ class Tuning:
     and lets the next one start once its own wait is over; 2: lets the next one start at once."""
 
 
-_CUTS: dict[int, Tuning] = {
+CUTS: dict[int, Tuning] = {
     8: Tuning(splits=16, block=64, warps=4, stages=3),
     64: Tuning(splits=6, block=64, warps=4, stages=3),
     128: Tuning(splits=3, block=64, warps=4, stages=3),
@@ -54,8 +54,8 @@ _CUTS: dict[int, Tuning] = {
 def tuning(batch: int, groups: int, group: int, width: int, context: int) -> Tuning:
     """`group`: query heads of a key head. `context`: tokens that a row's pages can hold."""
     rows = batch * groups
-    most = min((n for n in _CUTS if n >= rows), default=max(_CUTS))
-    cut = _CUTS[most]
+    most = min((n for n in CUTS if n >= rows), default=max(CUTS))
+    cut = CUTS[most]
     if cut.stages and width > 128:
         cut = replace(cut, stages=max(2, min(cut.stages, _SHARED // (4 * cut.block * width))))
     if not cut.stages and group > STREAMED:
