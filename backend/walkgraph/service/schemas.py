@@ -79,6 +79,17 @@ class CopyShown(Shown):
     """In one with the largest parameters."""
 
 
+class LoopShown(Shown):
+    """Where a loop of a Walk is iterated."""
+
+    walk: str
+    loop: str
+    resident: bool
+    """On the device, as a whole; otherwise call by call. In a Walk that a step runs per chunk: in such a step."""
+    why: str
+    """In a sentence."""
+
+
 class RankShown(Shown):
     rank: int
     device: str
@@ -104,6 +115,8 @@ class PlanShown(Shown):
     routes: list[RouteShown]
     copies: list[CopyShown]
     """Only of a placement that fits."""
+    loops: list[LoopShown]
+    """Likewise."""
     drawing: str | None
     """The plan as text, for a terminal."""
     digest: str | None

@@ -160,6 +160,24 @@ async def test_a_plan_tells_which_states_change_rank(service: Running) -> None:
     assert ("main", "prefill_text", 0, 1) in {(c["state"], c["walk"], c["source"], c["target"]) for c in inside}
 
 
+async def test_a_plan_tells_where_every_loop_is_iterated(service: Running) -> None:
+    async def loops(graph: str) -> dict[tuple[str, str], tuple[bool, str]]:
+        body = {"graph": graph, "hardware": "1x141GB"}
+        rows = (await service.http.post("/api/v1/plans", json=body)).json()["loops"]
+        found = {(row["walk"], row["loop"]): (row["resident"], row["why"]) for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+    speech = await loops("orpheus")
+    assert set(speech) == {("decode", "tokens")}
+    resident, why = speech["decode", "tokens"]
+    assert resident
+    assert why.startswith("`tokens` runs on the device")
+    resident, why = (await loops("shapes"))["image_gen", "denoise"]
+    assert not resident
+    assert why.startswith("stepped: ")
+
+
 async def test_a_plan_has_what_bars_and_lanes_are_drawn_from(service: Running) -> None:
     body = {"graph": "bagel", "placement": "bagel_cfg3_three_gpus", "hardware": "3x141GB"}
     good = (await service.http.post("/api/v1/plans", json=body)).json()

@@ -14,7 +14,7 @@ from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.judging import Judged, judge, problems_shown, resolve
 from walkgraph.service.problems import Fault, Unprocessable
-from walkgraph.service.schemas import CopyShown, DeviceShown, PlanRequest, PlanShown, RankShown, RouteShown
+from walkgraph.service.schemas import CopyShown, DeviceShown, LoopShown, PlanRequest, PlanShown, RankShown, RouteShown
 
 router = APIRouter(prefix="/api/v1/plans", tags=["plans"], route_class=StrictRoute)
 
@@ -58,6 +58,7 @@ def _shown(judged: Judged) -> PlanShown:
         ],
         routes=[RouteShown(**vars(r)) for r in routes(judged.graph, budgeted)] if judged.graph and budgeted else [],
         copies=[_copy(plan, copy) for copy in judged.copies] if plan else [],
+        loops=_loops(plan) if plan else [],
         drawing=render(plan, judged.placement_problems, judged.copies) if plan else None,
         digest=plan.digest if plan else None,
     )
@@ -73,6 +74,17 @@ def _copy(plan: Plan, copy: Copy) -> CopyShown:
         bytes=copy.bytes,
         largest=copy.largest,
     )
+
+
+def _loops(plan: Plan) -> list[LoopShown]:
+    """Those that the author wrote. The tables of Walks that run per chunk come after the others."""
+    shown: dict[tuple[str, str], LoopShown] = {}
+    for walk in plan.walks:
+        for loop in walk.loops[1:] if walk.chunked else walk.loops:
+            shown[walk.name, loop.name] = LoopShown(
+                walk=walk.name, loop=loop.name, resident=loop.resident, why=loop.why
+            )
+    return list(shown.values())
 
 
 def _rank(judged: Judged, plan: Plan, rank: RankPlan) -> RankShown:
