@@ -4,10 +4,15 @@ A token is in the nucleus if the mass of strictly likelier ones is less than top
 by one sum, and the largest of `score + noise` over all tokens is the answer if it is in: with probability top-p. If it
 is not, neither is any token of its score or less, and the largest among the rest is judged next. So
 
-1. `_first` finds each row's largest score and first candidate; rows without a filter are done;
-2. `_digit` (top-k alone; three times) finds the k-th largest score exactly, eleven bits at a time, by counting;
+1. `_first` finds each row's largest score and first candidate; rows without a filter are done. With top-k it also finds
+   a score that k groups of tokens reach, so that the k-th largest is no less;
+2. `_top` (top-k alone) lists the scores from there on, mostly about k of them, and finds the k-th largest exactly;
+   `_rest` finds it by counting digits over the whole row, a row per program, where k or the list is too long;
 3. `_judge` (three or four times) judges three candidates of each row that is not done, and finds the next ones;
 4. `_finish` goes on with what is left, a row per program; of 1,000 rows of top-p 0.9 none or one, as a rule.
+
+Programs of `_top` and `_judge` take several blocks of a row each where rows are many: a launch that finds its rows done
+costs what its programs cost.
 
 Sums are of fixed blocks in fixed order and the rest is integers, so that a row's token depends on nothing but its row.
 The last block of a row to arrive reduces what the others left.
@@ -26,7 +31,15 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from walkgraph.layers.kernels.sampling_blocks import arrive, falling_key, first_best, gumbel, of_falling_key, scores
+from walkgraph.layers.kernels.sampling_blocks import (
+    arrive,
+    falling_key,
+    first_best,
+    gumbel,
+    kth_largest,
+    of_falling_key,
+    scores,
+)
 from walkgraph.layers.sampling import SamplingParams
 
 BLOCK = 2048
@@ -37,16 +50,21 @@ _FEW = ((True, True), (True, True), (True, True))
 """What each launch of `_judge` does: judge the candidates, find the next ones. Launches are what few rows cost; of many
 rows most are done after their first sum, and noise is not made for them. The sums are the same."""
 _MANY = ((True, False), (False, True), (True, True), (True, True))
-_BINS = tl.constexpr(2048)
+_PROGRAMS = 1024
+"""Of a launch whose rows may be done, about."""
+_GROUPS = tl.constexpr(8)
+"""Of tokens in a block, each with its largest score: so many tokens can be the top k without counting digits."""
+_ROOM = tl.constexpr(4096)
+"""Scores in a row's list at most."""
 # What a row keeps between launches: floats, then integers.
 _STATE = tl.constexpr(4)
+_NUMBERS = tl.constexpr(2)
 _LARGEST = tl.constexpr(0)
 _BOUND = tl.constexpr(1)  # least score that min-p and top-k leave
-_KTH = tl.constexpr(2)  # least score that top-k leaves
+_KTH = tl.constexpr(2)  # least score that top-k leaves; as long as k is there, one that is no higher
 _SCORE = tl.constexpr(3)  # the candidate's
 _DONE = tl.constexpr(0)
-_KEY = tl.constexpr(1)  # the digits found of the k-th largest score
-_RANK = tl.constexpr(2)  # its rank among scores of these digits
+_K = tl.constexpr(1)  # 0: the least score that top-k leaves is known
 
 
 class Workspace:
@@ -57,11 +75,13 @@ class Workspace:
     def __init__(self, device: torch.device, rows: int, vocab: int) -> None:
         blocks = triton.cdiv(vocab, BLOCK)
         self.floats = torch.zeros(rows, 4, device=device)
-        self.integers = torch.zeros(rows, 4, dtype=torch.int64, device=device)
+        self.integers = torch.zeros(rows, 2, dtype=torch.int64, device=device)
         self.parts = torch.zeros(5, rows, blocks, device=device)
         self.tokens = torch.zeros(rows, blocks, dtype=torch.int32, device=device)
         self.counters = torch.zeros(rows, dtype=torch.int32, device=device)
-        self.bins = torch.zeros(rows, 2048, dtype=torch.int32, device=device)
+        self.groups = torch.zeros(rows, blocks * _GROUPS.value, device=device)
+        self.listed = torch.zeros(rows, dtype=torch.int32, device=device)
+        self.lists = torch.zeros(rows, _ROOM.value, device=device)
 
     @classmethod
     def of(cls, device: torch.device, rows: int, vocab: int) -> "Workspace":
@@ -94,8 +114,8 @@ def _settle(floats, out, row, values, tokens, xs):
 @triton.jit(do_not_specialize=("stride", "R"))
 def _first(
     logits, stride, counts, rows, temperature, repetition, presence, frequency, seed, position, top_k, top_p, min_p,
-    floats, integers, parts, tokens, counters, out, R, V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
-    PADDED: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr, PRESENCE: tl.constexpr,
+    floats, integers, parts, tokens, groups, counters, out, R, V: tl.constexpr, BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr, PRESENCE: tl.constexpr,
     FREQUENCY: tl.constexpr, TOP_K: tl.constexpr, TOP_P: tl.constexpr, UNIT: tl.constexpr,
     MIN_P: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
@@ -113,6 +133,9 @@ def _first(
     tl.store(parts + plane + at, score)
     tl.store(parts + 2 * plane + at, tl.max(x, axis=0))
     tl.store(tokens + at, best)
+    if TOP_K:
+        tops = tl.max(tl.reshape(x, (_GROUPS, BLOCK // _GROUPS)), axis=1)
+        tl.store(groups + at * _GROUPS + tl.arange(0, _GROUPS), tops)
     if arrive(counters + row, BLOCKS):
         each = tl.arange(0, PADDED)
         there, all_at = each < BLOCKS, row * BLOCKS + each
@@ -125,7 +148,7 @@ def _first(
         finite = (largest < float("inf")) & (largest > float("-inf"))
         if not finite:
             tl.store(out + row, tl.full((), -1, tl.int64))
-        bound, filtered, k = float("-inf"), False, tl.zeros((), tl.int64)
+        bound, filtered, k, kth = float("-inf"), False, tl.zeros((), tl.int64), tl.full((), float("-inf"), tl.float32)
         if MIN_P:
             least = tl.minimum(tl.load(min_p + row), 1.0)
             filtered |= least > 0
@@ -136,50 +159,88 @@ def _first(
             k = tl.load(top_k + row).to(tl.int64)
             k = tl.where((k > 0) & (k < V), k, 0)
             filtered |= k > 0
+            if (k > 0) & (k <= BLOCKS * _GROUPS):
+                group, inside = tl.arange(0, PADDED * _GROUPS), tl.arange(0, PADDED * _GROUPS) < BLOCKS * _GROUPS
+                group += row * (BLOCKS * _GROUPS)
+                reached = tl.load(groups + group, mask=inside, other=float("-inf"), volatile=True)
+                kth = kth_largest(reached, k)
         tl.store(floats + row * _STATE + _LARGEST, largest)
         tl.store(floats + row * _STATE + _BOUND, bound)
-        tl.store(floats + row * _STATE + _KTH, float("-inf"))
-        tl.store(integers + row * _STATE + _DONE, (~(finite & hot & filtered)).to(tl.int64))
-        tl.store(integers + row * _STATE + _KEY, tl.zeros((), tl.int64))
-        tl.store(integers + row * _STATE + _RANK, k)
+        tl.store(floats + row * _STATE + _KTH, kth)
+        tl.store(integers + row * _NUMBERS + _DONE, (~(finite & hot & filtered)).to(tl.int64))
+        tl.store(integers + row * _NUMBERS + _K, k)
+
+
+@triton.jit
+def _cut(floats, integers, row, kth):
+    """Take `kth` as the least score that top-k leaves."""
+    state = floats + row * _STATE
+    tl.store(state + _KTH, kth)
+    tl.store(state + _BOUND, tl.maximum(tl.load(state + _BOUND), kth))
+    tl.store(integers + row * _NUMBERS + _K, tl.zeros((), tl.int64))
 
 
 @triton.jit(do_not_specialize=("stride",))
-def _digit(
-    logits, stride, counts, rows, temperature, repetition, presence, frequency, floats, integers, counters, bins,
-    V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr,
-    PRESENCE: tl.constexpr, FREQUENCY: tl.constexpr, UNIT: tl.constexpr, SHIFT: tl.constexpr,
-    BITS: tl.constexpr, PDL: tl.constexpr,
+def _top(
+    logits, stride, counts, rows, temperature, repetition, presence, frequency, floats, integers, listed, lists,
+    counters, V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr,
+    REPETITION: tl.constexpr, PRESENCE: tl.constexpr, FREQUENCY: tl.constexpr, UNIT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Find the next BITS bits, from bit SHIFT upward, of the falling key of the k-th largest score."""
+    """The k-th largest score of the rows whose list holds all scores that it can be."""
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
     block, row = tl.program_id(0), tl.program_id(1)
-    integers += row * _STATE
-    rank, prefix = tl.load(integers + _RANK), tl.load(integers + _KEY)
-    if (tl.load(integers + _DONE) == 0) & (rank > 0):
-        token = block * BLOCK + tl.arange(0, BLOCK)
-        x = scores(logits, stride, counts, rows, temperature, repetition, presence, frequency, row, token, V, UNIT,
-                   ROWS, REPETITION, PRESENCE, FREQUENCY)  # fmt: skip
-        key = falling_key(x)
-        digit = ((key >> SHIFT) & ((1 << BITS) - 1)).to(tl.int32)
-        each = tl.arange(0, _BINS)
-        mine = tl.histogram(digit, _BINS, mask=(token < V) & ((key >> (SHIFT + BITS)) == prefix))
-        tl.atomic_add(bins + row * _BINS + each, mine, mask=mine > 0, sem="relaxed")
-        if arrive(counters + row, BLOCKS):
-            found = tl.load(bins + row * _BINS + each, volatile=True)
-            tl.store(bins + row * _BINS + each, tl.zeros_like(found))
-            upto = tl.cumsum(found, axis=0)
+    k, least = tl.load(integers + row * _NUMBERS + _K), tl.load(floats + row * _STATE + _KTH)
+    if (tl.load(integers + row * _NUMBERS + _DONE) == 0) & (k > 0) & (least > float("-inf")):
+        while block < BLOCKS:
+            token = block * BLOCK + tl.arange(0, BLOCK)
+            x = scores(logits, stride, counts, rows, temperature, repetition, presence, frequency, row, token, V, UNIT,
+                       ROWS, REPETITION, PRESENCE, FREQUENCY)  # fmt: skip
+            # Where most scores are equal, no more are counted than what shows that the list is too short.
+            wanted = (x >= least) & (tl.load(listed + row, volatile=True) <= _ROOM)
+            place = tl.atomic_add(listed + row + tl.zeros_like(token), 1, mask=wanted, sem="relaxed")
+            tl.store(lists + row * _ROOM + place, x, mask=wanted & (place < _ROOM))
+            block += tl.num_programs(0)
+        if arrive(counters + row, tl.num_programs(0)):
+            count = tl.load(listed + row, volatile=True)
+            tl.debug_barrier()
+            tl.store(listed + row, 0)
+            if count <= _ROOM:
+                each = tl.arange(0, _ROOM)
+                found = tl.load(lists + row * _ROOM + each, mask=each < count, other=float("-inf"), volatile=True)
+                _cut(floats, integers, row, kth_largest(found, k))
+
+
+@triton.jit(do_not_specialize=("stride",))
+def _rest(
+    logits, stride, counts, rows, temperature, repetition, presence, frequency, floats, integers, V: tl.constexpr,
+    BLOCK: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr, PRESENCE: tl.constexpr,
+    FREQUENCY: tl.constexpr, UNIT: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """The k-th largest score of the other rows: its falling key, eight bits at a time."""
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    row = tl.program_id(0)
+    rank = tl.load(integers + row * _NUMBERS + _K)
+    if (tl.load(integers + row * _NUMBERS + _DONE) == 0) & (rank > 0):
+        prefix = tl.zeros((), tl.int64)
+        for number in range(4):
+            shift = 24 - 8 * number
+            bins = tl.zeros((256,), tl.int32)
+            for start in range(0, V, BLOCK):
+                token = start + tl.arange(0, BLOCK)
+                x = scores(logits, stride, counts, rows, temperature, repetition, presence, frequency, row, token, V,
+                           UNIT, ROWS, REPETITION, PRESENCE, FREQUENCY)  # fmt: skip
+                key = falling_key(x)
+                digit = ((key >> shift) & 255).to(tl.int32)
+                bins += tl.histogram(digit, 256, mask=(token < V) & ((key >> (shift + 8)) == prefix))
+            upto = tl.cumsum(bins, axis=0)
             short = upto < rank
-            prefix = (prefix << BITS) | tl.sum(short.to(tl.int64), axis=0)
-            tl.store(integers + _KEY, prefix)
-            tl.store(integers + _RANK, rank - tl.max(tl.where(short, upto, 0), axis=0).to(tl.int64))
-            if SHIFT == 0:
-                kth = of_falling_key(prefix)
-                bound = tl.load(floats + row * _STATE + _BOUND)
-                tl.store(floats + row * _STATE + _KTH, kth)
-                tl.store(floats + row * _STATE + _BOUND, tl.maximum(bound, kth))
+            prefix = (prefix << 8) | tl.sum(short.to(tl.int64), axis=0)
+            rank -= tl.max(tl.where(short, upto, 0), axis=0)
+        _cut(floats, integers, row, of_falling_key(prefix))
 
 
 @triton.jit
@@ -205,27 +266,30 @@ def _judge(
         gdc_wait()
         gdc_launch_dependents()
     block, row = tl.program_id(0), tl.program_id(1)
-    if tl.load(integers + row * _STATE + _DONE) == 0:
-        state = floats + row * _STATE
-        score, bound, kth = tl.load(state + _SCORE), tl.load(state + _BOUND), tl.load(state + _KTH)
-        token = block * BLOCK + tl.arange(0, BLOCK)
-        x = scores(logits, stride, counts, rows, temperature, repetition, presence, frequency, row, token, V, UNIT,
-                   ROWS, REPETITION, PRESENCE, FREQUENCY)  # fmt: skip
-        at, plane = row * BLOCKS + block, R * BLOCKS
-        if SUM and TOP_P:
-            mass = tl.exp(x - tl.load(state + _LARGEST))
-            tl.store(parts + 3 * plane + at, tl.sum(tl.where(x > score, mass, 0.0), axis=0))
-            tl.store(parts + 4 * plane + at, tl.sum(tl.where(x >= kth, mass, 0.0), axis=0))
-        if DRAW:
-            # A block's best of more tokens is its best of fewer, if it is among them.
-            was = tl.load(parts + plane + at)
-            if (was <= score) | (was < bound):
-                left = tl.where((x > score) & (x >= bound), x, float("-inf"))
-                value, best, its = _candidate(left, token, seed, position, row, True)
-                tl.store(parts + at, value)
-                tl.store(parts + plane + at, its)
-                tl.store(tokens + at, best)
-        if arrive(counters + row, BLOCKS):
+    state, plane = floats + row * _STATE, R * BLOCKS
+    score, bound, kth = tl.load(state + _SCORE), tl.load(state + _BOUND), tl.load(state + _KTH)
+    # A candidate below the bound is refused without a sum, where the next one is another launch's.
+    if (tl.load(integers + row * _NUMBERS + _DONE) == 0) & (DRAW | (score >= bound)):
+        while block < BLOCKS:
+            token = block * BLOCK + tl.arange(0, BLOCK)
+            x = scores(logits, stride, counts, rows, temperature, repetition, presence, frequency, row, token, V, UNIT,
+                       ROWS, REPETITION, PRESENCE, FREQUENCY)  # fmt: skip
+            at = row * BLOCKS + block
+            if SUM and TOP_P:
+                mass = tl.exp(x - tl.load(state + _LARGEST))
+                tl.store(parts + 3 * plane + at, tl.sum(tl.where(x > score, mass, 0.0), axis=0))
+                tl.store(parts + 4 * plane + at, tl.sum(tl.where(x >= kth, mass, 0.0), axis=0))
+            if DRAW:
+                # A block's best of more tokens is its best of fewer, if it is among them.
+                was = tl.load(parts + plane + at)
+                if (was <= score) | (was < bound):
+                    left = tl.where((x > score) & (x >= bound), x, float("-inf"))
+                    value, best, its = _candidate(left, token, seed, position, row, True)
+                    tl.store(parts + at, value)
+                    tl.store(parts + plane + at, its)
+                    tl.store(tokens + at, best)
+            block += tl.num_programs(0)
+        if arrive(counters + row, tl.num_programs(0)):
             each = tl.arange(0, PADDED)
             there, all_at = each < BLOCKS, row * BLOCKS + each
             stays = tl.zeros((), tl.int1)
@@ -233,7 +297,7 @@ def _judge(
                 above = tl.sum(tl.load(parts + 3 * plane + all_at, mask=there, other=0.0, volatile=True), axis=0)
                 total = tl.sum(tl.load(parts + 4 * plane + all_at, mask=there, other=0.0, volatile=True), axis=0)
                 stays = _stays(score, above, total, top_p, floats, row, TOP_P)
-                tl.store(integers + row * _STATE + _DONE, stays.to(tl.int64))
+                tl.store(integers + row * _NUMBERS + _DONE, stays.to(tl.int64))
             if DRAW and not stays:
                 values = tl.load(parts + all_at, mask=there, other=float("-inf"), volatile=True)
                 xs = tl.load(parts + plane + all_at, mask=there, other=float("-inf"), volatile=True)
@@ -252,7 +316,7 @@ def _finish(
         gdc_launch_dependents()
     row = tl.program_id(0)
     state = floats + row * _STATE
-    done, score, chosen = tl.load(integers + row * _STATE + _DONE), tl.load(state + _SCORE), tl.load(out + row)
+    done, score, chosen = tl.load(integers + row * _NUMBERS + _DONE), tl.load(state + _SCORE), tl.load(out + row)
     while done == 0:
         largest, bound, kth = tl.load(state + _LARGEST), tl.load(state + _BOUND), tl.load(state + _KTH)
         above, total, value = 0.0, 0.0, float("-inf")
@@ -307,6 +371,7 @@ def sample(
     out = torch.empty(R, dtype=torch.int64, device=logits.device)
     p = SamplingParams(*(None if one is None else one.contiguous() for one in params))  # type: ignore[arg-type]
     blocks = triton.cdiv(V, BLOCK)
+    several = min(blocks, triton.cdiv(_PROGRAMS, R))
     one, unit = p.temperature, gcd(logits.stride(0), 8)
     common: dict[str, Any] = {
         "logits": logits, "stride": logits.stride(0) // unit, "UNIT": unit, "counts": one if counts is None else counts,
@@ -321,13 +386,14 @@ def sample(
     parts = {"parts": space.parts, "tokens": space.tokens, "R": R, "PADDED": triton.next_power_of_2(blocks)}
     tops = {"top_p": _or(p.top_p, one), "TOP_P": p.top_p is not None}
     least = {"top_k": _or(p.top_k, one), "min_p": _or(p.min_p, one), "TOP_K": p.top_k is not None}
-    _first[blocks, R](**common, **whole, **drawn, **parts, **tops, **least, MIN_P=p.min_p is not None)
+    least |= {"groups": space.groups, "MIN_P": p.min_p is not None}
+    _first[blocks, R](**common, **whole, **drawn, **parts, **tops, **least)
     if p.top_k is not None:
-        for shift, bits in ((21, 11), (10, 11), (0, 10)):
-            _digit[blocks, R](**common, **whole, bins=space.bins, SHIFT=shift, BITS=bits)
+        _top[several, R](**common, **whole, listed=space.listed, lists=space.lists)
+        _rest[R,](**common, BLOCK=_WIDE, num_warps=16)
     if not (p.top_k is None and p.top_p is None and p.min_p is None):
         for judges, draws in _FEW if R <= _FEW_ROWS else _MANY:
-            _judge[blocks, R](**common, **whole, **drawn, **parts, **tops, SUM=judges, DRAW=draws)
+            _judge[several, R](**common, **whole, **drawn, **parts, **tops, SUM=judges, DRAW=draws)
         _finish[R,](**common, **drawn, **tops, BLOCK=_WIDE, num_warps=16)
     return out
 

@@ -72,10 +72,10 @@ def first_best(value, token):
 
 
 @triton.jit
-def arrive(counter, BLOCKS: tl.constexpr):
-    """Whether this is the row's last block: it sees what the others stored, and leaves the counter at zero."""
+def arrive(counter, programs):
+    """Whether this is the last of a row's programs: it sees what the others stored, and leaves the counter at zero."""
     tl.debug_barrier()
-    last = tl.atomic_add(counter, 1, sem="acq_rel") == BLOCKS - 1
+    last = tl.atomic_add(counter, 1, sem="acq_rel") == programs - 1
     tl.debug_barrier()
     if last:
         tl.store(counter, 0)
@@ -93,3 +93,13 @@ def falling_key(x):
 def of_falling_key(key):
     bits = tl.where(key >= 0x80000000, key, 0x7FFFFFFF - key)
     return bits.to(tl.int32).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def kth_largest(values, k):
+    """Of a block of scores, by the bits of its falling key."""
+    keys, prefix = falling_key(values), tl.zeros((), tl.int64)
+    for number in range(32):
+        trial = prefix | (tl.full((), 1, tl.int64) << (31 - number))
+        prefix = tl.where(tl.sum((keys < trial).to(tl.int32), axis=0) < k, trial, prefix)
+    return of_falling_key(prefix)
