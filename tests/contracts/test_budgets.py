@@ -27,7 +27,8 @@ REQUEST_PATH: tuple[str, ...] = (
     "engine/engine.py",
     "engine/runner.py",
 )
-"""The files that a request passes on its way to a network and back, in that order."""
+"""The files that every request passes on its way to a network and back, in that order. A loop on the device branches
+off at the last one, into `engine/resident.py`."""
 REQUEST_PATH_LINES = 2500
 
 

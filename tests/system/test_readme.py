@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import wave
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,10 @@ from pathlib import Path
 import httpx
 import pytest
 from PIL import Image
+
+from walkgraph.client import Client
+from walkgraph.resources import bundled
+from walkgraph.settings import Settings
 
 ADDRESS = "127.0.0.1:8421"
 START_SECONDS = 300
@@ -106,9 +111,22 @@ def test_the_first_block_starts_everything(blocks: list[str]) -> None:
     assert blocks[0] == "bash\n./dev up\n"
 
 
+def speaking(running: Running) -> None:
+    """Deploy `orpheus` of the tiny models."""
+    graph = json.loads(bundled("graphs")["orpheus"].read_text())
+    graph["weights"]["orpheus"]["source"] = "random:orpheus-tiny:0"
+    graph["weights"]["snac"]["source"] = "random:snac-tiny:0"
+    graph["tasks"]["speak"]["params"]["max_tokens"]["default"] = 140
+    with Client.local(Settings(home=running.home / ".walkgraph")) as client:
+        client.deploy(graph, None, "orpheus")
+        states = (found["state"] for found in client.follow_deployment("orpheus"))
+        assert next(state for state in states if state in ("ready", "failed")) == "ready"
+
+
 def test_every_block_runs(running: Running, blocks: list[str], tmp_path: Path) -> None:
+    speaking(running)
     printed = [running.block(text, tmp_path) for text in blocks[1:]]
-    assert len(printed) == 4
+    assert len(printed) == 5
     with Image.open(tmp_path / "out.png") as picture:
         assert picture.size[0] >= 16
         assert len(picture.convert("RGB").getcolors(64 * 64) or ()) > 1
@@ -118,6 +136,11 @@ def test_every_block_runs(running: Running, blocks: list[str], tmp_path: Path) -
     assert list(tmp_path.glob("preview_*.png"))
     assert printed[2].startswith("done ")
     assert "plan of `shapes`" in printed[3]
+    with wave.open(str(tmp_path / "speech.wav")) as speech:
+        frames, rest = divmod(speech.getnframes(), 2048)
+        assert speech.getframerate() == 24_000
+        assert 1 <= frames <= 140 // 7
+        assert rest == 0
 
 
 def test_a_block_that_fails_is_seen(tmp_path: Path) -> None:
