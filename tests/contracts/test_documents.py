@@ -39,6 +39,25 @@ def test_every_verb_of_dev_is_explained(repository: Path) -> None:
     assert explained == set(verbs)
 
 
+def test_every_benchmark_is_explained(repository: Path) -> None:
+    assert unexplained(repository) == []
+
+
+def test_a_planted_benchmark_without_a_row_is_found(tmp_path: Path) -> None:
+    (tmp_path / "benchmarks").mkdir()
+    for name in ("told", "untold", "_shared"):
+        (tmp_path / "benchmarks" / f"{name}.py").touch()
+    (tmp_path / "benchmarks" / "README.md").write_text("`untold` is no row\n| `told` | x |\n")
+    assert unexplained(tmp_path) == ["untold"]
+
+
+def unexplained(root: Path) -> list[str]:
+    """Return the benchmarks that no row of their README begins with."""
+    rows = re.findall(r"^\| (`.*?) \|", (root / "benchmarks" / "README.md").read_text(), re.MULTILINE)
+    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    return sorted({path.stem for path in (root / "benchmarks").glob("[!_]*.py")} - told)
+
+
 def dead_ends(root: Path, text: str) -> list[str]:
     """Return the relative links, and the paths in backticks that start at a folder of ours, that lead nowhere."""
     links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
