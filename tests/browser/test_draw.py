@@ -200,6 +200,9 @@ def play(person: Person) -> None:
     result.get_by_role("button", name="On the graph").click()
     for node in ("noise", "llm", "llm_cfg_text", "combine_cfg", "vae_decoder", "picture_out"):
         expect(person.node(f"use:{node}").locator(".wg-live.done")).to_be_visible()
+    iterated = person.node("loop:denoise").locator(".wg-iterated")
+    expect(iterated).to_have_text("stepped")
+    expect(iterated).to_have_attribute("title", "Call by call, because its uses lie on ranks 0, 1 and 2.")
     person.look("figures")
 
 

@@ -113,6 +113,16 @@ export interface CopyShown {
   largest: number;
 }
 
+/** Where a loop of a Walk is iterated. */
+export interface LoopShown {
+  walk: string;
+  loop: string;
+  /** On the device, as a whole; otherwise call by call. */
+  resident: boolean;
+  /** In a sentence without its stop; names stand in backticks. */
+  why: string;
+}
+
 export interface PlanShown {
   ok: boolean;
   deployable: boolean;
@@ -122,6 +132,7 @@ export interface PlanShown {
   devices: DeviceShown[];
   routes: RouteShown[];
   copies: CopyShown[];
+  loops: LoopShown[];
   drawing: string | null;
   digest: string | null;
 }

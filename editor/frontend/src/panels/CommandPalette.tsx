@@ -32,10 +32,8 @@ export function CommandPalette({ onClose, more }: Props) {
     [editor, more, documents, overrides],
   );
   const ranks = useMemo(() => ranksOf({ documents, planned }), [documents, planned]);
-  const found = useMemo(
-    () => sought(query, { graph, catalogue, ranks, targets, commands: runnable, near }),
-    [query, graph, catalogue, ranks, targets, runnable, near],
-  );
+  const seek = (words: string) => sought(words, { graph, catalogue, ranks, targets, commands: runnable, near });
+  const found = useMemo(() => seek(query), [query, graph, catalogue, ranks, targets, runnable, near]);
   const [index, setIndex] = useState(0);
   const at = Math.min(index, found.length - 1);
   const root = useRef<HTMLDialogElement>(null);
@@ -62,7 +60,9 @@ export function CommandPalette({ onClose, more }: Props) {
       onClose();
     } else if (event.key === "Enter") {
       event.preventDefault();
-      choose(found[at]);
+      // What is shown may be behind what was typed.
+      const now = query === text ? found : seek(text);
+      choose(now[Math.min(index, now.length - 1)]);
     }
   };
   return (

@@ -18,12 +18,12 @@ export function Palette() {
   const walk = useEditorState(({ view }) => (view.canvas.kind === "walk" ? view.canvas.walk : ""));
   const [text, setText] = useState("");
   const query = useDeferredValue(text);
+  const find = (words: string) => searched(paletteOf(catalogue, editor.graph, canvas, walk), words);
   const groups = useMemo(
-    () => searched(paletteOf(catalogue, editor.graph, canvas, walk), query),
+    () => find(query),
     // The nodes and streams are all that the palette reads of the graph.
     [catalogue, nodes, streams, canvas, walk, query, editor],
   );
-  const entries = useMemo(() => groups.flatMap((group) => group.entries), [groups]);
   const [active, setActive] = useState<string | null>(null);
   const [card, setCard] = useState<{ entry: PaletteEntry; beside: DOMRect } | null>(null);
   const list = useRef<HTMLDivElement>(null);
@@ -34,6 +34,8 @@ export function Palette() {
   const add = (entry: PaletteEntry) => addAtCentre(editor, entry.payload);
 
   const onKey = (event: KeyboardEvent) => {
+    // What is shown may be behind what was typed.
+    const entries = (query === text ? groups : find(text)).flatMap((group) => group.entries);
     const at = entries.findIndex((entry) => entry.key === active);
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) {

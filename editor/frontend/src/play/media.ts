@@ -130,7 +130,10 @@ export class Recorder {
   }
 }
 
-/** Plays pieces of a sound one after the other, as they come. */
+/** How long a piece waits that nothing sounds before, so that the next one comes before it ends; seconds. */
+const AHEAD = 0.06;
+
+/** Plays pieces of a sound one after the other, as they come, without a gap where one comes in time. */
 export class Player {
   private context: AudioContext | null = null;
   private gain: GainNode | null = null;
@@ -146,8 +149,8 @@ export class Player {
     void this.context.resume();
   }
 
+  /** What comes after `stop` is not played. */
   add(sound: Sound): void {
-    this.ready();
     const { context, gain } = this;
     const samples = mixed(sound);
     if (!context || !gain || samples.length === 0) return;
@@ -156,8 +159,8 @@ export class Player {
     const source = context.createBufferSource();
     source.buffer = buffer;
     source.connect(gain);
-    // A first piece waits a little, so that the next one comes before it ends.
-    const at = Math.max(this.upTo, context.currentTime + 0.06);
+    const now = context.currentTime;
+    const at = this.upTo > now ? this.upTo : now + AHEAD;
     source.start(at);
     this.upTo = at + buffer.duration;
   }

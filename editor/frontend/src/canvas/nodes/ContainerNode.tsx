@@ -4,7 +4,8 @@ import { ChevronDown, ChevronRight, List, Maximize2, Repeat, Split } from "lucid
 import { memo } from "react";
 import { setItem } from "../../document/edits/items";
 import { setClosed } from "../../document/edits/layout";
-import { useEditor } from "../../store/react";
+import { loopMark, loopReason, loopShown } from "../../store/loops";
+import { useEditor, useEditorState } from "../../store/react";
 import { attempt } from "../gestures/attempt";
 import { CONTAINER_HEAD, RAIL } from "../geometry";
 import { worst } from "../model/problems";
@@ -94,6 +95,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
               />
             </span>
           )}
+          {box.container === "loop" && <IteratedMark walk={box.walk} loop={box.name} />}
           {box.dropLast && box.container === "loop" && (
             <span className="wg-tag" title="What the last iteration would send is kept back">
               drops last
@@ -131,6 +133,18 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
     </div>
   );
 });
+
+/** Where the loop is iterated, once that is planned. */
+function IteratedMark({ walk, loop }: { walk: string; loop: string }) {
+  const shown = useEditorState((state) => loopShown(state, walk, loop));
+  return (
+    shown && (
+      <span className={`wg-tag wg-iterated ${shown.resident ? "resident" : ""}`} title={loopReason(shown)}>
+        {loopMark(shown)}
+      </span>
+    )
+  );
+}
 
 function IndexPort({ port }: { port: NonNullable<ContainerData["index"]> }) {
   return (

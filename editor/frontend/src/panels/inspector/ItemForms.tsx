@@ -9,9 +9,10 @@ import { portsOf } from "../../document/ports";
 import { join } from "../../document/pointer";
 import { flat, type Entry } from "../../document/tree";
 import type { GraphDocument, Loop } from "../../document/types";
+import { loopMark, loopReason, loopShown } from "../../store/loops";
 import { useEditorState } from "../../store/react";
 import { modalityOf } from "../../ui/modality";
-import { Button } from "../../ui/kit";
+import { Badge, Button, Prose } from "../../ui/kit";
 import { ProblemLines, Section } from "../bits";
 import { scopeOfWalk } from "../scope";
 import { useApply, useProblems } from "./apply";
@@ -166,7 +167,19 @@ export function LoopForm({ walk, entry }: ItemProps) {
         problems={dropping}
       />
       <WhenField walk={walk} entry={entry} />
+      <Iterated walk={walk} loop={entry.name} />
     </>
+  );
+}
+
+function Iterated({ walk, loop }: { walk: string; loop: string }) {
+  const shown = useEditorState((state) => loopShown(state, walk, loop));
+  if (!shown)
+    return <p className="wg-quiet">Where it is iterated is said here once the graph is placed: see Placement.</p>;
+  return (
+    <p className="wg-quiet">
+      <Badge kind={shown.resident ? "good" : ""}>{loopMark(shown)}</Badge> <Prose text={loopReason(shown)} />
+    </p>
   );
 }
 

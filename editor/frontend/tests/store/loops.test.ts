@@ -1,0 +1,40 @@
+import { expect, it } from "vitest";
+import type { LoopShown, PlanShown } from "../../src/api/types";
+import * as edits from "../../src/document/edits";
+import type { GraphDocument } from "../../src/document/types";
+import { Editor } from "../../src/store/editor";
+import { loopMark, loopReason, loopShown } from "../../src/store/loops";
+
+const GRAPH: GraphDocument = { name: "g", nodes: {}, walks: { w: { body: [{ loop: "i", times: "3", body: [] }] } } };
+const resident: LoopShown = { walk: "w", loop: "i", resident: true, why: "`i` runs on the device: `a` on rank 0" };
+const stepped: LoopShown = { ...resident, loop: "j", resident: false, why: "stepped: `a` has a condition" };
+
+function planned(): Editor {
+  const editor = new Editor("g", { graph: GRAPH, placement: null });
+  const plan = { ok: true, loops: [resident, stepped] } as unknown as PlanShown;
+  editor.store.setState({ planned: { plan, of: editor.state.documents, hardware: "", problem: null } });
+  return editor;
+}
+
+it("a loop says where it is iterated as long as the plan is of what is open", () => {
+  const editor = planned();
+  expect(loopShown(editor.state, "w", "i")).toBe(resident);
+  expect(loopShown(editor.state, "w", "j")).toBe(stepped);
+  expect(loopShown(editor.state, "v", "i")).toBeNull();
+  editor.editGraph("Move", (graph) => edits.place(graph, edits.walkCanvas("w"), { "loop:i": [4, 4] }));
+  expect(loopShown(editor.state, "w", "i")).toBe(resident);
+  editor.editGraph("Describe", (graph) => edits.setItem(graph, "w", "loop:i", { times: "4" }));
+  expect(loopShown(editor.state, "w", "i")).toBeNull();
+  editor.undo();
+  expect(loopShown(editor.state, "w", "i")).toBe(resident);
+  editor.edit("Place", (documents) => ({ ...documents, placement: { format: "walkgraph/placement@1" } as never }));
+  expect(loopShown(editor.state, "w", "i")).toBeNull();
+});
+
+it("its mark and its reason are words", () => {
+  expect([resident, stepped].map(loopMark)).toEqual(["on the device", "stepped"]);
+  expect([resident, stepped].map(loopReason)).toEqual([
+    "`i` runs on the device: `a` on rank 0.",
+    "Call by call, because `a` has a condition.",
+  ]);
+});
