@@ -89,7 +89,9 @@ def attention_changes(batch: int, groups: int) -> Iterator[Change]:
     for splits in {1: (8, 16, 32), 4: (4, 8), 8: (4, 8)}.get(batch, (1, 2, 3)):
         for block, stages in ((32, 4), (64, 3), (64, 4), (128, 3), (32, 0), (64, 0)):
             for overlap in (0, 1, 2):
-                tuned = step_attention.Tuning(splits, block, 4 if block < 128 else 8, stages, overlap)
+                warps = 4 if block < 128 else 8
+                cut = {"splits": splits, "block": block, "warps": warps, "stages": stages}
+                tuned = step_attention.Tuning(**cut, overlap=overlap)
                 yield _swap(table, most, tuned, f"attention {tuned}")
 
 

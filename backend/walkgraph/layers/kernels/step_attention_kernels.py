@@ -26,7 +26,7 @@ def streams_kernel(
     out, parts, weights, counters, qkv_stride, slot_stride, reach, eps, splits,
     GROUPS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr, BLOCK: tl.constexpr,
     HEADS: tl.constexpr, STREAMS: tl.constexpr, TILE: tl.constexpr, NORM: tl.constexpr,
-    OVERLAP: tl.constexpr, ON_GPU: tl.constexpr,
+    OVERLAP: tl.constexpr, ON_GPU: tl.constexpr, LEAST: tl.constexpr,
 ):  # fmt: skip
     """Multiply and sum. A stream is the threads that hold one token's key, 16 bytes each; it has a softmax of its own,
     so that the loop needs neither shared memory nor a barrier. Axes: [streams, heads, a stream's tokens, width]."""
@@ -35,6 +35,7 @@ def streams_kernel(
         gdc_launch_dependents()
     row = tl.load(rows + b)
     length, position = tl.load(lengths + row), tl.load(positions + row)
+    shares = tl.minimum(splits, length // LEAST + 1)
     table, first = pages + row.to(tl.int64) * reach, split * BLOCK
     s, d = tl.arange(0, STREAMS)[:, None, None, None], tl.arange(0, WIDTH)[None, None, None, :]
     h = tl.arange(0, HEADS)[None, :, None, None]
@@ -43,7 +44,7 @@ def streams_kernel(
     at = s_first + t
     here_k, here_v = slot_k + g * WIDTH + d, slot_v + g * WIDTH + d
     slots = _slots(table, first + s_first, reach * PAGE, PAGE)
-    if first > length:
+    if (first > length) | (split >= shares):
         return
     k = tl.load(here_k + (slots + t) * slot_stride, mask=first + at < length, other=0.0)
     v = tl.load(here_v + (slots + t) * slot_stride, mask=first + at < length, other=0.0)
@@ -55,7 +56,7 @@ def streams_kernel(
         gdc_launch_dependents()
     # Every stream reads the queries; the first stream of the new token's program begins with that token.
     new, past = qkv + b.to(tl.int64) * qkv_stride, GROUPS * GROUP * WIDTH + g * WIDTH
-    mine = (split == (length // BLOCK) % splits) & (s == 0)
+    mine = (split == (length // BLOCK) % shares) & (s == 0)
     q = _turned(new + (g * GROUP + h + s * 0) * WIDTH, q_norm, d, h < GROUP, cos, sin, eps, WIDTH, NORM)
     fresh = _turned(new + past + s * 0, k_norm, d, mine, cos, sin, eps, WIDTH, NORM)
     value = tl.load(new + past + GROUPS * WIDTH + s * 0 + d, mask=mine, other=0.0)
@@ -66,7 +67,7 @@ def streams_kernel(
     total = tl.where(mine, 1.0, 0.0) + tl.zeros([STREAMS, HEADS, 1, 1], tl.float32)
     heard = tl.zeros([STREAMS, HEADS, 1, WIDTH], tl.float32) + value.to(tl.float32)
     while first < length:
-        after = first + splits * BLOCK
+        after = first + shares * BLOCK
         ahead = _slots(table, after + s_first, length, PAGE)
         next_k = tl.load(here_k + (ahead + t) * slot_stride, mask=after + at < length, other=0.0)
         next_v = tl.load(here_v + (ahead + t) * slot_stride, mask=after + at < length, other=0.0)
@@ -77,8 +78,8 @@ def streams_kernel(
     total = tl.reshape(tl.sum(total * keep, 0), [HEADS])
     heard = tl.reshape(tl.sum(heard * keep, 0), [HEADS, WIDTH])
     _finish(
-        out, parts, weights, counters, b * GROUPS + g, length, split, splits, tl.reshape(top, [HEADS]), total, heard,
-        GROUP, WIDTH, BLOCK, HEADS, HEADS, TILE,
+        out, parts, weights, counters, b * GROUPS + g, length, split, shares, splits, tl.reshape(top, [HEADS]), total,
+        heard, GROUP, WIDTH, BLOCK, HEADS, HEADS, TILE,
     )  # fmt: skip
 
 
@@ -88,7 +89,7 @@ def tiles_kernel(
     out, parts, weights, counters, qkv_stride, slot_stride, reach, eps, splits,
     GROUPS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, PAGE: tl.constexpr, BLOCK: tl.constexpr,
     HEADS: tl.constexpr, STREAMS: tl.constexpr, TILE: tl.constexpr, NORM: tl.constexpr,
-    OVERLAP: tl.constexpr, ON_GPU: tl.constexpr,
+    OVERLAP: tl.constexpr, ON_GPU: tl.constexpr, LEAST: tl.constexpr,
 ):  # fmt: skip
     """The tensor cores, keys and values on their way through shared memory. STREAMS has no meaning here."""
     g, split, b = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -96,8 +97,8 @@ def tiles_kernel(
         gdc_launch_dependents()
     row = tl.load(rows + b)
     length, position = tl.load(lengths + row), tl.load(positions + row)
-    first = split * BLOCK
-    if first > length:
+    shares, first = tl.minimum(splits, length // LEAST + 1), split * BLOCK
+    if (first > length) | (split >= shares):
         return
     d, m, at = tl.arange(0, WIDTH), tl.arange(0, 16), tl.arange(0, BLOCK)
     here_k, here_v = slot_k + g * WIDTH + d[None, :], slot_v + g * WIDTH + d[None, :]
@@ -110,7 +111,7 @@ def tiles_kernel(
     if OVERLAP == 1:
         gdc_launch_dependents()
     new, past = qkv + b.to(tl.int64) * qkv_stride, GROUPS * GROUP * WIDTH + g * WIDTH
-    mine = (split == (length // BLOCK) % splits) & (d < WIDTH)
+    mine = (split == (length // BLOCK) % shares) & (d < WIDTH)
     heads = new + (g * GROUP + m[:, None]) * WIDTH
     q = _turned(heads, q_norm, d[None, :], (m < GROUP)[:, None], cos[None, :], sin[None, :], eps, WIDTH, NORM)
     fresh = _turned(new + past, k_norm, d, mine, cos, sin, eps, WIDTH, NORM)
@@ -122,25 +123,25 @@ def tiles_kernel(
     heard = tl.zeros([16, WIDTH], tl.float32)
     if ON_GPU:
         # Slots are read an iteration ahead: read in the same one, they would take half of the stages.
-        for start in tl.range(first, length, splits * BLOCK):
+        for start in tl.range(first, length, shares * BLOCK):
             k, v = _load(here_k, here_v, slots, (start + at) < length)
-            slots = _slots(table, start + splits * BLOCK + at, length, PAGE) * slot_stride
+            slots = _slots(table, start + shares * BLOCK + at, length, PAGE) * slot_stride
             best, total, heard = _attend(q, k, v, best, total, heard, start, length, scale, BLOCK)
     else:
         # The interpreter's `range` takes no bounds that were computed; a `while` isn't pipelined on the GPU.
         while first < length:
             k, v = _load(here_k, here_v, slots, (first + at) < length)
-            slots = _slots(table, first + splits * BLOCK + at, length, PAGE) * slot_stride
+            slots = _slots(table, first + shares * BLOCK + at, length, PAGE) * slot_stride
             best, total, heard = _attend(q, k, v, best, total, heard, first, length, scale, BLOCK)
-            first += splits * BLOCK
-    if split == (length // BLOCK) % splits:
+            first += shares * BLOCK
+    if split == (length // BLOCK) % shares:
         score = tl.sum(q.to(tl.float32) * fresh.to(tl.float32)[None, :], 1) * scale
         higher = tl.maximum(best, score)
         keep, weight = tl.exp2(best - higher), tl.exp2(score - higher)
         heard = heard * keep[:, None] + weight[:, None] * value.to(tl.float32)[None, :]
         total, best = total * keep + weight, higher
     _finish(
-        out, parts, weights, counters, b * GROUPS + g, length, split, splits, best, total, heard,
+        out, parts, weights, counters, b * GROUPS + g, length, split, shares, splits, best, total, heard,
         GROUP, WIDTH, BLOCK, 16, HEADS, TILE,
     )  # fmt: skip
 
@@ -216,13 +217,13 @@ def _turned(head, norm, d, there, cos, sin, eps, WIDTH: tl.constexpr, NORM: tl.c
 
 @triton.jit
 def _finish(
-    out, parts, weights, counters, pair, length, split, splits, best, total, heard,
+    out, parts, weights, counters, pair, length, split, shares, splits, best, total, heard,
     GROUP: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
     HEADS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Write the heads of a row, or this program's part of them: best [ROWS], total [ROWS], heard [ROWS, WIDTH]."""
     m, d = tl.arange(0, ROWS), tl.arange(0, WIDTH)
-    used = tl.minimum(splits, length // BLOCK + 1)
+    used = tl.minimum(shares, length // BLOCK + 1)
     inside, at = (m < GROUP)[:, None], m[:, None] * WIDTH + d[None, :]
     heard = heard / total[:, None]
     if used == 1:
