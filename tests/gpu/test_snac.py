@@ -47,6 +47,7 @@ def batch_of(rows: int, first: int) -> StepBatch:
         params={},
         seed=torch.arange(rows).cuda() * 2**40 - 7,
         iteration=torch.zeros(rows, dtype=torch.int64).cuda(),
+        variant=(1, 2),
     )
 
 

@@ -14,19 +14,23 @@ Work = Callable[[], None]
 class Capturer:
     """One pool of memory for all graphs of a device, which therefore are never replayed side by side."""
 
-    def __init__(self, device: torch.device, *, enabled: bool = True) -> None:
+    def __init__(self, device: torch.device, *, enabled: bool = True, priority: int = 0) -> None:
+        """`priority`: of the kernels of its graphs; -1 goes before 0."""
         self.device = device
         self.enabled = enabled and device.type == "cuda"
         self.failed: list[str] = []
         """What could not be captured, and runs eagerly."""
         self.count = 0
         self._pool = torch.cuda.graph_pool_handle() if self.enabled else None
+        # One, and of this priority: libraries keep a workspace for each stream, which graphs that are replayed side by
+        # side must not share, and torch hands out the same few streams in turn.
+        self._stream = torch.cuda.Stream(device, priority=priority) if self.enabled else None
 
     def __call__(self, work: Work, what: str) -> Work:
         """What replays `work`, after it was run twice to compile and to choose its kernels."""
-        if not self.enabled:
+        if self._stream is None:
             return work
-        stream = torch.cuda.Stream(self.device)
+        stream = self._stream
         stream.wait_stream(torch.cuda.current_stream(self.device))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(stream):

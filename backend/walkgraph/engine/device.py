@@ -3,10 +3,22 @@
 On a CPU everything is done at once, and the same calls do nothing.
 """
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+
+class Mark(Protocol):
+    """A point of a device's work, as torch's events are."""
+
+    def query(self) -> bool:
+        """Whether it was reached."""
+        ...
+
+    def synchronize(self) -> None: ...
 
 
 class Lines:
@@ -27,12 +39,57 @@ class Lines:
         value.record_stream(self._back)
         return target
 
-    def mark(self) -> torch.cuda.Event | None:
+    def mark(self) -> Mark | None:
         """Of all that was launched and copied so far; None where it is done already."""
         if self._back is None:
             return None
         self._back.wait_stream(torch.cuda.current_stream(self.device))
-        # Waiting for it must leave the core to others.
-        event = torch.cuda.Event(blocking=True)
-        event.record(self._back)
-        return event
+        return _marked(self._back)
+
+
+class Side:
+    """A stream beside the current one, which neither waits for the other unless it reads from there."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    @contextmanager
+    def opened(self, read: Iterable[Tensor]) -> Iterator[None]:
+        """Work within goes to the side, behind what made those of the tensors that lie on the device."""
+        if self._stream is None:
+            yield
+            return
+        here = [one for one in read if one.is_cuda]
+        if here:
+            self._stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self._stream):
+            yield
+        for one in here:
+            one.record_stream(self._stream)
+
+    def to_host(self, rows: Tensor) -> Tensor:
+        """Within `opened`: a copy in memory of its own, there after the next `mark`."""
+        if self._stream is None:
+            return rows.clone()
+        target = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
+        return target.copy_(rows, non_blocking=True)
+
+    def kept(self, rows: Tensor) -> Tensor:
+        """Within `opened`: a copy on the device, for readers on its ordinary stream after the next `mark`."""
+        copy = rows.clone()
+        if self._stream is not None:
+            # They may still read when the last of it is let go here.
+            copy.record_stream(torch.cuda.default_stream(self.device))
+        return copy
+
+    def mark(self) -> Mark | None:
+        """Of all that was launched on the side so far; None where it is done already."""
+        return None if self._stream is None else _marked(self._stream)
+
+
+def _marked(stream: torch.cuda.Stream) -> Mark:
+    # Waiting for it must leave the core to others.
+    event = torch.cuda.Event(blocking=True)
+    event.record(stream)
+    return event

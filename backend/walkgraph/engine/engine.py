@@ -12,11 +12,11 @@ collected while the next is under way.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,6 +38,7 @@ from walkgraph.engine.states import StateTable
 from walkgraph.engine.swap import Swap, Swapped
 from walkgraph.errors import InvalidInput, Refused, RunFailed
 from walkgraph.ids import Rank
+from walkgraph.layers import invariance
 from walkgraph.networks.base import Call, Items, LoopCall, Scalar, StateKey
 from walkgraph.placement.demand import state_tokens
 from walkgraph.placement.tables import NodePlan, Plan
@@ -59,8 +60,20 @@ class _Batch(NamedTuple):
     began: float
 
 
+class _Lane(NamedTuple):
+    way: Literal["turn", "side", "host"]
+    """`turn`: in turn with the steps of loops; `side`: by captured steps beside them; `host`: by a processor next to a
+    device, which has its own work meanwhile."""
+    operator: int
+    bucket: Hashable
+
+
+BESIDE = 2
+"""Batches of captured steps under way: what comes meanwhile forms the next one together."""
+
+
 class Engine:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a rank is started with, each by its name
         self,
         plan: Plan,
         rank: Rank,
@@ -70,22 +83,28 @@ class Engine:
         mix: Mix = MIX,
         capture: bool = True,
         prefix_cache: bool = True,
+        batch_invariant: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`threads`: torch's on this rank's CPU; None leaves its choice. `mix`: how many rows batches have.
         `capture`: record the steps of loops as CUDA graphs. `prefix_cache`: what runs have in common from their
-        beginning is computed once. Nothing is loaded before `load`."""
+        beginning is computed once. `batch_invariant`: a run's numbers don't depend on the runs beside it or before it:
+        calls are served one by one and share no beginnings, and a loop's rows are summed in one order among any others.
+        Nothing is loaded before `load`."""
         if threads is not None:
             torch.set_num_threads(threads)
         self._plan, self._rank, self._roots, self._clock = plan, rank, weights_roots, clock
         self._here = rank_plan(plan, rank)
         self._schedule, self._since = Schedule(), 0
         """And the batches launched since the last step of the loops."""
-        self._parts, self._mix, self._capture = Parts(), mix, capture
-        self._prefix_cache = prefix_cache
+        self._parts, self._mix, self._capture = Parts(), mix._replace(single=mix.single or batch_invariant), capture
+        self._invariant, self._prefix_cache = batch_invariant, prefix_cache and not batch_invariant
         self._nodes: dict[str, Loaded] = {}
         self._unready: list[Done] = []
         self._batches: deque[_Batch] = deque()
+        self._beside: deque[_Batch] = deque()
+        self._over: list[_Batch] = []
+        """Those that were done at once."""
         self._start({})
 
     def load(self, progress: Callable[[str, float], None] = lambda what, done: None) -> None:
@@ -101,17 +120,15 @@ class Engine:
                 raise
             raise Refused(f"rank {self._rank} has too little memory for its nodes; place fewer on it") from raised
         self._warm_up(nodes_here(self._plan, self._here), progress)
-        self._capture_singles(progress)
+        with invariance.batch_invariant(self._invariant):
+            self._capture_singles(progress)
 
     def _start(self, pools: Mapping[str, Pool]) -> None:
         ports = host_ports(self._plan, self._here)
         self._states = StateTable(pools, Contexts(), prefix_cache=self._prefix_cache)
-        capturer = cache(lambda device: Capturer(device, enabled=self._capture))
-        singles = cache(lambda device: Singles(capturer(device)) if capturer(device).enabled else None)
-        self._singles: Callable[[torch.device], Singles | None] = singles
-        self._runner = Runner(
-            self._states, self._rank, host_ports=lambda call: ports.get(call.node, ()), singles=singles
-        )
+        capturer = cache(lambda device: Capturer(device, enabled=self._capture, priority=-1))
+        self._singles = cache(self._make_singles)
+        self._runner = Runner(self._states, self._rank, host_ports=lambda call: ports.get(call.node, ()))
         self._resident = Resident(
             self._states,
             lambda node: self._nodes[node],
@@ -121,6 +138,10 @@ class Engine:
             clock=self._clock,
         )
         self._swap = Swap(self._states, self._hold, self._quiet, self._release, self._resident.cells)
+
+    def _make_singles(self, device: torch.device) -> Singles | None:
+        capturer = Capturer(device, enabled=self._capture)
+        return Singles(capturer, most=1 if self._invariant else None) if capturer.enabled else None
 
     def admit(self, run: str, params: Mapping[str, Scalar]) -> None:
         """Hold a run (or the owner of a session's states) to its states' capacities, by the task's parameters: what was
@@ -153,7 +174,8 @@ class Engine:
         """Make ready for loops like this one, whose entering values its operators' examples stand for: capture the
         steps of every batch size. A loop without examples is made ready when the first one comes."""
         for one in with_examples(call, lambda node: self._nodes[node]):
-            self._resident.prepare(one, lambda done: progress(f"capture of `{call.loop}` in `{call.walk}`", done))
+            with invariance.batch_invariant(self._invariant):
+                self._resident.prepare(one, lambda done: progress(f"capture of `{call.loop}` in `{call.walk}`", done))
 
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
         """Let a loop launch iterations up to this many."""
@@ -165,15 +187,17 @@ class Engine:
 
     def step(self) -> list[Event]:
         """Launch what can be, and give what is done; empty when nothing waits."""
-        while not self._batches or self._batches[-1].launched.asynchronous:
+        while not self._over:
             # One of each in turn: a prefill waits for one step of the loops, and they for one part of it.
-            batch = len(self._batches) < 2 and self._launch()
-            stepped = self._resident.launch()
+            with invariance.batch_invariant(self._invariant):
+                batch = len(self._batches) < 2 and self._launch()
+                stepped = self._resident.launch()
+                beside = self._launch_beside()
             self._since = 0 if stepped else self._since + batch
-            if not (stepped or batch):
+            if not (stepped or batch or beside):
                 break
         events = self._collected() + self._swap.advance()
-        if not events and (self._batches or self._resident.under_way):
+        if not events and (self._batches or self._beside or self._resident.under_way):
             # Nothing can be launched before something has come back.
             events = self._waited()
         elif not events:
@@ -187,6 +211,7 @@ class Engine:
             not self._unready
             and not len(self._schedule)
             and not self._batches
+            and not self._beside
             and self._swap.idle
             and self._resident.idle
         )
@@ -258,18 +283,42 @@ class Engine:
         running = self._resident.running
         if not self._mix.may(running, self._since):
             return False
-        batch = self._schedule.next(self._mix.rows(running), lambda call, rows: self._cut(call, rows, running))
+        batch = self._schedule.next(
+            self._mix.rows(running), lambda call, rows: self._cut(call, rows, running), _in_turn
+        )
         if batch is None:
             return False
-        loaded = self._nodes[batch.calls[0].node]
-        began = self._clock()
-        self._batches.append(
-            _Batch(batch.calls, self._runner.launch(loaded.operator, loaded.device, batch.calls), began)
-        )
+        loaded, began = self._nodes[batch.calls[0].node], self._clock()
+        launched = self._runner.launch(loaded.operator, loaded.device, batch.calls)
+        self._note(self._batches, _Batch(batch.calls, launched, began))
         return True
 
+    def _launch_beside(self) -> bool:
+        """Launch what takes no turn: a batch of captured steps, then one of an operator that has the host to itself."""
+        launched, rows = False, self._mix.rows(running=False)
+        for way, room in ("side", len(self._beside) < BESIDE), ("host", True):
+            batch = self._schedule.next(rows, fits=lambda lane, way=way: lane.way == way) if room else None
+            if batch is not None:
+                loaded, began = self._nodes[batch.calls[0].node], self._clock()
+                singles = self._singles(loaded.device)
+                if way == "side" and singles is not None:
+                    made = self._runner.launch_beside(singles, loaded.operator, loaded.device, batch.calls)
+                else:
+                    made = self._runner.launch(loaded.operator, loaded.device, batch.calls)
+                self._note(self._beside, _Batch(batch.calls, made, began))
+                launched = True
+        return launched
+
+    def _note(self, under_way: deque[_Batch], batch: _Batch) -> None:
+        (under_way if batch.launched.asynchronous else self._over).append(batch)
+
     def _part(self, loaded: Loaded, call: Call) -> Part:
-        return Part(call, (loaded.index, loaded.operator.bucket(call)), loaded.operator.rows(call))
+        operator, singles = loaded.operator, self._singles(loaded.device)
+        key = None if singles is None else singles.lane(operator, call)
+        if key is not None:
+            return Part(call, _Lane("side", loaded.index, key), operator.rows(call))
+        way = "host" if loaded.device.type == "cpu" and self._here.device != "cpu" else "turn"
+        return Part(call, _Lane(way, loaded.index, operator.bucket(call)), operator.rows(call))
 
     def _cut(self, call: Call, rows: int, running: bool) -> Sequence[Part]:
         loaded, most = self._nodes[call.node], self._mix.part(running)
@@ -287,7 +336,9 @@ class Engine:
 
     def _quiet(self, run: str) -> bool:
         """Nothing of a held run is under way."""
-        return not self._resident.rides(run) and all(c.run != run for b in self._batches for c in b.calls)
+        return not self._resident.rides(run) and all(
+            c.run != run for b in (*self._batches, *self._beside) for c in b.calls
+        )
 
     def _release(self, run: str) -> None:
         self._schedule.release(run)
@@ -296,15 +347,22 @@ class Engine:
     def _collected(self) -> list[Event]:
         events: list[Event] = [*self._unready]
         self._unready.clear()
-        while self._batches and self._batches[0].launched.ready:
-            events += self._settled(self._batches.popleft())
+        over, self._over = self._over, []
+        for under_way in self._batches, self._beside:
+            while under_way and under_way[0].launched.ready:
+                over.append(under_way.popleft())
+        for batch in over:
+            events += self._settled(batch)
         return events + self._resident.collect(wait=False)
 
     def _waited(self) -> list[Event]:
         if self._batches and not self._resident.full:
             self._batches[0].launched.wait()
-            return self._collected()
-        return [*self._resident.collect(wait=True)]
+        elif self._resident.under_way:
+            return [*self._resident.collect(wait=True)]
+        else:
+            self._beside[0].launched.wait()
+        return self._collected()
 
     def _settled(self, batch: _Batch) -> list[Event]:
         done: list[Event] = []
@@ -339,3 +397,7 @@ class Engine:
                         raise RunFailed(failed[0])
             self.drop(WARM_UP)
         progress("warm-up", 1.0)
+
+
+def _in_turn(lane: _Lane) -> bool:
+    return lane.way == "turn"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.engine.device import Lines
+from walkgraph.engine.device import Lines, Mark
 from walkgraph.engine.pages import OutOfPages
 from walkgraph.engine.single import Singles
 from walkgraph.engine.sound import Unsound
@@ -42,9 +42,10 @@ class Result(NamedTuple):
 class Launched:
     """A batch under way. `wait` before `results`."""
 
-    def __init__(self, lines: Lines, results: "Callable[[], list[Result]]") -> None:
-        self._mark, self.results = lines.mark(), results
-        self.asynchronous = lines.asynchronous
+    def __init__(self, mark: Mark | None, results: "Callable[[], list[Result]]") -> None:
+        self._mark, self.results = mark, results
+        self.asynchronous = mark is not None
+        """Whether it goes on by itself."""
 
     @property
     def ready(self) -> bool:
@@ -62,11 +63,8 @@ class Runner:
         rank: int,
         clock: Callable[[], float] = time.perf_counter,
         host_ports: HostPorts = lambda call: (),
-        singles: Callable[[torch.device], Singles | None] = lambda device: None,
     ) -> None:
-        """`singles`: a device's captured steps, where it has any."""
         self._states, self._rank, self._clock, self._host_ports = states, rank, clock, host_ports
-        self._singles = singles
         self._lines: dict[torch.device, Lines] = {}
 
     def run(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> list[Result]:
@@ -79,7 +77,29 @@ class Runner:
         """A call that fails takes no other with it, and leaves no state behind."""
         lines = self._lines.setdefault(device, Lines(device))
         results = self._launch(operator, device, calls, lines)
-        return Launched(lines, lambda: [result() for result in results])
+        return Launched(lines.mark(), lambda: [result() for result in results])
+
+    def launch_beside(
+        self, singles: Singles, operator: Operator, device: torch.device, calls: Sequence[Call]
+    ) -> Launched:
+        """By captured steps of one lane; where these can't be launched, as `launch` does it."""
+        started = self._clock()
+        try:
+            with torch.inference_mode():
+                served = singles.serve(operator, calls, self._host_ports)
+        except Exception as raised:  # noqa: BLE001 (what ails a captured step, a forward tells call by call)
+            _log.warning("captured steps of `%s` could not be launched", calls[0].node, exc_info=raised)
+            return self.launch(operator, device, calls)
+
+        def results() -> list[Result]:
+            took = self._clock() - started
+            sound = [one for flags in served.sound for one in flags.tolist()] or [True] * len(calls)
+            return [
+                Result(outputs if good else None, None if good else self.numeric(call, served.port), took, len(calls))
+                for call, outputs, good in zip(calls, served.outputs, sound, strict=True)
+            ]
+
+        return Launched(served.mark, results)
 
     def _launch(
         self, operator: Operator, device: torch.device, calls: Sequence[Call], lines: Lines
@@ -90,10 +110,7 @@ class Runner:
             with torch.inference_mode():
                 for call in calls:
                     _place(call, device)
-                singles = self._singles(device)
-                outputs = singles.serve(operator, calls) if singles is not None else None
-                if outputs is None:
-                    outputs = operator.forward(calls, transaction)
+                outputs = operator.forward(calls, transaction)
                 if len(outputs) != len(calls):
                     raise RuntimeError(f"{len(outputs)} outputs for {len(calls)} calls")
                 bad = Unsound(outputs, lines)

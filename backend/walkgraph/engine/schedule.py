@@ -12,13 +12,14 @@ call that has too many rows is cut when its turn comes, by what runs then.
 
 from bisect import insort
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from walkgraph.networks.base import Call, StateKey
 
 
 class Batch(NamedTuple):
-    lane: Hashable
+    lane: Any
+    """As it was added."""
     calls: list[Call]
 
 
@@ -31,14 +32,18 @@ class Mix(NamedTuple):
     """Rows of a part of a call, where no loop is running."""
     mixed: int = 512
     """Rows of a batch while loops are running: what a step of theirs waits for."""
+    single: bool = False
+    """Every batch is of one call, and calls are cut alike whether loops are running or not."""
 
     def rows(self, running: bool) -> int:
-        """Of a batch."""
+        """Of a batch; 0: no second call fits."""
+        if self.single:
+            return 0
         return min(self.budget, self.mixed) if running else self.budget
 
     def part(self, running: bool) -> int:
         """Rows that a call may have before it is cut, and those of the parts."""
-        return min(self.alone, self.mixed) if running else self.alone
+        return min(self.alone, self.mixed) if running or self.single else self.alone
 
     def may(self, running: bool, since: int) -> bool:
         """Whether a batch may be launched, `since` batches after the last step of the loops."""
@@ -96,12 +101,15 @@ class Schedule:
         for lane, waiting in self._held.pop(run, ()):
             self._put(lane, waiting)
 
-    def next(self, rows: int | None = None, cut: Cut | None = None) -> Batch | None:
-        """Takes the next batch out; none if nothing waits. `rows`: of this batch at most, where not the budget."""
-        if not self._lanes:
+    def next(
+        self, rows: int | None = None, cut: Cut | None = None, fits: Callable[[Any], bool] = lambda lane: True
+    ) -> Batch | None:
+        """Takes the next batch out; none if nothing waits. `rows`: of this batch at most, where not the budget.
+        `fits`: the lanes that it may come from."""
+        lane = self._first(cut, fits)
+        if lane is None:
             return None
         budget = self._budget if rows is None else rows
-        lane = self._first(cut)
         chosen: list[Call] = []
         left: list[_Waiting] = []
         taken, busy = 0, set[StateKey]()
@@ -134,10 +142,12 @@ class Schedule:
         for run, held in self._held.items():
             self._held[run] = [one for one in held if id(one[1].call) not in gone]
 
-    def _first(self, cut: Cut | None) -> Hashable:
+    def _first(self, cut: Cut | None, fits: Callable[[Any], bool]) -> Hashable | None:
         """The lane whose turn it is, its first call cut where that has too many rows."""
         while True:
-            lane = min(self._lanes, key=lambda name: self._lanes[name][0][:2])
+            lane = min(filter(fits, self._lanes), key=lambda name: self._lanes[name][0][:2], default=None)
+            if lane is None:
+                return None
             first = self._lanes[lane][0]
             parts = cut(first.call, first.rows) if cut else ()
             if len(parts) < 2:

@@ -1,77 +1,135 @@
 """Steps of calls outside loops, captured by batch size: a forward of fixed shape that keeps nothing (a vocoder's
-window)."""
+window). They run beside the steps of the loops, on a stream and in memory of their own.
+"""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from walkgraph.engine.capture import Capturer, bucket
+from walkgraph.engine.device import Mark, Side
+from walkgraph.engine.sound import sound_rows
 from walkgraph.networks.base import Call, Operator, Outputs, Scalar, StepBatch, StepOutputs, StepSpec
 
-SIZES = (1, 2, 4, 8, 16, 32)
+
+class Served(NamedTuple):
+    outputs: list[Outputs]
+    """Of each call; to be read when the mark is reached."""
+    sound: list[Tensor]
+    """bool, on the host: in turn of each call, whether its numbers are finite; empty where they can't be otherwise."""
+    port: str
+    """Which is told of numbers that are not."""
+    mark: Mark | None
 
 
 class _Graph(NamedTuple):
     inputs: Mapping[str, Tensor]
     params: Mapping[str, Tensor]
     seed: Tensor
-    outputs: list[StepOutputs]
-    """One, which every replay writes anew."""
+    made: "_Made"
     replay: Callable[[], None]
 
 
+class _Made:
+    """What a replay writes anew."""
+
+    ports: Mapping[str, Tensor]
+    sound: Tensor | None
+
+    def take(self, out: StepOutputs) -> None:
+        self.ports = out.ports
+        self.sound = sound_rows(out.ports.values()) if out.finite is None else out.finite
+
+
 class Singles:
-    def __init__(self, capturer: Capturer) -> None:
-        self._capturer = capturer
+    def __init__(self, capturer: Capturer, *, most: int | None = None) -> None:
+        """`capturer`: no other's, as its graphs run beside the others. `most`: calls of a batch, where not as many as
+        the step says."""
+        self._capturer, self._most = capturer, most
+        self._side = Side(capturer.device)
         self._graphs: dict[Hashable, _Graph] = {}
+        self._ready: set[Hashable] = set()
 
-    @property
-    def enabled(self) -> bool:
-        return self._capturer.enabled
-
-    def serve(self, operator: Operator, calls: Sequence[Call]) -> list[Outputs] | None:
-        """The outputs of the calls by captured steps; None where `forward` must serve them."""
-        given = [operator.step_inputs(call) for call in calls]
-        first = given[0]
-        if first is None or any(one is None or one.keys() != first.keys() for one in given):
+    def lane(self, operator: Operator, call: Call) -> Hashable | None:
+        """Calls of one operator and lane may be served together; None for one that `forward` must serve."""
+        given = operator.step_inputs(call)
+        spec = None if given is None else operator.step_spec(given, call.params)
+        if spec is None or not (_empty(spec) or (id(operator), spec.key) in self._ready):
             return None
-        spec = operator.step_spec(first, calls[0].params)
-        if spec is None or spec.tensors or spec.appends:
-            return None
-        outputs: list[Outputs] = []
-        for start in range(0, len(calls), SIZES[-1]):
-            part = slice(start, start + SIZES[-1])
-            outputs += self._serve(operator, spec, calls[part], [one for one in given[part] if one is not None])
-        return outputs
+        return spec.key
 
     def prepare(self, operator: Operator, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> None:
         """Capture all batch sizes of a step that keeps nothing; another one is left alone."""
         spec = operator.step_spec(inputs, params)
         if spec is not None and not spec.tensors and not spec.appends:
-            for size in reversed(SIZES):
+            for size in reversed(self._sizes(spec)):
                 self._graph(operator, spec, size)
+            self._ready.add((id(operator), spec.key))
 
-    def _serve(
+    def serve(self, operator: Operator, calls: Sequence[Call], host_ports: Callable[[Call], Collection[str]]) -> Served:
+        """Launch the captured steps of calls of one lane. What is read on the host is copied there."""
+        given = [operator.step_inputs(call) or {} for call in calls]
+        spec = operator.step_spec(given[0], calls[0].params)
+        if spec is None:
+            raise ValueError(f"`{calls[0].node}` has no step for these inputs")
+        port = min(spec.outputs, default="")
+        if _empty(spec):
+            return Served([self._nothing(spec) for _ in calls], [], port, None)
+        outputs: list[Outputs] = []
+        sound: list[Tensor] = []
+        most = self._sizes(spec)[-1]
+        with self._side.opened(value for one in given for value in one.values() if isinstance(value, Tensor)):
+            for start in range(0, len(calls), most):
+                part = slice(start, start + most)
+                graph = self._filled(operator, spec, calls[part], given[part])
+                graph.replay()
+                outputs += self._taken(graph, spec, calls[part], host_ports)
+                if graph.made.sound is not None:
+                    sound.append(self._side.to_host(graph.made.sound[: len(calls[part])]))
+            return Served(outputs, sound, port, self._side.mark())
+
+    def _sizes(self, spec: StepSpec) -> tuple[int, ...]:
+        return tuple(size for size in spec.sizes if self._most is None or size <= self._most)
+
+    def _nothing(self, spec: StepSpec) -> Outputs:
+        device = self._capturer.device
+        return {port: torch.empty(row.shape, dtype=row.dtype, device=device) for port, row in spec.outputs.items()}
+
+    def _filled(
         self, operator: Operator, spec: StepSpec, calls: Sequence[Call], given: Sequence[Mapping[str, Any]]
-    ) -> list[Outputs]:
-        count = len(calls)
-        graph = self._graph(operator, spec, bucket(count, SIZES))
+    ) -> _Graph:
+        graph, count = self._graph(operator, spec, bucket(len(calls), self._sizes(spec))), len(calls)
         for port, (_, dtype) in spec.inputs.items():
             values = [one[port] for one in given]
-            if isinstance(values[0], Tensor):
-                torch.stack(values, out=graph.inputs[port][:count])
-            else:
-                graph.inputs[port][:count].copy_(torch.tensor(values, dtype=dtype), non_blocking=True)
+            rows = torch.stack(values) if isinstance(values[0], Tensor) else torch.tensor(values, dtype=dtype)
+            graph.inputs[port][:count].copy_(rows, non_blocking=True)
         for name, dtype in spec.params.items():
             numbers = torch.tensor([call.params[name] for call in calls], dtype=dtype)
             graph.params[name][:count].copy_(numbers, non_blocking=True)
         graph.seed[:count].copy_(torch.tensor([call.seed for call in calls]), non_blocking=True)
-        graph.replay()
-        # The next replay writes over what this one gave.
-        ports = {port: graph.outputs[-1].ports[port][:count].clone() for port in spec.outputs}
-        return [{port: rows[i] for port, rows in ports.items()} for i in range(count)]
+        return graph
+
+    def _taken(
+        self,
+        graph: _Graph,
+        spec: StepSpec,
+        calls: Sequence[Call],
+        host_ports: Callable[[Call], Collection[str]],
+    ) -> list[Outputs]:
+        """Copies, as the next replay writes over what this one gave."""
+        wanted = [host_ports(call) for call in calls]
+        outputs: list[Outputs] = [{} for _ in calls]
+        for port in spec.outputs:
+            rows = graph.made.ports[port][: len(calls)]
+            host = self._side.to_host(rows) if any(port in one for one in wanted) else None
+            kept = self._side.kept(rows) if any(port not in one for one in wanted) else None
+            for index, one in enumerate(wanted):
+                copy = host if port in one else kept
+                if copy is not None:
+                    outputs[index][port] = copy[index]
+        return outputs
 
     def _graph(self, operator: Operator, spec: StepSpec, size: int) -> _Graph:
         key = (id(operator), spec.key, size)
@@ -90,7 +148,14 @@ class Singles:
             params=params,
             seed=seed,
             iteration=torch.zeros(size, dtype=torch.int64, device=device),
+            variant=spec.variant,
         )
-        outputs: list[StepOutputs] = []
+        made = _Made()
         what = f"a step of {type(operator).__name__} at batch {size}"
-        return _Graph(inputs, params, seed, outputs, self._capturer(lambda: outputs.append(operator.step(batch)), what))
+        return _Graph(inputs, params, seed, made, self._capturer(lambda: made.take(operator.step(batch)), what))
+
+
+def _empty(spec: StepSpec) -> bool:
+    """Whether a step of it would make nothing: there is no need to run it."""
+    keeps = spec.tensors or spec.appends
+    return bool(spec.outputs) and not keeps and all(0 in row.shape for row in spec.outputs.values())

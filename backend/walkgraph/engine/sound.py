@@ -1,7 +1,7 @@
 """Whether the numbers that a batch gave are finite, told without waiting for the device."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -43,3 +43,13 @@ class Unsound:
 def _sound(value: Tensor) -> Tensor:
     """One bool. A sum in float64 shows any NaN or infinity, and can't overflow but for numbers of its own range."""
     return value.isfinite().all() if value.dtype == torch.float64 else value.sum(dtype=torch.float64).isfinite()
+
+
+def sound_rows(ports: Iterable[Tensor]) -> Tensor | None:
+    """bool `[B]`: whether the numbers of the float tensors `[B, ...]` are finite in each row; None without any."""
+    found: Tensor | None = None
+    for value in ports:
+        if value.is_floating_point():
+            sound = value.flatten(1).sum(1, dtype=torch.float64) if value.dim() > 1 else value
+            found = sound.isfinite() if found is None else found & sound.isfinite()
+    return found

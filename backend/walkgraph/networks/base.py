@@ -319,11 +319,15 @@ class StepSpec:
     """Paged slot -> tokens that a step appends; 0 for one that is only read."""
     advances: Mapping[str, int] = field(default_factory=dict[str, int])
     """Paged slot -> what the position counter grows by in a step."""
+    variant: Hashable = None
+    """What else decides the work and is the same for a whole batch; the step finds it in its batch."""
+    sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    """Batches that are captured outside loops; a larger one is served in parts."""
 
     @property
     def key(self) -> Hashable:
         parts = (self.inputs, self.outputs, self.params, self.tensors, self.appends, self.advances)
-        return tuple(tuple(sorted(part.items(), key=itemgetter(0))) for part in parts)
+        return (self.variant, *(tuple(sorted(part.items(), key=itemgetter(0))) for part in parts))
 
 
 class PagedRows(NamedTuple):
@@ -364,6 +368,8 @@ class StepBatch:
     paged: Mapping[str, PagedSlot] = field(default_factory=dict[str, PagedSlot])
     tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     """Slot -> the whole table `[T, *shape]`; a step reads and writes its `rows` in place."""
+    variant: Hashable = None
+    """The spec's."""
 
 
 class StepOutputs(NamedTuple):
@@ -412,11 +418,12 @@ class Operator(Protocol):
 
     def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
         """What a `step` outside a loop reads for this call, by the names of its spec (ports, and numbers that follow
-        from the call, as Python's); None where `forward` must serve it."""
+        from the call, as Python's), and what else `step_spec` must know; None where `forward` must serve it."""
         return None
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
-        """Inputs that loops are entered with, one of each shape that is worth making ready before the first request."""
+        """Inputs that loops are entered with, or those of `step_inputs`: one of each shape and variant that is worth
+        making ready before the first request."""
         return ()
 
     def step(self, batch: StepBatch) -> StepOutputs:

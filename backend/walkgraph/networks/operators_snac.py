@@ -1,7 +1,7 @@
 """SNAC's operator: the windows of a stream of codes, of which each sounds the frames that it settles."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
@@ -26,8 +26,18 @@ from walkgraph.networks.snac import Snac, counter_noise, load_snac, precision, r
 _AHEAD = 2
 """Frames after a frame that should be known before it sounds, as in the published streaming."""
 _WINDOW = 4
-_INSIDE = (1, 2)
-"""The published window's frames, and what it keeps of them."""
+"""Frames of the published window."""
+_EVERY, _ENDS = (1, 2, 4, 8, 16, 32), (1, 4)
+_READY = {
+    (4, (1, 2)): _EVERY,
+    (2, (0, 1)): _EVERY,
+    (4, (0, 2)): _ENDS,
+    (3, (1, 3)): _ENDS,
+    (4, (1, 4)): _ENDS,
+    (4, (2, 4)): _ENDS,
+}
+"""Frames and those kept -> batches: windows inside a stream; the first with and without a ramp; the last, with what is
+left of a stride, and closing after the last stride has sounded or has not."""
 
 
 class _Window(NamedTuple):
@@ -78,25 +88,32 @@ class Decoder(Operator):
         )
 
     def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
-        """A window of four frames that keeps its second; a stream's first and last windows keep others."""
         window = self._window(call)
-        if (window.frames, window.keep) != (_WINDOW, _INSIDE) or len(call.inputs["codes"]) != _WINDOW * self._codes:
-            return None
-        return {"codes": call.inputs["codes"], "frame": window.frame}
+        codes = call.inputs["codes"][window.first : window.first + window.frames * self._codes]
+        return {"codes": codes, "frame": window.frame, "window": (window.frames, window.keep)}
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
-        return ({"codes": torch.zeros(_WINDOW * self._codes, dtype=torch.int64), "frame": 0},)
+        return tuple(
+            {"codes": torch.zeros(window[0] * self._codes, dtype=torch.int64), "frame": 0, "window": window}
+            for window in _READY
+        )
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
-        if inputs.keys() != {"codes", "frame"}:
+        """Of a window: its frames, and which of them it keeps."""
+        if inputs.keys() != {"codes", "frame", "window"}:
             return None
+        frames, keep = window = inputs["window"]
+        samples = (keep[1] - keep[0]) * self._model.config.frame_samples
         return StepSpec(
-            inputs={"codes": Row((_WINDOW * self._codes,), torch.int64), "frame": Row((), torch.int64)},
-            outputs={"waveform": Row((self._model.config.frame_samples,), torch.float32)},
+            inputs={"codes": Row((frames * self._codes,), torch.int64), "frame": Row((), torch.int64)},
+            outputs={"waveform": Row((samples,), torch.float32)},
+            variant=keep,
+            sizes=_READY.get(window, _ENDS),
         )
 
     def step(self, batch: StepBatch) -> StepOutputs:
-        sound = self._decode(batch.inputs["codes"], _INSIDE, batch.seed, batch.inputs["frame"])
+        keep = cast("tuple[int, int]", batch.variant)
+        sound = self._decode(batch.inputs["codes"], keep, batch.seed, batch.inputs["frame"])
         return StepOutputs({"waveform": sound})
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:

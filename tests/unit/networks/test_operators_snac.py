@@ -1,6 +1,7 @@
 """The vocoder's operator: every frame of a stream sounds once, alone or in a batch, by forward or by step."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 import torch
@@ -8,8 +9,10 @@ from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.chunking import sliding
+from walkgraph.engine.capture import Capturer
 from walkgraph.engine.engine import Engine
-from walkgraph.networks.base import Call, ChunkInfo, StepBatch
+from walkgraph.engine.single import Singles
+from walkgraph.networks.base import Call, ChunkInfo, States
 from walkgraph.networks.operators_snac import Decoder
 from walkgraph.networks.snac import Snac, counter_noise, random_snac
 
@@ -121,31 +124,49 @@ def test_runs_share_a_batch_and_hear_their_own_noise(engine: Engine) -> None:
     assert not torch.allclose((done[1].outputs or {})["waveform"], alone, atol=1e-3)
 
 
-def test_a_step_makes_what_forward_makes(engine: Engine, model: Snac) -> None:
+@pytest.mark.parametrize("policy", [PUBLISHED, RAMP], ids=["published", "ramp"])
+@pytest.mark.parametrize("count", [1, 14, 66])
+def test_a_step_makes_what_forward_makes(model: Snac, policy: sliding.Policy, count: int) -> None:
     operator = Decoder(model, CPU, tf32=False)
-    calls = windows(stream(66), PUBLISHED)
-    inside = [(one, given) for one in calls if (given := operator.step_inputs(one)) is not None]
-    assert [one.iteration[0] for one, _ in inside] == [1, 2, 3, 4, 5], "all but the first, and the closing ones"
-    spec = operator.step_spec(inside[0][1], {})
-    assert spec is not None
-    batch = StepBatch(
-        rows=torch.arange(len(inside), dtype=torch.int32),
-        inputs={
-            "codes": torch.stack([given["codes"] for _, given in inside]),
-            "frame": torch.tensor([given["frame"] for _, given in inside]),
-        },
-        params={},
-        seed=torch.tensor([one.seed for one, _ in inside]),
-        iteration=torch.zeros(len(inside), dtype=torch.int64),
-    )
-    made = operator.step(batch).ports["waveform"]
-    assert {name: tuple(batch.inputs[name].shape[1:]) for name in spec.inputs} == {
-        name: row.shape for name, row in spec.inputs.items()
-    }
-    assert (made.shape[1:], made.dtype) == spec.outputs["waveform"]
-    served = outputs(engine, *(one for one, _ in inside))
-    torch.testing.assert_close(made, torch.stack([one["waveform"] for one in served]), rtol=0, atol=5e-6)
-    assert operator.step_spec({"codes": stream(28)}, {}) is None
+    calls = windows(stream(count), policy)
+    made = Singles(Capturer(CPU)).serve
+    for one in calls:
+        [wanted] = operator.forward([one], cast("States", None))
+        served = made(operator, [one], lambda call: ("waveform",))
+        torch.testing.assert_close(served.outputs[0]["waveform"], wanted["waveform"], rtol=0, atol=5e-6)
+        assert [flags.tolist() for flags in served.sound] == ([[True]] if len(wanted["waveform"]) else [])
+
+
+@pytest.mark.parametrize("policy", [PUBLISHED, RAMP], ids=["published", "ramp"])
+@pytest.mark.parametrize("flush", [False, True])
+def test_windows_of_streams_of_four_frames_and_more_are_made_ready(
+    model: Snac, policy: sliding.Policy, flush: bool
+) -> None:
+    """Or make nothing. Shorter streams are rare, and left to forward."""
+    operator, singles = Decoder(model, CPU, tf32=False), Singles(Capturer(CPU))
+    for inputs in operator.step_examples():
+        singles.prepare(operator, inputs, {})
+    closed = 0
+    for count in range(28, 60):
+        for late in (False, True):
+            for one in windows(stream(count), policy, flush=flush, late=late):
+                if count >= 29 or not one.chunks["codes"].last:
+                    assert singles.lane(operator, one) is not None, (count, late, one.iteration)
+                    closed += one.chunks["codes"].last
+    assert closed > 30
+    short = windows(stream(7), policy)[-1]
+    assert singles.lane(operator, short) is None
+
+
+def test_a_window_that_keeps_nothing_is_not_computed(model: Snac) -> None:
+    operator = Decoder(model, CPU, tf32=False)
+    quiet = windows(stream(42), RAMP)[1]
+    singles = Singles(Capturer(CPU))
+    assert singles.lane(operator, quiet) is not None, "and so is never captured either"
+    operator.step = lambda batch: pytest.fail("it is computed")  # pyright: ignore[reportAttributeAccessIssue]
+    served = singles.serve(operator, [quiet, quiet], lambda call: ("waveform",))
+    assert [one["waveform"].shape for one in served.outputs] == [(0,), (0,)]
+    assert served.mark is None
 
 
 def test_windows_that_leave_frames_out_are_refused(engine: Engine) -> None:

@@ -1,0 +1,27 @@
+"""Whether the numbers of a row may depend on the rows beside it.
+
+Batches of different sizes run fastest with different orders of their sums, so a row's last bits are those of its batch.
+Under `batch_invariant()` layers choose what is right for any number of rows. Choices are made on the host where work is
+launched or captured: a captured graph keeps those that it was captured with.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_on = ContextVar("batch_invariant", default=False)
+
+
+def is_batch_invariant() -> bool:
+    """Whether a row must get the numbers that it gets alone."""
+    return _on.get()
+
+
+@contextmanager
+def batch_invariant(on: bool = True) -> Generator[None]:
+    """For what is launched in it, by this thread."""
+    before = _on.set(on)
+    try:
+        yield
+    finally:
+        _on.reset(before)
