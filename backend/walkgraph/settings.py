@@ -54,6 +54,9 @@ class Settings(BaseSettings):
     """How long a deployment may load."""
     queue_limit: int = Field(default=256, ge=1, le=10_000)
     """Unfinished runs of one deployment; more are answered 503."""
+    batch_invariant: bool = False
+    """A run gives the same numbers, to the last bit, whatever other runs it shares its device with; steps take longer,
+    and prompts are computed one at a time and never shared. Deployments that are started from then on keep to it."""
 
     @model_validator(mode="after")
     def _exposed_only_with_a_token(self) -> Self:

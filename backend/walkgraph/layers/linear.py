@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from walkgraph.layers.invariance import is_batch_invariant
+
 STREAMED = 64
 """Rows up to which the product is bound by reading the weights."""
 _MAJOR = 9
@@ -27,11 +29,27 @@ def linear(
 
     `norm` `[K]`: x is RMS-normed first. `gated`: the weight is `[2N, K]` (gate rows, then up rows; so is a bias) and
     the result silu(gate) * up. `residual` `[R, N]` is added in float32.
+
+    Under `batch_invariant` a row's result is the same among any rows, as long as they are `STREAMED` at most.
     """
     if x.is_cuda and 0 < x.shape[0] <= STREAMED and x.dtype == weight.dtype == torch.bfloat16:
         result = _streamed(x, weight, norm, eps, residual, gated, bias)
         if result is not None:
             return result
+    if 0 < x.shape[0] <= STREAMED and is_batch_invariant():
+        return _alike(x, weight, norm, eps, residual, gated, bias)
+    return _plain(x, weight, norm, eps, residual, gated, bias)
+
+
+def _plain(
+    x: Tensor,
+    weight: Tensor,
+    norm: Tensor | None,
+    eps: float,
+    residual: Tensor | None,
+    gated: bool,
+    bias: Tensor | None,
+) -> Tensor:
     if norm is not None:
         x = F.rms_norm(x, (x.shape[-1],), norm, eps)
     y = F.linear(x, weight, bias)
@@ -39,6 +57,26 @@ def linear(
         gate, up = y.chunk(2, dim=-1)
         y = F.silu(gate) * up
     return y if residual is None else (y.float() + residual).to(x.dtype)
+
+
+def _alike(
+    x: Tensor,
+    weight: Tensor,
+    norm: Tensor | None,
+    eps: float,
+    residual: Tensor | None,
+    gated: bool,
+    bias: Tensor | None,
+) -> Tensor:
+    """Operations of one shape, whatever the rows: a GPU takes as many as there may be, a CPU one after the other."""
+    rows = x.shape[0]
+    if x.is_cuda:
+        fill = (0, 0, 0, STREAMED - rows)
+        wide = None if residual is None else F.pad(residual, fill)
+        return _plain(F.pad(x, fill), weight, norm, eps, wide, gated, bias)[:rows]
+    own = [None] * rows if residual is None else residual.split(1)
+    each = zip(x.split(1), own, strict=True)
+    return torch.cat([_plain(row, weight, norm, eps, mine, gated, bias) for row, mine in each])
 
 
 def _streamed(
@@ -51,12 +89,13 @@ def _streamed(
     bias: Tensor | None,
 ) -> Tensor | None:
     from walkgraph.layers.kernels.linear import stream_linear
-    from walkgraph.layers.kernels.linear_config import choose
+    from walkgraph.layers.kernels.linear_config import choose, choose_alike
 
     if torch.cuda.get_device_capability(x.device)[0] != _MAJOR:
         return None
     n = weight.shape[0] // (2 if gated else 1)
-    config = choose(x.shape[0], n, x.shape[1], gated)
+    k = x.shape[1]
+    config = choose_alike(n, k, gated) if is_batch_invariant() else choose(x.shape[0], n, k, gated)
     x = x.contiguous()
     read = [x, weight] if norm is None else [x, weight, norm]
     if config is None or weight.stride(1) != 1 or weight.stride(0) % 8 or any(t.data_ptr() % 16 for t in read):

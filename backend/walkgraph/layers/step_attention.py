@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.rope import Rotation, rotate
 
 _HEAD_DIMS = (64, 128, 256)
@@ -30,6 +31,15 @@ class Rows(Protocol):
     def lengths(self) -> Tensor: ...  # [T], tokens kept before this step
     @property
     def positions(self) -> Tensor: ...  # [T], rope position of the new token
+
+
+class _OneRow(NamedTuple):
+    """`Rows` of a batch of one."""
+
+    rows: Tensor
+    pages: Tensor
+    lengths: Tensor
+    positions: Tensor
 
 
 class Step(NamedTuple):
@@ -76,7 +86,7 @@ def step_attention(  # noqa: PLR0913 - a layer's call, whose tensors belong to f
     """
     step = Step(qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page)
     if not qkv.is_cuda or not supported(qkv.dtype, slot_k, heads):
-        return plain(step)
+        return _one_by_one(step) if is_batch_invariant() else plain(step)
     from walkgraph.layers.kernels.step_attention import launch
 
     return launch(step)
@@ -92,6 +102,17 @@ def supported(dtype: torch.dtype, slot_k: Tensor, heads: int) -> bool:
         and heads % groups == 0
         and heads // groups <= _GROUPS
     )
+
+
+def _one_by_one(step: Step) -> Tensor:
+    """`plain` for every row alone: its sums are of its own length, and of no batch."""
+    tables = step.rows
+
+    def one(b: int) -> Step:
+        rows = _OneRow(tables.rows[b : b + 1], tables.pages, tables.lengths, tables.positions)
+        return step._replace(qkv=step.qkv[b : b + 1], rows=rows)
+
+    return torch.cat([plain(one(b)) for b in range(step.qkv.shape[0])])
 
 
 def plain(step: Step) -> Tensor:

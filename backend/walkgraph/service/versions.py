@@ -277,6 +277,7 @@ class Version:
             checkpoint_roots=tuple(str(root) for root in settings.checkpoint_roots),
             telemetry_address=self._around.telemetry_address,
             telemetry_name=self.label,
+            batch_invariant=settings.batch_invariant,
             limits=Limits(queue=settings.queue_limit, load_deadline=settings.start_timeout),
         )
 

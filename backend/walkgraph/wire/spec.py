@@ -50,6 +50,8 @@ class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     telemetry_name: str = ""
     """What telemetry calls it, where its name is not enough: two versions of a deployment may live at once."""
     telemetry_level: Literal["summary", "full"] = "summary"
+    batch_invariant: bool = False
+    """A run's numbers don't depend on those it shares batches with."""
     limits: Limits = Limits()
 
 

@@ -51,6 +51,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
             rank,
             weights_roots=tuple(Path(root) for root in spec.checkpoint_roots),
             threads=max(1, len(os.sched_getaffinity(0)) // len(plan.ranks)),
+            batch_invariant=spec.batch_invariant,
         )
         core = Core(plan, rank)
         if _load(engine, core, rank, conductor):

@@ -22,7 +22,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from walkgraph.layers.kernels.linear_config import COUNTERS, PARTIAL_BYTES, Config, padded
+from walkgraph.layers.kernels.linear_config import COUNTERS, PARTIAL_BYTES, Config, tile_rows
 from walkgraph.layers.kernels.linear_norm import norm_rows
 from walkgraph.layers.kernels.linear_tiles import launch_tiles, warm_tiles
 
@@ -209,7 +209,7 @@ def arguments(config: Config, rows: int, n: int, k: int, gated: bool) -> dict[st
     pieces = max(1, threads // config.n)
     prefetch -= prefetch % (8 * pieces)  # a piece is a multiple of 16 bytes
     return {
-        "N": n, "K": k, "M": padded(rows, config.vector), "BLOCK_N": config.n, "BLOCK_K": config.k,
+        "N": n, "K": k, "M": tile_rows(config, rows), "BLOCK_N": config.n, "BLOCK_K": config.k,
         "SPLIT": config.split, "STAGES": config.stages, "THREADS": threads, "PREFETCH": prefetch,
         "PDL": config.pdl, "GATED": gated, "SWAP": config.swap,
     }  # fmt: skip

@@ -34,6 +34,8 @@ class Config:
     """Weights come through tensor maps (compute capability 9)."""
     programs: int = 0
     """With `tiles`: programs that share all tiles evenly; 0 gives every block a program of its own."""
+    height: int = 0
+    """Rows of a tile; 0: the fewest that hold the rows given."""
     pdl: int = 1
     """0: launched when the previous kernel has ended; 1: lets the next kernel start once its own wait is over; 2: at
     once."""
@@ -94,6 +96,11 @@ def padded(rows: int, vector: bool) -> int:
     return next(size for size in sizes if rows <= size)
 
 
+def tile_rows(config: Config, rows: int) -> int:
+    """Rows of the tile that a config's kernel holds `rows` rows in."""
+    return config.height or padded(rows, config.vector)
+
+
 def fits(config: Config, rows: int, n: int, k: int, gated: bool) -> bool:
     """Whether the kernels can run a linear so: whole tiles of K, and room for the partial sums."""
     if k % (config.k * config.split) or (config.vector and rows > VECTOR_MAX):
@@ -103,14 +110,14 @@ def fits(config: Config, rows: int, n: int, k: int, gated: bool) -> bool:
         return _fits_tiles(config, rows, blocks, k // config.k, gated)
     if config.split == 1:
         return True
-    tile = padded(rows, config.vector) * (config.n + 1) * 4
+    tile = tile_rows(config, rows) * (config.n + 1) * 4
     return blocks <= COUNTERS and blocks * config.split * tile <= PARTIAL_BYTES
 
 
 def _fits_tiles(config: Config, rows: int, blocks: int, steps: int, gated: bool) -> bool:
     if not config.programs:
         return config.split == 1
-    share = padded(rows, False) * (config.n + 1) * 4
+    share = tile_rows(config, rows) * (config.n + 1) * 4
     return (
         not gated
         and config.split == 1
@@ -126,6 +133,12 @@ def choose(rows: int, n: int, k: int, gated: bool) -> Config | None:
         if rows <= most:
             return config
     return _guess(rows, n, k, gated)
+
+
+def choose_alike(n: int, k: int, gated: bool) -> Config | None:
+    """One config for any number of rows, in tiles of one height: equal rows give equal bits among any others."""
+    config = choose(ROWS_MAX, n, k, gated)
+    return None if config is None else replace(config, height=ROWS_MAX)
 
 
 def _guess(rows: int, n: int, k: int, gated: bool) -> Config | None:

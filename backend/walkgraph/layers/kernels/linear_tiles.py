@@ -22,7 +22,7 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from walkgraph.layers.kernels.linear_config import Config, padded
+from walkgraph.layers.kernels.linear_config import Config, tile_rows
 
 
 @triton.jit
@@ -219,7 +219,7 @@ def tiles_arguments(config: Config, rows: int, n: int, k: int, gated: bool) -> d
     """The compile-time arguments of a kernel, without what it is asked to fuse."""
     ahead = config.prefetch // config.k if config.pdl else 0
     return {
-        "N": n, "K": k, "M": padded(rows, False), "BLOCK_N": config.n, "BLOCK_K": config.k,
+        "N": n, "K": k, "M": tile_rows(config, rows), "BLOCK_N": config.n, "BLOCK_K": config.k,
         "PROGRAMS": config.programs, "STAGES": config.stages, "AHEAD": 1 << ahead.bit_length() >> 1,
         "PDL": config.pdl, "GATED": gated,
     }  # fmt: skip
@@ -229,7 +229,7 @@ def descriptors(
     config: Config, x: Tensor, weight: Tensor, norm: Tensor | None, gated: bool
 ) -> tuple[TensorDescriptor, TensorDescriptor, TensorDescriptor | None]:
     """Tensor maps of x, of the weight, and of the norm's weight as one row. What a tile has past the end is zeros."""
-    height = padded(x.shape[0], False)
+    height = tile_rows(config, x.shape[0])
     row = None
     if norm is not None:
         row = TensorDescriptor(norm, [1, norm.shape[0]], [norm.shape[0], 1], [1, config.k])
