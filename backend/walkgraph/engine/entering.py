@@ -89,6 +89,13 @@ class Entrance:
             entered.tensors.update({alias[use.states[slot]]: use.states[slot] for slot in made.spec.tensors})
         for name, (key, tokens, _) in entered.paged.items():
             self._bound(entered, program, name, key, tokens)
+        for node, port in ((use.node, port) for use in call.body for port in use.inputs):
+            slices = len(port.value) if port.source == "each" and port.carried is None else entered.times
+            if slices < entered.times:
+                entered.times = slices
+                entered.bound = f"`{node}.{port.port}` has {slices} slices, and the loop goes on"
+        if entered.times <= first:
+            raise CallFailed(entered.bound, code="invalid_input")
         held: dict[str, Any] = {}
         for name, (key, tokens, _) in entered.paged.items():
             kept = self._states.hold(key, tokens * (entered.times - first))
@@ -127,14 +134,12 @@ class Entrance:
 
     def _bound(self, entered: Entered, program: Program, name: str, key: StateKey, tokens: int) -> None:
         """A loop that may not hold what all its iterations append ends where that is full."""
-        if not tokens:
-            return
         most = self._states.most(key)
         length = self._states.transaction().length(key)
         room = program.room(name) * PAGE if most is None else min(most, program.room(name) * PAGE)
-        times = entered.first + (room - length) // tokens
+        times = entered.first + (room - length) // tokens if tokens else entered.times * (length <= room)
         if times < entered.times:
-            entered.times = max(entered.first + 1, times)
+            entered.times = times
             entered.bound = (
                 f"`{key.state}` holds at most {room} tokens in this run, and the loop appends more; ask for less, or "
                 "raise what its `capacity` is made of"
@@ -170,16 +175,24 @@ def aliases(call: LoopCall) -> dict[StateKey, str]:
 
 def _entering(call: LoopCall, program: Program) -> dict[Place, Tensor]:
     return {
-        (index, port.port): torch.as_tensor(port.value, dtype=program.body.uses[index].spec.inputs[port.port].dtype)
-        for index, use in enumerate(call.body)
+        (index, port.port): torch.as_tensor(_seen(call, port), dtype=made.spec.inputs[port.port].dtype)
+        for index, (use, made) in enumerate(zip(call.body, program.body.uses, strict=True))
         for port in use.inputs
         if port.source in ("value", "each")
     }
 
 
+def _seen(call: LoopCall, port: LoopInput) -> Any:
+    """What the loop reads of an entering value."""
+    if port.source == "value":
+        return port.value
+    return port.value[: call.times] if port.carried is None else port.value[0]
+
+
 def _source(port: LoopInput) -> Source:
     if port.carried is not None:
-        return Source("carried", port.carried)
+        begins = _source(replace(port, carried=None)) if port.source in ("use", "index") else None
+        return Source("carried", port.carried, begins)
     match port.source:
         case "use":
             return Source("internal", (port.use, port.output))

@@ -31,6 +31,8 @@ class Source(NamedTuple):
     kind: Literal["internal", "entering", "each", "carried", "index"]
     place: Place | None = None
     """Of `internal` and `carried`: what gives the value."""
+    first: "Source | None" = None
+    """Of `carried`: what gives iteration 0 its value, where the loop isn't entered with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,12 +204,13 @@ class Program:
                 params={
                     **{name: at.ints[mine.ints + 1 + i] for i, name in enumerate(use.ints)},
                     **{name: at.floats[mine.floats + i] for i, name in enumerate(use.floats)},
-                    **{name: series[:, mine.series + i] for i, name in enumerate(use.series)},
+                    **{name: series[:, mine.series + i].to(use.spec.params[name]) for i, name in enumerate(use.series)},
                 },
                 seed=at.ints[mine.ints],
                 iteration=at.iteration,
                 paged={slot: self._slot(use.states[slot], at.rows) for slot in _paged(use)},
                 tensors={slot: self.tensors[use.states[slot]] for slot in use.spec.tensors},
+                variant=use.spec.variant,
             )
             out = use.operator.step(batch)
             given.update({(index, port): value for port, value in out.ports.items()})
@@ -235,7 +238,11 @@ class Program:
             return at.iteration
         if source.kind == "each":
             return self.cells[use, port][at.wide, at.iteration]
-        return self.cells[use, port].index_select(0, at.wide)
+        value = self.cells[use, port].index_select(0, at.wide)
+        if source.first is None:
+            return value
+        first = self._input(use, port, source.first, at, given).to(value.dtype).view(value.shape)
+        return torch.where((at.iteration == 0).view(-1, *[1] * (value.dim() - 1)), first, value)
 
     def _slot(self, state: str, rows: Tensor) -> PagedSlot:
         pool, at = self._paged[state], self._order[state]

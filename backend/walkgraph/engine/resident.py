@@ -189,18 +189,11 @@ class Resident:
         self._turn.append(key)
         lane = self._lanes[key]
         riders = [rider for rider in lane.riders if rider.wants]
-        far = all(self._reach(rider) >= lane.iterations for rider in riders)
-        iterations = lane.iterations if far else 1
-        size = bucket(len(riders), BUCKETS)
-        buffers, replay = self._graph(lane, size, iterations)
-        self._show(lane, (size, iterations), buffers, [rider.row for rider in riders])
-        for rider in riders:
-            rider.launched += iterations
-            rider.batch = len(riders)
-        began = self._clock()
-        with torch.inference_mode():
-            replay()
-        self._flights.append(self._fly(lane, riders, buffers, began))
+        try:
+            self._flights.append(self._launch(lane, riders))
+        except Exception as raised:  # noqa: BLE001 (a step that can't be captured or run ends those in it alone)
+            for rider in riders:
+                self._finish(lane, rider, None, self._failed(rider.call, raised))
         return True
 
     def collect(self, *, wait: bool) -> list[Items | LoopDone | Stepped]:
@@ -227,6 +220,20 @@ class Resident:
             for iterations in sorted({1, lane.iterations}):
                 self._graph(lane, size, iterations)
             progress((number + 1) / len(sizes))
+
+    def _launch(self, lane: Lane, riders: Sequence[Rider]) -> _Flight:
+        far = all(self._reach(rider) >= lane.iterations for rider in riders)
+        iterations = lane.iterations if far else 1
+        size = bucket(len(riders), BUCKETS)
+        buffers, replay = self._graph(lane, size, iterations)
+        self._show(lane, (size, iterations), buffers, [rider.row for rider in riders])
+        for rider in riders:
+            rider.launched += iterations
+            rider.batch = len(riders)
+        began = self._clock()
+        with torch.inference_mode():
+            replay()
+        return self._fly(lane, riders, buffers, began)
 
     def _riders(self) -> list[Rider]:
         return [rider for lane in self._lanes.values() for rider in lane.riders]
@@ -274,9 +281,13 @@ class Resident:
         """Out of its row, if it is to leave and nothing is under way for it."""
         if not rider.leaving or rider.over or rider.done < rider.launched:
             return
-        with torch.inference_mode():
-            rider.cells = lane.program.cells_of(rider.row)
-            self._entrance.leave(lane.program, rider.row, rider.entered, rider.done)
+        try:
+            with torch.inference_mode():
+                rider.cells = lane.program.cells_of(rider.row)
+                self._entrance.leave(lane.program, rider.row, rider.entered, rider.done)
+        except Exception as raised:  # noqa: BLE001 (what can't be taken from its row ends that run alone)
+            self._finish(lane, rider, None, self._failed(rider.call, raised))
+            return
         self._out(lane, rider)
         self._queue.put(rider.place._replace(rider=rider))
 
@@ -327,10 +338,10 @@ class Resident:
     def _show(self, lane: Lane, key: tuple[int, int], buffers: Buffers, rows: list[int]) -> None:
         """Bring the graph's index map to these rows."""
         if lane.shown.get(key) != rows:
-            lane.shown[key] = rows
             padded = rows + [lane.program.pad] * (key[0] - len(rows))
             with torch.inference_mode():
                 buffers.rows.copy_(torch.tensor(padded), non_blocking=True)
+            lane.shown[key] = rows
 
     def _fly(self, lane: Lane, riders: Sequence[Rider], buffers: Buffers, began: float) -> _Flight:
         """A few bytes for each row, so they come back on the stream of the steps: its own would wait longer."""
@@ -347,7 +358,7 @@ class Resident:
     def _settle(self, flight: _Flight) -> None:
         now = self._clock()
         busy, self._ended = now - max(flight.began, self._ended), now
-        lane, program = flight.lane, flight.lane.program
+        lane = flight.lane
         stopped, sound, values = self._read(flight)
         if self.timed:
             riding = [(rider.call, rider.done) for rider in flight.riders if not rider.over]
@@ -356,19 +367,29 @@ class Resident:
             if rider.over:
                 continue
             rider.busy += busy
-            for k, (stops, sounds) in enumerate(zip(stopped, sound, strict=True)):
-                if not sounds[place]:
-                    self._fail(lane, rider, f"{program.body.uses[0].node}")
-                    break
-                rider.done += 1
-                if values:
-                    rider.pieces.append((values, k, place))
-                if stops[place] or rider.done >= rider.entered.times:
-                    self._end(lane, rider, stopped=bool(stops[place]))
-                    break
-                if values and self._due(rider):
-                    self._hand_out(rider, rider.done)
+            told = [(stops[place], sounds[place]) for stops, sounds in zip(stopped, sound, strict=True)]
+            try:
+                self._went(lane, rider, told, values, place)
+            except Exception as raised:  # noqa: BLE001 (what can't be taken from its row ends that run alone)
+                self._finish(lane, rider, None, self._failed(rider.call, raised))
             self._leave(lane, rider)
+
+    def _went(
+        self, lane: Lane, rider: Rider, told: Sequence[tuple[bool, bool]], values: Mapping[str, Tensor], place: int
+    ) -> None:
+        """A loop's part of a launch that is over. `told`: for each iteration, whether it stopped and was sound."""
+        for k, (stops, sounds) in enumerate(told):
+            if not sounds:
+                self._fail(lane, rider, f"{lane.program.body.uses[0].node}")
+                break
+            rider.done += 1
+            if values:
+                rider.pieces.append((values, k, place))
+            if stops or rider.done >= rider.entered.times:
+                self._end(lane, rider, stopped=stops)
+                break
+            if values and self._due(rider):
+                self._hand_out(rider, rider.done)
 
     def _read(self, flight: _Flight) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Tensor]]:
         """Stops, soundness (by iteration and row) and values of a launch, copied out of its buffer."""

@@ -9,6 +9,7 @@ copied whole and once, however many sequences share them, and are shared in the 
 are not its runs': they stay.
 """
 
+import logging
 from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from walkgraph.engine.pool import Pool
 from walkgraph.engine.states import PagedState, StateTable
 from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.networks.base import StateKey
+
+_log = logging.getLogger(__name__)
 
 Slots = MutableMapping[Any, Tensor]
 """A mapping whose tensors are moved in place."""
@@ -57,7 +60,7 @@ class _Move(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Absent:
-    state: Literal["stopping", "leaving", "out", "coming"] = "stopping"
+    state: Literal["stopping", "leaving", "out", "coming", "failed"] = "stopping"
     wanted: bool = False
     """To be here."""
     asked: bool = True
@@ -106,14 +109,15 @@ class Swap:
     def cancel(self, run: str) -> None:
         """Forget its copies. Its states may be dropped at once: what still writes into their pages comes first."""
         found = self._absent.pop(run, None)
-        if found is not None and found.state == "coming":
-            for mark in found.marks:
-                torch.cuda.current_stream(mark.device).wait_event(mark)
+        if found is not None and found.state in ("coming", "failed"):
+            for device, stream in self._streams.items():
+                torch.cuda.current_stream(device).wait_stream(stream)
 
     @property
     def idle(self) -> bool:
         """No run is on its way."""
-        return all(one.state == "out" and not one.wanted and not one.asked for one in self._absent.values())
+        absent = self._absent.values()
+        return all(a.state == "failed" or (a.state == "out" and not a.wanted and not a.asked) for a in absent)
 
     def wait(self) -> None:
         """For the oldest copy under way."""
@@ -133,7 +137,10 @@ class Swap:
 
     def _advance(self, run: str, one: _Absent) -> Swapped | None:
         if one.state == "stopping" and self._quiet(run):
-            self._copy_out(run, one)
+            try:
+                self._copy_out(run, one)
+            except RuntimeError as raised:
+                return self._fell(run, one, raised)
         if one.state == "leaving" and one.over:
             self._arrived(one, "out")
             self._states.drop(one.paged)
@@ -146,6 +153,8 @@ class Swap:
             except WalkgraphError as error:
                 one.wanted = False
                 return Swapped(run, out=False, error=error.info())
+            except RuntimeError as raised:
+                return self._fell(run, one, raised)
         if one.state == "coming" and one.over:
             self._arrived(one, "stopping")
             if not one.wanted:
@@ -154,6 +163,13 @@ class Swap:
             self._release(run)
             return Swapped(run, out=False)
         return None
+
+    def _fell(self, run: str, one: _Absent, raised: RuntimeError) -> Swapped:
+        """It can't be moved, and will not go on: whoever is told cancels it. Its pages stay its own until then."""
+        _log.error("run %s could not be moved to other memory", run, exc_info=raised)
+        one.state = "failed"
+        message = "there is too little memory to suspend the run or to bring it back; the log of its rank says where"
+        return Swapped(run, out=False, error=ErrorInfo(code="out_of_memory", message=message, retryable=True))
 
     def _arrived(self, one: _Absent, state: Literal["out", "stopping"]) -> None:
         one.state = state

@@ -279,3 +279,33 @@ def test_states_of_a_session_stay() -> None:
     swap.suspend("a")
     swap.advance()
     assert pool.pages.free == 2
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_run_that_can_not_be_moved_is_told_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, back: bool) -> None:
+    """It fails, and others go on."""
+    states, pool = table(8)
+    filled(states, StateKey("a", "main"), 40)
+    filled(states, StateKey("b", "main"), 20)
+    swap = swap_of(states)
+
+    def refuse(*given: object, **more: object) -> None:
+        raise torch.OutOfMemoryError("no room")
+
+    swap.suspend("a")
+    if back:
+        assert swap.advance() == [Swapped("a", out=True)]
+        swap.resume("a")
+    with monkeypatch.context() as patched:
+        patched.setattr("walkgraph.engine.swap._by_page", refuse)
+        (told,) = swap.advance()
+    assert told.error is not None
+    assert told.error.code == "out_of_memory"
+    assert swap.idle
+    assert swap.advance() == []
+    swap.cancel("a")
+    states.drop_run("a")
+    states.audit()
+    assert pool.pages.free == 8 - 2
+    swap.suspend("b")
+    assert swap.advance() == [Swapped("b", out=True)]
