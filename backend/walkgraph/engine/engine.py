@@ -39,7 +39,7 @@ from walkgraph.engine.swap import Swap, Swapped
 from walkgraph.errors import InvalidInput, Refused, RunFailed
 from walkgraph.ids import Rank
 from walkgraph.layers import invariance
-from walkgraph.networks.base import Call, Items, LoopCall, Scalar, StateKey
+from walkgraph.networks.base import Call, Capture, Items, LoopCall, Scalar, StateKey
 from walkgraph.placement.demand import state_tokens
 from walkgraph.placement.tables import NodePlan, Plan
 
@@ -105,6 +105,7 @@ class Engine:
         self._beside: deque[_Batch] = deque()
         self._over: list[_Batch] = []
         """Those that were done at once."""
+        self._capturer = cache(lambda device: Capturer(device, enabled=capture, priority=-1))
         self._start({})
 
     def load(self, progress: Callable[[str, float], None] = lambda what, done: None) -> None:
@@ -113,7 +114,7 @@ class Engine:
         Raises `Refused`, `NotFound`, `InvalidInput` for what can't be loaded, `RunFailed` for a warm-up that fails.
         """
         try:
-            self._nodes = load_operators(self._plan, self._here, self._roots, progress)
+            self._nodes = load_operators(self._plan, self._here, self._roots, progress, self._capture_of)
             self._start(make_pools(self._plan, self._here, self._nodes))
         except Exception as raised:
             if not is_memory(raised):
@@ -126,7 +127,6 @@ class Engine:
     def _start(self, pools: Mapping[str, Pool]) -> None:
         ports = host_ports(self._plan, self._here)
         self._states = StateTable(pools, Contexts(), prefix_cache=self._prefix_cache)
-        capturer = cache(lambda device: Capturer(device, enabled=self._capture, priority=-1))
         self._singles = cache(self._make_singles)
         self._runner = Runner(self._states, self._rank, host_ports=lambda call: ports.get(call.node, ()))
         self._resident = Resident(
@@ -134,10 +134,13 @@ class Engine:
             lambda node: self._nodes[node],
             self._runner.failed,
             host_ports=lambda node: ports.get(node, ()),
-            capturer=capturer,
+            capturer=self._capturer,
             clock=self._clock,
         )
         self._swap = Swap(self._states, self._hold, self._quiet, self._release, self._resident.cells)
+
+    def _capture_of(self, device: torch.device) -> Capture | None:
+        return self._capturer(device) if self._capturer(device).enabled else None
 
     def _make_singles(self, device: torch.device) -> Singles | None:
         capturer = Capturer(device, enabled=self._capture)

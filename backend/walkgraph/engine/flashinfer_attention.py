@@ -16,10 +16,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.engine.paged_attention import Entry
+from walkgraph.engine.paged_attention import Entry, fresh_rows
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool
-from walkgraph.networks.base import CacheShape
+from walkgraph.networks.base import CacheShape, FreshRows
 
 Kind = Literal["decode", "causal", "block"]
 
@@ -147,6 +147,9 @@ class FlashInferAttention:
         self._rows = torch.cat([entry.segment.rows for entry in entries])
         self._slots = torch.cat([entry.slots for entry in entries if entry.slots is not None])
         self._turns: list[tuple[_Turn, int]] = []
+
+    def fresh(self) -> FreshRows | None:
+        return fresh_rows(self._pool, self.entries)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`."""

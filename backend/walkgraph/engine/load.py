@@ -12,7 +12,7 @@ from walkgraph.engine.pool import Pool, page_bytes
 from walkgraph.engine.weights import Weights
 from walkgraph.errors import Refused
 from walkgraph.ids import Rank
-from walkgraph.networks.base import CacheShape, Call, Operator, Scalar, StateKey
+from walkgraph.networks.base import CacheShape, Call, Capture, Operator, Scalar, StateKey
 from walkgraph.placement.tables import NodePlan, Plan, RankPlan
 
 Progress = Callable[[str, float], None]
@@ -34,7 +34,13 @@ def nodes_here(plan: Plan, here: RankPlan) -> list[NodePlan]:
     return [node for node in plan.nodes if node.index in set(here.nodes)]
 
 
-def load_operators(plan: Plan, here: RankPlan, roots: Sequence[Path], progress: Progress) -> dict[str, Loaded]:
+def load_operators(
+    plan: Plan,
+    here: RankPlan,
+    roots: Sequence[Path],
+    progress: Progress,
+    capture: Callable[[torch.device], Capture | None] = lambda device: None,
+) -> dict[str, Loaded]:
     """Node -> its operator; nodes with the same network, weights, device and options share one."""
     sets: dict[tuple[str | None, torch.device], Weights] = {}
     nodes = nodes_here(plan, here)
@@ -57,7 +63,7 @@ def load_operators(plan: Plan, here: RankPlan, roots: Sequence[Path], progress: 
         options = _options(node, network)
         shared = (node.network, *key, tuple(sorted(options.items())))
         if shared not in loaded:
-            operator = network.load(sets[key].context(options, count))
+            operator = network.load(sets[key].context(options, count, capture(sets[key].device)))
             loaded[shared] = Loaded(operator, sets[key].device, len(loaded))
         found[node.name] = loaded[shared]
     progress("weights", 1.0)

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from walkgraph.engine.pages import PAGE
 from walkgraph.engine.pool import Pool
-from walkgraph.networks.base import Segment
+from walkgraph.networks.base import FreshRows, Segment
 
 
 class Entry(NamedTuple):
@@ -34,6 +34,13 @@ class Entry(NamedTuple):
     """Names the context's keys and values."""
     slots: Tensor | None
     """int64 `[new]`, where kept rows go; None for scratch."""
+
+
+def fresh_rows(pool: Pool, entries: Sequence[Entry]) -> FreshRows | None:
+    """Where the rows of a forward go whose sequences all begin in it; None for any other."""
+    begun = all(e.length == 0 and e.segment.mode == "causal" and e.slots is not None for e in entries)
+    slots = [e.slots for e in entries if e.slots is not None]
+    return FreshRows(pool.k, pool.v, torch.cat(slots), pool.spare * PAGE) if begun else None
 
 
 class Contexts:
@@ -84,6 +91,9 @@ class PagedAttention:
             else None
         )
         self._groups = [contexts.group(pool, alike) for alike in _alike(entries)]
+
+    def fresh(self) -> FreshRows | None:
+        return fresh_rows(self._pool, self.entries)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from walkgraph.networks.base import LoadContext, Scalar
+from walkgraph.networks.base import Capture, LoadContext, Scalar
 from walkgraph.placement.sizes import weights_folder
 
 
@@ -32,7 +32,9 @@ class Weights:
         files = self.folder.glob("*.safetensors") if self.folder else ()
         return sum(path.stat().st_size for path in files)
 
-    def context(self, options: Mapping[str, Scalar], progress: Callable[[int], None]) -> LoadContext:
+    def context(
+        self, options: Mapping[str, Scalar], progress: Callable[[int], None], capture: Capture | None = None
+    ) -> LoadContext:
         return LoadContext(
             device=self.device,
             dtype=torch.float32 if self.device.type == "cpu" else torch.bfloat16,
@@ -41,4 +43,5 @@ class Weights:
             options=options,
             random=self.random,
             progress=progress,
+            capture=capture,
         )

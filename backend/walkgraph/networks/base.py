@@ -221,10 +221,26 @@ def reused(call: Call, port: str, slot: str, states: "States") -> tuple[int, Seq
     return there, tokens[there:]
 
 
+class FreshRows(NamedTuple):
+    """Where the rows of a forward go whose sequences all begin in it."""
+
+    k: Sequence[Tensor]
+    """The pool's layers, each `[S, G, D]`; `v` likewise."""
+    v: Sequence[Tensor]
+    slots: Tensor
+    """int64 `[R]`, in the order of the batch's rows."""
+    spare: int
+    """A slot that nobody reads."""
+
+
 class Attention(Protocol):
     """One forward's view of the caches: `Attend` of `walkgraph.layers.attention`, made by `States.attend`."""
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
+
+    def fresh(self) -> FreshRows | None:
+        """For causal segments that are kept, in the order of the rows, and all have no context; otherwise None."""
+        ...
 
 
 class States(Protocol):
@@ -270,6 +286,10 @@ class CacheShape:
     dtype: torch.dtype
 
 
+Capture = Callable[[Callable[[], None], str], Callable[[], None]]
+"""Device work on tensors that stay where they are, and what it is -> what replays it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadContext:
     """What an operator is made from."""
@@ -288,6 +308,8 @@ class LoadContext:
     """(config name, seed) of a `random:` source."""
     progress: Callable[[int], None] | None = None
     """To be called with the bytes of every tensor that was loaded."""
+    capture: Capture | None = None
+    """Records work of fixed shape for operators that capture parts of their `forward`; None where nothing is."""
 
 
 @dataclass(frozen=True, kw_only=True)

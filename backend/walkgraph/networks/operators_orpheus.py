@@ -21,6 +21,7 @@ from walkgraph.networks.base import (
     CacheShape,
     Call,
     CallFailed,
+    Capture,
     Example,
     LoadContext,
     Operator,
@@ -38,6 +39,7 @@ from walkgraph.networks.checkpoint import load_llama, read_orpheus
 from walkgraph.networks.llama import Llama, OrpheusConfig, SpeechTokens
 from walkgraph.networks.operators_text import Bytes, Trained, Vocabulary, tokenizer_file
 from walkgraph.networks.presets import drawn, orpheus_config
+from walkgraph.networks.prompts import SIZES, Prompts
 
 T = TypeVar("T")
 _TOKEN = Row((1,), torch.int64)
@@ -92,13 +94,21 @@ class Prompt(Operator):
 class Backbone(Operator):
     """Appends a prompt or one token, and answers with the next one."""
 
-    def __init__(self, model: Llama, tokens: SpeechTokens, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        model: Llama,
+        tokens: SpeechTokens,
+        device: torch.device,
+        dtype: torch.dtype,
+        capture: Capture | None = None,
+    ) -> None:
         self._model, self._tokens, self._device, self._dtype = model, tokens, device, dtype
         self._vocab = model.config.vocab
+        self._prompts = Prompts(model, capture)
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        return cls(_llama(context), _config(context).tokens, context.device, context.dtype)
+        return cls(_llama(context), _config(context).tokens, context.device, context.dtype, context.capture)
 
     def caches(self) -> Mapping[str, CacheShape]:
         llm = self._model.config
@@ -126,14 +136,20 @@ class Backbone(Operator):
         given = torch.cat([value for _, value in fed])
         known = (given >= 0) & (given < self._vocab)
         ids = given.where(known, 0).split(whole)
-        there, tokens = zip(*(reused(call, "ids", "kv", states) for call in calls), strict=True)
+        # A short prompt is read by a captured forward, in less time than the rest of it takes by a plain one.
+        short = self._prompts.enabled and sum(whole) <= SIZES[-1]
+        had = [(0, call.numbers("ids")) if short else reused(call, "ids", "kv", states) for call in calls]
+        there, tokens = zip(*had, strict=True)
         lengths = [n - had for n, had in zip(whole, there, strict=True)]
         rows = torch.arange(sum(lengths), device=self._device).split(lengths)
         attend = states.attend([_segment(*one) for one in zip(calls, rows, tokens, strict=True)])
         places = [torch.arange(n) + states.position(c.states["kv"]) for c, n in zip(calls, lengths, strict=True)]
         ends = self._on_device(torch.tensor(lengths).cumsum(0) - 1)
         new = torch.cat([mine[had:] for mine, had in zip(ids, there, strict=True)])
-        logits = self._model(new, self._on_device(torch.cat(places)), attend, ends)
+        at = self._on_device(torch.cat(places))
+        logits = self._prompts.read(new, at, lengths, ends, attend.fresh())
+        if logits is None:
+            logits = self._model(new, at, attend, ends)
         states.commit(attend)
         counts = self._counted(calls, [port for port, _ in fed], ids, states)
         answers = self._answers(sample(logits, self._sampling(calls, states), counts))
