@@ -1,14 +1,15 @@
 """Orpheus's decode by the engine alone, in this process: milliseconds a step, beside what reading the bytes would take.
 
     python benchmarks/engine_step.py [--cases 1:128 16:128 16:2000] [--plain-cases 1:128] [--tokens 400] [--budget 140]
-        [--profile 1:128 64:128] [--baseline 1 16] [--compile] [--out FILE] [--check]
+        [--profile 1:128 64:128] [--invariant] [--baseline 1 16] [--compile] [--out FILE] [--check]
 
 A case is BATCH:PROMPT. All runs of a case are prefilled by ordinary calls and then decode together, sampled at T 0.6,
 top-p 0.8, repetition 1.3 (`plain`: without the penalty). `ms` is the time between the results of consecutive steps as
 the host sees it, by its own clock, from the second step of all runs on; `mean` is the whole decode over its steps.
 `host` is the share of that time in which this process's thread was not asleep: launching, reading, handing out.
-`--profile` traces a case anew: the GPU's own time of a step, by kernel. `--baseline` decodes with `transformers` at
-these batches. `--check`: the tiny model, for a moment.
+`--profile` traces a case anew: the GPU's own time of a step, by kernel. `--invariant`: every case again by an engine
+whose runs' numbers don't depend on their batch; `cost` is how many times as long its steps take. `--baseline` decodes
+with `transformers` at these batches. `--check`: the tiny model, for a moment.
 """
 
 import argparse
@@ -77,6 +78,9 @@ def main() -> None:
         show(f"the GPU's time of a step at {one}, us", kernels)
     here.close()
     report = {"config": name, "start": here.start, "steps": rows, "profiles": profiles}
+    if given.invariant:
+        report["invariant"] = invariant(name, device, cases, tokens, rows, budget, threads=1 if given.check else None)
+        show("where runs' numbers don't depend on their batch: a step, ms", report["invariant"])
     report["baseline"] = baselines(config, device, batches, budget, compiled=given.compile)
     show("transformers", report["baseline"])
     write(None if given.check else given.out, device, report | {"left out": budget.left_out})
@@ -89,6 +93,7 @@ def options() -> argparse.Namespace:
     arguments.add_argument("--tokens", type=int, default=400)
     arguments.add_argument("--budget", type=float, default=140.0, help="seconds; what comes after is left out")
     arguments.add_argument("--profile", nargs="*", default=[])
+    arguments.add_argument("--invariant", action="store_true", help="also with `batch_invariant`, and what it costs")
     arguments.add_argument("--baseline", type=int, nargs="*", default=[1, 16])
     arguments.add_argument("--compile", action="store_true", help="the baseline also compiled, with a static cache")
     arguments.add_argument("--out", type=Path, default=RESULTS)
@@ -101,6 +106,21 @@ def cases_of(given: argparse.Namespace) -> Iterator[Case]:
         yield Case(*map(int, text.split(":")))
     for text in given.plain_cases:
         yield Case(*map(int, text.split(":")), penalty=False)
+
+
+def invariant(
+    name: str, device: str, cases: Sequence[Case], tokens: int, plain: Sequence[Row], budget: Budget, **options: Any
+) -> list[Row]:
+    """The cases with `batch_invariant`; `cost`: a step's time over that of the plain one."""
+    here = Decoder(name, device, cases, tokens, batch_invariant=True, **options)
+    known = {(row["batch"], row["prompt"], row["penalty"]): row for row in plain}
+    rows: list[Row] = []
+    for case in cases:
+        if tuple(case) in known and budget.allows(f"{case.name} invariant"):
+            row = here.measure(case, tokens)
+            rows.append(row | {"cost": row["median ms"] / known[tuple(case)]["median ms"]})
+    here.close()
+    return rows
 
 
 def step_bytes(config: LlamaConfig, device: str, case: Case, tokens: int) -> float:
@@ -121,7 +141,14 @@ class Decoder:
     """The engine with Orpheus's backbone, and the loop of its decode as the worker hands it over."""
 
     def __init__(
-        self, name: str, device: str, cases: Sequence[Case], tokens: int, *, threads: int | None = None
+        self,
+        name: str,
+        device: str,
+        cases: Sequence[Case],
+        tokens: int,
+        *,
+        threads: int | None = None,
+        batch_invariant: bool = False,
     ) -> None:
         began = time.perf_counter()
         graph = bundled_graph("orpheus", {"orpheus": f"random:{name}:0", "snac": "random:snac-tiny:0"})
@@ -133,7 +160,7 @@ class Decoder:
         self._vocab, self._runs = config.vocab, 0
         phases = Phases()
         # Prompts are the same every time, and their prefill is measured.
-        self.engine = Engine(plan, RANK, threads=threads, prefix_cache=False)
+        self.engine = Engine(plan, RANK, threads=threads, prefix_cache=False, batch_invariant=batch_invariant)
         self.engine.load(phases)
         (self._template,) = Core(plan, RANK).loops()
         self.engine.prepare(self._template, phases)

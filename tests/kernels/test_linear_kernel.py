@@ -102,6 +102,15 @@ def test_more_rows_make_higher_tiles(device):
         assert error(Config(n=n, k=16, stages=1, tiles=True, programs=programs), x, weight, options) < 5e-3
 
 
+@pytest.mark.parametrize("name", ["matrix swapped split", "tiles"])
+def test_tiles_of_one_height_give_a_row_the_same_among_any_others(device, name):
+    x, weight, options = case(device, 35, 24, 64, norm=True)
+    config = replace(CONFIGS[name], height=64, pdl=int(x.is_cuda))
+    together = stream_linear(config, x, weight, **options)
+    for first, last in ((0, 1), (34, 35), (3, 20)):
+        assert torch.equal(stream_linear(config, x[first:last], weight, **options), together[first:last])
+
+
 def test_the_norm_may_be_a_launch_of_its_own(device):
     x, weight, options = case(device, 5, 16, 48, norm=True, residual=True)
     assert error(Config(n=16, k=16, before=True), x, weight, options) < 5e-3

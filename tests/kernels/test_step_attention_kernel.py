@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from walkgraph.layers.invariance import batch_invariant
 from walkgraph.layers.kernels.step_attention import STREAMED, Tuning, launch, streams, tuning
 from walkgraph.layers.step_attention import Step, plain
 from walkgraph.networks.base import PagedRows
@@ -60,6 +61,14 @@ def test_it_equals_the_plain_form(splits: int, stages: int, shape: tuple[int, in
     torch.testing.assert_close(first_v[kept], twin_v[kept], equal_nan=True)
     again = launch(Step(qkv, k, v, rows, frequencies, heads, *norms), tuned)
     assert torch.equal(out[:5], again[:5]), "counters are back at zero, and the order of arrival does not matter"
+
+
+@pytest.mark.parametrize(("context", "width"), [(16, 64), (4096, 128), (4096, 256)])
+def test_every_batch_has_one_cut_where_numbers_may_not_depend_on_it(context: int, width: int) -> None:
+    with batch_invariant():
+        cuts = {str(tuning(batch, 8, 3, width, context)) for batch in (1, 2, 16, 64)}
+    assert len(cuts) == 1
+    assert len({str(tuning(batch, 8, 3, width, 4096)) for batch in (1, 2, 16, 64)}) > 1
 
 
 @pytest.mark.parametrize("batch", [1, 2, 8, 16, 32, 64, 100])

@@ -54,9 +54,8 @@ CUTS: dict[int, Tuning] = {
 """By rows times key heads, at most: what an H200 ran fastest with, heads of width 128, 330 and 2200 tokens a row."""
 
 
-ALIKE = Tuning(splits=4, block=32, warps=4, stages=4)
-"""Of every batch under `batch_invariant`: the order of a row's sums follows from its length alone. Near the fastest for
-16 and 32 rows; a single long row would have more splits, 64 short ones none."""
+ALIKE = Tuning(splits=8, block=32, warps=4, stages=4, least=256)
+"""Of every batch under `batch_invariant`: the order of a row's sums follows from its length alone."""
 
 
 def tuning(batch: int, groups: int, group: int, width: int, context: int) -> Tuning:
