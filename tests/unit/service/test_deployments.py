@@ -44,6 +44,13 @@ async def test_what_cant_be_deployed_starts_nothing(service: Running) -> None:
     assert (await service.http.post("/api/v1/deployments", json={"graph": "nothing"})).status_code == 404
 
 
+@pytest.mark.parametrize("wanted", [False, True])
+async def test_the_setting_for_invariant_batches_reaches_the_workers_spec(settings: Settings, wanted: bool) -> None:
+    async with serving(settings.model_copy(update={"batch_invariant": wanted}), FakeFleet()) as service:
+        await service.deploy()
+        assert service.fleet.started[0].spec.batch_invariant is wanted
+
+
 async def test_a_restarted_service_brings_back_what_is_wanted(settings: Settings) -> None:
     async with serving(settings, FakeFleet()) as first:
         await first.deploy()
