@@ -160,7 +160,7 @@ class StateTable:
         return {} if tensor is None else {"tensor": tensor}
 
     def import_state(self, key: StateKey, value: Mapping[str, Tensor]) -> None:
-        """Replace `key` by what `export` gave. Raises `OutOfPages`, and then leaves `key` as it was."""
+        """Replace `key` by what `export` gave. Raises `OutOfPages`; whatever it raises, `key` is as it was."""
         if "tensor" in value or not value:
             self.drop((key,))
             if value:
@@ -168,12 +168,17 @@ class StateTable:
             return
         pool = self.pool(key)
         counters: list[list[int]] = value["counters"].tolist()
-        pages = iter(pool.pages.take(sum(pages_for(length) for length, _ in counters)))
+        taken = pool.pages.take(sum(pages_for(length) for length, _ in counters))
+        pages = iter(taken)
         rows: list[Row] = []
-        for index, (length, position) in enumerate(counters):
-            row = Row([next(pages) for _ in range(pages_for(length))], length, position, next(_contents))
-            pool.write(row.pages, value[f"kv.{index}"])
-            rows.append(row)
+        try:
+            for index, (length, position) in enumerate(counters):
+                row = Row([next(pages) for _ in range(pages_for(length))], length, position, next(_contents))
+                pool.write(row.pages, value[f"kv.{index}"])
+                rows.append(row)
+        except Exception:
+            pool.pages.release(taken)
+            raise
         self.drop((key,))
         self._own(key)
         self.paged[key] = PagedState(pool, rows)

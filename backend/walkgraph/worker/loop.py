@@ -9,7 +9,7 @@ Between two steps of the engine it reads what has come, without waiting; it wait
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import zmq
 
@@ -19,7 +19,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call, Items, LoopCall, Scalar, StateKey
 from walkgraph.telemetry.emit import INTERVAL, Emitter
 from walkgraph.wire import messages as m
-from walkgraph.worker import values
+from walkgraph.worker import moving, values
 from walkgraph.worker.events import (
     Allow,
     Arrived,
@@ -54,7 +54,7 @@ class Core(Protocol):
     def handle(self, event: Event) -> list[Command]: ...
 
 
-class Engine(Protocol):
+class Engine(moving.Keeper, Protocol):
     """What the loop asks of `engine.Engine`."""
 
     @property
@@ -77,12 +77,6 @@ class Engine(Protocol):
     def suspend(self, run: str) -> None: ...
 
     def resume(self, run: str) -> None: ...
-
-    def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None: ...
-
-    def export(self, key: StateKey) -> Mapping[str, Any]: ...
-
-    def import_state(self, key: StateKey, value: Mapping[str, Any]) -> None: ...
 
     def drop(self, run: str) -> None: ...
 
@@ -213,24 +207,11 @@ class Loop:
             case Report(message=message, value=value):
                 self._links.conductor.send(message, value)
             case MoveState():
-                self._commands.extend(self._core.handle(self._move(command)))
+                self._commands.extend(self._core.handle(moving.move(self._engine, command)))
             case DropStates(keys=keys):
                 self._engine.drop_states(keys)
             case Release(run=run):
                 self._release(run)
-
-    def _move(self, move: MoveState) -> CallDone:
-        outputs: dict[str, Any] = {}
-        try:
-            if move.op == "fork" and move.source and move.target:
-                self._engine.fork(move.source, move.target, move.width)
-            elif move.op == "export" and move.source:
-                outputs["state"] = self._engine.export(move.source)
-            elif move.target and isinstance(move.value, Mapping):
-                self._engine.import_state(move.target, move.value)
-        except WalkgraphError as error:
-            return CallDone(move.ref, error=error.info())
-        return CallDone(move.ref, outputs)
 
     def _release(self, run: RunId) -> None:
         self._links.forget(run)

@@ -10,6 +10,7 @@ from typing import Literal
 import zmq
 
 from walkgraph.engine.engine import Engine
+from walkgraph.engine.runner import is_memory
 from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import Buffered, Emitter, Off
@@ -94,7 +95,9 @@ def _load(engine: Engine, core: Core, rank: Rank, conductor: sockets.Socket) -> 
     except WalkgraphError as error:
         _send(conductor, m.LoadFailed(rank=rank, error=error.info()))
         return False
-    except MemoryError:
+    except Exception as raised:
+        if not is_memory(raised):
+            raise
         message = f"rank {rank} has too little memory to load; place fewer nodes on it"
         _send(conductor, m.LoadFailed(rank=rank, error=ErrorInfo(code="out_of_memory", message=message, rank=rank)))
         return False

@@ -173,3 +173,14 @@ def test_idle_pools_claim_no_memory_and_slots_follow_pages() -> None:
     assert not pool.k[0].any()
     assert slots_of([2, 4], 14, 18, torch.device("cpu")).tolist() == [46, 47, 64, 65]
     assert slots_of([2], 3, 3, torch.device("cpu")).tolist() == []
+
+
+def test_an_import_that_fails_takes_no_pages_and_leaves_what_was_there(states: StateTable) -> None:
+    append(states, MAIN, 1.0, 2.0)
+    before = free(states)
+    narrow = {"counters": torch.tensor([[20, 20], [20, 20]]), "kv.0": torch.zeros(2, 1, 20, 1, 1)}
+    with pytest.raises(KeyError):
+        states.import_state(MAIN, narrow)
+    assert free(states) == before
+    assert kept(states, MAIN) == [1.0, 2.0]
+    states.audit()

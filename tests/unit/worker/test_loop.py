@@ -104,6 +104,8 @@ class FakeEngine:
     def import_state(self, key: StateKey, value: Mapping[str, Any]) -> None:
         if not value:
             raise InvalidInput("nothing to import")
+        if "big" in value:
+            raise torch.OutOfMemoryError("no room")
         self.states[key] = value
 
     def drop(self, run: str) -> None:
@@ -307,15 +309,18 @@ def test_states_move_through_the_engine(trio: Trio) -> None:
         MoveState(ref, "export", source=a),
         MoveState(ref, "import", target=b, value={"kv": 3}),
         MoveState(ref, "import", target=b, value={}),
+        MoveState(ref, "import", target=b, value={"big": 3}),
         DropStates((a, b)),
     ]
     start(one, desk, list(moves))
     one.turn()
-    forked, exported, imported, refused = (e for e in one.core.events if isinstance(e, CallDone))
+    forked, exported, imported, refused, crowded = (e for e in one.core.events if isinstance(e, CallDone))
     assert (forked.outputs, imported.outputs) == ({}, {})
     assert exported.outputs is not None
     assert "kv" in exported.outputs["state"]
     assert refused.error is not None
+    assert crowded.error is not None
+    assert crowded.error.code == "out_of_memory"
     assert one.engine.states[b] == {"kv": 3}
     assert one.engine.log == [("fork", a, b, 2), ("drop_states", (a, b))]
 

@@ -1,0 +1,55 @@
+"""What a rank tells when it can't be loaded."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from walkgraph.ids import Rank
+from walkgraph.wire import messages as m
+from walkgraph.worker import serve
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def send(self, frame: Any) -> None:
+        self.heard.append(msgspec.msgpack.decode(frame, type=m.FromWorker))
+
+
+class Here:
+    """Engine and core of a rank whose memory ends while a loop is made ready."""
+
+    def __init__(self, raised: Exception) -> None:
+        self.raised = raised
+
+    def loops(self) -> list[None]:
+        return [None]
+
+    def load(self, progress: Callable[[str, float], None]) -> None:
+        progress("weights", 1.0)
+
+    def prepare(self, call: None, progress: Callable[[str, float], None]) -> None:
+        raise self.raised
+
+
+def loaded(raised: Exception) -> tuple[bool, list[Any]]:
+    desk, here = Desk(), Here(raised)
+    going: Any = serve._load
+    return going(here, here, Rank(0), desk), desk.heard
+
+
+@pytest.mark.parametrize("raised", [MemoryError(), torch.OutOfMemoryError("no room")])
+def test_a_rank_that_runs_out_of_memory_while_it_captures_says_so(raised: Exception) -> None:
+    ready, heard = loaded(raised)
+    assert not ready
+    assert [type(message) for message in heard] == [m.Progress, m.LoadFailed]
+    assert heard[-1].error.code == "out_of_memory"
+
+
+def test_what_is_wrong_with_the_code_is_raised() -> None:
+    with pytest.raises(KeyError):
+        loaded(KeyError("x"))
