@@ -100,7 +100,7 @@ def main() -> None:
             length *= rate
             noises[length] = torch.randn(2, 1, length, device=options.device)
         given = list(noises.values())
-        found["noisy"] = off(ours.decode(codes, noise=lambda s, a, b: given[s][..., a:b]), decode(theirs, codes))
+        found["noisy"] = off(ours.decode(codes, noise=lambda s, a, b: given[s][:, 0, a:b]), decode(theirs, codes))
     if options.out is not None:
         options.out.write_text(json.dumps(found, indent=1) + "\n")
     sys.stdout.write("".join(f"{name:<20} {error:.1e}\n" for name, error in found.items()))

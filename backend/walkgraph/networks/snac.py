@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -31,17 +31,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.layers.sampling import draw
+from walkgraph.layers.snake import add_snake, place_noise, snake
 from walkgraph.layers.unset import unset
 from walkgraph.networks.checkpoint import files
 from walkgraph.networks.presets import drawn
 
 Noise = Callable[[int, int, int], Tensor]
-"""(stage, first place, place after the last) of the window -> float32 `[B, 1, places]`."""
+"""(stage, first place, place after the last) of the window -> float32 `[B, places]`."""
 _DILATIONS = (1, 3, 9)
 _KERNEL = 7
 _SIDE = _KERNEL // 2
-_BITS = 23
 _ADDED = 0.3
 _WEIGHT_NORMS = (
     (".parametrizations.weight.original0", ".parametrizations.weight.original1"),
@@ -192,9 +191,27 @@ class Snake(nn.Module):
         super().__init__()
         self.alpha = nn.Parameter(torch.ones(1, width, 1))
 
-    def forward(self, x: Tensor) -> Tensor:
-        squared = (x * self.alpha).sin_().square_()
-        return torch.addcmul(x, squared, (self.alpha + 1e-9).reciprocal())
+    def forward(self, x: "Sum") -> Tensor:
+        return snake(x.held, self.alpha.flatten(), x.add, x.bias)
+
+    def with_sum(self, x: "Sum", scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(the sum, its snake); `scale` `[B, T]` is of what is added."""
+        if x.add is None:
+            return x.held, self(x)
+        return add_snake(x.held, self.alpha.flatten(), x.add, x.bias, scale)
+
+
+class Sum(NamedTuple):
+    """What is still to be added up, which is one pass with what follows: held + add + bias."""
+
+    held: Tensor
+    """`[B, C, T]`"""
+    add: Tensor | None = None
+    bias: Tensor | None = None
+    """`[C]`"""
+
+    def cut(self, to: Span, held: Span) -> "Sum":
+        return Sum(to.cut(self.held, held), None if self.add is None else to.cut(self.add, held), self.bias)
 
 
 class NoiseBlock(nn.Module):
@@ -203,10 +220,6 @@ class NoiseBlock(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.linear = nn.Conv1d(width, width, 1, bias=False)
-
-    def forward(self, x: Tensor, noise: Tensor) -> Tensor:
-        """x `[B, C, T]`, noise `[B, 1, T]`"""
-        return torch.addcmul(x, self.linear(x), noise)
 
 
 class ResidualUnit(nn.Module):
@@ -219,8 +232,11 @@ class ResidualUnit(nn.Module):
             nn.Conv1d(width, width, 1),
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.block(x)
+    def forward(self, x: Sum, scale: Tensor | None = None) -> Sum:
+        first, wide, second, last = self.block
+        held, active = cast("Snake", first).with_sum(x, scale)
+        narrow = cast("nn.Conv1d", last)
+        return Sum(held, F.conv1d(second(Sum(wide(active))), narrow.weight), narrow.bias)
 
 
 class DecoderBlock(nn.Module):
@@ -234,16 +250,21 @@ class DecoderBlock(nn.Module):
         self.block = nn.ModuleList([Snake(width), nn.ConvTranspose1d(width, out, 2 * rate, rate), *noises, *units])
         self.rate = rate
 
-    def forward(self, x: Tensor, stage: Stage, noise: Callable[[int, int], Tensor] | None) -> Tensor:
+    def forward(self, x: Sum, stage: Stage, noise: Callable[[int, int], Tensor] | None) -> Sum:
         """x `[B, C, read]` -> `[B, C / 2, wanted]`"""
+        scale: Tensor | None = None
         for module in self.block:
-            if isinstance(module, nn.ConvTranspose1d):
-                x = self._upsampled(module, x, stage)
+            if isinstance(module, Snake):
+                x = Sum(module(x))
+            elif isinstance(module, nn.ConvTranspose1d):
+                x = Sum(self._upsampled(module, x.held, stage))
             elif isinstance(module, NoiseBlock):
-                x = x if noise is None else module(x, noise(stage.made.start, stage.made.stop))
+                if noise is not None:
+                    scale = noise(stage.made.start, stage.made.stop)
+                    x = Sum(x.held, module.linear(x.held))
             else:
-                x = module(x)
-        return stage.wanted.cut(x, stage.made)
+                x, scale = module(x, scale), None
+        return x.cut(stage.wanted, stage.made)
 
     def _upsampled(self, module: nn.ConvTranspose1d, x: Tensor, stage: Stage) -> Tensor:
         start = stage.read.start * self.rate - math.ceil(self.rate / 2)
@@ -298,15 +319,15 @@ class Decoder(nn.Module):
     def forward(self, z: Tensor, read: Span, plan: Sequence[Stage], noise: Noise | None) -> Tensor:
         """z `[B, latent_dim, read]` -> `[B, wanted of the last stage]`"""
         index = 0
-        x = z
+        x = Sum(z)
         for module in self.model:
             if isinstance(module, DecoderBlock):
-                x = plan[0].read.cut(x, read) if index == 0 else x
+                x = x.cut(plan[0].read, read) if index == 0 else x
                 x = module(x, plan[index], _at_stage(noise, index))
                 index += 1
             else:
-                x = module(x)
-        return x[:, 0].tanh()
+                x = Sum(module(x if isinstance(module, Snake) else x.held))
+        return x.held[:, 0].tanh()
 
 
 def _at_stage(noise: Noise | None, stage: int) -> Callable[[int, int], Tensor] | None:
@@ -349,12 +370,8 @@ def counter_noise(config: SnacConfig, seed: Tensor, frame: Tensor) -> Noise:
     sizes = [config.frame_latents * math.prod(config.decoder_rates[: i + 1]) for i in range(len(config.decoder_rates))]
 
     def noise(stage: int, start: int, stop: int) -> Tensor:
-        places = frame[:, None] * sizes[stage] + torch.arange(start, stop, device=seed.device)
-        # The stage stays on the host: a number of one value goes to a kernel as its argument.
-        bits = draw(seed[:, None], torch.tensor(stage), places) & (2**_BITS - 1)
-        # Exact in float32, and never an end of (-1, 1), where the noise would be infinite.
-        even = (bits.float() + 0.5) * 2.0 ** (1 - _BITS) - 1
-        return (even.erfinv_() * math.sqrt(2))[:, None]
+        even = place_noise(seed, stage, frame * sizes[stage] + start, stop - start)
+        return even.erfinv_().mul_(math.sqrt(2))
 
     return noise
 

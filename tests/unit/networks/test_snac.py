@@ -46,7 +46,7 @@ def tiny() -> Snac:
 
 
 def given(cases: dict[str, Tensor]) -> Noise:
-    return lambda stage, start, stop: cases[f"noise.{stage}"][..., start:stop]
+    return lambda stage, start, stop: cases[f"noise.{stage}"][:, 0, start:stop]
 
 
 def off(ours: Tensor, theirs: Tensor) -> float:
@@ -189,7 +189,7 @@ def test_windows_that_overlap_hear_the_same_noise_in_any_batch(tiny: Snac) -> No
     for stage, places in enumerate((32, 256, 1024, 2048)):
         early = counter_noise(tiny.config, seed, torch.tensor([3]))(stage, 0, 2 * places)
         late = counter_noise(tiny.config, torch.cat([other, seed]), torch.tensor([3, 4]))(stage, 0, places)
-        assert torch.equal(early[0, :, places:], late[1])
+        assert torch.equal(early[0, places:], late[1])
         assert not torch.equal(late[0], late[1])
     first, second = (counter_noise(tiny.config, seed, torch.tensor([0]))(stage, 0, 256) for stage in (1, 2))
     assert not torch.equal(first, second), "stages draw apart"

@@ -28,8 +28,13 @@ def _mix(x):
 
 
 @triton.jit
+def draw(seed, position, index):
+    return _mix(_mix(_mix(seed) + position * _GOLDEN) + index * _GOLDEN)
+
+
+@triton.jit
 def gumbel(seed, position, token):
-    bits = _mix(_mix(_mix(seed) + position * _GOLDEN) + token.to(tl.int64) * _GOLDEN)
+    bits = draw(seed, position, token.to(tl.int64))
     u = _shift(bits, 1).to(tl.float32) * 1.0842021724855044e-19  # 2^-63
     u = tl.minimum(tl.maximum(u, 1.0842021724855044e-19), 0.99999994)
     series = u * (1 + u * (0.5 + u * (0.3333333333333333 + u * (0.25 + u * (0.2 + u * 0.16666666666666666)))))

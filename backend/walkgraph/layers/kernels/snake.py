@@ -1,0 +1,75 @@
+"""`walkgraph.layers.snake` on a GPU: a program for some places of one channel of one row."""
+# Triton has no types for launches and compile-time values.
+# pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from walkgraph.layers.kernels.sampling_blocks import draw
+
+_MOST = 1024
+
+
+def snake(
+    x: Tensor, alpha: Tensor, add: Tensor | None, bias: Tensor | None, scale: Tensor | None, *, keep: bool
+) -> tuple[Tensor | None, Tensor]:
+    """(the sum where `keep`, its snake); x and add may be cut along the places, whose stride is 1."""
+    batch, channels, places = x.shape
+    made = torch.empty(batch, channels, places, dtype=x.dtype, device=x.device)
+    kept = torch.empty_like(made) if keep else None
+    other, noise = x if add is None else add, x if scale is None else scale
+    if x.stride(2) != 1 or other.stride(2) != 1 or (scale is not None and scale.stride(1) != 1):
+        raise ValueError("the places of a channel must lie side by side")
+    block = min(_MOST, triton.next_power_of_2(places))
+    snake_kernel[(batch * channels, triton.cdiv(places, block))](
+        x, other, alpha if bias is None else bias, noise, alpha, made if kept is None else kept, made,
+        x.stride(0), x.stride(1), other.stride(0), other.stride(1), noise.stride(0), channels, places,
+        ADD=add is not None, BIAS=bias is not None, SCALE=scale is not None, KEEP=keep, BLOCK=block,
+        num_warps=max(1, min(4, block // 128)),
+    )  # fmt: skip
+    return kept, made
+
+
+def place_noise(seed: Tensor, stream: int, first: Tensor, places: int) -> Tensor:
+    made = torch.empty(seed.shape[0], places, dtype=torch.float32, device=seed.device)
+    block = min(_MOST, triton.next_power_of_2(places))
+    noise_kernel[(seed.shape[0], triton.cdiv(places, block))](seed, first, made, stream, places, BLOCK=block)
+    return made
+
+
+@triton.jit
+def snake_kernel(
+    x, add, bias, scale, alpha, kept, made, x_row, x_channel, add_row, add_channel, scale_row, channels, places,
+    ADD: tl.constexpr, BIAS: tl.constexpr, SCALE: tl.constexpr, KEEP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = (tl.program_id(0) // channels).to(tl.int64)
+    channel = tl.program_id(0) % channels
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < places
+    total = tl.load(x + row * x_row + channel * x_channel + at, mask=inside, other=0.0)
+    more = tl.zeros([BLOCK], tl.float32)
+    if ADD:
+        more += tl.load(add + row * add_row + channel * add_channel + at, mask=inside, other=0.0)
+    if BIAS:
+        more += tl.load(bias + channel)
+    if SCALE:
+        more *= tl.load(scale + row * scale_row + at, mask=inside, other=0.0)
+    total += more
+    a = tl.load(alpha + channel)
+    wave = tl.sin(total * a)
+    out = (row * channels + channel) * places + at
+    if KEEP:
+        tl.store(kept + out, total, mask=inside)
+    tl.store(made + out, total + wave * wave / (a + 1e-9), mask=inside)
+
+
+@triton.jit(do_not_specialize=["stream"])
+def noise_kernel(seed, first, made, stream, places, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    place = tl.load(first + row) + at
+    bits = draw(tl.load(seed + row), stream.to(tl.int64), place) & 0x7FFFFF
+    even = (bits.to(tl.float32) + 0.5) * 2.384185791015625e-07 - 1  # 2^-22
+    tl.store(made + row.to(tl.int64) * places + at, even, mask=at < places)
