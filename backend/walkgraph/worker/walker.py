@@ -8,16 +8,15 @@ It doesn't know other steps, streams' contents or the network: its `Host` does.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from walkgraph.networks.base import ChunkInfo
 from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker.events import ABSENT
 from walkgraph.worker.host import Host, Vector
 from walkgraph.worker.tables import UseTable, WalkTable
+from walkgraph.worker.ways import WAIT, Next, Way, following
 
-WAIT: Final = (-1,)
-"""In place of a vector: it depends on an `until` that isn't known yet."""
 JUDGED = 64
 """Verdicts of a loop that are kept before it is looked for those that nobody can ask for again."""
 KEPT, GONE = 1, 2
@@ -27,24 +26,6 @@ EMPTY: Final[dict[str, Any]] = {}
 
 class Parts(list[Any]):
     """What a resident loop gives to a loop around it that collects on."""
-
-
-class _Way(NamedTuple):
-    """How far a use got on its way to its next iteration."""
-
-    prefix: Vector
-    entering: bool
-    """The use's iterations under the prefix are to come; otherwise they are over."""
-    ended: int
-    """Length of the shortest prefix of the old vector under which all calls are over."""
-
-
-class _Next(NamedTuple):
-    to: Vector | None
-    """None: there is no further iteration."""
-    empties: list[Vector]
-    """Prefixes passed on the way under which there was no call: a loop turned out empty, or all that it held."""
-    way: _Way
 
 
 class Walker:
@@ -70,7 +51,7 @@ class Walker:
         """Use -> outputs of the iteration it stands at, until it moves on."""
         self._left: dict[int, int] = {}
         """Leaving edge of a use that hasn't moved on -> KEPT or GONE."""
-        self._ways: dict[int, _Way] = {}
+        self._ways: dict[int, Way] = {}
         """Use that waits for an `until` -> how far it got."""
 
     @property
@@ -161,28 +142,28 @@ class Walker:
         self._forget(table, step.to)
         return True
 
-    def _next(self, index: int, table: UseTable, at: Vector | None) -> _Next:
-        prefix, entering, ended = self._ways.get(index) or _Way(at or (), at is None, len(at or ()))
+    def _next(self, index: int, table: UseTable, at: Vector | None) -> Next:
+        prefix, entering, ended = self._ways.get(index) or Way(at or (), at is None, len(at or ()))
         loops, empties = table.plan.loops, list[Vector]()
         while entering or prefix:
             if entering and len(prefix) == len(loops):
-                return _Next(prefix, empties, _Way(prefix, entering, ended))
+                return Next(prefix, empties, Way(prefix, entering, ended))
             go = self._enters(loops[len(prefix)], prefix) if entering else self._goes_on(loops[len(prefix) - 1], prefix)
             if go is None:
-                return _Next(WAIT, empties, _Way(prefix, entering, ended))
+                return Next(WAIT, empties, Way(prefix, entering, ended))
             if entering and go:
                 prefix = (*prefix, 0)
             elif entering:
                 empties.append(prefix)
                 entering = False
             elif go:
-                prefix, entering = _following(prefix), True
+                prefix, entering = following(prefix), True
             else:
                 prefix = prefix[:-1]
                 ended = min(ended, len(prefix))
                 if at is None or at[: len(prefix)] != prefix:
                     empties.append(prefix)
-        return _Next(None, empties, _Way((), False, 0))
+        return Next(None, empties, Way((), False, 0))
 
     def _enters(self, loop: int, prefix: Vector) -> bool | None:
         if self.table.loops[loop].times is None:
@@ -265,7 +246,7 @@ class Walker:
         way = self._ways.get(use)
         if way is None:
             return self._at[use] or ()
-        return way.prefix if way.entering else _following(way.prefix)
+        return way.prefix if way.entering else following(way.prefix)
 
     def _input(self, use: int, edges: Sequence[EdgePlan], at: Vector) -> tuple[Any, ChunkInfo | None] | None:
         """The value of a port at this iteration, ABSENT where no edge has one; None: not there yet."""
@@ -378,11 +359,6 @@ class Walker:
             )
             if all(self._is_past(u, at[:depth]) for u in others):
                 self._host.passed(self, state, at[:depth])
-
-
-def _following(at: Vector) -> Vector:
-    """The next iteration of the innermost loop."""
-    return (*at[:-1], at[-1] + 1)
 
 
 def indices(names: Sequence[str], at: Vector) -> dict[str, int]:
