@@ -40,6 +40,7 @@ def test_draw_place_deploy_play_break_and_restore(person: Person, repository: Pa
     is_the_original(person, original)
     use_in_task(person)
     person.place({1: "llm_cfg_text", 2: "llm_cfg_img"})
+    loop_is_stepped(person)
     switch(person)
     play(person)
     break_it(person)
@@ -158,6 +159,13 @@ def use_in_task(person: Person) -> None:
     person.look("simulated")
 
 
+def loop_is_stepped(person: Person) -> None:
+    person.tab("Graph")
+    iterated = person.node("loop:denoise").locator(".wg-iterated")
+    expect(iterated).to_have_text("stepped")
+    expect(iterated).to_have_attribute("title", "Call by call, because its uses lie on ranks 0, 1 and 2.")
+
+
 def switch(person: Person) -> None:
     """The version that runs serves until the drawn one is ready."""
     page = person.page
@@ -200,9 +208,6 @@ def play(person: Person) -> None:
     result.get_by_role("button", name="On the graph").click()
     for node in ("noise", "llm", "llm_cfg_text", "combine_cfg", "vae_decoder", "picture_out"):
         expect(person.node(f"use:{node}").locator(".wg-live.done")).to_be_visible()
-    iterated = person.node("loop:denoise").locator(".wg-iterated")
-    expect(iterated).to_have_text("stepped")
-    expect(iterated).to_have_attribute("title", "Call by call, because its uses lie on ranks 0, 1 and 2.")
     person.look("figures")
 
 
