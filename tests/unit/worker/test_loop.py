@@ -226,18 +226,20 @@ def test_start_call_done_and_report(trio: Trio) -> None:
 def test_what_comes_for_a_suspended_run_waits_until_it_is_back(trio: Trio) -> None:
     desk, one, _ = trio
     desk.say(one, m.Suspend(run=R))
+    one.turn()
+    assert desk.hear() == m.Suspended(rank=one.rank, run=R, pages_free=3)
     start(one, desk, [])
     one.core.answers.clear()
+    one.turn()
     one.engine.add(call())
     one.turn()
     assert one.core.events == []
-    assert desk.hear() == m.Suspended(rank=one.rank, run=R, pages_free=3)
     desk.say(one, m.Resume(run=R))
     one.turn()
     assert [type(event) for event in one.core.events] == [Started, CallDone], "in the order in which they came"
     desk.say(one, m.Suspend(run=R), m.Cancel(run=R))
     one.core.events.clear()
-    one.turn()
+    until(desk, one, lambda: bool(one.core.events))
     assert one.core.events == [Cancelled(R)]
 
 
