@@ -18,10 +18,7 @@ def test_sums_and_their_snakes_of_cut_places(places: int, given: tuple[str, ...]
     more = [every[name] if name in given else None for name in every]
     kept, made = snake(x.to(device), alpha.to(device), *(m if m is None else m.to(device) for m in more), keep=True)
     assert kept is not None
-    if more[0] is None:
-        wanted = x, twin.snake(x, alpha)
-    else:
-        wanted = twin.add_snake(x, alpha, more[0], more[1], more[2])
+    wanted = (x, twin.snake(x, alpha)) if more[0] is None else twin.add_snake(x, alpha, more[0], more[1], more[2])
     torch.testing.assert_close(kept.cpu(), wanted[0], rtol=0, atol=2e-6)
     torch.testing.assert_close(made.cpu(), wanted[1], rtol=0, atol=5e-6)
 

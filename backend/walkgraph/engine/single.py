@@ -20,7 +20,7 @@ class Served(NamedTuple):
     sound: list[Tensor]
     """bool, on the host: in turn of each call, whether its numbers are finite; empty where they can't be otherwise."""
     port: str
-    """Which is told of numbers that are not."""
+    """Which is told of where they are not."""
     mark: Mark | None
 
 
@@ -56,7 +56,7 @@ class Singles:
         """Calls of one operator and lane may be served together; None for one that `forward` must serve."""
         given = operator.step_inputs(call)
         spec = None if given is None else operator.step_spec(given, call.params)
-        if spec is None or not (_empty(spec) or (id(operator), spec.key) in self._ready):
+        if spec is None or not spec.outputs or not (_empty(spec) or (id(operator), spec.key) in self._ready):
             return None
         return spec.key
 
@@ -74,7 +74,7 @@ class Singles:
         spec = operator.step_spec(given[0], calls[0].params)
         if spec is None:
             raise ValueError(f"`{calls[0].node}` has no step for these inputs")
-        port = min(spec.outputs, default="")
+        port = min(spec.outputs, key=lambda name: (not spec.outputs[name].dtype.is_floating_point, name))
         if _empty(spec):
             return Served([self._nothing(spec) for _ in calls], [], port, None)
         outputs: list[Outputs] = []
@@ -158,4 +158,4 @@ class Singles:
 def _empty(spec: StepSpec) -> bool:
     """Whether a step of it would make nothing: there is no need to run it."""
     keeps = spec.tensors or spec.appends
-    return bool(spec.outputs) and not keeps and all(0 in row.shape for row in spec.outputs.values())
+    return not keeps and all(0 in row.shape for row in spec.outputs.values())

@@ -1,0 +1,226 @@
+"""Captured steps beside the steps of loops: a device is played by marks that a test reaches when it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from tests.unit.engine.plans import call, plan_of
+from tests.unit.networks.test_operators_snac import PUBLISHED, RAMP, stream, windows
+from walkgraph.engine.capture import Capturer
+from walkgraph.engine.engine import Engine
+from walkgraph.engine.paged_attention import Contexts
+from walkgraph.engine.parts import Done
+from walkgraph.engine.resident import LoopDone
+from walkgraph.engine.runner import Result, Runner
+from walkgraph.engine.single import Served, Singles
+from walkgraph.engine.states import StateTable
+from walkgraph.engine.swap import Swapped
+from walkgraph.ids import Rank
+from walkgraph.networks.base import (
+    Call,
+    Items,
+    LoopCall,
+    LoopInput,
+    LoopOutput,
+    LoopUse,
+    Operator,
+    Outputs,
+    Row,
+    Scalar,
+    States,
+    StepBatch,
+    StepOutputs,
+    StepSpec,
+)
+
+CPU = torch.device("cpu")
+
+
+class Mark:
+    def __init__(self) -> None:
+        self.reached, self.waited = False, 0
+
+    def query(self) -> bool:
+        return self.reached
+
+    def synchronize(self) -> None:
+        self.reached, self.waited = True, self.waited + 1
+
+
+class Marked(Singles):
+    """Batches that are over when their mark is reached."""
+
+    def __init__(self) -> None:
+        super().__init__(Capturer(CPU))
+        self.batches: list[tuple[int, Mark]] = []
+
+    def serve(self, operator: Operator, calls: Sequence[Call], host_ports: Callable[[Call], Collection[str]]) -> Served:
+        served = super().serve(operator, calls, host_ports)
+        if not served.sound:
+            return served
+        self.batches.append((len(calls), Mark()))
+        return served._replace(mark=self.batches[-1][1])
+
+
+class Beside(Engine):
+    def __init__(self) -> None:
+        self.marked = Marked()
+        nodes: dict[str, tuple[str, dict[str, str]]] = {
+            "voc": ("operators_snac:Decoder", {}),
+            "noop": ("operators_synthetic:Noop", {}),
+        }
+        super().__init__(plan_of(nodes, source="random:snac-tiny:4"), Rank(0))
+        self.load()
+
+    def _make_singles(self, device: torch.device) -> Singles:
+        return self.marked
+
+
+@pytest.fixture
+def engine() -> Beside:
+    return Beside()
+
+
+def window(run: str) -> Call:
+    """Inside a stream."""
+    one = windows(stream(63), PUBLISHED)[2]
+    one.run = run
+    return one
+
+
+def loop(times: int) -> LoopCall:
+    token = LoopInput("token", "value", torch.zeros(1, dtype=torch.int64), carried=(0, "token"))
+    use = LoopUse("noop", (token,), {"stop_at": 1 << 40}, {}, {}, 0)
+    outputs = (LoopOutput("token", 0, "token", "each"),)
+    return LoopCall("counter", "count", 0, 0, "tokens", (), (use,), times, (0, "stop"), False, outputs, grain=1)
+
+
+def test_a_loop_goes_on_while_a_window_is_under_way(engine: Beside) -> None:
+    engine.add(window("a"))
+    engine.add_loop(loop(30))
+    items = 0
+    while True:
+        events = engine.step()
+        assert not any(isinstance(one, Done) for one in events)
+        items += sum(one.count for one in events if isinstance(one, Items))
+        if any(isinstance(one, LoopDone) for one in events):
+            break
+    [(_, mark)] = engine.marked.batches
+    assert (items, mark.waited, engine.idle) == (30, 0, False)
+    [done] = engine.step()
+    assert isinstance(done, Done)
+    assert (done.call.run, mark.waited, engine.idle) == ("a", 1, True), "with nothing else to do it is waited for"
+
+
+def test_what_comes_while_two_batches_are_under_way_is_the_next_one(engine: Beside) -> None:
+    engine.add_loop(loop(1000))
+    sizes: list[int] = []
+    for number in range(6):
+        engine.add(window(str(number)))
+        engine.step()
+    assert [size for size, _ in engine.marked.batches] == [1, 1]
+    engine.marked.batches[0][1].reached = True
+    engine.step()
+    engine.step()
+    sizes = [size for size, _ in engine.marked.batches]
+    assert sizes == [1, 1, 4]
+    assert all(mark.waited == 0 for _, mark in engine.marked.batches)
+
+
+def test_a_window_that_keeps_nothing_is_done_at_once(engine: Beside) -> None:
+    engine.add(window("a"))
+    quiet = windows(stream(42), RAMP)[1]
+    engine.add(quiet)
+    [done] = engine.step()
+    assert isinstance(done, Done)
+    assert done.call is quiet
+    assert [(size, mark.waited) for size, mark in engine.marked.batches] == [(1, 0)]
+
+
+def test_a_run_is_not_suspended_before_its_window_is_over(engine: Beside) -> None:
+    engine.add(window("a"))
+    engine.add_loop(loop(1000))
+    engine.step()
+    engine.suspend("a")
+    assert not any(isinstance(one, Swapped) for _ in range(5) for one in engine.step())
+    engine.marked.batches[0][1].reached = True
+    events = [one for _ in range(5) for one in engine.step() if isinstance(one, (Done, Swapped))]
+    assert [type(one) for one in events] == [Done, Swapped]
+
+
+def test_what_waits_for_its_turn_can_be_taken_back(engine: Beside) -> None:
+    engine.add(window("a"))
+    assert [one.run for one in engine.cancel("a")] == ["a"]
+    assert engine.idle
+
+
+class Inverse(Operator):
+    """1 / x, and how often it was served by `forward`."""
+
+    def __init__(self, *, breaks: bool = False) -> None:
+        self.breaks, self.forwards = breaks, 0
+
+    def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
+        return call.inputs
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        return StepSpec(
+            inputs={"x": Row((2,), torch.float32)},
+            outputs={"y": Row((2,), torch.float32), "sign": Row((), torch.int64)},
+            params={"by": torch.float32},
+            sizes=(1, 4),
+        )
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        if self.breaks:
+            raise RuntimeError("no")
+        made = batch.params["by"][:, None] / batch.inputs["x"]
+        return StepOutputs({"y": made, "sign": made[:, 0].sign().long()})
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        self.forwards += 1
+        y = [call.params["by"] / call.inputs["x"] for call in calls]
+        return [{"y": one, "sign": one[0].sign().long()} for one in y]
+
+
+def inverses(operator: Operator, xs: Sequence[float]) -> list[Result]:
+    runner = Runner(StateTable({}, Contexts()), 3)
+    calls = [call("n", {"x": torch.tensor([x, 1.0])}, run=str(x), by=2.0) for x in xs]
+    launched = runner.launch_beside(Singles(Capturer(CPU)), operator, CPU, calls)
+    launched.wait()
+    return launched.results()
+
+
+def test_each_gets_its_own_and_who_divides_by_zero_fails_alone() -> None:
+    results = inverses(Inverse(), [1.0, -2.0, 0.0, 4.0, 5.0, -8.0])
+    assert [one.error and one.error.code for one in results] == [None, None, "numeric_error", None, None, None]
+    assert results[2].error
+    assert results[2].error.port == "y"
+    found = [one.outputs for one in results if one.outputs is not None]
+    assert [one["y"].tolist() for one in found] == [
+        [2.0, 2.0],
+        [-1.0, 2.0],
+        [0.5, 2.0],
+        [0.4000000059604645, 2.0],
+        [-0.25, 2.0],
+    ]
+    assert [int(one["sign"]) for one in found] == [1, -1, 1, 1, -1]
+
+
+def test_where_a_step_breaks_forward_serves() -> None:
+    operator = Inverse(breaks=True)
+    results = inverses(operator, [1.0, 2.0])
+    assert [one.outputs and one.outputs["y"][0].item() for one in results] == [2.0, 1.0]
+    assert operator.forwards == 1
+
+
+def test_what_a_later_batch_writes_changes_no_earlier_one() -> None:
+    singles, operator = Singles(Capturer(CPU)), Inverse()
+    one, two = (call("n", {"x": torch.full((2,), x)}, by=1.0) for x in (2.0, 4.0))
+    first = singles.serve(operator, [one], lambda call: ("y",))
+    second = singles.serve(operator, [two], lambda call: ())
+    assert [served.outputs[0]["y"].tolist() for served in (first, second)] == [[0.5, 0.5], [0.25, 0.25]]
