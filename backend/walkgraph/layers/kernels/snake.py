@@ -9,7 +9,10 @@ from torch import Tensor
 
 from walkgraph.layers.kernels.sampling_blocks import draw
 
-_MOST = 1024
+_BLOCK = 256
+_SIZES = ["x_row", "x_channel", "add_row", "add_channel", "scale_row", "channels", "places"]
+_POINTERS = ["x", "add", "bias", "scale", "alpha", "kept", "made"]
+"""A variant for each alignment of cut places and each stage's sizes would take longer to compile than it saves."""
 
 
 def snake(
@@ -22,24 +25,22 @@ def snake(
     other, noise = x if add is None else add, x if scale is None else scale
     if x.stride(2) != 1 or other.stride(2) != 1 or (scale is not None and scale.stride(1) != 1):
         raise ValueError("the places of a channel must lie side by side")
-    block = min(_MOST, triton.next_power_of_2(places))
-    snake_kernel[(batch * channels, triton.cdiv(places, block))](
+    snake_kernel[(batch * channels, triton.cdiv(places, _BLOCK))](
         x, other, alpha if bias is None else bias, noise, alpha, made if kept is None else kept, made,
         x.stride(0), x.stride(1), other.stride(0), other.stride(1), noise.stride(0), channels, places,
-        ADD=add is not None, BIAS=bias is not None, SCALE=scale is not None, KEEP=keep, BLOCK=block,
-        num_warps=max(1, min(4, block // 128)),
+        ADD=add is not None, BIAS=bias is not None, SCALE=scale is not None, KEEP=keep, BLOCK=_BLOCK,
     )  # fmt: skip
     return kept, made
 
 
 def place_noise(seed: Tensor, stream: int, first: Tensor, places: int) -> Tensor:
     made = torch.empty(seed.shape[0], places, dtype=torch.float32, device=seed.device)
-    block = min(_MOST, triton.next_power_of_2(places))
-    noise_kernel[(seed.shape[0], triton.cdiv(places, block))](seed, first, made, stream, places, BLOCK=block)
+    grid = seed.shape[0], triton.cdiv(places, _BLOCK)
+    noise_kernel[grid](seed, first, made, stream, places, BLOCK=_BLOCK)
     return made
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_POINTERS)
 def snake_kernel(
     x, add, bias, scale, alpha, kept, made, x_row, x_channel, add_row, add_channel, scale_row, channels, places,
     ADD: tl.constexpr, BIAS: tl.constexpr, SCALE: tl.constexpr, KEEP: tl.constexpr, BLOCK: tl.constexpr,
@@ -65,7 +66,7 @@ def snake_kernel(
     tl.store(made + out, total + wave * wave / (a + 1e-9), mask=inside)
 
 
-@triton.jit(do_not_specialize=["stream"])
+@triton.jit(do_not_specialize=["stream", "places"], do_not_specialize_on_alignment=["seed", "first", "made"])
 def noise_kernel(seed, first, made, stream, places, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
