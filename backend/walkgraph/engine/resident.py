@@ -36,6 +36,8 @@ REGION_SECONDS = 0.05
 """Of the longest launch: a cancel waits for it."""
 HIDDEN_SECONDS = 0.0005
 """Of the longest launch of a loop whose end is not known."""
+MOST_LANES = 16
+"""Loops of different bodies or shapes that are kept ready; those that were not used for longest go first."""
 MOST_ITERATIONS = 64
 """Of one launch."""
 
@@ -116,11 +118,14 @@ class Resident:
         self._events: list[Items | LoopDone | Stepped] = []
         self._lines: dict[torch.device, Lines] = {}
         self._ended = 0.0
+        self._news = False
+        """Whether a loop that waits may find a row that it didn't find before."""
 
     # ── in ──
 
     def add(self, call: LoopCall) -> None:
         self._queue.add(call)
+        self._news = True
 
     def hold(self, run: str) -> None:
         """Launch nothing more of a run until `release` or `cancel`; its loops leave their rows, which `rides` tells."""
@@ -143,6 +148,7 @@ class Resident:
     def release(self, run: str) -> None:
         """Loops that were held wait for rows again, in the places that they had."""
         self._queue.release(run)
+        self._news = True
 
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
         """A loop may launch iterations up to this many."""
@@ -162,7 +168,8 @@ class Resident:
     @property
     def idle(self) -> bool:
         """Nothing can be launched or collected."""
-        return not (self._flights or self._leaving or self._events or len(self._queue) or self._runnable())
+        waiting = self._news and len(self._queue)
+        return not (self._flights or self._leaving or self._events or waiting or self._runnable())
 
     @property
     def running(self) -> bool:
@@ -246,6 +253,9 @@ class Resident:
         return min(allowed, rider.entered.times) - rider.launched
 
     def _enter(self) -> None:
+        if not self._news:
+            return
+        self._news = False
         short: dict[Lane, list[Waiting]] = {}
         for one in self._queue.take():
             try:
@@ -301,11 +311,20 @@ class Resident:
             keys = {(out.use, out.port): out.key for out in call.outputs if out.kind != "last"}
             outputs = tuple((out.key, (out.use, out.port)) for out in call.outputs if out.kind != "last")
             lane = Lane(program, outputs, free=list(range(self._rows - 1, -1, -1)))
+            self._forget()
             if len(keys) == len(outputs):
                 lane.iterations = self._iterations(lane)
             self._lanes[key] = lane
             self._turn.append(key)
         return self._lanes[key]
+
+    def _forget(self) -> None:
+        """Make room among the lanes: without it, every shape that was ever asked for would keep its tables."""
+        flying = [flight.lane for flight in self._flights]
+        empty = [key for key in self._turn if not self._lanes[key].riders and self._lanes[key] not in flying]
+        for key in empty[: max(0, len(self._lanes) + 1 - MOST_LANES)]:
+            del self._lanes[key]
+            self._turn.remove(key)
 
     def _iterations(self, lane: Lane) -> int:
         """As many as one launch may take, by a measured one. A loop that a value ends runs idly after its end: there
@@ -474,6 +493,7 @@ class Resident:
         rider.over = True
         lane.riders.remove(rider)
         lane.free.append(rider.row)
+        self._news = True
 
 
 def _over(mark: Any) -> bool:

@@ -9,7 +9,7 @@ import torch
 from tests.unit.engine.plans import engine_of, plan_of
 from walkgraph.engine.capture import bucket
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.resident import BUCKETS, LoopDone
+from walkgraph.engine.resident import BUCKETS, MOST_LANES, ROWS, LoopDone
 from walkgraph.networks import operators_synthetic as synthetic
 from walkgraph.networks.base import (
     CacheShape,
@@ -169,6 +169,34 @@ def test_values_come_in_grains_and_no_further_than_allowed() -> None:
     while not here.idle:
         counts += [(e.first, e.count) for e in here.step() if isinstance(e, Items)]
     assert counts == [(0, 6), (6, 2), (8, 5), (13, 7)]
+
+
+def test_loops_that_wait_for_a_row_keep_nobody_busy() -> None:
+    here = engine()
+    for number in range(ROWS + 3):
+        here.add_loop(loop(f"r{number}", 1.0, 20, allowed=5))
+    done: list[str] = []
+    while not here.idle:
+        here.step()
+    here.allow("r0", 0, 0, (), 20)
+    here.drop("r1")
+    for number in range(ROWS, ROWS + 3):
+        here.allow(f"r{number}", 0, 0, (), 20)
+    while not here.idle:
+        done += [event.call.run for event in here.step() if isinstance(event, LoopDone)]
+    assert sorted(done) == sorted(["r0", *(f"r{number}" for number in range(ROWS, ROWS + 3))])
+
+
+def test_loops_of_many_shapes_keep_few_tables() -> None:
+    here = engine()
+    lanes = here._resident._lanes
+    for number in range(3 * MOST_LANES):
+        output = LoopOutput(f"last {number}", 0, "value", "last")
+        _, done = serve(here, loop(f"r{number}", 1.0, 3, outputs=(output,)))
+        outputs = done[f"r{number}"].outputs
+        assert outputs is not None
+        assert outputs[f"last {number}"].tolist() == naive(1.0, 3)[-1:]
+    assert len(lanes) == MOST_LANES
 
 
 def test_a_cancelled_loop_gives_back_its_row_and_pages() -> None:
