@@ -7,12 +7,12 @@ Shape letters: R rows, W model width, N latent tokens, V vocabulary.
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 from torch import Tensor, nn
 
 from walkgraph.layers.attention import Attend, BlockAttend
-from walkgraph.layers.decoder import DecoderShape
+from walkgraph.layers.decoder import DecoderLayer, DecoderShape
 from walkgraph.layers.mlp import GeluMLP
 from walkgraph.layers.positions import GridPositions, TimeEmbedding
 from walkgraph.networks.flux_vae import VaeConfig
@@ -169,6 +169,12 @@ class Bagel(nn.Module):
         self.vit_model = SiglipNavit(vit)
         self.connector = GeluMLP(vit.width, llm.width, llm.width)
         self.vit_pos_embed = GridPositions(vit.side, llm.width)
+
+    def pack(self) -> Self:
+        """Lay out the backbone's weights so that fewer products read them, once they are loaded; it freezes them."""
+        for layer in self.language_model.model.layers:
+            cast(DecoderLayer, layer).pack()
+        return self
 
     def embed_text(self, ids: Tensor) -> Tensor:
         """ids int64 `[R]` (text, and the tokens around images) -> `[R, W]`, und rows."""

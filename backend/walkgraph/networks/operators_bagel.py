@@ -291,8 +291,8 @@ def _bagel(context: LoadContext) -> Bagel:
     return _shared(
         context,
         Bagel,
-        lambda seed, name: drawn(lambda: Bagel(config), seed, **on),
-        lambda folder: load_bagel(folder, config, **on, progress=context.progress),
+        lambda seed, name: drawn(lambda: Bagel(config), seed, **on).pack(),
+        lambda folder: load_bagel(folder, config, **on, progress=context.progress).pack(),
     )
 
 
