@@ -31,6 +31,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from walkgraph.layers.kernels.overlap import can_overlap
 from walkgraph.layers.kernels.sampling_blocks import (
     arrive,
     falling_key,
@@ -410,6 +411,6 @@ def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
 
 
 def _options(tensor: Tensor, pdl: bool) -> dict[str, Any]:
-    """A launch that starts while the one before it drains; the interpreter has no such thing."""
-    pdl = pdl and tensor.is_cuda
+    """A launch that starts while the one before it drains, where the device can."""
+    pdl = pdl and can_overlap(tensor.device)
     return {"PDL": pdl, "enable_fp_fusion": False, **({"launch_pdl": True} if pdl else {})}

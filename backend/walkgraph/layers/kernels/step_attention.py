@@ -5,13 +5,13 @@ The kernels are in `walkgraph.layers.kernels.step_attention_kernels`; shape lett
 """
 
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from walkgraph.layers.invariance import is_batch_invariant
+from walkgraph.layers.kernels.overlap import can_overlap
 from walkgraph.layers.kernels.step_attention_kernels import streams_kernel, tiles_kernel
 from walkgraph.layers.step_attention import Step
 
@@ -111,7 +111,7 @@ def launch(step: Step, tuned: Tuning | None = None) -> Tensor:
 def constants(tuned: Tuning, groups: int, group: int, width: int, page: int, device: torch.device) -> dict[str, Any]:
     """The compile-time arguments of a kernel and its options, without what depends on the tensors given."""
     padded, cuda = _power(group), device.type == "cuda"
-    overlap = tuned.overlap if cuda and _can_overlap(device) else 0
+    overlap = tuned.overlap if can_overlap(device) else 0
     return {
         "GROUPS": groups, "GROUP": group, "WIDTH": width, "PAGE": page, "BLOCK": tuned.block,
         "HEADS": padded, "STREAMS": streams(tuned.warps, width), "TILE": _tile(tuned.warps, padded, width),
@@ -123,11 +123,6 @@ def constants(tuned: Tuning, groups: int, group: int, width: int, page: int, dev
 def _tile(warps: int, padded: int, width: int) -> int:
     """Parts that are combined at once: what 64 registers a thread hold. Every number of splits has one binary."""
     return max(1, min(16, 64 * 32 * warps // (padded * width)))
-
-
-@cache
-def _can_overlap(device: torch.device) -> bool:
-    return torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def _zeros(device: torch.device, wanted: int) -> Tensor:
