@@ -12,11 +12,14 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
+from walkgraph.errors import Refused
+
+T = TypeVar("T")
 Scalar = bool | int | float | str
 
 
@@ -310,6 +313,18 @@ class LoadContext:
     """To be called with the bytes of every tensor that was loaded."""
     capture: Capture | None = None
     """Records work of fixed shape for operators that capture parts of their `forward`; None where nothing is."""
+
+    def once(self, kind: type[T], draw: Callable[[str, int], T], read: Callable[[Path], T]) -> T:
+        """One of each kind per weight set, at its first use: drawn (config name, seed) or read. Raises `Refused` where
+        the node names no weights."""
+        if kind not in self.shared:
+            if self.random is not None:
+                self.shared[kind] = draw(*self.random)
+            elif self.folder is not None:
+                self.shared[kind] = read(self.folder)
+            else:
+                raise Refused("a node of this component needs weights; name a set of the graph's `weights` in it")
+        return self.shared[kind]
 
 
 @dataclass(frozen=True, kw_only=True)

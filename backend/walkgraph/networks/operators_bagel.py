@@ -1,14 +1,12 @@
 """BAGEL's operators: its encoders, its decoder, and the backbone that serves any mix of calls in one forward."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from walkgraph.errors import Refused
 from walkgraph.layers.patches import grid_ids, patchify, unpatchify
 from walkgraph.layers.sampling import SamplingParams, sample
 from walkgraph.networks.bagel import Bagel, BagelConfig
@@ -29,7 +27,6 @@ from walkgraph.networks.checkpoint import load_autoencoder, load_bagel, read_con
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.presets import bagel_config, drawn
 
-T = TypeVar("T")
 _KINDS: dict[str, Kind] = {"ids": "text", "token": "text", "image": "seen", "clean": "clean", "latents": "noised"}
 
 
@@ -282,16 +279,15 @@ def _cells(call: Call, step: int, side: int) -> tuple[int, int, int]:
 
 
 def _config(context: LoadContext) -> BagelConfig:
-    return _shared(context, BagelConfig, lambda seed, name: bagel_config(name), read_config)
+    return context.once(BagelConfig, lambda name, seed: bagel_config(name), read_config)
 
 
 def _bagel(context: LoadContext) -> Bagel:
     config = _config(context)
     on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
-    return _shared(
-        context,
+    return context.once(
         Bagel,
-        lambda seed, name: drawn(lambda: Bagel(config), seed, **on).pack(),
+        lambda name, seed: drawn(lambda: Bagel(config), seed, **on).pack(),
         lambda folder: load_bagel(folder, config, **on, progress=context.progress).pack(),
     )
 
@@ -300,22 +296,8 @@ def _autoencoder(context: LoadContext) -> AutoEncoder:
     """In float32 on every device, as the published model runs it."""
     config = _config(context)
     on: dict[str, Any] = {"device": context.device, "dtype": torch.float32}
-    return _shared(
-        context,
+    return context.once(
         AutoEncoder,
-        lambda seed, name: drawn(lambda: AutoEncoder(config.vae), seed, **on),
+        lambda name, seed: drawn(lambda: AutoEncoder(config.vae), seed, **on),
         lambda folder: load_autoencoder(folder, config, **on, progress=context.progress),
     )
-
-
-def _shared(context: LoadContext, kind: type[T], draw: Callable[[int, str], T], read: Callable[[Path], T]) -> T:
-    """One of each kind per weight set, drawn or read at its first use."""
-    if kind not in context.shared:
-        if context.random is not None:
-            name, seed = context.random
-            context.shared[kind] = draw(seed, name)
-        elif context.folder is not None:
-            context.shared[kind] = read(context.folder)
-        else:
-            raise Refused("BAGEL's nodes need weights; name a set of the family `bagel` in the graph's `weights`")
-    return context.shared[kind]

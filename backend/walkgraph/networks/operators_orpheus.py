@@ -6,15 +6,13 @@ tokens that it continues, so that `forward` and `step` speak the same. What a pr
 is not computed again, but counted.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from walkgraph.errors import Refused
 from walkgraph.layers.sampling import SamplingParams, count, sample
 from walkgraph.networks.base import (
     FINITE,
@@ -41,7 +39,6 @@ from walkgraph.networks.operators_text import Bytes, Trained, Vocabulary, tokeni
 from walkgraph.networks.presets import drawn, orpheus_config
 from walkgraph.networks.prompts import SIZES, Prompts
 
-T = TypeVar("T")
 _TOKEN = Row((1,), torch.int64)
 _SAMPLING = {
     "temperature": ("temperature", torch.float32),
@@ -234,28 +231,14 @@ def _segment(call: Call, rows: Tensor, tokens: Sequence[int] | None) -> Segment:
 
 
 def _config(context: LoadContext) -> OrpheusConfig:
-    return _shared(context, OrpheusConfig, lambda seed, name: orpheus_config(name), read_orpheus)
+    return context.once(OrpheusConfig, lambda name, seed: orpheus_config(name), read_orpheus)
 
 
 def _llama(context: LoadContext) -> Llama:
     config = _config(context).llm
     on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
-    return _shared(
-        context,
+    return context.once(
         Llama,
-        lambda seed, name: drawn(lambda: Llama(config), seed, **on).pack(),
+        lambda name, seed: drawn(lambda: Llama(config), seed, **on).pack(),
         lambda folder: load_llama(folder, config, **on, progress=context.progress),
     )
-
-
-def _shared(context: LoadContext, kind: type[T], draw: Callable[[int, str], T], read: Callable[[Path], T]) -> T:
-    """One of each kind per weight set, drawn or read at its first use."""
-    if kind not in context.shared:
-        if context.random is not None:
-            name, seed = context.random
-            context.shared[kind] = draw(seed, name)
-        elif context.folder is not None:
-            context.shared[kind] = read(context.folder)
-        else:
-            raise Refused("Orpheus's nodes need weights; name a set of the family `orpheus` in the graph's `weights`")
-    return context.shared[kind]

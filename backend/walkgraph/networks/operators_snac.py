@@ -66,12 +66,12 @@ class Decoder(Operator):
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        if context.random is not None:
-            model = random_snac(*context.random, device=context.device)
-        elif context.folder is not None:
-            model = load_snac(context.folder, device=context.device, progress=context.progress)
-        else:
-            raise ValueError("a vocoder has weights")
+        on: dict[str, Any] = {"device": context.device}
+        model = context.once(
+            Snac,
+            lambda name, seed: random_snac(name, seed, **on),
+            lambda folder: load_snac(folder, **on, progress=context.progress),
+        )
         return cls(model, context.device, tf32=bool(context.options.get("tf32", False)))
 
     def bucket(self, call: Call) -> Hashable:
