@@ -12,7 +12,7 @@ from typing import Self, cast
 from torch import Tensor, nn
 
 from walkgraph.layers.attention import Attend, BlockAttend
-from walkgraph.layers.decoder import DecoderLayer, DecoderShape
+from walkgraph.layers.decoder import DecoderLayer, DecoderShape, DecoderSizes
 from walkgraph.layers.mlp import GeluMLP
 from walkgraph.layers.positions import GridPositions, TimeEmbedding
 from walkgraph.networks.flux_vae import VaeConfig
@@ -21,35 +21,13 @@ from walkgraph.networks.siglip_navit import SiglipConfig, SiglipNavit
 
 
 @dataclass(frozen=True, kw_only=True)
-class LlmConfig:
-    width: int
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocab: int
+class LlmConfig(DecoderSizes):
     rope_theta: float = 1e6
     norm_eps: float = 1e-6
 
-    def __post_init__(self) -> None:
-        if self.heads % self.kv_heads:
-            raise ValueError(f"`llm.heads` {self.heads} must be a multiple of `llm.kv_heads` {self.kv_heads}")
-        if self.head_dim % 2:
-            raise ValueError(f"`llm.head_dim` {self.head_dim} must be even for rotary positions")
-
     @property
     def shape(self) -> DecoderShape:
-        return DecoderShape(
-            width=self.width,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            hidden=self.hidden,
-            norm_eps=self.norm_eps,
-            qkv_bias=True,
-            qk_norm=True,
-        )
+        return self.layer(qkv_bias=True, qk_norm=True)
 
 
 @dataclass(frozen=True, kw_only=True)

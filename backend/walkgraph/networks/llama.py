@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.layers.attention import Attend
-from walkgraph.layers.decoder import DecoderLayer, DecoderShape, StepSlot
+from walkgraph.layers.decoder import DecoderLayer, DecoderShape, DecoderSizes, StepSlot
 from walkgraph.layers.linear import linear
 from walkgraph.layers.norm import RMSNorm
 from walkgraph.layers.rope import LongContext, NeoxRope
@@ -23,39 +23,16 @@ _ONE = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LlamaConfig:
-    width: int
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocab: int
+class LlamaConfig(DecoderSizes):
     rope_theta: float = 5e5
     norm_eps: float = 1e-5
     scaling: LongContext | None = None
     tied: bool = True
     """The head is the table of embeddings."""
 
-    def __post_init__(self) -> None:
-        sizes = (self.width, self.hidden, self.layers, self.heads, self.kv_heads, self.head_dim, self.vocab)
-        if min(sizes) < 1 or self.heads % self.kv_heads:
-            raise ValueError(f"{self.heads} heads must be a multiple of {self.kv_heads} key/value heads; no size is 0")
-        if self.head_dim % 2:
-            raise ValueError(f"`head_dim` {self.head_dim} must be even for rotary positions")
-
     @property
     def shape(self) -> DecoderShape:
-        return DecoderShape(
-            width=self.width,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            hidden=self.hidden,
-            norm_eps=self.norm_eps,
-            qkv_bias=False,
-            qk_norm=False,
-        )
+        return self.layer(qkv_bias=False, qk_norm=False)
 
     @classmethod
     def published(cls, json: Mapping[str, Any]) -> Self:
