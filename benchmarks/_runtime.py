@@ -15,7 +15,7 @@ from walkgraph.engine.engine import Done, Engine, LoopDone
 from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Items
+from walkgraph.networks.loops import Items
 from walkgraph.placement.assemble import assemble
 from walkgraph.placement.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice

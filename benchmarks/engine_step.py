@@ -28,8 +28,9 @@ from _runtime import RANK, Phases, bundled_graph, device_name, placed
 from walkgraph.engine.engine import Done, Engine, LoopDone
 from walkgraph.engine.pages import pages_for
 from walkgraph.ids import Rank
-from walkgraph.networks.base import Call, LoopCall, StateKey
+from walkgraph.networks.base import Call, StateKey
 from walkgraph.networks.llama import LlamaConfig
+from walkgraph.networks.loops import LoopCall
 from walkgraph.networks.presets import orpheus_config
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.core import Core

@@ -15,7 +15,8 @@ from walkgraph.engine.parts import Done
 from walkgraph.engine.resident import LoopDone, Stepped
 from walkgraph.ids import Rank
 from walkgraph.layers import snake
-from walkgraph.networks.base import Call, LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.networks.base import Call
+from walkgraph.networks.loops import LoopCall, LoopInput, LoopOutput, LoopUse
 
 pytestmark = [
     pytest.mark.gpu,

@@ -14,7 +14,8 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.parts import Done
 from walkgraph.engine.resident import LoopDone
 from walkgraph.ids import Rank
-from walkgraph.networks.base import Items, LoopCall, LoopInput, LoopOutput, LoopUse, StateKey
+from walkgraph.networks.base import StateKey
+from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.networks.presets import ORPHEUS
 
 pytestmark = [

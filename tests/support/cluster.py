@@ -11,7 +11,8 @@ from typing import Any
 from tests.support.fake_loops import FakeLoop
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, LoopCall, StateKey
+from walkgraph.networks.base import Call, StateKey
+from walkgraph.networks.loops import LoopCall
 from walkgraph.placement.tables import Itinerary, Plan
 from walkgraph.wire import messages as m
 from walkgraph.worker.core import Core

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from walkgraph.errors import ErrorInfo
-from walkgraph.networks.base import Call, Items, LoopCall, LoopInput, LoopUse
+from walkgraph.networks.base import Call
+from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopUse
 from walkgraph.worker.events import CallDone, Ref
 
 _NOTHING = object()

@@ -10,7 +10,7 @@ from walkgraph.components import catalogue
 from walkgraph.engine.engine import Done, Engine, LoopDone
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Items
+from walkgraph.networks.loops import Items
 from walkgraph.placement.assemble import assemble
 from walkgraph.placement.assignment import Assignment
 from walkgraph.placement.document import Placement

@@ -39,7 +39,8 @@ from walkgraph.engine.swap import Swap, Swapped
 from walkgraph.errors import InvalidInput, Refused, RunFailed
 from walkgraph.ids import Rank
 from walkgraph.layers import invariance
-from walkgraph.networks.base import Call, Capture, Items, LoopCall, Scalar, StateKey
+from walkgraph.networks.base import Call, Capture, Scalar, StateKey
+from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.placement.demand import state_tokens
 from walkgraph.placement.tables import NodePlan, Plan
 

@@ -11,7 +11,8 @@ from walkgraph.engine.pages import PAGE
 from walkgraph.engine.pool import Pool
 from walkgraph.engine.program import Body, Entry, Place, Program, Source, UseStep
 from walkgraph.engine.states import StateTable
-from walkgraph.networks.base import CallFailed, LoopCall, LoopInput, LoopUse, Operator, StateKey
+from walkgraph.networks.base import CallFailed, Operator, StateKey
+from walkgraph.networks.loops import LoopCall, LoopInput, LoopUse
 
 
 class Loaded(NamedTuple):

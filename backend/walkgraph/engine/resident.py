@@ -25,7 +25,8 @@ from walkgraph.engine.program import Body, Buffers, Place, Program, fields_of
 from walkgraph.engine.riders import Queue, Rider, Waiting, to_leave
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import ErrorInfo
-from walkgraph.networks.base import CallFailed, Items, LoopCall, Outputs, Row
+from walkgraph.networks.base import CallFailed, Outputs, Row
+from walkgraph.networks.loops import Items, LoopCall
 
 ROWS = 64
 BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64)

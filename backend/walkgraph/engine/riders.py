@@ -9,7 +9,7 @@ from torch import Tensor
 
 from walkgraph.engine.entering import Entered
 from walkgraph.engine.program import Place
-from walkgraph.networks.base import LoopCall
+from walkgraph.networks.loops import LoopCall
 
 
 class Waiting(NamedTuple):

@@ -19,7 +19,8 @@ from walkgraph.engine.single import Singles
 from walkgraph.engine.sound import Unsound
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import ErrorCode, ErrorInfo
-from walkgraph.networks.base import FINITE, Call, CallFailed, LoopCall, Operator, Outputs
+from walkgraph.networks.base import FINITE, Call, CallFailed, Operator, Outputs
+from walkgraph.networks.loops import LoopCall
 
 _log = logging.getLogger(__name__)
 

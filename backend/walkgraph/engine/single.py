@@ -13,6 +13,9 @@ from walkgraph.engine.device import Mark, Side
 from walkgraph.engine.sound import sound_rows
 from walkgraph.networks.base import Call, Operator, Outputs, Scalar, StepBatch, StepOutputs, StepSpec
 
+SIZES = (1, 2, 4, 8, 16, 32)
+"""Batches that are captured where a step doesn't say."""
+
 
 class Served(NamedTuple):
     outputs: list[Outputs]
@@ -91,7 +94,7 @@ class Singles:
             return Served(outputs, sound, port, self._side.mark())
 
     def _sizes(self, spec: StepSpec) -> tuple[int, ...]:
-        return tuple(size for size in spec.sizes if self._most is None or size <= self._most)
+        return tuple(size for size in spec.sizes or SIZES if self._most is None or size <= self._most)
 
     def _nothing(self, spec: StepSpec) -> Outputs:
         device = self._capturer.device

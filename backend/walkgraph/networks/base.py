@@ -79,98 +79,6 @@ class Call:
         return value.tolist()
 
 
-@dataclass(frozen=True, slots=True)
-class LoopInput:
-    """Where a port of a loop's use finds its value, iteration by iteration. Uses are told by place in the body."""
-
-    port: str
-    source: Literal["absent", "value", "each", "use", "index"]
-    """`value`: the same in all iterations; `each`: slice i along the first axis at iteration i, absent past its end;
-    `use`: the output of an earlier use in this iteration; `index`: the iteration's number."""
-    value: Any = None
-    """Of `value` and `each`."""
-    use: int = -1
-    output: str = ""
-    """Of `use`: the port."""
-    carried: tuple[int, str] | None = None
-    """Use and port whose value of the iteration before is taken from iteration 1 on, whatever `source` is."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoopUse:
-    """One use of a loop's body, as `Call` has it."""
-
-    node: str
-    inputs: tuple[LoopInput, ...]
-    params: Mapping[str, Scalar]
-    varying: Mapping[str, tuple[Scalar, ...]]
-    """Numeric parameters that change with the loop's index: a value for every iteration; not in `params`."""
-    states: Mapping[str, StateKey]
-    seed: int
-
-
-class LoopOutput(NamedTuple):
-    key: str
-    """Names it in `Items.values` and in what the loop gives at its end."""
-    use: int
-    port: str
-    kind: Literal["each", "last", "collect"]
-    """`each`: leaves while the loop runs, in `Items`; `last`: the value of the last iteration, missing where that gave
-    none; `collect`: those of all iterations, as in `Items`."""
-
-
-@dataclass(slots=True)
-class LoopCall:
-    """A loop that the engine runs by itself, from its first iteration to its last.
-
-    It ends after `times` iterations, or after the one whose `until` is true.
-    """
-
-    run: str
-    walk: str
-    step: int
-    use: int
-    """With `run`, `step` and `iteration` it names the loop: the index of its first use in the Walk."""
-    loop: str
-    iteration: tuple[int, ...]
-    """Indices of the loops around it."""
-    body: tuple[LoopUse, ...]
-    """In the order of the calls of an iteration."""
-    times: int
-    """1 or more."""
-    until: tuple[int, str] | None
-    drop_last: bool
-    """The `each` values of the iteration that raised `until` are not handed out."""
-    outputs: tuple[LoopOutput, ...]
-    grain: int = 1
-    """`Items` are wanted where `offset` and the iterations so far add up to a multiple of it, when the iterations reach
-    `allowed`, and at the end; 0: when it suits."""
-    offset: int = 0
-    allowed: int | None = None
-    """Iterations that may be launched, counted from the loop's start, until a greater number is told; None: all."""
-    priority: int = 0
-    ready_at: float = 0.0
-
-    @property
-    def program(self) -> Hashable:
-        """Loops of equal programs do the same with their values: they may share a batch."""
-        body = tuple(
-            (use.node, tuple((i.port, i.source, i.use, i.output, i.carried) for i in use.inputs), tuple(use.varying))
-            for use in self.body
-        )
-        return body, self.until, self.outputs
-
-
-class Items(NamedTuple):
-    """What iterations `first` to `first + count` of a loop hand out, in order and without gaps."""
-
-    call: LoopCall
-    first: int
-    count: int
-    values: Mapping[str, Tensor | Sequence[Any]]
-    """Key of an `each` output -> tensor `[count, *shape]`, or `count` values, None for an iteration without one."""
-
-
 Outputs = dict[str, Any]
 """Port -> value; a missing optional output is absent."""
 
@@ -356,14 +264,22 @@ class StepSpec:
     """Paged slot -> tokens that a step appends; 0 for one that is only read."""
     advances: Mapping[str, int] = field(default_factory=dict[str, int])
     """Paged slot -> what the position counter grows by in a step."""
+    scratch: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Paged slot -> tokens of a block which a step attends with the whole context, and which is not kept. Such a slot
+    appends nothing."""
     variant: Hashable = None
     """What else decides the work and is the same for a whole batch; the step finds it in its batch."""
-    sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
-    """Batches that are captured outside loops; a larger one is served in parts."""
+    sizes: tuple[int, ...] | None = None
+    """Batches that are captured; a larger one is served in parts. None: those of the engine."""
+    pure: bool = False
+    """Its outputs follow from inputs, parameters and states alone, not from the seed or the iteration: of two calls
+    where these are equal, one is made."""
+    together: bool = False
+    """Uses of one iteration that don't wait for each other are one batch: they share its reads of the weights."""
 
     @property
     def key(self) -> Hashable:
-        parts = (self.inputs, self.outputs, self.params, self.tensors, self.appends, self.advances)
+        parts = (self.inputs, self.outputs, self.params, self.tensors, self.appends, self.advances, self.scratch)
         return (self.variant, *(tuple(sorted(part.items(), key=itemgetter(0))) for part in parts))
 
 
@@ -380,12 +296,34 @@ class PagedRows(NamedTuple):
     """int32 `[T]`: rope position of the step's first token."""
 
 
+class Block(Protocol):
+    """The blocks of a batch that are attended and not kept: n tokens for each of B rows, row by row. Each sees its
+    row's context and its whole block.
+
+    A step writes the block's keys and values of a layer to `k[layer][slots]` and `v[layer][slots]`, then attends.
+    """
+
+    k: Sequence[Tensor]
+    """Per layer `[S, G, D]`: contexts are in it already."""
+    v: Sequence[Tensor]
+    slots: Tensor
+    """int64 `[B * n]`"""
+    positions: Tensor
+    """int64 `[B]`: rope position of the row's next token."""
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        """q `[B * n, H, D]` -> `[B * n, H, D]`; scaled by D^-0.5."""
+        ...
+
+
 class PagedSlot(NamedTuple):
     """A paged state of a batch: the pool's layers, each `[S, G, D]` with S = pages * PAGE slots, and its rows."""
 
     k: Sequence[Tensor]
     v: Sequence[Tensor]
     rows: PagedRows
+    block: Block | None = None
+    """Where the spec names the slot in `scratch`."""
 
 
 @dataclass(frozen=True, kw_only=True)

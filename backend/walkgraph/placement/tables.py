@@ -82,7 +82,10 @@ class LoopPlan(Table, frozen=True):
     ranks: tuple[Rank, ...]
     """Ranks with a use inside."""
     resident: bool = False
-    """The engine of its rank runs it as a whole; otherwise it is stepped, call by call."""
+    """The engine of a rank runs its `core` as a whole; otherwise it is stepped, call by call."""
+    core: tuple[int, ...] = ()
+    """Of a resident loop: the uses that the engine iterates. The rest follow, stepped: nothing in the core waits for
+    what they give."""
     why: str = ""
     """The reason for either."""
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Items, LoopCall
+from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.events import Arrived, CallDone, Cancelled, Command, Event, Release, Started
 from walkgraph.worker.local_run import LocalRun

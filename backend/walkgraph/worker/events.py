@@ -8,7 +8,8 @@ from typing import Any, Final, Literal
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, Items, LoopCall, StateKey
+from walkgraph.networks.base import Call, StateKey
+from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.wire.messages import BetweenWorkers, FromWorker
 
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, cast
 from msgspec.structs import replace
 
 from walkgraph.ids import Rank
-from walkgraph.networks.base import LoopOutput
+from walkgraph.networks.loops import LoopOutput
 from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan, Source, Target, UsePlan, WalkPlan
 
 _NOWHERE = -1

@@ -9,7 +9,8 @@ from torch import Tensor
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph.expressions import ExpressionError
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, ChunkInfo, Items, StateKey
+from walkgraph.networks.base import Call, ChunkInfo, StateKey
+from walkgraph.networks.loops import Items
 from walkgraph.placement.tables import EdgePlan, FromInput, FromLiteral, FromStep, Plan, StepPlan
 from walkgraph.wire import messages as m
 from walkgraph.worker import shaping

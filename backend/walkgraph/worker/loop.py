@@ -16,7 +16,8 @@ import zmq
 from walkgraph.engine.engine import Done, LoopDone, Stepped, Swapped
 from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, Items, LoopCall, Scalar, StateKey
+from walkgraph.networks.base import Call, Scalar, StateKey
+from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.telemetry.emit import INTERVAL, Emitter
 from walkgraph.wire import messages as m
 from walkgraph.worker import moving, values

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph.expressions import ExpressionError
-from walkgraph.networks.base import Items, LoopCall, LoopInput, LoopUse, Scalar
+from walkgraph.networks.base import Scalar
+from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopUse
 from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker import shaping
 from walkgraph.worker.calls import Calls, no_value

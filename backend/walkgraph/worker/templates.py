@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from walkgraph.networks.base import LoopCall, LoopInput, LoopUse, StateKey
+from walkgraph.networks.base import StateKey
+from walkgraph.networks.loops import LoopCall, LoopInput, LoopUse
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.fold import Port
 from walkgraph.worker.tables import RegionTable, UseTable, WalkTable

@@ -20,22 +20,8 @@ from walkgraph.engine.single import Served, Singles
 from walkgraph.engine.states import StateTable
 from walkgraph.engine.swap import Swapped
 from walkgraph.ids import Rank
-from walkgraph.networks.base import (
-    Call,
-    Items,
-    LoopCall,
-    LoopInput,
-    LoopOutput,
-    LoopUse,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
+from walkgraph.networks.base import Call, Operator, Outputs, Row, Scalar, States, StepBatch, StepOutputs, StepSpec
+from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 
 CPU = torch.device("cpu")
 

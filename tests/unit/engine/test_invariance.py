@@ -15,7 +15,8 @@ from walkgraph.engine.resident import LoopDone
 from walkgraph.engine.schedule import Mix
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.networks import operators_orpheus as orpheus
-from walkgraph.networks.base import Items, LoopCall, LoopInput, LoopOutput, LoopUse, StateKey
+from walkgraph.networks.base import StateKey
+from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 
 PARAMS: dict[str, Any] = {
     "temperature": 1.0,

@@ -14,11 +14,6 @@ from walkgraph.networks import operators_synthetic as synthetic
 from walkgraph.networks.base import (
     CacheShape,
     Call,
-    Items,
-    LoopCall,
-    LoopInput,
-    LoopOutput,
-    LoopUse,
     Operator,
     Outputs,
     Row,
@@ -29,6 +24,7 @@ from walkgraph.networks.base import (
     StepOutputs,
     StepSpec,
 )
+from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 
 NUMBER = Row((1,), torch.float64)
 

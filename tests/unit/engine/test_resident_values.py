@@ -18,11 +18,6 @@ from walkgraph.engine.program import Program
 from walkgraph.networks import operators_synthetic as synthetic
 from walkgraph.networks.base import (
     Call,
-    Items,
-    LoopCall,
-    LoopInput,
-    LoopOutput,
-    LoopUse,
     Operator,
     Outputs,
     Row,
@@ -33,6 +28,7 @@ from walkgraph.networks.base import (
     StepOutputs,
     StepSpec,
 )
+from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 
 NUMBER = Row((), torch.float64)
 

@@ -20,7 +20,8 @@ from walkgraph.engine.resident import LoopDone
 from walkgraph.engine.states import StateTable
 from walkgraph.engine.swap import Swap, Swapped
 from walkgraph.networks import operators_synthetic as synthetic
-from walkgraph.networks.base import CacheShape, Items, StateKey
+from walkgraph.networks.base import CacheShape, StateKey
+from walkgraph.networks.loops import Items
 
 SHAPE = CacheShape(layers=2, kv_heads=1, head_dim=2, dtype=torch.float32)
 

@@ -22,7 +22,8 @@ from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Param
 from walkgraph.graph.document import Graph, Item
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, Items
+from walkgraph.networks.base import Call
+from walkgraph.networks.loops import Items
 from walkgraph.placement.assemble import assemble
 from walkgraph.placement.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice

@@ -1,0 +1,108 @@
+"""A loop as the engine is handed it whole: its body, what feeds it, and what it hands out.
+
+Uses are told by their place in the body.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor
+
+from walkgraph.networks.base import Scalar, StateKey
+
+
+@dataclass(frozen=True, slots=True)
+class LoopInput:
+    """Where a port of a loop's use finds its value, iteration by iteration. Uses are told by place in the body."""
+
+    port: str
+    source: Literal["absent", "value", "each", "use", "index"]
+    """`value`: the same in all iterations; `each`: slice i along the first axis at iteration i, absent past its end;
+    `use`: the output of an earlier use in this iteration; `index`: the iteration's number."""
+    value: Any = None
+    """Of `value` and `each`."""
+    use: int = -1
+    output: str = ""
+    """Of `use`: the port."""
+    carried: tuple[int, str] | None = None
+    """Use and port whose value of the iteration before is taken from iteration 1 on, whatever `source` is."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopUse:
+    """One use of a loop's body, as `Call` has it."""
+
+    node: str
+    inputs: tuple[LoopInput, ...]
+    params: Mapping[str, Scalar]
+    varying: Mapping[str, tuple[Scalar, ...]]
+    """Numeric parameters that change with the loop's index: a value for every iteration; not in `params`."""
+    states: Mapping[str, StateKey]
+    seed: int
+    active: tuple[bool, ...] | None = None
+    """Whether it is called, iteration by iteration; None: in all. What it gives is absent where it isn't."""
+
+
+class LoopOutput(NamedTuple):
+    key: str
+    """Names it in `Items.values` and in what the loop gives at its end."""
+    use: int
+    port: str
+    kind: Literal["each", "last", "collect"]
+    """`each`: leaves while the loop runs, in `Items`; `last`: the value of the last iteration, missing where that gave
+    none; `collect`: those of all iterations, as in `Items`."""
+
+
+@dataclass(slots=True)
+class LoopCall:
+    """A loop that the engine runs by itself, from its first iteration to its last.
+
+    It ends after `times` iterations, or after the one whose `until` is true.
+    """
+
+    run: str
+    walk: str
+    step: int
+    use: int
+    """With `run`, `step` and `iteration` it names the loop: the index of its first use in the Walk."""
+    loop: str
+    iteration: tuple[int, ...]
+    """Indices of the loops around it."""
+    body: tuple[LoopUse, ...]
+    """In the order of the calls of an iteration."""
+    times: int
+    """1 or more."""
+    until: tuple[int, str] | None
+    outputs: tuple[LoopOutput, ...]
+    grain: int = 1
+    """`Items` are wanted where `offset` and the iterations so far add up to a multiple of it, when the iterations reach
+    `allowed`, and at the end; 0: when it suits."""
+    offset: int = 0
+    allowed: int | None = None
+    """Iterations that may be launched, counted from the loop's start, until a greater number is told; None: all."""
+    wanted: Mapping[str, tuple[bool, ...]] = field(default_factory=dict[str, tuple[bool, ...]])
+    """Key of an `each` output -> whether an iteration's value is handed out; all are of one that is not in it."""
+    priority: int = 0
+    ready_at: float = 0.0
+
+    @property
+    def program(self) -> Hashable:
+        """Loops of equal programs do the same with their values: they may share a batch."""
+        body = tuple(
+            (use.node, tuple((i.port, i.source, i.use, i.output, i.carried) for i in use.inputs), tuple(use.varying))
+            for use in self.body
+        )
+        return body, self.until, self.outputs
+
+
+class Items(NamedTuple):
+    """What iterations `first` to `first + count` of a loop hand out, in order and without gaps."""
+
+    call: LoopCall
+    first: int
+    count: int
+    values: Mapping[str, Tensor | Sequence[Any]]
+    """Key of an `each` output -> tensor `[count, *shape]`, or `count` values, None for an iteration without one."""
+    stopped: bool = False
+    """The last of these iterations raised `until`."""
