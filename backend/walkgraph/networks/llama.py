@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 from walkgraph.layers.attention import Attend
 from walkgraph.layers.decoder import DecoderLayer, DecoderShape, DecoderSizes, StepSlot
-from walkgraph.layers.linear import linear
 from walkgraph.layers.norm import RMSNorm
 from walkgraph.layers.rope import LongContext, NeoxRope
+from walkgraph.networks.decoding import step_logits
 
 _ONE = ""
 """The one set of weights has plain names."""
@@ -145,13 +145,6 @@ class LlamaModel(nn.Module):
             parts = cast(DecoderLayer, layer)(index, parts, rotation, attend)
         return parts[_ONE]
 
-    def step(self, token: Tensor, slot: StepSlot) -> Tensor:
-        """token int64 `[B]` -> states before the final norm `[B, W]`; keys and values are appended to the slot."""
-        x, frequencies = self.embed_tokens(token), self.rope.frequencies(token.device)
-        for index, layer in enumerate(self.layers):
-            x = cast(DecoderLayer, layer).step(index, x, slot, frequencies)
-        return x
-
 
 class Llama(nn.Module):
     """Rows in, logits out; nothing is kept between calls but what `attend` and slots keep."""
@@ -175,8 +168,7 @@ class Llama(nn.Module):
 
     def step(self, token: Tensor, slot: StepSlot) -> Tensor:
         """One token of every row, int64 `[B]` -> logits `[B, V]`. Needs `pack`."""
-        norm = self.model.norm
-        return linear(self.model.step(token, slot), self.head, norm=norm.weight, eps=norm.eps)
+        return step_logits(self.model, self.head, token, slot)
 
     def pack(self) -> Self:
         """Lay out the weights for `step`, once they are loaded; they are frozen by it."""

@@ -34,13 +34,14 @@ from walkgraph.networks.base import (
     reused,
 )
 from walkgraph.networks.checkpoint import load_llama, read_orpheus
+from walkgraph.networks.decoding import Sampling, step_sampling
 from walkgraph.networks.llama import Llama, OrpheusConfig, SpeechTokens
 from walkgraph.networks.operators_text import Bytes, Trained, Vocabulary, tokenizer_file
 from walkgraph.networks.presets import drawn, orpheus_config
 from walkgraph.networks.prompts import SIZES, Prompts
 
 _TOKEN = Row((1,), torch.int64)
-_SAMPLING = {
+_SAMPLING: Sampling = {
     "temperature": ("temperature", torch.float32),
     "top_k": ("top_k", torch.int64),
     "top_p": ("top_p", torch.float32),
@@ -49,7 +50,6 @@ _SAMPLING = {
     "presence_penalty": ("presence", torch.float32),
     "frequency_penalty": ("frequency", torch.float32),
 }
-"""Parameter of the node -> that of the sampling, and its type."""
 _EXAMPLE: Mapping[str, Scalar] = {
     "temperature": 0.6,
     "top_k": 0,
@@ -172,10 +172,7 @@ class Backbone(Operator):
         token, slot, seen = batch.inputs["token"][:, 0].clamp(min=0), batch.paged["kv"], batch.tensors["seen"]
         count(seen, batch.rows, token)
         logits = self._model.step(token, slot)
-        position = slot.rows.lengths.index_select(0, slot.rows.rows).long() + 1
-        how = {name: batch.params[param] for param, (name, _) in _SAMPLING.items()}
-        params = SamplingParams(seed=batch.seed, position=position, **how)
-        answers = self._answers(sample(logits, params, seen, batch.rows))
+        answers = self._answers(sample(logits, step_sampling(batch, slot, _SAMPLING), seen, batch.rows))
         return StepOutputs({port: answers[port] for port in ("token", "code", "stop")}, answers[FINITE])
 
     def _answers(self, token: Tensor) -> dict[str, Tensor]:

@@ -1,0 +1,45 @@
+"""One new token of every row through a stack of decoder layers, and the sampling of the token after it: what language
+models share, whatever their family.
+
+Shape letters: B rows of a step, W width, V vocabulary.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from walkgraph.layers.decoder import DecoderLayer, StepSlot
+from walkgraph.layers.linear import linear
+from walkgraph.layers.norm import RMSNorm
+from walkgraph.layers.rope import NeoxRope
+from walkgraph.layers.sampling import SamplingParams
+from walkgraph.networks.base import PagedSlot, StepBatch
+
+Sampling = Mapping[str, tuple[str, torch.dtype]]
+"""Parameter of a node -> that of `SamplingParams`, and its type."""
+
+
+class Stack(Protocol):
+    """A language model without its head. Its layers' weights for text have no suffix, and are packed."""
+
+    embed_tokens: nn.Embedding
+    layers: nn.ModuleList
+    norm: RMSNorm
+    rope: NeoxRope
+
+
+def step_logits(stack: Stack, head: Tensor, token: Tensor, slot: StepSlot) -> Tensor:
+    """token int64 `[B]`, head `[V, W]` -> logits `[B, V]`; keys and values are appended to the slot."""
+    x, frequencies = stack.embed_tokens(token), stack.rope.frequencies(token.device)
+    for index, layer in enumerate(stack.layers):
+        x = cast(DecoderLayer, layer).step(index, x, slot, frequencies)
+    return linear(x, head, norm=stack.norm.weight, eps=stack.norm.eps)
+
+
+def step_sampling(batch: StepBatch, slot: PagedSlot, names: Sampling) -> SamplingParams:
+    """How the token after the new one is drawn: its noise follows from the call's seed and the number of tokens that
+    it continues, as in a forward."""
+    position = slot.rows.lengths.index_select(0, slot.rows.rows).long() + 1
+    return SamplingParams(batch.seed, position, **{name: batch.params[param] for param, (name, _) in names.items()})
