@@ -14,3 +14,12 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x `[..., width]`, normalised over the last dimension."""
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Many wide rows, x `[R, W]` contiguous, without a gradient: statistics in float32, rounded once to x's type."""
+    if x.is_cuda:
+        from walkgraph.layers.kernels.norm import wide_rms_norm
+
+        return wide_rms_norm(x, weight, eps)
+    return F.rms_norm(x, weight.shape, weight, eps)

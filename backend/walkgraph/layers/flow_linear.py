@@ -1,0 +1,73 @@
+"""The linears of one decoder layer for thousands of rows, with what stands right before and after each.
+
+What a layer needs of them is a protocol, so that weights may be kept in other numbers than their inputs: an
+implementation norms, gates and rounds its rows as its products want them.
+
+Shape letters: M rows (B blocks of N), W model width, H query heads, G key/value heads, D head dim, F hidden width.
+"""
+
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from walkgraph.layers.decoder import DecoderLayer
+from walkgraph.layers.mlp import SwiGLU, gated
+from walkgraph.layers.norm import RMSNorm, rms_norm
+from walkgraph.layers.packed import Packed
+
+MLP_ROWS = 8192
+"""Rows of an MLP's products at once: more would be no faster, and what lies between them is ten times as wide."""
+
+
+class FlowLinears(Protocol):
+    """Of one layer and one set of weights. `x` `[M, W]` is the residual stream: contiguous, and added to in place."""
+
+    def qkv(self, x: Tensor) -> Tensor:
+        """norm, then q, k and v of every row: `[M, (H + 2G) * D]` of x's type, bias included."""
+        ...
+
+    def o(self, heads: Tensor, x: Tensor) -> None:
+        """x += o_proj(heads). heads `[B, N, H * D]`: rows contiguous, blocks maybe apart."""
+        ...
+
+    def mlp(self, x: Tensor) -> None:
+        """x += down(silu(gate) * up) of x, normed."""
+        ...
+
+
+class PlainFlowLinears:
+    """Weights of the type of the rows, as the packed layer holds them; every product is one call of the library."""
+
+    def __init__(self, layer: DecoderLayer, suffix: str) -> None:
+        """Raises RuntimeError for a layer that is not packed."""
+        self._layer, self._suffix = layer, suffix
+        self._mlp = cast(SwiGLU, layer.get_submodule(f"mlp{suffix}"))
+        if suffix not in layer.self_attn.packed or self._mlp.gate_up is None:
+            raise RuntimeError("a layer's linears are laid out by `pack`; call it after its weights are loaded")
+        self._first = cast(RMSNorm, layer.get_submodule(f"input_layernorm{suffix}"))
+        self._second = cast(RMSNorm, layer.get_submodule(f"post_attention_layernorm{suffix}"))
+
+    def qkv(self, x: Tensor) -> Tensor:
+        normed = rms_norm(x, self._first.weight, self._first.eps)
+        return F.linear(normed, *self._layer.self_attn.packed[self._suffix])
+
+    def o(self, heads: Tensor, x: Tensor) -> None:
+        _add_product(x, heads.reshape(x.shape[0], -1), self._layer.self_attn.part("o_proj", self._suffix))
+
+    def mlp(self, x: Tensor) -> None:
+        for rows in x.split(MLP_ROWS):
+            normed = rms_norm(rows, self._second.weight, self._second.eps)
+            gate_up = F.linear(normed, self._gate_up.weight)
+            _add_product(rows, gated(gate_up), self._mlp.down_proj)
+
+    @property
+    def _gate_up(self) -> Packed:
+        return cast(Packed, self._mlp.gate_up)
+
+
+def _add_product(x: Tensor, rows: Tensor, into: nn.Linear) -> None:
+    """x += rows @ weight.T, summed in float32 and rounded once."""
+    with torch.no_grad():
+        x.addmm_(rows, into.weight.t())
