@@ -25,7 +25,7 @@ COMPONENTS: tuple[Component, ...] = (
         description="Compresses a picture to clean latents; a cell is one token.",
         inputs=(port("pixels", _PIXELS),),
         outputs=(port("latents", _LATENTS),),
-        network="operators_bagel:VaeEncoder",
+        network="operators_flux_vae:VaeEncoder",
         weights="bagel",
     ),
     Component(
@@ -33,7 +33,7 @@ COMPONENTS: tuple[Component, ...] = (
         description="Paints a picture from latents.",
         inputs=(port("latents", _LATENTS),),
         outputs=(port("pixels", _PIXELS),),
-        network="operators_bagel:VaeDecoder",
+        network="operators_flux_vae:VaeDecoder",
         weights="bagel",
     ),
     Component(

@@ -1,15 +1,16 @@
-"""BAGEL's operators: its encoders, its decoder, and the backbone that serves any mix of calls in one forward."""
+"""BAGEL's operators: the encoder of what it sees, and the backbone that serves any mix of calls in one forward."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from walkgraph.layers.patches import grid_ids, patchify, unpatchify
+from walkgraph.layers.patches import grid_ids, patchify
 from walkgraph.layers.sampling import SamplingParams, sample
-from walkgraph.networks.bagel import Bagel, BagelConfig
+from walkgraph.networks.bagel import Bagel
+from walkgraph.networks.bagel_pictures import picture_cells, shared_config
 from walkgraph.networks.bagel_rows import Kind, Piece, Rows, lay_out
 from walkgraph.networks.base import (
     CacheShape,
@@ -23,9 +24,8 @@ from walkgraph.networks.base import (
     States,
     reused,
 )
-from walkgraph.networks.checkpoint import load_autoencoder, load_bagel, read_config
-from walkgraph.networks.flux_vae import AutoEncoder
-from walkgraph.networks.presets import bagel_config, drawn
+from walkgraph.networks.checkpoint import load_bagel
+from walkgraph.networks.presets import drawn
 
 _KINDS: dict[str, Kind] = {"ids": "text", "token": "text", "image": "seen", "clean": "clean", "latents": "noised"}
 
@@ -161,7 +161,7 @@ class Vit(Operator):
         return cls(_bagel(context))
 
     def rows(self, call: Call) -> int:
-        return _cells(call, self._model.config.vit.patch, self._model.config.vit.side)[2]
+        return picture_cells(call, self._model.config.vit.patch, self._model.config.vit.side)[2]
 
     def examples(self) -> Sequence[Example]:
         side = 2 * self._model.config.vit.patch
@@ -169,65 +169,12 @@ class Vit(Operator):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         vit = self._model.config.vit
-        cells = [_cells(call, vit.patch, vit.side) for call in calls]
+        cells = [picture_cells(call, vit.patch, vit.side) for call in calls]
         patches = torch.cat([patchify(call.inputs["pixels"][None], vit.patch)[0] for call in calls])
         ids = torch.cat([grid_ids(h, w, vit.side, device=patches.device) for h, w, _ in cells])
         counts = [n for _, _, n in cells]
         tokens = self._model.vit_tokens(patches, ids, counts)
         return [{"embeddings": mine} for mine in tokens.split(counts)]
-
-
-class VaeEncoder(Operator):
-    """Gives the posterior's mean, where the published inference draws from the posterior: a picture's latents are
-    always the same, and a run's seed decides about its noise alone."""
-
-    def __init__(self, model: AutoEncoder, config: BagelConfig, device: torch.device) -> None:
-        self._model, self._config, self._device = model, config, device
-
-    @classmethod
-    def load(cls, context: LoadContext) -> Self:
-        return cls(_autoencoder(context), _config(context), context.device)
-
-    def bucket(self, call: Call) -> Hashable:
-        return call.inputs["pixels"].shape
-
-    def rows(self, call: Call) -> int:
-        return _cells(call, self._config.pixels_per_token, self._config.latent_side)[2]
-
-    def examples(self) -> Sequence[Example]:
-        side = 2 * self._config.pixels_per_token
-        return (Example(inputs={"pixels": torch.zeros(3, side, side)}),)
-
-    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        height, width, _ = _cells(calls[0], self._config.pixels_per_token, self._config.latent_side)
-        z = self._model.encode(torch.stack([call.inputs["pixels"] for call in calls]).float())
-        return [{"latents": rows.unflatten(0, (height, width))} for rows in patchify(z, self._config.latent_patch)]
-
-
-class VaeDecoder(Operator):
-    def __init__(self, model: AutoEncoder, config: BagelConfig) -> None:
-        self._model, self._config = model, config
-
-    @classmethod
-    def load(cls, context: LoadContext) -> Self:
-        return cls(_autoencoder(context), _config(context))
-
-    def bucket(self, call: Call) -> Hashable:
-        return call.inputs["latents"].shape
-
-    def rows(self, call: Call) -> int:
-        height, width, _ = call.inputs["latents"].shape
-        return height * width
-
-    def examples(self) -> Sequence[Example]:
-        return (Example(inputs={"latents": torch.zeros(2, 2, self._config.latent_channels)}),)
-
-    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        height, width, channels = calls[0].inputs["latents"].shape
-        if channels != self._config.latent_channels:
-            raise CallFailed(f"`{calls[0].node}` takes cells of {self._config.latent_channels} numbers, not {channels}")
-        rows = torch.stack([call.inputs["latents"].flatten(0, 1) for call in calls]).float()
-        return [{"pixels": p} for p in self._model.decode(unpatchify(rows, self._config.latent_patch, height, width))]
 
 
 def _fed(call: Call) -> tuple[str, Tensor]:
@@ -266,38 +213,11 @@ def _sampled(logits: Tensor, calls: Sequence[Call], states: States) -> Tensor:
     return sample(logits, params)
 
 
-def _cells(call: Call, step: int, side: int) -> tuple[int, int, int]:
-    """(rows, columns, cells) of a picture cut into squares of `step` pixels; at most `side` rows and columns."""
-    _, height, width = call.inputs["pixels"].shape
-    if height % step or width % step or not min(height, width) > 0 or max(height, width) > side * step:
-        raise CallFailed(
-            f"`{call.node}` takes pictures whose sides are multiples of {step} and at most {side * step} pixels, not "
-            f"{width} by {height}; set `stride` and `max_side` of the node that reads the picture",
-            "pixels",
-        )
-    return height // step, width // step, (height // step) * (width // step)
-
-
-def _config(context: LoadContext) -> BagelConfig:
-    return context.once(BagelConfig, lambda name, seed: bagel_config(name), read_config)
-
-
 def _bagel(context: LoadContext) -> Bagel:
-    config = _config(context)
+    config = shared_config(context)
     on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
     return context.once(
         Bagel,
         lambda name, seed: drawn(lambda: Bagel(config), seed, **on).pack(),
         lambda folder: load_bagel(folder, config, **on, progress=context.progress).pack(),
-    )
-
-
-def _autoencoder(context: LoadContext) -> AutoEncoder:
-    """In float32 on every device, as the published model runs it."""
-    config = _config(context)
-    on: dict[str, Any] = {"device": context.device, "dtype": torch.float32}
-    return context.once(
-        AutoEncoder,
-        lambda name, seed: drawn(lambda: AutoEncoder(config.vae), seed, **on),
-        lambda folder: load_autoencoder(folder, config, **on, progress=context.progress),
     )

@@ -27,8 +27,8 @@ NODES = {
     "llm": ("operators_bagel:Backbone", {"kv": "main"}),
     "llm_cfg": ("operators_bagel:Backbone", {"kv": "cfg"}),
     "vit": ("operators_bagel:Vit", {}),
-    "vae_encoder": ("operators_bagel:VaeEncoder", {}),
-    "vae_decoder": ("operators_bagel:VaeDecoder", {}),
+    "vae_encoder": ("operators_flux_vae:VaeEncoder", {}),
+    "vae_decoder": ("operators_flux_vae:VaeDecoder", {}),
 }
 
 
