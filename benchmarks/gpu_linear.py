@@ -1,11 +1,13 @@
 """How fast the linears of a decode step read their weights: finds a config per shape and row count, on one GPU.
 
-    python benchmarks/gpu_linear.py --out linear.json --table table.py [--budget 135] [--rows 2 4 8 16 32 64]
+    python benchmarks/gpu_linear.py --out linear.json --table table.py [--model bagel] [--budget 135]
+        [--rows 2 4 8 16 32 64]
 
 Every config is compiled in a pool of processes, checked against float32 on fresh data, then timed as a captured graph
 that goes through copies of the weights in turn, so that they never lie in L2. Then whole steps choose among the best of
 every linear: 28 layers with their attention, and the head, as one graph, because launches that overlap help or hinder
-their neighbours. `--table` gets the choice as the text of `linear_config.TABLE`; the JSON holds everything.
+their neighbours. `--table` gets `linear_config.TABLE` with the choice; the JSON holds everything. Rows are done in
+their order, and what the budget (seconds in all) has no time for is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,7 +35,7 @@ from walkgraph.layers.kernels.linear_config import TABLE, Config, choose, fits
 from walkgraph.layers.step_attention import step_attention
 from walkgraph.networks.base import PagedRows
 
-LAYERS, HEADS, GROUPS, WIDTH, PAGE, CONTEXT = 28, 24, 8, 128, 16, 330
+LAYERS, WIDTH, PAGE = 28, 128, 16
 ERROR = 1e-2
 EPS = 1e-5
 
@@ -46,23 +48,45 @@ class Shape:
     gated: bool = False
     norm: bool = False
     residual: bool = False
+    bias: bool = False
 
     @property
     def width(self) -> int:
         return self.n * (2 if self.gated else 1)
 
-    @property
-    def bytes(self) -> int:
-        return self.width * self.k * 2
+
+@dataclass(frozen=True)
+class Model:
+    shapes: tuple[Shape, ...]
+    heads: int
+    groups: int
+    context: int
+    qk_norm: bool
+    rows: tuple[int, ...]
 
 
-SHAPES = (
-    Shape("qkv", 5120, 3072, norm=True),
-    Shape("o", 3072, 3072, residual=True),
-    Shape("gate_up", 8192, 3072, gated=True, norm=True),
-    Shape("down", 3072, 8192, residual=True),
-    Shape("head", 156940, 3072, norm=True),
-)
+MODELS = {
+    "orpheus": Model(
+        (
+            Shape("qkv", 5120, 3072, norm=True),
+            Shape("o", 3072, 3072, residual=True),
+            Shape("gate_up", 8192, 3072, gated=True, norm=True),
+            Shape("down", 3072, 8192, residual=True),
+            Shape("head", 156940, 3072, norm=True),
+        ),
+        heads=24, groups=8, context=330, qk_norm=False, rows=(16, 64, 32, 8, 2, 4),
+    ),
+    "bagel": Model(
+        (
+            Shape("qkv", 4608, 3584, norm=True, bias=True),
+            Shape("o", 3584, 3584, residual=True),
+            Shape("gate_up", 18944, 3584, gated=True, norm=True),
+            Shape("down", 3584, 18944, residual=True),
+            Shape("head", 152064, 3584, norm=True),
+        ),
+        heads=28, groups=4, context=6000, qk_norm=True, rows=(1, 16, 8, 2, 32, 4),
+    ),
+}  # fmt: skip
 
 
 def tile(rows: int) -> int:
@@ -73,10 +97,14 @@ def tile(rows: int) -> int:
 def candidates(shape: Shape, rows: int) -> Iterator[Config]:
     yield from table_configs(shape, rows)
     if rows == 1:
+        yield from vectors(shape)
         return
     m = tile(rows)
+    for k, split in itertools.product((64, 128), (1, 4)):
+        if m < 64 and not (shape.gated and split > 1):
+            yield Config(n=64, k=k, split=split, stages=min(8, 108 * 1024 // ((64 + m) * k * 2)), swap=True)
     for n, count in blocks(shape):
-        for k, size, warps in itertools.product((64, 128), (72, 108, 200), (4, 8) if n >= 128 else (4,)):
+        for k, size, warps in itertools.product((64, 128), (108, 200), (4, 8) if n >= 128 else (4,)):
             stages = size * 1024 // ((n + m) * k * 2)
             if stages < 2 or stages > 16 or (size > 108 and count == 264):
                 continue
@@ -87,12 +115,20 @@ def candidates(shape: Shape, rows: int) -> Iterator[Config]:
                     yield Config(n=n, k=k, warps=warps, stages=stages, tiles=True, programs=count, before=before)
 
 
+def vectors(shape: Shape) -> Iterator[Config]:
+    """For one row: 8 to 64 weights in flight in every thread, straight into registers or through shared memory."""
+    k = 512 if shape.k % 1024 else 1024
+    for n, warps, stages in itertools.product((2, 4, 8, 16), (2, 4, 8), (1, 3)):
+        if 8 <= n * k // (32 * warps) <= 64 and not (shape.gated and n == 2):
+            yield Config(n=n, k=k, warps=warps, stages=stages, vector=True, prefetch=512, pdl=2)
+
+
 def blocks(shape: Shape) -> list[tuple[int, int]]:
     """Weight rows of a block, and programs that share the tiles (0: one per block)."""
     if shape.name == "head":
         return [(128, 0), (256, 0)]
     if shape.gated:
-        return [(64, 0), (128, 0)]
+        return [(32, 0), (64, 0), (128, 0), (256, 0)] if shape.width > 32768 else [(64, 0), (128, 0)]
     return [(16, 0), (32, 0), (64, 0), (64, 132), (64, 264), (128, 132), (128, 264)]
 
 
@@ -116,22 +152,25 @@ def runnable(shape: Shape, rows: int, configs: Iterable[Config]) -> list[Config]
 
 
 class Attention:
-    """28 layers of keys and values of sequences of `CONTEXT` tokens, each in pages of its own."""
+    """28 layers of keys and values of sequences of a model's `context`, each in pages of its own."""
 
-    def __init__(self, most: int) -> None:
-        held = CONTEXT // PAGE + 1
-        shape = (most * held * PAGE, GROUPS, WIDTH)
+    def __init__(self, model: Model, most: int) -> None:
+        self.model, held = model, model.context // PAGE + 1
+        shape = (most * held * PAGE, model.groups, WIDTH)
         self.pools = [torch.randn(2, *shape, dtype=torch.bfloat16, device="cuda") for _ in range(LAYERS)]
-        self.pages = torch.zeros(most, 160, dtype=torch.int32, device="cuda")
+        self.pages = torch.zeros(most, max(160, held), dtype=torch.int32, device="cuda")
         self.pages[:, :held] = torch.randperm(most * held, device="cuda").int().view(most, held)
-        self.lengths = torch.full((most,), CONTEXT - 1, dtype=torch.int32, device="cuda")
+        self.lengths = torch.full((most,), model.context - 1, dtype=torch.int32, device="cuda")
         self.rows = torch.arange(most, dtype=torch.int32, device="cuda")
         self.frequencies = 1 / 500000.0 ** (torch.arange(0, WIDTH, 2, device="cuda") / WIDTH)
+        self.norm = torch.ones(WIDTH, dtype=torch.bfloat16, device="cuda") if model.qk_norm else None
 
     def __call__(self, qkv: Tensor, layer: int) -> Tensor:
         rows = PagedRows(self.rows[: qkv.shape[0]], self.pages, self.lengths, self.lengths)
         keys, values = self.pools[layer]
-        return step_attention(qkv, keys, values, rows, self.frequencies, HEADS)
+        return step_attention(
+            qkv, keys, values, rows, self.frequencies, self.model.heads, q_norm=self.norm, k_norm=self.norm
+        )
 
 
 def compile_one(task: tuple[Shape, int, Config]) -> str:
@@ -140,22 +179,24 @@ def compile_one(task: tuple[Shape, int, Config]) -> str:
 
     shape, rows, config = task
     try:
-        warm(config, rows, shape.n, shape.k, shape.gated, norm=shape.norm, residual=shape.residual)
+        fused = {"norm": shape.norm, "residual": shape.residual, "bias": shape.bias}
+        warm(config, rows, shape.n, shape.k, shape.gated, **fused)
     except Exception as error:  # noqa: BLE001 - what can't be compiled is no candidate, whatever the reason
         return f"{type(error).__name__}: {error}"[:200]
     return ""
 
 
 def apply(shape: Shape, config: Config | None, x: Tensor, weight: Tensor, norm: Tensor, residual: Tensor) -> Tensor:
-    """By the kernels, or by torch where there is no config."""
+    """By the kernels, or by torch where there is no config. The weight's first numbers are the bias too."""
+    bias = weight.view(-1)[: shape.width] if shape.bias else None
     if config is not None:
         from walkgraph.layers.kernels.linear import stream_linear
 
         return stream_linear(
             config, x, weight, norm=norm if shape.norm else None, eps=EPS, gated=shape.gated,
-            residual=residual if shape.residual else None,
+            residual=residual if shape.residual else None, bias=bias,
         )  # fmt: skip
-    y = F.linear(F.rms_norm(x, (shape.k,), norm, EPS) if shape.norm else x, weight)
+    y = F.linear(F.rms_norm(x, (shape.k,), norm, EPS) if shape.norm else x, weight, bias)
     if shape.gated:
         gate, up = y.chunk(2, dim=-1)
         y = F.silu(gate) * up
@@ -192,15 +233,16 @@ Choice = dict[str, Config | None]
 
 
 class Bench:
-    def __init__(self, budget: float, workers: int) -> None:
-        self.deadline = time.monotonic() + budget
+    def __init__(self, model: Model, budget: float, most: int, workers: int) -> None:
+        self.shapes = model.shapes
+        self.budget, self.deadline = budget, time.monotonic() + budget
         context = multiprocessing.get_context("spawn")
         self.workers = workers
         self.pool = ProcessPoolExecutor(workers, mp_context=context)
-        self.weights = {shape.name: self._copies(shape) for shape in SHAPES}
+        self.weights = {shape.name: self._copies(shape) for shape in self.shapes}
         self.failures: dict[str, str] = {}
         self.ready: set[tuple[str, int, Config]] = set()
-        self.attention = Attention(64)
+        self.attention = Attention(model, most)
 
     def _copies(self, shape: Shape) -> list[Tensor]:
         copies = 1 if shape.name == "head" else LAYERS
@@ -216,13 +258,16 @@ class Bench:
         return normal(rows, shape.k), 1 + normal(shape.k) / 4, normal(rows, shape.n)
 
     def compile(self, tasks: Iterable[tuple[Shape, int, Config]], reserve: float) -> None:
-        """In random order, so that no case is left without; ends when `reserve` seconds of the budget are left."""
+        """The first rows first, and in random order, so that no shape is left without; ends when this share of the
+        budget is left."""
         distinct = {(shape.name, tile(rows), config): (shape, tile(rows), config) for shape, rows, config in tasks}
         fresh = [(key, task) for key, task in distinct.items() if key not in self.ready]
         random.Random(0).shuffle(fresh)
+        order = {rows: place for place, rows in enumerate(dict.fromkeys(rows for _, rows, _ in distinct))}
+        fresh.sort(key=lambda item: order[item[0][1]])
         begin, done = time.monotonic(), 0
-        while done < len(fresh) and time.monotonic() < self.deadline - reserve:
-            part = fresh[done : done + 16 * self.workers]
+        while done < len(fresh) and time.monotonic() < self.deadline - reserve * self.budget:
+            part = fresh[done : done + 4 * self.workers]
             for (key, _), message in zip(part, self.pool.map(compile_one, [task for _, task in part]), strict=True):
                 if message:
                     self.failures[str(key)] = message
@@ -274,7 +319,7 @@ class Bench:
 
     def model(self, rows: int, configs: Choice, *, attend: bool, replays: int = 5) -> float:
         """28 layers and the head in one graph; every linear reads what the one before it wrote."""
-        by_name = {shape.name: shape for shape in SHAPES}
+        by_name = {shape.name: shape for shape in self.shapes}
         x, norm, _ = self.data(by_name["qkv"], rows)
 
         def work() -> None:
@@ -328,16 +373,16 @@ def _best(cases: dict[str, Ranked], pdls: set[int]) -> Choice:
 
 def sweep(bench: Bench, tiles: list[int]) -> dict[tuple[str, int], Ranked]:
     """By tile size: row counts of one tile size are measured with full tiles."""
-    cases = [(shape, rows) for rows in tiles for shape in SHAPES]
+    cases = [(shape, rows) for rows in tiles for shape in bench.shapes]
     first = {case: runnable(*case, candidates(*case)) for case in cases}
-    bench.compile([(*case, config) for case, configs in first.items() for config in configs], 90)
+    bench.compile([(*case, config) for case, configs in first.items() for config in configs], 0.5)
     ranked = {case: bench.measure(*case, configs) for case, configs in first.items()}
     print(f"first round done, {bench.deadline - time.monotonic():.0f} s left", flush=True)
     second = {
         case: runnable(*case, (other for _, best in leading(found) for other in variants(best)))
         for case, found in ranked.items()
     }
-    bench.compile([(*case, config) for case, configs in second.items() for config in configs], 60)
+    bench.compile([(*case, config) for case, configs in second.items() for config in configs], 0.3)
     for case, configs in second.items():
         seen = {config for _, config in ranked[case]}
         more = bench.measure(*case, [config for config in configs if config not in seen])
@@ -352,14 +397,17 @@ def leading(found: Ranked) -> Ranked:
     return list(dict.fromkeys([*found[:3], *even]))
 
 
-def written(choices: dict[int, Choice]) -> str:
-    """`linear_config.TABLE` with these choices; other row counts stay as they are."""
-    lines = ["TABLE: dict[Case, dict[int, Config]] = {"]
-    for shape in SHAPES:
+def written(shapes: Sequence[Shape], choices: dict[int, Choice]) -> str:
+    """`linear_config.TABLE` with these choices; other shapes and fewer rows stay as they are."""
+    table = dict(TABLE)
+    for shape in shapes:
         case = (shape.n, shape.k, shape.gated)
-        chosen = {rows: choice[shape.name] for rows, choice in choices.items()}
+        chosen = {rows: config for rows, choice in choices.items() if (config := choice[shape.name])}
         kept = {rows: config for rows, config in TABLE.get(case, {}).items() if rows < min(choices)}
-        merged = sorted((kept | {rows: config for rows, config in chosen.items() if config}).items())
+        table[case] = kept | chosen
+    lines = ["TABLE: dict[Case, dict[int, Config]] = {"]
+    for case, configs in table.items():
+        merged = sorted(configs.items(), key=lambda item: item[0])
         lines.append(f"    {case!r}: {{")
         for (rows, config), following in itertools.zip_longest(merged, merged[1:]):
             if following is None or following[1] != config:
@@ -376,15 +424,11 @@ def source(config: Config) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--table", type=Path, required=True)
-    parser.add_argument("--budget", type=float, default=135, help="seconds, after which no config is begun")
-    parser.add_argument("--rows", type=int, nargs="+", default=[16, 64, 32, 8, 2, 4])
-    parser.add_argument("--workers", type=int, default=15)
-    options = parser.parse_args()
-    bench = Bench(options.budget, options.workers)
-    ranked = sweep(bench, list(dict.fromkeys(tile(rows) for rows in options.rows)))
+    options = given()
+    model = MODELS[options.model]
+    rows_given: list[int] = options.rows or list(model.rows)
+    bench = Bench(model, options.budget, max(rows_given), options.workers)
+    ranked = sweep(bench, list(dict.fromkeys(tile(rows) for rows in rows_given)))
     bench.pool.shutdown()
     report: dict[str, object] = {
         "ranked": {f"{n} {r}": [[t, asdict(c)] for t, c in found] for (n, r), found in ranked.items()},
@@ -392,24 +436,47 @@ def main() -> None:
     }
     options.out.write_text(json.dumps(report))
     print(f"{len(bench.failures)} failures", *itertools.islice(bench.failures.items(), 6), sep="\n")
+    bytes_of = {shape.name: 2 * shape.width * shape.k for shape in model.shapes}
     for (name, rows), found in ranked.items():
         for pdl in (0, 1, 2):
             for time_us, config in [item for item in found if item[1].pdl == pdl][:1]:
-                print(f"M{rows:<3}{name:8}{time_us:8.2f} us alone | {source(config)}", flush=True)
+                rate = bytes_of[name] / time_us / 1e6
+                print(f"M{rows:<3}{name:8}{time_us:8.2f} us alone {rate:5.2f} TB/s | {source(config)}", flush=True)
     choices: dict[int, Choice] = {}
     models: dict[int, dict[str, float]] = {}
-    for rows in options.rows:
-        cases = {shape.name: ranked[shape.name, tile(rows)] for shape in SHAPES}
-        choices[rows], step = bench.descend(rows, cases)
-        present: Choice = {s.name: choose(rows, s.n, s.k, s.gated) for s in SHAPES}
-        models[rows] = {"with attention": step}
-        for label, choice in (("chosen", choices[rows]), ("table", present), ("no pdl", _best(cases, {0}))):
-            models[rows][label] = bench.model(rows, choice, attend=False, replays=10)
+    for rows in rows_given:
+        if choices and time.monotonic() > bench.deadline:
+            print(f"no time for R{rows}")
+            continue
+        choices[rows], models[rows] = decided(bench, rows, ranked)
         print(f"28 layers and head, R{rows}: " + ", ".join(f"{k} {t:.0f} us" for k, t in models[rows].items()))
         print(*(f"    {n:8}{source(c) if c else 'torch'}" for n, c in choices[rows].items()), sep="\n", flush=True)
-        options.table.write_text(written(choices))
+        options.table.write_text(written(model.shapes, choices))
         options.out.write_text(json.dumps(report | {"models": models}))
     print(options.table.read_text())
+
+
+def decided(bench: Bench, rows: int, ranked: dict[tuple[str, int], Ranked]) -> tuple[Choice, dict[str, float]]:
+    """What a step of so many rows takes, and its microseconds beside those of other choices."""
+    cases = {shape.name: ranked[shape.name, tile(rows)] for shape in bench.shapes}
+    choice, step = bench.descend(rows, cases)
+    times = {"with attention": step}
+    present: Choice = {s.name: choose(rows, s.n, s.k, s.gated) for s in bench.shapes}
+    for label, one in (("chosen", choice), ("table", present), ("no pdl", _best(cases, {0}))):
+        times[label] = bench.model(rows, one, attend=False)
+    times["table with attention"] = bench.model(rows, present, attend=True)
+    return choice, times
+
+
+def given() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--table", type=Path, required=True)
+    parser.add_argument("--model", choices=MODELS, default="orpheus")
+    parser.add_argument("--budget", type=float, default=135, help="seconds, after which no config is begun")
+    parser.add_argument("--rows", type=int, nargs="+", help="default: those that the model is mostly run with")
+    parser.add_argument("--workers", type=int, default=15)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

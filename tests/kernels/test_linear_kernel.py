@@ -141,6 +141,11 @@ def test_a_split_leaves_its_counters_at_zero_and_its_order_fixed(device, name):
         (8192, 3072, True),
         (3072, 8192, False),
         (156940, 3072, False),
+        (4608, 3584, False),
+        (3584, 3584, False),
+        (18944, 3584, True),
+        (3584, 18944, False),
+        (152064, 3584, False),
         (96, 80, True),
     ],
 )

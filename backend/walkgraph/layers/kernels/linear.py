@@ -219,16 +219,18 @@ def _kernel(config: Config) -> Any:
     return _vector if config.vector else _matrix
 
 
-def warm(config: Config, rows: int, n: int, k: int, gated: bool, *, norm: bool, residual: bool) -> None:
-    """Compile a bfloat16 linear without a bias into Triton's cache, for the present GPU; nothing is launched."""
+def warm(
+    config: Config, rows: int, n: int, k: int, gated: bool, *, norm: bool, residual: bool, bias: bool = False
+) -> None:
+    """Compile a bfloat16 linear into Triton's cache, for the present GPU; nothing is launched."""
     if config.tiles:
-        warm_tiles(config, rows, n, k, gated, norm=norm, residual=residual)
+        warm_tiles(config, rows, n, k, gated, norm=norm, residual=residual, bias=bias)
         return
     given, fused = torch.bfloat16, norm and not config.before
     _kernel(config).warmup(
-        given, given, given if fused else None, given if residual else None, None, given, torch.float32, torch.int32,
-        rows, k, 1e-6, **arguments(config, rows, n, k, gated), NORM=fused, BIAS=False, RESIDUAL=residual,
-        **options(config), grid=(1,),
+        given, given, given if fused else None, given if residual else None, given if bias else None, given,
+        torch.float32, torch.int32, rows, k, 1e-6, **arguments(config, rows, n, k, gated), NORM=fused, BIAS=bias,
+        RESIDUAL=residual, **options(config), grid=(1,),
     )  # fmt: skip
 
 

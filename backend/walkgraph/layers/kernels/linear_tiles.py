@@ -266,8 +266,10 @@ def launch_tiles(
     return out
 
 
-def warm_tiles(config: Config, rows: int, n: int, k: int, gated: bool, *, norm: bool, residual: bool) -> None:
-    """Compile a bfloat16 linear without a bias into Triton's cache, for the present GPU; nothing is launched."""
+def warm_tiles(
+    config: Config, rows: int, n: int, k: int, gated: bool, *, norm: bool, residual: bool, bias: bool
+) -> None:
+    """Compile a bfloat16 linear into Triton's cache, for the present GPU; nothing is launched."""
     given = torch.bfloat16
 
     def like(*shape: int) -> Tensor:
@@ -276,7 +278,7 @@ def warm_tiles(config: Config, rows: int, n: int, k: int, gated: bool, *, norm: 
     fused = norm and not config.before
     maps = descriptors(config, like(rows, k), like(n * (2 if gated else 1), k), like(k) if fused else None, gated)
     tiles_kernel(config).warmup(
-        *maps, given, given if residual else None, None, given, torch.float32, torch.int32, rows, k, 1e-6,
-        **tiles_arguments(config, rows, n, k, gated), NORM=fused, BIAS=False, RESIDUAL=residual,
+        *maps, given, given if residual else None, given if bias else None, given, torch.float32, torch.int32, rows, k,
+        1e-6, **tiles_arguments(config, rows, n, k, gated), NORM=fused, BIAS=bias, RESIDUAL=residual,
         num_warps=config.warps, num_stages=config.stages, launch_pdl=config.pdl > 0, grid=(1,),
     )  # fmt: skip
