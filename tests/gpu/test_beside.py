@@ -47,7 +47,7 @@ def loop(times: int) -> LoopCall:
     token = LoopInput("token", "value", torch.zeros(1, dtype=torch.int64), carried=(0, "token"))
     use = LoopUse("noop", (token,), {"stop_at": 1 << 40}, {}, {}, 0)
     outputs = (LoopOutput("token", 0, "token", "last"),)
-    return LoopCall("counter", "count", 0, 0, "tokens", (), (use,), times, (0, "stop"), False, outputs, grain=0)
+    return LoopCall("counter", "count", 0, 0, "tokens", (), (use,), times, (0, "stop"), outputs, grain=0)
 
 
 def sounds(here: Engine, calls: list[Call]) -> list[Tensor]:

@@ -71,7 +71,7 @@ def prefilled(here: Engine, runs: dict[str, int]) -> dict[str, torch.Tensor]:
 
 def loop(run: str, token: torch.Tensor, times: int, seed: int) -> LoopCall:
     use = LoopUse("llm", (LoopInput("token", "value", token, carried=(0, "token")),), PARAMS, {}, states(run), seed)
-    return LoopCall(run, "decode", 1, 0, "tokens", (), (use,), times, (0, "stop"), True, OUTPUTS, grain=7)
+    return LoopCall(run, "decode", 1, 0, "tokens", (), (use,), times, (0, "stop"), OUTPUTS, grain=7)
 
 
 def codes(here: Engine, runs: dict[str, int], times: dict[str, int]) -> dict[str, list[int]]:

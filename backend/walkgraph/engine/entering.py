@@ -1,15 +1,19 @@
 """From a loop's call to a row of its program, and back from the row to what the run keeps."""
 
+from bisect import bisect
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from walkgraph.engine.blocks import Held
+from walkgraph.engine.body import Body, Entry, Form, Forms, Place, Source, UseStep, form_of
 from walkgraph.engine.pages import PAGE
 from walkgraph.engine.pool import Pool
-from walkgraph.engine.program import Body, Entry, Place, Program, Source, UseStep
+from walkgraph.engine.program import Program
 from walkgraph.engine.states import StateTable
 from walkgraph.networks.base import CallFailed, Operator, StateKey
 from walkgraph.networks.loops import LoopCall, LoopInput, LoopUse
@@ -31,12 +35,31 @@ class Entered:
     """Iterations until it ends, or until its states are full."""
     bound: str
     """What is told where the states end it."""
-    paged: dict[str, tuple[StateKey, int, int]]
-    """Alias -> state, tokens and positions of an iteration."""
+    forms: Forms
+    paged: dict[str, "Growth"]
+    """By alias."""
     tensors: dict[str, StateKey]
     first: int = 0
     """The iteration that it was entered for."""
     collected: dict[str, list[Tensor]] = field(default_factory=dict[str, list[Tensor]])
+    contexts: dict[str, Held] = field(default_factory=dict[str, Held])
+    """By alias: what its caches held when it entered."""
+
+
+class Growth(NamedTuple):
+    """What a loop appends to a cache."""
+
+    key: StateKey
+    uses: tuple[tuple[int, int, int], ...]
+    """Use, and the tokens and positions of a call of it."""
+
+    def by(self, forms: Forms, first: int, end: int) -> tuple[int, int]:
+        """Tokens and positions of iterations `first` to `end`."""
+        calls = [forms.calls(use, first, end) for use, _, _ in self.uses]
+        return (
+            sum(n * tokens for n, (_, tokens, _) in zip(calls, self.uses, strict=True)),
+            sum(n * advance for n, (_, _, advance) in zip(calls, self.uses, strict=True)),
+        )
 
 
 class Entrance:
@@ -59,8 +82,7 @@ class Entrance:
         pools = {
             alias[use.states[slot]]: self._states.pool(use.states[slot])
             for use, made in zip(call.body, uses, strict=True)
-            for slot in made.spec.appends
-            if slot in use.states
+            for slot in made.paged
         }
         key = (
             tuple(
@@ -80,16 +102,16 @@ class Entrance:
         """Fill a row of the program; raises `OutOfPages` and `CallFailed`, and then has changed nothing. A loop that
         has left its row goes on from iteration `first` with the `cells` that it had there."""
         alias = aliases(call)
-        entered = Entered(call.times, "", {}, {}, first)
-        for use, made in zip(call.body, program.body.uses, strict=True):
-            for slot, tokens in made.spec.appends.items():
-                key = use.states[slot]
-                _, had, advance = entered.paged.get(alias[key], (key, 0, 0))
-                more = made.spec.advances.get(slot, tokens)
-                entered.paged[alias[key]] = key, had + tokens, advance + more
+        entered = Entered(call.times, "", self.forms(call, program.body), {}, {}, first)
+        for index, (use, made) in enumerate(zip(call.body, program.body.uses, strict=True)):
+            for slot in made.paged:
+                tokens, key = made.spec.appends[slot], use.states[slot]
+                grows = entered.paged.get(alias[key], Growth(key, ()))
+                more = index, tokens, made.spec.advances.get(slot, tokens)
+                entered.paged[alias[key]] = grows._replace(uses=(*grows.uses, more))
             entered.tensors.update({alias[use.states[slot]]: use.states[slot] for slot in made.spec.tensors})
-        for name, (key, tokens, _) in entered.paged.items():
-            self._bound(entered, program, name, key, tokens)
+        for name, growth in entered.paged.items():
+            self._bound(entered, program, name, growth)
         for node, port in ((use.node, port) for use in call.body for port in use.inputs):
             slices = len(port.value) if port.source == "each" and port.carried is None else entered.times
             if slices < entered.times:
@@ -98,19 +120,50 @@ class Entrance:
         if entered.times <= first:
             raise CallFailed(entered.bound, code="invalid_input")
         held: dict[str, Any] = {}
-        for name, (key, tokens, _) in entered.paged.items():
-            kept = self._states.hold(key, tokens * (entered.times - first))
+        for name, growth in entered.paged.items():
+            kept = self._states.hold(growth.key, growth.by(entered.forms, first, entered.times)[0])
             held[name] = kept.pages, kept.length, kept.position
+            entered.contexts[name] = Held(kept.pages, kept.length, kept.position, kept.content)
         program.enter(row, self._entry(call, program, entered, held, cells))
         return entered
 
     def leave(self, program: Program, row: int, entered: Entered, iterations: int) -> None:
         """Give the row's contents back to the run's states. `iterations`: from the loop's start."""
-        count = iterations - entered.first
-        for key, tokens, advance in entered.paged.values():
-            self._states.appended(key, tokens * count, advance * count)
+        for growth in entered.paged.values():
+            self._states.appended(growth.key, *growth.by(entered.forms, entered.first, iterations))
         for name, key in entered.tensors.items():
             self._states.set(key, program.tensor(name, row))
+
+    def forms(self, call: LoopCall, body: Body) -> Forms:
+        """What every iteration does: which uses are called, and what is told of them."""
+        wanted: dict[Place, list[tuple[bool, ...] | None]] = {place: [] for place in body.each}
+        for out in call.outputs:
+            if out.kind != "last":
+                wanted[out.use, out.port].append(call.wanted.get(out.key))
+        always = all(use.active is None for use in call.body) and not call.wanted
+        known: dict[Hashable, Form] = {}
+        found: list[Form] = []
+        for k in range(1 if always else call.times):
+            active = tuple(use.active is None or use.active[k] for use in call.body)
+            told = tuple(place for place, asks in wanted.items() if any(ask is None or ask[k] for ask in asks))
+            if (active, told) not in known:
+                equal = partial(self._equal, call, body)
+                known[active, told] = form_of(body, active, told, equal)
+            found.append(known[active, told])
+        return Forms(found)
+
+    def _equal(self, call: LoopCall, body: Body, one: int, other: int) -> bool:
+        """Whether two uses of the body are entered with the same values, numbers and states."""
+        first, second = call.body[one], call.body[other]
+        values = {port.port: port.value for port in first.inputs if port.source in ("value", "each")}
+        numbers = body.uses[one].spec.params
+        return (
+            all(port.value is values.get(port.port) for port in second.inputs if port.source in ("value", "each"))
+            and all(first.params.get(name) == second.params.get(name) for name in numbers)
+            and all(first.varying.get(name) == second.varying.get(name) for name in numbers)
+            and first.states.keys() == second.states.keys()
+            and all(self._states.alike(key, second.states[slot]) for slot, key in first.states.items())
+        )
 
     def _use(self, use: LoopUse, alias: Mapping[StateKey, str]) -> UseStep:
         operator = self._loaded(use.node).operator
@@ -133,17 +186,22 @@ class Entrance:
             series=tuple(sorted(name for name in use.varying if name in spec.params)),
         )
 
-    def _bound(self, entered: Entered, program: Program, name: str, key: StateKey, tokens: int) -> None:
+    def _bound(self, entered: Entered, program: Program, name: str, growth: Growth) -> None:
         """A loop that may not hold what all its iterations append ends where that is full."""
-        most = self._states.most(key)
-        length = self._states.transaction().length(key)
+        most = self._states.most(growth.key)
+        length = self._states.transaction().length(growth.key)
         room = program.room(name) * PAGE if most is None else min(most, program.room(name) * PAGE)
-        times = entered.first + (room - length) // tokens if tokens else entered.times * (length <= room)
-        if times < entered.times:
-            entered.times = times
+
+        def fits(times: int) -> bool:
+            return length + growth.by(entered.forms, entered.first, times)[0] <= room
+
+        if not fits(entered.times):
+            ends = range(entered.first, entered.times)
+            entered.times = entered.first + bisect(ends, False, key=lambda times: not fits(times)) - 1
+            entered.times = max(entered.times, 0)
             entered.bound = (
-                f"`{key.state}` holds at most {room} tokens in this run, and the loop appends more; ask for less, or "
-                "raise what its `capacity` is made of"
+                f"`{growth.key.state}` holds at most {room} tokens in this run, and the loop appends more; ask for "
+                "less, or raise what its `capacity` is made of"
             )
 
     def _entry(
@@ -212,13 +270,16 @@ def _room_for(call: LoopCall) -> int:
 
 
 def with_examples(call: LoopCall, loaded: Callable[[str], Loaded]) -> Iterator[LoopCall]:
-    """The loop entered with each of its operators' examples; nothing where one that needs values has none."""
-    examples = [loaded(use.node).operator.step_examples() for use in call.body]
-    asks = [any(i.source in ("value", "each") for i in use.inputs) for use in call.body]
-    count = max((len(found) for found in examples), default=0)
-    if any(ask and not found for ask, found in zip(asks, examples, strict=True)):
+    """The loop entered with each of its operators' examples that have what it is asked for; nothing where one has
+    none."""
+    asked = [[i.port for i in use.inputs if i.source in ("value", "each")] for use in call.body]
+    examples = [
+        [one for one in loaded(use.node).operator.step_examples() if all(port in one for port in ports)]
+        for use, ports in zip(call.body, asked, strict=True)
+    ]
+    if any(ports and not found for ports, found in zip(asked, examples, strict=True)):
         return
-    for number in range(max(1, count)):
+    for number in range(max((len(found) for found in examples), default=0) or 1):
         body = [
             replace(use, inputs=tuple(_shown(port, found[number % len(found)] if found else {}) for port in use.inputs))
             for use, found in zip(call.body, examples, strict=True)

@@ -4,87 +4,33 @@ A *row* is where one run keeps what the loop needs: counters, parameters, page t
 on. A batch is an index map over rows. Rows that have ended are turned into the *pad row* on the device, so an iteration
 that was launched past the end of a run leaves no trace of it.
 
-Shape letters: T rows of the tables (the last one pads), B rows of a batch, K iterations of a launch, P pages of a row.
+Shape letters: T rows of the tables (the last one pads), B rows of a batch, K iterations of a launch, P pages of a row,
+S states.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from walkgraph.engine.blocks import Held, Room, capacity_for, room_bytes
+from walkgraph.engine.body import Body, Entry, Form, Place, Source, columns_of, fed_ports, with_seeds
 from walkgraph.engine.pool import Pool
 from walkgraph.layers.rows import Gathered, Tables, gather_rows, settle_rows
-from walkgraph.networks.base import Operator, PagedRows, PagedSlot, Row, StepBatch, StepSpec
+from walkgraph.networks.base import PagedRows, PagedSlot, Row, StepBatch
 
-Place = tuple[int, str]
-"""A use of the body, and its port."""
 MOST_PAGES = 4096
 """Of one row; longer sequences are not served in a loop on the device."""
-
-
-class Source(NamedTuple):
-    """Where an input of a use comes from: an earlier use of the same iteration, a value that the loop was entered with,
-    slice i of one, the iteration before (which for iteration 0 is the entering value), or the loop's index."""
-
-    kind: Literal["internal", "entering", "each", "carried", "index"]
-    place: Place | None = None
-    """Of `internal` and `carried`: what gives the value."""
-    first: "Source | None" = None
-    """Of `carried`: what gives iteration 0 its value, where the loop isn't entered with it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class UseStep:
-    node: str
-    operator: Operator
-    spec: StepSpec
-    sources: Mapping[str, Source]
-    states: Mapping[str, str]
-    """Slot -> state."""
-    ints: tuple[str, ...]
-    floats: tuple[str, ...]
-    series: tuple[str, ...]
-    """Parameters that change with the iteration."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Body:
-    uses: tuple[UseStep, ...]
-    until: Place | None
-    each: tuple[Place, ...]
-    """Outputs that are read on the host at every iteration."""
-    last: tuple[Place, ...]
-    """Outputs of which the last value is kept in the row."""
-    steps: int
-    """Iterations that a row's series and sequences have room for; 0 without any."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """What a row begins with."""
-
-    times: int
-    first: int
-    """The iteration that comes next: 0, but for a loop that goes on after it had left its row."""
-    seeds: Sequence[int]
-    """Of each use."""
-    ints: Sequence[int]
-    """In the order of the uses and their `ints`; floats and series likewise."""
-    floats: Sequence[float]
-    series: Sequence[Sequence[float]]
-    cells: Mapping[Place, Tensor]
-    """Entering values, by the use and port that read them; or all that `cells_of` gave."""
-    paged: Mapping[str, tuple[Sequence[int], int, int]]
-    """State -> its pages, its length, its position."""
-    tensors: Mapping[str, Tensor | None]
+PADDING = Held((), 0, 0, 0)
 
 
 @dataclass(slots=True)
 class Buffers:
-    """Of one batch size and count of iterations: fixed addresses, for the graph that is captured over them."""
+    """Of one form, batch size and count of iterations: fixed addresses, for the graph that is captured over them."""
 
+    form: Form
+    groups: list[tuple[int, ...]]
     rows: Tensor
     """int64 `[B]`"""
     staging: Tensor
@@ -96,7 +42,13 @@ class Buffers:
     sound: Tensor
     """bool `[K, B]`"""
     sizes: list[int]
-    """Bytes of its segments: stops, soundness, then what the body's `each` gives."""
+    """Bytes of its segments: stops, soundness, then what the form tells."""
+    rooms: dict[Place, Room] = field(default_factory=dict[Place, Room])
+    """First use of a group, and slot -> where its blocks are attended."""
+
+    @property
+    def captures(self) -> bool:
+        return all(room.captures for room in self.rooms.values())
 
 
 class Program:
@@ -106,23 +58,25 @@ class Program:
         """`pools`: paged state -> its pool. `rows`: runs at most."""
         self.body, self.device, self.rows = body, device, rows
         self.pad = rows
-        self._paged = {
-            name: pools[name] for use in body.uses for slot, name in use.states.items() if slot in _paged(use)
-        }
-        self._order = {name: 1 + 2 * i for i, name in enumerate(self._paged)}
-        table = rows + 1
-        self.counters = torch.zeros(1 + 2 * len(self._paged), table, dtype=torch.int32, device=device)
-        """Iteration, then length and position of each paged state."""
+        states = dict.fromkeys(use.states[slot] for use in body.uses for slot in use.paged)
+        self._paged = {name: pools[name] for name in states}
+        self._order = {name: index for index, name in enumerate(self._paged)}
+        table, count = rows + 1, len(self._paged)
+        self.counters = torch.zeros(1 + 2 * count, table, dtype=torch.int32, device=device)
+        """Iteration, then the lengths of all paged states, then their positions."""
         self.times = torch.zeros(table, dtype=torch.int32, device=device)
         self.live = torch.zeros(table, dtype=torch.bool, device=device)
-        self.ints = torch.zeros(table, sum(1 + len(u.ints) for u in body.uses), dtype=torch.int64, device=device)
+        self._columns = columns_of(body.uses)
+        ints, floats, series = self._columns[-1]
+        self.ints = torch.zeros(table, ints, dtype=torch.int64, device=device)
         """For each use: its seed, then its parameters."""
-        self.floats = torch.zeros(table, sum(len(u.floats) for u in body.uses), device=device)
-        self.series = torch.zeros(table, sum(len(u.series) for u in body.uses), max(1, body.steps), device=device)
-        self.pages: dict[str, Tensor] = {}
+        self.floats = torch.zeros(table, floats, device=device)
+        self.series = torch.zeros(table, series, max(1, body.steps), device=device)
+        most = max((self.room(name) for name in self._paged), default=0)
+        self.pages = torch.zeros(count, table, most, dtype=torch.int32, device=device)
+        """`[S, T, P]`"""
         for name, pool in self._paged.items():
-            most = min(MOST_PAGES, pool.pages.total)
-            self.pages[name] = torch.full((table, most), pool.spare, dtype=torch.int32, device=device)
+            self.pages[self._order[name]].fill_(pool.spare)
         self.cells = {place: self._table(row) for place, row in self._cell_rows().items()}
         self.tensors = {
             use.states[slot]: self._table(row)
@@ -130,26 +84,29 @@ class Program:
             for slot, row in use.spec.tensors.items()
             if slot in use.states
         }
-        self._grown = self._increments()
+        self._grown: dict[tuple[int, ...], Tensor] = {}
         self._tables = Tables(self.live, self.counters, self.times, self.ints, self.floats)
 
     def room(self, state: str) -> int:
         """Pages that a row's table holds at most."""
-        return self.pages[state].shape[1]
+        return min(MOST_PAGES, self._paged[state].pages.total)
 
     # ── rows ──
 
     def enter(self, row: int, entry: Entry) -> None:
         """Fill a row. In the order of the stream: launches before it don't see it, those after do."""
-        counters = [entry.first]
-        for name in self._paged:
+        lengths: list[int] = []
+        positions: list[int] = []
+        for name, index in self._order.items():
             pages, length, position = entry.paged[name]
-            counters += [length, position]
-            table = self.pages[name][row]
+            lengths.append(length)
+            positions.append(position)
+            table = self.pages[index, row]
             table[: len(pages)].copy_(torch.tensor(pages, dtype=torch.int32), non_blocking=True)
             table[len(pages) :].fill_(self._paged[name].spare)
-        self.counters[:, row].copy_(torch.tensor(counters, dtype=torch.int32), non_blocking=True)
-        self.ints[row].copy_(torch.tensor(_with_seeds(self.body.uses, entry)), non_blocking=True)
+        counters = torch.tensor([entry.first, *lengths, *positions], dtype=torch.int32)
+        self.counters[:, row].copy_(counters, non_blocking=True)
+        self.ints[row].copy_(torch.tensor(with_seeds(self.body.uses, entry)), non_blocking=True)
         if entry.floats:
             self.floats[row].copy_(torch.tensor(entry.floats), non_blocking=True)
         for index, numbers in enumerate(entry.series):
@@ -164,7 +121,7 @@ class Program:
 
     def value(self, place: Place, row: int) -> Tensor:
         """A copy of the last value of an output of `last`."""
-        return self.cells[self._kept(place)][row].clone()
+        return self.cells[self._readers[place]][row].clone()
 
     def cells_of(self, row: int) -> dict[Place, Tensor]:
         """Copies of all that iterations have handed on, or will read: for the `Entry` of another row."""
@@ -173,63 +130,132 @@ class Program:
     def tensor(self, state: str, row: int) -> Tensor:
         return self.tensors[state][row].clone()
 
-    # ── device work ──
+    # ── batches ──
 
-    def buffers(self, batch: int, iterations: int) -> Buffers:
+    def buffers(self, form: Form, batch: int, iterations: int, capacities: Sequence[int]) -> Buffers:
+        """`capacities`: of its rooms, as `capacities` gives them."""
         rows = torch.full((batch,), self.pad, dtype=torch.int64, device=self.device)
         shapes: list[tuple[Place | None, Row]] = [(None, Row((), torch.bool)), (None, Row((), torch.bool))]
-        shapes += [(place, self._output(place)) for place in self.body.each]
+        shapes += [(place, self.body.output(place)) for place in form.told]
         sizes = [_aligned(iterations * batch * _bytes(row)) for _, row in shapes]
         staging = torch.zeros(sum(sizes), dtype=torch.uint8, device=self.device)
         views = fields_of(staging, [row for _, row in shapes], sizes, iterations, batch)
         fields = {place: view for (place, _), view in zip(shapes, views, strict=True) if place is not None}
-        return Buffers(rows, staging, fields, views[0], views[1], sizes)
+        groups = self.body.groups(form)
+        buffers = Buffers(form, groups, rows, staging, fields, views[0], views[1], sizes)
+        for (group, slot, pool, tokens), capacity in zip(self._blocks(form), capacities, strict=True):
+            buffers.rooms[group[0], slot] = Room(pool, batch * len(group), tokens, capacity)
+        return buffers
+
+    def capacities(self, form: Form, batch: int, held: Sequence[Mapping[str, Held]]) -> tuple[int, ...]:
+        """Tokens of each room of such a batch. `held`: the contexts of its rows, by state."""
+        return tuple(
+            capacity_for(
+                [row[self.body.uses[use].states[slot]].length for use in group for row in held],
+                batch * len(group),
+                tokens,
+            )
+            for group, slot, _, tokens in self._blocks(form)
+        )
+
+    def room_bytes(self, form: Form, batch: int, capacities: Sequence[int]) -> int:
+        """Of the rooms of such buffers."""
+        return sum(
+            room_bytes(pool.shape, batch * len(group), tokens, capacity)
+            for (group, _, pool, tokens), capacity in zip(self._blocks(form), capacities, strict=True)
+        )
+
+    def place(self, buffers: Buffers, held: Sequence[Mapping[str, Held]]) -> None:
+        """Bring the contexts of the batch's rows to the rooms of its blocks. `held`: of each row, by state; rows that
+        are left are padding."""
+        batch = buffers.rows.shape[0]
+        for (first, slot), room in buffers.rooms.items():
+            group = next(group for group in buffers.groups if group[0] == first)
+            contexts: list[Held] = []
+            for index in group:
+                state = self.body.uses[index].states[slot]
+                contexts += [row[state] for row in held] + [PADDING] * (batch - len(held))
+            room.place(contexts)
+
+    def _blocks(self, form: Form) -> Iterable[tuple[tuple[int, ...], str, Pool, int]]:
+        """Group, slot, the pool of its contexts, and the tokens of a block."""
+        for group in self.body.groups(form):
+            use = self.body.uses[group[0]]
+            for slot, tokens in use.spec.scratch.items():
+                yield group, slot, self._paged[use.states[slot]], tokens
+
+    # ── device work ──
 
     def iterate(self, buffers: Buffers) -> None:
         """K iterations of the batch's rows: what is captured."""
         for k in range(buffers.stopped.shape[0]):
-            self._iterate(buffers, k)
+            at = gather_rows(buffers.rows, self._tables)
+            given: dict[Place, Tensor] = {}
+            sound: Tensor | None = None
+            series = self._series_at(at)
+            for group in buffers.groups:
+                sound = _both(sound, self._step(group, buffers, at, series, given))
+                self._lend(buffers.form, given)
+            self._settle(buffers, k, at, given, sound)
 
-    def _iterate(self, buffers: Buffers, k: int) -> None:
-        at = gather_rows(buffers.rows, self._tables)
-        given: dict[Place, Tensor] = {}
-        sound: Tensor | None = None
-        series = self._series_at(at)
-        columns = _Columns()
-        for index, use in enumerate(self.body.uses):
-            mine = columns.take(use)
-            batch = StepBatch(
-                rows=at.rows,
-                inputs={p: self._input(index, p, source, at, given) for p, source in use.sources.items()},
-                params={
-                    **{name: at.ints[mine.ints + 1 + i] for i, name in enumerate(use.ints)},
-                    **{name: at.floats[mine.floats + i] for i, name in enumerate(use.floats)},
-                    **{name: series[:, mine.series + i].to(use.spec.params[name]) for i, name in enumerate(use.series)},
-                },
-                seed=at.ints[mine.ints],
-                iteration=at.iteration,
-                paged={slot: self._slot(use.states[slot], at.rows) for slot in _paged(use)},
-                tensors={slot: self.tensors[use.states[slot]] for slot in use.spec.tensors},
-                variant=use.spec.variant,
-            )
-            out = use.operator.step(batch)
-            given.update({(index, port): value for port, value in out.ports.items()})
-            sound = _both(sound, _sound(out.ports.values()) if out.finite is None else out.finite)
-        self._settle(buffers, k, at, given, sound)
+    def _step(
+        self, group: tuple[int, ...], buffers: Buffers, at: Gathered, series: Tensor, given: dict[Place, Tensor]
+    ) -> Tensor | None:
+        """One batch of an operator: the rows of the group's uses, one use after the other. -> bool `[B]`, or None."""
+        uses = [self.body.uses[index] for index in group]
+        spec, operator = uses[0].spec, uses[0].operator
+        numbers = [self._numbers(index, at, series) for index in group]
+        inputs = {
+            port: _cat([self._input(index, port, self.body.uses[index].sources[port], at, given) for index in group])
+            for port in fed_ports(uses[0], buffers.form)
+        }
+        batch = StepBatch(
+            rows=_cat([at.rows] * len(group)),
+            inputs=inputs,
+            params={name: _cat([found[name] for found in numbers]) for name in numbers[0]},
+            seed=_cat([at.ints[self._columns[index].ints] for index in group]),
+            iteration=_cat([at.iteration] * len(group)),
+            paged={slot: self._slot([use.states[slot] for use in uses], at.rows, buffers, group, slot)
+                   for slot in uses[0].paged},
+            tensors={slot: self.tensors[uses[0].states[slot]] for slot in spec.tensors},
+            variant=spec.variant,
+        )  # fmt: skip
+        out = operator.step(batch)
+        for port, value in out.ports.items():
+            given.update({(index, port): part for index, part in zip(group, value.chunk(len(group)), strict=True)})
+        sound = _sound(out.ports.values()) if out.finite is None else out.finite
+        return sound if sound is None or len(group) == 1 else sound.view(len(group), -1).all(0)
+
+    def _lend(self, form: Form, given: dict[Place, Tensor]) -> None:
+        """Outputs of uses that stand for others are theirs too."""
+        for index, runs in enumerate(form.runs):
+            for port in self.body.uses[index].spec.outputs if index != runs >= 0 else ():
+                if (runs, port) in given:
+                    given[index, port] = given[runs, port]
 
     def _settle(
         self, buffers: Buffers, k: int, at: Gathered, given: Mapping[Place, Tensor], sound: Tensor | None
     ) -> None:
         """Hand on what the next iteration and the host need."""
         for place, cell in self.cells.items():
-            source = self._writes.get(place)
-            if source is not None:
-                cell.index_copy_(0, at.wide, given[source].to(cell.dtype))
-        stopped = None if self.body.until is None else given[self.body.until].view(-1)
+            value = given.get(self._writes.get(place, (-1, "")))
+            if value is not None:
+                cell.index_copy_(0, at.wide, value.to(cell.dtype))
+        until = None if self.body.until is None else given.get(self.body.until)
+        stopped = None if until is None else until.view(-1)
         told = buffers.stopped[k], buffers.sound[k]
-        settle_rows(buffers.rows, at, self._tables, self._grown, stopped, sound, told)
+        settle_rows(buffers.rows, at, self._tables, self._increments(buffers.form), stopped, sound, told)
         for place, view in buffers.fields.items():
             view[k].copy_(given[place].view(view.shape[1:]))
+
+    def _numbers(self, index: int, at: Gathered, series: Tensor) -> dict[str, Tensor]:
+        """A use's parameters, each `[B]`."""
+        use, mine = self.body.uses[index], self._columns[index]
+        return {
+            **{name: at.ints[mine.ints + 1 + i] for i, name in enumerate(use.ints)},
+            **{name: at.floats[mine.floats + i] for i, name in enumerate(use.floats)},
+            **{name: series[:, mine.series + i].to(use.spec.params[name]) for i, name in enumerate(use.series)},
+        }
 
     def _input(self, use: int, port: str, source: Source, at: Gathered, given: Mapping[Place, Tensor]) -> Tensor:
         if source.kind == "internal" and source.place is not None:
@@ -244,10 +270,21 @@ class Program:
         first = self._input(use, port, source.first, at, given).to(value.dtype).view(value.shape)
         return torch.where((at.iteration == 0).view(-1, *[1] * (value.dim() - 1)), first, value)
 
-    def _slot(self, state: str, rows: Tensor) -> PagedSlot:
-        pool, at = self._paged[state], self._order[state]
-        where = PagedRows(rows, self.pages[state], self.counters[at], self.counters[at + 1])
-        return PagedSlot(pool.k, pool.v, where)
+    def _slot(
+        self, states: Sequence[str], rows: Tensor, buffers: Buffers, group: tuple[int, ...], slot: str
+    ) -> PagedSlot:
+        """Tables of all states are one after the other, so that rows of several are rows of one."""
+        pool, count, table = self._paged[states[0]], len(self._paged), self.rows + 1
+        orders = [self._order[state] for state in states]
+        if len(states) > 1:
+            rows = _cat([rows + order * table for order in orders])
+            pages, (lengths, positions) = self.pages.flatten(0, 1), self.counters[1:].view(2, count * table)
+        else:
+            at = orders[0]
+            pages, lengths, positions = self.pages[at], self.counters[1 + at], self.counters[1 + count + at]
+        return PagedSlot(
+            pool.k, pool.v, PagedRows(rows, pages, lengths, positions), buffers.rooms.get((group[0], slot))
+        )
 
     def _series_at(self, at: Gathered) -> Tensor:
         """`[B, series]`"""
@@ -278,39 +315,31 @@ class Program:
         for place in self.body.last:
             if place not in self._readers:
                 key = (place[0], f"{place[1]}>")
-                rows[key], self._writes[key], self._readers[place] = self._output(place), place, key
+                rows[key], self._writes[key], self._readers[place] = self.body.output(place), place, key
         return rows
-
-    def _kept(self, place: Place) -> Place:
-        return self._readers[place]
-
-    def _output(self, place: Place) -> Row:
-        return self.body.uses[place[0]].spec.outputs[place[1]]
 
     def _table(self, row: Row) -> Tensor:
         return torch.zeros(self.rows + 1, *row.shape, dtype=row.dtype, device=self.device)
 
-    def _increments(self) -> Tensor:
-        grown = [1, *[0] * (2 * len(self._paged))]
-        for use in self.body.uses:
-            for slot in _paged(use):
-                at = self._order[use.states[slot]]
-                grown[at] += use.spec.appends[slot]
-                grown[at + 1] += use.spec.advances.get(slot, use.spec.appends[slot])
-        return torch.tensor(grown, dtype=torch.int32, device=self.device)
+    def _increments(self, form: Form) -> Tensor:
+        """int32 `[1 + 2S]`: what the counters grow by in an iteration."""
+        found = self._grown.get(form.runs)
+        if found is None:
+            count = len(self._paged)
+            grown = [1, *[0] * (2 * count)]
+            for use in (use for index, use in enumerate(self.body.uses) if form.calls(index)):
+                for slot in use.paged:
+                    at = 1 + self._order[use.states[slot]]
+                    grown[at] += use.spec.appends[slot]
+                    grown[at + count] += use.spec.advances.get(slot, use.spec.appends[slot])
+            found = self._grown[form.runs] = torch.tensor(grown, dtype=torch.int32, device=self.device)
+        return found
 
 
-class _Columns:
-    """Where a use's parameters lie in the tables, use by use."""
-
-    def __init__(self) -> None:
-        self.ints = self.floats = self.series = 0
-        self._next = (0, 0, 0)
-
-    def take(self, use: UseStep) -> "_Columns":
-        self.ints, self.floats, self.series = self._next
-        self._next = (self.ints + 1 + len(use.ints), self.floats + len(use.floats), self.series + len(use.series))
-        return self
+def row_bytes(body: Body) -> int:
+    """Of the values that one row keeps, without its page tables."""
+    rows = [use.spec.inputs[port] for use in body.uses for port in use.sources if port in use.spec.inputs]
+    return sum(map(_bytes, [*rows, *(row for use in body.uses for row in use.spec.tensors.values())]))
 
 
 def fields_of(flat: Tensor, rows: Sequence[Row], sizes: Sequence[int], iterations: int, batch: int) -> list[Tensor]:
@@ -322,13 +351,8 @@ def fields_of(flat: Tensor, rows: Sequence[Row], sizes: Sequence[int], iteration
     return views
 
 
-def _paged(use: UseStep) -> tuple[str, ...]:
-    return tuple(slot for slot in use.spec.appends if slot in use.states)
-
-
-def _with_seeds(uses: Sequence[UseStep], entry: Entry) -> list[int]:
-    ints = iter(entry.ints)
-    return [n for use, seed in zip(uses, entry.seeds, strict=True) for n in (seed, *(next(ints) for _ in use.ints))]
+def _cat(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _both(one: Tensor | None, other: Tensor | None) -> Tensor | None:

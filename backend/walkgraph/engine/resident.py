@@ -12,16 +12,17 @@ or because its run is suspended. It waits again, and goes on in any row from whe
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from walkgraph.engine.body import Place
 from walkgraph.engine.capture import Capturer, bucket
 from walkgraph.engine.device import Lines
 from walkgraph.engine.entering import Entrance, Loaded
-from walkgraph.engine.program import Body, Buffers, Place, Program, fields_of
+from walkgraph.engine.lanes import TABLE_BYTES, Graph, Lane, Rooms, sizes_of
+from walkgraph.engine.program import Buffers, Program, fields_of, row_bytes
 from walkgraph.engine.riders import Queue, Rider, Waiting, to_leave
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import ErrorInfo
@@ -29,18 +30,10 @@ from walkgraph.networks.base import CallFailed, Outputs, Row
 from walkgraph.networks.loops import Items, LoopCall
 
 ROWS = 64
-BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64)
-"""Batch sizes that are captured; a batch is padded to the next."""
 DEPTH = 2
 """Launches under way."""
-REGION_SECONDS = 0.05
-"""Of the longest launch: a cancel waits for it."""
-HIDDEN_SECONDS = 0.0005
-"""Of the longest launch of a loop whose end is not known."""
 MOST_LANES = 16
 """Loops of different bodies or shapes that are kept ready; those that were not used for longest go first."""
-MOST_ITERATIONS = 64
-"""Of one launch."""
 
 
 class LoopDone(NamedTuple):
@@ -69,28 +62,12 @@ class Stepped(NamedTuple):
 
 
 class _Flight(NamedTuple):
-    lane: "Lane"
+    lane: Lane
     riders: Sequence[Rider]
     buffers: Buffers
     host: Tensor
     began: float
     mark: Any
-
-
-@dataclass(slots=True, eq=False)
-class Lane:
-    """All loops of one body: a program, its graphs, its riders."""
-
-    program: Program
-    outputs: tuple[tuple[str, Place], ...]
-    """Keys of the outputs that go to the host at every iteration."""
-    iterations: int = 1
-    """Of one launch, where all riders may go so far."""
-    free: list[int] = field(default_factory=list[int])
-    riders: list[Rider] = field(default_factory=list[Rider])
-    graphs: dict[tuple[int, int], tuple[Buffers, Callable[[], None]]] = field(default_factory=dict[Any, Any])
-    shown: dict[tuple[int, int], list[int]] = field(default_factory=dict[Any, Any])
-    """Rows that a graph's index map holds."""
 
 
 class Resident:
@@ -112,6 +89,7 @@ class Resident:
         self._entrance = Entrance(states, loaded)
         self._host_ports, self._capturers = host_ports, capturer
         self._lanes: dict[Hashable, Lane] = {}
+        self._rooms = Rooms()
         self._queue = Queue()
         self._flights: deque[_Flight] = deque()
         self._leaving: deque[tuple[Any, LoopDone]] = deque()
@@ -191,14 +169,14 @@ class Resident:
         """Launch a step of the next lane that has one; False where there is none, or enough is under way."""
         self._enter()
         key = self._runnable()
-        if key is None or len(self._flights) >= (DEPTH if self._flights and self._flights[0].mark else 1):
+        if key is None or len(self._flights) >= self._depth(self._lanes[key]):
             return False
         self._turn.remove(key)
         self._turn.append(key)
         lane = self._lanes[key]
-        riders = [rider for rider in lane.riders if rider.wants]
+        riders, iterations = lane.batch()
         try:
-            self._flights.append(self._launch(lane, riders))
+            self._flights.append(self._launch(lane, riders, iterations))
         except Exception as raised:  # noqa: BLE001 (a step that can't be captured or run ends those in it alone)
             for rider in riders:
                 self._finish(lane, rider, None, self._failed(rider.call, raised))
@@ -220,38 +198,35 @@ class Resident:
         return events
 
     def prepare(self, call: LoopCall, progress: Callable[[float], None] = lambda done: None) -> None:
-        """Make the lane of such loops and capture all of its batch sizes, through the real step."""
+        """Make the lane of such loops and capture its forms and batch sizes, through the real step. The forms are those
+        of the call's iterations."""
         with torch.inference_mode():
             lane = self._lane(call)
-        sizes = [size for size in BUCKETS if size <= self._rows]
-        for number, size in enumerate(reversed(sizes)):
-            for iterations in sorted({1, lane.iterations}):
-                self._graph(lane, size, iterations)
-            progress((number + 1) / len(sizes))
+        forms = self._entrance.forms(call, lane.program.body)
+        lane.prepare(list(dict.fromkeys(forms.at(k) for k in range(call.times))), progress)
 
-    def _launch(self, lane: Lane, riders: Sequence[Rider]) -> _Flight:
-        far = all(self._reach(rider) >= lane.iterations for rider in riders)
-        iterations = lane.iterations if far else 1
-        size = bucket(len(riders), BUCKETS)
-        buffers, replay = self._graph(lane, size, iterations)
-        self._show(lane, (size, iterations), buffers, [rider.row for rider in riders])
+    def _depth(self, lane: Lane) -> int:
+        """How many launches may be under way when one of this lane is added."""
+        if not self._flights:
+            return 1
+        return DEPTH if self._flights[0].mark and not lane.long else 1
+
+    def _launch(self, lane: Lane, riders: Sequence[Rider], iterations: int) -> _Flight:
+        graph = lane.graph(riders[0].form, bucket(len(riders), lane.sizes), iterations, riders)
+        lane.show(graph, riders)
         for rider in riders:
             rider.launched += iterations
             rider.batch = len(riders)
         began = self._clock()
         with torch.inference_mode():
-            replay()
-        return self._fly(lane, riders, buffers, began)
+            graph.replay()
+        return self._fly(lane, riders, graph, began)
 
     def _riders(self) -> list[Rider]:
         return [rider for lane in self._lanes.values() for rider in lane.riders]
 
     def _runnable(self) -> Hashable | None:
         return next((key for key in self._turn if any(rider.wants for rider in self._lanes[key].riders)), None)
-
-    def _reach(self, rider: Rider) -> int:
-        allowed = rider.entered.times if rider.call.allowed is None else rider.call.allowed
-        return min(allowed, rider.entered.times) - rider.launched
 
     def _enter(self) -> None:
         if not self._news:
@@ -308,13 +283,21 @@ class Resident:
     def _lane(self, call: LoopCall) -> Lane:
         key, body, pools, device = self._entrance.body(call)
         if key not in self._lanes:
-            program = Program(body, pools, self._rows, device)
+            most = max(1, *(size for size in sizes_of(body, self._rows)))
+            rows = max(min(self._rows, most), min(self._rows, TABLE_BYTES // max(1, row_bytes(body))))
             keys = {(out.use, out.port): out.key for out in call.outputs if out.kind != "last"}
             outputs = tuple((out.key, (out.use, out.port)) for out in call.outputs if out.kind != "last")
-            lane = Lane(program, outputs, free=list(range(self._rows - 1, -1, -1)))
             self._forget()
+            lane = Lane(
+                Program(body, pools, rows, device),
+                outputs,
+                self._capturers(device),
+                self._rooms,
+                sizes_of(body, rows),
+                list(range(rows - 1, -1, -1)),
+            )
             if len(keys) == len(outputs):
-                lane.iterations = self._iterations(lane)
+                lane.measure()
             self._lanes[key] = lane
             self._turn.append(key)
         return self._lanes[key]
@@ -324,48 +307,13 @@ class Resident:
         flying = [flight.lane for flight in self._flights]
         empty = [key for key in self._turn if not self._lanes[key].riders and self._lanes[key] not in flying]
         for key in empty[: max(0, len(self._lanes) + 1 - MOST_LANES)]:
-            del self._lanes[key]
+            self._rooms.forget(self._lanes.pop(key))
             self._turn.remove(key)
 
-    def _iterations(self, lane: Lane) -> int:
-        """As many as one launch may take, by a measured one. A loop that a value ends runs idly after its end: there
-        a launch takes no more than what hides the host's own work."""
-        if not self._capturer(lane).enabled:
-            return 1
-        _, replay = self._graph(lane, 1, 1)
-        torch.cuda.synchronize(lane.program.device)
-        began = time.perf_counter()
-        for _ in range(3):
-            replay()
-        torch.cuda.synchronize(lane.program.device)
-        once = (time.perf_counter() - began) / 3
-        most = REGION_SECONDS if lane.program.body.until is None else HIDDEN_SECONDS
-        return max(1, min(MOST_ITERATIONS, int(most / once)))
-
-    def _capturer(self, lane: Lane) -> Capturer:
-        return self._capturers(lane.program.device)
-
-    def _graph(self, lane: Lane, size: int, iterations: int) -> tuple[Buffers, Callable[[], None]]:
-        found = lane.graphs.get((size, iterations))
-        if found is None:
-            with torch.inference_mode():
-                buffers = lane.program.buffers(size, iterations)
-                what = f"a step of {[use.node for use in lane.program.body.uses]} at batch {size}"
-                found = buffers, self._capturer(lane)(lambda: lane.program.iterate(buffers), what)
-            lane.graphs[size, iterations] = found
-        return found
-
-    def _show(self, lane: Lane, key: tuple[int, int], buffers: Buffers, rows: list[int]) -> None:
-        """Bring the graph's index map to these rows."""
-        if lane.shown.get(key) != rows:
-            padded = rows + [lane.program.pad] * (key[0] - len(rows))
-            with torch.inference_mode():
-                buffers.rows.copy_(torch.tensor(padded), non_blocking=True)
-            lane.shown[key] = rows
-
-    def _fly(self, lane: Lane, riders: Sequence[Rider], buffers: Buffers, began: float) -> _Flight:
+    def _fly(self, lane: Lane, riders: Sequence[Rider], graph: Graph, began: float) -> _Flight:
         """A few bytes for each row, so they come back on the stream of the steps: its own would wait longer."""
-        if not self._capturer(lane).enabled and lane.program.device.type == "cpu":
+        buffers = graph.buffers
+        if lane.program.device.type == "cpu":
             return _Flight(lane, riders, buffers, buffers.staging, began, None)
         host = torch.empty(buffers.staging.shape, dtype=torch.uint8, pin_memory=True)
         host.copy_(buffers.staging, non_blocking=True)
@@ -403,25 +351,27 @@ class Resident:
                 self._fail(lane, rider, f"{lane.program.body.uses[0].node}")
                 break
             rider.done += 1
-            if values:
+            if lane.outputs:
                 rider.pieces.append((values, k, place))
             if stops or rider.done >= rider.entered.times:
                 self._end(lane, rider, stopped=stops)
                 break
-            if values and self._due(rider):
-                self._hand_out(rider, rider.done)
+            if lane.outputs and self._due(rider):
+                self._hand_out(rider)
 
     def _read(self, flight: _Flight) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Tensor]]:
         """Stops, soundness (by iteration and row) and values of a launch, copied out of its buffer."""
         count, batch = flight.buffers.stopped.shape
-        body: Body = flight.lane.program.body
-        rows = [Row((), torch.bool), Row((), torch.bool)]
-        rows += [body.uses[use].spec.outputs[port] for use, port in body.each]
-        sizes = flight.buffers.sizes
-        views = fields_of(flight.host, rows, sizes, count, batch)
-        values = dict(zip(body.each, views[2:], strict=True))
+        body, form = flight.lane.program.body, flight.buffers.form
+        rows = [Row((), torch.bool), Row((), torch.bool), *(body.output(place) for place in form.told)]
+        views = fields_of(flight.host, rows, flight.buffers.sizes, count, batch)
+        values = dict(zip(form.told, views[2:], strict=True))
         own = flight.mark is not None
-        given = {key: values[place] if own else values[place].clone() for key, place in flight.lane.outputs}
+        given = {
+            key: values[place] if own else values[place].clone()
+            for key, place in flight.lane.outputs
+            if place in values
+        }
         return views[0].tolist(), views[1].tolist(), given
 
     def _due(self, rider: Rider) -> bool:
@@ -429,37 +379,33 @@ class Resident:
         at_most = rider.call.allowed is not None and rider.done >= rider.call.allowed
         return at_most or (grain > 0 and (rider.call.offset + rider.done) % grain == 0)
 
-    def _hand_out(self, rider: Rider, upto: int) -> None:
-        count = upto - rider.handed
-        if count <= 0:
-            return
-        pieces, rider.pieces = rider.pieces[:count], rider.pieces[count:]
+    def _hand_out(self, rider: Rider, *, stopped: bool = False) -> None:
+        """What iterations have given since the last time."""
+        pieces, rider.pieces = rider.pieces, []
+        count = rider.done - rider.handed
         keys = [out.key for out in rider.call.outputs if out.kind == "each"]
-        if keys:
-            values = {key: torch.stack([found[key][k, place] for found, k, place in pieces]) for key in keys}
-            self._events.append(Items(rider.call, rider.handed, count, values))
-        self._collect(rider, pieces)
-        rider.handed = upto
-
-    def _collect(self, rider: Rider, pieces: Sequence[tuple[Mapping[str, Tensor], int, int]]) -> None:
+        if keys and count:
+            values = {key: _row_of(pieces, key) for key in keys}
+            self._events.append(Items(rider.call, rider.handed, count, values, stopped))
         for out in rider.call.outputs:
             if out.kind == "collect":
                 kept = rider.entered.collected.setdefault(out.key, [])
-                kept.extend(found[out.key][k, place] for found, k, place in pieces)
+                kept.extend(found[out.key][k, place] for found, k, place in pieces if out.key in found)
+        rider.handed = rider.done
 
     def _end(self, lane: Lane, rider: Rider, *, stopped: bool) -> None:
         call = rider.call
         if not stopped and rider.done < call.times:
             self._finish(lane, rider, None, self._failed(call, CallFailed(rider.entered.bound, code="invalid_input")))
             return
-        self._hand_out(rider, rider.done - (stopped and call.drop_last))
-        self._collect(rider, rider.pieces)
+        self._hand_out(rider, stopped=stopped)
+        form = rider.entered.forms.at(rider.done - 1)
         outputs: Outputs = {key: torch.stack(values) for key, values in rider.entered.collected.items()}
         lines = self._lines.setdefault(lane.program.device, Lines(lane.program.device))
         moved = False
         with torch.inference_mode():
             for out in call.outputs:
-                if out.kind == "last":
+                if out.kind == "last" and form.gives((out.use, out.port)):
                     value = lane.program.value((out.use, out.port), rider.row)
                     moved |= out.port in self._host_ports(call.body[out.use].node)
                     outputs[out.key] = lines.to_host(value) if moved else value
@@ -495,6 +441,13 @@ class Resident:
         lane.riders.remove(rider)
         lane.free.append(rider.row)
         self._news = True
+
+
+def _row_of(pieces: Sequence[tuple[Mapping[str, Tensor], int, int]], key: str) -> Tensor | list[Tensor | None]:
+    """The values of one output, None where an iteration gave none."""
+    found = [given[key][k, place] if key in given else None for given, k, place in pieces]
+    there = [one for one in found if one is not None]
+    return torch.stack(there) if len(there) == len(found) else found
 
 
 def _over(mark: Any) -> bool:

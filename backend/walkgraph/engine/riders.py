@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from walkgraph.engine.body import Form, Place
 from walkgraph.engine.entering import Entered
-from walkgraph.engine.program import Place
 from walkgraph.networks.loops import LoopCall
 
 
@@ -44,7 +44,8 @@ class Rider:
     cells: MutableMapping[Place, Tensor] | None = None
     """What its row held, while it has none."""
     pieces: list[tuple[Mapping[str, Tensor], int, int]] = field(default_factory=list[Any])
-    """For each iteration that was not handed out: the values of a launch, its iteration there, its row there."""
+    """For each iteration that was not handed out: the values of a launch that has any, its iteration there, its row
+    there."""
     busy: float = 0.0
     batch: int = 0
 
@@ -54,6 +55,21 @@ class Rider:
         if self.over or self.leaving or self.launched >= self.entered.times:
             return False
         return self.call.allowed is None or self.launched < self.call.allowed
+
+    @property
+    def form(self) -> Form:
+        """Of the iteration that is launched next."""
+        return self.entered.forms.at(self.launched)
+
+    @property
+    def reach(self) -> int:
+        """Iterations that may be launched."""
+        allowed = self.entered.times if self.call.allowed is None else self.call.allowed
+        return min(allowed, self.entered.times) - self.launched
+
+    def alike(self, most: int) -> int:
+        """Of the next iterations, how many do the same; `most` at most."""
+        return self.entered.forms.alike(self.launched, most)
 
 
 class Queue:

@@ -43,6 +43,14 @@ class Row:
     name: Name | None = None
     """What the kept tokens were made of, where all of them have names."""
 
+    def alike(self, other: "Row") -> bool:
+        """Whether both certainly keep the same tokens, in the same places."""
+        if (self.length, self.position) != (other.length, other.position):
+            return False
+        if self.content == other.content:
+            return True
+        return self.name is not None and other.name is not None and self.name[:2] == other.name[:2]
+
     def copy(self) -> "Row":
         return Row(list(self.pages), self.length, self.position, self.content, self.name)
 
@@ -251,6 +259,15 @@ class StateTable:
             state = self.paged[key] = PagedState(self.pool(key), [])
             self._own(key)
         return state
+
+    def alike(self, one: StateKey, other: StateKey) -> bool:
+        """Whether two states certainly hold the same."""
+        if one == other:
+            return True
+        first, second = self.paged.get(one), self.paged.get(other)
+        if first is None or second is None or len(first.rows) != len(second.rows) or first.pool is not second.pool:
+            return False
+        return all(a.alike(b) for a, b in zip(first.rows, second.rows, strict=True))
 
     def hold(self, key: StateKey, tokens: int) -> Row:
         """Reserve room for `tokens` more of a state of one sequence, until `appended`. Raises `OutOfPages`, and

@@ -82,7 +82,7 @@ def loop(times: int) -> LoopCall:
     token = LoopInput("token", "value", torch.zeros(1, dtype=torch.int64), carried=(0, "token"))
     use = LoopUse("noop", (token,), {"stop_at": 1 << 40}, {}, {}, 0)
     outputs = (LoopOutput("token", 0, "token", "each"),)
-    return LoopCall("counter", "count", 0, 0, "tokens", (), (use,), times, (0, "stop"), False, outputs, grain=1)
+    return LoopCall("counter", "count", 0, 0, "tokens", (), (use,), times, (0, "stop"), outputs, grain=1)
 
 
 def test_a_loop_goes_on_while_a_window_is_under_way(engine: Beside) -> None:

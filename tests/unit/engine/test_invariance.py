@@ -64,7 +64,7 @@ def spoken(here: Engine, runs: dict[str, int]) -> tuple[dict[str, list[int]], li
 def loop(run: str, token: torch.Tensor, seed: int) -> LoopCall:
     states = {"kv": StateKey(run, "main"), "seen": StateKey(run, "seen")}
     use = LoopUse("llm", (LoopInput("token", "value", token, carried=(0, "token")),), PARAMS, {}, states, seed)
-    return LoopCall(run, "decode", 1, 0, "tokens", (), (use,), TIMES, (0, "stop"), True, OUTPUTS, grain=7)
+    return LoopCall(run, "decode", 1, 0, "tokens", (), (use,), TIMES, (0, "stop"), OUTPUTS, grain=7)
 
 
 def test_a_run_says_alone_what_it_says_among_others() -> None:

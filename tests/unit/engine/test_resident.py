@@ -9,7 +9,8 @@ import torch
 from tests.unit.engine.plans import engine_of, plan_of
 from walkgraph.engine.capture import bucket
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.resident import BUCKETS, MOST_LANES, ROWS, LoopDone
+from walkgraph.engine.lanes import BUCKETS
+from walkgraph.engine.resident import MOST_LANES, ROWS, LoopDone
 from walkgraph.networks import operators_synthetic as synthetic
 from walkgraph.networks.base import (
     CacheShape,
@@ -81,7 +82,7 @@ def loop(run: str, first: float, times: int, *, add: float = 1.0, bound: int = 1
     )
     return LoopCall(
         run=run, walk="w", step=0, use=0, loop="steps", iteration=(), body=(use,), times=times,
-        **{"drop_last": False, **more},
+        **more,
     )  # fmt: skip
 
 
@@ -130,10 +131,10 @@ def test_loops_of_any_length_share_steps_and_give_what_a_plain_loop_gives() -> N
 
 def test_what_ends_a_loop_is_its_last_iteration_and_leaves_no_trace_of_others() -> None:
     here = engine()
-    each, done = serve(here, loop("a", 1.0, 50, bound=100), loop("b", 1.0, 50, bound=100, drop_last=True))
+    each, done = serve(here, loop("a", 1.0, 50, bound=100), loop("b", 1.0, 50, bound=100))
     wanted = naive(1.0, 50, bound=100)
     assert each["a"] == wanted
-    assert each["b"] == wanted[:-1]
+    assert each["b"] == wanted
     for run in "ab":
         assert done[run].stopped
         assert done[run].iterations == len(wanted)

@@ -14,6 +14,7 @@ from tests.unit.engine.plans import engine_of, plan_of
 from tests.unit.engine.test_resident import Walk, loop, naive, serve
 from tests.unit.engine.test_resident import engine as walking
 from walkgraph.engine.engine import Engine
+from walkgraph.engine.body import Form
 from walkgraph.engine.program import Program
 from walkgraph.networks import operators_synthetic as synthetic
 from walkgraph.networks.base import (
@@ -71,7 +72,7 @@ def sums(
     outputs = tuple(LoopOutput(f"u{i}", i, "sum", "each") for i in range(len(body)))
     call = LoopCall(
         run=run, walk="w", step=0, use=0, loop="l", iteration=(), body=body, times=times, until=None,
-        drop_last=False, outputs=outputs,
+         outputs=outputs,
     )  # fmt: skip
     for name, value in changes.items():
         setattr(call, name, value)
@@ -181,10 +182,10 @@ def test_a_step_that_raises_ends_the_runs_in_it(monkeypatch: pytest.MonkeyPatch,
 def test_a_batch_size_that_can_not_be_captured_ends_the_runs_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     here, made = walking(), Program.buffers
 
-    def buffers(self: Program, batch: int, iterations: int) -> Any:
+    def buffers(self: Program, form: Form, batch: int, *sizes: Any) -> Any:
         if batch > 1:
             raise torch.OutOfMemoryError("no room")
-        return made(self, batch, iterations)
+        return made(self, form, batch, *sizes)
 
     monkeypatch.setattr(Program, "buffers", buffers)
     each, done = serve(here, loop("a", 1.0, 5), loop("b", 1.0, 5))

@@ -1,0 +1,224 @@
+"""The body of a loop as the engine iterates it, and what it is made of iteration by iteration.
+
+A body has *forms*: conditions leave uses out of some iterations, of two uses that would do the same one is called, and
+not every value is wanted by someone. What is captured is one form of a body.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from torch import Tensor
+
+from walkgraph.networks.base import Operator, Row, StepSpec
+
+Place = tuple[int, str]
+"""A use of the body, and its port."""
+SKIPPED = -1
+
+
+class Source(NamedTuple):
+    """Where an input of a use comes from: an earlier use of the same iteration, a value that the loop was entered with,
+    slice i of one, the iteration before (which for iteration 0 is the entering value), or the loop's index."""
+
+    kind: Literal["internal", "entering", "each", "carried", "index"]
+    place: Place | None = None
+    """Of `internal` and `carried`: what gives the value."""
+    first: "Source | None" = None
+    """Of `carried`: what gives iteration 0 its value, where the loop isn't entered with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseStep:
+    node: str
+    operator: Operator
+    spec: StepSpec
+    sources: Mapping[str, Source]
+    states: Mapping[str, str]
+    """Slot -> state."""
+    ints: tuple[str, ...]
+    floats: tuple[str, ...]
+    series: tuple[str, ...]
+    """Parameters that change with the iteration."""
+
+    @property
+    def paged(self) -> list[str]:
+        """Slots of caches."""
+        return [slot for slot in self.spec.appends if slot in self.states]
+
+
+class Form(NamedTuple):
+    """What iterations do that are alike."""
+
+    runs: tuple[int, ...]
+    """Of each use: itself where it is called, an earlier use whose outputs are its own, or `SKIPPED`."""
+    told: tuple[Place, ...]
+    """Outputs that are read on the host."""
+
+    def calls(self, use: int) -> bool:
+        return self.runs[use] == use
+
+    def gives(self, place: Place) -> bool:
+        return self.runs[place[0]] != SKIPPED
+
+
+class Forms:
+    """Of every iteration of one loop."""
+
+    def __init__(self, found: Sequence[Form]) -> None:
+        """Of each iteration; one alone is that of all."""
+        self._found = tuple(found) if len(set(found)) > 1 else found[:1]
+        ends = [k + 1 for k, (one, two) in enumerate(pairwise(self._found)) if one != two]
+        self._ends = [*ends, len(self._found)]
+
+    def at(self, iteration: int) -> Form:
+        return self._found[min(iteration, len(self._found) - 1)]
+
+    def alike(self, iteration: int, most: int) -> int:
+        """Iterations from this one on that have its form; `most` at most."""
+        if len(self._found) == 1 or iteration >= len(self._found):
+            return most
+        end = next(end for end in self._ends if end > iteration)
+        return most if end == len(self._found) else min(most, end - iteration)
+
+    def calls(self, use: int, first: int, end: int) -> int:
+        """How often a use is called in iterations `first` to `end`."""
+        if len(self._found) == 1:
+            return (end - first) * self._found[0].calls(use)
+        return sum(self.at(k).calls(use) for k in range(first, end))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Body:
+    uses: tuple[UseStep, ...]
+    until: Place | None
+    each: tuple[Place, ...]
+    """Outputs that are read on the host, of some iterations at least."""
+    last: tuple[Place, ...]
+    """Outputs of which the last value is kept in the row."""
+    steps: int
+    """Iterations that a row's series and sequences have room for; 0 without any."""
+
+    @property
+    def whole(self) -> Form:
+        return Form(tuple(range(len(self.uses))), self.each)
+
+    def output(self, place: Place) -> Row:
+        return self.uses[place[0]].spec.outputs[place[1]]
+
+    def groups(self, form: Form) -> list[tuple[int, ...]]:
+        """The uses that a form calls, in their order; those of one group are one batch of their operator."""
+        groups: list[list[int]] = []
+        for index, use in enumerate(self.uses):
+            if not form.calls(index):
+                continue
+            needs = {form.runs[s.place[0]] for s in use.sources.values() if s.kind == "internal" and s.place}
+            fits = self._joins(groups, index, form)
+            if fits is not None and not any(needs & set(later) for later in groups[fits:]):
+                groups[fits].append(index)
+            else:
+                groups.append([index])
+        return [tuple(group) for group in groups]
+
+    def _joins(self, groups: Sequence[Sequence[int]], index: int, form: Form) -> int | None:
+        """The group of uses like this one, which keep nothing."""
+        use = self.uses[index]
+        if not use.spec.together or use.spec.tensors or any(use.spec.appends.values()):
+            return None
+        return next((at for at, group in enumerate(groups) if self._alike(self.uses[group[0]], use, form)), None)
+
+    def _alike(self, one: UseStep, other: UseStep, form: Form) -> bool:
+        names = (one.ints, one.floats, one.series) == (other.ints, other.floats, other.series)
+        fed = fed_ports(one, form) == fed_ports(other, form)
+        return one.operator is other.operator and one.spec.key == other.spec.key and names and fed
+
+
+def fed_ports(use: UseStep, form: Form) -> list[str]:
+    """Input ports that have a value in iterations of a form."""
+    return [p for p, s in use.sources.items() if s.kind != "internal" or s.place is None or form.gives(s.place)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What a row begins with."""
+
+    times: int
+    first: int
+    """The iteration that comes next: 0, but for a loop that goes on after it had left its row."""
+    seeds: Sequence[int]
+    """Of each use."""
+    ints: Sequence[int]
+    """In the order of the uses and their `ints`; floats and series likewise."""
+    floats: Sequence[float]
+    series: Sequence[Sequence[float]]
+    cells: Mapping[Place, Tensor]
+    """Entering values, by the use and port that read them; or all that `cells_of` gave."""
+    paged: Mapping[str, tuple[Sequence[int], int, int]]
+    """State -> its pages, its length, its position."""
+    tensors: Mapping[str, Tensor | None]
+
+
+class Columns(NamedTuple):
+    """Where a use's parameters begin in the tables."""
+
+    ints: int
+    """Its seed, then those of its `ints`."""
+    floats: int
+    series: int
+
+
+def columns_of(uses: Sequence[UseStep]) -> list[Columns]:
+    found = [Columns(0, 0, 0)]
+    for use in uses:
+        at = found[-1]
+        found.append(Columns(at.ints + 1 + len(use.ints), at.floats + len(use.floats), at.series + len(use.series)))
+    return found
+
+
+def with_seeds(uses: Sequence[UseStep], entry: Entry) -> list[int]:
+    """The row's numbers: for each use its seed, then its parameters."""
+    ints = iter(entry.ints)
+    return [n for use, seed in zip(uses, entry.seeds, strict=True) for n in (seed, *(next(ints) for _ in use.ints))]
+
+
+def same(one: UseStep, other: UseStep) -> bool:
+    """Whether two uses would do the same, if inputs, numbers and states were the same."""
+    return (
+        one.spec.pure
+        and one.operator is other.operator
+        and one.spec.key == other.spec.key
+        and list(one.sources) == list(other.sources)
+    )
+
+
+Equal = Callable[[int, int], bool]
+"""Whether what two uses of a loop are entered with is the same."""
+
+
+def form_of(body: Body, active: Sequence[bool], told: Sequence[Place], equal: Equal) -> Form:
+    """The form of an iteration in which these uses are called and these outputs wanted."""
+    runs: list[int] = []
+    for index, use in enumerate(body.uses):
+        mine = index if active[index] else SKIPPED
+        for earlier in range(index) if active[index] else ():
+            other = body.uses[earlier]
+            if runs[earlier] == earlier and same(other, use) and _fed_alike(other, use, runs) and equal(earlier, index):
+                mine = earlier
+                break
+        runs.append(mine)
+    return Form(tuple(runs), tuple(place for place in told if runs[place[0]] != SKIPPED))
+
+
+def _fed_alike(one: UseStep, other: UseStep, runs: Sequence[int]) -> bool:
+    """Entering values are the caller's to compare."""
+
+    def told(source: Source | None) -> object:
+        if source is None or source.kind in ("entering", "each"):
+            return source and source.kind
+        place = source.place
+        if source.kind == "internal" and place is not None:
+            place = runs[place[0]], place[1]
+        return source.kind, place, told(source.first)
+
+    return all(told(source) == told(other.sources[port]) for port, source in one.sources.items())
