@@ -1,15 +1,17 @@
-"""Orpheus's decode by the engine alone, in this process: milliseconds a step, beside what reading the bytes would take.
+"""A decode by the engine alone, in this process: milliseconds a step, beside what reading the bytes would take.
 
-    python benchmarks/engine_step.py [--cases 1:128 16:128 16:2000] [--plain-cases 1:128] [--tokens 400] [--budget 140]
-        [--profile 1:128 64:128] [--invariant] [--baseline 1 16] [--compile] [--out FILE] [--check]
+    python benchmarks/engine_step.py [--graph bagel] [--cases 1:128 16:128 16:2000] [--plain-cases 1:128] [--tokens 400]
+        [--context 6000 --batch 1 16] [--budget 140] [--profile 1:128 64:128] [--invariant] [--baseline 1 16]
+        [--compile] [--out FILE] [--check]
 
-A case is BATCH:PROMPT. All runs of a case are prefilled by ordinary calls and then decode together, sampled at T 0.6,
-top-p 0.8, repetition 1.3 (`plain`: without the penalty). `ms` is the time between the results of consecutive steps as
+A case is BATCH:PROMPT; `--context` and `--batch` are the cases of one prompt's length. All runs of a case are prefilled
+by ordinary calls, of token ids alone, and then decode together, sampled at T 0.6, top-p 0.8 and, by Orpheus,
+repetition 1.3 (`plain`: without the penalty). `ms` is the time between the results of consecutive steps as
 the host sees it, by its own clock, from the second step of all runs on; `mean` is the whole decode over its steps.
 `host` is the share of that time in which this process's thread was not asleep: launching, reading, handing out.
 `--profile` traces a case anew: the GPU's own time of a step, by kernel. `--invariant`: every case again by an engine
 whose runs' numbers don't depend on their batch; `cost` is how many times as long its steps take. `--baseline` decodes
-with `transformers` at these batches. `--check`: the tiny model, for a moment.
+Orpheus with `transformers` at these batches. `--check`: the tiny model, for a moment.
 """
 
 import argparse
@@ -28,17 +30,18 @@ from _runtime import RANK, Phases, bundled_graph, device_name, placed
 from walkgraph.engine.engine import Done, Engine, LoopDone
 from walkgraph.engine.pages import pages_for
 from walkgraph.ids import Rank
+from walkgraph.layers.decoder import DecoderSizes
 from walkgraph.networks.base import Call, StateKey
 from walkgraph.networks.llama import LlamaConfig
 from walkgraph.networks.loops import LoopCall
-from walkgraph.networks.presets import orpheus_config
+from walkgraph.networks.presets import bagel_config, orpheus_config
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.core import Core
 
 RESULTS = ROOT / "benchmarks" / "results" / "engine_step.json"
 CASES = ("1:128", "8:128", "16:128", "32:128", "64:128", "1:2000", "16:2000")
 PLAIN = ("1:128", "16:128", "64:128")
-SAMPLED = {
+SAMPLED: dict[str, Any] = {
     "temperature": 0.6,
     "top_p": 0.8,
     "top_k": 0,
@@ -47,8 +50,35 @@ SAMPLED = {
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
 }
+PLAINLY = {"repetition_penalty": 1.0}
 FRAME = 7
 """Codes that leave together, as the stream to the vocoder wants them."""
+
+
+class Model(NamedTuple):
+    graph: str
+    config: str
+    llm: DecoderSizes
+    sources: dict[str, str]
+    loop: str
+    params: dict[str, Any]
+    plain: dict[str, Any]
+    """Of a `plain` case, beside those."""
+    grain: int
+
+
+def orpheus(config: str) -> Model:
+    sources = {"orpheus": f"random:{config}:0", "snac": "random:snac-tiny:0"}
+    return Model("orpheus", config, orpheus_config(config).llm, sources, "tokens", SAMPLED, PLAINLY, FRAME)
+
+
+def bagel(config: str) -> Model:
+    params = {"temperature": 0.6, "top_p": 0.8, "top_k": 0, "time": 0.0}
+    return Model("bagel", config, bagel_config(config).llm, {"bagel": f"random:{config}:0"}, "tokens", params, {}, 1)
+
+
+GRAPHS = {"orpheus": (orpheus, "orpheus-3b", "orpheus-tiny"), "bagel": (bagel, "bagel-7b-mot", "bagel-tiny")}
+"""Full and tiny."""
 
 
 class Case(NamedTuple):
@@ -63,57 +93,70 @@ class Case(NamedTuple):
 
 def main() -> None:
     given = options()
-    name, tokens, cases, batches = "orpheus-3b", given.tokens, list(cases_of(given)), given.baseline
+    make, full, tiny = GRAPHS[given.graph]
+    model, tokens, cases, batches = make(tiny if given.check else full), given.tokens, list(cases_of(given)), []
+    if given.graph == "orpheus":
+        batches = [1] if given.check else given.baseline
     if given.check:
-        name, tokens, cases, batches = "orpheus-tiny", 24, [Case(1, 8), Case(3, 20), Case(2, 8, penalty=False)], [1]
-    device, config, budget = device_name(), orpheus_config(name).llm, Budget(given.budget)
-    here = Decoder(name, device, cases, tokens, threads=1 if given.check else None)
+        tokens, cases = 24, [Case(1, 8), Case(3, 20), *([Case(2, 8, penalty=False)] if model.plain else [])]
+    device, budget = device_name(), Budget(given.budget)
+    here = Decoder(model, device, cases, tokens, threads=1 if given.check else None)
     show("start, s", [here.start])
     rows: list[Row] = []
     for case in cases:
         if budget.allows(case.name):
-            rows.append(here.measure(case, tokens) | roofline(step_bytes(config, device, case, tokens)))
-    show(f"{name} on {device}: a step, ms", rows)
+            rows.append(here.measure(case, tokens) | roofline(step_bytes(model.llm, device, case, tokens)))
+    show(f"{model.config} on {device}: a step, ms", rows)
     profiles = {one: here.profile(Case(*map(int, one.split(":")))) for one in given.profile if budget.allows(one)}
     for one, kernels in profiles.items():
         show(f"the GPU's time of a step at {one}, us", kernels)
     here.close()
-    report = {"config": name, "start": here.start, "steps": rows, "profiles": profiles}
+    report = {"config": model.config, "start": here.start, "steps": rows, "profiles": profiles}
     if given.invariant:
-        report["invariant"] = invariant(name, device, cases, tokens, rows, budget, threads=1 if given.check else None)
+        report["invariant"] = invariant(model, device, cases, tokens, rows, budget, threads=1 if given.check else None)
         show("where runs' numbers don't depend on their batch: a step, ms", report["invariant"])
-    report["baseline"] = baselines(config, device, batches, budget, compiled=given.compile)
-    show("transformers", report["baseline"])
+    if isinstance(model.llm, LlamaConfig):
+        report["baseline"] = baselines(model.llm, device, batches, budget, compiled=given.compile)
+        show("transformers", report["baseline"])
     write(None if given.check else given.out, device, report | {"left out": budget.left_out})
 
 
 def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--graph", choices=GRAPHS, default="orpheus")
     arguments.add_argument("--cases", nargs="*", default=CASES)
-    arguments.add_argument("--plain-cases", nargs="*", default=PLAIN)
+    arguments.add_argument("--plain-cases", nargs="*", default=PLAIN, help="of Orpheus")
+    arguments.add_argument("--context", type=int, help="tokens of every prompt, instead of `--cases`")
+    arguments.add_argument("--batch", type=int, nargs="+", default=[1, 16])
     arguments.add_argument("--tokens", type=int, default=400)
     arguments.add_argument("--budget", type=float, default=140.0, help="seconds; what comes after is left out")
     arguments.add_argument("--profile", nargs="*", default=[])
     arguments.add_argument("--invariant", action="store_true", help="also with `batch_invariant`, and what it costs")
     arguments.add_argument("--baseline", type=int, nargs="*", default=[1, 16])
     arguments.add_argument("--compile", action="store_true", help="the baseline also compiled, with a static cache")
-    arguments.add_argument("--out", type=Path, default=RESULTS)
+    arguments.add_argument("--out", type=Path, default=None, help="default: the results' file of Orpheus's cases")
     arguments.add_argument("--check", action="store_true", help="the tiny model, and nothing is written")
-    return arguments.parse_args()
+    given = arguments.parse_args()
+    if given.out is None and given.graph == "orpheus" and given.context is None:
+        given.out = RESULTS
+    return given
 
 
 def cases_of(given: argparse.Namespace) -> Iterator[Case]:
+    if given.context is not None:
+        yield from (Case(batch, given.context) for batch in given.batch)
+        return
     for text in given.cases:
         yield Case(*map(int, text.split(":")))
-    for text in given.plain_cases:
+    for text in given.plain_cases if given.graph == "orpheus" else ():
         yield Case(*map(int, text.split(":")), penalty=False)
 
 
 def invariant(
-    name: str, device: str, cases: Sequence[Case], tokens: int, plain: Sequence[Row], budget: Budget, **options: Any
+    model: Model, device: str, cases: Sequence[Case], tokens: int, plain: Sequence[Row], budget: Budget, **options: Any
 ) -> list[Row]:
     """The cases with `batch_invariant`; `cost`: a step's time over that of the plain one."""
-    here = Decoder(name, device, cases, tokens, batch_invariant=True, **options)
+    here = Decoder(model, device, cases, tokens, batch_invariant=True, **options)
     known = {(row["batch"], row["prompt"], row["penalty"]): row for row in plain}
     rows: list[Row] = []
     for case in cases:
@@ -124,9 +167,9 @@ def invariant(
     return rows
 
 
-def step_bytes(config: LlamaConfig, device: str, case: Case, tokens: int) -> float:
-    """What a step must read at the middle of the decode: every weight once (the head is the table of embeddings, of
-    which a step otherwise reads a row), and the keys and values of every run."""
+def step_bytes(config: DecoderSizes, device: str, case: Case, tokens: int) -> float:
+    """What a step must read at the middle of the decode: every weight once (of the table of embeddings a row where the
+    head is another), and the keys and values of every run."""
     heads = config.heads + 2 * config.kv_heads
     layer = config.width * config.head_dim * (heads + config.heads) + 3 * config.width * config.hidden
     weights = config.layers * layer + config.vocab * config.width
@@ -139,11 +182,11 @@ def step_bytes(config: LlamaConfig, device: str, case: Case, tokens: int) -> flo
 
 
 class Decoder:
-    """The engine with Orpheus's backbone, and the loop of its decode as the worker hands it over."""
+    """The engine with a model's backbone, and the loop of its decode as the worker hands it over."""
 
     def __init__(
         self,
-        name: str,
+        model: Model,
         device: str,
         cases: Sequence[Case],
         tokens: int,
@@ -152,18 +195,18 @@ class Decoder:
         batch_invariant: bool = False,
     ) -> None:
         began = time.perf_counter()
-        graph = bundled_graph("orpheus", {"orpheus": f"random:{name}:0", "snac": "random:snac-tiny:0"})
-        config = orpheus_config(name).llm
+        self._model, config = model, model.llm
         pages = max((case.batch * pages_for(case.prompt + tokens) for case in cases), default=1) + 64
         item = 2 if device.startswith("cuda") else 4
         page = 16 * 2 * config.layers * config.kv_heads * config.head_dim * item
+        graph = bundled_graph(model.graph, model.sources)
         plan = only(placed(graph, device, kv_bytes=pages * page), ("llm",))
         self._vocab, self._runs = config.vocab, 0
         phases = Phases()
         # Prompts are the same every time, and their prefill is measured.
         self.engine = Engine(plan, RANK, threads=threads, prefix_cache=False, batch_invariant=batch_invariant)
         self.engine.load(phases)
-        (self._template,) = Core(plan, RANK).loops()
+        self._template = next(loop for loop in Core(plan, RANK).loops() if loop.loop == model.loop)
         self.engine.prepare(self._template, phases)
         self.start = {**phases.seconds, "all": time.perf_counter() - began}
 
@@ -250,7 +293,7 @@ class Decoder:
             use=0,
             iteration=(),
             inputs=inputs,
-            params=params_of(case),
+            params=self._params(case),
             states={slot: key._replace(run=run) for slot, key in self._template.body[0].states.items()},
             seed=hash_of(run),
         )
@@ -259,8 +302,11 @@ class Decoder:
         (use,) = self._template.body
         states = {slot: StateKey(run, key.state) for slot, key in use.states.items()}
         inputs = tuple(replace(port, value=token) if port.port == "token" else port for port in use.inputs)
-        body = replace(use, inputs=inputs, states=states, params=params_of(case), seed=hash_of(run))
-        return replace(self._template, run=run, body=(body,), times=times, grain=FRAME)
+        body = replace(use, inputs=inputs, states=states, params=self._params(case), seed=hash_of(run))
+        return replace(self._template, run=run, body=(body,), times=times, grain=self._model.grain)
+
+    def _params(self, case: Case) -> dict[str, Any]:
+        return self._model.params | ({} if case.penalty else self._model.plain)
 
 
 def only(plan: Plan, names: Sequence[str]) -> Plan:
@@ -269,10 +315,6 @@ def only(plan: Plan, names: Sequence[str]) -> Plan:
 
     kept = tuple(node.index for node in plan.nodes if node.name in names)
     return changed(plan, ranks=tuple(changed(one, nodes=kept) for one in plan.ranks if one.rank == Rank(0)))
-
-
-def params_of(case: Case) -> dict[str, Any]:
-    return SAMPLED if case.penalty else SAMPLED | {"repetition_penalty": 1.0}
 
 
 def hash_of(run: str) -> int:
