@@ -5,8 +5,8 @@
 Shapes are BAGEL's: 28 query heads, 4 key heads of 128 numbers, bfloat16; blocks of 4098 (1024x1024) and 1026 (512x512)
 tokens. `room` is what the engine runs: FlashInfer's kernel for Hopper over dense keys, planned for lengths that may
 change under a captured graph. The others are planned for these lengths alone: FlashInfer's older kernel, its newer one
-over pages of 16, and torch's, over keys that lie as that kernel likes them. Every time is that of a replayed graph. Last
-comes what a change of rows costs: the host's time in `place`, and until its copies of 28 layers have arrived.
+over pages of 16, and torch's, over keys that lie as that kernel likes them. Every time is that of a replayed graph.
+Last comes what a change of rows costs: the host's time in `place`, and until its copies of 28 layers have arrived.
 """
 
 from __future__ import annotations
