@@ -28,6 +28,8 @@ from walkgraph.layers.packed import Packed
 from walkgraph.layers.rope import Rotation, rotate
 from walkgraph.layers.step_attention import Rows, step_attention
 
+UNPACKED = "a layer steps once it is packed; call `pack` after its weights are loaded"
+
 
 class StepSlot(Protocol):
     """The caches of a step's rows: `PagedSlot` of the engine."""
@@ -125,11 +127,20 @@ class DecoderAttention(nn.Module):
 
     def step(self, layer: int, x: Tensor, slot: StepSlot, frequencies: Tensor, norm: RMSNorm, suffix: str) -> Tensor:
         """x `[B, W]`, not yet normed -> attended heads `[B, H * D]`."""
-        packed, shape = self.packed[suffix], self.shape
-        qkv = linear(x, packed.weight, bias=packed.bias, norm=norm.weight, eps=norm.eps)
+        shape, qkv = self.shape, self.few_qkv(x, norm, suffix)
         q_norm, k_norm = (self._weight(name, suffix) if shape.qk_norm else None for name in ("q_norm", "k_norm"))
         caches, eps = (slot.k[layer], slot.v[layer]), shape.norm_eps
         return step_attention(qkv, *caches, slot.rows, frequencies, shape.heads, q_norm=q_norm, k_norm=k_norm, eps=eps)
+
+    def few_qkv(self, x: Tensor, norm: RMSNorm, suffix: str, *, queries: bool = True) -> Tensor:
+        """Few rows, x `[B, W]`, not yet normed -> `[B, (H + 2G) * D]`; without `queries` `[B, 2G * D]`."""
+        if suffix not in self.packed:
+            raise RuntimeError(UNPACKED)
+        weight, bias = self.packed[suffix]
+        if not queries:
+            skipped = self.shape.heads * self.shape.head_dim
+            weight, bias = weight[skipped:], None if bias is None else bias[skipped:]
+        return linear(x, weight, bias=bias, norm=norm.weight, eps=norm.eps)
 
     def pack(self) -> None:
         """Lay q, k and v side by side, so that one product reads them. They are frozen by it."""
@@ -187,11 +198,14 @@ class DecoderLayer(nn.Module):
 
         `frequencies`: float32 `[D/2]`, of the rotary positions. Needs `pack`.
         """
-        first, second = (cast(RMSNorm, self._part(f"{n}_layernorm", suffix)) for n in ("input", "post_attention"))
-        mlp = cast(SwiGLU, self._part("mlp", suffix))
+        norm = cast(RMSNorm, self._part("input_layernorm", suffix))
+        return self.attended(self.self_attn.step(layer, x, slot, frequencies, norm, suffix), x, suffix)
+
+    def attended(self, heads: Tensor, x: Tensor, suffix: str = "") -> Tensor:
+        """What follows attention, for few rows: heads `[B, H * D]`, x `[B, W]` -> `[B, W]`. Needs `pack`."""
+        second, mlp = cast(RMSNorm, self._part("post_attention_layernorm", suffix)), self._mlp(suffix)
         if mlp.gate_up is None:
-            raise RuntimeError("a layer steps once it is packed; call `pack` after its weights are loaded")
-        heads = self.self_attn.step(layer, x, slot, frequencies, first, suffix)
+            raise RuntimeError(UNPACKED)
         x = self._added(heads, self.self_attn.part("o_proj", suffix), x)
         inner = linear(x, mlp.gate_up.weight, norm=second.weight, eps=second.eps, gated=True)
         return self._added(inner, mlp.down_proj, x)
@@ -200,12 +214,15 @@ class DecoderLayer(nn.Module):
         """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
         self.self_attn.pack()
         for suffix in self.suffixes:
-            cast(SwiGLU, self._part("mlp", suffix)).pack()
+            self._mlp(suffix).pack()
 
     def _added(self, x: Tensor, into: nn.Linear, residual: Tensor) -> Tensor:
         if self.reduce is None:
             return linear(x, into.weight, residual=residual)
         return residual + self.reduce(linear(x, into.weight))
+
+    def _mlp(self, suffix: str) -> SwiGLU:
+        return cast(SwiGLU, self._part("mlp", suffix))
 
     def _summed(self, x: Tensor) -> Tensor:
         return x if self.reduce is None else self.reduce(x)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.layers.decoder import DecoderLayer
+from walkgraph.layers.decoder import UNPACKED, DecoderLayer
 from walkgraph.layers.mlp import SwiGLU, gated
 from walkgraph.layers.norm import RMSNorm, rms_norm
 from walkgraph.layers.packed import Packed
@@ -45,7 +45,7 @@ class PlainFlowLinears:
         self._layer, self._suffix = layer, suffix
         self._mlp = cast(SwiGLU, layer.get_submodule(f"mlp{suffix}"))
         if suffix not in layer.self_attn.packed or self._mlp.gate_up is None:
-            raise RuntimeError("a layer's linears are laid out by `pack`; call it after its weights are loaded")
+            raise RuntimeError(UNPACKED)
         self._first = cast(RMSNorm, layer.get_submodule(f"input_layernorm{suffix}"))
         self._second = cast(RMSNorm, layer.get_submodule(f"post_attention_layernorm{suffix}"))
 

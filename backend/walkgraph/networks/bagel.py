@@ -9,7 +9,9 @@ Shape letters: R rows, W model width, N latent tokens, V vocabulary.
 from dataclasses import dataclass
 from typing import Self, cast
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from walkgraph.layers.attention import Attend, BlockAttend
 from walkgraph.layers.decoder import DecoderLayer, DecoderShape, DecoderSizes
@@ -163,6 +165,13 @@ class Bagel(nn.Module):
         tokens = self.vae2llm(latents.to(self.vae2llm.weight.dtype))
         return tokens + self.time_embedder(t) + self.latent_pos_embed(ids)
 
+    def embed_block(self, latents: Tensor, t: Tensor) -> Tensor:
+        """Latents `[B, h, w, C]`, one time for each of `[B]` -> `[B * h * w, W]`, gen rows."""
+        (_, height, width, _), side = latents.shape, self.config.latent_side
+        tokens = self.vae2llm(latents.to(self.vae2llm.weight.dtype))
+        positions = self.latent_pos_embed.pos_embed.view(side, side, -1)[:height, :width]
+        return (tokens + self.time_embedder(t)[:, None, None] + positions).flatten(0, 2)
+
     def vit_tokens(self, patches: Tensor, ids: Tensor, attend: Attend | list[int]) -> Tensor:
         """patches `[R, 3 * patch²]`, grid ids `[R]` -> `[R, W]`, und rows.
 
@@ -178,8 +187,11 @@ class Bagel(nn.Module):
         return self.language_model.model(x, positions, split, attend)
 
     def velocity(self, h: Tensor) -> Tensor:
-        """States of noised latent rows `[N, W]` -> float32 `[N, C]`: noise - data."""
-        return self.llm2vae(h).float()
+        """States of noised latent rows `[N, W]` -> float32 `[N, C]`, not rounded to the states' type: noise - data."""
+        into = self.llm2vae
+        if h.is_cuda and h.dtype != torch.float32 and not torch.is_grad_enabled():
+            return torch.mm(h, into.weight.t(), out_dtype=torch.float32) + into.bias
+        return F.linear(h.float(), into.weight.float(), into.bias.float())
 
     def logits(self, h: Tensor) -> Tensor:
         """States of und rows `[R, W]` -> `[R, V]`."""

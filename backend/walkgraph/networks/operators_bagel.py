@@ -10,8 +10,10 @@ from torch import Tensor
 from walkgraph.layers.patches import grid_ids, patchify
 from walkgraph.layers.sampling import SamplingParams, sample
 from walkgraph.networks.bagel import Bagel
+from walkgraph.networks.bagel_flow import FlowStep, flow_examples, flow_spec
 from walkgraph.networks.bagel_pictures import picture_cells, shared_config
 from walkgraph.networks.bagel_rows import Kind, Piece, Rows, lay_out
+from walkgraph.networks.bagel_tokens import token_spec, token_step
 from walkgraph.networks.base import (
     CacheShape,
     Call,
@@ -20,8 +22,12 @@ from walkgraph.networks.base import (
     LoadContext,
     Operator,
     Outputs,
+    Scalar,
     Segment,
     States,
+    StepBatch,
+    StepOutputs,
+    StepSpec,
     reused,
 )
 from walkgraph.networks.checkpoint import load_bagel
@@ -38,6 +44,7 @@ class Backbone(Operator):
         self._model, self._device, self._dtype = model, device, dtype
         tokens = model.config.tokens
         self._edges = torch.tensor([tokens.boi, tokens.eoi], device=device)
+        self._flow: FlowStep | None = None
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
@@ -84,6 +91,19 @@ class Backbone(Operator):
         self._answer_text(h, rows, calls, pieces, states, outputs)
         self._answer_latents(h, rows, pieces, outputs)
         return outputs
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        return flow_spec(self._model, inputs, params) or token_spec(self._model, inputs, params)
+
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        return (*flow_examples(self._model), {"token": torch.tensor([self._model.config.tokens.bos])})
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        if "token" in batch.inputs:
+            return token_step(self._model, batch)
+        if self._flow is None:
+            self._flow = FlowStep(self._model)
+        return self._flow(batch)
 
     def _embed(self, calls: Sequence[Call], fed: Sequence[Tensor], pieces: Sequence[Piece], rows: Rows) -> Tensor:
         """`[R, W]` in the order of `rows`."""

@@ -1,15 +1,30 @@
 """Flow matching without weights: noise, and one step of guided Euler integration."""
 
-from collections.abc import Hashable, Sequence
-from typing import Self, cast
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
 
 from walkgraph.networks import flow
-from walkgraph.networks.base import Call, CallFailed, Example, LoadContext, Operator, Outputs, States
+from walkgraph.networks.base import (
+    Call,
+    CallFailed,
+    Example,
+    LoadContext,
+    Operator,
+    Outputs,
+    Row,
+    Scalar,
+    States,
+    StepBatch,
+    StepOutputs,
+    StepSpec,
+)
 
 _SEED_BITS = 63
+_NUMBERS = ("time", "next_time", "text_scale", "img_scale", "renorm_min")
+_VELOCITIES = ("velocity", "velocity_text", "velocity_img")
 
 
 class Noise(Operator):
@@ -51,22 +66,51 @@ class GuidedEuler(Operator):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         shape = calls[0].inputs["latents"].shape
-        x = _stacked(calls, "latents")
-        guided = flow.guide(
-            _stacked(calls, "velocity"),
-            _stacked(calls, "velocity_text") if _there(calls[0], "velocity_text") else None,
-            _stacked(calls, "velocity_img") if _there(calls[0], "velocity_img") else None,
-            text_scale=_column(calls, "text_scale", x),
-            image_scale=_column(calls, "img_scale", x),
-            renorm=cast(flow.Renorm, calls[0].params["renorm"]),
-            renorm_min=_column(calls, "renorm_min", x),
-        )
-        time = _column(calls, "time", x)
-        stepped = flow.euler(x, guided, time, _column(calls, "next_time", x))
-        ended = flow.euler(x, guided, time, torch.zeros_like(time))
+        there = [port for port in ("latents", *_VELOCITIES) if _there(calls[0], port)]
+        values = {port: _stacked(calls, port) for port in there}
+        on = values["latents"].device
+        numbers = {name: torch.tensor([float(c.params[name]) for c in calls], device=on) for name in _NUMBERS}
+        stepped, ended = _stepped(values, numbers, str(calls[0].params["renorm"]))
         return [
             {"latents": one.view(shape), "estimate": end.view(shape)} for one, end in zip(stepped, ended, strict=True)
         ]
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        """A loop is entered with latents; velocities come from inside it, some perhaps in some iterations alone."""
+        latents, renorm = inputs.get("latents"), params.get("renorm")
+        if not isinstance(latents, Tensor) or latents.dim() != 3 or not isinstance(renorm, str):
+            return None
+        row = Row(tuple(latents.shape), torch.float32)
+        return StepSpec(
+            inputs=dict.fromkeys(("latents", *_VELOCITIES), row),
+            outputs={"latents": row, "estimate": row},
+            params=dict.fromkeys(_NUMBERS, torch.float32),
+            variant=renorm,
+            pure=True,
+        )
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        latents = batch.inputs["latents"]
+        values = {port: value.flatten(1, 2) for port, value in batch.inputs.items()}
+        stepped, ended = _stepped(values, batch.params, str(batch.variant))
+        return StepOutputs({"latents": stepped.view(latents.shape), "estimate": ended.view(latents.shape)})
+
+
+def _stepped(values: Mapping[str, Tensor], numbers: Mapping[str, Tensor], renorm: str) -> tuple[Tensor, Tensor]:
+    """Latents and velocities that are there, float32 `[B, N, C]`; numbers `[B]` -> latents at the next time and at 0,
+    like them."""
+    x, at = values["latents"], {name: number[:, None, None] for name, number in numbers.items()}
+    guided = flow.guide(
+        values["velocity"],
+        values.get("velocity_text"),
+        values.get("velocity_img"),
+        text_scale=at["text_scale"],
+        image_scale=at["img_scale"],
+        renorm=cast(flow.Renorm, renorm),
+        renorm_min=at["renorm_min"],
+    )
+    stepped = flow.euler(x, guided, at["time"], at["next_time"])
+    return stepped, flow.euler(x, guided, at["time"], torch.zeros_like(at["time"]))
 
 
 def _noise(call: Call) -> Tensor:
@@ -87,8 +131,3 @@ def _stacked(calls: Sequence[Call], port: str) -> Tensor:
             shapes = f"{list(call.inputs[port].shape)} and {list(call.inputs['latents'].shape)}"
             raise CallFailed(f"`{call.node}` takes a velocity of the latents' shape, and got {shapes}", port)
     return torch.stack([call.inputs[port] for call in calls]).float().flatten(1, 2)
-
-
-def _column(calls: Sequence[Call], name: str, x: Tensor) -> Tensor:
-    """float32 `[B, 1, 1]`."""
-    return torch.tensor([float(call.params[name]) for call in calls], device=x.device)[:, None, None]

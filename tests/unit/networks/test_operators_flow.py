@@ -9,7 +9,8 @@ from torch import Tensor
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.engine.engine import Engine
 from walkgraph.networks import flow
-from walkgraph.networks.base import Call
+from walkgraph.networks.base import Call, Row, StepBatch
+from walkgraph.networks.operators_flow import GuidedEuler
 
 PARAMS: dict[str, Any] = {
     "time": 0.8,
@@ -106,3 +107,45 @@ def test_the_estimate_is_the_step_to_the_end(engine: Engine) -> None:
     first, last = outputs(engine, one, to_the_end)
     torch.testing.assert_close(first["estimate"], last["latents"])
     assert not torch.allclose(first["estimate"], first["latents"])
+
+
+def stepped(calls: list[Call]) -> dict[str, Tensor]:
+    """The rows of `calls` through a step, whose spec a loop that is entered with latents alone has asked for."""
+    first, zeros = calls[0], torch.zeros(len(calls), dtype=torch.int64)
+    spec = GuidedEuler().step_spec({"latents": first.inputs["latents"]}, {"renorm": first.params["renorm"]})
+    assert spec is not None
+    row = Row(tuple(first.inputs["latents"].shape), torch.float32)
+    assert spec.outputs == {"latents": row, "estimate": row}
+    assert all(spec.inputs[port] == row for port in first.inputs)
+    batch = StepBatch(
+        rows=zeros.int(),
+        inputs={port: torch.stack([one.inputs[port] for one in calls]) for port in first.inputs},
+        params={name: torch.tensor([float(c.params[name]) for c in calls]).to(t) for name, t in spec.params.items()},
+        seed=zeros,
+        iteration=zeros,
+        variant=spec.variant,
+    )
+    return dict(GuidedEuler().step(batch).ports)
+
+
+@pytest.mark.parametrize("renorm", ["global", "channel", "text_channel", "none"])
+@pytest.mark.parametrize("ports", ["xv", "xvt", "xvi", "xvti"])
+def test_a_step_is_a_forward(engine: Engine, ports: str, renorm: str) -> None:
+    calls = [
+        euler(i, ports, renorm=renorm, text_scale=1.0 + i, img_scale=2.0 - i, renorm_min=0.3 * i, time=0.9 - 0.1 * i)
+        for i in range(3)
+    ]
+    found = stepped(calls)
+    for index, wanted in enumerate(outputs(engine, *calls)):
+        for port in ("latents", "estimate"):
+            assert found[port][index].shape == wanted[port].shape
+            torch.testing.assert_close(found[port][index], wanted[port])
+        torch.testing.assert_close(found["latents"][index], plain(calls[index]))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "params"),
+    [({}, {"renorm": "none"}), ({"latents": torch.zeros(2, 2)}, {"renorm": "none"}), ({"latents": grid(1)}, {})],
+)
+def test_a_loop_that_begins_without_latents_is_not_stepped(inputs: dict[str, Any], params: dict[str, Any]) -> None:
+    assert GuidedEuler().step_spec(inputs, params) is None

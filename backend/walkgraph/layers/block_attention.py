@@ -1,0 +1,77 @@
+"""Keys, values and queries of blocks of thousands of tokens, from a product to where attention reads them.
+
+A block's tokens have one rotary position, so that a row of the batch has one pair of sines and cosines for all.
+
+Shape letters: B rows of a batch, n tokens of a block, T of them that are placed at once, H query heads, G key/value
+heads, D head dim, S slots.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from walkgraph.layers.rope import Rotation, rotate
+
+
+class Turns(NamedTuple):
+    """Of every row's block: float32 `[B, D/2]`, NeoX pairing."""
+
+    cos: Tensor
+    sin: Tensor
+
+    @classmethod
+    def at(cls, positions: Tensor, frequencies: Tensor) -> "Turns":
+        """positions `[B]`, frequencies float32 `[D/2]`: radians per position."""
+        angles = positions[:, None].float() * frequencies
+        return cls(angles.cos(), angles.sin())
+
+
+class Norms(NamedTuple):
+    """Of every query and key head, before the rotation: weights `[D]`."""
+
+    q: Tensor
+    k: Tensor
+    eps: float
+
+
+class Places(NamedTuple):
+    """Where a batch's blocks go, row by row."""
+
+    q: Tensor
+    """`[B * n, H, D]`, contiguous."""
+    k: Tensor
+    """`[S, G, D]`, written at the block's slots; slots contiguous. `v` likewise."""
+    v: Tensor
+    slots: Tensor
+    """int64 `[B * n]`"""
+
+
+def place_heads(qkv: Tensor, turns: Turns, norms: Norms, to: Places, first: int) -> None:
+    """Norm and turn queries and keys in float32, and write them and the values where they belong, rounded once.
+
+    qkv `[B * T, (H + 2G) * D]`: of every row's tokens `first` to `first + T` of its block; or `[B * T, 2G * D]`, keys
+    and values alone.
+    """
+    if qkv.is_cuda:
+        from walkgraph.layers.kernels.block_heads import place
+
+        place(qkv, turns, norms, to, first)
+        return
+    rows, (groups, width) = turns.cos.shape[0], to.k.shape[1:]
+    tokens = qkv.shape[0] // rows
+    heads = qkv.shape[1] // width - 2 * groups
+    q, k, v = qkv.unflatten(1, (-1, width)).split([heads, groups, groups], 1)
+    cos, sin = (part.repeat_interleave(tokens, 0)[:, None] for part in turns)
+    rotation = Rotation(torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1))
+    slots = to.slots.view(rows, -1)[:, first : first + tokens].flatten()
+    to.k[slots] = rotate(_normed(k, norms.k, norms.eps), rotation).to(to.k.dtype)
+    to.v[slots] = v.to(to.v.dtype)
+    if heads:
+        turned = rotate(_normed(q, norms.q, norms.eps), rotation).to(to.q.dtype)
+        to.q.unflatten(0, (rows, -1))[:, first : first + tokens] = turned.unflatten(0, (rows, tokens))
+
+
+def _normed(heads: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return F.rms_norm(heads.float(), weight.shape, weight.float(), eps)
