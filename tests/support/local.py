@@ -2,6 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -39,13 +40,21 @@ from walkgraph.worker.events import (
 
 class LocalDeployment:
     def __init__(
-        self, graph: Graph, placement: Placement, threads: int | None = None, kv_bytes: int = 64 * 2**20
+        self,
+        graph: Graph,
+        placement: Placement,
+        threads: int | None = None,
+        kv_bytes: int = 64 * 2**20,
+        roots: Sequence[Path] = (),
     ) -> None:
+        """`roots`: folders of weights that `checkpoint:` sources name."""
         self.graph = graph
         tables = assemble(Assignment(graph, placement), catalogue())
         self.plan = replace(tables, ranks=tuple(replace(rank, kv_bytes=kv_bytes) for rank in tables.ranks))
         self.cores = {rank.rank: Core(self.plan, rank.rank) for rank in self.plan.ranks}
-        self.engines = {rank.rank: Engine(self.plan, rank.rank, threads=threads) for rank in self.plan.ranks}
+        self.engines = {
+            rank.rank: Engine(self.plan, rank.rank, threads=threads, weights_roots=roots) for rank in self.plan.ranks
+        }
         for engine in self.engines.values():
             engine.load()
         self.outputs: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))

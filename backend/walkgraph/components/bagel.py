@@ -89,8 +89,9 @@ def _bagel_caches(folder: Path) -> Mapping[str, int]:
         if "llm" in config:
             llm: dict[str, Any] = config["llm"]
             return {"bagel.backbone": token_numbers(llm["layers"], llm["kv_heads"], llm["head_dim"])}
-        llm = read_config(folder / "llm_config.json")
-        head = llm.get("head_dim", llm["hidden_size"] // llm["num_attention_heads"])
+        apart = folder / "llm_config.json"
+        llm = config["llm_config"] if "llm_config" in config and not apart.is_file() else read_config(apart)
+        head = llm.get("head_dim") or llm["hidden_size"] // llm["num_attention_heads"]
         return {"bagel.backbone": token_numbers(llm["num_hidden_layers"], llm["num_key_value_heads"], head)}
     except (KeyError, TypeError) as error:
         raise InvalidInput(f"the config in `{folder.name}` does not describe a BAGEL model: {error}") from None

@@ -8,10 +8,15 @@ COMPONENTS: tuple[Component, ...] = (
     Component(
         name="flow.noise",
         description="Normal noise drawn from the run's seed, a grid of latent cells.",
+        inputs=(port("like", "latents: float[rows, columns, d]", optional=True, description="whose size is taken"),),
         outputs=(port("latents", _LATENTS),),
         params={
-            "height": Param(type="integer", min=1, max=4096, description="Latent cells from top to bottom."),
-            "width": Param(type="integer", min=1, max=4096, description="Latent cells from left to right."),
+            "height": Param(
+                type="integer", default=0, min=0, max=4096, description="Latent cells, top to bottom; 0: as `like`."
+            ),
+            "width": Param(
+                type="integer", default=0, min=0, max=4096, description="Latent cells, left to right; 0: as `like`."
+            ),
             "channels": Param(type="integer", min=1, max=4096, description="Numbers in one cell."),
         },
         cost="launch",

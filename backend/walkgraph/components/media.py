@@ -2,27 +2,35 @@
 
 from walkgraph.graph.catalogue import Component, Param, port
 
+_FIT = {
+    "min_side": Param(type="integer", default=0, min=0, max=8192, description="Pixels of the shorter side at least."),
+    "max_side": Param(
+        type="integer", default=0, min=0, max=8192, description="Pixels of the longer side at most; 0: any."
+    ),
+    "stride": Param(type="integer", default=1, min=1, max=512, description="Both sides become multiples of it."),
+    "size": Param(type="integer", default=0, min=0, max=8192, description="Force a square of this side; 0: keep."),
+    "max_pixels": Param(
+        type="integer", default=64_000_000, min=1, max=64_000_000, description="A picture of more is scaled down first."
+    ),
+}
+
 COMPONENTS: tuple[Component, ...] = (
     Component(
         name="media.picture_in",
         description="Decodes a picture, fits its sides between two bounds and rounds them to a stride.",
         inputs=(port("image", "image: bytes"),),
         outputs=(port("pixels", "pixels: float[3, h, w]", description="RGB in [-1, 1]; alpha is laid on white"),),
-        params={
-            "min_side": Param(
-                type="integer", default=0, min=0, max=8192, description="Pixels of the shorter side at least."
-            ),
-            "max_side": Param(
-                type="integer", default=0, min=0, max=8192, description="Pixels of the longer side at most; 0: any."
-            ),
-            "stride": Param(
-                type="integer", default=1, min=1, max=512, description="Both sides become multiples of it."
-            ),
-            "size": Param(
-                type="integer", default=0, min=0, max=8192, description="Force a square of this side; 0: keep."
-            ),
-        },
+        params=_FIT,
         network="operators_media:PictureIn",
+        host=True,
+    ),
+    Component(
+        name="media.picture_fit",
+        description="Resizes pixels of a picture that was read, by the rules of `media.picture_in`.",
+        inputs=(port("pixels", "pixels: float[3, h, w]"),),
+        outputs=(port("pixels", "pixels: float[3, h, w]", description="of whole levels of 255"),),
+        params=_FIT,
+        network="operators_media:PictureFit",
         host=True,
     ),
     Component(

@@ -26,6 +26,16 @@ COMPONENTS: tuple[Component, ...] = (
         host=True,
     ),
     Component(
+        name="text.finish",
+        description="What an answer ends with: its last token, and the end token where that is another.",
+        inputs=(port("token", "tokens: int[1]"),),
+        outputs=(port("ids", "tokens: int[n]"),),
+        cost="launch",
+        network="operators_text:Finish",
+        weights="any",
+        host=True,
+    ),
+    Component(
         name="text.detokenizer",
         description="Turns tokens into text as they come; half a character waits, special tokens give none.",
         inputs=(port("token", "tokens: int[n]"),),

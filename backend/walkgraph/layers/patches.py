@@ -17,6 +17,11 @@ def to_picture(image: Tensor) -> Tensor:
     return (image.float() * 0.5 + 0.5).clamp(0, 1).mul(255).to(torch.uint8).movedim(-3, -1)
 
 
+def to_levels(image: Tensor) -> Tensor:
+    """The inverse of `normalise`: float `[..., 3, H, W]` in [-1, 1] (clamped) -> uint8 `[..., H, W, 3]`, rounded."""
+    return (image.float() * 0.5 + 0.5).clamp(0, 1).mul(255).round().to(torch.uint8).movedim(-3, -1)
+
+
 def patchify(x: Tensor, p: int) -> Tensor:
     """`[B, C, H, W]` -> `[B, N, p * p * C]`; inside a patch: row, column, channel."""
     b, c, h, w = x.shape

@@ -1,7 +1,8 @@
 """Weights in the public layout: safetensors only, whole or sharded, strict, built on `meta` and assigned.
 
 A folder of BAGEL holds `ema.safetensors` (or `ema.safetensors.index.json` and its shards) and `ae.safetensors`, and
-either our own `config.json` (`"format": "walkgraph/bagel@1"`) or the published `llm_config.json` and `vit_config.json`.
+either our own `config.json` (`"format": "walkgraph/bagel@1"`) or what is published: `llm_config.json`,
+`vit_config.json`, a `config.json` that may hold both of them, and the tokenizer.
 
 A folder of Orpheus holds `model.safetensors` (or its index and shards) and the public `config.json`; where its special
 tokens are not the published ones, `"speech_tokens"` in that file names them.
@@ -9,7 +10,9 @@ tokens are not the published ones, `"speech_tokens"` in that file names them.
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +22,7 @@ from torch import nn
 
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.layers.unset import unset
-from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel, BagelConfig
+from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel, BagelConfig, SpecialTokens
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.llama import Llama, LlamaConfig, OrpheusConfig, SpeechTokens
 
@@ -35,7 +38,7 @@ def read_config(folder: Path) -> BagelConfig:
     try:
         if own.get("format") == FORMAT:
             return BagelConfig.from_json({k: v for k, v in own.items() if k != "format"})
-        return _published(_read_json(folder / "llm_config.json"), _read_json(folder / "vit_config.json"))
+        return _published(folder, own)
     except (TypeError, ValueError, KeyError) as error:
         raise InvalidInput(f"the config in `{folder.name}` does not describe a BAGEL model: {error}") from error
 
@@ -153,13 +156,19 @@ def _named(name: str, problems: list[str]) -> bool:
 
 def _tensors(folder: Path, stem: str, device: str, spare: Collection[str]) -> Iterator[tuple[str, torch.Tensor]]:
     for path in files(folder, stem):
-        try:
-            with safe_open(path, framework="pt", device=device) as shard:
-                for name in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
-                    if name not in spare:
-                        yield name, shard.get_tensor(name)
-        except SafetensorError as error:
-            raise InvalidInput(f"`{path.name}` is not a readable safetensors file: {error}") from error
+        with _opened(path, device) as shard:
+            for name in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
+                if name not in spare:
+                    yield name, shard.get_tensor(name)
+
+
+@contextmanager
+def _opened(path: Path, device: str) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="pt", device=device) as shard:
+            yield shard
+    except SafetensorError as error:
+        raise InvalidInput(f"`{path.name}` is not a readable safetensors file: {error}") from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -171,9 +180,12 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise InvalidInput(f"`{path.name}` is not valid JSON: {error}") from error
 
 
-def _published(llm: dict[str, Any], vit: dict[str, Any]) -> BagelConfig:
-    """The published config files say the sizes; what they leave out is the published model's."""
-    base = BAGEL_7B_MOT
+def _published(folder: Path, own: dict[str, Any]) -> BagelConfig:
+    """The published files say the sizes; what they leave out is the published model's. Raises ValueError for a model of
+    other parts."""
+    llm, vit = _part(folder, own, "llm_config"), _part(folder, own, "vit_config")
+    _refuse_others(own, llm, vit)
+    base, vae = BAGEL_7B_MOT, own.get("vae_config") or {}
     return dataclasses.replace(
         base,
         llm=dataclasses.replace(
@@ -183,7 +195,7 @@ def _published(llm: dict[str, Any], vit: dict[str, Any]) -> BagelConfig:
             layers=llm["num_hidden_layers"],
             heads=llm["num_attention_heads"],
             kv_heads=llm["num_key_value_heads"],
-            head_dim=llm.get("head_dim", llm["hidden_size"] // llm["num_attention_heads"]),
+            head_dim=llm.get("head_dim") or llm["hidden_size"] // llm["num_attention_heads"],
             vocab=llm["vocab_size"],
             rope_theta=llm.get("rope_theta", base.llm.rope_theta),
             norm_eps=llm.get("rms_norm_eps", base.llm.norm_eps),
@@ -196,6 +208,83 @@ def _published(llm: dict[str, Any], vit: dict[str, Any]) -> BagelConfig:
             layers=vit["num_hidden_layers"] - 1,
             heads=vit["num_attention_heads"],
             patch=vit["patch_size"],
+            side=vit["image_size"] // vit["patch_size"] if "image_size" in vit else base.vit.side,
             norm_eps=vit.get("layer_norm_eps", base.vit.norm_eps),
         ),
+        vae=dataclasses.replace(
+            base.vae,
+            channels=vae.get("ch", base.vae.channels),
+            multipliers=tuple(vae.get("ch_mult", base.vae.multipliers)),
+            blocks=vae.get("num_res_blocks", base.vae.blocks),
+            latent_channels=vae.get("z_channels", base.vae.latent_channels),
+        ),
+        tokens=_special_tokens(folder) or base.tokens,
+        latent_patch=own.get("latent_patch_size", base.latent_patch),
+        latent_side=_latent_side(folder) or base.latent_side,
     )
+
+
+def _part(folder: Path, own: dict[str, Any], name: str) -> dict[str, Any]:
+    """A config in a file of its own, or inside `config.json`; raises `NotFound`."""
+    path = folder / f"{name}.json"
+    if not path.is_file() and isinstance(own.get(name), dict):
+        return own[name]
+    return _read_json(path)
+
+
+def _refuse_others(own: dict[str, Any], llm: dict[str, Any], vit: dict[str, Any]) -> None:
+    """Settings under which the same weights mean another model, none of which the published one has."""
+    gelu = "gelu_pytorch_tanh"
+    wanted: list[tuple[str, Any, Any]] = [
+        ("connector_act", own.get("connector_act", gelu), gelu),
+        ("interpolate_pos", bool(own.get("interpolate_pos")), False),
+        ("llm_config.hidden_act", llm.get("hidden_act", "silu"), "silu"),
+        ("llm_config.rope_scaling", llm.get("rope_scaling"), None),
+        ("vit_config.hidden_act", vit.get("hidden_act", gelu), gelu),
+    ]
+    for name, found, only in wanted:
+        if found != only:
+            raise ValueError(f"`{name}` is {json.dumps(found)}, and only {json.dumps(only)} can be run")
+
+
+def _latent_side(folder: Path) -> int | None:
+    """Of the table of latent positions, as it is in the weights: the published `max_latent_size` says less."""
+    name = "latent_pos_embed.pos_embed"
+    if not any(folder.glob("ema*.safetensors")):
+        return None
+    for path in files(folder, "ema"):
+        with _opened(path, "cpu") as shard:
+            if name in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
+                rows = shard.get_slice(name).get_shape()[0]
+                if math.isqrt(rows) ** 2 != rows:
+                    raise ValueError(f"`{name}` has {rows} rows, which are no square of positions")
+                return math.isqrt(rows)
+    return None
+
+
+def _special_tokens(folder: Path) -> SpecialTokens | None:
+    """As the folder's tokenizer numbers them; None where there is no tokenizer."""
+    names = {"bos": "<|im_start|>", "eos": "<|im_end|>", "boi": "<|vision_start|>", "eoi": "<|vision_end|>"}
+    known = added_tokens(folder)
+    if known is None:
+        return None
+    missing = [name for name in names.values() if name not in known]
+    if missing:
+        raise ValueError(f"its tokenizer has no token {', '.join(f'`{name}`' for name in missing)}")
+    return SpecialTokens(**{key: known[name] for key, name in names.items()})
+
+
+def added_tokens(folder: Path) -> dict[str, int] | None:
+    """Tokens that are no pieces of text, by name, as `tokenizer.json` or `tokenizer_config.json` lists them; None where
+    there is neither. Raises `InvalidInput`."""
+    whole, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    path = whole if whole.is_file() else config
+    if not path.is_file():
+        return None
+    document = _read_json(path)
+    try:
+        if path == whole:
+            return {token["content"]: int(token["id"]) for token in document.get("added_tokens") or ()}
+        return {token["content"]: int(key) for key, token in (document.get("added_tokens_decoder") or {}).items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"the added tokens in `{path.name}` are not readable; export it again") from error

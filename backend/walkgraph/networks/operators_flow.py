@@ -38,7 +38,8 @@ class Noise(Operator):
         return cls(context.device)
 
     def rows(self, call: Call) -> int:
-        return int(call.params["height"]) * int(call.params["width"])
+        height, width = _grid(call)
+        return height * width
 
     def examples(self) -> Sequence[Example]:
         return (Example(params={"height": 2, "width": 2, "channels": 4, "seed": 0}),)
@@ -116,8 +117,18 @@ def _stepped(values: Mapping[str, Tensor], numbers: Mapping[str, Tensor], renorm
 def _noise(call: Call) -> Tensor:
     """float32 `[h, w, c]`; the run's seed is always among the parameters."""
     seed = int(call.params["seed"]) & ((1 << _SEED_BITS) - 1)
-    shape = [int(call.params[name]) for name in ("height", "width", "channels")]
+    shape = (*_grid(call), int(call.params["channels"]))
     return torch.randn(shape, generator=torch.Generator("cpu").manual_seed(seed))
+
+
+def _grid(call: Call) -> tuple[int, int]:
+    """Rows and columns: a side that isn't set is that of the latents at `like`."""
+    like: Tensor | None = call.inputs.get("like")
+    sides = [int(call.params[name]) for name in ("height", "width")]
+    height, width = (side or (0 if like is None else like.shape[axis]) for axis, side in enumerate(sides))
+    if not height or not width:
+        raise CallFailed(f"`{call.node}` has no size; set its `height` and `width`, or give it latents to be like")
+    return height, width
 
 
 def _there(call: Call, port: str) -> bool:

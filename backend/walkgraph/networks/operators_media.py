@@ -9,7 +9,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from walkgraph.layers.patches import normalise, to_picture
+from walkgraph.layers.patches import normalise, to_levels, to_picture
 from walkgraph.networks.bagel import PictureRules
 from walkgraph.networks.base import Call, CallFailed, Operator, Outputs, States
 
@@ -24,7 +24,14 @@ _HEAD = struct.Struct("<4sI4s4sIHHIIHH4sI")
 
 class PictureIn(Operator):
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"pixels": _pixels(call)} for call in calls]
+        return [{"pixels": _fit(_decode(call), call)} for call in calls]
+
+
+class PictureFit(Operator):
+    """As the picture were decoded at the first size and resized again: through whole levels."""
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"pixels": _fit(Image.fromarray(to_levels(call.inputs["pixels"]).numpy()), call)} for call in calls]
 
 
 class PictureOut(Operator):
@@ -39,10 +46,10 @@ class AudioOut(Operator):
         return [{"audio": _wav(call.inputs["waveform"], int(call.params["sample_rate"]))} for call in calls]
 
 
-def _pixels(call: Call) -> Tensor:
+def _fit(picture: Image.Image, call: Call) -> Tensor:
     """float32 `[3, h, w]` in [-1, 1]."""
-    picture = _decode(call)
-    size = _target(picture.size, *(int(call.params[name]) for name in ("size", "min_side", "max_side", "stride")))
+    rules = ("size", "min_side", "max_side", "stride", "max_pixels")
+    size = _target(picture.size, *(int(call.params[name]) for name in rules))
     if picture.size != size:
         picture = picture.resize(size, Image.Resampling.BICUBIC)
     return normalise(torch.from_numpy(np.array(picture)))
@@ -72,19 +79,20 @@ def _on_white(picture: Image.Image) -> Image.Image:
     if not picture.has_transparency_data:
         return picture.convert("RGB")
     rgba = picture.convert("RGBA")
-    white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-    return Image.alpha_composite(white, rgba).convert("RGB")
+    white = Image.new("RGB", rgba.size, (255, 255, 255))
+    white.paste(rgba, mask=rgba.getchannel("A"))
+    return white
 
 
-def _target(size: tuple[int, int], square: int, least: int, most: int, stride: int) -> tuple[int, int]:
+def _target(size: tuple[int, int], square: int, least: int, most: int, stride: int, pixels: int) -> tuple[int, int]:
     """Width and height after the resize; bounds are rounded to the stride, inward."""
     if square:
         return square, square
-    if not least and not most and stride == 1 and max(size) <= MAX_SIDE:
+    if not least and not most and stride == 1 and max(size) <= MAX_SIDE and size[0] * size[1] <= pixels:
         return size
     top = max((most or MAX_SIDE) // stride, 1) * stride
     bottom = min(max(-(-least // stride), 1) * stride, top)
-    return PictureRules(min_side=bottom, max_side=top, stride=stride, max_pixels=MAX_PIXELS).target(*size)
+    return PictureRules(min_side=bottom, max_side=top, stride=stride, max_pixels=pixels).target(*size)
 
 
 def _broken(call: Call) -> CallFailed:

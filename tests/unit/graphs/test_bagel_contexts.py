@@ -54,7 +54,8 @@ class Reader:
 
     def walk(self, step: WalkStep, part: str) -> None:
         self.walks.append(step.walk)
-        bound = [part if value == "@part" else str(value) for value in step.with_.values()]
+        # What a part's step binds of one before it is made from the same part.
+        bound = [str(value) if str(value).startswith("@task") or not part else part for value in step.with_.values()]
         walk = structure(self.graph.walks[step.walk])
         for entry in walk.entries:
             if not all(self.holds(when) for when in entry.whens):
@@ -85,7 +86,7 @@ def reference(parts: Parts, think: bool) -> Contexts:
             main = [*main, f"clean {what}", f"image {what}"]
             text = list(main)
     if think:
-        main = [*main, "token written", "token decode.token"]
+        main = [*main, "token written", "ids decode.token"]
     return {"main": main, "cfg_text": text, "cfg_img": img}
 
 

@@ -13,6 +13,7 @@ from PIL import Image
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.engine.engine import Engine
 from walkgraph.networks.base import Call
+from walkgraph.networks.operators_media import MAX_PIXELS
 
 NODES = {
     name: (f"operators_media:{cls}", {})
@@ -31,8 +32,9 @@ def encoded(picture: Image.Image, form: str = "PNG", **options: object) -> bytes
     return buffer.getvalue()
 
 
-def read(data: bytes, *, run: str = "r", size: int = 0, least: int = 0, most: int = 0, stride: int = 1) -> Call:
-    return call("in", {"image": data}, run=run, size=size, min_side=least, max_side=most, stride=stride)
+def read(data: object, *, run: str = "r", size: int = 0, least: int = 0, most: int = 0, stride: int = 1) -> Call:
+    rules = {"size": size, "min_side": least, "max_side": most, "stride": stride, "max_pixels": MAX_PIXELS}
+    return call("in", {"image": data}, run=run, **rules)
 
 
 def some(width: int, height: int) -> Image.Image:
@@ -124,7 +126,7 @@ def test_broken_bytes_end_one_run_with_our_own_sentence(engine: Engine) -> None:
             [done] = serve(engine, read(bytes(data), most=64))
             assert done.error is None or done.error.code == "invalid_input"
     for data in (b"", b"hello", 5, None):
-        [done] = serve(engine, call("in", {"image": data}, size=0, min_side=0, max_side=0, stride=1))
+        [done] = serve(engine, read(data))
         assert done.error is not None
         assert done.error.code == "invalid_input"
         assert "encode it again" in done.error.message
