@@ -1,0 +1,122 @@
+"""Rows of eight-bit floats (e4m3) with a scale each, made where the rows are made: the norm, the gate, attention.
+
+A program takes one row and holds it in registers, so that its largest number is known before any is rounded, and the
+row is read once.
+
+Shape letters: M rows, W their width, F hidden width.
+"""
+# Triton has no types for launches and compile-time values.
+# pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from walkgraph.layers.kernels.norm import warps
+
+LARGEST = tl.constexpr(448.0)
+"""Of e4m3."""
+LEAST = tl.constexpr(1e-30)
+"""Of a row's largest number: a row of zeros has a scale too."""
+
+
+@triton.jit
+def _scaled(largest, scales, row):
+    """Leaves the scale of a row, and gives what its numbers are multiplied by."""
+    largest = tl.maximum(largest, LEAST)
+    tl.store(scales + row, largest / LARGEST)
+    return LARGEST / largest
+
+
+@triton.jit
+def norm_kernel(x, weight, out, scales, eps, W: tl.constexpr, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    inside = columns < W
+    row = tl.program_id(0).to(tl.int64)
+    value = tl.load(x + row * W + columns, mask=inside, other=0.0).to(tl.float32)
+    scale = tl.load(weight + columns, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
+    value = value * tl.rsqrt(tl.sum(value * value, 0) / W + eps) * scale
+    value *= _scaled(tl.max(tl.abs(value), 0), scales, row)
+    tl.store(out + row * W + columns, value.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def rows_kernel(x, out, scales, block_stride, row_stride, N, W: tl.constexpr, BLOCK: tl.constexpr):
+    """N rows of a block, whose rows and blocks may lie apart."""
+    columns = tl.arange(0, BLOCK)
+    inside = columns < W
+    row = tl.program_id(0).to(tl.int64)
+    at = row // N * block_stride + row % N * row_stride
+    value = tl.load(x + at + columns, mask=inside, other=0.0).to(tl.float32)
+    value *= _scaled(tl.max(tl.abs(value), 0), scales, row)
+    tl.store(out + row * W + columns, value.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _gated(at, columns, F: tl.constexpr):
+    inside = columns < F
+    gate = tl.load(at + columns, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+    up = tl.load(at + F + columns, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+    return gate * tl.sigmoid(gate) * up
+
+
+@triton.jit
+def gated_kernel(gate_up, out, scales, F: tl.constexpr, FIRST: tl.constexpr, REST: tl.constexpr):
+    """A width lies badly in one power of two: it is one that fits into it, and one for the rest."""
+    row = tl.program_id(0).to(tl.int64)
+    at, to = gate_up + row * (2 * F), out + row * F
+    first = tl.arange(0, FIRST)
+    rest = FIRST + tl.arange(0, REST)
+    value, end = _gated(at, first, F), _gated(at, rest, F)
+    factor = _scaled(tl.maximum(tl.max(tl.abs(value), 0), tl.max(tl.abs(end), 0)), scales, row)
+    tl.store(to + first, (value * factor).to(out.dtype.element_ty))
+    tl.store(to + rest, (end * factor).to(out.dtype.element_ty), mask=rest < F)
+
+
+def _room(rows: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    return (
+        torch.empty(rows, width, dtype=torch.float8_e4m3fn, device=like.device),
+        torch.empty(rows, 1, dtype=torch.float32, device=like.device),
+    )
+
+
+def norm_fp8(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """x `[M, W]` contiguous, RMS-normed -> e4m3 `[M, W]` and scales float32 `[M, 1]`."""
+    if not x.is_contiguous():
+        raise ValueError("the rows to be normed must be contiguous")
+    rows, width = x.shape
+    out, scales = _room(rows, width, x)
+    block = triton.next_power_of_2(width)
+    norm_kernel[(rows,)](x, weight, out, scales, eps, W=width, BLOCK=block, num_warps=warps(block))
+    return out, scales
+
+
+def rows_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x `[B, N, W]`, rows contiguous -> e4m3 `[B * N, W]` and scales float32 `[B * N, 1]`."""
+    if x.stride(2) != 1:
+        raise ValueError("a row must be contiguous")
+    blocks, rows, width = x.shape
+    out, scales = _room(blocks * rows, width, x)
+    block = triton.next_power_of_2(width)
+    rows_kernel[(blocks * rows,)](
+        x, out, scales, x.stride(0), x.stride(1), rows, W=width, BLOCK=block, num_warps=warps(block)
+    )
+    return out, scales
+
+
+def halves(width: int) -> tuple[int, int]:
+    """Two powers of two that hold a width between them."""
+    first = 1 << (width // 2).bit_length()
+    return first, 1 << (max(width - first, 1) - 1).bit_length()
+
+
+def gated_fp8(gate_up: Tensor) -> tuple[Tensor, Tensor]:
+    """`[M, 2F]` contiguous, gate columns first -> silu(gate) * up as e4m3 `[M, F]`, and scales float32 `[M, 1]`."""
+    if not gate_up.is_contiguous():
+        raise ValueError("the rows to be gated must be contiguous")
+    rows, width = gate_up.shape[0], gate_up.shape[1] // 2
+    out, scales = _room(rows, width, gate_up)
+    first, rest = halves(width)
+    gated_kernel[(rows,)](gate_up, out, scales, F=width, FIRST=first, REST=rest, num_warps=warps(first))
+    return out, scales
