@@ -1,4 +1,5 @@
-"""Which outputs are read on the host: those that leave for a client, a stream, another rank or a node on the CPU."""
+"""Which outputs are read on the host: those that leave for a client, a stream, another rank by the host's memory, or a
+node on the CPU."""
 
 from walkgraph.placement.tables import EdgePlan, Plan, RankPlan, WalkPlan
 
@@ -18,9 +19,11 @@ def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
 
 def _read(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
     if edge.target.kind != "use":
-        return edge.target.kind != "result" or edge.transport != "local"
+        return edge.target.kind != "result" or edge.transport not in {"local", "cuda_ipc"}
     target = walk.uses[edge.target.use]
-    return target.rank != walk.uses[edge.source.use].rank or (target.op == "call" and plan.nodes[target.node].host)
+    if target.rank != walk.uses[edge.source.use].rank:
+        return edge.transport != "cuda_ipc"
+    return target.op == "call" and plan.nodes[target.node].host
 
 
 def _host(plan: Plan, node: str) -> bool:

@@ -37,6 +37,8 @@ SMALL_WORKSPACE = 32 * MIB
 GPU_MARGIN = 1024 * MIB
 """The driver's context, captured graphs and fragmentation."""
 CPU_MARGIN = 16 * MIB
+ARENA = 256 * MIB
+"""For tensors on their way to other GPUs; more where a state of a default request, which goes at once, is larger."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,11 @@ class Need:
     """Paged state -> bytes of the largest request."""
     workspace: int
     margin: int
+    arena: int = 0
 
     @property
     def fixed(self) -> int:
-        return sum(self.weights.values()) + self.workspace + self.margin
+        return sum(self.weights.values()) + self.arena + self.workspace + self.margin
 
     @property
     def least(self) -> int:
@@ -96,6 +99,7 @@ def budget(assignment: Assignment, plan: Plan, hardware: Hardware, catalogue: Ca
 
     `weights NAME`   a weight set, the parts that its nodes here read, each part once
     `kv STATE`       a paged state's share of the caches
+    `arena`          for tensors on their way to other GPUs
     `workspace`      what the component that takes most needs while it runs
     `margin`         the driver's context, captured graphs and fragmentation
 
@@ -156,7 +160,19 @@ def _need(
         largest=caches["largest"],
         workspace=_workspace(plan, known, rank),
         margin=GPU_MARGIN if gpu else CPU_MARGIN,
+        arena=_arena(plan, rank, caches["default"]),
     )
+
+
+def _arena(plan: Plan, rank: RankPlan, caches: Mapping[int, int]) -> int:
+    leaving = [
+        walk.uses[edge.source.use]
+        for walk in plan.walks
+        for edge in walk.edges
+        if edge.transport == "cuda_ipc" and walk.uses[edge.source.use].rank == rank.rank
+    ]
+    states = (caches.get(use.states[0], 0) for use in leaving if use.op == "export")
+    return max(ARENA, *states, 0) if leaving else 0
 
 
 def _itemsize(rank: RankPlan) -> int:
@@ -298,8 +314,9 @@ def _filled(plan: Plan, need: Need) -> RankPlan:
         total = sum(need.caches.values())
     lines = [(f"weights {name}", size) for name, size in need.weights.items()]
     lines.extend(_shares(plan, need, total))
-    lines.extend((("workspace", need.workspace), ("margin", need.margin)))
-    return replace(need.rank, kv_bytes=total, budget=tuple((name, size) for name, size in lines if size > 0))
+    lines.extend((("arena", need.arena), ("workspace", need.workspace), ("margin", need.margin)))
+    shown = tuple((name, size) for name, size in lines if size > 0)
+    return replace(need.rank, kv_bytes=total, budget=shown, arena_bytes=need.arena)
 
 
 def _shares(plan: Plan, need: Need, total: int) -> Iterator[tuple[str, int]]:
@@ -339,7 +356,7 @@ def _position(assignment: Assignment, rank: Rank) -> int:
 def _too_large(plan: Plan, need: Need, free: int) -> str:
     parts = {f"weights `{name}`": size for name, size in need.weights.items()}
     parts |= {f"caches of `{plan.states[state].name}`": size for state, size in need.caches.items()}
-    parts |= {"workspace": need.workspace, "margin": need.margin}
+    parts |= {"arena": need.arena, "workspace": need.workspace, "margin": need.margin}
     largest = sorted(parts.items(), key=lambda part: -part[1])
     sizes = ", ".join(f"{name} {size}" for name, size in largest if size)
     return (

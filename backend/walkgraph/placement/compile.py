@@ -285,7 +285,7 @@ class _Walk:
             target=Target(kind="stream", port=name, index=self.context.stream_index[name]),
             common=0,
             leave="each" if entry.loops else "none",
-            transport=self._to_ranks(entry, port, self.context.consumers.get(name, frozenset())),
+            transport=self._to_ranks(entry, port, self.context.consumers.get(name, frozenset()), host=True),
         )
 
     def _state_edge(self, index: int, export: int, take: int) -> EdgePlan:
@@ -310,13 +310,17 @@ class _Walk:
         if target is None:
             return "local"
         here, there = self.uses[self.at[source.index]].rank, self.uses[self.at[target.index]].rank
-        return self.context.transport(here, there, self._modality(source, route.source.port))
+        host = self.context.on_host(source.node) or self.context.on_host(target.node)
+        return self.context.transport(here, there, self._modality(source, route.source.port), host=host)
 
-    def _to_ranks(self, source: Entry, port: str, readers: frozenset[Rank]) -> Transport:
-        """To several ranks, this one perhaps among them; all others are reached in one way."""
+    def _to_ranks(self, source: Entry, port: str, readers: frozenset[Rank], *, host: bool = False) -> Transport:
+        """To several ranks, this one perhaps among them; all others are reached in one way. `host`: items of a stream
+        are kept and joined on the host."""
         here, modality = self.uses[self.at[source.index]].rank, self._modality(source, port)
-        ways: set[Transport] = {self.context.transport(here, there, modality) for there in readers if there != here}
-        return ways.pop() if ways else "local"
+        host = host or self.context.on_host(source.node)
+        others = sorted(readers - {here})
+        ways: list[Transport] = [self.context.transport(here, there, modality, host=host) for there in others]
+        return "shm" if "shm" in ways else ways[0] if ways else "local"
 
     def _modality(self, source: Entry, port: str) -> str | None:
         node = self.context.assignment.graph.nodes.get(source.node)

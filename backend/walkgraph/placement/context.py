@@ -39,11 +39,23 @@ class Context:
         declared = found.params.get(param) if found else None
         return declared is not None and declared.type != "string"
 
-    def transport(self, source: Rank, target: Rank, modality: str | None) -> Transport:
-        """How a value crosses from rank to rank of one host, whatever their devices are."""
+    @cached_property
+    def _on_gpu(self) -> frozenset[Rank]:
+        return frozenset(Rank(r.rank) for r in self.assignment.placement.ranks if r.device != "cpu")
+
+    def transport(self, source: Rank, target: Rank, modality: str | None, *, host: bool = False) -> Transport:
+        """How a value crosses from rank to rank of one host; `host`: one of its ends runs on the CPU anyway."""
         if source == target:
             return "local"
-        return "inline" if modality in INLINE else "shm"
+        if modality in INLINE:
+            return "inline"
+        return "cuda_ipc" if not host and {source, target} <= self._on_gpu else "shm"
+
+    def on_host(self, node: str) -> bool:
+        """Whether a node runs on the CPU whatever its rank's device is."""
+        named = self.assignment.graph.nodes.get(node)
+        component = self.catalogue.get(named.component) if named is not None else None
+        return component is not None and component.host
 
     @cached_property
     def result_readers(self) -> Mapping[str, frozenset[Rank]]:

@@ -22,7 +22,7 @@ import msgspec
 from walkgraph.ids import Rank
 
 Scalar = bool | int | float | str
-Transport = Literal["local", "shm", "inline", "control"]
+Transport = Literal["local", "shm", "cuda_ipc", "inline", "control"]
 Op = Literal["call", "fork", "export", "import", "loop"]
 
 
@@ -144,7 +144,8 @@ class EdgePlan(Table, frozen=True):
     enter_each: bool = False
     """The value is a sequence: slice i goes to iteration i of the first loop entered."""
     transport: Transport = "local"
-    """`control`: to the client, through the conductor."""
+    """`control`: to the client, through the conductor. `cuda_ipc`: its tensors stay on devices; by `shm` where the
+    workers find that they can't read each other's."""
 
 
 class WalkPlan(Table, frozen=True):
@@ -184,7 +185,9 @@ class RankPlan(Table, frozen=True):
     kv_bytes: int
     """Budget of all paged states on this rank."""
     budget: tuple[tuple[str, int], ...]
-    """Contributor (`weights bagel`, `kv main`, `workspace`, `margin` ...) -> bytes."""
+    """Contributor (`weights bagel`, `kv main`, `arena`, `workspace`, `margin` ...) -> bytes."""
+    arena_bytes: int = 0
+    """Of its GPU: for tensors on their way to other GPUs."""
 
 
 class Plan(Table, frozen=True):

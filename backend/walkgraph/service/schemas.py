@@ -96,7 +96,8 @@ class RankShown(Shown):
     nodes: list[str]
     kv_bytes: int
     budget: dict[str, int]
-    """Contributor -> bytes: `weights NAME`, `kv STATE`, `workspace` and `margin` (driver, graphs, fragmentation)."""
+    """Contributor -> bytes: `weights NAME`, `kv STATE`, `arena` (tensors on their way to other GPUs), `workspace` and
+    `margin` (driver, graphs, fragmentation)."""
     capacity: int
     """Bytes that the rank may fill."""
 

@@ -3,13 +3,19 @@
 Ownership of a tensor under way:
 
     put     the sender's transport holds the bytes and makes a ticket, addressed to one rank
-    get     the receiver copies them out; it then owes the sender a `Freed`
+    there   whether all of them have arrived in its room: the ticket may be sent
+    get     the receiver copies them out
+    taken   whether that copy is over: it owes the sender a `Freed`
     free    the sender gives the room back; once for every ticket
     sweep   all tickets addressed to a rank that died are freed at once
 
 A transport never grows: without room `put` answers None, and the sender's loop queues until something is freed.
 """
 
+import fcntl
+import mmap
+import os
+import secrets
 from bisect import bisect_left, insort
 from typing import Any, Protocol
 
@@ -20,6 +26,7 @@ from walkgraph.ids import Rank
 from walkgraph.wire.messages import Ticket
 
 ALIGN = 64
+TOKEN_BYTES = 16
 
 
 class BadTicket(WalkgraphError):
@@ -37,8 +44,17 @@ class Transport(Protocol):
         """Hold `tensor` for rank `to`; None: no room now. Raises TooLarge."""
         ...
 
+    def there(self, ticket: int) -> bool:
+        """Whether the bytes of a ticket that is out are all held: before that nobody may be told of it."""
+        ...
+
     def get(self, ticket: Ticket) -> Tensor:
         """The tensor of a peer's ticket, the caller's own from here on. Raises BadTicket; the peer is unharmed."""
+        ...
+
+    def taken(self, ticket: Ticket) -> bool:
+        """Whether the copy that `get` began is over. Raises BadTicket, once, if the peer has given its room away
+        meanwhile: what was read is torn."""
         ...
 
     def free(self, ticket: int, by: Rank) -> None:
@@ -57,7 +73,12 @@ class Transport(Protocol):
 
     @property
     def out(self) -> int:
-        """Tickets that are not freed."""
+        """Tickets whose room isn't free again."""
+        ...
+
+    @property
+    def copying(self) -> bool:
+        """Whether `there`, `taken` or room may come by itself, without a message: ask again soon."""
         ...
 
     def close(self) -> None: ...
@@ -101,3 +122,44 @@ class Ranges:
         if at and self._gaps[at - 1][1] == start:
             start = self._gaps.pop(at - 1)[0]
         insort(self._gaps, (start, stop))
+
+
+class MemoryFile:
+    """Shared memory of one process, which peers map read-only.
+
+    An anonymous file (`memfd_create`): it has no name, so nothing can be left behind in /dev/shm, and it is gone with
+    the last process that maps it, however that one ends. Peers open it as `/proc/<pid>/fd/<n>` of its owner, which the
+    kernel allows to the same user only; its size is sealed, so that no peer can shrink it. A process number that was
+    given away anew is noticed by the token in the first `ALIGN` bytes.
+    """
+
+    def __init__(self, nbytes: int, name: str) -> None:
+        self.fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.fchmod(self.fd, 0o600)
+        os.ftruncate(self.fd, nbytes)
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        self.memory = mmap.mmap(self.fd, nbytes)
+        self.token = secrets.token_bytes(TOKEN_BYTES)
+        self.memory[:TOKEN_BYTES] = self.token
+
+    def close(self) -> None:
+        self.memory.close()
+        os.close(self.fd)
+
+
+def open_file(pid: int, fd: int, nbytes: int, token: bytes) -> mmap.mmap:
+    """A peer's `MemoryFile`, mapped read-only. Raises BadTicket for one that isn't there, or isn't the one told."""
+    try:
+        found = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise BadTicket("a peer's arena can't be opened; it has probably ended") from error
+    try:
+        if os.fstat(found).st_size != nbytes:
+            raise BadTicket("a peer's arena is not the one that was told")
+        memory = mmap.mmap(found, nbytes, prot=mmap.PROT_READ)
+    finally:
+        os.close(found)
+    if memory[:TOKEN_BYTES] != token:
+        memory.close()
+        raise BadTicket("a peer's arena is not the one that was told")
+    return memory

@@ -33,12 +33,18 @@ class Transport:
             dtype=dtype, shape=shape, id=number, owner=self._rank, transport="inproc", offset=0, nbytes=nbytes
         )
 
+    def there(self, ticket: int) -> bool:
+        return True
+
     def get(self, ticket: Ticket) -> Tensor:
         peer = self._peers.get(ticket.owner)
         held = peer._held.get(ticket.id) if peer else None
         if held is None or (held[0], *_header(held[1])) != (self._rank, ticket.dtype, ticket.shape, ticket.nbytes):
             raise BadTicket("a ticket names no tensor that is addressed here")
         return held[1]
+
+    def taken(self, ticket: Ticket) -> bool:
+        return True
 
     def free(self, ticket: int, by: Rank) -> None:
         held = self._held.get(ticket)
@@ -62,6 +68,10 @@ class Transport:
     @property
     def out(self) -> int:
         return len(self._held)
+
+    @property
+    def copying(self) -> bool:
+        return False
 
     def close(self) -> None:
         self._held.clear()

@@ -1,9 +1,6 @@
 """Between workers of one host: each has one arena of shared memory, and peers read from it.
 
-The arena is an anonymous memory file (`memfd_create`): it has no name, so nothing can be left behind in /dev/shm, and
-it is gone with the last process that maps it, however that one ends. Peers open it as `/proc/<pid>/fd/<n>` of its
-owner, which the kernel allows to the same user only; they map it read-only, and its size is sealed, so that no peer can
-harm or shrink it. A process number that was given away anew is noticed by the token at the start of the arena.
+The arena is a `MemoryFile`; peers map it read-only, so that none can harm it.
 
     arena:  | token .. | block | block | ...          block:  | id, nbytes .. | the tensor's bytes |
             0          64                                     0               64
@@ -12,11 +9,8 @@ A block's header names its ticket: a reader that finds another one, before or af
 Tickets of one sender to one reader rise, so that none is taken twice.
 """
 
-import fcntl
-import mmap
-import os
-import secrets
 import struct
+from collections.abc import Iterator
 from itertools import count
 
 import numpy as np
@@ -25,32 +19,35 @@ from torch import Tensor
 
 from walkgraph.errors import InvalidInput
 from walkgraph.ids import Rank
-from walkgraph.transports.base import ALIGN, BadTicket, Ranges, TooLarge
+from walkgraph.transports.base import ALIGN, BadTicket, MemoryFile, Ranges, TooLarge, open_file
 from walkgraph.wire.messages import Peer, Ticket
 from walkgraph.wire.tensors import ITEM_BYTES, check_header
 
-TOKEN_BYTES = 16
 DTYPES = {name: getattr(torch, name) for name in ITEM_BYTES}
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _HEADER = struct.Struct("<QQ")
 
 
 class Transport:
-    def __init__(self, rank: Rank, nbytes: int) -> None:
+    def __init__(self, rank: Rank, nbytes: int, numbers: Iterator[int] | None = None) -> None:
+        """`numbers` of tickets: rising, never 0, and shared with whoever's tickets must differ from these."""
         self._rank = rank
         self._size = nbytes
-        self.fd = os.memfd_create("walkgraph-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.fchmod(self.fd, 0o600)
-        os.ftruncate(self.fd, nbytes)
-        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-        self._memory = mmap.mmap(self.fd, nbytes)
-        self.token = secrets.token_bytes(TOKEN_BYTES)
-        self._memory[:TOKEN_BYTES] = self.token
+        self._file = MemoryFile(nbytes, "walkgraph-arena")
+        self._memory = self._file.memory
         self._ranges = Ranges(ALIGN, nbytes // ALIGN * ALIGN)
         self._out: dict[int, tuple[Rank, int]] = {}
         """Ticket -> (addressee, offset of its block)."""
-        self._numbers = count(1)
+        self._numbers = numbers or count(1)
         self._peers: dict[Rank, _PeerArena] = {}
+
+    @property
+    def fd(self) -> int:
+        return self._file.fd
+
+    @property
+    def token(self) -> bytes:
+        return self._file.token
 
     def put(self, tensor: Tensor, to: Rank) -> Ticket | None:
         if tensor.nbytes + 2 * ALIGN > self._size:
@@ -77,12 +74,18 @@ class Transport:
             nbytes=tensor.nbytes,
         )
 
+    def there(self, ticket: int) -> bool:
+        return True
+
     def get(self, ticket: Ticket) -> Tensor:
         check_header(ticket, ticket.nbytes)
         peer = self._peers.get(ticket.owner)
         if peer is None:
             raise BadTicket("a ticket is of a worker that is gone")
         return peer.read(ticket)
+
+    def taken(self, ticket: Ticket) -> bool:
+        return True
 
     def free(self, ticket: int, by: Rank) -> None:
         to, block = self._out.get(ticket, (None, 0))
@@ -112,6 +115,10 @@ class Transport:
         return len(self._out)
 
     @property
+    def copying(self) -> bool:
+        return False
+
+    @property
     def used(self) -> int:
         """Bytes of the arena that are taken."""
         return self._ranges.used
@@ -119,29 +126,16 @@ class Transport:
     def close(self) -> None:
         for rank in list(self._peers):
             self.disconnect(rank)
-        self._memory.close()
-        os.close(self.fd)
+        self._file.close()
 
 
 class _PeerArena:
     """Another worker's arena, mapped read-only."""
 
     def __init__(self, peer: Peer) -> None:
-        try:
-            fd = os.open(f"/proc/{peer.pid}/fd/{peer.arena_fd}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise BadTicket("a peer's arena can't be opened; it has probably ended") from error
-        try:
-            if os.fstat(fd).st_size != peer.arena_bytes:
-                raise BadTicket("a peer's arena is not the one that was told")
-            self._memory = mmap.mmap(fd, peer.arena_bytes, prot=mmap.PROT_READ)
-        finally:
-            os.close(fd)
+        self._memory = open_file(peer.pid, peer.arena_fd, peer.arena_bytes, peer.arena_token)
         self._size = peer.arena_bytes
         self._last = 0
-        if self._memory[:TOKEN_BYTES] != peer.arena_token:
-            self._memory.close()
-            raise BadTicket("a peer's arena is not the one that was told")
 
     def read(self, ticket: Ticket) -> Tensor:
         block = ticket.offset - ALIGN

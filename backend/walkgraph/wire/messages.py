@@ -5,9 +5,9 @@
     conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Ping, Stop
     worker -> conductor     Hello, Progress, Ready, LoadFailed, Faulted, Emit, RankDone, RankFailed, Suspended,
                             Released, Pong
-    worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed
+    worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Opened
 
-Values ride inside a message while they are tiny; larger tensors stay in the sender's arena and travel as a `Ticket`.
+Values ride inside a message while they are tiny; larger tensors stay in the sender's arena, and a `Ticket` travels.
 """
 
 from typing import Literal
@@ -53,7 +53,7 @@ class Ticket(TensorHeader, frozen=True, tag="ticket"):
 
     id: int
     owner: Rank
-    transport: Literal["inproc", "shm"]
+    transport: Literal["inproc", "shm", "cuda_ipc"]
     offset: int
     nbytes: int
 
@@ -178,6 +178,17 @@ class Finished(Message, frozen=True, tag="finished"):
 # ── conductor and worker ────────────────────────────────────────────────────────────────────────
 
 
+class DeviceArena(Message, frozen=True, tag="device_arena"):
+    """A worker's room on its GPU for tensors on their way out, and the table of what lies there, a file as the arena
+    on the host is one."""
+
+    handle: bytes
+    """What another process opens the memory with: CUDA's, 64 bytes."""
+    nbytes: int
+    table_fd: int
+    table_token: bytes
+
+
 class Peer(Message, frozen=True, tag="peer"):
     """Where a worker takes messages from its peers, and where they find its arena: `/proc/<pid>/fd/<arena_fd>`."""
 
@@ -189,6 +200,8 @@ class Peer(Message, frozen=True, tag="peer"):
     arena_bytes: int
     arena_token: bytes
     """The arena's first bytes: proof that the file is the one that was meant."""
+    device: DeviceArena | None = None
+    """None: its tensors leave through the host's memory."""
 
 
 class Load(Message, frozen=True, tag="load"):
@@ -370,10 +383,14 @@ class Freed(Message, frozen=True, tag="freed"):
     ticket: int
 
 
+class Opened(Message, frozen=True, tag="opened"):
+    """The sender can read the other's device arena. Before that no ticket of it is sent there."""
+
+
 ToConductor = Submit | Abort | Drain | Stop
 FromConductor = Status | Accepted | Rejected | Output | Finished
 ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Ping | Stop
 FromWorker = (
     Hello | Progress | Ready | LoadFailed | Faulted | Emit | RankDone | RankFailed | Suspended | Released | Pong
 )
-BetweenWorkers = Deliver | Until | StreamItem | StreamDone | Credit | Freed
+BetweenWorkers = Deliver | Until | StreamItem | StreamDone | Credit | Freed | Opened

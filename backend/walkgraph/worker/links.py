@@ -13,20 +13,23 @@ from typing import Any
 
 import msgspec
 import zmq
-from torch import Tensor
 
 from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank
-from walkgraph.transports.base import BadTicket, Transport
+from walkgraph.transports.base import BadTicket, TooLarge
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.worker import values
+from walkgraph.worker.carrier import Carrier
 from walkgraph.worker.events import ABSENT, Arrived
 
 _SENDER = struct.Struct("<II")
 """Rank and start of who sent a frame to a peer."""
 STRANGERS = 1024
 """Messages kept of starts that the conductor has not named yet; it will, for it starts no run before."""
+
+AHEAD = 8
+"""Messages whose tensors may be under way into the transport behind the first of a queue."""
 
 
 @dataclass(slots=True)
@@ -37,66 +40,85 @@ class _Waiting:
     """Larger tensors go through the transport."""
 
 
+@dataclass(slots=True)
+class _Packed:
+    """Its tensors are in the transport, or on their way into it."""
+
+    frames: list[bytes]
+    tickets: list[int]
+
+
 class Outbox:
     """One way out."""
 
-    def __init__(self, socket: sockets.Socket, to: Rank | None, head: tuple[bytes, ...], transport: Transport) -> None:
+    def __init__(self, socket: sockets.Socket, to: Rank | None, head: tuple[bytes, ...], transport: Carrier) -> None:
         """`to` is None for the conductor, to whom nothing goes through a transport."""
         self.socket = socket
         self._to = to
         self._head = head
         self._transport = transport
-        self._queue: deque[_Waiting | list[bytes]] = deque()
+        self._packed: deque[_Packed] = deque()
+        self._queue: deque[_Waiting] = deque()
+        """Behind those that are packed."""
+        self.blocked = False
+        """Waiting for the socket, not for room or a copy."""
         self.failed: list[tuple[Any, WalkgraphError]] = []
         """Messages whose value can't travel at all."""
 
     def send(self, message: Any, value: Any = ABSENT, shared: bool = False) -> None:
         self._queue.append(_Waiting(message, value, shared))
-        if len(self._queue) == 1:
+        if len(self) == 1:
             self.flush()
 
     def flush(self) -> None:
-        while self._queue:
-            first = self._queue[0]
-            try:
-                frames = first if isinstance(first, list) else self._encode(first)
-            except values.NoRoom:
+        self.blocked = False
+        while self._packed or self._queue:
+            if self._packed and all(map(self._transport.there, self._packed[0].tickets)):
+                try:
+                    self.socket.send_multipart(self._packed[0].frames, zmq.NOBLOCK)
+                except zmq.Again:
+                    self.blocked = True
+                    return
+                self._packed.popleft()
+            elif len(self._packed) >= AHEAD or not self._pack():
                 return
-            except WalkgraphError as error:
-                self.failed.append((self._queue.popleft(), error))
-                continue
-            try:
-                self.socket.send_multipart(frames, zmq.NOBLOCK)
-            except zmq.Again:
-                self._queue[0] = frames
-                return
-            self._queue.popleft()
 
     def forget(self, run: str) -> None:
         """Drop what waits for a run, unless its tensors are already in the transport: the peer frees those."""
-        self._queue = deque(w for w in self._queue if isinstance(w, list) or getattr(w.message, "run", None) != run)
-
-    @property
-    def blocked(self) -> bool:
-        """Waiting for the socket, not for room."""
-        return bool(self._queue) and isinstance(self._queue[0], list)
+        self._queue = deque(one for one in self._queue if getattr(one.message, "run", None) != run)
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._packed) + len(self._queue)
 
-    def _encode(self, waiting: _Waiting) -> list[bytes]:
-        message = waiting.message
+    def _pack(self) -> bool:
+        """False if nothing could be done about the next one."""
+        if not self._queue:
+            return False
+        waiting, alone = self._queue[0], not self._transport.out
+        try:
+            self._packed.append(self._encode(waiting, alone))
+        except values.NoRoom:
+            if not alone:
+                return False
+            what = "a value's tensors are together over the arena for what leaves a worker; raise `arena_bytes`"
+            self.failed.append((waiting.message, TooLarge(what)))
+        except WalkgraphError as error:
+            self.failed.append((waiting.message, error))
+        self._queue.popleft()
+        return True
+
+    def _encode(self, waiting: _Waiting, alone: bool) -> _Packed:
+        message, tickets = waiting.message, list[int]()
         if waiting.value is not ABSENT:
-            put = self._put if waiting.shared and self._to is not None else None
+            to = self._to
+            put = None if to is None or not waiting.shared else lambda one: self._transport.put(one, to, alone=alone)
             packed = values.pack(waiting.value, put, self._take_back)
             message = msgspec.structs.replace(message, value=packed)
+            tickets = [ticket.id for ticket in values.tickets_in(packed)]
         frame = codec.encode(message)
         if len(frame) > codec.MAX_BYTES:
             raise WalkgraphError(f"a value takes {len(frame)} bytes, over the limit of {codec.MAX_BYTES} for a message")
-        return [*self._head, frame]
-
-    def _put(self, tensor: Tensor) -> m.Ticket | None:
-        return self._transport.put(tensor, self._to) if self._to is not None else None
+        return _Packed([*self._head, frame], tickets)
 
     def _take_back(self, ticket: m.Ticket) -> None:
         if self._to is not None:
@@ -111,7 +133,7 @@ class Links:
         conductor: sockets.Socket,
         inbox: sockets.Socket,
         context: sockets.Context,
-        transport: Transport,
+        transport: Carrier,
     ) -> None:
         self.conductor = Outbox(conductor, None, (), transport)
         self.from_conductor = sockets.Reader(conductor, codec.to_worker)
@@ -126,6 +148,8 @@ class Links:
         """Rank that is gone -> its last start."""
         self._strangers: deque[tuple[bytes, m.BetweenWorkers]] = deque(maxlen=STRANGERS)
         self._out: dict[Rank, Outbox] = {}
+        self._reading: deque[tuple[Rank, m.Ticket, str]] = deque()
+        """Tickets whose tensors are being copied, with their runs: no `Freed` was sent."""
 
     @property
     def rejected(self) -> int:
@@ -149,6 +173,8 @@ class Links:
             self._peers[rank] = peer
             socket = sockets.push(self._context, peer.address)
             self._out[rank] = Outbox(socket, rank, self._head, self._transport)
+            if self._transport.opens(rank):
+                self._out[rank].send(m.Opened())
 
     def send(self, rank: Rank, message: m.BetweenWorkers, value: Any, transport: str) -> None:
         """Queue a message to a peer. One to a peer that is gone is dropped: its runs are being ended."""
@@ -165,6 +191,11 @@ class Links:
         """Sockets that have something to take once they can."""
         return [outbox.socket for outbox in (self.conductor, *self._out.values()) if outbox.blocked]
 
+    @property
+    def copying(self) -> bool:
+        """Whether there will be something to send or to free without a message coming: ask again soon."""
+        return self._transport.copying
+
     def forget(self, run: str) -> None:
         for outbox in self._out.values():
             outbox.forget(run)
@@ -178,14 +209,17 @@ class Links:
                 self._unknown(sender, message)
             elif isinstance(message, m.Freed):
                 self._freed(message.ticket, rank)
+            elif isinstance(message, m.Opened):
+                self._transport.accept(rank)
             else:
                 yield self._unpacked(rank, message)
+        yield from self._taken()
 
     def failures(self) -> Iterator[tuple[str, ErrorInfo]]:
         """(run, error) for values that could not be sent."""
         for outbox in (self.conductor, *self._out.values()):
-            for waiting, error in outbox.failed:
-                yield str(getattr(waiting.message, "run", "")), error.info()
+            for message, error in outbox.failed:
+                yield str(getattr(message, "run", "")), error.info()
             outbox.failed.clear()
 
     def close(self) -> None:
@@ -195,6 +229,7 @@ class Links:
 
     def _part(self, rank: Rank) -> None:
         self._latest[rank] = self._peers.pop(rank).start
+        self._reading = deque(one for one in self._reading if one[0] != rank)
         self._transport.sweep(rank)
         self._transport.disconnect(rank)
         outbox = self._out.pop(rank, None)
@@ -231,7 +266,20 @@ class Links:
         except WalkgraphError as error:
             return message.run, error.info()
         finally:
-            # The bytes are copied, or will never be: either way the sender has its room back.
-            for ticket in values.tickets_in(message.value):
-                if ticket.owner == rank:
-                    self._out[rank].send(m.Freed(ticket=ticket.id))
+            # Whether they are being copied or never will be: in the end the sender has its room back.
+            tickets = values.tickets_in(message.value)
+            self._reading.extend((rank, ticket, message.run) for ticket in tickets if ticket.owner == rank)
+
+    def _taken(self) -> Iterator[tuple[str, ErrorInfo]]:
+        """Tell the senders of what was copied; (run, error) for what was torn meanwhile."""
+        for _ in range(len(self._reading)):
+            rank, ticket, run = self._reading.popleft()
+            try:
+                taken = self._transport.taken(ticket)
+            except BadTicket as error:
+                yield run, error.info()
+                taken = True
+            if taken:
+                self._out[rank].send(m.Freed(ticket=ticket.id))
+            else:
+                self._reading.append((rank, ticket, run))

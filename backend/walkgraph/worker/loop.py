@@ -141,7 +141,8 @@ class Loop:
         blocked = self._links.blocked()
         for socket in blocked:
             self._poller.modify(socket, zmq.POLLIN | zmq.POLLOUT if socket in self._poller else zmq.POLLOUT)
-        self._poller.poll(round(1000 * (INTERVAL if self._core.runs else IDLE_SECONDS)))
+        wait = 0.0 if self._links.copying else INTERVAL if self._core.runs else IDLE_SECONDS
+        self._poller.poll(round(1000 * wait))
         for socket in blocked:
             if socket is self._links.conductor.socket:
                 self._poller.modify(socket, zmq.POLLIN)

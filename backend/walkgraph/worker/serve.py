@@ -14,10 +14,10 @@ from walkgraph.engine.runner import is_memory
 from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import Buffered, Emitter, Off
-from walkgraph.transports.shm import Transport
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import WORKERS_SOCKET, DeploymentSpec, read_spec
+from walkgraph.worker.carrier import Carrier, shared_memory
 from walkgraph.worker.core import Core
 from walkgraph.worker.links import Links
 from walkgraph.worker.loop import Loop
@@ -33,18 +33,13 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     address = sockets.address(directory, f"rank{rank}.{start}")
     inbox = sockets.pull(context, address)
     conductor = sockets.dealer(context, sockets.address(directory, WORKERS_SOCKET), f"{rank}.{start}".encode())
-    arena = Transport(rank, spec.limits.arena_bytes)
-    links = Links(rank, start, conductor, inbox, context, arena)
+    here = next(one for one in spec.plan.ranks if one.rank == rank)
+    # A rank from whose GPU nothing leaves may read what others have.
+    memory = shared_memory(here.device) if any(one.arena_bytes for one in spec.plan.ranks) else None
+    carrier = Carrier(rank, spec.limits.arena_bytes, memory, here.arena_bytes)
+    links = Links(rank, start, conductor, inbox, context, carrier)
     try:
-        here = m.Peer(
-            address=address,
-            start=start,
-            pid=os.getpid(),
-            arena_fd=arena.fd,
-            arena_bytes=spec.limits.arena_bytes,
-            arena_token=arena.token,
-        )
-        _send(conductor, m.Hello(rank=rank, peer=here))
+        _send(conductor, m.Hello(rank=rank, peer=carrier.told(address, start, os.getpid())))
         plan, peers = _load_order(links)
         links.set_peers(peers)
         engine = Engine(

@@ -98,7 +98,8 @@ def _pack(value: Any, put: Callable[[Tensor], m.Ticket | None] | None, tickets: 
 def _tensor(value: Tensor, put: Callable[[Tensor], m.Ticket | None] | None, tickets: list[m.Ticket]) -> m.Value:
     if value.dtype not in _NAMES:
         raise InvalidInput(f"a tensor of {value.dtype} can't leave its rank; have {sorted(ITEM_BYTES)}")
-    if put is not None and value.nbytes > INLINE_BYTES:
+    # Bytes that lie on a device can't be put into a message without waiting for it.
+    if put is not None and (value.nbytes > INLINE_BYTES or value.device.type != "cpu"):
         ticket = put(value)
         if ticket is None:
             raise NoRoom

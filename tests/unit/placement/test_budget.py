@@ -5,7 +5,7 @@ import pytest
 from tests.support.placing import CATALOGUE, GIB, at, duet, hardware, placement, planned, sizes
 from walkgraph.errors import NotFound
 from walkgraph.graph.document import Weights
-from walkgraph.placement.budget import CPU_MARGIN, GPU_MARGIN, PAGE, RUNS, SMALL_WORKSPACE, show_bytes
+from walkgraph.placement.budget import ARENA, CPU_MARGIN, GPU_MARGIN, PAGE, RUNS, SMALL_WORKSPACE, show_bytes
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.plan import PlanResult, plan
 from walkgraph.placement.sizes import WeightSizes
@@ -35,6 +35,24 @@ def test_each_rank_pays_for_its_own() -> None:
     assert "kv guide" not in first
     (_, painter) = budgets(planned(at(1, "say")))
     assert painter == {"workspace": SMALL_WORKSPACE, "margin": CPU_MARGIN}
+
+
+def test_what_leaves_for_another_gpu_has_room_there() -> None:
+    made = planned(at(1, "guide", "llm"), devices=("cuda:0", "cuda:1"))
+    assert made.plan is not None
+    assert [rank.arena_bytes for rank in made.plan.ranks] == [ARENA, ARENA]
+    assert [budget["arena"] for budget in budgets(made)] == [ARENA, ARENA]
+    for devices in (("cuda:0", "cpu"), ("cpu", "cpu")):
+        made = planned(at(1, "guide", "llm"), devices=devices)
+        assert made.plan is not None
+        assert not any(rank.arena_bytes for rank in made.plan.ranks)
+
+
+def test_a_state_of_a_default_request_goes_to_another_gpu_at_once() -> None:
+    where = placement(at(1, "guide"), devices=("cuda:0", "cuda:1"))
+    made = plan(duet(), where, hardware(100 * GIB, 100 * GIB), CATALOGUE, sizes(token=2 << 20))
+    assert made.plan is not None
+    assert made.plan.ranks[0].arena_bytes == (64 + PAGE) * (2 << 20) * 2 > ARENA
 
 
 def test_caches_fill_the_memory_that_groups_name() -> None:

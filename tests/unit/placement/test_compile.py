@@ -78,7 +78,7 @@ def test_scratch_appends_only_read() -> None:
     ("devices", "source", "target", "transport"),
     [
         (("cpu", "cpu"), "mix.latents", "guide.latents", "shm"),
-        (("cuda:0", "cuda:1"), "mix.latents", "guide.latents", "shm"),
+        (("cuda:0", "cuda:1"), "mix.latents", "guide.latents", "cuda_ipc"),
         (("cuda:0", "cpu"), "mix.latents", "guide.latents", "shm"),
         (("cuda:0", "cuda:1"), "mix.latents", "llm.latents", "local"),
     ],

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import torch
 
+from tests.support.device_memory import SharedMemory
 from walkgraph import plugins
 from walkgraph.errors import WalkgraphError
 from walkgraph.ids import Rank
@@ -23,21 +24,29 @@ A, B, C = Rank(0), Rank(1), Rank(2)
 ROOM = 1 << 20
 DTYPES = [getattr(torch, name) for name in ITEM_BYTES]
 ON_HOST = sorted(plugins.names("walkgraph.transports"))
+BETWEEN = pytest.mark.parametrize("name", [name for name in ON_HOST if name != "inproc"])
+"""Those that join two processes."""
+
+
+def made(name: str, rank: Rank) -> Any:
+    """A transport of that name; what needs a device gets a double of its memory."""
+    make = plugins.load("walkgraph.transports", name, "Transport")
+    return make(rank, ROOM, SharedMemory()) if name == "cuda_ipc" else make(rank, ROOM)
 
 
 def handle(transport: Any) -> Any:
     """What a peer connects to."""
-    if not hasattr(transport, "fd"):
-        return transport
-    return Peer(
-        address="", start=0, pid=os.getpid(), arena_fd=transport.fd, arena_bytes=ROOM, arena_token=transport.token
-    )
+    told = {"address": "", "start": 0, "pid": os.getpid(), "arena_fd": 0, "arena_bytes": ROOM, "arena_token": b""}
+    if hasattr(transport, "told"):
+        return Peer(**{**told, "device": transport.told()})
+    if hasattr(transport, "fd"):
+        return Peer(**{**told, "arena_fd": transport.fd, "arena_token": transport.token})
+    return transport
 
 
 @pytest.fixture(params=ON_HOST)
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Transport, Transport]]:
-    make = plugins.load("walkgraph.transports", request.param, "Transport")
-    sender, receiver = make(A, ROOM), make(B, ROOM)
+    sender, receiver = made(request.param, A), made(request.param, B)
     receiver.connect(A, handle(sender))
     yield sender, receiver
     receiver.close()
@@ -123,7 +132,7 @@ def test_a_full_transport_refuses_until_something_is_freed(pair: Pair) -> None:
     again = sender.put(torch.ones(ROOM // 8, dtype=torch.uint8), B)
     assert again
     assert receiver.get(again).sum() == ROOM // 8
-    with pytest.raises(TooLarge, match="arena_bytes"):
+    with pytest.raises(TooLarge, match="is over the"):
         sender.put(torch.zeros(ROOM + 1, dtype=torch.uint8), B)
 
 
@@ -159,8 +168,9 @@ def test_mutated_headers_are_refused_and_harm_nobody(pair: Pair) -> None:
         {"shape": (64,) + (1,) * 32}, {"dtype": "int32"}, {"dtype": "float8"}, {"nbytes": 511}, {"nbytes": -1},
         {"nbytes": 1 << 62, "shape": (1 << 59,)}, {"id": good.id + 1}, {"id": 0}, {"owner": Rank(9)},
     ]  # fmt: skip
-    if good.transport == "shm":
-        changes += [{"offset": value} for value in (0, 64, good.offset + 1, good.offset + 64, -64, 1 << 62, ROOM - 64)]
+    if good.transport != "inproc":
+        places = {0, 64, good.offset + 1, good.offset + 64, -64, 1 << 62, ROOM - 64} - {good.offset}
+        changes += [{"offset": value} for value in places]
     for _ in range(2000):
         change = dict(chance.choice(changes))
         with pytest.raises(WalkgraphError):
@@ -168,9 +178,20 @@ def test_mutated_headers_are_refused_and_harm_nobody(pair: Pair) -> None:
     assert torch.equal(receiver.get(good), torch.arange(64)), "still whole"
 
 
-def test_a_ticket_is_taken_once_and_in_order() -> None:
-    make = plugins.load("walkgraph.transports", "shm", "Transport")
-    sender, receiver = make(A, ROOM), make(B, ROOM)
+def test_what_was_put_is_there_and_what_was_got_is_taken(pair: Pair) -> None:
+    sender, receiver = pair
+    ticket = sender.put(torch.ones(3), B)
+    assert ticket
+    assert sender.there(ticket.id)
+    receiver.get(ticket)
+    assert receiver.taken(ticket)
+    assert not sender.copying
+    assert not receiver.copying
+
+
+@BETWEEN
+def test_a_ticket_is_taken_once_and_in_order(name: str) -> None:
+    sender, receiver = made(name, A), made(name, B)
     receiver.connect(A, handle(sender))
     one, two = sender.put(torch.ones(2), B), sender.put(torch.ones(2), B)
     receiver.get(two)
@@ -181,27 +202,33 @@ def test_a_ticket_is_taken_once_and_in_order() -> None:
     sender.close()
 
 
-def test_an_arena_that_is_not_the_one_told_is_refused() -> None:
-    make = plugins.load("walkgraph.transports", "shm", "Transport")
-    sender, receiver = make(A, ROOM), make(B, ROOM)
+@BETWEEN
+def test_an_arena_that_is_not_the_one_told_is_refused(name: str) -> None:
+    sender, receiver = made(name, A), made(name, B)
     told = handle(sender)
-    for change in ({"arena_token": b"x" * 16}, {"arena_bytes": 4096}, {"arena_fd": 1 << 20}, {"pid": 1 << 22}):
+    names = ("arena_token", "arena_bytes", "arena_fd") if name == "shm" else ("table_token", None, "table_fd")
+    wrong = {field: value for field, value in zip(names, (b"x" * 16, 4096, 1 << 20), strict=True) if field is not None}
+    for field, value in wrong.items():
+        other = {field: value} if name == "shm" else {"device": msgspec.structs.replace(told.device, **{field: value})}
         with pytest.raises(BadTicket):
-            receiver.connect(A, msgspec.structs.replace(told, **change))
+            receiver.connect(A, msgspec.structs.replace(told, **other))
+    with pytest.raises(BadTicket):
+        receiver.connect(A, msgspec.structs.replace(told, pid=1 << 22))
     receiver.close()
     sender.close()
 
 
-def test_an_arena_leaves_nothing_behind() -> None:
-    make = plugins.load("walkgraph.transports", "shm", "Transport")
+@BETWEEN
+def test_an_arena_leaves_nothing_behind(name: str) -> None:
     gc.collect()
     before = (set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd")), _mapped())  # noqa: PTH208
     for _ in range(20):
-        sender, receiver = make(A, ROOM), make(B, ROOM)
+        sender, receiver = made(name, A), made(name, B)
         receiver.connect(A, handle(sender))
         receiver.get(sender.put(torch.ones(5), B))
         receiver.close()
         sender.close()
+    del sender, receiver
     gc.collect()
     assert (set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd")), _mapped()) == before  # noqa: PTH208
 
@@ -236,4 +263,4 @@ def test_ranges_are_joined_again_and_never_overlap() -> None:
 
 
 def _mapped() -> int:
-    return len(re.findall("walkgraph-arena", Path("/proc/self/maps").read_text()))
+    return len(re.findall("walkgraph-", Path("/proc/self/maps").read_text()))

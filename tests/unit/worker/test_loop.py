@@ -1,5 +1,6 @@
 """A rank's loop between real sockets and fakes of core and engine: what comes is handed on, what follows is done."""
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +12,7 @@ import pytest
 import torch
 import zmq
 
-from tests.unit.transports.test_conformance import ROOM, handle
+from tests.unit.transports.test_conformance import ROOM
 from walkgraph.engine.engine import Done
 from walkgraph.engine.pages import PageFault
 from walkgraph.engine.swap import Swapped
@@ -20,10 +21,10 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call, StateKey
 from walkgraph.placement.tables import Itinerary
 from walkgraph.telemetry.emit import Off
-from walkgraph.transports.shm import Transport
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.worker import serve
+from walkgraph.worker.carrier import Carrier
 from walkgraph.worker.events import (
     ABSENT,
     Arrived,
@@ -128,16 +129,13 @@ class Worker:
 
     def __init__(self, context: sockets.Context, folder: Path, rank: int, arena: int = ROOM) -> None:
         self.rank = Rank(rank)
-        self.core, self.engine, self.arena = FakeCore(), FakeEngine(), Transport(self.rank, arena)
+        self.core, self.engine, self.arena = FakeCore(), FakeEngine(), Carrier(self.rank, arena)
         self.address = sockets.address(folder, f"rank{rank}")
         inbox = sockets.pull(context, self.address)
         conductor = sockets.dealer(context, sockets.address(folder, "workers"), f"{rank}.1".encode())
         self.links = Links(self.rank, 1, conductor, inbox, context, self.arena)
         self.loop = Loop(self.rank, self.core, self.engine, self.links, Off())
-        self.peer = m.Peer(
-            address=self.address, start=1, pid=handle(self.arena).pid, arena_fd=self.arena.fd, arena_bytes=arena,
-            arena_token=self.arena.token,
-        )  # fmt: skip
+        self.peer = self.arena.told(self.address, 1, os.getpid())
 
     def turn(self) -> None:
         # A turn waits for a message: these tests send it one first.

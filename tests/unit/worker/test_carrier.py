@@ -1,0 +1,262 @@
+"""Tensors go from device to device where both ends can, else by the host's memory; nothing is told before its time."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+import zmq
+
+from tests.support.device_memory import SharedMemory
+from tests.unit.transports.test_conformance import ROOM
+from walkgraph.ids import Rank, RunId
+from walkgraph.transports.base import BadTicket
+from walkgraph.wire import messages as m
+from walkgraph.wire import sockets
+from walkgraph.worker.carrier import Carrier, shared_memory
+from walkgraph.worker.events import Arrived
+from walkgraph.worker.links import Links
+
+A, B = Rank(0), Rank(1)
+R = RunId("r")
+
+
+def told(carrier: Carrier) -> m.Peer:
+    return carrier.told("", 1, os.getpid())
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Carrier, Carrier]]:
+    sender, receiver = Carrier(A, ROOM, SharedMemory(), ROOM), Carrier(B, ROOM, SharedMemory(), 0)
+    sender.connect(B, told(receiver))
+    receiver.connect(A, told(sender))
+    yield sender, receiver
+    receiver.close()
+    sender.close()
+
+
+Pair = tuple[Carrier, Carrier]
+
+
+def test_device_memory_is_sent_once_the_peer_has_opened_it(pair: Pair) -> None:
+    sender, receiver = pair
+    first = sender.put(torch.ones(9), B)
+    assert first
+    assert first.transport == "shm"
+    assert receiver.opens(A)
+    assert not sender.opens(B), "there is nothing to open"
+    sender.accept(B)
+    second = sender.put(torch.arange(9), B)
+    assert second
+    assert second.transport == "cuda_ipc"
+    assert second.id > first.id
+    assert (receiver.get(first).sum(), receiver.get(second).sum()) == (9, 36)
+    assert sender.out == 2
+    for ticket in (second, first):
+        assert sender.there(ticket.id)
+        assert receiver.taken(ticket)
+        sender.free(ticket.id, B)
+    assert sender.out == 0
+
+
+def test_a_peer_that_is_started_anew_is_asked_anew(pair: Pair) -> None:
+    sender, receiver = pair
+    sender.accept(B)
+    assert sender.put(torch.ones(9), B) is not None
+    assert sender.put(torch.ones(2 * ROOM, dtype=torch.uint8)[:9], B) is not None
+    assert sender.sweep(B) == 2
+    sender.disconnect(B)
+    sender.connect(B, told(receiver))
+    again = sender.put(torch.ones(9), B)
+    assert again
+    assert again.transport == "shm"
+
+
+def test_what_the_device_cannot_hold_goes_by_the_host() -> None:
+    sender = Carrier(A, ROOM, SharedMemory(), ROOM // 2)
+    sender.accept(B)
+    large, half = torch.zeros(ROOM * 3 // 4, dtype=torch.uint8), torch.zeros(ROOM // 2, dtype=torch.uint8)
+    assert sender.put(large, B).transport == "shm"  # type: ignore[union-attr]
+    assert sender.put(half, B).transport == "cuda_ipc"  # type: ignore[union-attr]
+    assert sender.put(torch.zeros(64), B) is None, "room will come"
+    assert sender.put(torch.zeros(64), B, alone=True).transport == "shm"  # type: ignore[union-attr]
+    sender.close()
+
+
+def test_tensors_of_another_device_go_by_the_host() -> None:
+    memory = SharedMemory()
+    memory.device = torch.device("meta")
+    sender = Carrier(A, ROOM, memory, ROOM)
+    sender.accept(B)
+    assert sender.put(torch.zeros(64), B).transport == "shm"  # type: ignore[union-attr]
+    sender.close()
+
+
+def test_memory_that_cannot_be_shared_or_opened_costs_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    closed = Carrier(A, ROOM, SharedMemory(closed=True), ROOM)
+    assert told(closed).device is None
+    open_, blind = Carrier(A, ROOM, SharedMemory(), ROOM), Carrier(B, ROOM, SharedMemory(closed=True), 0)
+    blind.connect(A, told(open_))
+    assert not blind.opens(A)
+    assert len(caplog.records) == 2
+    ticket = open_.put(torch.ones(9), B)
+    assert ticket
+    assert blind.get(ticket).sum() == 9
+    for carrier in (closed, blind, open_):
+        carrier.close()
+    assert shared_memory("cpu") is None
+
+
+def test_a_peer_whose_table_is_another_is_refused_as_a_whole(pair: Pair) -> None:
+    sender, receiver = pair
+    peer = told(sender)
+    assert peer.device
+    wrong = msgspec.structs.replace(peer, device=msgspec.structs.replace(peer.device, table_token=b"x" * 16))
+    with pytest.raises(BadTicket):
+        receiver.connect(A, wrong)
+    ticket = sender.put(torch.ones(9), B)
+    assert ticket
+    with pytest.raises(BadTicket):
+        receiver.get(ticket)
+
+
+def test_tickets_of_no_transport_here_are_refused(pair: Pair) -> None:
+    sender, receiver = pair
+    ticket = sender.put(torch.ones(9), B)
+    assert ticket
+    alone = Carrier(B, ROOM)
+    for way in ("cuda_ipc", "inproc"):
+        other = msgspec.structs.replace(ticket, transport=way)
+        assert alone.taken(other)
+        for carrier in (alone, receiver):
+            with pytest.raises(BadTicket):
+                carrier.get(other)
+    alone.close()
+
+
+# ── with links ──
+
+
+class End:
+    def __init__(self, context: sockets.Context, folder: Path, rank: Rank, device: int = ROOM) -> None:
+        self.memory = SharedMemory()
+        self.carrier = Carrier(rank, 1 << 14, self.memory, device)
+        address = sockets.address(folder, f"rank{rank}")
+        conductor = sockets.dealer(context, sockets.address(folder, "nobody"), b"x")
+        self.links = Links(rank, 1, conductor, sockets.pull(context, address), context, self.carrier)
+        self.peer = self.carrier.told(address, 1, os.getpid())
+        self.arrived: list[Arrived] = []
+        self.failed: list[str] = []
+
+    def turn(self) -> None:
+        for one in self.links.arrivals():
+            if isinstance(one, Arrived):
+                self.arrived.append(one)
+            else:
+                self.failed.append(one[1].code)
+        self.links.flush()
+        self.failed += [error.code for _, error in self.links.failures()]
+
+
+Ends = tuple[End, End]
+
+
+@pytest.fixture
+def ends(tmp_path: Path) -> Iterator[Ends]:
+    context: sockets.Context = zmq.Context()
+    both = End(context, tmp_path, A), End(context, tmp_path, B)
+    for end in both:
+        end.links.set_peers({A: both[0].peer, B: both[1].peer})
+    until(both, lambda: all(A in end.carrier._accepted or B in end.carrier._accepted for end in both))
+    yield both
+    for end in both:
+        end.links.close()
+    context.destroy(linger=0)
+
+
+def until(ends: Ends, holds: Callable[[], bool]) -> None:
+    poller = zmq.Poller()
+    for end in ends:
+        poller.register(end.links.inbox, zmq.POLLIN)
+    for _ in range(1000):
+        if holds():
+            return
+        poller.poll(1)
+        for end in ends:
+            end.turn()
+    raise AssertionError("it never holds")
+
+
+def send(end: End, to: Rank, key: int, value: object) -> None:
+    end.links.send(to, m.Deliver(run=R, step=0, edge=0, key=(key,), value=m.Absent()), value, "cuda_ipc")
+
+
+def keys(end: End) -> list[int]:
+    return [one.message.key[0] for one in end.arrived if isinstance(one.message, m.Deliver)]
+
+
+def test_a_message_goes_when_its_tensors_are_there_and_keeps_its_place(ends: Ends) -> None:
+    one, two = ends
+    one.memory.slow = True
+    send(one, B, 0, torch.arange(5000))
+    send(one, B, 1, 7)
+    one.links.flush()
+    for _ in range(20):
+        two.turn()
+    assert keys(two) == []
+    assert one.links.copying
+    one.memory.work()
+    until(ends, lambda: keys(two) == [0, 1])
+    assert torch.equal(two.arrived[0].value, torch.arange(5000))
+    until(ends, lambda: one.carrier.out == 0)
+    assert not one.links.copying
+
+
+def test_the_sender_is_told_once_the_second_copy_is_over(ends: Ends) -> None:
+    one, two = ends
+    two.memory.slow = True
+    send(one, B, 0, [torch.arange(5000), torch.arange(3000)])
+    until(ends, lambda: keys(two) == [0])
+    for _ in range(20):
+        one.turn()
+        two.turn()
+    assert one.carrier.out == 2
+    assert two.links.copying
+    two.memory.work()
+    until(ends, lambda: one.carrier.out == 0)
+    assert two.arrived[0].value[1].tolist() == list(range(3000))
+
+
+def test_a_value_larger_than_the_device_arena_goes_both_ways(ends: Ends) -> None:
+    one, two = ends
+    send(one, B, 0, [torch.full((ROOM * 3 // 4,), 1, dtype=torch.uint8), torch.full((1 << 13,), 2, dtype=torch.uint8)])
+    until(ends, lambda: keys(two) == [0])
+    send(one, B, 1, [torch.full((ROOM,), 1, dtype=torch.uint8), torch.full((1 << 13,), 2, dtype=torch.uint8)])
+    until(ends, lambda: keys(two) == [0, 1])
+    assert [int(part.sum()) for part in two.arrived[1].value] == [ROOM, 2 << 13]
+
+
+def test_a_value_larger_than_all_there_is_fails_its_run(ends: Ends) -> None:
+    one, two = ends
+    send(one, B, 0, [torch.zeros(ROOM, dtype=torch.uint8), *([torch.zeros(1 << 13, dtype=torch.uint8)] * 2)])
+    send(one, B, 1, 5)
+    until(ends, lambda: keys(two) == [1])
+    assert one.failed == ["out_of_memory"]
+    assert one.carrier.out == 0
+
+
+def test_what_a_dead_peer_was_reading_or_sent_is_forgotten(ends: Ends) -> None:
+    one, two = ends
+    two.memory.slow = True
+    send(one, B, 0, torch.arange(5000))
+    until(ends, lambda: keys(two) == [0])
+    two.links.set_peers({B: two.peer})
+    assert not two.links.copying
+    two.turn()
+    one.links.set_peers({A: one.peer})
+    assert one.carrier.out == 0
+    one.turn()
