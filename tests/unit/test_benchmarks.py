@@ -13,6 +13,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
     ("name", "words", "told"),
     [
         ("engine_step", [], ["start, s", "a step, ms", "median ms", "floor at 3.9"]),
+        ("gpu_flow", [], ["together", "in turn", "beside, 0", "GEMM", "gate_up", "heads", "relative"]),
         ("noop_loop", ["--devices", "cpu", "--no-http"], ["static", "until", "stepped", "walk"]),
     ],
 )

@@ -1,0 +1,322 @@
+"""What one flow step of BAGEL's backbone takes, and where its time goes: layers of full size as one graph, on one GPU.
+
+    python benchmarks/gpu_flow.py [--side 64] [--branches 2] [--context 32] [--layers 28] [--out flow.json] [--tiny]
+
+A step gives one velocity to each of `--branches` rows of `--side` by `--side` latents behind contexts of `--context`
+tokens. `together`: all rows are one batch; `in turn`: one batch a row. `edges` says where BOI and EOI run: `in order`,
+or `beside` the latents, on a stream of that priority. Then come the GPU's time of one step in order, by kind and by
+kernel; the products of the latents alone, over the weights of all layers; what lies between them, with the bytes that
+each has to move; and how far the step is from the same network without any of its kernels. `--tiny`, or `--check`: the
+tiny model, on a CPU too, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
+
+import _common as common
+
+from walkgraph.engine.blocks import Held, Room, capacity_for
+from walkgraph.engine.pages import pages_for
+from walkgraph.engine.pool import Pool
+from walkgraph.layers.attention import PackedAttend
+from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
+from walkgraph.layers.decoder import DecoderLayer
+from walkgraph.layers.flow_linear import MLP_ROWS
+from walkgraph.layers.mlp import gated
+from walkgraph.layers.norm import rms_norm
+from walkgraph.layers.patches import grid_ids
+from walkgraph.layers.unset import unset
+from walkgraph.networks.bagel import Bagel, BagelConfig
+from walkgraph.networks.bagel_flow import EDGES, FlowStep
+from walkgraph.networks.base import CacheShape, PagedRows, PagedSlot, StepBatch
+from walkgraph.networks.mot import GEN
+from walkgraph.networks.presets import BAGEL
+
+Work = Callable[[], object]
+TIME = 0.7
+_UND = ("_vector", "_matrix", "_norm", "_blocks", "_shares")
+"""Kernels of linears of few rows."""
+
+
+def main() -> None:
+    given = options()
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        bench = Bench(given)
+        report: dict[str, Any] = {"steps": list(bench.steps())}
+        common.show("a step", report["steps"])
+        report["profile"], report["kinds"] = bench.profile()
+        common.show("the GPU's time of a step in order, by kind, ms", report["kinds"])
+        common.show("by kernel, ms", report["profile"])
+        report["products"] = list(bench.products())
+        common.show("products of one layer's latents", report["products"])
+        report["between"] = list(bench.between())
+        common.show("between the products, one layer", report["between"])
+        report["error"] = bench.errors()
+        common.show("relative difference to the network without kernels", [report["error"]])
+    common.write(None if given.tiny else given.out, bench.device.type, report)
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--side", type=int, default=64, help="latents of a row: its square")
+    parser.add_argument("--branches", type=int, default=2)
+    parser.add_argument("--context", type=int, default=32)
+    parser.add_argument("--layers", type=int, default=28)
+    parser.add_argument("--repeats", type=int, default=12)
+    parser.add_argument("--priorities", type=int, nargs="*", default=[0, -1], help="of the stream beside")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--tiny", "--check", action="store_true")
+    given = parser.parse_args()
+    if given.tiny:
+        given.side, given.layers, given.repeats = 4, 2, 2
+    return given
+
+
+class Bench:
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given, cuda = given, torch.cuda.is_available()
+        self.device = torch.device("cuda" if cuda else "cpu")
+        self.dtype = torch.bfloat16 if cuda else torch.float32
+        self.model = drawn_model(config_of(given), self.device, self.dtype)
+        self.llm = self.model.config.llm
+        self.layers = [cast(DecoderLayer, layer) for layer in self.model.language_model.model.layers]
+        self.cells = given.side**2
+        shape = CacheShape(
+            layers=self.llm.layers, kv_heads=self.llm.kv_heads, head_dim=self.llm.head_dim, dtype=self.dtype
+        )
+        self.pool = Pool(shape, pages_for(given.context) + 1, self.device)
+        for cache in (*self.pool.k, *self.pool.v):
+            cache.normal_()
+
+    @property
+    def flops(self) -> float:
+        """Of the latents of one row."""
+        llm, rows = self.llm, self.cells
+        heads, keys = llm.heads * llm.head_dim, rows + EDGES + self.given.context
+        linears = llm.width * (2 * heads + 2 * llm.kv_heads * llm.head_dim) + 3 * llm.width * llm.hidden
+        return llm.layers * (2 * rows * linears + 4 * rows * keys * heads)
+
+    def batch(self, rows: int) -> StepBatch:
+        tokens, context = self.cells + EDGES, self.given.context
+        room = Room(self.pool, rows, tokens, capacity_for([context] * rows, rows, tokens))
+        held = Held(list(range(1, 1 + pages_for(context))), context, 1, "context")
+        room.place([held] * rows)
+        nothing = torch.zeros(rows, dtype=torch.int64, device=self.device)
+        tables = PagedRows(nothing.int(), nothing[:, None].int(), nothing.int(), nothing.int())
+        side, channels = self.given.side, self.model.config.latent_channels
+        return StepBatch(
+            rows=nothing.int(),
+            inputs={"latents": torch.randn(rows, side, side, channels, device=self.device)},
+            params={"time": torch.full((rows,), TIME, device=self.device)},
+            seed=nothing,
+            iteration=nothing,
+            paged={"kv": PagedSlot((), (), tables, room)},
+        )
+
+    def steps(self) -> Iterator[common.Row]:
+        branches = self.given.branches
+        ways = {
+            "in order": FlowStep(self.model, overlap=False),
+            **{f"beside, {at}": FlowStep(self.model, overlap=True, priority=at) for at in self.given.priorities},
+        }
+        for name, step in ways.items():
+            for together in (True, False) if branches > 1 else (True,):
+                batches = [self.batch(branches)] if together else [self.batch(1) for _ in range(branches)]
+
+                def work(step: FlowStep = step, batches: Sequence[StepBatch] = batches) -> None:
+                    for batch in batches:
+                        step(batch)
+
+                ms = timed(work, self.given.repeats, self.device)
+                yield {
+                    "rows": "together" if together else "in turn",
+                    "edges": name,
+                    "ms": ms,
+                    "ms a branch": ms / branches,
+                    "TFLOP/s": branches * self.flops / ms / 1e9,
+                }
+
+    def profile(self) -> tuple[Sequence[common.Row], Sequence[common.Row]]:
+        """Of one step of all branches together, launched one by one: its kernels, and their kinds."""
+        from torch.profiler import ProfilerActivity, profile
+
+        cuda = self.device.type == "cuda"
+        step, batch = FlowStep(self.model, overlap=False), self.batch(self.given.branches)
+        for _ in range(2):
+            step(batch)
+        with profile(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU]) as trace:
+            step(batch)
+            if cuda:
+                torch.cuda.synchronize()
+        took = "self_device_time_total" if cuda else "self_cpu_time_total"
+        found = [(getattr(one, took) / 1e3, one.count, one.key) for one in trace.key_averages()]
+        kinds: dict[str, float] = {}
+        for ms, _, kernel in found:
+            kinds[kind_of(kernel)] = kinds.get(kind_of(kernel), 0.0) + ms
+        rows = [{"ms": ms, "calls": calls, "kernel": key[:90]} for ms, calls, key in sorted(found, reverse=True) if ms]
+        return rows[:20], [{"all": sum(kinds.values()), **dict(sorted(kinds.items()))}]
+
+    def products(self) -> Iterator[common.Row]:
+        llm, heads = self.llm, self.llm.heads * self.llm.head_dim
+        both = {1, self.given.branches}
+        for rows in sorted(min(n * self.cells, MLP_ROWS) for n in both):
+            for name, k, adds, pick in (
+                ("qkv", llm.width, False, lambda layer: layer.self_attn.packed[GEN].weight),
+                ("o", heads, True, lambda layer: layer.self_attn.part("o_proj", GEN).weight),
+                ("gate_up", llm.width, False, lambda layer: layer.get_submodule(f"mlp{GEN}").gate_up.weight),
+                ("down", llm.hidden, True, lambda layer: layer.get_submodule(f"mlp{GEN}.down_proj").weight),
+            ):
+                weights = [pick(layer) for layer in self.layers]
+                x, added = self.normal(rows, k), self.normal(rows, weights[0].shape[0])
+
+                def work(
+                    x: Tensor = x, added: Tensor = added, weights: list[Tensor] = weights, adds: bool = adds
+                ) -> None:
+                    for weight in weights:
+                        added.addmm_(x, weight.t()) if adds else F.linear(x, weight)
+
+                ms = timed(work, self.given.repeats, self.device) / len(weights)
+                n = weights[0].shape[0]
+                yield {"rows": rows, "product": name, "n": n, "k": k, "ms": ms, "TFLOP/s": 2 * rows * n * k / ms / 1e9}
+
+    def between(self) -> Iterator[common.Row]:
+        """Over other rows in turn, so that they don't lie in L2."""
+        llm, batch = self.llm, self.batch(self.given.branches)
+        rows, block = self.cells * self.given.branches, cast(Room, batch.paged["kv"].block)
+        size = self.dtype.itemsize
+        packed = (llm.heads + 2 * llm.kv_heads) * llm.head_dim
+        x, weight = [self.normal(rows, llm.width) for _ in range(4)], self.normal(llm.width)
+        qkv, norm = [self.normal(rows, packed) for _ in range(4)], self.normal(llm.head_dim)
+        norms = Norms(norm, norm, 1e-6)
+        turns = Turns.at(block.positions, self.model.language_model.model.rope.frequencies(self.device))
+        q = self.normal(block.slots.shape[0], llm.heads, llm.head_dim)
+        to, part = Places(q, block.k[0], block.v[0], block.slots), min(rows, MLP_ROWS)
+        gates = [self.normal(part, 2 * llm.hidden) for _ in range(2)]
+        cases: list[tuple[str, float, list[Work]]] = [
+            ("norm", 2 * rows * llm.width, [lambda x=x: rms_norm(x, weight, 1e-6) for x in x]),
+            (
+                "heads",
+                2 * rows * packed,
+                [lambda y=y: place_heads(y, turns, Norms(norm, norm, 1e-6), to, 0) for y in qkv],
+            ),
+            ("gates", 3 * part * llm.hidden, [lambda g=g: gated(g) for g in gates]),
+            ("heads of all rows together", 2 * rows * llm.width, [self.gathered]),
+        ]
+        for name, numbers, each in cases:
+
+            def work(each: list[Work] = each) -> None:
+                for one in each * 4:
+                    one()
+
+            ms = timed(work, self.given.repeats, self.device) / (4 * len(each))
+            yield {"what": name, "ms": ms, "TB/s": numbers * size / ms / 1e9}
+
+    def gathered(self) -> Tensor:
+        """What attention gives the latents of several rows, as one matrix."""
+        if not hasattr(self, "_attended"):
+            self._attended = self.normal(self.given.branches, self.cells + EDGES, self.llm.heads * self.llm.head_dim)
+        return self._attended[:, : self.cells].flatten(0, 1)
+
+    def errors(self) -> Mapping[str, float]:
+        """Of one row: the same products by plain layers, attention by torch."""
+        batch = self.batch(1)
+        found = FlowStep(self.model)(batch).ports["velocity"][0].flatten(0, 1)
+        wanted = self.plain(batch)
+        return {"relative": float((found - wanted).norm() / wanted.norm())}
+
+    def plain(self, batch: StepBatch) -> Tensor:
+        model, latents, block = self.model, batch.inputs["latents"][0], cast(Room, batch.paged["kv"].block)
+        ids = grid_ids(self.given.side, self.given.side, model.config.latent_side, device=self.device)
+        tokens = model.embed_latents(latents.flatten(0, 1), batch.params["time"], ids)
+        boi, eoi = model.config.tokens.boi, model.config.tokens.eoi
+        x = torch.cat([model.embed_text(torch.tensor([boi, eoi], device=self.device)), tokens])
+        context = slice(0, self.given.context)
+        past = [(k[context][None], v[context][None]) for k, v in zip(block.k, block.v, strict=True)]
+        attend = PackedAttend((EDGES, self.cells), past=past)
+        h = model.backbone(x, block.positions.expand(x.shape[0]), EDGES, attend)
+        return F.linear(h[EDGES:].float(), model.llm2vae.weight.float(), model.llm2vae.bias.float())
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=self.dtype, device=self.device)
+
+
+def config_of(given: argparse.Namespace) -> BagelConfig:
+    """Full size but for what no flow step reads."""
+    if given.tiny:
+        return BAGEL["bagel-tiny"]
+    full = BAGEL["bagel-7b-mot"]
+    tokens = replace(full.tokens, bos=0, eos=1, boi=2, eoi=3)
+    return replace(
+        full, llm=replace(full.llm, layers=given.layers, vocab=1024), vit=replace(full.vit, layers=1), tokens=tokens
+    )
+
+
+def drawn_model(config: BagelConfig, device: torch.device, dtype: torch.dtype) -> Bagel:
+    with unset():
+        model = Bagel(config)
+    model = model.to(dtype).to_empty(device=device).requires_grad_(False).eval()
+    for name, value in model.named_parameters():
+        if "norm" in name:
+            value.uniform_(0.8, 1.2)
+        else:
+            value.normal_(0, 0.02 if value.dim() < 2 else value.shape[1] ** -0.5)
+    return model.pack()
+
+
+def timed(work: Work, repeats: int, device: torch.device) -> float:
+    """Milliseconds, the median of some; on a GPU those of a replayed graph."""
+    if device.type != "cuda":
+        took = []
+        for _ in range(repeats):
+            began = time.perf_counter()
+            work()
+            took.append(1e3 * (time.perf_counter() - began))
+        return statistics.median(took)
+    stream, graph = torch.cuda.Stream(device), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        work()
+        work()
+    stream.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        work()
+    for _ in range(2):
+        graph.replay()
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        graph.replay()
+        mark.record()
+    torch.cuda.synchronize(device)
+    return statistics.median(one.elapsed_time(two) for one, two in pairwise(marks))
+
+
+def kind_of(kernel: str) -> str:
+    lower = kernel.lower()
+    if any(word in lower for word in ("prefill", "flashinfer", "fmha", "flash")):
+        return "attention"
+    if kernel.startswith(_UND) or "splitkreduce" in lower:
+        return "edges" if kernel.startswith(_UND) else "GEMM"
+    if any(word in lower for word in ("gemm", "nvjet", "cutlass", "xmma", "addmm", "aten::mm")):
+        return "GEMM"
+    return "between"
+
+
+if __name__ == "__main__":
+    main()
