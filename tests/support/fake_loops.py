@@ -38,20 +38,22 @@ class FakeLoop:
         self.before = now
         stop = call.until is not None and bool(now[call.until[0]].get(call.until[1]))
         for out in call.outputs:
-            if not (out.kind == "each" and stop and call.drop_last):
-                self.kept[out.key].append(now[out.use].get(out.port))
+            wanted = call.wanted.get(out.key) if out.kind == "each" else None
+            there = wanted is None or wanted[self.done]
+            self.kept[out.key].append(now[out.use].get(out.port) if there else None)
         self.done += 1
         if stop or self.done == call.times:
-            return [*self.items(self.done - (stop and call.drop_last)), self.end(stop)]
+            return [*self.items(stop), self.end(stop)]
         due = call.grain and (call.offset + self.done) % call.grain == 0
-        return self.items(self.done) if due or self.blocked else []
+        return self.items(stop) if due or self.blocked else []
 
-    def items(self, upto: int) -> list[Items]:
+    def items(self, stop: bool) -> list[Items]:
         each = [out.key for out in self.call.outputs if out.kind == "each"]
-        if upto == self.told or not each:
+        if self.done == self.told or not each:
             return []
-        found = Items(self.call, self.told, upto - self.told, {key: self.kept[key][self.told : upto] for key in each})
-        self.told = upto
+        values = {key: self.kept[key][self.told : self.done] for key in each}
+        found = Items(self.call, self.told, self.done - self.told, values, stop)
+        self.told = self.done
         return [found]
 
     def end(self, stop: bool) -> CallDone:
@@ -66,6 +68,10 @@ class FakeLoop:
     def iterate(self) -> list[dict[str, Any]]:
         now: list[dict[str, Any]] = []
         for use in self.call.body:
+            assert use.active is None or len(use.active) == self.call.times
+            if use.active is not None and not use.active[self.done]:
+                now.append({})
+                continue
             found = {port.port: self.value(port, now) for port in use.inputs}
             given = {port: value for port, value in found.items() if value is not _NOTHING}
             call = self.one(use, given)

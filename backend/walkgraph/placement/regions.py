@@ -1,11 +1,12 @@
-"""Which loops run on the device as a whole, decided when the plan is made, each with the reason in a sentence.
+"""Which loops run on the device, decided when the plan is made, each with the reason in a sentence.
 
-A *resident* loop is handed to the engine of its rank, which iterates it without asking the worker. It must therefore be
-the innermost one, with all its uses on one rank and every operator able to `step`; nothing inside may be skipped, wait
-for a stream, or start a state anew in every iteration. Any other loop is *stepped*: the worker calls use by use.
+Of a *resident* loop the engine of one rank iterates the *core* by itself, without asking the worker: uses whose
+operators can `step`. Whatever else is inside *follows*: the worker calls it use by use, as the core's values come. So
+nothing in the core may wait for a follower, for a stream, or for a state that starts anew in every iteration, and what
+ends the loop lies in the core. Any other loop is *stepped*: the worker calls all of it, use by use.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -22,11 +23,23 @@ def settle(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, *, resid
     """The Walk with every loop told how it runs. `resident` false: all are stepped."""
     loops: list[LoopPlan] = []
     for loop in walk.loops:
-        inside = _Inside(context, nodes, walk, loop, tuple(use for use in walk.uses if loop.index in use.loops))
+        inside = _inside(context, nodes, walk, loop)
         against = _against(inside) if resident else "this plan steps every loop"
         why = f"stepped: {against}" if against else _praise(inside)
-        loops.append(replace(loop, resident=not against, why=why))
+        core = () if against else tuple(use.index for use in inside.uses)
+        loops.append(replace(loop, resident=not against, core=core, why=why))
     return replace(walk, loops=tuple(loops))
+
+
+def common_conditions(uses: Sequence[UsePlan], loop: LoopPlan) -> tuple[str, ...]:
+    """The conditions that all these uses of a loop begin with and that its index doesn't change: where they don't
+    hold, all of the uses are skipped in all iterations."""
+    common: list[str] = []
+    for texts in zip(*(use.when for use in uses), strict=False):
+        if len(set(texts)) > 1 or _reads(texts[0], loop.name):
+            break
+        common.append(texts[0])
+    return tuple(common)
 
 
 class _Inside(NamedTuple):
@@ -37,17 +50,56 @@ class _Inside(NamedTuple):
     walk: WalkPlan
     loop: LoopPlan
     uses: tuple[UsePlan, ...]
+    """The core, in body order."""
+    followers: Mapping[int, str]
+    """The rest: use -> why the engine can't iterate it, as the end of a sentence about it."""
+    common: tuple[str, ...]
+    """Conditions of the core as a whole."""
 
     def node(self, use: UsePlan) -> NodePlan:
         return self.nodes[use.node]
 
     def holds(self, index: int) -> bool:
-        return index >= 0 and self.loop.index in self.walk.uses[index].loops
+        """Whether a use is in the core."""
+        return any(use.index == index for use in self.uses)
 
     @property
     def outer(self) -> int:
         """How many loops are around it."""
         return len(self.uses[0].loops) - 1
+
+    def name(self, index: int) -> str:
+        return f"`{self.walk.uses[index].name}`"
+
+    def conditional(self, use: UsePlan) -> bool:
+        """Whether it has conditions of its own."""
+        return len(use.when) > len(self.common)
+
+
+def _inside(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan) -> _Inside:
+    uses = tuple(use for use in walk.uses if loop.index in use.loops)
+    followers = {use.index: why for use in uses if (why := _barred(nodes, use))}
+    within = {use.index for use in uses}
+    waits = {use.index: {earlier for earlier in use.before if earlier in within} for use in uses}
+    for edge in walk.edges:
+        if edge.source.kind == "use" and edge.source.use in within and edge.target.use in within:
+            waits[edge.target.use].add(edge.source.use)
+    grown = True
+    while grown:
+        found = {u: min(waits[u] & followers.keys()) for u in within - followers.keys() if waits[u] & followers.keys()}
+        followers |= {use: f"waits for `{walk.uses[other].name}`" for use, other in found.items()}
+        grown = bool(found)
+    core = tuple(use for use in uses if use.index not in followers)
+    return _Inside(context, nodes, walk, loop, core, followers, common_conditions(core, loop))
+
+
+def _barred(nodes: Sequence[NodePlan], use: UsePlan) -> str:
+    """Why the engine can't iterate a use, whatever feeds it; empty where it can."""
+    if use.op != "call":
+        return "is no call"
+    if nodes[use.node].host:
+        return "runs on the host"
+    return "" if nodes[use.node].resident else "can't be iterated on the device"
 
 
 def _praise(inside: _Inside) -> str:
@@ -56,12 +108,16 @@ def _praise(inside: _Inside) -> str:
     how = "static: several iterations a launch"
     if loop.until is not None:
         how = f"one iteration a launch because `{inside.walk.uses[loop.until[0]].name}.{loop.until[1]}` ends it"
-    return f"`{loop.name}` runs on the device: {names} on rank {loop.ranks[0]}, {how}"
+    behind = ""
+    if inside.followers:
+        verb = "follows" if len(inside.followers) == 1 else "follow"
+        behind = f"; {_listed(inside.walk.uses[use].name for use in sorted(inside.followers))} {verb}, stepped"
+    return f"`{loop.name}` runs on the device: {names} on rank {inside.uses[0].rank}, {how}{behind}"
 
 
 def _against(inside: _Inside) -> str:
     """The first reason to step it; empty where there is none."""
-    checks = (_shape, _members, _conditions, _endings, _states, _streams, _params, _ports)
+    checks = (_shape, _members, _endings, _conditions, _shared, _states, _streams, _params, _ports)
     return next((reason for check in checks if (reason := check(inside))), "")
 
 
@@ -74,43 +130,59 @@ def _shape(inside: _Inside) -> str:
     inner = [other.name for other in inside.walk.loops if other.parent == loop.index]
     if inner:
         return f"{_listed(inner)} is inside it" if len(inner) == 1 else f"{_listed(inner)} are inside it"
-    if not inside.uses:
-        return "nothing is inside it"
-    if len(loop.ranks) > 1:
-        *most, last = map(str, loop.ranks)
-        return f"its uses lie on ranks {', '.join(most)} and {last}"
-    return ""
+    return "" if inside.uses or inside.followers else "nothing is inside it"
 
 
 def _members(inside: _Inside) -> str:
-    for use in inside.uses:
-        if use.op != "call":
-            return f"`{use.name}` is inside it"
-        if inside.node(use).host:
-            return f"`{use.name}` runs on the host"
-        if not inside.node(use).resident:
-            return f"`{use.name}` can't be iterated on the device"
-    return ""
-
-
-def _conditions(inside: _Inside) -> str:
-    """A condition on the whole loop skips it as a whole; one inside chooses anew at every iteration."""
-    common = inside.uses[0].when
-    for use in inside.uses:
-        if use.when != common or any(_reads(text, inside.loop.name) for text in use.when):
-            own = use if use.when else inside.uses[0]
-            return f"`{own.name}` has a condition"
+    if not inside.uses:
+        return " and ".join(f"{inside.name(use)} {why}" for use, why in sorted(inside.followers.items()))
+    ranks = sorted({use.rank for use in inside.uses})
+    if len(ranks) > 1:
+        *most, last = map(str, ranks)
+        return f"its uses lie on ranks {', '.join(most)} and {last}"
     return ""
 
 
 def _endings(inside: _Inside) -> str:
     until = inside.loop.until
     if until is not None and not inside.holds(until[0]):
-        return f"`{inside.walk.uses[until[0]].name}.{until[1]}`, which ends it, is outside"
+        where = inside.followers.get(until[0], "is outside")
+        return f"{inside.name(until[0])}, which ends it, {where}"
+    within = {use.index for use in inside.uses} | inside.followers.keys()
     for other in inside.walk.loops:
-        if other.index != inside.loop.index and other.until is not None and inside.holds(other.until[0]):
+        if other.index != inside.loop.index and other.until is not None and other.until[0] in within:
             return f"loop `{other.name}` is ended from inside it"
     return ""
+
+
+def _conditions(inside: _Inside) -> str:
+    """What is skipped at times can't tell whether to go on, and has nothing for the next iteration."""
+    until = inside.loop.until
+    if until is not None and inside.conditional(inside.walk.uses[until[0]]):
+        return f"{inside.name(until[0])}, which ends it, has a condition"
+    for edge in inside.walk.edges:
+        if edge.carried and edge.common > inside.outer and inside.holds(edge.target.use):
+            source = inside.walk.uses[edge.source.use]
+            if inside.conditional(source):
+                return f"`{source.name}` has a condition, and `{source.name}.{edge.source.port}` is carried"
+    return ""
+
+
+def _shared(inside: _Inside) -> str:
+    """Followers lag behind, so that neither they nor the core may change what the other reads."""
+    names = {index: name for name, index in inside.context.state_index.items()}
+    for index in sorted(inside.followers):
+        follower = inside.walk.uses[index]
+        for use in inside.uses:
+            both = _touched(inside.nodes, follower) & _touched(inside.nodes, use)
+            written = both & {*follower.writes, *use.writes}
+            if written:
+                return f"`{use.name}` and `{follower.name}`, which would follow, share state `{names[min(written)]}`"
+    return ""
+
+
+def _touched(nodes: Sequence[NodePlan], use: UsePlan) -> set[int]:
+    return set(nodes[use.node].states.values()) if use.op == "call" else set(use.states)
 
 
 def _states(inside: _Inside) -> str:
@@ -149,6 +221,8 @@ def _ports(inside: _Inside) -> str:
             ports.setdefault((edge.target.use, edge.target.port), []).append(edge)
     for (use, port), edges in ports.items():
         name = f"`{inside.walk.uses[use].name}.{port}`"
+        if sum(not edge.carried for edge in edges) > 1:
+            return f"{name} is fed twice"
         outside = [edge for edge in edges if edge.common <= inside.outer]
         if any(edge.carried for edge in outside) and any(_plain_inside(inside, edge) for edge in edges):
             return f"{name} is fed from inside it and from an iteration of the loop around it"

@@ -1,7 +1,9 @@
-"""Resident loops folded away: in a rank's own table each is one use, at the place of its first, without inner edges.
+"""Resident loops folded away: in a rank's own table the core of each is one use, at the place of its first, without
+inner edges; what follows it stays as it is, inside the loop.
 
 Edges keep their indices and, between ranks, their keys: peers know nothing of it. Entering edges feed ports named
-`use.port`; leaving ones come from ports named by what is wanted of a use's port (`last llm.token`).
+`use.port`; leaving ones come from ports named by what is wanted of a use's port (`last llm.token`). Those to followers
+leave with `each`, under the key of the iteration.
 """
 
 from collections.abc import Iterable
@@ -12,6 +14,7 @@ from msgspec.structs import replace
 
 from walkgraph.ids import Rank
 from walkgraph.networks.loops import LoopOutput
+from walkgraph.placement.regions import common_conditions
 from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan, Source, Target, UsePlan, WalkPlan
 
 _NOWHERE = -1
@@ -40,12 +43,21 @@ class Region:
 
     loop: LoopPlan
     uses: tuple[UsePlan, ...]
+    """The core, each with the conditions of its own: those of all are the folded use's."""
     ports: tuple[tuple[Port, ...], ...]
     """Of each use."""
     until: tuple[int, str] | None
     outputs: tuple[LoopOutput, ...]
     emits: tuple[EdgePlan, ...]
-    """Leaving edges whose values go out while it runs, `source.port` being the output's key."""
+    """Edges whose values go out while it runs, `source.port` being the output's key: leaving ones, and those to
+    followers."""
+    followed: bool
+    """Uses inside, on whatever rank, are not in the core."""
+
+    @property
+    def follows(self) -> tuple[EdgePlan, ...]:
+        """Edges to followers."""
+        return tuple(edge for edge in self.emits if edge.target.kind == "use")
 
     @property
     def paced(self) -> tuple[EdgePlan, ...]:
@@ -56,7 +68,7 @@ def fold(plan: Plan, walk: WalkPlan, rank: Rank) -> tuple[WalkPlan, dict[int, Re
     """The Walk as this rank walks it, and what its folded uses stand for. Uses inside have no rank any more."""
     regions: dict[int, Region] = {}
     for loop in walk.loops:
-        if loop.resident and loop.ranks == (rank,):
+        if loop.core and walk.uses[loop.core[0]].rank == rank:
             folding = _Folding(plan, walk, loop)
             walk, regions[folding.first] = folding.folded(), folding.region()
     return walk, regions
@@ -65,7 +77,8 @@ def fold(plan: Plan, walk: WalkPlan, rank: Rank) -> tuple[WalkPlan, dict[int, Re
 class _Folding:
     def __init__(self, plan: Plan, walk: WalkPlan, loop: LoopPlan) -> None:
         self.plan, self.walk, self.loop = plan, walk, loop
-        self.uses = tuple(use for use in walk.uses if loop.index in use.loops)
+        self.uses = tuple(walk.uses[index] for index in loop.core)
+        self.common = common_conditions(self.uses, loop)
         self.place = {use.index: place for place, use in enumerate(self.uses)}
         self.first = self.uses[0].index
         self.outer = self.uses[0].loops[:-1]
@@ -79,11 +92,12 @@ class _Folding:
         until = self.loop.until
         return Region(
             loop=self.loop,
-            uses=self.uses,
+            uses=tuple(replace(use, when=use.when[len(self.common) :]) for use in self.uses),
             ports=tuple(tuple(self._ports(use)) for use in self.uses),
             until=(self.place[until[0]], until[1]) if until is not None else None,
             outputs=tuple(self.outputs.values()),
             emits=tuple(e for e in self.edges if e.source.use == self.first and e.leave == "each"),
+            followed=any(self.loop.index in use.loops and use.index not in self.place for use in self.walk.uses),
         )
 
     # ── uses ──
@@ -106,7 +120,7 @@ class _Folding:
             node=-1,
             rank=self.uses[0].rank,
             loops=self.outer,
-            when=self.uses[0].when,
+            when=self.common,
             before=tuple(sorted(before)),
             states=_unique(state for node in nodes for state in node.states.values()),
             writes=_unique(state for use in self.uses for state in use.writes),
@@ -115,7 +129,7 @@ class _Folding:
     # ── edges ──
 
     def _inside(self, edge: EdgePlan) -> bool:
-        """Whether both ends of an edge into the loop are in it."""
+        """Whether both ends of an edge into the core are in it."""
         if edge.source.kind == "loop":
             return edge.source.index == self.loop.index
         return edge.source.kind == "use" and edge.source.use in self.place
@@ -134,12 +148,15 @@ class _Folding:
         return f"{self.walk.uses[edge.target.use].name}.{edge.target.port}"
 
     def _leaving(self, edge: EdgePlan) -> EdgePlan:
-        kind = cast(Literal["each", "last", "collect"], edge.leave)
+        kind = "each" if self._to_follower(edge) else cast(Literal["each", "last", "collect"], edge.leave)
         key = f"{kind} {self.walk.uses[edge.source.use].name}.{edge.source.port}"
         self.outputs.setdefault(key, LoopOutput(key, self.place[edge.source.use], edge.source.port, kind))
         here = edge.common == len(self.outer)
         source = Source(kind="use", use=self.first, port=PARTS + key if kind == "collect" and not here else key)
         return replace(edge, source=source, leave="none" if here and kind != "each" else kind)
+
+    def _to_follower(self, edge: EdgePlan) -> bool:
+        return edge.target.kind == "use" and self.loop.index in self.walk.uses[edge.target.use].loops
 
     def _ports(self, use: UsePlan) -> Iterable[Port]:
         feeding: dict[str, list[EdgePlan]] = {}

@@ -105,7 +105,8 @@ class LocalRun:
                 self._stream(edge, values)
             else:
                 for at, value in zip(iterations, values, strict=True):
-                    self.release(walker, edge, at, value)
+                    walker.give(edge, at, value)
+        self._loops.judge(event)
         return self._progress()
 
     def waiting_for(self) -> dict[str, Vector]:

@@ -6,6 +6,7 @@ Made once, when the plan is loaded.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from walkgraph.graph.expressions import ExpressionError, evaluate, parse
 from walkgraph.ids import Rank
@@ -65,10 +66,32 @@ class UseTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Conditions:
+    """Of a use of a resident loop: all must hold, and are asked in their order."""
+
+    fixed: tuple[Evaluator, ...]
+    """Those before the first that changes with the loop's index."""
+    varying: tuple[Evaluator, ...]
+    loop_names: tuple[str, ...]
+
+
+class Reader(NamedTuple):
+    """A follower that is skipped at times, as an edge to it sees it."""
+
+    conditions: Conditions
+    later: int
+    """1 where it reads a value in the iteration after the value's own; otherwise 0."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegionTable:
     plan: Region
     body: tuple[UseTable, ...]
-    """The uses inside: their nodes and parameters."""
+    """The core: its nodes and parameters."""
+    conditions: tuple[Conditions, ...]
+    """Of each use."""
+    readers: Mapping[int, Reader]
+    """By edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +153,24 @@ def _region_table(plan: Plan, stepped: WalkPlan, standing: UseTable, region: Reg
         standing,
         outputs=tuple(edge for edge in standing.outputs if edge.leave != "each"),
         paced=region.paced,
-        region=RegionTable(region, tuple(_use_table(plan, stepped, use) for use in region.uses)),
+        region=RegionTable(
+            region,
+            tuple(_use_table(plan, stepped, use) for use in region.uses),
+            tuple(_conditions(stepped, use) for use in region.uses),
+            {
+                edge.index: Reader(_conditions(stepped, use), int(edge.carried))
+                for edge in region.follows
+                if (use := stepped.uses[edge.target.use]).when
+            },
+        ),
     )
+
+
+def _conditions(walk: WalkPlan, use: UsePlan) -> Conditions:
+    own = {INDEX, walk.loops[use.loops[-1]].name}
+    count = next((i for i, text in enumerate(use.when) if not own.isdisjoint(parse(text).loops)), len(use.when))
+    asked = tuple(evaluator(text) for text in use.when)
+    return Conditions(asked[:count], asked[count:], tuple(walk.loops[i].name for i in use.loops))
 
 
 def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan) -> UseTable:
@@ -227,9 +266,11 @@ def result_readers(plan: Plan, steps: Sequence[StepPlan], source: FromStep) -> f
 
 
 __all__ = [
+    "Conditions",
     "Evaluator",
     "ExpressionError",
     "LoopTable",
+    "Reader",
     "RegionTable",
     "UseTable",
     "WalkTable",

@@ -31,7 +31,6 @@ def _template(plan: Plan, table: WalkTable, index: int, region: RegionTable) -> 
         body=tuple(_use(plan, use, ports) for use, ports in pairs),
         times=1,
         until=region.plan.until,
-        drop_last=region.plan.loop.drop_last,
         outputs=region.plan.outputs,
     )
 

@@ -14,7 +14,7 @@ from walkgraph.networks.base import ChunkInfo
 from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker.events import ABSENT
 from walkgraph.worker.host import Host, Vector
-from walkgraph.worker.tables import UseTable, WalkTable
+from walkgraph.worker.tables import RegionTable, UseTable, WalkTable
 from walkgraph.worker.ways import WAIT, Next, Way, following
 
 JUDGED = 64
@@ -82,6 +82,18 @@ class Walker:
             self._until[loop] = kept = self._still_asked(loop)
             self._judged[loop] = max(JUDGED, 2 * len(kept))
 
+    def verdict(self, loop: int, key: Vector, stop: bool) -> None:
+        """It is known here whether an iteration of a loop was the last: the loop's other ranks are told."""
+        self.judge(loop, key, stop)
+        self._host.judged(self, loop, key, stop)
+
+    def give(self, edge: EdgePlan, key: Vector, value: Any) -> None:
+        """A value goes out over an edge."""
+        if edge.target.kind == "use" and edge.target.use in self.table.uses:
+            self.feed(edge.index, key, value)
+        else:
+            self._host.release(self, edge, key, value)
+
     def finish(self, use: int, outputs: dict[str, Any]) -> None:
         """A call has ended well."""
         table, at = self.table.uses[use], self._at[use]
@@ -90,12 +102,10 @@ class Walker:
         self._outputs[use] = outputs
         for loop in table.judges:
             stop = bool(outputs.get(loop.until[1])) if loop.until else False
-            key = at[: table.plan.loops.index(loop.index) + 1]
-            self.judge(loop.index, key, stop)
-            self._host.judged(self, loop.index, key, stop)
+            self.verdict(loop.index, at[: table.plan.loops.index(loop.index) + 1], stop)
         for edge in table.outputs:
             if edge.leave == "none":
-                self._give(edge, at, outputs.get(edge.source.port, ABSENT))
+                self.give(edge, at, outputs.get(edge.source.port, ABSENT))
         self._state[use] = "moving"
         self._awake.add(use)
 
@@ -123,7 +133,7 @@ class Walker:
         for prefix in step.empties:
             for edge in table.outputs:
                 if edge.leave in ("last", "collect") and edge.common == len(prefix):
-                    self._give(edge, prefix, self._drain(edge))
+                    self.give(edge, prefix, self._drain(edge))
         if step.to is WAIT:
             if self._ways.get(index) != step.way:
                 self._ways[index] = step.way
@@ -202,6 +212,8 @@ class Walker:
             if any(self._input(index, edges, at) is None for edges in table.streams):
                 return False
             self._state[index] = "running"
+            if table.region is not None:
+                self._skip(table.region, at)
             self.finish(index, {})
             return True
         if not self._host.credit(table.paced):
@@ -220,6 +232,15 @@ class Walker:
         self._state[index] = "running"
         self._host.call(self, table, at, inputs, chunks)
         return True
+
+    def _skip(self, region: RegionTable, at: Vector) -> None:
+        """Followers go through all iterations of a loop whose core is skipped."""
+        loop = region.plan.loop
+        for i in range(self.times(loop.index, at) if region.plan.followed else 0):
+            for edge in region.plan.follows:
+                self.give(edge, (*at, i), ABSENT)
+            if loop.until is not None:
+                self.verdict(loop.index, (*at, i), stop=False)
 
     def _wanted(self, table: UseTable, at: Vector) -> bool:
         if not table.when:
@@ -284,7 +305,7 @@ class Walker:
                 if drop is None:
                     continue
                 if not drop:
-                    self._give(edge, at, outputs.get(edge.source.port, ABSENT))
+                    self.give(edge, at, outputs.get(edge.source.port, ABSENT))
                 self._left[edge.index] = GONE
                 continue
             if left is None and outputs is not EMPTY:
@@ -292,7 +313,7 @@ class Walker:
                 self._left[edge.index] = KEPT
             if ended <= edge.common:
                 self._left[edge.index] = GONE
-                self._give(edge, at[: edge.common], self._drain(edge))
+                self.give(edge, at[: edge.common], self._drain(edge))
 
     def _keep(self, edge: EdgePlan, value: Any) -> None:
         held = self._leaving.setdefault(edge.index, [])
@@ -317,12 +338,6 @@ class Walker:
         if not held:
             return ABSENT
         return self._host.stack(held) if edge.leave == "collect" else held[-1]
-
-    def _give(self, edge: EdgePlan, key: Vector, value: Any) -> None:
-        if edge.target.kind == "use" and edge.target.use in self.table.uses:
-            self.feed(edge.index, key, value)
-        else:
-            self._host.release(self, edge, key, value)
 
     # ── forgetting ──
 

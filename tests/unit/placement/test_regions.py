@@ -9,6 +9,7 @@ import pytest
 from tests.support.random_walks import RESIDENT
 from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Catalogue, Param, StateUse
+from walkgraph.ids import Rank
 from walkgraph.placement.assemble import assemble
 from walkgraph.placement.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
@@ -30,16 +31,24 @@ OUTER: dict[str, Any] = {"loop": "outer", "times": "2", "body": ["w", LOOP]}
 
 
 def planned(
-    walk: dict[str, Any], v: dict[str, Any] | None = None, rank: int = 0, *, resident: bool = True, **rest: Any
+    walk: dict[str, Any],
+    v: dict[str, Any] | None = None,
+    rank: int = 0,
+    *,
+    u: dict[str, Any] | None = None,
+    catalogue: Catalogue | None = None,
+    resident: bool = True,
+    **rest: Any,
 ) -> Plan:
-    nodes = {name: {"component": "test.mix"} for name in "uvw"}
+    nodes: dict[str, dict[str, Any]] = {name: {"component": "test.mix"} for name in "uvw"}
+    nodes["u"] |= u or {}
     nodes["v"] |= v or {}
     walk = {"inputs": {"x": "scalar", "xs": "tensor"}, **walk}
     document = {"format": "walkgraph/graph@1", "name": "g", "nodes": nodes, "walks": {"w": walk}, **rest}
     groups = (Group(nodes=("*",), ranks=(0,)), Group(nodes=("v",), ranks=(rank,)))
     placement = Placement(name="p", groups=groups, ranks=tuple(RankDevice(rank=r, device="cpu") for r in (0, 1)))
     graph = codec.load(json.dumps(document).encode())
-    return assemble(Assignment(graph, placement), CATALOGUE, resident=resident)
+    return assemble(Assignment(graph, placement), catalogue or CATALOGUE, resident=resident)
 
 
 def whys(plan: Plan) -> list[str]:
@@ -64,17 +73,92 @@ def test_the_innermost_loop_runs_on_the_device_and_a_condition_on_it_skips_it() 
     assert found.startswith("`l` runs on the device")
 
 
+FOLLOWED: list[tuple[str, str, list[Any], list[Any], list[int]]] = [
+    ("`u` on rank 0", "`v` follows", ["u", "v"], [["u.out", "v.a"]], [0]),
+    ("`w` on rank 0", "`v` and `u` follow", ["v", "u", "w"], [["v.out", "u.a"]], [2]),
+    ("`w` on rank 0", "`u` and `v` follow", ["u", "v", "w"], [["v.out", "u.a"]], [2]),
+    ("`u` and `w` on rank 0", "`v` follows", ["u", "v", "w"], [["w.out", "v.a"], ["w.out", "u.a"]], [0, 2]),
+    (
+        "`w` on rank 0",
+        "`v` and `u` follow",
+        [{"use": "v", "when": "@loop.index > 2"}, "u", "w"],
+        [["v.out", "u.a"]],
+        [2],
+    ),
+]
+
+
+@pytest.mark.parametrize(("core", "behind", "body", "edges", "places"), FOLLOWED)
+def test_what_waits_for_a_use_of_the_host_follows_with_it(
+    core: str, behind: str, body: list[Any], edges: list[Any], places: list[int]
+) -> None:
+    plan = planned({"body": [LOOP | {"body": body}], "edges": edges}, v={"component": "test.host"})
+    assert whys(plan) == [f"`l` runs on the device: {core}, static: several iterations a launch; {behind}, stepped"]
+    assert list(plan.walks[0].loops[0].core) == places
+
+
+def test_followers_may_lie_on_other_ranks_and_share_what_nobody_writes() -> None:
+    plan = planned({"body": [LOOP | {"until": "u.stop"}], "edges": [["u.out", "v.a"]]}, rank=1, **HOST)
+    (loop,) = plan.walks[0].loops
+    assert (loop.resident, loop.core, loop.ranks) == (True, (0,), (0, 1))
+    only_read = replace(MIX, states=(StateUse(slot="s", kind="tensor", access="read"),))
+    catalogue = CATALOGUE | {"test.mix": only_read, "test.host": replace(only_read, name="test.host", host=True)}
+    assert whys(planned({"body": [LOOP]}, catalogue=catalogue, **SHARED))[0].endswith("`v` follows, stepped")
+
+
+@pytest.mark.parametrize(
+    ("whole", "own"), [("n > 1", None), ("n > 1", "@loop.index > 1"), ("@loop.l > 1", "on"), (None, "n > 1")]
+)
+def test_conditions_that_all_share_skip_the_loop_and_others_skip_uses(whole: str | None, own: str | None) -> None:
+    """`whole` is every use's; one that reads the index is asked at every iteration, as `own` is."""
+    body = [{"sequence": ["u", {"use": "v", "when": own}], "when": whole}]
+    plan = planned({"body": [LOOP | {"body": body}]})
+    assert plan.walks[0].loops[0].resident
+    folded = walk_tables(plan, Rank(0))[0].uses[0]
+    assert folded.region is not None
+    common = [whole] if whole == "n > 1" else []
+    assert list(folded.plan.when) == common
+    every = [text for text in (whole,) if text and text not in common]
+    assert [list(use.when) for use in folded.region.plan.uses] == [every, every + [own] * (own is not None)]
+
+
 def test_a_plan_may_step_all() -> None:
     assert whys(planned({"body": [LOOP]}, resident=False)) == ["stepped: this plan steps every loop"]
 
 
 STATE = {"states": {"s": {"kind": "tensor", "scope": "iteration"}}}
+HOST = {"v": {"component": "test.host"}}
+SHARED: dict[str, Any] = {
+    "u": {"states": {"s": "s"}},
+    "v": {"component": "test.host", "states": {"s": "s"}},
+    "states": {"s": {"kind": "tensor"}},
+}
+TURNED = LOOP | {"body": ["v", "u"]}
 REASONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("its uses lie on ranks 0 and 1", {"body": [LOOP]}, {"rank": 1}),
-    ("`v` runs on the host", {"body": [LOOP]}, {"v": {"component": "test.host"}}),
-    ("`v` can't be iterated on the device", {"body": [LOOP]}, {"v": {"component": "test.old"}}),
-    ("`v` has a condition", {"body": [LOOP | {"body": ["u", {"use": "v", "when": "n > 1"}]}]}, {}),
-    ("`u` has a condition", {"body": [LOOP | {"body": [{"use": "u", "when": "@loop.index > 1"}]}]}, {}),
+    ("`v` runs on the host", {"body": [LOOP | {"body": ["v"]}]}, HOST),
+    ("`v` can't be iterated on the device", {"body": [LOOP | {"body": ["v"]}]}, {"v": {"component": "test.old"}}),
+    ("`v` runs on the host and `u` waits for `v`", {"body": [TURNED], "edges": [["v.out", "u.a"]]}, HOST),
+    ("`u` waits for `v` and `v` runs on the host", {"body": [LOOP], "edges": [["v.out", "u.a"]]}, HOST),
+    ("`v`, which ends it, runs on the host", {"body": [LOOP | {"until": "v.stop"}]}, HOST),
+    (
+        "`w`, which ends it, waits for `v`",
+        {"body": [LOOP | {"body": ["u", "v", "w"], "until": "w.stop"}], "edges": [["v.out", "w.a"]]},
+        HOST,
+    ),
+    (
+        "`v`, which ends it, has a condition",
+        {"body": [LOOP | {"body": ["u", {"use": "v", "when": "n > 1"}], "until": "v.stop"}]},
+        {},
+    ),
+    (
+        "`v` has a condition, and `v.out` is carried",
+        {"body": [LOOP | {"body": ["u", {"use": "v", "when": "@loop.index > 1"}]}], "edges": [["v.out", "u.a"]]},
+        {},
+    ),
+    ("`v.a` is fed twice", {"body": [LOOP], "edges": [["u.out", "v.a"], ["u.maybe", "v.a"]]}, {}),
+    ("`u` and `v`, which would follow, share state `s`", {"body": [LOOP]}, HOST | SHARED),
+    ("`v` runs on the host and `u` waits for `v`", {"body": [TURNED]}, HOST | SHARED),
     ("state `s` starts anew in every iteration", {"body": [LOOP]}, {"v": {"states": {"s": "s"}}, **STATE}),
     (
         "parameter `word` of `v` changes with its index and is no number",
