@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -184,13 +185,7 @@ class Bench:
             ):
                 weights = [pick(layer) for layer in self.layers]
                 x, added = self.normal(rows, k), self.normal(rows, weights[0].shape[0])
-
-                def work(
-                    x: Tensor = x, added: Tensor = added, weights: list[Tensor] = weights, adds: bool = adds
-                ) -> None:
-                    for weight in weights:
-                        added.addmm_(x, weight.t()) if adds else F.linear(x, weight)
-
+                work = partial(multiplied, x, weights, added if adds else None)
                 ms = timed(work, self.given.repeats, self.device) / len(weights)
                 n = weights[0].shape[0]
                 yield {"rows": rows, "product": name, "n": n, "k": k, "ms": ms, "TFLOP/s": 2 * rows * n * k / ms / 1e9}
@@ -210,11 +205,7 @@ class Bench:
         gates = [self.normal(part, 2 * llm.hidden) for _ in range(2)]
         cases: list[tuple[str, float, list[Work]]] = [
             ("norm", 2 * rows * llm.width, [lambda x=x: rms_norm(x, weight, 1e-6) for x in x]),
-            (
-                "heads",
-                2 * rows * packed,
-                [lambda y=y: place_heads(y, turns, Norms(norm, norm, 1e-6), to, 0) for y in qkv],
-            ),
+            ("heads", 2 * rows * packed, [lambda y=y: place_heads(y, turns, norms, to, 0) for y in qkv]),
             ("gates", 3 * part * llm.hidden, [lambda g=g: gated(g) for g in gates]),
             ("heads of all rows together", 2 * rows * llm.width, [self.gathered]),
         ]
@@ -277,6 +268,11 @@ def drawn_model(config: BagelConfig, device: torch.device, dtype: torch.dtype) -
         else:
             value.normal_(0, 0.02 if value.dim() < 2 else value.shape[1] ** -0.5)
     return model.pack()
+
+
+def multiplied(x: Tensor, weights: Sequence[Tensor], added: Tensor | None) -> None:
+    for weight in weights:
+        _ = F.linear(x, weight) if added is None else added.addmm_(x, weight.t())
 
 
 def timed(work: Work, repeats: int, device: torch.device) -> float:
