@@ -62,6 +62,13 @@ COMPONENTS: tuple[Component, ...] = (
             "top_k": Param(
                 type="integer", default=0, min=0, max=100000, description="Sample from this many tokens; 0: all."
             ),
+            "precision": Param(
+                type="string",
+                default="bf16",
+                choices=("bf16", "fp8"),
+                description="Numbers of the weights that draw; fp8 is faster, takes less memory and is less exact. A "
+                "literal, and one for all nodes with these weights.",
+            ),
         },
         states=(
             StateUse(

@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from walkgraph.layers.fp8 import flow_linears
 from walkgraph.layers.patches import grid_ids, patchify
 from walkgraph.layers.sampling import SamplingParams, sample
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_flow import FlowStep, flow_examples, flow_spec
 from walkgraph.networks.bagel_pictures import picture_cells, shared_config
+from walkgraph.networks.bagel_precision import PRECISION, at_precision
 from walkgraph.networks.bagel_rows import Kind, Piece, Rows, lay_out
 from walkgraph.networks.bagel_tokens import token_spec, token_step
 from walkgraph.networks.base import (
@@ -40,6 +42,8 @@ class Backbone(Operator):
     """Text is appended causally and answered with the next token; a seen picture and clean latents are appended as one
     block; noised latents are attended as one block, not kept, and answered with a velocity."""
 
+    options: ClassVar[tuple[str, ...]] = (PRECISION,)
+
     def __init__(self, model: Bagel, device: torch.device, dtype: torch.dtype) -> None:
         self._model, self._device, self._dtype = model, device, dtype
         tokens = model.config.tokens
@@ -48,7 +52,7 @@ class Backbone(Operator):
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        return cls(_bagel(context), context.device, context.dtype)
+        return cls(at_precision(_bagel(context), context), context.device, context.dtype)
 
     def caches(self) -> Mapping[str, CacheShape]:
         llm = self._model.config.llm
@@ -102,7 +106,7 @@ class Backbone(Operator):
         if "token" in batch.inputs:
             return token_step(self._model, batch)
         if self._flow is None:
-            self._flow = FlowStep(self._model)
+            self._flow = FlowStep(self._model, linears=flow_linears)
         return self._flow(batch)
 
     def _embed(self, calls: Sequence[Call], fed: Sequence[Tensor], pieces: Sequence[Piece], rows: Rows) -> Tensor:
