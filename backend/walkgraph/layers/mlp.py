@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Self
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -58,4 +59,8 @@ class GeluMLP(nn.Module):
         self.fc2 = nn.Linear(hidden, out)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(F.gelu(self.fc1(x), approximate="tanh"))
+        fc1 = self.fc1
+        if x.is_cuda and x.dim() == 2 and not torch.is_grad_enabled():
+            # The library's product ends in the activation, which would read and write its result once more.
+            return self.fc2(torch._addmm_activation(fc1.bias, x, fc1.weight.t(), use_gelu=True))
+        return self.fc2(F.gelu(fc1(x), approximate="tanh"))

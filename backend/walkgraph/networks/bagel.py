@@ -151,9 +151,10 @@ class Bagel(nn.Module):
         self.vit_pos_embed = GridPositions(vit.side, llm.width)
 
     def pack(self) -> Self:
-        """Lay out the backbone's weights so that fewer products read them, once they are loaded; it freezes them."""
+        """Lay out weights so that fewer products read them, once they are loaded; it freezes them."""
         for layer in self.language_model.model.layers:
             cast(DecoderLayer, layer).pack()
+        self.vit_model.pack()
         return self
 
     def embed_text(self, ids: Tensor) -> Tensor:

@@ -5,12 +5,16 @@ Parameter names are the public checkpoint's.
 Shape letters: R rows (patches of all pictures), W width, H heads, D head dim.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self, cast
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from walkgraph.layers.attention import Attend
 from walkgraph.layers.mlp import GeluMLP
+from walkgraph.layers.packed import Packed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +42,26 @@ class SiglipAttention(nn.Module):
         self.k_proj = nn.Linear(config.width, config.width)
         self.v_proj = nn.Linear(config.width, config.width)
         self.out_proj = nn.Linear(config.width, config.width)
+        self.packed: Packed | None = None
 
     def forward(self, layer: int, x: Tensor, attend: Attend) -> Tensor:
-        shape = (x.shape[0], self.heads, -1)
-        heads = attend(layer, self.q_proj(x).view(shape), self.k_proj(x).view(shape), self.v_proj(x).view(shape))
-        return self.out_proj(heads.flatten(1))
+        if self.packed is None:
+            parts = (self.q_proj(x), self.k_proj(x), self.v_proj(x))
+        else:
+            parts = F.linear(x, *self.packed).chunk(3, 1)
+        q, k, v = (part.unflatten(1, (self.heads, -1)) for part in parts)
+        return self.out_proj(attend(layer, q, k, v).flatten(1))
+
+    def pack(self) -> None:
+        """Lay q, k and v side by side, so that one product reads them. They are frozen by it."""
+        self.packed = Packed.of(self.q_proj, self.k_proj, self.v_proj)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moving or casting a module makes its parameters anew."""
+        super()._apply(fn, recurse)
+        if self.packed is not None:
+            self.pack()
+        return self
 
 
 class SiglipLayer(nn.Module):
@@ -93,3 +112,8 @@ class SiglipNavit(nn.Module):
     def __init__(self, config: SiglipConfig) -> None:
         super().__init__()
         self.vision_model = SiglipVision(config)
+
+    def pack(self) -> None:
+        """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
+        for layer in self.vision_model.encoder.layers:
+            cast(SiglipLayer, layer).self_attn.pack()

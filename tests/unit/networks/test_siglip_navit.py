@@ -37,6 +37,20 @@ def test_one_layer_is_the_written_out_one() -> None:
     torch.testing.assert_close(layer(0, x, BlockAttend([3])), want, rtol=1e-4, atol=1e-5)
 
 
+def test_packed_weights_give_the_same_under_their_names() -> None:
+    torch.manual_seed(2)
+    model, patches, ids = SiglipNavit(TINY), torch.randn(10, 12), torch.randint(0, 25, (10,))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    want = model.vision_model(patches, ids, BlockAttend([4, 6]))
+    model.pack()
+    torch.testing.assert_close(model.vision_model(patches, ids, BlockAttend([4, 6])), want)
+    assert before.keys() == model.state_dict().keys()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    model.double()
+    got = model.vision_model(patches.double(), ids, BlockAttend([4, 6]))
+    torch.testing.assert_close(got, want.double(), rtol=1e-4, atol=1e-5)
+
+
 def test_the_published_names() -> None:
     with unset():
         shapes = {name: tuple(t.shape) for name, t in SiglipNavit(BAGEL_7B_MOT.vit).state_dict().items()}
