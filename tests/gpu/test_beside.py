@@ -131,7 +131,7 @@ def test_loops_go_on_while_windows_are_under_way_and_both_come_out_right() -> No
     assert ends == 20_000
     assert between > 40
     for one, wanted in zip(calls, alone, strict=True):
-        torch.testing.assert_close(found[one.run], wanted, rtol=0, atol=2e-5)
+        torch.testing.assert_close(found[one.run].cpu(), wanted.cpu(), rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("places", [57, 2126])
