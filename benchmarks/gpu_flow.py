@@ -1,6 +1,7 @@
 """What one flow step of BAGEL's backbone takes, and where its time goes: layers of full size as one graph, on one GPU.
 
-    python benchmarks/gpu_flow.py [--side 64] [--branches 2] [--context 32] [--layers 28] [--out flow.json] [--tiny]
+    python benchmarks/gpu_flow.py [--side 64] [--branches 2] [--context 32] [--layers 28] [--fp8]
+        [--out flow.json] [--tiny]
 
 A step gives one velocity to each of `--branches` rows of `--side` by `--side` latents behind contexts of `--context`
 tokens. `together`: all rows are one batch; `in turn`: one batch a row. `edges` says where BOI and EOI run: `in order`,
@@ -38,6 +39,7 @@ from walkgraph.layers.attention import PackedAttend
 from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.flow_linear import MLP_ROWS
+from walkgraph.layers.fp8 import quantise
 from walkgraph.layers.mlp import gated
 from walkgraph.layers.norm import rms_norm
 from walkgraph.layers.patches import grid_ids
@@ -64,11 +66,12 @@ def main() -> None:
         report["profile"], report["kinds"] = bench.profile()
         common.show("the GPU's time of a step in order, by kind, ms", report["kinds"])
         common.show("by kernel, ms", report["profile"])
-        report["products"] = list(bench.products())
-        common.show("products of one layer's latents", report["products"])
+        if not given.fp8:
+            report["products"] = list(bench.products())
+            common.show("products of one layer's latents, bfloat16", report["products"])
         report["between"] = list(bench.between())
         common.show("between the products, one layer", report["between"])
-        report["error"] = bench.errors()
+        report["error"] = bench.error()
         common.show("relative difference to the network without kernels", [report["error"]])
     common.write(None if given.tiny else given.out, bench.device.type, report)
 
@@ -79,6 +82,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--branches", type=int, default=2)
     parser.add_argument("--context", type=int, default=32)
     parser.add_argument("--layers", type=int, default=28)
+    parser.add_argument("--fp8", action="store_true", help="the weights of the latents' products in eight bits")
     parser.add_argument("--repeats", type=int, default=12)
     parser.add_argument("--priorities", type=int, nargs="*", default=[0, -1], help="of the stream beside")
     parser.add_argument("--out", type=Path)
@@ -97,6 +101,8 @@ class Bench:
         self.model = drawn_model(config_of(given), self.device, self.dtype)
         self.llm = self.model.config.llm
         self.layers = [cast(DecoderLayer, layer) for layer in self.model.language_model.model.layers]
+        for layer in self.layers if given.fp8 else ():
+            quantise(layer, GEN)
         self.cells = given.side**2
         shape = CacheShape(
             layers=self.llm.layers, kv_heads=self.llm.kv_heads, head_dim=self.llm.head_dim, dtype=self.dtype
@@ -224,8 +230,8 @@ class Bench:
             self._attended = self.normal(self.given.branches, self.cells + EDGES, self.llm.heads * self.llm.head_dim)
         return self._attended[:, : self.cells].flatten(0, 1)
 
-    def errors(self) -> Mapping[str, float]:
-        """Of one row: the same products by plain layers, attention by torch."""
+    def error(self) -> Mapping[str, float]:
+        """Of one row: the same layers' plain products, attention by torch."""
         batch = self.batch(1)
         found = FlowStep(self.model)(batch).ports["velocity"][0].flatten(0, 1)
         wanted = self.plain(batch)
@@ -309,7 +315,7 @@ def kind_of(kernel: str) -> str:
         return "attention"
     if kernel.startswith(_UND) or "splitkreduce" in lower:
         return "edges" if kernel.startswith(_UND) else "GEMM"
-    if any(word in lower for word in ("gemm", "nvjet", "cutlass", "xmma", "addmm", "aten::mm")):
+    if any(word in lower for word in ("gemm", "nvjet", "cutlass", "xmma", "addmm", "aten::mm", "scaled_mm")):
         return "GEMM"
     return "between"
 

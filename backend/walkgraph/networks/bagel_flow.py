@@ -17,7 +17,8 @@ from torch import Tensor
 
 from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import FlowLinears, PlainFlowLinears
+from walkgraph.layers.flow_linear import FlowLinears
+from walkgraph.layers.fp8 import flow_linears
 from walkgraph.layers.norm import RMSNorm, rms_norm
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.base import Block, Row, Scalar, StepBatch, StepOutputs, StepSpec
@@ -60,7 +61,7 @@ class FlowStep:
         self,
         model: Bagel,
         *,
-        linears: Linears = PlainFlowLinears,
+        linears: Linears = flow_linears,
         overlap: bool = OVERLAP,
         priority: int = PRIORITY,
     ) -> None:
@@ -100,8 +101,10 @@ class FlowStep:
             self._layers[0].und.place(edges, turns, places[0], cells, queries=last > 0)
         ends = edges
         for index, (_, norms, gen) in enumerate(self._layers):
-            place_heads(gen.qkv(x), turns, norms, places[index], 0)
+            qkv = gen.qkv(x)
+            # Before the last launch that attention follows: it may start early, which is safe after one stream's work.
             self._beside.join()
+            place_heads(qkv, turns, norms, places[index], 0)
             heads = block(index, q).view(rows, cells + EDGES, -1)
             if index < last:
                 with self._beside.run():
