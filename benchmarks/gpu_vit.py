@@ -1,0 +1,226 @@
+"""How long BAGEL's vision encoder takes for pictures of 980x980 (4900 patches), by its parts, on one GPU.
+
+    python benchmarks/gpu_vit.py --out vit.json [--quick]
+
+First one layer's attention: the encoder's kernel by its cuts, torch's by its backends, FlashInfer's with heads of 72
+numbers filled up to 128, and what a backend's first call of a new length costs, since every shape of a picture has one.
+Then one layer's products, then the whole encoder with its connector: one picture, four, and pictures of several shapes,
+launched by the host as the engine does, and replayed as a graph, which tells what the host costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
+
+import _common as common
+
+from walkgraph.layers.attention import BlockAttend, dense_attention
+from walkgraph.layers.kernels.encoder_attention import CHOSEN, Tuning, attend_pictures
+from walkgraph.layers.patches import grid_ids
+from walkgraph.networks.bagel import BAGEL_7B_MOT
+from walkgraph.networks.siglip_navit import SiglipLayer, SiglipNavit
+
+VIT = BAGEL_7B_MOT.vit
+HEADS, WIDTH, ROWS = VIT.heads, VIT.width // VIT.heads, 4900
+BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "torch flash": SDPBackend.FLASH_ATTENTION}
+CUTS = [
+    Tuning(rows=rows, keys=keys, warps=warps, stages=stages)
+    for rows, keys, warps, stages in [
+        (128, 64, 8, 2), (128, 64, 8, 3), (128, 64, 8, 4), (128, 128, 8, 2), (128, 128, 8, 3),
+        (64, 64, 4, 2), (64, 64, 4, 3), (64, 64, 4, 4), (64, 128, 4, 2), (64, 128, 4, 3), (64, 32, 4, 4),
+        (128, 32, 8, 4), (128, 64, 4, 3), (256, 64, 8, 3), (128, 128, 4, 2),
+    ]
+]  # fmt: skip
+Work = Callable[[], Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--quick", action="store_true", help="only the cut that is chosen")
+    given = parser.parse_args()
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        attention = attentions([CHOSEN] if given.quick else CUTS)
+        common.show(f"attention of one layer, {ROWS} patches", attention)
+        with torch.device("cuda"):
+            model = SiglipNavit(VIT).to(torch.bfloat16)
+        model.pack()
+        layer = layers(model)
+        common.show("one layer", layer)
+        whole = encoders(model)
+    common.show("all layers", whole)
+    common.write(given.out, "cuda", {"attention": attention, "layer": layer, "encoder": whole})
+
+
+def attentions(cuts: list[Tuning]) -> list[dict[str, Any]]:
+    qkv = torch.randn(ROWS, 3 * HEADS * WIDTH, device="cuda", dtype=torch.bfloat16)
+    q, k, v = (part.unflatten(1, (HEADS, WIDTH)) for part in qkv.chunk(3, 1))
+    flops = 4 * ROWS**2 * HEADS * WIDTH
+    exact = dense_attention(q[None].float(), k[None].float(), v[None].float())[0]
+    starts = torch.tensor([0, ROWS], dtype=torch.int32, device="cuda")
+    rows: list[dict[str, Any]] = []
+
+    def row(name: str, work: Callable[[], Tensor], fresh: float | None = None) -> None:
+        try:
+            wrong = float((work().float() - exact).abs().max())
+            ms = per_graph(work)
+        except Exception as raised:  # noqa: BLE001 - whatever a compiler raises is a result
+            rows.append({"kernel": name, "error": f"{type(raised).__name__}: {raised}"[:80]})
+            return
+        rows.append({"kernel": name, "ms": ms, "TFLOP/s": flops / ms / 1e9, "wrong by": wrong, "first call ms": fresh})
+
+    for cut in cuts:
+        name = f"own {cut.rows} {cut.keys} w{cut.warps} s{cut.stages}"
+        row(name, lambda cut=cut: attend_pictures(q, k, v, starts, ROWS, cut))
+    for name, backend in BACKENDS.items():
+        row(name, lambda backend=backend: dense(q, k, v, backend), first_call(backend))
+    row("flashinfer 128", filled(q, k, v))
+    return rows
+
+
+def dense(q: Tensor, k: Tensor, v: Tensor, backend: SDPBackend) -> Tensor:
+    with sdpa_kernel(backend):
+        return dense_attention(q[None], k[None], v[None])[0]
+
+
+def first_call(backend: SDPBackend) -> float | None:
+    """Milliseconds of the first call with a number of patches that was not seen before."""
+    times: list[float] = []
+    for rows in (3500, 3430, 3360):
+        q, k, v = torch.randn(3, rows, HEADS, WIDTH, device="cuda", dtype=torch.bfloat16)
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        try:
+            dense(q, k, v, backend)
+        except RuntimeError:
+            return None
+        torch.cuda.synchronize()
+        times.append(1e3 * (time.perf_counter() - begun))
+    return sorted(times)[1]
+
+
+def filled(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], Tensor]:
+    """FlashInfer's kernel for Hopper; what filling the heads up costs is not in it."""
+
+    def run() -> Tensor:
+        return wrapper().run(*parts)[..., :WIDTH]
+
+    parts = [F.pad(part, (0, 128 - WIDTH)).contiguous() for part in (q, k, v)]
+    planned: list[Any] = []
+
+    def wrapper() -> Any:
+        if not planned:
+            import flashinfer  # pyright: ignore[reportMissingImports]
+
+            space = torch.zeros(128 << 20, dtype=torch.uint8, device="cuda")
+            made = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(space, "NHD", backend="fa3")
+            bounds = torch.tensor([0, ROWS], dtype=torch.int32)
+            scale = WIDTH**-0.5
+            made.plan(bounds, bounds, HEADS, HEADS, 128, sm_scale=scale, q_data_type=torch.bfloat16)
+            planned.append(made)
+        return planned[0]
+
+    return run
+
+
+def layers(model: SiglipNavit) -> list[dict[str, Any]]:
+    """The parts of a layer, as it runs them."""
+    layer = cast(SiglipLayer, model.vision_model.encoder.layers[0])
+    attention, mlp = layer.self_attn, layer.mlp
+    x = torch.randn(ROWS, VIT.width, device="cuda", dtype=torch.bfloat16)
+    hidden = torch.randn(ROWS, VIT.hidden, device="cuda", dtype=torch.bfloat16)
+    qkv = cast(tuple[Tensor, Tensor], attention.packed)
+    attend = BlockAttend([ROWS])
+    heads = [part.unflatten(1, (HEADS, WIDTH)) for part in F.linear(x, *qkv).chunk(3, 1)]
+    square = 2 * ROWS * VIT.width
+    parts: dict[str, tuple[Work, float]] = {
+        "norm": (lambda: layer.layer_norm1(x), 0),
+        "q k v": (lambda: F.linear(x, *qkv), 3 * square * VIT.width),
+        "attention": (lambda: attend(0, *heads), 4 * ROWS**2 * VIT.width),
+        "out": (lambda: attention.out_proj(x), square * VIT.width),
+        "residual": (lambda: x + x, 0),
+        "mlp": (lambda: mlp(x), 2 * square * VIT.hidden),
+        "mlp, gelu apart": (
+            lambda: mlp.fc2(F.gelu(mlp.fc1(x), approximate="tanh")),
+            2 * square * VIT.hidden,
+        ),
+        "fc2": (lambda: mlp.fc2(hidden), square * VIT.hidden),
+        "layer": (lambda: layer(0, x, attend), 0),
+    }
+    rows: list[dict[str, Any]] = []
+    for name, (work, flops) in parts.items():
+        ms = per_graph(work)
+        rows.append({"part": name, "ms": ms, "TFLOP/s": flops / ms / 1e9 if flops else None, "times 26": 26 * ms})
+    return rows
+
+
+def encoders(model: SiglipNavit) -> list[dict[str, Any]]:
+    pictures = {
+        "980x980": [(70, 70)],
+        "4 of 980x980": [(70, 70)] * 4,
+        "980x980, 980x742, 560x980, 224x224": [(70, 70), (53, 70), (70, 40), (16, 16)],
+    }
+    rows: list[dict[str, Any]] = []
+    for name, sizes in pictures.items():
+        counts = [height * width for height, width in sizes]
+        patches = torch.randn(sum(counts), 3 * VIT.patch**2, device="cuda", dtype=torch.bfloat16)
+        ids = torch.cat([grid_ids(*size, VIT.side, device=patches.device) for size in sizes])
+        attend = BlockAttend(counts)
+
+        def work(patches: Tensor = patches, ids: Tensor = ids, attend: BlockAttend = attend) -> Tensor:
+            return model.vision_model(patches, ids, attend)
+
+        flops = sum(VIT.layers * (2 * n * (4 * VIT.width + 2 * VIT.hidden) + 4 * n * n) * VIT.width for n in counts)
+        ms = launched(work)
+        rows.append({"pictures": name, "ms": ms, "graph ms": per_graph(work, 1), "TFLOP/s": flops / ms / 1e9})
+    return rows
+
+
+def launched(work: Work, rounds: int = 7) -> float:
+    """Milliseconds until the device is done: the median."""
+    times: list[float] = []
+    for _ in range(rounds + 2):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        work()
+        torch.cuda.synchronize()
+        times.append(1e3 * (time.perf_counter() - begun))
+    return sorted(times[2:])[rounds // 2]
+
+
+def per_graph(work: Work, calls: int = 8, rounds: int = 5) -> float:
+    """Milliseconds of one call: the median over replays of several."""
+    work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            work()
+    graph.replay()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(rounds + 1)]
+    events[0].record()
+    for event in events[1:]:
+        graph.replay()
+        event.record()
+    torch.cuda.synchronize()
+    times = sorted(a.elapsed_time(b) / calls for a, b in itertools.pairwise(events))
+    graph.reset()
+    return times[rounds // 2]
+
+
+if __name__ == "__main__":
+    main()
