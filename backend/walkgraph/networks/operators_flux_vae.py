@@ -1,29 +1,47 @@
 """The operators of the FLUX autoencoder: pictures to latents, a cell of which is one token, and back."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 from walkgraph.layers.patches import patchify, unpatchify
 from walkgraph.networks.bagel import BagelConfig
 from walkgraph.networks.bagel_pictures import picture_cells, shared_config
-from walkgraph.networks.base import Call, CallFailed, Example, LoadContext, Operator, Outputs, States
+from walkgraph.networks.base import (
+    Call,
+    CallFailed,
+    Example,
+    LoadContext,
+    Operator,
+    Outputs,
+    Row,
+    Scalar,
+    States,
+    StepBatch,
+    StepOutputs,
+    StepSpec,
+)
 from walkgraph.networks.checkpoint import load_autoencoder
 from walkgraph.networks.flux_vae import AutoEncoder
+from walkgraph.networks.flux_vae_packed import PackedVae
 from walkgraph.networks.presets import drawn
+
+_PIXELS = 2**20
+"""Of the pictures that are computed at once: memory for the largest one is memory for all batches."""
 
 
 class VaeEncoder(Operator):
     """Gives the posterior's mean, where the published inference draws from the posterior: a picture's latents are
     always the same, and a run's seed decides about its noise alone."""
 
-    def __init__(self, model: AutoEncoder, config: BagelConfig, device: torch.device) -> None:
-        self._model, self._config, self._device = model, config, device
+    def __init__(self, model: PackedVae, config: BagelConfig) -> None:
+        self._model, self._config = model, config
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        return cls(_autoencoder(context), shared_config(context), context.device)
+        return cls(packed_vae(context), shared_config(context))
 
     def bucket(self, call: Call) -> Hashable:
         return call.inputs["pixels"].shape
@@ -36,18 +54,21 @@ class VaeEncoder(Operator):
         return (Example(inputs={"pixels": torch.zeros(3, side, side)}),)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        height, width, _ = picture_cells(calls[0], self._config.pixels_per_token, self._config.latent_side)
-        z = self._model.encode(torch.stack([call.inputs["pixels"] for call in calls]).float())
+        height, width, cells = picture_cells(calls[0], self._config.pixels_per_token, self._config.latent_side)
+        pixels = [call.inputs["pixels"].float() for call in calls]
+        z = _in_parts(self._model.encode, pixels, cells * self._config.pixels_per_token**2)
         return [{"latents": rows.unflatten(0, (height, width))} for rows in patchify(z, self._config.latent_patch)]
 
 
 class VaeDecoder(Operator):
-    def __init__(self, model: AutoEncoder, config: BagelConfig) -> None:
+    """Square pictures of the largest side and of half of it have a step."""
+
+    def __init__(self, model: PackedVae, config: BagelConfig) -> None:
         self._model, self._config = model, config
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        return cls(_autoencoder(context), shared_config(context))
+        return cls(packed_vae(context), shared_config(context))
 
     def bucket(self, call: Call) -> Hashable:
         return call.inputs["latents"].shape
@@ -59,20 +80,76 @@ class VaeDecoder(Operator):
     def examples(self) -> Sequence[Example]:
         return (Example(inputs={"latents": torch.zeros(2, 2, self._config.latent_channels)}),)
 
+    def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
+        return call.inputs
+
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        return squares(self._config)
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        return pixels_spec(inputs, self._config, self._config.pixels_per_token)
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        return StepOutputs({"pixels": self._decode(batch.inputs["latents"])})
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        height, width, channels = calls[0].inputs["latents"].shape
-        if channels != self._config.latent_channels:
-            raise CallFailed(f"`{calls[0].node}` takes cells of {self._config.latent_channels} numbers, not {channels}")
-        rows = torch.stack([call.inputs["latents"].flatten(0, 1) for call in calls]).float()
-        return [{"pixels": p} for p in self._model.decode(unpatchify(rows, self._config.latent_patch, height, width))]
+        latents = [cells_of(call, self._config) for call in calls]
+        size = latents[0].shape[0] * latents[0].shape[1] * self._config.pixels_per_token**2
+        return [{"pixels": pixels} for pixels in _in_parts(self._decode, latents, size)]
+
+    def _decode(self, latents: Tensor) -> Tensor:
+        """`[B, h, w, c]` -> `[B, 3, H, W]`"""
+        return self._model.decode(grid_of(latents, self._config))
 
 
-def _autoencoder(context: LoadContext) -> AutoEncoder:
-    """In float32 on every device, as the published model runs it."""
+def grid_of(latents: Tensor, config: BagelConfig) -> Tensor:
+    """`[B, h, w, c]`, a cell for each token -> float32 `[B, z, h * p, w * p]`, as the autoencoder has them."""
+    _, height, width, _ = latents.shape
+    return unpatchify(latents.flatten(1, 2).float(), config.latent_patch, height, width)
+
+
+def cells_of(call: Call, config: BagelConfig) -> Tensor:
+    latents = call.inputs["latents"]
+    if latents.dim() != 3 or latents.shape[2] != config.latent_channels:
+        wanted = f"`{call.node}` takes latents `[h, w, {config.latent_channels}]`"
+        raise CallFailed(f"{wanted}, cells of {config.latent_channels} numbers, not {list(latents.shape)}", "latents")
+    return latents
+
+
+def squares(config: BagelConfig) -> Sequence[Mapping[str, Any]]:
+    """Latents of the pictures that most people ask for."""
+    sides = (config.latent_side, config.latent_side // 2)
+    return tuple({"latents": torch.zeros(side, side, config.latent_channels)} for side in sides if side)
+
+
+def pixels_spec(inputs: Mapping[str, Any], config: BagelConfig, step: int) -> StepSpec | None:
+    """Of a step from latents to pixels, `step` along the side of a cell."""
+    latents = inputs.get("latents")
+    if not isinstance(latents, Tensor) or latents.dim() != 3 or latents.shape[2] != config.latent_channels:
+        return None
+    height, width, _ = latents.shape
+    return StepSpec(
+        inputs={"latents": Row(tuple(latents.shape), torch.float32)},
+        outputs={"pixels": Row((3, height * step, width * step), torch.float32)},
+        # Pictures leave as they come; a batch would make the first wait, and a GPU is full with one.
+        sizes=(1,),
+        pure=True,
+    )
+
+
+def packed_vae(context: LoadContext) -> PackedVae:
+    """Read or drawn in float32, served in the rank's numbers."""
     config = shared_config(context)
     on: dict[str, Any] = {"device": context.device, "dtype": torch.float32}
     return context.once(
-        AutoEncoder,
-        lambda name, seed: drawn(lambda: AutoEncoder(config.vae), seed, **on),
-        lambda folder: load_autoencoder(folder, config, **on, progress=context.progress),
+        PackedVae,
+        lambda name, seed: PackedVae(drawn(lambda: AutoEncoder(config.vae), seed, **on), context.dtype),
+        lambda folder: PackedVae(load_autoencoder(folder, config, **on, progress=context.progress), context.dtype),
     )
+
+
+def _in_parts(work: Callable[[Tensor], Tensor], values: Sequence[Tensor], pixels: int) -> Tensor:
+    """The work on a batch of values that stand for so many pixels each."""
+    most = max(1, _PIXELS // pixels)
+    parts = [work(torch.stack(list(values[start : start + most]))) for start in range(0, len(values), most)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -214,7 +214,7 @@ def test_the_autoencoder_batches_equal_sizes_and_inverts_its_layout(engine: Engi
         (call("llm", {}, states={"kv": "main"}), None, "exactly one"),
         (call("vit", {"pixels": torch.zeros(3, 12, 16)}), "pixels", "multiples of 8"),
         (call("vae_encoder", {"pixels": torch.zeros(3, 160, 16)}), "pixels", "at most 128"),
-        (call("vae_decoder", {"latents": torch.zeros(2, 2, 5)}), None, "16 numbers"),
+        (call("vae_decoder", {"latents": torch.zeros(2, 2, 5)}), "latents", "16 numbers"),
     ],
 )
 def test_what_does_not_fit_is_said_and_ends_one_run(engine: Engine, bad: Call, port: str | None, words: str) -> None:
