@@ -1,0 +1,111 @@
+"""On a GPU: BAGEL's flow step as a captured graph, its edges beside the latents or not, against the step on a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from walkgraph.engine.blocks import Held, Room, capacity_for
+from walkgraph.engine.capture import Capturer
+from walkgraph.engine.pages import pages_for
+from walkgraph.engine.pool import Pool
+from walkgraph.networks.bagel import Bagel
+from walkgraph.networks.bagel_flow import EDGES, FlowStep
+from walkgraph.networks.base import PagedRows, PagedSlot, StepBatch
+from walkgraph.networks.operators_bagel import Backbone
+from walkgraph.networks.presets import BAGEL, drawn
+
+pytest.importorskip("flashinfer")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+TINY = BAGEL["bagel-tiny"]
+CONFIG = replace(
+    TINY, llm=replace(TINY.llm, width=512, hidden=1024, layers=4, heads=6, kv_heads=2, head_dim=128), latent_side=24
+)
+CONTEXTS = [0, 37, 130]
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+def model(device: torch.device, dtype: torch.dtype) -> Bagel:
+    return drawn(lambda: Bagel(CONFIG), 5, device=CPU, dtype=torch.float32).to(device, dtype).pack()
+
+
+def batch(here: Bagel, contexts: list[int], device: torch.device, dtype: torch.dtype, side: int = 20) -> StepBatch:
+    """Rows behind random contexts of these lengths, the same on every device."""
+    shape, dice = Backbone(here, device, dtype).caches()["kv"], torch.Generator().manual_seed(3)
+    pool, held = Pool(shape, sum(pages_for(n) for n in contexts) + 1, device), list[Held]()
+    for index, length in enumerate(contexts):
+        first = 1 + sum(len(one.pages) for one in held)
+        held.append(Held(list(range(first, first + pages_for(length))), length, 3 * index, index))
+        size = 2, shape.layers, length, shape.kv_heads, shape.head_dim
+        if length:
+            pool.write(held[-1].pages, torch.randn(size, generator=dice))
+    rows, tokens = len(contexts), side * side + EDGES
+    room = Room(pool, rows, tokens, capacity_for(contexts, rows, tokens))
+    room.place(held)
+    nothing = torch.zeros(rows, dtype=torch.int64, device=device)
+    tables = PagedRows(nothing.int(), nothing[:, None].int(), nothing.int(), nothing.int())
+    latents = torch.randn(rows, side, side, CONFIG.latent_channels, generator=dice)
+    return StepBatch(
+        rows=nothing.int(),
+        inputs={"latents": latents.to(device)},
+        params={"time": torch.linspace(0.3, 1, rows).to(device)},
+        seed=nothing,
+        iteration=nothing,
+        paged={"kv": PagedSlot((), (), tables, room)},
+    )
+
+
+def off(found: Tensor, wanted: Tensor) -> float:
+    return float((found.cpu() - wanted).norm() / wanted.norm())
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_captured_step_gives_the_velocities_of_a_cpu(rows: int) -> None:
+    contexts = CONTEXTS[-rows:]
+    plain = model(CPU, torch.float32)
+    wanted = FlowStep(plain)(batch(plain, contexts, CPU, torch.float32)).ports["velocity"]
+    here = model(GPU, torch.bfloat16)
+    given, capture = batch(here, contexts, GPU, torch.bfloat16), Capturer(GPU)
+    found: dict[str, Tensor] = {}
+    for name, step in {
+        "in order": FlowStep(here, overlap=False),
+        "beside": FlowStep(here, overlap=True),
+        "before": FlowStep(here, overlap=True, priority=-1),
+    }.items():
+        made: list[Tensor] = []
+
+        def work(step: FlowStep = step, made: list[Tensor] = made) -> None:
+            made[:] = [step(given).ports["velocity"]]
+
+        replay = capture(work, name)
+        for latents in (torch.zeros_like(given.inputs["latents"]), given.inputs["latents"].clone()):
+            given.inputs["latents"].copy_(latents)
+            replay()
+        assert made[0].dtype == torch.float32
+        found[name] = made[0].clone()
+    assert not capture.failed
+    assert off(found["in order"], wanted) < 0.02
+    assert torch.equal(found["in order"], found["beside"])
+    assert torch.equal(found["in order"], found["before"])
+
+
+@torch.inference_mode()
+def test_rows_together_are_rows_alone() -> None:
+    here = model(GPU, torch.bfloat16)
+    given, step = batch(here, CONTEXTS, GPU, torch.bfloat16), FlowStep(here)
+    together = step(given).ports["velocity"]
+    for index, length in enumerate(CONTEXTS):
+        # The same numbers behind the same context: a row of the pool's beginning, so drawn for it alone.
+        one = batch(here, CONTEXTS[: index + 1], GPU, torch.bfloat16)
+        one.inputs["latents"].copy_(given.inputs["latents"][: index + 1])
+        one.params["time"].copy_(given.params["time"][: index + 1])
+        alone = step(one).ports["velocity"][index]
+        assert off(alone, together[index].cpu()) < 0.01, length
