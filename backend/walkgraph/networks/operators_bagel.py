@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from walkgraph.layers.fp8 import flow_linears
 from walkgraph.layers.patches import grid_ids, patchify
 from walkgraph.layers.sampling import SamplingParams, sample
 from walkgraph.networks.bagel import Bagel
@@ -106,7 +105,7 @@ class Backbone(Operator):
         if "token" in batch.inputs:
             return token_step(self._model, batch)
         if self._flow is None:
-            self._flow = FlowStep(self._model, linears=flow_linears)
+            self._flow = FlowStep(self._model)
         return self._flow(batch)
 
     def _embed(self, calls: Sequence[Call], fed: Sequence[Tensor], pieces: Sequence[Piece], rows: Rows) -> Tensor:
