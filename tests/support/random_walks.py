@@ -11,16 +11,16 @@ from walkgraph.graph.catalogue import Catalogue, Component, port
 from walkgraph.graph.document import Edge, Graph, Item, Loop, Node, Parallel, Result, Sequence, Use, Walk
 
 PORTS = ("a", "b", "c")
-CATALOGUE: Catalogue = {
-    "test.mix": Component(
-        name="test.mix",
-        description="Mixes what it is given.",
-        inputs=tuple(port(p, "scalar", optional=True) for p in PORTS),
-        outputs=(port("out", "scalar"), port("many", "tensor"), port("maybe", "scalar"), port("stop", "flag")),
-        network="operators_test:Mix",
-    )
-}
-RESIDENT: Catalogue = {name: replace(component, resident=True) for name, component in CATALOGUE.items()}
+_MIX = Component(
+    name="test.mix",
+    description="Mixes what it is given.",
+    inputs=tuple(port(p, "scalar", optional=True) for p in PORTS),
+    outputs=(port("out", "scalar"), port("many", "tensor"), port("maybe", "scalar"), port("stop", "flag")),
+    network="operators_test:Mix",
+)
+CATALOGUE: Catalogue = {"test.mix": _MIX, "test.host": replace(_MIX, name="test.host", host=True)}
+RESIDENT: Catalogue = {**CATALOGUE, "test.mix": replace(_MIX, resident=True)}
+"""`test.host` follows where `test.mix` runs on the device."""
 OUTPUTS = ("out", "many", "maybe")
 PARAMS: dict[str, Any] = {"n": 2, "on": True, "off": False}
 
@@ -59,7 +59,46 @@ def graphs(draw: st.DrawFn) -> Graph:
     edges = builder.edges()
     results = {f"r{i}": builder.result() for i in range(draw(st.integers(0, 2)))}
     walk = Walk(inputs={"x": "scalar", "xs": "tensor"}, body=body, edges=edges, results=results)
-    nodes = {at.use: Node(component="test.mix") for at in builder.uses}
+    kinds = st.sampled_from(["test.mix"] * 3 + ["test.host"])
+    nodes = {at.use: Node(component=draw(kinds)) for at in builder.uses}
+    return Graph(name="random", nodes=nodes, walks={"w": walk})
+
+
+@st.composite
+def followed(draw: st.DrawFn) -> Graph:
+    """As `graphs`: a loop, perhaps inside another, whose `c` nodes run on the device where these may lie on one rank,
+    and whose `f` nodes, on the host, follow. The use `end` comes after it."""
+    whens = st.sampled_from([None, None, "off", "n > 1", "@loop.index % 3 == 1", "@loop.index > 0 and n > 1"])
+    cores = [f"c{i}" for i in range(draw(st.integers(1, 3)))]
+    names = draw(st.permutations([*cores, *(f"f{i}" for i in range(draw(st.integers(1, 3))))]))
+    order = {name: i for i, name in enumerate(names)}
+    least = min(cores, key=order.__getitem__)
+    always = {least} | {name for name in cores if draw(st.booleans())}
+    """What is carried in the core, and what ends the loop, can't be skipped."""
+    sources = st.sampled_from(["core", "core", "core", "in", "each", "index", "none"])
+    edges: list[Edge] = []
+    for name in names:
+        for to in (f"{name}.{p}" for p in PORTS[: draw(st.integers(1, 3))]):
+            givers = list(names) if name not in cores else [c for c in cores if order[c] < order[name] or c in always]
+            if (source := draw(sources)) == "core" and givers:
+                edges.append(Edge(from_=f"{draw(st.sampled_from(givers))}.{draw(st.sampled_from(OUTPUTS))}", to=to))
+            elif source in ("in", "each"):
+                edges.append(Edge(from_="@in.xs" if source == "each" else "@in.x", to=to, each=source == "each"))
+            elif source == "index":
+                edges.append(Edge(from_="@loop.index", to=to))
+    for i, to in enumerate(("@out.o0", "@out.o1", "end.a", "end.b")):
+        how = draw(st.sampled_from(["last", "each", "collect"] if i < 2 else ["last", "collect"]))
+        source = f"{draw(st.sampled_from(names))}.{draw(st.sampled_from(OUTPUTS))}"
+        edges.append(Edge(from_=source, to=to, each=how == "each", collect=how == "collect"))
+    edges.append(Edge(from_="end.out", to="@out.end"))
+    uses = tuple(Use(use=name, when=None if name in always else draw(whens)) for name in names)
+    until = f"{draw(st.sampled_from(sorted(always)))}.stop" if draw(st.booleans()) else None
+    times, whole = draw(st.sampled_from(["5", "8", "n", "n - 2"])), draw(st.sampled_from([None, None, "on", "off"]))
+    drop = until is not None and draw(st.booleans())
+    inner = Loop(loop="l", times=times, until=until, drop_last=drop, when=whole, body=uses)
+    around = Loop(loop="around", times="3", body=(inner,)) if draw(st.booleans()) else inner
+    nodes = {name: Node(component="test.mix" if name in cores else "test.host") for name in (*names, "end")}
+    walk = Walk(inputs={"x": "scalar", "xs": "tensor"}, body=(around, Use(use="end")), edges=tuple(edges), results={})
     return Graph(name="random", nodes=nodes, walks={"w": walk})
 
 

@@ -85,8 +85,12 @@ class LocalRun:
         if walker is None:
             return []
         table = walker.table.uses[event.ref.use]
-        self._times.add(table, event)
-        outputs = event.outputs or {} if table.region is None else self._loops.end(event)
+        outputs: dict[str, Any] | ErrorInfo = event.outputs or {}
+        if table.region is None:
+            self._times.add(table, event)
+        else:
+            self._times.add_loop(table.region, self._loops.calls(event), event)
+            outputs = self._loops.end(event)
         if event.error is not None:
             self._failure = event.error
         elif isinstance(outputs, ErrorInfo):

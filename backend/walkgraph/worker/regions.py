@@ -48,6 +48,8 @@ class _Running:
     wanted: Mapping[int, Taken]
     """Edge to a follower that is skipped at times -> whether it reads an iteration's value."""
     streams: tuple[Outgoing, ...]
+    active: tuple[Taken | None, ...]
+    """Of each use inside."""
     bound: _Bound | None
     times: int
     done: int = 0
@@ -102,7 +104,7 @@ class Loops:
         emits = tuple(e for e in region.emits if e.target.kind != "stream" or e.target.index in self._outgoing)
         streams = tuple(self._outgoing[e.target.index] for e in emits if e.target.kind == "stream")
         wanted = {e.index: found for e in region.follows if (found := self._read(table, e, at, times)) is not None}
-        running = _Running(walker, use, ref, emits, wanted, streams, bound, times)
+        running = _Running(walker, use, ref, emits, wanted, streams, tuple(u.active for u in body), bound, times)
         running.allowed = running.room()
         self._running[walker.step, use.plan.index] = running
         grain, offset = _pace(emits, streams, wanted)
@@ -160,6 +162,11 @@ class Loops:
                 if upto is not None and upto > running.allowed:
                     running.allowed = upto
                     yield Allow(running.ref, upto)
+
+    def calls(self, event: CallDone) -> list[int]:
+        """How often each use inside was called in a loop that has ended."""
+        running, count = self._running[event.ref.step, event.ref.use], event.iterations
+        return [count if active is None else sum(active[:count]) for active in running.active]
 
     def end(self, event: CallDone) -> dict[str, Any] | ErrorInfo:
         """What the folded use gives to the walker, or why the run fails."""

@@ -32,6 +32,8 @@ class Teller:
         for call, first in stepped.calls:
             for k in range(stepped.iterations):
                 for use in call.body:
+                    if use.active is not None and not any(use.active[first + k : first + k + 1]):
+                        continue
                     self._emitter.call(
                         t.CallSpan(
                             run=RunId(call.run),
@@ -87,10 +89,12 @@ class Teller:
         self._emitter.flush(now, force=not runs)
 
     def _spans(self, done: Done | LoopDone, batch: int, now: float) -> Iterable[t.CallSpan]:
-        """One for a call, one for each node of a loop: its iterations are those of its last."""
-        call = done.call
-        nodes = [call.node] if isinstance(call, Call) else [use.node for use in call.body]
-        last = () if isinstance(done, Done) else (max(0, done.iterations - 1),)
+        """One for a call, one for each node that a loop called: its iterations are those of its last."""
+        call, last = done.call, ()
+        nodes = [call.node] if isinstance(call, Call) else []
+        if isinstance(done, LoopDone):
+            last = (max(0, done.iterations - 1),)
+            nodes = [u.node for u in done.call.body if u.active is None or any(u.active[: done.iterations])]
         for node in nodes:
             yield t.CallSpan(
                 run=RunId(call.run),

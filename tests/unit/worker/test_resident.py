@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.support.cluster import Cluster
-from tests.support.random_walks import PARAMS, RESIDENT, graphs, mix, plain
+from tests.support.random_walks import PARAMS, RESIDENT, followed, graphs, mix, plain
 from tests.support.reference_walk import run_walk
 from tests.support.synthetic import functions, lanes, one_walk
 from walkgraph.components import catalogue
@@ -91,6 +91,21 @@ def test_resident_loops_do_what_stepped_ones_do(graph: Graph, calmed: bool, rank
     if calmed:
         walk = graph.walks["w"]
         graph = graph.model_copy(update={"walks": {"w": walk.model_copy(update={"body": calm(walk.body)})}})
+    agree(graph, ranks, seed)
+
+
+@QUICK
+@given(followed(), st.lists(st.integers(0, 2), min_size=4, max_size=4), st.integers(0, 99))
+def test_what_follows_a_core_does_what_it_does_when_stepped(graph: Graph, others: list[int], seed: int) -> None:
+    """The core on one rank, the others where it suits."""
+    free = iter(others)
+    fast = agree(graph, [0 if name[0] == "c" else next(free) for name in graph.nodes], seed)
+    loop = next(loop for loop in fast.plan.walks[0].loops if loop.name == "l")
+    assert loop.resident, loop.why
+
+
+def agree(graph: Graph, ranks: list[int], seed: int) -> Cluster:
+    """Resident, stepped and by the book; the first of these."""
     expected, _ = run_walk(graph.walks["w"], {name: mix(name) for name in graph.nodes}, PARAMS, INPUTS)
     fast, slow = (walked(graph, ranks, seed, resident=resident) for resident in (True, False))
     emitted = {n: sorted((at, plain(v)) for at, v in values) for (_, n), values in fast.emitted.items()}
@@ -98,6 +113,7 @@ def test_resident_loops_do_what_stepped_ones_do(graph: Graph, calmed: bool, rank
     assert sorted(map(told, fast.calls)) == sorted(map(told, slow.calls))
     assert results(fast) == results(slow)
     assert not slow.loops
+    return fast
 
 
 # ── the synthetic graphs: streams, states, failures ─────────────────────────────────────────────
