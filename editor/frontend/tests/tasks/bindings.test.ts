@@ -47,7 +47,7 @@ describe("what an input can be bound to", () => {
 });
 
 test("a new step takes what fits by itself", () => {
-  expect(suggested(bagel, {}, edit, "/steps/1/image", "prefill_vit")).toEqual({ image: "@part" });
+  expect(suggested(bagel, {}, edit, "/steps/1/image", "prefill_vae")).toEqual({ image: "@part" });
   expect(suggested(bagel, {}, edit, "/steps", "end_thought")).toEqual({ token: "decode.token" });
   const single = { ...edit, inputs: { image: { modality: "image" } } };
   expect(suggested(bagel, {}, single, "/steps", "read_image")).toEqual({ image: "@task.image" });
