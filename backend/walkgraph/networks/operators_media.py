@@ -2,6 +2,7 @@
 
 import io
 import struct
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,6 +18,8 @@ FORMATS = ("PNG", "JPEG", "WEBP")
 """Decoders that a client's bytes may reach."""
 MAX_PIXELS = 64 * 10**6
 MAX_SIDE = 8192
+_UP, _RGB = 2, 2
+"""In PNG files: the filter of a row, the colours of a pixel."""
 _FULL = 1 << 15
 _HEAD = struct.Struct("<4sI4s4sIHHIIHH4sI")
 """Of a WAV file with one chunk of format (PCM, one channel, 16 bits) and one of samples."""
@@ -102,9 +105,24 @@ def _broken(call: Call) -> CallFailed:
 
 def _png(pixels: Tensor) -> bytes:
     """pixels `[3, h, w]` in [-1, 1], clamped."""
-    buffer = io.BytesIO()
-    Image.fromarray(to_picture(pixels).cpu().numpy()).save(buffer, "PNG")
-    return buffer.getvalue()
+    # Every row as its difference to the one above, and only runs of one byte are looked for: a photograph's grain of
+    # 1024 by 1024 takes 22 ms and 3 % more bytes than a library's default, which takes 140 ms; a smooth one an eighth.
+    rows = to_picture(pixels).cpu().numpy()
+    height, width, _ = rows.shape
+    rows = rows.reshape(height, -1)
+    filtered = np.empty((height, 1 + rows.shape[1]), np.uint8)
+    filtered[:, 0] = _UP
+    filtered[:1, 1:] = rows[:1]
+    np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
+    deflate = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_RLE)
+    packed = deflate.compress(filtered.data) + deflate.flush()
+    head = struct.pack(">IIBBBBB", width, height, 8, _RGB, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", packed) + _chunk(b"IEND", b"")
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    """Of a PNG file."""
+    return b"".join((struct.pack(">I", len(data)), kind, data, struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))))
 
 
 def _wav(waveform: Tensor, rate: int) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 import soundfile
 import torch
 from PIL import Image
+from torch.nn import functional as F
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.engine.engine import Engine
@@ -130,6 +131,25 @@ def test_broken_bytes_end_one_run_with_our_own_sentence(engine: Engine) -> None:
         assert done.error is not None
         assert done.error.code == "invalid_input"
         assert "encode it again" in done.error.message
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 7), (300, 2), (64, 64)])
+def test_pictures_of_any_size_are_written_whole(engine: Engine, width: int, height: int) -> None:
+    picture = some(width, height)
+    pixels = torch.from_numpy(np.array(picture)).movedim(-1, 0)
+    [out] = outputs(engine, call("out", {"pixels": (pixels + 0.5) / 127.5 - 1}))
+    with Image.open(io.BytesIO(out["image"])) as back:
+        back.verify()
+    assert np.array_equal(np.array(Image.open(io.BytesIO(out["image"]))), np.array(picture))
+
+
+def test_a_written_picture_is_about_as_small_as_a_librarys(engine: Engine) -> None:
+    rough = torch.randn(3, 192, 192, generator=torch.Generator().manual_seed(0))
+    fields = [F.avg_pool2d(rough, 2 * n + 1, 1, n, count_include_pad=False) * (2 * n + 1) for n in (0, 2, 12)]
+    pixels = (0.01 * fields[0] + 0.05 * fields[1] + 0.1 * fields[2]).clamp(-1, 1)
+    [out] = outputs(engine, call("out", {"pixels": pixels}))
+    wanted = encoded(Image.open(io.BytesIO(out["image"])))
+    assert len(out["image"]) < 1.15 * len(wanted)
 
 
 def test_out_of_range_pixels_are_clamped(engine: Engine) -> None:
