@@ -11,14 +11,18 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor
+
+from walkgraph.layers.positions import sincos_grid
 
 SEED = 20250520
 ANSWERS = Path(__file__).parent / "bagel_answers.npz"
@@ -157,6 +161,34 @@ def drawn(name: str, shape: Sequence[int]) -> Tensor:
 def noise(height: int, width: int, seed: int) -> Tensor:
     """float32 `[height, width, 64]`: what a run of this seed begins with; sides in latent tokens."""
     return torch.randn(height, width, 64, generator=torch.Generator("cpu").manual_seed(seed))
+
+
+@cache
+def answers() -> dict[str, np.ndarray]:
+    """What the published code gave."""
+    with np.load(ANSWERS) as file:
+        return dict(file)
+
+
+def write_weights(folder: Path) -> None:
+    """`ema.safetensors` and `ae.safetensors`, with the names and shapes of the published code's state."""
+    for stem in ("ema", "ae"):
+        state: dict[str, Tensor] = {}
+        for line in answers()[f"shapes/{stem}"].tolist():
+            name, *shape = line.split(" ")
+            sizes, side = [int(size) for size in shape], POSITIONS.get(name)
+            state[name] = drawn(name, sizes) if side is None else sincos_grid(side, sizes[1])
+        save_file(state, folder / f"{stem}.safetensors")
+
+
+def write_folder(root: Path) -> Path:
+    """A whole folder, as a person downloads it, under a root of weights: `checkpoint:BAGEL-tiny`."""
+    folder = root / "BAGEL-tiny"
+    folder.mkdir()
+    write_config(folder)
+    write_tokenizer(folder)
+    write_weights(folder)
+    return folder
 
 
 def write_config(folder: Path) -> None:

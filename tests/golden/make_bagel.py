@@ -1,6 +1,6 @@
 """Writes `bagel_answers.npz`: what the published BAGEL code computes from the tiny weights of `bagel_tiny.py`.
 
-    python tests/golden/make_bagel.py CODE
+    PYTHONPATH=backend python tests/golden/make_bagel.py CODE
 
 `CODE` is a checkout of github.com/ByteDance-Seed/Bagel (056b5fd was used). Nothing of it is in this repository, and it
 wants packages that this project doesn't have: python 3.11, torch 2.13, transformers 4.49.0 with tokenizers 0.21 and
