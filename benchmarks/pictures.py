@@ -160,7 +160,7 @@ class Asker:
             ended = asyncio.create_task(self._until_ended(http, body, begun))
             await begun.wait()
             await asyncio.sleep(after)
-            (listed,) = (await http.get("/api/v1/runs", params={"deployment": NAME, "limit": 1})).json()["runs"]
+            (listed,) = (await http.get("/api/v1/runs", params={"deployment": NAME, "limit": 1})).json()
             began = time.perf_counter()
             (await http.delete(f"/api/v1/runs/{listed['id']}")).raise_for_status()
             await ended

@@ -85,6 +85,7 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         network="operators_bagel:Backbone",
         weights="bagel",
+        resident=True,
     ),
 )
 

@@ -60,5 +60,6 @@ COMPONENTS: tuple[Component, ...] = (
         },
         cost="launch",
         network="operators_flow:GuidedEuler",
+        resident=True,
     ),
 )
