@@ -13,14 +13,14 @@ _ROWS = 4096
 
 
 def few_channels(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """A convolution of 3 by 3 with its sums in float32: x `[B, C, H, W]` channels-last, weight `[O, C, 3, 3]` (a whole
-    number of rows of 16: 9 O is padded), bias float32 `[O]` -> float32 `[B, O, H, W]`, contiguous."""
+    """A convolution of 3 by 3 with its sums in float32: x `[B, C, H, W]` channels-last, weight `[O, C, 3, 3]`, bias
+    float32 `[O]` -> float32 `[B, O, H, W]`, contiguous."""
     if x.is_cuda:
         from walkgraph.layers.kernels import pixels as kernels
 
         b, c, h, w = x.shape
-        # One product for the nine neighbours, whose places are put together after it: with so few output channels a
-        # convolution's tiles would be mostly empty.
+        # One product for the nine neighbours, which are put in their places after it: with so few output channels a
+        # convolution's tiles would be mostly empty. Tensor cores take columns by 16.
         taps = F.pad(weight.permute(2, 3, 0, 1).reshape(-1, c), (0, 0, 0, -9 * len(bias) % 16))
         parts = torch.mm(x.permute(0, 2, 3, 1).reshape(-1, c), taps.t(), out_dtype=torch.float32)
         return kernels.sum_taps(parts, bias, (b, h, w))

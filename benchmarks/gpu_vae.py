@@ -1,0 +1,206 @@
+"""How long BAGEL's autoencoder takes on one GPU, and what it needs: float32 beside bfloat16, eager beside captured.
+
+    python benchmarks/gpu_vae.py --out vae.json [--sides 512 1024] [--seconds 0.3] [--plain] [--parts]
+
+The plain network in float32 (convolutions in TF32, as torch has them, and without) stands beside the packed one that is
+served. `tuned` lets cuDNN try its algorithms. Errors are the packed one's against the plain one in float32, of what
+leaves it: relative, and decibels of a picture's 8-bit levels. Memory is the most that one call takes above the weights.
+`--parts` tells the parts of a 1024 by 1024 picture: ways to upsample, to attend, to end; and the kernels of a decode.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
+
+from walkgraph.layers.group_norm import Norm, Sum, add_norm, added
+from walkgraph.layers.pixels import few_channels, one_head
+from walkgraph.networks.bagel import BAGEL_7B_MOT
+from walkgraph.networks.flux_vae import AutoEncoder
+from walkgraph.networks.flux_vae_packed import PackedVae
+from walkgraph.networks.presets import drawn
+
+DEVICE = torch.device("cuda")
+BF16 = torch.bfloat16
+Work = Callable[[], Any]
+
+
+def timed(work: Work, seconds: float) -> float:
+    """Median milliseconds of one call."""
+    for _ in range(2):
+        work()
+    torch.cuda.synchronize()
+    times: list[float] = []
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until or len(times) < 3:
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        work()
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop))
+    return statistics.median(times)
+
+
+def captured(work: Callable[[], Tensor]) -> tuple[Work, Tensor]:
+    """(what replays it, the tensor that it writes)"""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        work()
+        work()
+    side.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        made = work()
+    return graph.replay, made
+
+
+def memory(work: Work) -> float:
+    """MiB that one call takes at most, above what is there."""
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
+def errors(made: Tensor, wanted: Tensor, *, picture: bool) -> dict[str, float]:
+    off = float((made - wanted).norm() / wanted.norm())
+    if not picture:
+        return {"error": off}
+    a, b = ((one * 0.5 + 0.5).clamp(0, 1) * 255 for one in (made, wanted))
+    return {"error": off, "dB": 10 * math.log10(255**2 / float((a - b).square().mean()))}
+
+
+def measure(plain: AutoEncoder, packed: PackedVae, side: int, seconds: float, *, both: bool) -> list[dict[str, Any]]:
+    generator = torch.Generator(DEVICE).manual_seed(side)
+    z = torch.randn(1, 16, side // 8, side // 8, device=DEVICE, generator=generator)
+    small = torch.rand(1, 3, side // 8, side // 8, device=DEVICE, generator=generator) * 2 - 1
+    picture = F.interpolate(small, size=(side, side), mode="bicubic").clamp(-1, 1)
+    rows: list[dict[str, Any]] = []
+    for what, given in (("decode", z), ("encode", picture)):
+        old, new = getattr(plain, what), getattr(packed, what)
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            wanted = old(given)
+            row = {"what": what, "side": side}
+            if both:
+                exact = timed(lambda old=old, given=given: old(given), seconds)
+                mib = memory(lambda old=old, given=given: old(given))
+                rows.append({**row, "how": "float32 eager", "ms": exact, "MiB": mib})
+        if both:
+            rows.append({**row, "how": "TF32 eager", "ms": timed(lambda old=old, given=given: old(given), seconds)})
+        with FlopCounterMode(display=False) as counter:
+            made = new(given)
+        tera = counter.get_total_flops() / 1e12
+
+        def work(new: Callable[[Tensor], Tensor] = new, given: Tensor = given) -> Tensor:
+            return new(given)
+
+        told = errors(made, wanted, picture=what == "decode")
+        ms = timed(work, seconds)
+        rows.append({**row, "how": "bfloat16 eager", "ms": ms, "TFLOP": tera, "MiB": memory(work), **told})
+        for tuned in (False, True):
+            with torch.backends.cudnn.flags(enabled=True, benchmark=tuned, allow_tf32=True):
+                replay, made = captured(work)
+                ms = timed(replay, seconds)
+            told = errors(made, wanted, picture=what == "decode")
+            how = "bfloat16 graph tuned" if tuned else "bfloat16 graph"
+            rows.append({**row, "how": how, "ms": ms, "TFLOP/s": 1e3 * tera / ms, **told})
+            del replay, made
+    return rows
+
+
+def parts(seconds: float) -> list[dict[str, Any]]:
+    """Of a 1024 by 1024 picture, one layer each."""
+
+    def some(*shape: int) -> Tensor:
+        return torch.randn(*shape, device=DEVICE, dtype=BF16)
+
+    def last(*shape: int) -> Tensor:
+        return some(*shape).contiguous(memory_format=torch.channels_last)
+
+    x, big, bias = last(1, 256, 512, 512), last(1, 128, 1024, 1024), torch.zeros(256, device=DEVICE)
+    w3, w2, w4 = last(256, 256, 3, 3), last(1024, 256, 2, 2), last(256, 256, 4, 4)
+    out3, q = some(3, 128, 3, 3), some(1, 128 * 128, 512)
+    ones = torch.ones(128, device=DEVICE)
+    norm = Norm(32, ones, ones, 1e-6)
+    wide = last(128, 128, 3, 3)
+    ways: dict[str, Work] = {
+        "up: doubled, then 3x3": lambda: F.conv2d(F.interpolate(x, scale_factor=2.0), w3, padding=1),
+        "up: phases of 2x2": lambda: F.conv2d(x, w2, padding=1),
+        "up: phases, put together": lambda: added(Sum(F.conv2d(x, w2, padding=1), bias, phases=True)),
+        "up: transposed 4x4": lambda: F.conv_transpose2d(x, w4, stride=2, padding=1),
+        "3x3 of 128 at 1024": lambda: F.conv2d(big, wide, padding=1),
+        "sum of two, norm": lambda: add_norm(Sum(big, norm.bias, big), norm),
+        "norm alone": lambda: add_norm(Sum(big, norm.bias), norm, keep=False),
+        "sum of two": lambda: added(Sum(big, norm.bias, big)),
+        "attention in pieces": lambda: one_head(q, q, q),
+        "attention of torch": lambda: F.scaled_dot_product_attention(q[:, None], q[:, None], q[:, None]),
+        "last: taps": lambda: few_channels(big, out3, norm.bias[:3]),
+        "last: convolution": lambda: F.conv2d(big, out3, padding=1).float(),
+    }
+    return [{"part": name, "ms": timed(work, seconds)} for name, work in ways.items()]
+
+
+def kernels(packed: PackedVae, side: int) -> list[dict[str, Any]]:
+    """Milliseconds of a decode by kernel, the longest first."""
+    z = torch.randn(1, 16, side // 8, side // 8, device=DEVICE)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        packed.decode(z)
+        torch.cuda.synchronize()
+    found = sorted(profile.key_averages(), key=lambda one: -one.self_device_time_total)[:18]
+    return [{"kernel": one.key[:90], "calls": one.count, "ms": one.self_device_time_total / 1e3} for one in found]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [columns]
+    for row in rows:
+        cells = [row.get(name, "") for name in columns]
+        lines.append([f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in cells])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(f"{c:>{w}}" for c, w in zip(line, widths, strict=True)) for line in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--sides", type=int, nargs="+", default=[512, 1024])
+    parser.add_argument("--seconds", type=float, default=0.3, help="of each timing")
+    parser.add_argument("--plain", action="store_true", help="time the plain network too")
+    parser.add_argument("--parts", action="store_true")
+    options = parser.parse_args()
+    result: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    with torch.inference_mode():
+        plain = drawn(lambda: AutoEncoder(BAGEL_7B_MOT.vae), 0, device=DEVICE, dtype=torch.float32)
+        packed = PackedVae(plain, BF16)
+        rows = [
+            row for side in options.sides for row in measure(plain, packed, side, options.seconds, both=options.plain)
+        ]
+        result["rows"] = rows
+        sys.stdout.write(table(rows) + "\n")
+        if options.parts:
+            result["parts"] = parts(options.seconds)
+            result["kernels"] = kernels(packed, max(options.sides))
+            sys.stdout.write(f"\n{table(result['parts'])}\n\n{table(result['kernels'])}\n")
+    if options.out is not None:
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
