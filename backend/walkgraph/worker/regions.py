@@ -231,7 +231,7 @@ class Loops:
         if taken is None:
             return None
         taken += (True,) * (times - len(taken))
-        return (*taken[reader.later :], *[False] * reader.later)
+        return None if all(taken) else (*taken[reader.later :], *[False] * reader.later)
 
     def _lacking(
         self,
@@ -334,14 +334,11 @@ def _by_key(emits: Sequence[EdgePlan], wanted: Mapping[int, Taken]) -> dict[str,
 def _pace(emits: Sequence[EdgePlan], streams: Sequence[Outgoing], wanted: Mapping[int, Taken]) -> tuple[int, int]:
     """`grain` and `offset` of a loop that sends on these edges: the client waits for every value, a stream for as many
     as its chunks have, a follower for those that it reads."""
+    if any(edge.target.kind != "stream" and edge.index not in wanted for edge in emits):
+        return 1, 0
     paces = {stream.pace for stream in streams if stream.pace[0]}
-    for edge in emits:
-        asked = wanted.get(edge.index)
-        if asked is not None:
-            paces.add((gcd(*(i + 1 for i, read in enumerate(asked) if read)), 0))
-        elif edge.target.kind != "stream":
-            return 1, 0
-    paces.discard((0, 0))
+    if grain := gcd(*(i + 1 for asked in wanted.values() for i, read in enumerate(asked) if read)):
+        paces.add((grain, 0))
     return (1, 0) if len(paces) > 1 else next(iter(paces), (0, 0))
 
 
