@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from walkgraph.networks.bagel_flow import EDGES, FlowStep, flow_spec
 from walkgraph.networks.base import PagedRows, PagedSlot, Row, StateKey, StepBatch, StepOutputs, StepSpec
 from walkgraph.networks.operators_bagel import Backbone
 from walkgraph.networks.presets import BAGEL, drawn
+from walkgraph.starters.shapes.context import Context
 
 CPU = torch.device("cpu")
 CONFIG = BAGEL["bagel-tiny"]
@@ -83,8 +85,12 @@ def plain(engine: Engine, run: str, x: Tensor, time: float) -> Tensor:
 
 
 def batch_of(engine: Engine, runs: Sequence[str], latents: Tensor, times: Sequence[float]) -> StepBatch:
-    block = room_of(engine, [begin(engine, run) for run in runs], latents.shape[1] * latents.shape[2])
-    nothing = torch.zeros(len(runs), dtype=torch.int64)
+    room = room_of(engine, [begin(engine, run) for run in runs], latents.shape[1] * latents.shape[2])
+    return batch_in(room, latents, times)
+
+
+def batch_in(room: Room, latents: Tensor, times: Sequence[float]) -> StepBatch:
+    nothing = torch.zeros(len(latents), dtype=torch.int64)
     tables = PagedRows(nothing.int(), nothing[:, None].int(), nothing.int(), nothing.int())
     return StepBatch(
         rows=nothing.int(),
@@ -92,7 +98,7 @@ def batch_of(engine: Engine, runs: Sequence[str], latents: Tensor, times: Sequen
         params={"time": torch.tensor(times)},
         seed=nothing,
         iteration=nothing,
-        paged={"kv": PagedSlot((), (), tables, block)},
+        paged={"kv": PagedSlot((), (), tables, room)},
     )
 
 
@@ -110,6 +116,24 @@ def test_velocities_are_those_of_forward(engine: Engine, model: Bagel, runs: lis
     assert found.finite is None
     for name, x, time, mine in zip(names, latents, times, found.ports["velocity"], strict=True):
         torch.testing.assert_close(mine, plain(engine, name, x, time), rtol=1e-4, atol=1e-5)
+
+
+def test_edges_go_through_all_layers_but_the_last() -> None:
+    """Four layers, so that what edges attend in a layer is read in a later one, against contiguous caches."""
+    config = replace(CONFIG, llm=replace(CONFIG.llm, layers=4))
+    deep = drawn(lambda: Bagel(config), 6, device=CPU, dtype=torch.float32).pack()
+    x, ids = torch.stack([noise(3, 2, 3), noise(4, 2, 3)]), torch.randint(0, 256, (2, 7))
+    with torch.inference_mode():
+        context, _ = Context.empty(deep, 2).text(ids, torch.ones(2, 7, dtype=torch.bool))
+        wanted = context.velocity(x.flatten(1, 2), torch.tensor([0.8, 0.2]), (2, 3)).view(x.shape)
+        pool = Pool(Backbone(deep, CPU, torch.float32).caches()["kv"], 2, CPU)
+        for row in range(2):
+            kept = torch.stack([torch.stack([layer[part][row] for layer in context.past]) for part in range(2)])
+            pool.write([row + 1], kept)
+        room = Room(pool, 2, 8, capacity_for([7, 7], 2, 8))
+        room.place([Held([row + 1], 7, 7, row) for row in range(2)])
+        found = FlowStep(deep)(batch_in(room, x, [0.8, 0.2])).ports["velocity"]
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_views_of_one_run_are_rows_of_one_batch(engine: Engine, model: Bagel) -> None:
