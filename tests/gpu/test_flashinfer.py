@@ -99,6 +99,24 @@ def test_blocks_see_the_past_and_themselves(pair: Pair) -> None:
     pair.forward([("a", 258, "block"), ("b", 258, "block")])
 
 
+def test_a_network_may_place_blocks_itself(pair: Pair) -> None:
+    pair.forward([("a", 20, "causal"), ("b", 70, "block")])
+    _, numbers = pair.batch([("a", 258, "block"), ("b", 30, "block")])
+    parts = torch.arange(288, device="cuda").split([258, 30])
+    segments = [Segment(StateKey(run, "kv"), rows, "block") for run, rows in zip("ab", parts, strict=True)]
+    transaction = pair.fast.transaction()
+    attend = transaction.attend(segments)
+    placed, out = attend.placed(), []
+    for layer in range(LAYERS):
+        q, k, v = numbers[3 * layer : 3 * layer + 3]
+        placed.k[layer][placed.slots], placed.v[layer][placed.slots] = k, v
+        out.append(placed(layer, q))
+    transaction.commit(attend)
+    transaction.settle()
+    pair.agree(out, pair.run(pair.exact, segments, numbers))
+    pair.forward([("a", 1, "causal"), ("b", 1, "causal")])
+
+
 def test_decode_beside_prefill_and_blocks(pair: Pair) -> None:
     pair.forward([("a", 50, "causal")])
     pair.forward([("a", 1, "causal"), ("b", 40, "causal"), ("c", 40, "block")])

@@ -16,10 +16,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.engine.paged_attention import Entry, fresh_rows
+from walkgraph.engine.paged_attention import NOT_PLACED, Entry, fresh_rows
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool
-from walkgraph.networks.base import CacheShape, FreshRows
+from walkgraph.networks.base import CacheShape, FreshRows, Placed
 
 Kind = Literal["decode", "causal", "block"]
 
@@ -151,24 +151,32 @@ class FlashInferAttention:
     def fresh(self) -> FreshRows | None:
         return fresh_rows(self._pool, self.entries)
 
+    def placed(self) -> Placed:
+        if [group.kind for group in self._groups] != ["block"]:
+            raise PageFault(NOT_PLACED)
+        return _PlacedRows(self, self._pool, self._slots)
+
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`."""
         from walkgraph.layers.kernels.append import append
 
         dtype = self._pool.shape.dtype
-        slot_k, slot_v = self._pool.k[layer], self._pool.v[layer]
-        append(k.to(dtype), v.to(dtype), self._rows, slot_k, slot_v, self._slots)
-        if not self._turns:
-            self._turns = [self._planned(group, q.shape[1]) for group in self._groups]
-        caches = slot_k.unflatten(0, (-1, PAGE)), slot_v.unflatten(0, (-1, PAGE))
+        append(k.to(dtype), v.to(dtype), self._rows, self._pool.k[layer], self._pool.v[layer], self._slots)
         out = torch.empty_like(q)
-        for group, (turn, plan) in zip(self._groups, self._turns, strict=True):
-            if turn.plans != plan:
-                raise PageFault(f"more than {_TURNS} forwards were begun before this one's layers were through")
-            mine = q.index_select(0, group.rows).to(dtype)
-            attended = turn.wrapper.run(mine, caches, out=torch.empty_like(mine))
-            out.index_copy_(0, group.rows, attended.to(q.dtype))
+        for index, group in enumerate(self._groups):
+            out.index_copy_(0, group.rows, self.attended(layer, index, q.index_select(0, group.rows)))
         return out
+
+    def attended(self, layer: int, group: int, q: Tensor) -> Tensor:
+        """The rows of a group, sequence by sequence, whose keys and values lie in their slots."""
+        if not self._turns:
+            self._turns = [self._planned(each, q.shape[1]) for each in self._groups]
+        turn, plan = self._turns[group]
+        if turn.plans != plan:
+            raise PageFault(f"more than {_TURNS} forwards were begun before this one's layers were through")
+        caches = (cache[layer].unflatten(0, (-1, PAGE)) for cache in (self._pool.k, self._pool.v))
+        mine = q.to(self._pool.shape.dtype)
+        return turn.wrapper.run(mine, tuple(caches), out=torch.empty_like(mine)).to(q.dtype)
 
     def _planned(self, group: Layout, heads: int) -> tuple[_Turn, int]:
         shape = self._pool.shape
@@ -185,3 +193,15 @@ class FlashInferAttention:
         turn.copied = torch.cuda.Event()
         turn.copied.record()
         return turn, turn.plans
+
+
+class _PlacedRows:
+    """`Placed` of a forward of one group, whose rows are in order."""
+
+    def __init__(self, attention: FlashInferAttention, pool: Pool, slots: Tensor) -> None:
+        self._attention, self.slots = attention, slots
+        self.k: Sequence[Tensor] = pool.k
+        self.v: Sequence[Tensor] = pool.v
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        return self._attention.attended(layer, 0, q)

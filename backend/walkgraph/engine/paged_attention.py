@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.engine.pages import PAGE
+from walkgraph.engine.pages import PAGE, PageFault
 from walkgraph.engine.pool import Pool
-from walkgraph.networks.base import FreshRows, Segment
+from walkgraph.networks.base import FreshRows, Placed, Segment
 
 
 class Entry(NamedTuple):
@@ -41,6 +41,9 @@ def fresh_rows(pool: Pool, entries: Sequence[Entry]) -> FreshRows | None:
     begun = all(e.length == 0 and e.segment.mode == "causal" and e.slots is not None for e in entries)
     slots = [e.slots for e in entries if e.slots is not None]
     return FreshRows(pool.k, pool.v, torch.cat(slots), pool.spare * PAGE) if begun else None
+
+
+NOT_PLACED = "only blocks that are kept are placed by the network itself"
 
 
 class Contexts:
@@ -95,6 +98,11 @@ class PagedAttention:
     def fresh(self) -> FreshRows | None:
         return fresh_rows(self._pool, self.entries)
 
+    def placed(self) -> Placed:
+        if self._kept is None or any(e.slots is None or e.segment.mode != "block" for e in self.entries):
+            raise PageFault(NOT_PLACED)
+        return _PlacedRows(self, self._pool, self._kept[1])
+
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`."""
         dtype = self._pool.shape.dtype
@@ -109,6 +117,19 @@ class PagedAttention:
         for group in self._groups:
             out.index_copy_(0, group.rows, group.attend(layer, q, k, v).index_select(0, group.real))
         return out
+
+
+class _PlacedRows:
+    """`Placed` of a forward of blocks whose rows are in order."""
+
+    def __init__(self, attention: PagedAttention, pool: Pool, slots: Tensor) -> None:
+        self._attention, self.slots = attention, slots
+        self.k: Sequence[Tensor] = pool.k
+        self.v: Sequence[Tensor] = pool.v
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        # They are stored where they were read from: one form of attention for all.
+        return self._attention(layer, q, *(cache[layer].index_select(0, self.slots) for cache in (self.k, self.v)))
 
 
 class Group:

@@ -144,6 +144,21 @@ class FreshRows(NamedTuple):
     """A slot that nobody reads."""
 
 
+class Placed(Protocol):
+    """Rows whose keys and values a network writes itself: those of a layer to `k[layer][slots]` and `v[layer][slots]`,
+    before it attends them."""
+
+    k: Sequence[Tensor]
+    """Per layer `[S, G, D]`."""
+    v: Sequence[Tensor]
+    slots: Tensor
+    """int64 `[R]`"""
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        """q `[R, H, D]` -> `[R, H, D]`; scaled by D^-0.5."""
+        ...
+
+
 class Attention(Protocol):
     """One forward's view of the caches: `Attend` of `walkgraph.layers.attention`, made by `States.attend`."""
 
@@ -151,6 +166,11 @@ class Attention(Protocol):
 
     def fresh(self) -> FreshRows | None:
         """For causal segments that are kept, in the order of the rows, and all have no context; otherwise None."""
+        ...
+
+    def placed(self) -> Placed:
+        """In place of a call for every layer: for `block` segments of several rows each, all kept, in the order of the
+        rows."""
         ...
 
 
@@ -296,24 +316,12 @@ class PagedRows(NamedTuple):
     """int32 `[T]`: rope position of the step's first token."""
 
 
-class Block(Protocol):
-    """The blocks of a batch that are attended and not kept: n tokens for each of B rows, row by row. Each sees its
-    row's context and its whole block.
+class Block(Placed, Protocol):
+    """The blocks of a batch that are attended and not kept: n tokens for each of B rows, row by row: R = B * n. Each
+    sees its row's context, which lies in `k` and `v` already, and its whole block."""
 
-    A step writes the block's keys and values of a layer to `k[layer][slots]` and `v[layer][slots]`, then attends.
-    """
-
-    k: Sequence[Tensor]
-    """Per layer `[S, G, D]`: contexts are in it already."""
-    v: Sequence[Tensor]
-    slots: Tensor
-    """int64 `[B * n]`"""
     positions: Tensor
     """int64 `[B]`: rope position of the row's next token."""
-
-    def __call__(self, layer: int, q: Tensor) -> Tensor:
-        """q `[B * n, H, D]` -> `[B * n, H, D]`; scaled by D^-0.5."""
-        ...
 
 
 class PagedSlot(NamedTuple):

@@ -14,6 +14,7 @@ from walkgraph.networks.bagel_flow import FlowStep, flow_examples, flow_spec
 from walkgraph.networks.bagel_pictures import picture_cells, shared_config
 from walkgraph.networks.bagel_precision import PRECISION, at_precision
 from walkgraph.networks.bagel_rows import Kind, Piece, Rows, lay_out
+from walkgraph.networks.bagel_seen import SeenPictures
 from walkgraph.networks.bagel_tokens import token_spec, token_step
 from walkgraph.networks.base import (
     CacheShape,
@@ -48,6 +49,7 @@ class Backbone(Operator):
         tokens = model.config.tokens
         self._edges = torch.tensor([tokens.boi, tokens.eoi], device=device)
         self._flow: FlowStep | None = None
+        self._seen: SeenPictures | None = None
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
@@ -80,6 +82,9 @@ class Backbone(Operator):
         )
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        if all(_fed(call)[0] == "image" for call in calls):
+            self._see(calls, states)
+            return [{} for _ in calls]
         there, tokens = zip(*(reused(call, "ids", "kv", states) for call in calls), strict=True)
         fed = [(port, value[had:]) for (port, value), had in zip(map(_fed, calls), there, strict=True)]
         pieces = tuple(self._piece(call, *one) for call, one in zip(calls, fed, strict=True))
@@ -107,6 +112,20 @@ class Backbone(Operator):
         if self._flow is None:
             self._flow = FlowStep(self._model)
         return self._flow(batch)
+
+    def _see(self, calls: Sequence[Call], states: States) -> None:
+        if self._seen is None:
+            self._seen = SeenPictures(self._model)
+        counts = [self._piece(call, *_fed(call)).rows for call in calls]
+        places = zip(calls, torch.arange(sum(counts), device=self._device).split(counts), strict=True)
+        attend = states.attend([Segment(call.states["kv"], rows, "block") for call, rows in places])
+        pinned = self._device.type == "cuda"
+        positions = torch.tensor([states.position(call.states["kv"]) for call in calls], pin_memory=pinned)
+        edges = self._model.embed_text(self._edges)
+        # Copied from pinned memory, it doesn't wait for what makes the pictures.
+        at = positions.to(self._device, non_blocking=True)
+        self._seen.keep([call.inputs["image"] for call in calls], edges, at, attend.placed())
+        states.commit(attend)
 
     def _embed(self, calls: Sequence[Call], fed: Sequence[Tensor], pieces: Sequence[Piece], rows: Rows) -> Tensor:
         """`[R, W]` in the order of `rows`."""

@@ -1,0 +1,97 @@
+"""Pictures that are seen: what their own path keeps, against the path of any mix of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.unit.engine.plans import call, engine_of, outputs, plan_of
+from walkgraph.engine.engine import Engine
+from walkgraph.engine.paged_attention import Contexts
+from walkgraph.engine.pages import PageFault
+from walkgraph.engine.pool import Pool
+from walkgraph.engine.states import StateTable
+from walkgraph.networks.bagel_seen import SeenPictures
+from walkgraph.networks.base import CacheShape, Call, Segment, StateKey
+from walkgraph.networks.presets import BAGEL
+
+WIDTH = BAGEL["bagel-tiny"].llm.width
+GREEDY = {"temperature": 0.0, "top_k": 0, "top_p": 1.0}
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return engine_of(plan_of({"llm": ("operators_bagel:Backbone", {"kv": "main"})}, source="random:bagel-tiny:5"))
+
+
+def llm(run: str, port: str, value: Tensor) -> Call:
+    return call("llm", {port: value}, run=run, states={"kv": "main"}, **GREEDY)
+
+
+def pictures(*counts: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(sum(counts))
+    return [torch.randn(count, WIDTH, generator=generator) for count in counts]
+
+
+def kept(engine: Engine, run: str) -> tuple[Tensor, Tensor]:
+    state = engine.export(StateKey(run, "main"))
+    return state["counters"], state["kv.0"]
+
+
+@pytest.fixture
+def by_itself(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Pictures in each forward that took their own path."""
+    found: list[int] = []
+    keep = SeenPictures.keep
+
+    def counting(self: SeenPictures, pictures: Sequence[Tensor], *given: Any) -> None:
+        found.append(len(pictures))
+        keep(self, pictures, *given)
+
+    monkeypatch.setattr(SeenPictures, "keep", counting)
+    return found
+
+
+@pytest.mark.parametrize("counts", [(6,), (6, 6, 6), (6, 1, 20)], ids=str)
+@pytest.mark.parametrize("context", [0, 19])
+def test_pictures_are_kept_as_among_other_calls(
+    engine: Engine, by_itself: list[int], counts: tuple[int, ...], context: int
+) -> None:
+    seen = pictures(*counts)
+    by_itself.clear()
+    for path in ("alone", "mixed"):
+        runs = [f"{path}{i}" for i in range(len(seen))]
+        if context:
+            for i, run in enumerate(runs):
+                outputs(engine, llm(run, "ids", torch.arange(i, i + context)))
+        calls = [llm(run, "image", tokens) for run, tokens in zip(runs, seen, strict=True)]
+        outputs(engine, *calls, *([llm("text", "ids", torch.arange(3))] if path == "mixed" else []))
+    assert by_itself == [len(seen)]
+    for i, tokens in enumerate(seen):
+        counters, own = kept(engine, f"alone{i}")
+        assert counters.tolist() == [[context + len(tokens) + 2, context + 1]]
+        _, other = kept(engine, f"mixed{i}")
+        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_question_reads_the_pictures_before_it(engine: Engine) -> None:
+    """Two pictures in one conversation: the second sees the first."""
+    first, second = pictures(5, 9)
+    for path in ("alone", "mixed"):
+        for tokens in (first, second):
+            beside = [llm(f"text {len(tokens)}", "ids", torch.arange(3))] if path == "mixed" else []
+            outputs(engine, llm(path, "image", tokens), *beside)
+    torch.testing.assert_close(kept(engine, "alone")[1], kept(engine, "mixed")[1], rtol=1e-4, atol=1e-5)
+
+
+def test_only_blocks_that_are_kept_are_placed() -> None:
+    shape = CacheShape(layers=1, kv_heads=1, head_dim=8, dtype=torch.float32)
+    states = StateTable({"kv": Pool(shape, 4, torch.device("cpu"))}, Contexts())
+    for mode, keep in (("causal", True), ("block", False)):
+        segment = Segment(StateKey("r", "kv"), torch.arange(4), mode, keep)  # type: ignore[arg-type]
+        with pytest.raises(PageFault, match="only blocks that are kept"):
+            states.transaction().attend([segment]).placed()
