@@ -1,14 +1,17 @@
 """Loading the public layout: whole, sharded, strict, and in words when it does not fit."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from tests.golden import bagel_tiny
 from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel
+from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel, SpecialTokens
 from walkgraph.networks.checkpoint import config_json, files, load_autoencoder, load_bagel, read_config
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.presets import BAGEL, drawn
@@ -135,3 +138,75 @@ def test_an_autoencoder_round_trip(tmp_path: Path) -> None:
     save_file(model.state_dict(), tmp_path / "ae.safetensors")
     image = torch.rand(1, 3, 16, 16)
     assert torch.equal(load_autoencoder(tmp_path, TINY).encode(image), model.encode(image))
+
+
+# ── the published folder ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """Without weights: config files and a tokenizer."""
+    bagel_tiny.write_config(tmp_path)
+    bagel_tiny.write_tokenizer(tmp_path)
+    return tmp_path
+
+
+def changed(path: Path, **entries: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+
+
+def test_special_tokens_are_numbered_as_the_tokenizer_does(published: Path) -> None:
+    first = len(bagel_tiny.vocabulary())
+    wanted = SpecialTokens(bos=first + 1, eos=first + 2, boi=first + 4, eoi=first + 5)
+    assert read_config(published).tokens == wanted
+    names = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>")
+    added = [{"id": 300 + i, "content": name} for i, name in enumerate(names)]
+    (published / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
+    assert read_config(published).tokens == SpecialTokens(bos=300, eos=301, boi=302, eoi=303)
+    (published / "tokenizer.json").write_text(json.dumps({"added_tokens": added[:3]}))
+    with pytest.raises(InvalidInput, match=r"no token `<\|vision_end\|>`"):
+        read_config(published)
+    (published / "tokenizer.json").write_text(json.dumps({"added_tokens": [{"id": "x"}]}))
+    with pytest.raises(InvalidInput, match=r"added tokens in `tokenizer\.json`"):
+        read_config(published)
+
+
+def test_both_configs_may_lie_in_one_file(published: Path) -> None:
+    wanted = read_config(published)
+    changed(published / "config.json", llm_config=bagel_tiny.LLM, vit_config=bagel_tiny.VIT)
+    for name in ("llm_config", "vit_config"):
+        (published / f"{name}.json").unlink()
+    assert read_config(published) == wanted
+
+
+@pytest.mark.parametrize("rows", [4096, 1024])
+def test_the_table_of_latent_positions_is_as_large_as_its_tensor(published: Path, rows: int) -> None:
+    assert read_config(published).latent_side == BAGEL_7B_MOT.latent_side
+    save_file({"latent_pos_embed.pos_embed": torch.zeros(rows, 4)}, published / "ema.safetensors")
+    assert read_config(published).latent_side ** 2 == rows
+
+
+def test_a_table_that_is_no_square_is_refused(published: Path) -> None:
+    save_file({"latent_pos_embed.pos_embed": torch.zeros(1000, 4)}, published / "ema.safetensors")
+    with pytest.raises(InvalidInput, match="1000 rows, which are no square"):
+        read_config(published)
+
+
+@pytest.mark.parametrize(
+    ("file", "entries", "said"),
+    [
+        ("config", {"connector_act": "relu"}, '`connector_act` is "relu", and only "gelu_pytorch_tanh"'),
+        ("config", {"interpolate_pos": True}, "`interpolate_pos` is true"),
+        ("llm_config", {"hidden_act": "gelu"}, "`llm_config.hidden_act`"),
+        ("llm_config", {"rope_scaling": {"type": "yarn"}}, "`llm_config.rope_scaling`"),
+        ("llm_config", {"vocab_size": 270}, "below `llm.vocab` 270"),
+        ("vit_config", {"hidden_act": "quick_gelu"}, "`vit_config.hidden_act`"),
+        ("vit_config", {"hidden_size": 50}, "`vit.width` 50"),
+    ],
+)
+def test_models_of_other_parts_are_refused_by_name(
+    published: Path, file: str, entries: dict[str, Any], said: str
+) -> None:
+    changed(published / f"{file}.json", **entries)
+    with pytest.raises(InvalidInput, match=re.escape(said)):
+        read_config(published)

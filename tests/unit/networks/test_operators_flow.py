@@ -149,3 +149,16 @@ def test_a_step_is_a_forward(engine: Engine, ports: str, renorm: str) -> None:
 )
 def test_a_loop_that_begins_without_latents_is_not_stepped(inputs: dict[str, Any], params: dict[str, Any]) -> None:
     assert GuidedEuler().step_spec(inputs, params) is None
+
+
+def test_noise_takes_the_size_of_latents_that_it_is_like(engine: Engine) -> None:
+    def drawn(height: int, width: int, like: Tensor | None) -> Tensor:
+        inputs = {} if like is None else {"like": like}
+        given = {"height": height, "width": width, "channels": 4, "seed": 3}
+        return outputs(engine, call("noise", inputs, **given))[0]["latents"]
+
+    assert torch.equal(drawn(0, 0, grid(1, 5, 7)), drawn(5, 7, None))
+    assert drawn(2, 3, grid(1, 5, 7)).shape == (2, 3, 4)
+    [done] = serve(engine, call("noise", height=0, width=4, channels=4, seed=3))
+    assert done.error is not None
+    assert "has no size" in done.error.message

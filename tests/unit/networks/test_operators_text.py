@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.golden import bagel_tiny
 from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of, serve
 from walkgraph.engine.engine import Engine
 from walkgraph.errors import InvalidInput, NotFound
@@ -16,6 +18,7 @@ from walkgraph.starters.shapes.tokens import FILE
 NODES = {
     "tokenizer": ("operators_text:Tokenizer", {}),
     "start": ("operators_text:Start", {}),
+    "finish": ("operators_text:Finish", {}),
     "detokenizer": ("operators_text:Detokenizer", {"tail": "tail"}),
 }
 
@@ -131,3 +134,65 @@ def test_any_text_comes_back_when_streamed(text: str) -> None:
 @cache
 def _bytes_engine() -> Engine:
     return engine_of(plan_of(NODES, source="random:bagel-tiny:0"))
+
+
+# ── Qwen2's several files ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def merged(tmp_path: Path) -> Path:
+    checkpoint(tmp_path / "words")
+    bagel_tiny.write_tokenizer(tmp_path / "words")
+    return tmp_path / "words"
+
+
+def test_a_vocabulary_and_its_merges_are_a_tokenizer(merged: Path) -> None:
+    engine = engine_of(plan_of(NODES, source="checkpoint:words"), weights_roots=[merged.parent])
+    vocab = bagel_tiny.vocabulary()
+    bos, *inner, eos = encode(engine, "in the red cat")
+    assert [bos, eos] == [len(vocab) + 1, len(vocab) + 2]
+    assert inner == [vocab[piece] for piece in ("in", "Ġthe", "Ġ", "red", "Ġcat")]
+    assert "".join(write(engine, encode(engine, "naïve 🙂 2+2"))) == "naïve 🙂 2+2"
+
+
+def test_the_name_of_a_special_token_in_a_text_is_text(merged: Path) -> None:
+    vocabulary = Trained(merged / "vocab.json")
+    assert len(vocabulary.encode("<|im_end|>")) > 1
+    assert vocabulary.decode([vocabulary.bos, *vocabulary.encode("a <|im_end|> b"), vocabulary.eos]) == "a <|im_end|> b"
+
+
+def test_one_file_is_preferred_to_several(merged: Path) -> None:
+    (merged / "tokenizer.json").write_text(FILE.read_text("utf-8"), "utf-8")
+    engine = engine_of(plan_of(NODES, source="checkpoint:words"), weights_roots=[merged.parent])
+    assert encode(engine, "a red circle")[0] == 256
+
+
+def test_special_tokens_that_do_not_follow_the_vocabulary_are_refused(merged: Path) -> None:
+    config = json.loads((merged / "tokenizer_config.json").read_text())
+    config["added_tokens_decoder"]["999"] = {"content": "<|far|>"}
+    (merged / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidInput, match=r"numbers `<\|far\|>` 999"):
+        Trained(merged / "vocab.json")
+
+
+@pytest.mark.parametrize("broken", ["{", '["a"]', '{"a": "b"}'])
+def test_a_broken_vocabulary_is_said_to_be_broken(merged: Path, broken: str) -> None:
+    (merged / "vocab.json").write_text(broken)
+    with pytest.raises(InvalidInput, match=r"`vocab\.json` is not a readable tokenizer"):
+        Trained(merged / "vocab.json")
+
+
+@pytest.mark.parametrize("missing", ["vocab.json", "merges.txt", "tokenizer_config.json"])
+def test_half_a_tokenizer_says_what_it_lacks(merged: Path, missing: str) -> None:
+    (merged / missing).unlink()
+    with pytest.raises(NotFound, match=r"no `tokenizer\.json`, nor `vocab\.json`, `merges\.txt` and"):
+        engine_of(plan_of(NODES, source="checkpoint:words"), weights_roots=[merged.parent])
+
+
+# ── the end of an answer ────────────────────────────────────────────────────────────────────────
+
+
+def test_an_answer_that_was_cut_gets_its_end(trained: Engine) -> None:
+    eos = 257
+    for last, wanted in ((40, [40, eos]), (eos, [eos])):
+        assert outputs(trained, call("finish", {"token": ids(last)}))[0]["ids"].tolist() == wanted
