@@ -13,6 +13,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
     ("name", "words", "told"),
     [
         ("engine_step", [], ["start, s", "a step, ms", "median ms", "floor at 3.9"]),
+        ("engine_step", ["--graph", "bagel"], ["bagel-tiny", "start, s", "median ms", "floor at 3.9"]),
         ("gpu_flow", [], ["together", "in turn", "beside, 0", "GEMM", "gate_up", "heads", "relative"]),
         ("gpu_fp8", [], ["products", "norm, fp8", "gates, fp8", "TFLOP/s", "small layers", "relative"]),
         ("noop_loop", ["--devices", "cpu", "--no-http"], ["static", "until", "stepped", "walk"]),
