@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
+import torch
 import zmq
 
 from walkgraph.engine.engine import Engine
@@ -34,6 +35,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     inbox = sockets.pull(context, address)
     conductor = sockets.dealer(context, sockets.address(directory, WORKERS_SOCKET), f"{rank}.{start}".encode())
     here = next(one for one in spec.plan.ranks if one.rank == rank)
+    _stand_on(here.device)
     # A rank from whose GPU nothing leaves may read what others have.
     memory = shared_memory(here.device) if any(one.arena_bytes for one in spec.plan.ranks) else None
     carrier = Carrier(rank, spec.limits.arena_bytes, memory, here.arena_bytes)
@@ -56,6 +58,12 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     finally:
         links.close()
         context.destroy(linger=200)
+
+
+def _stand_on(device: str) -> None:
+    """Kernels that aren't torch's own are launched on the current device, wherever their tensors lie."""
+    if device != "cpu" and torch.device(device).index in range(torch.cuda.device_count()):
+        torch.cuda.set_device(device)
 
 
 def run(loop: Loop, rank: Rank, links: Links) -> None:

@@ -188,7 +188,7 @@ async def test_a_plan_has_what_bars_and_lanes_are_drawn_from(service: Running) -
     for rank in good["ranks"]:
         assert 0 < sum(rank["budget"].values()) <= rank["capacity"]
     crossing = [route for route in good["routes"] if route["source"] != route["target"]]
-    assert {route["transport"] for route in crossing} == {"shm", "inline"}
+    assert {route["transport"] for route in crossing} == {"cuda_ipc", "inline"}
     document = (await service.http.get("/api/v1/graphs/bagel")).json()
     for route in good["routes"]:
         _, walks, walk, edges, index = route["pointer"].split("/")

@@ -1,0 +1,202 @@
+"""On one GPU or two: tensors and flags between two processes, by CUDA's IPC."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.ipc_peer import Peer, Reader
+from tests.support.ping_pong import Player
+from tests.unit.transports.test_conformance import (  # noqa: F401 (the suite, over the pair below)
+    ROOM,
+    A,
+    B,
+    test_a_dead_ranks_tickets_are_swept,
+    test_a_full_transport_refuses_until_something_is_freed,
+    test_a_thousand_random_tensors_arrive_bit_for_bit,
+    test_a_ticket_is_freed_once_and_by_its_addressee,
+    test_mutated_headers_are_refused_and_harm_nobody,
+    test_odd_shapes,
+    test_tickets_of_a_rank_that_is_gone_are_refused,
+    test_what_was_put_is_there_and_what_was_got_is_taken,
+    test_what_was_taken_is_the_receivers_own,
+)
+from walkgraph.memory.cuda import HANDLE_BYTES, CudaMemory
+from walkgraph.memory.device import Unavailable
+from walkgraph.transports.cuda_ipc import Transport
+from walkgraph.wire import messages as m
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+GPUS = [
+    pytest.param("cuda:0", id="one"),
+    pytest.param(
+        "cuda:1",
+        id="two",
+        marks=pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two NVIDIA GPUs"),
+    ),
+]
+"""Where the other process is."""
+HERE = torch.device("cuda:0")
+
+
+class Sender:
+    """A transport here, given tensors of the host."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.transport = Transport(A, nbytes, CudaMemory(HERE))
+
+    def put(self, tensor: torch.Tensor, to: Any) -> Any:
+        ticket = self.transport.put(tensor.to(HERE), to)
+        torch.cuda.synchronize()
+        assert ticket is None or self.transport.there(ticket.id)
+        return ticket
+
+    def told(self) -> m.Peer:
+        device = self.transport.told()
+        return m.Peer(
+            address="", start=0, pid=os.getpid(), arena_fd=0, arena_bytes=0, arena_token=b"", device=device
+        )  # fmt: skip
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+
+class Receiver:
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+
+    def get(self, ticket: Any) -> torch.Tensor:
+        dtype, shape, raw = self.peer.call("get", ticket)
+        kind = getattr(torch, dtype)
+        return (
+            torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(kind).view(shape)
+            if raw
+            else torch.empty(shape, dtype=kind)
+        )
+
+    def taken(self, ticket: Any) -> bool:
+        return self.peer.call("taken", ticket)
+
+    def disconnect(self, rank: int) -> None:
+        self.peer.call("disconnect", rank)
+
+    @property
+    def copying(self) -> bool:
+        return self.peer.call("copying")
+
+
+@pytest.fixture(scope="module", params=GPUS)
+def reader(request: pytest.FixtureRequest) -> Iterator[Peer]:
+    peer = Peer(Reader, request.param)
+    yield peer
+    peer.end()
+
+
+@pytest.fixture
+def pair(reader: Peer) -> Iterator[tuple[Any, Any]]:
+    sender = Sender(ROOM)
+    reader.call("fresh", B)
+    reader.call("connect", A, sender.told())
+    yield sender, Receiver(reader)
+    reader.call("fresh", B)
+    sender.close()
+
+
+def test_readers_wait_for_the_copy_and_large_ones_are_whole(reader: Peer) -> None:
+    sender = Sender(64 << 20)
+    reader.call("fresh", B)
+    reader.call("connect", A, sender.told())
+    for round_ in range(8):
+        value = torch.full((1 << 24,), round_ + 1, dtype=torch.int16)[:: 1 + round_ % 2]
+        ticket = sender.put(value, B)
+        assert reader.call("total", ticket) == value.numel() * (round_ + 1)
+        assert reader.call("taken", ticket)
+        sender.free(ticket.id, B)
+    reader.call("fresh", B)
+    sender.close()
+
+
+def test_what_cannot_be_opened_is_said_and_torch_goes_on(reader: Peer) -> None:
+    sender = Sender(ROOM)
+    told = sender.told()
+    assert told.device
+    reader.call("fresh", B)
+    for handle in (b"", b"x" * HANDLE_BYTES):
+        wrong = m.DeviceArena(**{**as_dict(told.device), "handle": handle})
+        with pytest.raises(Unavailable):
+            reader.call("connect", A, m.Peer(**{**as_dict(told), "device": wrong}))
+    reader.call("connect", A, told)
+    ticket = sender.put(torch.ones(1000), B)
+    assert reader.call("total", ticket) == 1000
+    reader.call("fresh", B)
+    sender.close()
+
+
+def test_a_reader_that_ends_at_any_time_harms_nobody() -> None:
+    sender = Sender(ROOM)
+    peer = Peer(Reader, "cuda:0")
+    peer.call("fresh", B)
+    peer.call("connect", A, sender.told())
+    tickets = [sender.put(torch.ones(1000), B) for _ in range(4)]
+    peer.call("total", tickets[0])
+    peer.tell("total", tickets[1])
+    peer.end()
+    assert sender.sweep(B) == 4
+    assert sender.out == 0
+    assert torch.ones(5, device=HERE).sum().item() == 5
+    sender.close()
+
+
+def as_dict(struct: Any) -> dict[str, Any]:
+    return {name: getattr(struct, name) for name in struct.__struct_fields__}
+
+
+# ── flags ──
+
+
+@pytest.fixture(params=GPUS)
+def players(request: pytest.FixtureRequest) -> Iterator[tuple[Player, Peer]]:
+    here, there = Player("cuda:0"), Peer(Player, request.param)
+    here.meet(*there.call("told"))
+    there.call("meet", *here.told())
+    yield here, there
+    there.call("leave")
+    here.leave()
+    there.call("part")
+    here.part()
+    there.end()
+
+
+@pytest.mark.parametrize("captured", [True, False], ids=["captured", "eager"])
+def test_values_go_to_and_fro_in_step(players: tuple[Player, Peer], captured: bool) -> None:
+    here, there = players
+    # Two processes on one GPU take turns by slices of milliseconds.
+    rounds = 1000 if there.call("index") else 100
+    here.prepare(first=True, captured=captured)
+    there.call("prepare", False, captured)
+    there.tell("play", rounds)
+    mine = here.play(rounds)
+    theirs = there.heard()
+    # What is sent grows by one at every turn of either.
+    assert mine == theirs + 1 == 2.0 * rounds
+    assert not here.given_up()
+    assert not there.call("given_up")
+
+
+def test_a_wait_for_a_peer_that_is_gone_gives_up(players: tuple[Player, Peer]) -> None:
+    here, _ = players
+    here.prepare(first=True, captured=True)
+    here.launch(3)
+    assert not here.over()
+    here.halt.set()
+    here.finish()
+    assert here.given_up()
+    here.halt.clear()
+    assert not here.given_up()
