@@ -2,11 +2,12 @@
 
     python benchmarks/gpu_block_attention.py --out blocks.json [--quick]
 
-Shapes are BAGEL's: 28 query heads, 4 key heads of 128 numbers, bfloat16; blocks of 4098 (1024x1024) and 1026 (512x512)
-tokens. `room` is what the engine runs: FlashInfer's kernel for Hopper over dense keys, planned for lengths that may
-change under a captured graph. The others are planned for these lengths alone: FlashInfer's older kernel, its newer one
-over pages of 16, and torch's, over keys that lie as that kernel likes them. Every time is that of a replayed graph.
-Last comes what a change of rows costs: the host's time in `place`, and until its copies of 28 layers have arrived.
+Shapes are BAGEL's: 28 query heads, 4 key heads of 128 numbers, bfloat16; blocks of 4098 (1024x1024), 1026 (512x512)
+and 4902 (a seen picture) tokens. `room` is what the engine runs: FlashInfer's kernel for Hopper over dense keys,
+planned for lengths that may change under a captured graph. The others are planned for these lengths alone: FlashInfer's
+older kernel, its newer one over pages of 16, and torch's, over keys that lie as that kernel likes them. Every time is
+that of a replayed graph. Last comes what a change of rows costs: the host's time in `place`, and until its copies of 28
+layers have arrived.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ HEADS, GROUPS, WIDTH, LAYERS = 28, 4, 128, 28
 CASES = [
     *((4098, [context] * batch) for context in (0, 32, 9000, 13000) for batch in (1, 2, 3)),
     (4098, [13000, 9000, 32]),
+    (4902, [0]),
+    (4902, [100] * 4),
     *((1026, [context] * batch) for context in (32, 4000) for batch in (2, 3, 4, 6, 8)),
     (258, [32] * 8),
 ]

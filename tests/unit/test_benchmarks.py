@@ -16,6 +16,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("engine_step", ["--graph", "bagel"], ["bagel-tiny", "start, s", "median ms", "floor at 3.9"]),
         ("gpu_flow", [], ["together", "in turn", "beside, 0", "GEMM", "gate_up", "heads", "relative"]),
         ("gpu_fp8", [], ["products", "norm, fp8", "gates, fp8", "TFLOP/s", "small layers", "relative"]),
+        ("gpu_read_image", ["--rounds", "1"], ["encoder", "picture", "question", "floor", "kernel"]),
         ("noop_loop", ["--devices", "cpu", "--no-http"], ["static", "until", "stepped", "walk"]),
     ],
 )
