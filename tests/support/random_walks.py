@@ -68,7 +68,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 def followed(draw: st.DrawFn) -> Graph:
     """As `graphs`: a loop, perhaps inside another, whose `c` nodes run on the device where these may lie on one rank,
     and whose `f` nodes, on the host, follow. The use `end` comes after it."""
-    whens = st.sampled_from([None, None, "off", "n > 1", "@loop.index % 3 == 1", "@loop.index > 0 and n > 1"])
+    whens = st.sampled_from([None, None, "off", "n > 1", "@loop.index % 3 == 2", "@loop.index > 0 and n > 1"])
     cores = [f"c{i}" for i in range(draw(st.integers(1, 3)))]
     names = draw(st.permutations([*cores, *(f"f{i}" for i in range(draw(st.integers(1, 3))))]))
     order = {name: i for i, name in enumerate(names)}
@@ -91,7 +91,13 @@ def followed(draw: st.DrawFn) -> Graph:
         source = f"{draw(st.sampled_from(names))}.{draw(st.sampled_from(OUTPUTS))}"
         edges.append(Edge(from_=source, to=to, each=how == "each", collect=how == "collect"))
     edges.append(Edge(from_="end.out", to="@out.end"))
-    uses = tuple(Use(use=name, when=None if name in always else draw(whens)) for name in names)
+    core = draw(st.sampled_from([None, None, None, "off", "on"]))
+    uses = tuple(
+        Sequence(sequence=(Use(use=name, when=None if name in always else draw(whens)),), when=core)
+        if name in cores
+        else Use(use=name, when=draw(whens))
+        for name in names
+    )
     until = f"{draw(st.sampled_from(sorted(always)))}.stop" if draw(st.booleans()) else None
     times, whole = draw(st.sampled_from(["5", "8", "n", "n - 2"])), draw(st.sampled_from([None, None, "on", "off"]))
     drop = until is not None and draw(st.booleans())

@@ -248,6 +248,20 @@ def test_followers_get_to_know_that_there_is_no_value() -> None:
     assert found == {(0, (0,)): 4, (0, (1,)): ABSENT, (1, (0,)): ABSENT, (1, (1,)): 6}
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("drop", [False, True])
+def test_followers_go_through_all_iterations_of_a_core_that_is_skipped(drop: bool, rank: int) -> None:
+    loop = LOOP | {"times": "3", "until": "u.stop", "drop_last": drop, "body": [when("u", "off"), "f"]}
+    plan = planned({"body": [loop], "edges": BEHIND}, {"f": rank})
+    assert plan.walks[0].loops[0].resident
+    cluster = Cluster(plan, {"f": lambda call: {"out": (call.iteration, call.inputs)}})
+    cluster.start("r", one_walk(plan, "w"), PARAMS, {"x": 5})
+    cluster.run()
+    assert cluster.done("r") == {0, 1}
+    assert cluster.loops == []
+    assert [value for _, value in cluster.emitted["r", "o"]] == [((i,), {}) for i in range(3)]
+
+
 def test_a_walk_ends_when_its_followers_have() -> None:
     core, call = entered(planned({"body": [LOOP | {"times": "2", "body": ["u", "f"]}], "edges": BEHIND}))
     first = core.handle(Items(call, 0, 2, {"each u.out": [3, 4]}))
