@@ -1,6 +1,6 @@
-"""A tiny BAGEL in the public layout, its pictures and what is asked of it: all that the answers were made from.
+"""Tiny BAGELs in the public layout, their pictures and what is asked of them: all that the answers were made from.
 
-`make_bagel.py` gives it to the published code, the parity tests to ours. Everything follows from names and seeds, so
+`make_bagel.py` gives them to the published code, the parity tests to ours. Everything follows from names and seeds, so
 that only answers are stored. Widths are small; the rest (patches of 14, 16 pixels and 64 numbers a latent token,
 tables of 70 and 64 cells a side) is the published model's.
 """
@@ -25,8 +25,6 @@ from torch import Tensor
 from walkgraph.layers.positions import sincos_grid
 
 SEED = 20250520
-ANSWERS = Path(__file__).parent / "bagel_answers.npz"
-
 LLM = {
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -55,6 +53,8 @@ VIT = {
     "layer_norm_eps": 1e-6,
     "model_type": "siglip_vision_model",
 }
+WIDE_LLM = {**LLM, "hidden_size": 512, "intermediate_size": 640, "num_key_value_heads": 1}
+WIDE_VIT = {**VIT, "hidden_size": 144, "intermediate_size": 208, "num_attention_heads": 2}
 VAE = {"ch": 32, "ch_mult": [1, 1, 1, 2], "num_res_blocks": 1, "z_channels": 16, "downsample": 8}
 CONFIG = {
     "model_type": "bagel",
@@ -123,6 +123,25 @@ ASKED: dict[str, Asked] = {
     "tell": Asked("image_to_text", [SCENE, SKY], {"max_tokens": 16, "temperature": 0.0}),
     "reason": Asked("image_to_text", [SMALL, HAT, SCENE], {**_SYSTEM, "max_tokens": 16}),
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    name: str
+    llm: Mapping[str, Any]
+    vit: Mapping[str, Any]
+    asked: tuple[str, ...]
+    """The runs of `ASKED` that have answers."""
+
+    @property
+    def file(self) -> Path:
+        return Path(__file__).parent / f"bagel_{self.name}.npz"
+
+
+TINY = Model("tiny", LLM, VIT, tuple(ASKED))
+WIDE = Model("wide", WIDE_LLM, WIDE_VIT, ("caption", "edit", "tell"))
+"""Heads of 128 and 72 numbers, as the published ones: those that kernels of GPUs are made for."""
+MODELS = {model.name: model for model in (TINY, WIDE)}
 FORCED = [5, 90, 280, 17, 33, 201, 64, 9]
 """Tokens that an answer is made to begin with."""
 
@@ -164,35 +183,35 @@ def noise(height: int, width: int, seed: int) -> Tensor:
 
 
 @cache
-def answers() -> dict[str, np.ndarray]:
+def answers(model: Model = TINY) -> dict[str, np.ndarray]:
     """What the published code gave."""
-    with np.load(ANSWERS) as file:
+    with np.load(model.file) as file:
         return dict(file)
 
 
-def write_weights(folder: Path) -> None:
+def write_weights(folder: Path, model: Model = TINY) -> None:
     """`ema.safetensors` and `ae.safetensors`, with the names and shapes of the published code's state."""
     for stem in ("ema", "ae"):
         state: dict[str, Tensor] = {}
-        for line in answers()[f"shapes/{stem}"].tolist():
+        for line in answers(model)[f"shapes/{stem}"].tolist():
             name, *shape = line.split(" ")
             sizes, side = [int(size) for size in shape], POSITIONS.get(name)
             state[name] = drawn(name, sizes) if side is None else sincos_grid(side, sizes[1])
         save_file(state, folder / f"{stem}.safetensors")
 
 
-def write_folder(root: Path) -> Path:
+def write_folder(root: Path, model: Model = TINY) -> Path:
     """A whole folder, as a person downloads it, under a root of weights: `checkpoint:BAGEL-tiny`."""
-    folder = root / "BAGEL-tiny"
+    folder = root / f"BAGEL-{model.name}"
     folder.mkdir()
-    write_config(folder)
+    write_config(folder, model)
     write_tokenizer(folder)
-    write_weights(folder)
+    write_weights(folder, model)
     return folder
 
 
-def write_config(folder: Path) -> None:
-    for name, document in (("llm_config", LLM), ("vit_config", VIT), ("config", CONFIG)):
+def write_config(folder: Path, model: Model = TINY) -> None:
+    for name, document in (("llm_config", model.llm), ("vit_config", model.vit), ("config", CONFIG)):
         (folder / f"{name}.json").write_text(json.dumps(document, indent=2))
 
 

@@ -1,4 +1,5 @@
-"""Writes `bagel_answers.npz`: what the published BAGEL code computes from the tiny weights of `bagel_tiny.py`.
+"""Writes `bagel_tiny.npz` and `bagel_wide.npz`: what the published BAGEL code computes from the weights of
+`bagel_tiny.py`.
 
     PYTHONPATH=backend python tests/golden/make_bagel.py CODE
 
@@ -277,25 +278,31 @@ def encoders(code: types.SimpleNamespace, built: types.SimpleNamespace, answers:
 
 
 @torch.no_grad()
-def main(code: Path) -> None:
+def make(modules: types.SimpleNamespace, model: tiny.Model) -> None:
     torch.manual_seed(0)
     answers: Answers = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        tiny.write_config(folder)
+        tiny.write_config(folder, model)
         tiny.write_tokenizer(folder)
-        modules = published(code)
         built = build(modules, folder)
     for stem, shapes in built.shapes.items():
         answers[f"shapes/{stem}"] = np.array([f"{key} {' '.join(map(str, shape))}" for key, shape in shapes.items()])
-    for index, text in enumerate(tiny.TEXTS):
-        answers[f"ids/{index}"] = np.array(built.plain.encode(text))
-    answers["special"] = np.array([built.ids[k] for k in ("bos_token_id", "eos_token_id")])
-    answers["edges"] = np.array([built.ids[k] for k in ("start_of_image", "end_of_image")])
-    encoders(modules, built, answers)
-    for name in tiny.ASKED:
+    if model == tiny.TINY:
+        for index, text in enumerate(tiny.TEXTS):
+            answers[f"ids/{index}"] = np.array(built.plain.encode(text))
+        answers["special"] = np.array([built.ids[k] for k in ("bos_token_id", "eos_token_id")])
+        answers["edges"] = np.array([built.ids[k] for k in ("start_of_image", "end_of_image")])
+        encoders(modules, built, answers)
+    for name in model.asked:
         record(modules, built, name, answers)
-    np.savez_compressed(tiny.ANSWERS, allow_pickle=False, **answers)
+    np.savez_compressed(model.file, allow_pickle=False, **answers)
+
+
+def main(code: Path) -> None:
+    modules = published(code)
+    for model in tiny.MODELS.values():
+        make(modules, model)
 
 
 if __name__ == "__main__":

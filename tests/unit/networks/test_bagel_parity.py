@@ -6,9 +6,6 @@ made anew from names and seeds. Both sides compute in float32.
 
 from __future__ import annotations
 
-import importlib
-import io
-import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,29 +14,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
 
 from tests.golden import bagel_tiny as tiny
+from tests.golden.bagel_runs import PICTURES, Seen, deployed, graph_document, kept, levels, serve, used, watched
 from tests.support.local import LocalDeployment
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from walkgraph.components import catalogue
-from walkgraph.graph import codec
 from walkgraph.layers.patches import patchify, to_levels
 from walkgraph.layers.positions import sincos_grid
 from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel
-from walkgraph.networks.base import Call, Outputs, StateKey, States
 from walkgraph.networks.checkpoint import load_autoencoder, load_bagel, read_config
 from walkgraph.networks.operators_text import Trained
-from walkgraph.placement.document import Placement, decode
-from walkgraph.resources import bundled
 from walkgraph.starters.shapes.context import Context, Guidance, denoise, to_latents
 
 CLOSE = {"rtol": 2e-4, "atol": 2e-4}
 """Of numbers about 1 after one forward: sums run in another order."""
 DRAWN = {"rtol": 1e-3, "atol": 1e-3}
 """After seven steps, each from the one before: a missing branch is thirty times as far."""
-PICTURES = tiny.pictures()
 DRAWINGS = [name for name, asked in tiny.ASKED.items() if asked.task != "image_to_text"]
 WRITINGS = [name for name, asked in tiny.ASKED.items() if asked.task == "image_to_text"]
 
@@ -175,111 +167,30 @@ def test_a_picture_is_drawn_by_the_modules_alone(root: Path, model: Bagel) -> No
 # ── the graph ───────────────────────────────────────────────────────────────────────────────────
 
 
-@cache
-def graph_document() -> dict[str, Any]:
-    """The bundled graph on the tiny checkpoint, reading pictures at the sizes of the answers."""
-    document = json.loads(bundled("graphs")["bagel"].read_text())
-    document["weights"]["bagel"]["source"] = "checkpoint:BAGEL-tiny"
-    for node, (most, least, stride) in {"vae_picture": tiny.VAE_RULES, "vit_picture": tiny.VIT_RULES}.items():
-        assert document["nodes"][node]["params"]["stride"] == stride
-        document["nodes"][node]["params"] |= {"max_side": most, "min_side": least}
-    return document
-
-
-def one_rank() -> Placement:
-    return decode(
-        {
-            "format": "walkgraph/placement@1",
-            "name": "one",
-            "groups": [{"nodes": ["*"], "ranks": [0], "memory": "1GiB"}],
-            "ranks": [{"rank": 0, "device": "cpu"}],
-        }
-    )
-
-
-class Seen:
-    """What a run's decoders were given: latents, and tokens."""
-
-    def __init__(self) -> None:
-        self.latents: dict[str, list[Tensor]] = {}
-        self.tokens: dict[str, list[int]] = {}
-
-
 @pytest.fixture(scope="module")
 def seen() -> Iterator[Seen]:
-    """Spies on the last nodes before a client."""
-    seen = Seen()
-    with pytest.MonkeyPatch.context() as patch:
-        for node, port in (("vae_decoder", "latents"), ("detokenizer", "token")):
-            module, _, name = str(catalogue()[graph_document()["nodes"][node]["component"]].network).partition(":")
-            operator = getattr(importlib.import_module(f"walkgraph.networks.{module}"), name)
-            patch.setattr(operator, "forward", spy(operator.forward, port, seen))
+    with watched() as seen:
         yield seen
-
-
-def spy(forward: Any, port: str, seen: Seen) -> Any:
-    def spying(self: Any, calls: list[Call], states: States) -> list[Outputs]:
-        for one in calls:
-            if port == "latents":
-                seen.latents.setdefault(one.run, []).append(one.inputs[port].clone())
-            else:
-                seen.tokens.setdefault(one.run, []).extend(one.inputs[port].tolist())
-        return forward(self, calls, states)
-
-    return spying
 
 
 @pytest.fixture(scope="module")
 def deployment(root: Path, seen: Seen) -> LocalDeployment:
-    return LocalDeployment(codec.load(graph_document()), one_rank(), threads=1, roots=[root])
-
-
-class Part:
-    def __init__(self, modality: str, what: str) -> None:
-        self.modality = modality
-        self.value: Any = PICTURES[what] if modality == "image" else what
-
-
-def served(deployment: LocalDeployment, *names: str) -> None:
-    for name in names:
-        asked = tiny.ASKED[name]
-        params = {"context": 2048, **asked.params}
-        deployment.submit(name, asked.task, params, parts=[Part(*part) for part in asked.parts])
-    deployment.run()
-    assert not deployment.failed
-
-
-def holds(deployment: LocalDeployment, name: str, slot: str, length: int | None = None) -> None:
-    """The cache's counters, and keys and values of some of its tokens in the first and the last layer."""
-    wanted = answer(f"{name}/{slot}/counters").tolist()
-    kept = deployment.engines[next(iter(deployment.engines))].export(StateKey(name, slot))
-    if not wanted[0]:
-        assert not kept or kept["counters"].tolist() == [[0, 0]]
-        return
-    if length is None:
-        assert kept["counters"].tolist() == [wanted]
-    at = np.linspace(0, wanted[0] - 1, tiny.answers()[f"{name}/{slot}/rows"].shape[2]).astype(int)
-    rows = kept["kv.0"][:, :, torch.from_numpy(at)]
-    close(rows[:, [0, -1]].movedim(0, 1), answer(f"{name}/{slot}/rows"))
+    return deployed(root, tiny.TINY, "cpu")
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_picture_is_drawn_as_the_published_code_draws_it(deployment: LocalDeployment, seen: Seen, name: str) -> None:
-    served(deployment, name)
-    params = tiny.ASKED[name].params
-    slots = {"main": True, "cfg_text": params.get("cfg_text_scale", 4.0) > 1}
-    slots["cfg_img"] = params.get("cfg_img_scale", 1.0 if tiny.ASKED[name].task == "text_to_image" else 2.0) > 1
-    for slot, used in slots.items():
-        if used:
-            holds(deployment, name, slot)
+    serve(deployment, name)
+    for slot in used(name):
+        counters, rows = kept(deployment, name, slot)
+        assert counters == tiny.answers()[f"{name}/{slot}/counters"].tolist()
+        close(rows, answer(f"{name}/{slot}/rows"))
     if f"{name}/written" in tiny.answers():
         assert seen.tokens[name] == tiny.answers()[f"{name}/written"].tolist()
     [latents] = seen.latents[name]
     assert [side * 16 for side in latents.shape[:2]] == tiny.answers()[f"{name}/size"].tolist()
     close(latents.flatten(0, 1)[::5], answer(f"{name}/latents"), **DRAWN)
-    [png] = deployment.outputs[name]["image"]
-    levels = np.asarray(Image.open(io.BytesIO(png)), dtype=np.int16)[::5, ::5]
-    assert np.abs(levels - tiny.answers()[f"{name}/picture"]).max() <= 1
+    assert np.abs(levels(deployment, name) - tiny.answers()[f"{name}/picture"]).max() <= 1
     deployment.release(name)
 
 
@@ -287,7 +198,8 @@ def test_a_picture_is_drawn_as_the_published_code_draws_it(deployment: LocalDepl
 def test_an_answer_is_written_as_the_published_code_writes_it(
     deployment: LocalDeployment, seen: Seen, name: str
 ) -> None:
-    served(deployment, name)
-    holds(deployment, name, "main", tiny.answers()[f"{name}/main/counters"][0])
+    serve(deployment, name)
+    _, rows = kept(deployment, name, "main")
+    close(rows, answer(f"{name}/main/rows"))
     assert seen.tokens[name] == tiny.answers()[f"{name}/written"].tolist()
     deployment.release(name)
