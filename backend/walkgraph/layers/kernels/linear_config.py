@@ -85,6 +85,37 @@ TABLE: dict[Case, dict[int, Config]] = {
         32: Config(128, 64, warps=8, stages=5, before=True, prefetch=0, tiles=True, pdl=0),
         64: Config(128, 128, before=True, prefetch=0, tiles=True, pdl=2),
     },
+    (4608, 3584, False): {
+        1: Config(8, 512, stages=3, vector=True, prefetch=0),
+        2: Config(64, 128, stages=5, before=True, prefetch=0, tiles=True),
+        16: Config(64, 128, stages=5, before=True, tiles=True),
+    },
+    (3584, 3584, False): {
+        1: Config(2, 512, warps=2, stages=1, vector=True, prefetch=0, pdl=0),
+        2: Config(64, 128, stages=10, prefetch=0, tiles=True),
+        4: Config(64, 128, stages=10, prefetch=0, tiles=True, pdl=0),
+        8: Config(64, 128, stages=10, prefetch=1024, tiles=True, pdl=2),
+        16: Config(64, 128, stages=10, tiles=True),
+    },
+    (18944, 3584, True): {
+        1: Config(8, 512, warps=2, stages=3, vector=True, prefetch=0, pdl=0),
+        4: Config(256, 64, stages=3, before=True, prefetch=0, tiles=True),
+        6: Config(256, 64, stages=3, before=True, prefetch=0, tiles=True, pdl=0),
+        16: Config(256, 64, stages=3, before=True, prefetch=0, tiles=True),
+    },
+    (3584, 18944, False): {
+        1: Config(16, 512, stages=3, vector=True, prefetch=0),
+        2: Config(64, 128, stages=10, prefetch=0, tiles=True, pdl=0),
+        6: Config(64, 128, stages=10, prefetch=0, tiles=True),
+        16: Config(64, 128, stages=10, prefetch=0, tiles=True, pdl=0),
+    },
+    (152064, 3584, False): {
+        1: Config(8, 512, warps=2, stages=3, vector=True, prefetch=0),
+        4: Config(128, 128, warps=8, stages=3, before=True, tiles=True),
+        6: Config(128, 128, stages=3, before=True, prefetch=0, tiles=True),
+        8: Config(128, 128, stages=3, before=True, prefetch=0, tiles=True, pdl=0),
+        16: Config(128, 128, warps=8, stages=3, before=True, tiles=True),
+    },
 }
 """Measured on an H200: case -> largest rows served -> config. In a decode step of such linears, launches that overlap
 are faster for one row, and slower for more."""
