@@ -18,13 +18,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.engine import flashinfer_blocks
+from walkgraph.engine.flashinfer_attention import GAP
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool
 from walkgraph.networks.base import CacheShape
 
-GAP = 256
-"""Slots behind every block whose values are zeros. Kernels that read keys in tiles read past a sequence's end and give
-those values the weight 0, which must not meet the infinities or NaNs of another run."""
 _CONTEXTS = (128, 1024, 4096, 9216, 16384)
 """Context tokens of a row, on average, that rooms are made for."""
 _MORE = 8192

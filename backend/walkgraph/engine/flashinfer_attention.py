@@ -11,6 +11,7 @@ import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -18,11 +19,15 @@ from torch import Tensor
 
 from walkgraph.engine.paged_attention import NOT_PLACED, Entry, fresh_rows
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
-from walkgraph.engine.pool import Pool
+from walkgraph.engine.pool import Pool, slots_of
 from walkgraph.networks.base import CacheShape, FreshRows, Placed
 
-Kind = Literal["decode", "causal", "block"]
+Kind = Literal["decode", "causal", "block", "dense"]
+"""How keys are read: by pages for single tokens, causal rows and blocks, or side by side for blocks."""
 
+GAP = 256
+"""Slots of zeros behind keys that lie side by side. Kernels that read them in tiles read past a sequence's end and give
+those values the weight 0, which must not meet the infinities or NaNs of another run."""
 _SPACE = 128 << 20
 """Bytes for partial results, shared by all plans of a device: its launches are of one stream."""
 _TURNS = 6
@@ -89,9 +94,9 @@ def _layout(kind: Kind, entries: Sequence[Entry]) -> Layout:
         sources[0] if len(sources) == 1 else torch.cat(sources),
         _starts([entry.new for entry in entries]),
         _starts([len(pages) for pages in held]),
-        torch.tensor([page for pages in held for page in pages], dtype=torch.int32),
-        torch.tensor([(length - 1) % PAGE + 1 for length in lengths], dtype=torch.int32),
-        torch.tensor(lengths, dtype=torch.int32),
+        _numbers([page for pages in held for page in pages]),
+        _numbers([(length - 1) % PAGE + 1 for length in lengths]),
+        _numbers(lengths),
     )
 
 
@@ -107,6 +112,18 @@ class _Turn:
     plans: int = 0
     copied: torch.cuda.Event | None = None
     """After it, the device has read the plan that the wrapper keeps in pinned memory."""
+
+    def planned(self) -> int:
+        """Called behind a plan, for `of`."""
+        self.copied = torch.cuda.Event()
+        self.copied.record()
+        return self.plans
+
+    def of(self, plan: int) -> Any:
+        """The wrapper, with that plan in it."""
+        if self.plans != plan:
+            raise PageFault(f"more than {_TURNS} forwards were begun before this one's layers were through")
+        return self.wrapper
 
 
 @dataclass(slots=True)
@@ -134,6 +151,8 @@ class Workspace:
             self._space = torch.zeros(_SPACE, dtype=torch.uint8, device=self.device)
         if kind == "decode":
             return flashinfer.BatchDecodeWithPagedKVCacheWrapper(self._space, "NHD", use_tensor_cores=tensor_cores)
+        if kind == "dense":
+            return flashinfer.BatchPrefillWithRaggedKVCacheWrapper(self._space, "NHD", backend="auto")
         return flashinfer.BatchPrefillWithPagedKVCacheWrapper(self._space, "NHD", backend="auto")
 
 
@@ -154,7 +173,7 @@ class FlashInferAttention:
     def placed(self) -> Placed:
         if [group.kind for group in self._groups] != ["block"]:
             raise PageFault(NOT_PLACED)
-        return _PlacedRows(self, self._pool, self._slots)
+        return _PlacedRows(self._pool, self.entries, self._slots, self._workspace)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`."""
@@ -162,21 +181,15 @@ class FlashInferAttention:
 
         dtype = self._pool.shape.dtype
         append(k.to(dtype), v.to(dtype), self._rows, self._pool.k[layer], self._pool.v[layer], self._slots)
-        out = torch.empty_like(q)
-        for index, group in enumerate(self._groups):
-            out.index_copy_(0, group.rows, self.attended(layer, index, q.index_select(0, group.rows)))
-        return out
-
-    def attended(self, layer: int, group: int, q: Tensor) -> Tensor:
-        """The rows of a group, sequence by sequence, whose keys and values lie in their slots."""
         if not self._turns:
-            self._turns = [self._planned(each, q.shape[1]) for each in self._groups]
-        turn, plan = self._turns[group]
-        if turn.plans != plan:
-            raise PageFault(f"more than {_TURNS} forwards were begun before this one's layers were through")
-        caches = (cache[layer].unflatten(0, (-1, PAGE)) for cache in (self._pool.k, self._pool.v))
-        mine = q.to(self._pool.shape.dtype)
-        return turn.wrapper.run(mine, tuple(caches), out=torch.empty_like(mine)).to(q.dtype)
+            self._turns = [self._planned(group, q.shape[1]) for group in self._groups]
+        caches = tuple(cache[layer].unflatten(0, (-1, PAGE)) for cache in (self._pool.k, self._pool.v))
+        out = torch.empty_like(q)
+        for group, (turn, plan) in zip(self._groups, self._turns, strict=True):
+            mine = q.index_select(0, group.rows).to(dtype)
+            attended = turn.of(plan).run(mine, caches, out=torch.empty_like(mine))
+            out.index_copy_(0, group.rows, attended.to(q.dtype))
+        return out
 
     def _planned(self, group: Layout, heads: int) -> tuple[_Turn, int]:
         shape = self._pool.shape
@@ -190,18 +203,49 @@ class FlashInferAttention:
             turn.wrapper.plan(
                 group.queries, *where, *sizes, causal=causal, q_data_type=shape.dtype, seq_lens=group.lengths
             )
-        turn.copied = torch.cuda.Event()
-        turn.copied.record()
-        return turn, turn.plans
+        return turn, turn.planned()
 
 
 class _PlacedRows:
-    """`Placed` of a forward of one group, whose rows are in order."""
+    """`Placed` of a forward of kept blocks, whose rows are in order. Before they are attended, all keys of a layer are
+    copied side by side: the kernel reads them so much faster there that this pays for blocks of any size."""
 
-    def __init__(self, attention: FlashInferAttention, pool: Pool, slots: Tensor) -> None:
-        self._attention, self.slots = attention, slots
+    def __init__(self, pool: Pool, entries: Sequence[Entry], slots: Tensor, workspace: Workspace) -> None:
+        self.slots = slots
         self.k: Sequence[Tensor] = pool.k
         self.v: Sequence[Tensor] = pool.v
+        self._shape, self._workspace = pool.shape, workspace
+        lengths = [entry.length + entry.new for entry in entries]
+        starts = [0, *accumulate(length + GAP for length in lengths)]
+        size = (starts[-1], pool.shape.kv_heads, pool.shape.head_dim)
+        self._dense_k, self._dense_v = (torch.empty(size, dtype=pool.shape.dtype, device=pool.device) for _ in range(2))
+        held = [slots_of(entry.pages, 0, length, pool.device) for entry, length in zip(entries, lengths, strict=True)]
+        spans = list(zip(starts, lengths, strict=False))
+        for start, length in spans:
+            self._dense_v[start + length : start + length + GAP].zero_()
+        self._sources = torch.cat(held)
+        self._targets = torch.cat([torch.arange(at, at + n, device=pool.device) for at, n in spans])
+        # What lies between is told as sequences without queries.
+        ends = [0, *accumulate(entry.new for entry in entries)]
+        self._queries = _numbers([0, *(end for end in ends[1:] for _ in range(2))])
+        self._keys = _numbers([*(bound for start, n in spans for bound in (start, start + n)), starts[-1]])
+        self._turn: tuple[_Turn, int] | None = None
 
     def __call__(self, layer: int, q: Tensor) -> Tensor:
-        return self._attention.attended(layer, 0, q)
+        from walkgraph.layers.kernels.append import append
+
+        if self._turn is None:
+            self._turn = self._planned(q.shape[1])
+        turn, plan = self._turn
+        append(self.k[layer], self.v[layer], self._sources, self._dense_k, self._dense_v, self._targets)
+        return turn.of(plan).run(q.to(self._shape.dtype), self._dense_k, self._dense_v).to(q.dtype)
+
+    def _planned(self, heads: int) -> tuple[_Turn, int]:
+        turn = self._workspace.take("dense", tensor_cores=True)
+        sizes = heads, self._shape.kv_heads, self._shape.head_dim
+        turn.wrapper.plan(self._queries, self._keys, *sizes, q_data_type=self._shape.dtype)
+        return turn, turn.planned()
+
+
+def _numbers(values: Sequence[int]) -> Tensor:
+    return torch.tensor(values, dtype=torch.int32)
