@@ -17,6 +17,7 @@ from walkgraph.placement.tables import EdgePlan, LoopPlan, NodePlan, UsePlan, Wa
 
 INDEX = "index"
 """`@loop.index`: the innermost loop's."""
+_PLURALS = {"copies": "copy", "runs": "run", "waits": "wait"}
 
 
 def settle(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, *, resident: bool) -> WalkPlan:
@@ -96,7 +97,7 @@ def _inside(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: L
 def _barred(nodes: Sequence[NodePlan], use: UsePlan) -> str:
     """Why the engine can't iterate a use, whatever feeds it; empty where it can."""
     if use.op != "call":
-        return "is no call"
+        return "copies a state"
     if nodes[use.node].host:
         return "runs on the host"
     return "" if nodes[use.node].resident else "can't be iterated on the device"
@@ -135,7 +136,10 @@ def _shape(inside: _Inside) -> str:
 
 def _members(inside: _Inside) -> str:
     if not inside.uses:
-        return " and ".join(f"{inside.name(use)} {why}" for use, why in sorted(inside.followers.items()))
+        names: dict[str, dict[str, None]] = {}
+        for use, why in sorted(inside.followers.items()):
+            names.setdefault(why, {})[inside.walk.uses[use].name] = None
+        return ", ".join(f"{_listed(found)} {_plural(why) if len(found) > 1 else why}" for why, found in names.items())
     ranks = sorted({use.rank for use in inside.uses})
     if len(ranks) > 1:
         *most, last = map(str, ranks)
@@ -240,6 +244,11 @@ def _reads(text: str, loop: str) -> bool:
         return not parse(text).loops.isdisjoint((INDEX, loop))
     except ExpressionError:  # a check reports it where it stands
         return True
+
+
+def _plural(verb: str) -> str:
+    first, _, rest = verb.partition(" ")
+    return f"{_PLURALS.get(first, first)} {rest}"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -135,11 +135,16 @@ SHARED: dict[str, Any] = {
 }
 TURNED = LOOP | {"body": ["v", "u"]}
 REASONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (
+        "`u` and `w` wait for `v`, `v` runs on the host",
+        {"body": [LOOP | {"body": ["u", "w", "v"]}], "edges": [["v.out", "u.a"], ["v.out", "w.a"]]},
+        HOST,
+    ),
     ("its uses lie on ranks 0 and 1", {"body": [LOOP]}, {"rank": 1}),
     ("`v` runs on the host", {"body": [LOOP | {"body": ["v"]}]}, HOST),
     ("`v` can't be iterated on the device", {"body": [LOOP | {"body": ["v"]}]}, {"v": {"component": "test.old"}}),
-    ("`v` runs on the host and `u` waits for `v`", {"body": [TURNED], "edges": [["v.out", "u.a"]]}, HOST),
-    ("`u` waits for `v` and `v` runs on the host", {"body": [LOOP], "edges": [["v.out", "u.a"]]}, HOST),
+    ("`v` runs on the host, `u` waits for `v`", {"body": [TURNED], "edges": [["v.out", "u.a"]]}, HOST),
+    ("`u` waits for `v`, `v` runs on the host", {"body": [LOOP], "edges": [["v.out", "u.a"]]}, HOST),
     ("`v`, which ends it, runs on the host", {"body": [LOOP | {"until": "v.stop"}]}, HOST),
     (
         "`w`, which ends it, waits for `v`",
@@ -158,7 +163,7 @@ REASONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     ("`v.a` is fed twice", {"body": [LOOP], "edges": [["u.out", "v.a"], ["u.maybe", "v.a"]]}, {}),
     ("`u` and `v`, which would follow, share state `s`", {"body": [LOOP]}, HOST | SHARED),
-    ("`v` runs on the host and `u` waits for `v`", {"body": [TURNED]}, HOST | SHARED),
+    ("`v` runs on the host, `u` waits for `v`", {"body": [TURNED]}, HOST | SHARED),
     ("state `s` starts anew in every iteration", {"body": [LOOP]}, {"v": {"states": {"s": "s"}}, **STATE}),
     (
         "parameter `word` of `v` changes with its index and is no number",
