@@ -116,11 +116,15 @@ def candidates(shape: Shape, rows: int) -> Iterator[Config]:
 
 
 def vectors(shape: Shape) -> Iterator[Config]:
-    """For one row: 8 to 64 weights in flight in every thread, straight into registers or through shared memory."""
+    """For one row: 8 to 64 weights in flight in every thread, straight into registers or through shared memory; or
+    large weights through tensor maps, though the tensor cores are mostly idle."""
     k = 512 if shape.k % 1024 else 1024
     for n, warps, stages in itertools.product((2, 4, 8, 16), (2, 4, 8), (1, 3)):
         if 8 <= n * k // (32 * warps) <= 64 and not (shape.gated and n == 2):
             yield Config(n=n, k=k, warps=warps, stages=stages, vector=True, prefetch=512, pdl=2)
+    for n, k in itertools.product((64, 128), (64, 128)):
+        if shape.width * shape.k > 1 << 25:
+            yield Config(n=n, k=k, stages=108 * 1024 // ((n + 16) * k * 2), tiles=True, prefetch=512, pdl=2)
 
 
 def blocks(shape: Shape) -> list[tuple[int, int]]:
