@@ -37,6 +37,20 @@ COMPONENTS: tuple[Component, ...] = (
         weights="bagel",
     ),
     Component(
+        name="bagel.preview",
+        description="Paints a small picture from latents, roughly and at once: for watching how one comes about.",
+        inputs=(port("latents", _LATENTS),),
+        outputs=(port("pixels", _PIXELS, description="`detail` eighths of the picture's sides"),),
+        params={
+            "detail": Param(
+                type="integer", default=2, choices=(1, 2, 4, 8), description="Pixels along each side of a latent one."
+            )
+        },
+        cost="launch",
+        network="operators_preview:Preview",
+        weights="bagel",
+    ),
+    Component(
         name="bagel.backbone",
         description="Appends text or a picture to its context, or answers noised latents with a velocity.",
         inputs=(
@@ -108,12 +122,13 @@ def _bagel_caches(folder: Path) -> Mapping[str, int]:
 _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "bagel": FamilySizes(
-        parts={"model": Part(files="ema*.safetensors"), "autoencoder": Part(files="ae*.safetensors", exact=True)},
+        parts={"model": Part(files="ema*.safetensors"), "autoencoder": Part(files="ae*.safetensors")},
         components={
             "bagel.backbone": ("model",),
             "bagel.vit": ("model",),
             "bagel.vae_encoder": ("autoencoder",),
             "bagel.vae_decoder": ("autoencoder",),
+            "bagel.preview": ("autoencoder",),
         },
         shapes={
             "bagel-7b-mot": Shape(
@@ -122,8 +137,9 @@ SIZES: Mapping[str, FamilySizes] = {
                 workspace={
                     "bagel.backbone": 750 * _M,
                     "bagel.vit": 250 * _M,
-                    "bagel.vae_encoder": 1500 * _M,
+                    "bagel.vae_encoder": 900 * _M,
                     "bagel.vae_decoder": 2000 * _M,
+                    "bagel.preview": 100 * _M,
                 },
             ),
             "bagel-tiny": Shape(

@@ -240,7 +240,7 @@ async def test_a_request_is_simulated(service: Running) -> None:
     uses = {use["use"]: use for use in drawing["uses"]}
     assert uses["llm_cfg_text"]["taken"] is None
     assert uses["llm_cfg_text"]["iterations"] == 16
-    assert uses["preview_decoder"]["why"] == "preview_every > 0 is false: preview_every = 0"
+    assert uses["preview"]["why"] == "preview_every > 0 is false: preview_every = 0"
 
     wrong = await simulated(task="text_to_image", params={"steps": 1}, inputs={"prompt": 1})
     assert not wrong["ok"]
