@@ -25,7 +25,7 @@ FLAG_BYTES = 128
 
 
 class Halt:
-    """What a worker's waits look at while they wait: set, they give up, and signals are not sent.
+    """What a worker's waits look at while they wait: set, they give up, and from then on no signal is sent.
 
     So a device never waits for a peer that is gone; and a captured loop can be warmed up without its peers.
     """
@@ -35,10 +35,12 @@ class Halt:
         self.word = torch.zeros(1, dtype=torch.int32, pin_memory=on_gpu)
         """In the host's memory, where the device reads it; the host alone writes it."""
         self.given_up = torch.zeros(1, dtype=torch.int32, device=device)
-        """1 once a wait has given up: what came after it is worth nothing. Cleared by whoever begins anew."""
+        """1 once a wait has given up: what came after it is worth nothing. Signals look here, which is near."""
 
     def set(self) -> None:
         self.word.fill_(1)
+        # Behind what is waiting now, and before what is launched next: a signal of that would be seen by a peer.
+        self.given_up.fill_(1)
 
     def clear(self) -> None:
         """Nothing that looks at it is under way."""
@@ -83,12 +85,13 @@ class PeerBuffer:
 
 
 def signal(flag: Tensor, count: Tensor, halt: Halt) -> None:
-    """Set a flag, own or a peer's, to `count` int64 `[1]`, behind all that was written before. Not while halted."""
+    """Set a flag, own or a peer's, to `count` int64 `[1]`, behind all that was written before. Not if a wait before it
+    has given up."""
     if count.is_cuda:
         from walkgraph.layers.kernels import flags as kernels
 
-        kernels.signal(flag, count, halt.word)
-    elif not halt.word.item():
+        kernels.signal(flag, count, halt.given_up)
+    elif not halt.given_up.item():
         flag.copy_(count)
 
 

@@ -60,6 +60,16 @@ def test_what_is_halted_sends_no_signal_and_a_flag_that_is_there_is_seen() -> No
     signal(flag, number(4), halt)
     assert flag.item() == 3
     wait(flag, number(2), halt)
+    wait(flag, number(4), halt)
+    halt.clear()
+    signal(flag, number(4), halt)
+    assert flag.item() == 4
+
+
+def test_a_wait_tells_whether_it_gave_up() -> None:
+    flag, halt = number(3), Halt(CPU)
+    halt.word.fill_(1)
+    wait(flag, number(3), halt)
     assert not halt.given_up.item(), "it had come before"
     wait(flag, number(4), halt)
     assert halt.given_up.item()

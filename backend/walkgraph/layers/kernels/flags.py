@@ -13,13 +13,13 @@ _WORDS = 4096
 """int32 words that one program copies."""
 
 
-def signal(flag: Tensor, count: Tensor, halt: Tensor) -> None:
-    """`flag = count`, int64 `[1]`; not while `halt`, int32 `[1]` in pinned memory, is set."""
-    signal_kernel[(1,)](flag, count, halt, num_warps=1)  # pyright: ignore[reportArgumentType, reportCallIssue]
+def signal(flag: Tensor, count: Tensor, given_up: Tensor) -> None:
+    """`flag = count`, int64 `[1]`; unless `given_up`, int32 `[1]`, is 1."""
+    signal_kernel[(1,)](flag, count, given_up, num_warps=1)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def wait(flag: Tensor, count: Tensor, halt: Tensor, given_up: Tensor) -> None:
-    """Until `flag >= count`, int64 `[1]`; once `halt` is set, `given_up` int32 `[1]` is 1 instead."""
+    """Until `flag >= count`, int64 `[1]`; or `halt` is set, int32 `[1]` in pinned memory: then `given_up` is 1."""
     wait_kernel[(1,)](flag, count, halt, given_up, num_warps=1)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
@@ -50,9 +50,9 @@ def _acquired(flag):
 
 
 @triton.jit
-def signal_kernel(flag, count, halt):
+def signal_kernel(flag, count, given_up):
     value = tl.load(count)
-    if tl.load(halt, volatile=True) == 0:
+    if tl.load(given_up) == 0:
         tl.inline_asm_elementwise(
             "st.release.sys.global.s64 [$1], $2; mov.s64 $0, $2;", "=l,l,l", [flag, value],
             dtype=tl.int64, is_pure=False, pack=1,
