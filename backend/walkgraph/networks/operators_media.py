@@ -34,7 +34,7 @@ class PictureFit(Operator):
     """As the picture were decoded at the first size and resized again: through whole levels."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"pixels": _fit(Image.fromarray(to_levels(call.inputs["pixels"]).numpy()), call)} for call in calls]
+        return [{"pixels": _fit(Image.fromarray(to_levels(call.inputs["pixels"]).cpu().numpy()), call)} for call in calls]
 
 
 class PictureOut(Operator):
