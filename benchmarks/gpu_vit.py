@@ -37,11 +37,11 @@ VIT = BAGEL_7B_MOT.vit
 HEADS, WIDTH, ROWS = VIT.heads, VIT.width // VIT.heads, 4900
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "torch flash": SDPBackend.FLASH_ATTENTION}
 CUTS = [
-    Tuning(rows=rows, keys=keys, warps=warps, stages=stages)
-    for rows, keys, warps, stages in [
-        (128, 64, 8, 2), (128, 64, 8, 3), (128, 64, 8, 4), (128, 128, 8, 2), (128, 128, 8, 3),
-        (64, 64, 4, 2), (64, 64, 4, 3), (64, 64, 4, 4), (64, 128, 4, 2), (64, 128, 4, 3), (64, 32, 4, 4),
-        (128, 32, 8, 4), (128, 64, 4, 3), (256, 64, 8, 3), (128, 128, 4, 2),
+    Tuning(rows=rows, keys=keys, warps=warps, stages=stages, registers=registers)
+    for rows, keys, warps, stages, registers in [
+        (128, 64, 8, 2, None), (128, 64, 8, 3, None), (128, 64, 8, 2, 128), (128, 64, 8, 3, 128), (128, 64, 8, 4, 128),
+        (128, 32, 8, 3, 128), (128, 128, 8, 2, None), (128, 128, 8, 3, None), (256, 64, 8, 3, None),
+        (64, 64, 4, 2, None), (64, 64, 4, 3, None), (64, 128, 4, 2, None), (64, 128, 4, 3, None), (128, 64, 4, 3, None),
     ]
 ]  # fmt: skip
 Work = Callable[[], Any]
@@ -84,7 +84,7 @@ def attentions(cuts: list[Tuning]) -> list[dict[str, Any]]:
         rows.append({"kernel": name, "ms": ms, "TFLOP/s": flops / ms / 1e9, "wrong by": wrong, "first call ms": fresh})
 
     for cut in cuts:
-        name = f"own {cut.rows} {cut.keys} w{cut.warps} s{cut.stages}"
+        name = f"own {cut.rows} {cut.keys} w{cut.warps} s{cut.stages} r{cut.registers}"
         row(name, lambda cut=cut: attend_pictures(q, k, v, starts, ROWS, cut))
     for name, backend in BACKENDS.items():
         row(name, lambda backend=backend: dense(q, k, v, backend), first_call(backend))

@@ -23,8 +23,12 @@ class Tuning:
     stages: int
     """Turns whose keys are on their way at once; 0 for the interpreter."""
 
+    registers: int | None = None
+    """Of a thread, at most: so few that two programs run side by side, one of which multiplies while the other takes
+    exponentials."""
 
-CHOSEN = Tuning(rows=128, keys=64, warps=8, stages=3)
+
+CHOSEN = Tuning(rows=128, keys=64, warps=8, stages=3, registers=128)
 
 
 @triton.jit
@@ -125,5 +129,6 @@ def attend_pictures(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, longest: in
     attention_kernel[grid](
         q, k, v, out, starts, q.stride(0), width**-0.5 / math.log(2), ROWS=tuning.rows, KEYS=tuning.keys, D=width,
         LOW=low, REST=max(16, triton.next_power_of_2(width - low)), STAGES=tuning.stages, num_warps=tuning.warps,
+        maxnreg=tuning.registers,
     )  # fmt: skip
     return out
