@@ -45,7 +45,7 @@ describe("find anything", () => {
     expect(look(":loop").every((key) => key.includes("loop:"))).toBe(true);
     const first = look("@1");
     expect(first).toContain("node:vae_decoder");
-    expect(first.every((key) => key.includes("vae") || key.includes("preview_decoder"))).toBe(true);
+    expect(first.every((key) => key.includes("vae"))).toBe(true);
     expect(first).not.toContain("Undo");
   });
 });

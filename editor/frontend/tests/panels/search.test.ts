@@ -16,7 +16,7 @@ describe("the palette", () => {
   it("offers containers and nodes of the graph in Walks only", () => {
     const components = paletteOf(catalogue, graph("bagel"), "components");
     expect(components.some((entry) => entry.group === FLOW || entry.group === AGAIN)).toBe(false);
-    expect(found("").filter((key) => key.startsWith("node:"))).toHaveLength(15);
+    expect(found("").filter((key) => key.startsWith("node:"))).toHaveLength(16);
   });
 
   it("offers a Walk the streams that others feed", () => {
