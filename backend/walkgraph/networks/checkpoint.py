@@ -197,7 +197,7 @@ def _published(folder: Path, own: dict[str, Any]) -> BagelConfig:
             kv_heads=llm["num_key_value_heads"],
             head_dim=llm.get("head_dim") or llm["hidden_size"] // llm["num_attention_heads"],
             vocab=llm["vocab_size"],
-            rope_theta=llm.get("rope_theta", base.llm.rope_theta),
+            rope_theta=llm.get("rope_theta") or _rope(llm).get("rope_theta", base.llm.rope_theta),
             norm_eps=llm.get("rms_norm_eps", base.llm.norm_eps),
         ),
         vit=dataclasses.replace(
@@ -239,12 +239,17 @@ def _refuse_others(own: dict[str, Any], llm: dict[str, Any], vit: dict[str, Any]
         ("connector_act", own.get("connector_act", gelu), gelu),
         ("interpolate_pos", bool(own.get("interpolate_pos")), False),
         ("llm_config.hidden_act", llm.get("hidden_act", "silu"), "silu"),
-        ("llm_config.rope_scaling", llm.get("rope_scaling"), None),
+        ("llm_config.rope_scaling", _rope(llm).get("rope_type", _rope(llm).get("type", "default")), "default"),
         ("vit_config.hidden_act", vit.get("hidden_act", gelu), gelu),
     ]
     for name, found, only in wanted:
         if found != only:
             raise ValueError(f"`{name}` is {json.dumps(found)}, and only {json.dumps(only)} can be run")
+
+
+def _rope(llm: dict[str, Any]) -> dict[str, Any]:
+    """What newer and older files say of the rotation besides its base, which newer ones keep there too."""
+    return llm.get("rope_parameters") or llm.get("rope_scaling") or {}
 
 
 def _latent_side(folder: Path) -> int | None:

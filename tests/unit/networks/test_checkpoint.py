@@ -179,6 +179,14 @@ def test_both_configs_may_lie_in_one_file(published: Path) -> None:
     assert read_config(published) == wanted
 
 
+def test_the_base_of_the_rotation_is_found_in_files_of_both_ages(published: Path) -> None:
+    path = published / "llm_config.json"
+    changed(path, rope_theta=5e5)
+    assert read_config(published).llm.rope_theta == 5e5
+    changed(path, rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 2e5})
+    assert read_config(published).llm.rope_theta == 2e5
+
+
 @pytest.mark.parametrize("rows", [4096, 1024])
 def test_the_table_of_latent_positions_is_as_large_as_its_tensor(published: Path, rows: int) -> None:
     assert read_config(published).latent_side == BAGEL_7B_MOT.latent_side
