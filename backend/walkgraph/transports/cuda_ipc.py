@@ -80,6 +80,17 @@ class Transport:
             handle=self._handle, nbytes=self.size, table_fd=self._table.fd, table_token=self._table.token
         )
 
+    def reserve(self, nbytes: int) -> tuple[Tensor, int] | None:
+        """Zeros uint8 `[nbytes]` of the arena, for what peers write there by themselves, and their offset in it; for
+        good. None: no room."""
+        block = self._ranges.take(nbytes)
+        return None if block is None else (self._arena[block : block + nbytes].zero_(), block)
+
+    def address(self, rank: Rank) -> int | None:
+        """Where the arena of a peer begins, as this device reads and writes it; None if it is not opened."""
+        peer = self._peers.get(rank)
+        return None if peer is None else peer.address
+
     def fits(self, tensor: Tensor) -> bool:
         """Whether it is one of this device and there may be room for it."""
         return tensor.device == self._memory.device and tensor.nbytes <= self.size
@@ -206,6 +217,10 @@ class _PeerArena:
             raise
         self._here, self._memory, self._last = here, memory, 0
         self.reading: dict[int, Mark] = {}
+
+    @property
+    def address(self) -> int:
+        return self._arena.data_ptr()
 
     def read(self, ticket: Ticket) -> Tensor:
         if ticket.id <= self._last or not self._names(ticket):

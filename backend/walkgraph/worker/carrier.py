@@ -103,6 +103,15 @@ class Carrier:
         """`rank` has said so of this worker's."""
         self._accepted.add(rank)
 
+    def reserve(self, nbytes: int) -> tuple[Tensor, int] | None:
+        """A part of the device's arena that peers write by themselves, zeros uint8 `[nbytes]`, and its offset in what
+        they have opened; for good. None: there is no arena, or no room in it."""
+        return self._device.reserve(nbytes) if self._device is not None else None
+
+    def address(self, rank: Rank) -> int | None:
+        """Where the device arena of a peer begins, as this worker's device sees it; None if it can't."""
+        return self._device.address(rank) if self._device is not None else None
+
     @property
     def out(self) -> int:
         return self._host.out + (self._device.out if self._device is not None else 0)

@@ -1,5 +1,6 @@
 """Tensors go from device to device where both ends can, else by the host's memory; nothing is told before its time."""
 
+import ctypes
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -122,6 +123,28 @@ def test_a_peer_whose_table_is_another_is_refused_as_a_whole(pair: Pair) -> None
     assert ticket
     with pytest.raises(BadTicket):
         receiver.get(ticket)
+
+
+def test_a_part_of_the_arena_is_written_by_peers(pair: Pair) -> None:
+    sender, receiver = pair
+    reserved = sender.reserve(ROOM // 2)
+    assert reserved
+    room, offset = reserved
+    assert not room.any()
+    start = receiver.address(A)
+    assert start
+    ctypes.memset(start + offset + 5, 7, 3)
+    assert room.nonzero().view(-1).tolist() == [5, 6, 7]
+    sender.accept(B)
+    assert sender.put(torch.zeros(ROOM * 3 // 4, dtype=torch.uint8), B) is None
+    assert sender.reserve(ROOM) is None
+    assert receiver.reserve(64) is None, "it has no arena"
+    assert (sender.address(B), receiver.address(B)) == (None, None)
+    receiver.disconnect(A)
+    assert receiver.address(A) is None
+    alone = Carrier(B, ROOM)
+    assert (alone.reserve(64), alone.address(A)) == (None, None)
+    alone.close()
 
 
 def test_tickets_of_no_transport_here_are_refused(pair: Pair) -> None:
