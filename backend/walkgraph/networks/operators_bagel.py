@@ -130,7 +130,7 @@ class Backbone(Operator):
     def _embed(self, calls: Sequence[Call], fed: Sequence[Tensor], pieces: Sequence[Piece], rows: Rows) -> Tensor:
         """`[R, W]` in the order of `rows`."""
         text = torch.cat([v if p.kind == "text" else self._edges for v, p in zip(fed, pieces, strict=True)])
-        if bool(((text < 0) | (text >= self._model.config.llm.vocab)).any()):
+        if self._outside([call for call, p in zip(calls, pieces, strict=True) if p.kind == "text"]):
             raise CallFailed(f"`{calls[0].node}` got a token outside its vocabulary of {self._model.config.llm.vocab}")
         by_kind: dict[Kind, list[int]] = {"text": [], "seen": [], "noised": [], "clean": []}
         for index, piece in enumerate(pieces):
@@ -142,6 +142,15 @@ class Backbone(Operator):
             latents = torch.cat([fed[i].flatten(0, 1) for i in gen])
             x.append(self._model.embed_latents(latents, self._times(calls, pieces, rows), rows.grid))
         return torch.cat(x)
+
+    def _outside(self, calls: Sequence[Call]) -> bool:
+        """Whether any token of text lies outside the vocabulary. Waits for the device only if the host doesn't know."""
+        vocab = self._model.config.llm.vocab
+        known = [(call, call.numbers(_fed(call)[0])) for call in calls]
+        if any(not 0 <= number < vocab for _, numbers in known for number in numbers or ()):
+            return True
+        made = [_fed(call)[1] for call, numbers in known if numbers is None]
+        return bool(made) and bool(torch.cat([(ids < 0) | (ids >= vocab) for ids in made]).any())
 
     def _times(self, calls: Sequence[Call], pieces: Sequence[Piece], rows: Rows) -> Tensor:
         """Of every gen row, or one for all where all are equal; a clean picture's is 0."""
