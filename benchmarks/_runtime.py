@@ -24,6 +24,7 @@ from walkgraph.placement.request import fill_params, name_inputs, task_of
 from walkgraph.placement.tables import Plan
 from walkgraph.resources import bundled
 from walkgraph.wire import messages as m
+from walkgraph.worker import moving
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import (
     ABSENT,
@@ -32,6 +33,7 @@ from walkgraph.worker.events import (
     Cancelled,
     Command,
     DropStates,
+    MoveState,
     Ref,
     Release,
     Report,
@@ -132,6 +134,8 @@ class InProcess:
                 self.engine.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
             case Report(message=message, value=value):
                 self._report(message, value)
+            case MoveState():
+                self._commands.extend(self.core.handle(moving.move(self.engine, command)))
             case DropStates(keys=keys):
                 self.engine.drop_states(keys)
             case Release(run=run):
