@@ -1,0 +1,87 @@
+"""On a GPU: pictures from pixels to kept keys, by the kernels of full-size heads, against the same on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.unit.engine.plans import call
+from walkgraph.engine.paged_attention import Contexts
+from walkgraph.engine.pool import Pool
+from walkgraph.engine.states import StateTable
+from walkgraph.networks.bagel import Bagel
+from walkgraph.networks.base import StateKey
+from walkgraph.networks.operators_bagel import Backbone, Vit
+from walkgraph.networks.presets import BAGEL, drawn
+
+pytest.importorskip("flashinfer")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+TINY = BAGEL["bagel-tiny"]
+CONFIG = replace(
+    TINY,
+    llm=replace(TINY.llm, width=512, hidden=1024, layers=3, heads=6, kv_heads=2, head_dim=128),
+    vit=replace(TINY.vit, width=144, hidden=300, layers=3, heads=2),
+)
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+class Here:
+    """The encoder and the backbone on a device, with the states of any runs."""
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        made = drawn(lambda: Bagel(CONFIG), 5, device=CPU, dtype=torch.float32).to(device, dtype).pack()
+        self.device, self.backbone = device, Backbone(made, device, dtype)
+        self.vit = Vit(made)  # pyright: ignore[reportAbstractUsage] - it has no step, and tells so
+        self.states = StateTable({"kv": Pool(self.backbone.caches()["kv"], 400, device)}, Contexts())
+
+    def encoded(self, pictures: Sequence[Tensor]) -> list[Tensor]:
+        calls = [call("vit", {"pixels": picture.to(self.device)}) for picture in pictures]
+        return [one["embeddings"] for one in self.vit.forward(calls, self.states.transaction())]
+
+    def fed(self, port: str, values: dict[str, Tensor]) -> list[Tensor]:
+        """One forward over a value for each run; its tokens, for text."""
+        calls = [
+            call("llm", {port: v.to(self.device)}, run=run, states={"kv": "kv"}, temperature=0.0, top_k=0, top_p=1.0)
+            for run, v in values.items()
+        ]
+        transaction = self.states.transaction()
+        given = self.backbone.forward(calls, transaction)
+        transaction.settle()
+        return [one["token"] for one in given if "token" in one]
+
+    def kept(self, run: str) -> Tensor:
+        return self.states.export(StateKey(run, "kv"))["kv.0"].float().cpu()
+
+
+def pictures(*sizes: tuple[int, int]) -> list[Tensor]:
+    dice = torch.Generator().manual_seed(len(sizes))
+    return [torch.rand(3, 8 * height, 8 * width, generator=dice) * 2 - 1 for height, width in sizes]
+
+
+def off(found: Tensor, wanted: Tensor) -> float:
+    return float((found.float().cpu() - wanted).norm() / wanted.norm())
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("sizes", [[(16, 16)], [(12, 16)] * 3, [(16, 16), (2, 3), (11, 13)]], ids=str)
+def test_pictures_are_kept_as_on_a_cpu(sizes: list[tuple[int, int]]) -> None:
+    plain, fast = Here(CPU, torch.float32), Here(GPU, torch.bfloat16)
+    seen = plain.encoded(pictures(*sizes))
+    for found, wanted in zip(fast.encoded(pictures(*sizes)), seen, strict=True):
+        assert off(found, wanted) < 0.02
+    runs = {f"run{i}": tokens for i, tokens in enumerate(seen)}
+    for here in (plain, fast):
+        # Some have a context, and all see a second picture after the first.
+        here.fed("ids", {run: torch.arange(20 + i) for i, run in enumerate(runs) if i % 2 == 0})
+        for _ in range(2):
+            here.fed("image", runs)
+    for run in runs:
+        assert off(fast.kept(run), plain.kept(run)) < 0.02
