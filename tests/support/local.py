@@ -46,10 +46,12 @@ class LocalDeployment:
         threads: int | None = None,
         kv_bytes: int = 64 * 2**20,
         roots: Sequence[Path] = (),
+        *,
+        resident: bool = True,
     ) -> None:
-        """`roots`: folders of weights that `checkpoint:` sources name."""
+        """`roots`: folders of weights that `checkpoint:` sources name. `resident` false: every loop is stepped."""
         self.graph = graph
-        tables = assemble(Assignment(graph, placement), catalogue())
+        tables = assemble(Assignment(graph, placement), catalogue(), resident=resident)
         self.plan = replace(tables, ranks=tuple(replace(rank, kv_bytes=kv_bytes) for rank in tables.ranks))
         self.cores = {rank.rank: Core(self.plan, rank.rank) for rank in self.plan.ranks}
         self.engines = {

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.random_walks import RESIDENT
+from walkgraph.components import catalogue
 from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Catalogue, Param, StateUse
 from walkgraph.ids import Rank
@@ -14,6 +15,7 @@ from walkgraph.placement.assemble import assemble
 from walkgraph.placement.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
+from walkgraph.resources import bundled
 from walkgraph.worker.tables import walk_tables
 
 MIX = replace(
@@ -36,7 +38,7 @@ def planned(
     rank: int = 0,
     *,
     u: dict[str, Any] | None = None,
-    catalogue: Catalogue | None = None,
+    components: Catalogue = CATALOGUE,
     resident: bool = True,
     **rest: Any,
 ) -> Plan:
@@ -48,7 +50,7 @@ def planned(
     groups = (Group(nodes=("*",), ranks=(0,)), Group(nodes=("v",), ranks=(rank,)))
     placement = Placement(name="p", groups=groups, ranks=tuple(RankDevice(rank=r, device="cpu") for r in (0, 1)))
     graph = codec.load(json.dumps(document).encode())
-    return assemble(Assignment(graph, placement), catalogue or CATALOGUE, resident=resident)
+    return assemble(Assignment(graph, placement), components, resident=resident)
 
 
 def whys(plan: Plan) -> list[str]:
@@ -102,8 +104,8 @@ def test_followers_may_lie_on_other_ranks_and_share_what_nobody_writes() -> None
     (loop,) = plan.walks[0].loops
     assert (loop.resident, loop.core, loop.ranks) == (True, (0,), (0, 1))
     only_read = replace(MIX, states=(StateUse(slot="s", kind="tensor", access="read"),))
-    catalogue = CATALOGUE | {"test.mix": only_read, "test.host": replace(only_read, name="test.host", host=True)}
-    assert whys(planned({"body": [LOOP]}, catalogue=catalogue, **SHARED))[0].endswith("`v` follows, stepped")
+    known = CATALOGUE | {"test.mix": only_read, "test.host": replace(only_read, name="test.host", host=True)}
+    assert whys(planned({"body": [LOOP]}, components=known, **SHARED))[0].endswith("`v` follows, stepped")
 
 
 @pytest.mark.parametrize(
@@ -120,6 +122,21 @@ def test_conditions_that_all_share_skip_the_loop_and_others_skip_uses(whole: str
     assert list(folded.plan.when) == common
     every = [text for text in (whole,) if text and text not in common]
     assert [list(use.when) for use in folded.region.plan.uses] == [every, every + [own] * (own is not None)]
+
+
+@pytest.mark.parametrize("name", ["bagel", "shapes"])
+def test_what_draws_and_writes_runs_on_the_device_and_is_watched_from_outside(name: str) -> None:
+    graph = codec.load(bundled("graphs")[name].read_bytes())
+    one = Placement(name="p", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
+    plan = assemble(Assignment(graph, one), catalogue())
+    found = {
+        (walk.name, loop.name): [walk.uses[use].name for use in loop.core] for walk in plan.walks for loop in walk.loops
+    }
+    assert found == {
+        ("decode", "tokens"): ["llm"],
+        ("image_gen_cfg", "denoise"): ["llm", "llm_cfg_text", "llm_cfg_img", "combine_cfg"],
+        ("image_gen", "denoise"): ["llm", "combine_cfg"],
+    }
 
 
 def test_a_plan_may_step_all() -> None:

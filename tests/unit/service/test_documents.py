@@ -174,8 +174,9 @@ async def test_a_plan_tells_where_every_loop_is_iterated(service: Running) -> No
     assert resident
     assert why.startswith("`tokens` runs on the device")
     resident, why = (await loops("shapes"))["image_gen", "denoise"]
-    assert not resident
-    assert why.startswith("stepped: ")
+    assert resident
+    assert why.endswith("`preview` and `preview_out` follow, stepped")
+    assert (await loops("synthetic_loops"))["nested", "row"] == (False, "stepped: `column` is inside it")
 
 
 async def test_a_plan_has_what_bars_and_lanes_are_drawn_from(service: Running) -> None:
