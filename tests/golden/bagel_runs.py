@@ -86,10 +86,12 @@ class Part:
         self.value: Any = PICTURES[what] if modality == "image" else what
 
 
-def serve(deployment: LocalDeployment, name: str) -> None:
-    asked = tiny.ASKED[name]
-    params = {"context": 2048, **asked.params}
-    deployment.submit(name, asked.task, params, parts=[Part(*part) for part in asked.parts])
+def serve(deployment: LocalDeployment, *names: str) -> None:
+    """All at once, each under its name."""
+    for name in names:
+        asked = tiny.ASKED[name]
+        params = {"context": 2048, **asked.params}
+        deployment.submit(name, asked.task, params, parts=[Part(*part) for part in asked.parts])
     deployment.run()
     assert not deployment.failed
 

@@ -14,18 +14,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from tests.golden import bagel_tiny as tiny
 from tests.golden.bagel_runs import PICTURES, Seen, deployed, graph_document, kept, levels, serve, used, watched
 from tests.support.local import LocalDeployment
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
-from walkgraph.components import catalogue
+from walkgraph.components import catalogue, families
+from walkgraph.graph.document import Weights
 from walkgraph.layers.patches import patchify, to_levels
 from walkgraph.layers.positions import sincos_grid
 from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel
 from walkgraph.networks.checkpoint import load_autoencoder, load_bagel, read_config
 from walkgraph.networks.operators_text import Trained
+from walkgraph.placement.sizes import find_sizes
 from walkgraph.starters.shapes.context import Context, Guidance, denoise, to_latents
 
 CLOSE = {"rtol": 2e-4, "atol": 2e-4}
@@ -67,6 +70,14 @@ def test_the_published_folder_is_read_for_what_it_is(root: Path) -> None:
     assert [config.tokens.bos, config.tokens.eos] == tiny.answers()["special"].tolist()
     assert [config.tokens.boi, config.tokens.eoi] == tiny.answers()["edges"].tolist()
     assert config.vae_pictures == BAGEL_7B_MOT.vae_pictures
+
+
+def test_the_published_folder_is_measured_for_a_plan(root: Path) -> None:
+    sizes = find_sizes(families(), [root])(Weights(family="bagel", source="checkpoint:BAGEL-tiny"))
+    for part, stem in (("model", "ema"), ("autoencoder", "ae")):
+        state = load_file(root / "BAGEL-tiny" / f"{stem}.safetensors")
+        assert sizes.numbers[part] == sum(tensor.numel() for tensor in state.values())
+    assert sizes.caches["bagel.backbone"] == 2 * 3 * 2 * 16
 
 
 @pytest.mark.parametrize("name", tiny.POSITIONS)
@@ -203,3 +214,16 @@ def test_an_answer_is_written_as_the_published_code_writes_it(
     close(rows, answer(f"{name}/main/rows"))
     assert seen.tokens[name] == tiny.answers()[f"{name}/written"].tolist()
     deployment.release(name)
+
+
+def test_runs_beside_each_other_are_what_each_is_alone(root: Path) -> None:
+    """Pictures of other sizes, other renorms, a thought and an answer, in the same batches."""
+    names = ("last", "planned", "reason")
+    with watched() as seen:
+        here = deployed(root, tiny.TINY, "cpu")
+        serve(here, *names)
+    for name in names:
+        if f"{name}/written" in tiny.answers():
+            assert seen.tokens[name] == tiny.answers()[f"{name}/written"].tolist()
+        if f"{name}/latents" in tiny.answers():
+            close(seen.latents[name][0].flatten(0, 1)[::5], answer(f"{name}/latents"), **DRAWN)
