@@ -60,7 +60,7 @@ def test_sums_and_norms_are_the_twins(
 def test_channels_far_from_zero_lose_nothing_over_chunks_of_many_tiles(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_norm, "_CHUNKS", 4)
+    monkeypatch.setattr(group_norm, "_PROGRAMS", 4)
     x, norm = Sum(picture(3, 2, 8, 31, 20, far=3000.0)), some(8, 4)
     wanted = torch.nn.functional.group_norm(x.held.double(), 4, norm.weight.double(), norm.bias.double(), 1e-6)
     lent = Norm(4, norm.weight.to(device), norm.bias.to(device), norm.eps)

@@ -18,8 +18,8 @@ from walkgraph.layers.group_norm import Norm, Sum
 
 _TILE = 32
 """Pixels."""
-_CHUNKS = 512
-"""Of a picture at most."""
+_PROGRAMS = 2048
+"""That sum up a picture, about: a few for each multiprocessor at once, of which one loads while others add."""
 
 
 def added(x: Sum, *, pad: bool) -> Tensor:
@@ -35,7 +35,7 @@ def added(x: Sum, *, pad: bool) -> Tensor:
 def add_norm(x: Sum, norm: Norm, *, silu: bool, keep: bool) -> tuple[Tensor, Tensor]:
     b, c, h, w = x.size
     # A power of two, so that pictures of all sizes share a few variants of the kernel.
-    chunk = max(triton.next_power_of_2(triton.cdiv(h * w, _CHUNKS)), _TILE)
+    chunk = max(triton.next_power_of_2(triton.cdiv(h * w * triton.cdiv(c, _channels(c)), _PROGRAMS)), _TILE)
     chunks = triton.cdiv(h * w, chunk)
     keep = keep or x.add is not None or x.phases
     kept = _picture(x.held, x.size) if keep else x.held
@@ -45,7 +45,7 @@ def add_norm(x: Sum, norm: Norm, *, silu: bool, keep: bool) -> tuple[Tensor, Ten
     fold_kernel[(b, norm.groups)](
         partials, norm.weight, norm.bias, bias, scale, h * w, chunk, chunks, c, c // norm.groups, norm.eps,
         BIAS=bias is not norm.bias, CHUNKS=triton.next_power_of_2(chunks),
-        WIDTH=triton.next_power_of_2(c // norm.groups),
+        WIDTH=triton.next_power_of_2(c // norm.groups), num_warps=8,
     )  # fmt: skip
     made, block = _picture(kept, x.size), _channels(c)
     apply_kernel[(triton.cdiv(h * w, _TILE), triton.cdiv(c, block), b)](
