@@ -132,7 +132,7 @@ describe("assign", () => {
   });
 
   it("joins the group that is there, and leaves it again without a trace", () => {
-    const bagel = stored.find((placement) => placement.name === "bagel_cfg3_three_gpus") as PlacementDocument;
+    const bagel = stored.find((placement) => placement.name === "bagel_cfg3") as PlacementDocument;
     const graph = graphOf(bagel);
     const moved = assign(bagel, graph, ["vae_decoder"], [2], null);
     expect(moved.groups).toEqual([
@@ -144,7 +144,7 @@ describe("assign", () => {
   });
 
   it("brings a node back to the default by dropping its group", () => {
-    const bagel = stored.find((placement) => placement.name === "bagel_cfg3_three_gpus") as PlacementDocument;
+    const bagel = stored.find((placement) => placement.name === "bagel_cfg3") as PlacementDocument;
     const back = assign(bagel, graphOf(bagel), ["llm_cfg_text", "llm_cfg_img"], [0], null);
     expect(back.groups).toEqual([bagel.groups[0]]);
   });
