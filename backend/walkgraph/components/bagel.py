@@ -135,7 +135,7 @@ SIZES: Mapping[str, FamilySizes] = {
                 parts={"model": 14_607_260_128, "autoencoder": 83_819_683},
                 caches={"bagel.backbone": token_numbers(28, 4, 128)},
                 workspace={
-                    "bagel.backbone": 750 * _M,
+                    "bagel.backbone": 9000 * _M,  # rooms of contexts 6 GiB, 8,192 rows of an MLP, graphs
                     "bagel.vit": 250 * _M,
                     "bagel.vae_encoder": 900 * _M,
                     "bagel.vae_decoder": 2000 * _M,
