@@ -3,7 +3,7 @@
 import importlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -38,15 +38,18 @@ def graph_document(model: tiny.Model = tiny.TINY) -> dict[str, Any]:
     return document
 
 
-def deployed(root: Path, model: tiny.Model, device: str) -> LocalDeployment:
-    """On one rank."""
-    placement = {
+def deployed(
+    root: Path, model: tiny.Model, device: str, placement: Mapping[str, Sequence[str]] | None = None
+) -> LocalDeployment:
+    """On one rank; with `placement` (rank -> nodes) what it names is on others."""
+    apart = [{"nodes": list(nodes), "ranks": [int(rank)]} for rank, nodes in (placement or {}).items()]
+    document = {
         "format": "walkgraph/placement@1",
-        "name": "one",
-        "groups": [{"nodes": ["*"], "ranks": [0], "memory": "1GiB"}],
-        "ranks": [{"rank": 0, "device": device}],
+        "name": "some",
+        "groups": [{"nodes": ["*"], "ranks": [0]}, *apart],
+        "ranks": [{"rank": rank, "device": device} for rank in range(len(apart) + 1)],
     }
-    return LocalDeployment(codec.load(graph_document(model)), decode(placement), threads=1, roots=[root])
+    return LocalDeployment(codec.load(graph_document(model)), decode(document), threads=1, roots=[root])
 
 
 @dataclass

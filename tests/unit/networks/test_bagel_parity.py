@@ -227,3 +227,13 @@ def test_runs_beside_each_other_are_what_each_is_alone(root: Path) -> None:
             assert seen.tokens[name] == tiny.answers()[f"{name}/written"].tolist()
         if f"{name}/latents" in tiny.answers():
             close(seen.latents[name][0].flatten(0, 1)[::5], answer(f"{name}/latents"), **DRAWN)
+
+
+def test_branches_on_ranks_of_their_own_draw_the_same(root: Path) -> None:
+    """The encoders apart too: the picture is read on one rank, kept on another."""
+    apart = {"1": ["llm_cfg_text"], "2": ["llm_cfg_img"], "3": ["vae_encoder", "vit_encoder"]}
+    with watched() as seen:
+        here = deployed(root, tiny.TINY, "cpu", apart)
+        serve(here, "last")
+    close(seen.latents["last"][0].flatten(0, 1)[::5], answer("last/latents"), **DRAWN)
+    assert np.abs(levels(here, "last") - tiny.answers()["last/picture"]).max() <= 1
