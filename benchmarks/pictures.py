@@ -1,32 +1,34 @@
 """Pictures drawn, edited and described through the whole server, HTTP to the workers and back.
 
     python benchmarks/pictures.py [--placement bagel_one_gpu] [--cases draw_1024 draw_512 edit_1024 describe cancel]
-        [--rounds 2] [--fp8] [--budget 300] [--out FILE] [--tiny] [--check]
+        [--rounds 2] [--fp8] [--against FOLDER] [--budget 300] [--out FILE] [--tiny] [--check]
 
 A service is started by the plain command in a home of its own, and BAGEL is deployed with random weights (`--tiny`: the
 starter in its place, as on a machine without a GPU, whose pictures are of one small size). Times are the client's, in
 seconds from just before its request is sent:
 
     draw_1024      1024 by 1024, 50 timesteps, text guidance 4.0 where the flow time is above 0.4
-    draw_512       512 by 512, 20 timesteps, the same guidance; `draw_512x4` by four clients at once
+    draw_512       512 by 512, 20 timesteps, the same guidance; `draw_512x4` by four clients at once, `draw_256x8` by eight
     edit_1024      one picture of 1024 by 1024 and an instruction, 50 timesteps, both guidances throughout
     describe       a picture of 1024 by 1024 to text: the first word, and milliseconds a token after it
     cancel         from the request to stop a `draw_1024` in its middle until its rank has let go of it
     previews       `draw_1024` with a preview of every second step: what it costs beside one without
 
-`step ms` is what the worker says that one step of the denoising loop took, `busy` the seconds by node. A picture's
-digest tells whether the same seed gave the same pixels in all rounds.
+`step ms` is what the worker says that one step of the denoising loop took, `busy` the seconds by node. `pictures` counts
+how many different ones the same seed gave, and `apart dB` is how far the two that differ most are from each other. With
+`--against`, pictures are compared with those in the folder (of another placement, say), which gets those that it lacks.
 """
 
 import argparse
 import asyncio
 import base64
-import hashlib
 import io
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +56,7 @@ class Got:
     seconds: float = 0.0
     at: list[float] = field(default_factory=list[float])
     """When each piece of text came, or each preview."""
-    picture: str = ""
-    """Its digest."""
+    picture: bytes = b""
     times: Sequence[Mapping[str, Any]] = ()
 
 
@@ -74,6 +75,8 @@ def main() -> None:
         for case in given.cases:
             if budget.allows(case):
                 rows.append({"case": case} | CASES[case](asker, given.rounds))
+                if given.against and asker.last:
+                    rows[-1] = rows[-1] | {"dB to the other": compared(given.against / f"{case}.png", asker.last)}
                 show(f"{'tiny' if tiny else 'full'} BAGEL, {placement or 'no placement'}", rows[-1:])
     show(f"{'tiny' if tiny else 'full'} BAGEL, {placement or 'no placement'}", rows)
     report = {"tiny": tiny, "placement": placement, "fp8": given.fp8, "start": start, "cases": rows}
@@ -86,6 +89,7 @@ def options() -> argparse.Namespace:
     arguments.add_argument("--rounds", type=int, default=2, help="of each case, after one to warm up")
     arguments.add_argument("--placement", help="a bundled one of `bagel`; none on a CPU")
     arguments.add_argument("--fp8", action="store_true", help="the generation expert's linears in float8")
+    arguments.add_argument("--against", type=Path, help="folder of pictures to compare with, or to keep them")
     arguments.add_argument("--budget", type=float, default=300.0, help="seconds; what comes after is left out")
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--tiny", action="store_true", help="the starter in BAGEL's place")
@@ -121,6 +125,8 @@ class Asker:
     def __init__(self, url: str, token: str, *, tiny: bool) -> None:
         self._url, self._headers = url, {"Authorization": f"Bearer {token}"}
         self.tiny = tiny
+        self.last = b""
+        """The last picture of a case."""
 
     def picture(self, pixels: int) -> dict[str, str]:
         """A smooth random one, as a client sends it."""
@@ -135,7 +141,9 @@ class Asker:
     async def _all_of(self, task: str, body: Mapping[str, Any], clients: int) -> list[Got]:
         async with httpx.AsyncClient(base_url=self._url, headers=self._headers, timeout=600, trust_env=False) as http:
             (await http.get("/health/live")).raise_for_status()
-            return list(await asyncio.gather(*(self._asked(http, task, body) for _ in range(clients))))
+            got = list(await asyncio.gather(*(self._asked(http, task, body) for _ in range(clients))))
+            self.last = got[-1].picture
+            return got
 
     async def _asked(self, http: httpx.AsyncClient, task: str, body: Mapping[str, Any]) -> Got:
         got, name = Got(), ""
@@ -176,7 +184,7 @@ def _take(got: Got, name: str, data: Mapping[str, Any], at: float) -> None:
     if name == "error":
         raise RuntimeError(data["error"]["message"])
     if name == "output" and data["name"] == "image":
-        got.picture = hashlib.sha256(base64.b64decode(data["value"]["data"])).hexdigest()[:12]
+        got.picture = base64.b64decode(data["value"]["data"])
     elif name == "output":
         got.at.append(at)
     if name == "done":
@@ -230,8 +238,25 @@ def _row(got: Sequence[Got], steps: int) -> Row:
     busy = _busy(got[-1])
     row: dict[str, Any] = {"s": seconds["median"], "s p95": seconds["p95"]}
     loop = sum(value for name, value in busy.items() if name.startswith("llm") or name == "combine_cfg")
-    row |= {"step ms": 1e3 * loop / steps, "pictures": len({one.picture for one in got}), "previews": len(got[-1].at)}
+    different = list({one.picture: None for one in got})
+    row |= {"step ms": 1e3 * loop / steps, "pictures": len(different), "previews": len(got[-1].at)}
+    if len(different) > 1:
+        row["apart dB"] = min(decibels(one, two) for one, two in combinations(different, 2))
     return row | {"busy": busy}
+
+
+def decibels(one: bytes, two: bytes) -> float:
+    """Peak signal to noise of two pictures, at most 99."""
+    a, b = (np.asarray(Image.open(io.BytesIO(data)), dtype=np.float64) for data in (one, two))
+    return 99.0 if (error := float(((a - b) ** 2).mean())) < 1e-5 else 10 * math.log10(255**2 / error)
+
+
+def compared(file: Path, picture: bytes) -> float | None:
+    if file.exists():
+        return decibels(file.read_bytes(), picture)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(picture)
+    return None
 
 
 def _busy(got: Got) -> dict[str, float]:
@@ -245,6 +270,7 @@ CASES: Mapping[str, Callable[[Asker, int], Row]] = {
     "draw_1024": draw(1024, 50),
     "draw_512": draw(512, 20),
     "draw_512x4": draw(512, 20, clients=4),
+    "draw_256x8": draw(256, 20, clients=8),
     "edit_1024": edit,
     "describe": describe,
     "cancel": cancel,
