@@ -8,15 +8,17 @@ starter in its place, as on a machine without a GPU, whose pictures are of one s
 seconds from just before its request is sent:
 
     draw_1024      1024 by 1024, 50 timesteps, text guidance 4.0 where the flow time is above 0.4
-    draw_512       512 by 512, 20 timesteps, the same guidance; `draw_512x4` by four clients at once, `draw_256x8` by eight
+    draw_512       512 by 512, 20 timesteps, the same guidance; `draw_512x4` by four clients at once
+    draw_256x8     256 by 256, by eight clients at once
     edit_1024      one picture of 1024 by 1024 and an instruction, 50 timesteps, both guidances throughout
     describe       a picture of 1024 by 1024 to text: the first word, and milliseconds a token after it
     cancel         from the request to stop a `draw_1024` in its middle until its rank has let go of it
     previews       `draw_1024` with a preview of every second step: what it costs beside one without
 
-`step ms` is what the worker says that one step of the denoising loop took, `busy` the seconds by node. `pictures` counts
-how many different ones the same seed gave, and `apart dB` is how far the two that differ most are from each other. With
-`--against`, pictures are compared with those in the folder (of another placement, say), which gets those that it lacks.
+`step ms` is what the worker says that one step of the denoising loop took, `busy` the seconds by node. `pictures`
+counts how many different ones the same seed gave, and `apart dB` is how far the two that differ most are from each
+other. With `--against`, pictures are compared with those in the folder (of another placement, say), which gets those
+that it lacks.
 """
 
 import argparse
