@@ -6,6 +6,7 @@ not every value is wanted by someone. What is captured is one form of a body.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -20,13 +21,16 @@ SKIPPED = -1
 
 class Source(NamedTuple):
     """Where an input of a use comes from: an earlier use of the same iteration, a value that the loop was entered with,
-    slice i of one, the iteration before (which for iteration 0 is the entering value), or the loop's index."""
+    slice i of one, the iteration before (which for iteration 0 is the entering value), the loop's index, or another
+    rank: in the same iteration (`channel`), or in the one before (`behind`)."""
 
-    kind: Literal["internal", "entering", "each", "carried", "index"]
+    kind: Literal["internal", "entering", "each", "carried", "index", "channel", "behind"]
     place: Place | None = None
     """Of `internal` and `carried`: what gives the value."""
     first: "Source | None" = None
     """Of `carried`: what gives iteration 0 its value, where the loop isn't entered with it."""
+    channel: int = -1
+    """Of `channel` and `behind`: its place among the loop's channels, those that are read first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +59,10 @@ class Form(NamedTuple):
     """Of each use: itself where it is called, an earlier use whose outputs are its own, or `SKIPPED`."""
     told: tuple[Place, ...]
     """Outputs that are read on the host."""
+    comes: tuple[int, ...] = ()
+    """Channels by which something comes in the iteration itself."""
+    sends: tuple[int, ...] = ()
+    """Channels by which something goes out."""
 
     def calls(self, use: int) -> bool:
         return self.runs[use] == use
@@ -99,10 +107,24 @@ class Body:
     """Outputs of which the last value is kept in the row."""
     steps: int
     """Iterations that a row's series and sequences have room for; 0 without any."""
+    sends: tuple[Place, ...] = ()
+    """Outputs that go out by channels."""
 
     @property
     def whole(self) -> Form:
-        return Form(tuple(range(len(self.uses))), self.each)
+        ways = range(len(self.reads), self.channels)
+        comes = tuple(source.channel for _, source in self.reads if source.kind == "channel")
+        return Form(tuple(range(len(self.uses))), self.each, comes, tuple(ways))
+
+    @cached_property
+    def reads(self) -> list[tuple[Place, Source]]:
+        """What channels feed, in their order."""
+        found = [((at, port), s) for at, use in enumerate(self.uses) for port, s in use.sources.items()]
+        return sorted(((p, s) for p, s in found if s.channel >= 0), key=lambda one: one[1].channel)
+
+    @cached_property
+    def channels(self) -> int:
+        return len(self.reads) + len(self.sends)
 
     def output(self, place: Place) -> Row:
         return self.uses[place[0]].spec.outputs[place[1]]
@@ -126,6 +148,8 @@ class Body:
         use = self.uses[index]
         if not use.spec.together or use.spec.tensors or any(use.spec.appends.values()):
             return None
+        if any(source.kind == "channel" for source in use.sources.values()):
+            return None  # what it waits for may wait for a use between
         return next((at for at, group in enumerate(groups) if self._alike(self.uses[group[0]], use, form)), None)
 
     def _alike(self, one: UseStep, other: UseStep, form: Form) -> bool:
@@ -136,7 +160,13 @@ class Body:
 
 def fed_ports(use: UseStep, form: Form) -> list[str]:
     """Input ports that have a value in iterations of a form."""
-    return [p for p, s in use.sources.items() if s.kind != "internal" or s.place is None or form.gives(s.place)]
+
+    def fed(source: Source) -> bool:
+        if source.kind == "channel":
+            return source.channel in form.comes
+        return source.kind != "internal" or source.place is None or form.gives(source.place)
+
+    return [port for port, source in use.sources.items() if fed(source)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,18 +226,34 @@ Equal = Callable[[int, int], bool]
 """Whether what two uses of a loop are entered with is the same."""
 
 
-def form_of(body: Body, active: Sequence[bool], told: Sequence[Place], equal: Equal) -> Form:
-    """The form of an iteration in which these uses are called and these outputs wanted."""
+class Asked(NamedTuple):
+    """What an iteration is to do."""
+
+    active: tuple[bool, ...]
+    """Whether a use is called."""
+    told: tuple[Place, ...]
+    """Outputs that are wanted on the host."""
+    comes: tuple[int, ...]
+    sends: tuple[int, ...]
+
+
+def form_of(body: Body, asked: Asked, equal: Equal) -> Form:
     runs: list[int] = []
     for index, use in enumerate(body.uses):
-        mine = index if active[index] else SKIPPED
-        for earlier in range(index) if active[index] else ():
+        mine = index if asked.active[index] else SKIPPED
+        for earlier in range(index) if asked.active[index] else ():
             other = body.uses[earlier]
             if runs[earlier] == earlier and same(other, use) and _fed_alike(other, use, runs) and equal(earlier, index):
                 mine = earlier
                 break
         runs.append(mine)
-    return Form(tuple(runs), tuple(place for place in told if runs[place[0]] != SKIPPED))
+    told = tuple(place for place in asked.told if runs[place[0]] != SKIPPED)
+    reads = len(body.reads)
+    sends = tuple(at for at in asked.sends if runs[body.sends[at - reads][0]] != SKIPPED)
+    comes = tuple(
+        source.channel for (use, _), source in body.reads if source.channel in asked.comes and runs[use] == use
+    )
+    return Form(tuple(runs), told, comes, sends)
 
 
 def _fed_alike(one: UseStep, other: UseStep, runs: Sequence[int]) -> bool:
@@ -219,6 +265,6 @@ def _fed_alike(one: UseStep, other: UseStep, runs: Sequence[int]) -> bool:
         place = source.place
         if source.kind == "internal" and place is not None:
             place = runs[place[0]], place[1]
-        return source.kind, place, told(source.first)
+        return source.kind, place, source.channel, told(source.first)
 
     return all(told(source) == told(other.sources[port]) for port, source in one.sources.items())

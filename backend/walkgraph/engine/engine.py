@@ -185,6 +185,11 @@ class Engine:
         """Let a loop launch iterations up to this many."""
         self._resident.allow(run, step, use, iteration, upto)
 
+    @property
+    def resident(self) -> Resident:
+        """Its loops on the device; where they `wait_for_peers`, `step` waits for nothing."""
+        return self._resident
+
     def time_steps(self, *, on: bool) -> None:
         """Whether `step` tells of every launch of the loops, as `Stepped`."""
         self._resident.timed = on
@@ -360,6 +365,8 @@ class Engine:
         return events + self._resident.collect(wait=False)
 
     def _waited(self) -> list[Event]:
+        if self._resident.waits_for_peers:
+            return self._collected()
         if self._batches and not self._resident.full:
             self._batches[0].launched.wait()
         elif self._resident.under_way:

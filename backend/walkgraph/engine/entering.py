@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.blocks import Held
-from walkgraph.engine.body import Body, Entry, Form, Forms, Place, Source, UseStep, form_of
+from walkgraph.engine.body import Asked, Body, Entry, Form, Forms, Place, Source, UseStep, form_of
 from walkgraph.engine.pages import PAGE
 from walkgraph.engine.pool import Pool
 from walkgraph.engine.program import Program
 from walkgraph.engine.states import StateTable
 from walkgraph.networks.base import CallFailed, Operator, StateKey
 from walkgraph.networks.loops import LoopCall, LoopInput, LoopUse
+
+_LEAST_ROOM = 64
+"""Iterations: loops of up to so many are in one lane, which is made ready before the first of them."""
 
 
 class Loaded(NamedTuple):
@@ -69,7 +72,8 @@ class Entrance:
     def body(self, call: LoopCall) -> tuple[Hashable, Body, Mapping[str, Pool], torch.device]:
         """A key that loops share whose rows may lie in one table, and what makes their program. Raises `CallFailed`."""
         alias = aliases(call)
-        uses = tuple(self._use(use, alias) for use in call.body)
+        order = {id(port): at for at, (_, port, _) in enumerate(call.reads)}
+        uses = tuple(self._use(use, alias, order) for use in call.body)
         here = [self._loaded(use.node) for use in call.body]
         outs = [(out.kind, (out.use, out.port)) for out in call.outputs]
         body = Body(
@@ -78,6 +82,7 @@ class Entrance:
             each=tuple(dict.fromkeys(place for kind, place in outs if kind != "last")),
             last=tuple(dict.fromkeys(place for kind, place in outs if kind == "last")),
             steps=_room_for(call),
+            sends=tuple((send.use, send.port) for send in call.sends),
         )
         pools = {
             alias[use.states[slot]]: self._states.pool(use.states[slot])
@@ -91,6 +96,7 @@ class Entrance:
             ),
             call.until,
             call.outputs,
+            (body.sends, call.leads),
             body.steps,
             tuple((name, id(pool)) for name, pool in pools.items()),
         )
@@ -140,16 +146,20 @@ class Entrance:
         for out in call.outputs:
             if out.kind != "last":
                 wanted[out.use, out.port].append(call.wanted.get(out.key))
-        always = all(use.active is None for use in call.body) and not call.wanted
-        known: dict[Hashable, Form] = {}
+        reads = [(at, port.comes) for at, (_, port, _) in enumerate(call.reads) if port.source == "channel"]
+        sends = [(at, send.active) for at, send in enumerate(call.sends, len(call.reads))]
+        masks = [use.active for use in call.body] + [mask for _, mask in (*reads, *sends)]
+        always = all(mask is None for mask in masks) and not call.wanted
+        known: dict[Asked, Form] = {}
         found: list[Form] = []
         for k in range(1 if always else call.times):
             active = tuple(use.active is None or use.active[k] for use in call.body)
             told = tuple(place for place, asks in wanted.items() if any(ask is None or ask[k] for ask in asks))
-            if (active, told) not in known:
-                equal = partial(self._equal, call, body)
-                known[active, told] = form_of(body, active, told, equal)
-            found.append(known[active, told])
+            comes, goes = (tuple(at for at, mask in ways if mask is None or mask[k]) for ways in (reads, sends))
+            asked = Asked(active, told, comes, goes)
+            if asked not in known:
+                known[asked] = form_of(body, asked, partial(self._equal, call, body))
+            found.append(known[asked])
         return Forms(found)
 
     def _equal(self, call: LoopCall, body: Body, one: int, other: int) -> bool:
@@ -165,7 +175,8 @@ class Entrance:
             and all(self._states.alike(key, second.states[slot]) for slot, key in first.states.items())
         )
 
-    def _use(self, use: LoopUse, alias: Mapping[StateKey, str]) -> UseStep:
+    def _use(self, use: LoopUse, alias: Mapping[StateKey, str], order: Mapping[int, int]) -> UseStep:
+        """`order`: ids of the inputs that channels feed, and the places of these."""
         operator = self._loaded(use.node).operator
         empty = next((i.port for i in use.inputs if i.source == "absent" and i.carried is not None), None)
         if empty is not None:
@@ -179,7 +190,7 @@ class Entrance:
             node=use.node,
             operator=operator,
             spec=spec,
-            sources={i.port: _source(i) for i in use.inputs if i.source != "absent"},
+            sources={i.port: _source(i, order) for i in use.inputs if i.source != "absent"},
             states={slot: alias[key] for slot, key in use.states.items()},
             ints=tuple(sorted(name for name, kind in fixed.items() if kind == torch.int64)),
             floats=tuple(sorted(name for name, kind in fixed.items() if kind == torch.float32)),
@@ -248,9 +259,11 @@ def _seen(call: LoopCall, port: LoopInput) -> Any:
     return port.value[: call.times] if port.carried is None else port.value[0]
 
 
-def _source(port: LoopInput) -> Source:
+def _source(port: LoopInput, order: Mapping[int, int]) -> Source:
+    if port.channel is not None:
+        return Source("channel" if port.source == "channel" else "behind", channel=order[id(port)])
     if port.carried is not None:
-        begins = _source(replace(port, carried=None)) if port.source in ("use", "index") else None
+        begins = _source(replace(port, carried=None), order) if port.source in ("use", "index") else None
         return Source("carried", port.carried, begins)
     match port.source:
         case "use":
@@ -266,26 +279,29 @@ def _source(port: LoopInput) -> Source:
 def _room_for(call: LoopCall) -> int:
     """Iterations that series have room for: calls whose counts are near share a program."""
     needs = any(use.varying or any(i.source == "each" for i in use.inputs) for use in call.body)
-    return 1 << (max(call.times, 16) - 1).bit_length() if needs else 0
+    return 1 << (max(call.times, _LEAST_ROOM) - 1).bit_length() if needs else 0
 
 
 def with_examples(call: LoopCall, loaded: Callable[[str], Loaded]) -> Iterator[LoopCall]:
-    """The loop entered with each of its operators' examples that have what it is asked for; nothing where one has
-    none."""
-    asked = [[i.port for i in use.inputs if i.source in ("value", "each")] for use in call.body]
+    """The loop entered with each of its operators' examples; nothing where a value has none. A port that carries on
+    what another one does takes that one's."""
+    asked = [[i for i in use.inputs if i.source in ("value", "each")] for use in call.body]
     examples = [
-        [one for one in loaded(use.node).operator.step_examples() if all(port in one for port in ports)]
+        [one for one in loaded(use.node).operator.step_examples() if all(i.port in one for i in ports)]
         for use, ports in zip(call.body, asked, strict=True)
     ]
-    if any(ports and not found for ports, found in zip(asked, examples, strict=True)):
-        return
     for number in range(max((len(found) for found in examples), default=0) or 1):
+        chosen = [found[number % len(found)] if found else {} for found in examples]
+        pairs = [(i, one) for ports, one in zip(asked, chosen, strict=True) for i in ports]
+        carried: dict[object, Any] = {i.carried: one[i.port] for i, one in pairs if i.port in one and i.carried}
+        if any(i.port not in one and i.carried not in carried for i, one in pairs):
+            return
         body = [
-            replace(use, inputs=tuple(_shown(port, found[number % len(found)] if found else {}) for port in use.inputs))
-            for use, found in zip(call.body, examples, strict=True)
+            replace(use, inputs=tuple(_shown(i, one.get(i.port, carried.get(i.carried))) for i in use.inputs))
+            for use, one in zip(call.body, chosen, strict=True)
         ]
         yield replace(call, body=tuple(body))
 
 
-def _shown(port: LoopInput, example: Mapping[str, Any]) -> LoopInput:
-    return replace(port, value=example.get(port.port)) if port.source in ("value", "each") else port
+def _shown(port: LoopInput, value: Any) -> LoopInput:
+    return replace(port, value=value) if port.source in ("value", "each") else port

@@ -29,7 +29,7 @@ MOST_ITERATIONS = 64
 """Of one launch."""
 TABLE_BYTES = 256 << 20
 """Of the values that the rows of one lane keep, at most; but there are rows for one batch."""
-ROOM_BYTES = 8 << 30
+ROOM_BYTES = 6 << 30
 """Of the blocks' contexts of all graphs; those that were not used for longest go first."""
 
 
@@ -94,6 +94,11 @@ class Lane:
     once: float = 0.0
     """Seconds of one iteration of one row, as far as it was measured."""
     graphs: dict[Key, Graph] = field(default_factory=dict[Key, Graph])
+
+    @property
+    def spans(self) -> bool:
+        """Its loops have parts on other ranks, for which their launches wait on the device."""
+        return self.program.body.channels > 0
 
     @property
     def long(self) -> bool:
@@ -172,6 +177,8 @@ class Lane:
 
 def sizes_of(body: Body, rows: int) -> tuple[int, ...]:
     """Batch sizes that all steps of a body are meant for."""
+    if body.channels:
+        return (1,)
     asked = [set(use.spec.sizes) for use in body.uses if use.spec.sizes is not None]
     alone = invariance.is_batch_invariant() and any(use.spec.scratch for use in body.uses)
     found = set.intersection(*asked) if asked else set(BUCKETS)

@@ -17,6 +17,7 @@ from torch import Tensor
 from walkgraph.engine.blocks import Held, Room, capacity_for, room_bytes
 from walkgraph.engine.body import Body, Entry, Form, Place, Source, columns_of, fed_ports, with_seeds
 from walkgraph.engine.pool import Pool
+from walkgraph.layers import channels
 from walkgraph.layers.rows import Gathered, Tables, gather_rows, settle_rows
 from walkgraph.networks.base import PagedRows, PagedSlot, Row, StepBatch
 
@@ -84,6 +85,8 @@ class Program:
             for slot, row in use.spec.tensors.items()
             if slot in use.states
         }
+        self.links = torch.zeros(table, channels.width(body.channels), dtype=torch.int64, device=device)
+        """As `layers.channels` has it."""
         self._grown: dict[tuple[int, ...], Tensor] = {}
         self._tables = Tables(self.live, self.counters, self.times, self.ints, self.floats)
 
@@ -118,6 +121,10 @@ class Program:
             self.tensors[name][row].zero_() if value is None else self.tensors[name][row].copy_(value)
         self.times[row].fill_(entry.times)
         self.live[row].fill_(True)
+
+    def link(self, row: int, links: Sequence[int]) -> None:
+        """Where the values of a row's channels are, as `layers.channels` has it."""
+        self.links[row].copy_(torch.tensor(links), non_blocking=True)
 
     def value(self, place: Place, row: int) -> Tensor:
         """A copy of the last value of an output of `last`."""
@@ -194,8 +201,10 @@ class Program:
             sound: Tensor | None = None
             series = self._series_at(at)
             for group in buffers.groups:
+                sound = _both(sound, self._receive(group, buffers.form, at, given))
                 sound = _both(sound, self._step(group, buffers, at, series, given))
                 self._lend(buffers.form, given)
+                self._send(group, buffers.form, at, given)
             self._settle(buffers, k, at, given, sound)
 
     def _step(
@@ -225,6 +234,26 @@ class Program:
             given.update({(index, port): part for index, part in zip(group, value.chunk(len(group)), strict=True)})
         sound = _sound(out.ports.values()) if out.finite is None else out.finite
         return sound if sound is None or len(group) == 1 else sound.view(len(group), -1).all(0)
+
+    def _receive(self, group: tuple[int, ...], form: Form, at: Gathered, given: dict[Place, Tensor]) -> Tensor | None:
+        """What comes by channels for a group's uses. -> bool `[B]`: whether it came; None where none was waited for."""
+        sound: Tensor | None = None
+        for (use, port), source in self.body.reads if self.body.channels else ():
+            if use in group and (source.kind == "behind" or source.channel in form.comes):
+                first = self.cells[use, port].index_select(0, at.wide) if source.kind == "behind" else None
+                row = self.body.uses[use].spec.inputs[port]
+                value, came = channels.receive(self.links, at.wide, source.channel, at.iteration, row, first)
+                given[_come(use, port)] = value
+                sound = _both(sound, came)
+        return sound
+
+    def _send(self, group: tuple[int, ...], form: Form, at: Gathered, given: Mapping[Place, Tensor]) -> None:
+        """Outputs of a group's uses, and of those that these stand for, go out by channels."""
+        for channel in form.sends:
+            place = self.body.sends[channel - len(self.body.reads)]
+            if form.runs[place[0]] in group:
+                value = given[place].to(self.body.output(place).dtype)
+                channels.send(value, self.links, at.wide, channel, at.iteration)
 
     def _lend(self, form: Form, given: dict[Place, Tensor]) -> None:
         """Outputs of uses that stand for others are theirs too."""
@@ -260,6 +289,8 @@ class Program:
     def _input(self, use: int, port: str, source: Source, at: Gathered, given: Mapping[Place, Tensor]) -> Tensor:
         if source.kind == "internal" and source.place is not None:
             return given[source.place]
+        if source.kind in ("channel", "behind"):
+            return given[_come(use, port)]
         if source.kind == "index":
             return at.iteration
         if source.kind == "each":
@@ -303,7 +334,7 @@ class Program:
         self._sequences: set[Place] = set()
         for index, use in enumerate(self.body.uses):
             for port, source in use.sources.items():
-                if source.kind in ("entering", "carried"):
+                if source.kind in ("entering", "carried", "behind"):
                     rows[index, port] = use.spec.inputs[port]
                 if source.kind == "each":
                     self._sequences.add((index, port))
@@ -336,6 +367,12 @@ class Program:
         return found
 
 
+def channel_bytes(body: Body) -> tuple[list[int], list[int]]:
+    """Of a value of each channel that is read, and of each that is sent on."""
+    reads = [_bytes(body.uses[use].spec.inputs[port]) for (use, port), _ in body.reads]
+    return reads, [_bytes(body.output(place)) for place in body.sends]
+
+
 def row_bytes(body: Body) -> int:
     """Of the values that one row keeps, without its page tables."""
     rows = [use.spec.inputs[port] for use in body.uses for port in use.sources if port in use.spec.inputs]
@@ -349,6 +386,11 @@ def fields_of(flat: Tensor, rows: Sequence[Row], sizes: Sequence[int], iteration
         used = part[: iterations * batch * _bytes(row)]
         views.append(used.view(row.dtype).view(iterations, batch, *row.shape))
     return views
+
+
+def _come(use: int, port: str) -> Place:
+    """Names what has come for a port."""
+    return use, f">{port}"
 
 
 def _cat(parts: Sequence[Tensor]) -> Tensor:

@@ -19,11 +19,13 @@ from torch import Tensor
 
 from walkgraph.engine.body import Place
 from walkgraph.engine.capture import Capturer, bucket
+from walkgraph.engine.crossing import Crossing
 from walkgraph.engine.device import Lines
 from walkgraph.engine.entering import Entrance, Loaded
 from walkgraph.engine.lanes import TABLE_BYTES, Graph, Lane, Rooms, sizes_of
 from walkgraph.engine.program import Buffers, Program, fields_of, row_bytes
-from walkgraph.engine.riders import Queue, Rider, Waiting, to_leave
+from walkgraph.engine.riders import Queue, Rider, Waiting, row_of, to_leave
+from walkgraph.engine.spanning import ROWS as SPANNING_ROWS
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import ErrorInfo
 from walkgraph.networks.base import CallFailed, Outputs, Row
@@ -84,6 +86,7 @@ class Resident:
     ) -> None:
         """`loaded`: a node's operator and device. `failed`: what a client learns of an exception."""
         self._states, self._failed, self._clock, self._rows = states, failed, clock, rows
+        self.crossing = Crossing()
         self.timed = False
         """Whether each launch is told, as `Stepped`."""
         self._entrance = Entrance(states, loaded)
@@ -109,6 +112,7 @@ class Resident:
     def hold(self, run: str) -> None:
         """Launch nothing more of a run until `release` or `cancel`; its loops leave their rows, which `rides` tells."""
         self._queue.hold(run)
+        self.crossing.hold(run)
         for lane in self._lanes.values():
             for rider in [rider for rider in lane.riders if rider.call.run == run]:
                 rider.leaving = True
@@ -127,7 +131,16 @@ class Resident:
     def release(self, run: str) -> None:
         """Loops that were held wait for rows again, in the places that they had."""
         self._queue.release(run)
+        self.crossing.release(run)
         self._news = True
+
+    def news(self) -> None:
+        """A peer has told of something by which parts of loops may go on."""
+        self._news = True
+        self._link()
+        for lane in self._lanes.values():
+            for rider in [rider for rider in lane.riders if rider.leaving]:
+                self._leave(lane, rider)
 
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
         """A loop may launch iterations up to this many."""
@@ -141,6 +154,7 @@ class Resident:
         for lane in self._lanes.values():
             for rider in [r for r in lane.riders if r.call.run == run]:
                 self._out(lane, rider)
+        self.crossing.cancel(run, self._mark())
         self._leaving = deque(one for one in self._leaving if one[1].call.run != run)
         self._events = [one for one in self._events if isinstance(one, Stepped) or one.call.run != run]
 
@@ -148,7 +162,7 @@ class Resident:
     def idle(self) -> bool:
         """Nothing can be launched or collected."""
         waiting = self._news and len(self._queue)
-        return not (self._flights or self._leaving or self._events or waiting or self._runnable())
+        return not (self.under_way or self._events or waiting or self._runnable())
 
     @property
     def running(self) -> bool:
@@ -157,7 +171,12 @@ class Resident:
 
     @property
     def under_way(self) -> bool:
-        return bool(self._flights or self._leaving)
+        return bool(self._flights or self._leaving or self.waits_for_peers)
+
+    @property
+    def waits_for_peers(self) -> bool:
+        """What is under way may need other ranks, so that their messages must be read meanwhile."""
+        return self.crossing.busy or any(flight.lane.spans for flight in self._flights)
 
     @property
     def full(self) -> bool:
@@ -167,6 +186,7 @@ class Resident:
 
     def launch(self) -> bool:
         """Launch a step of the next lane that has one; False where there is none, or enough is under way."""
+        self._link()
         self._enter()
         key = self._runnable()
         if key is None or len(self._flights) >= self._depth(self._lanes[key]):
@@ -183,7 +203,9 @@ class Resident:
         return True
 
     def collect(self, *, wait: bool) -> list[Items | LoopDone | Stepped]:
-        """What has come of the launches that are over; with `wait` the oldest one is waited for."""
+        """What has come of the launches that are over; with `wait` the oldest one is waited for, if that needs no other
+        rank."""
+        wait = wait and not self.waits_for_peers
         while self._flights and (wait or _over(self._flights[0].mark)):
             flight = self._flights.popleft()
             if flight.mark is not None:
@@ -209,7 +231,7 @@ class Resident:
         """How many launches may be under way when one of this lane is added."""
         if not self._flights:
             return 1
-        return DEPTH if self._flights[0].mark and not lane.long else 1
+        return DEPTH if self._flights[0].mark and (lane.spans or not lane.long) else 1
 
     def _launch(self, lane: Lane, riders: Sequence[Rider], iterations: int) -> _Flight:
         graph = lane.graph(riders[0].form, bucket(len(riders), lane.sizes), iterations, riders)
@@ -217,6 +239,7 @@ class Resident:
         for rider in riders:
             rider.launched += iterations
             rider.batch = len(riders)
+        self.crossing.ride(lane, riders)
         began = self._clock()
         with torch.inference_mode():
             graph.replay()
@@ -237,7 +260,9 @@ class Resident:
             try:
                 with torch.inference_mode():
                     lane = self._lane(one.call)
-                    if lane.free:
+                    if not self.crossing.begins(lane, one.call):
+                        self._queue.put(one)
+                    elif lane.free:
                         self._seat(lane, one)
                     else:
                         short.setdefault(lane, []).append(one)
@@ -246,7 +271,7 @@ class Resident:
         for lane, waiting in short.items():
             for one in waiting:
                 self._queue.put(one)
-            for rider in to_leave(lane.riders, waiting):
+            for rider in () if lane.spans else to_leave(lane.riders, waiting):
                 rider.leaving = True
                 self._leave(lane, rider)
 
@@ -260,12 +285,13 @@ class Resident:
             entered.collected = rider.entered.collected
             rider.row, rider.entered, rider.cells = row, entered, None
             rider.over = rider.leaving = False
+        self.crossing.seat(lane, rider)
         lane.riders.append(rider)
         lane.free.pop()
 
     def _leave(self, lane: Lane, rider: Rider) -> None:
         """Out of its row, if it is to leave and nothing is under way for it."""
-        if not rider.leaving or rider.over or rider.done < rider.launched:
+        if not rider.leaving or rider.over or rider.done < rider.launched or not self.crossing.may_leave(lane, rider):
             return
         try:
             with torch.inference_mode():
@@ -277,7 +303,26 @@ class Resident:
         self._out(lane, rider)
         self._queue.put(rider.place._replace(rider=rider))
 
+    def _link(self) -> None:
+        """Go on with what has ended, or has become known, of loops' other parts."""
+        self._news |= self.crossing.poll()
+        for lane in [lane for lane in self._lanes.values() if lane.spans]:
+            for rider in [rider for rider in lane.riders if not rider.linked]:
+                try:
+                    self.crossing.link(lane, rider)
+                except CallFailed as raised:
+                    self._finish(lane, rider, None, self._failed(rider.call, raised))
+
+    def _mark(self) -> Any:
+        """Behind all that was launched; None where that is done already."""
+        if not self._flights or self._flights[-1].mark is None:
+            return None
+        mark = torch.cuda.Event()
+        mark.record()
+        return mark
+
     def _fell(self, call: LoopCall, raised: Exception) -> LoopDone:
+        self.crossing.end(call, None, halt=True)
         return LoopDone(call, None, self._failed(call, raised), 0, False, 0.0, 0.0, 1)
 
     def _lane(self, call: LoopCall) -> Lane:
@@ -285,6 +330,7 @@ class Resident:
         if key not in self._lanes:
             most = max(1, *(size for size in sizes_of(body, self._rows)))
             rows = max(min(self._rows, most), min(self._rows, TABLE_BYTES // max(1, row_bytes(body))))
+            rows = SPANNING_ROWS if body.channels else rows
             keys = {(out.use, out.port): out.key for out in call.outputs if out.kind != "last"}
             outputs = tuple((out.key, (out.use, out.port)) for out in call.outputs if out.kind != "last")
             self._forget()
@@ -385,7 +431,7 @@ class Resident:
         count = rider.done - rider.handed
         keys = [out.key for out in rider.call.outputs if out.kind == "each"]
         if keys and count:
-            values = {key: _row_of(pieces, key) for key in keys}
+            values = {key: row_of(pieces, key) for key in keys}
             self._events.append(Items(rider.call, rider.handed, count, values, stopped))
         for out in rider.call.outputs:
             if out.kind == "collect":
@@ -400,7 +446,7 @@ class Resident:
             return
         self._hand_out(rider, stopped=stopped)
         form = rider.entered.forms.at(rider.done - 1)
-        outputs: Outputs = {key: torch.stack(values) for key, values in rider.entered.collected.items()}
+        outputs: Outputs = {key: torch.stack(values) for key, values in rider.entered.collected.items() if values}
         lines = self._lines.setdefault(lane.program.device, Lines(lane.program.device))
         moved = False
         with torch.inference_mode():
@@ -413,7 +459,10 @@ class Resident:
         self._finish(lane, rider, outputs, None, stopped=stopped, mark=lines.mark() if moved else None)
 
     def _fail(self, lane: Lane, rider: Rider, node: str) -> None:
-        message = f"`{node}` gave NaN or infinite numbers at iteration {rider.done}; check its inputs and parameters"
+        lost = ", or another rank nothing" if lane.spans else ""
+        message = (
+            f"`{node}` gave NaN or infinite numbers{lost} at iteration {rider.done}; check its inputs and parameters"
+        )
         call = rider.call
         iteration = (*call.iteration, rider.done)
         error = ErrorInfo(code="numeric_error", message=message, node=node, walk=call.walk, iteration=iteration)
@@ -430,6 +479,7 @@ class Resident:
         mark: Any = None,
     ) -> None:
         self._out(lane, rider)
+        self.crossing.end(rider.call, self._mark(), halt=error is not None)
         done = LoopDone(rider.call, outputs, error, rider.done, stopped, rider.busy, rider.queued, rider.batch)
         if mark is None:
             self._events.append(done)
@@ -441,13 +491,6 @@ class Resident:
         lane.riders.remove(rider)
         lane.free.append(rider.row)
         self._news = True
-
-
-def _row_of(pieces: Sequence[tuple[Mapping[str, Tensor], int, int]], key: str) -> Tensor | list[Tensor | None]:
-    """The values of one output, None where an iteration gave none."""
-    found = [given[key][k, place] if key in given else None for given, k, place in pieces]
-    there = [one for one in found if one is not None]
-    return torch.stack(there) if len(there) == len(found) else found
 
 
 def _over(mark: Any) -> bool:

@@ -1,14 +1,16 @@
 """Loops on their way through rows: those that wait for one, those that have one, those that may have none."""
 
 from bisect import insort
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from walkgraph.engine.body import Form, Place
 from walkgraph.engine.entering import Entered
+from walkgraph.engine.spanning import Rides, key_of
 from walkgraph.networks.loops import LoopCall
 
 
@@ -48,13 +50,16 @@ class Rider:
     there."""
     busy: float = 0.0
     batch: int = 0
+    linked: bool = True
+    """False: it is not known yet where what it sends to other ranks goes."""
+    rides: Rides | None = None
+    """What it follows."""
 
     @property
     def wants(self) -> bool:
-        """Whether another iteration may be launched."""
-        if self.over or self.leaving or self.launched >= self.entered.times:
-            return False
-        return self.call.allowed is None or self.launched < self.call.allowed
+        """Whether another iteration may be launched. What a leader has launched must be, though the run is held."""
+        leaving = self.leaving and self.rides is None
+        return not self.over and not leaving and self.linked and self.reach > 0
 
     @property
     def form(self) -> Form:
@@ -65,6 +70,8 @@ class Rider:
     def reach(self) -> int:
         """Iterations that may be launched."""
         allowed = self.entered.times if self.call.allowed is None else self.call.allowed
+        if self.rides is not None:
+            allowed = min(allowed, self.rides.upto(key_of(self.call)))
         return min(allowed, self.entered.times) - self.launched
 
     def alike(self, most: int) -> int:
@@ -135,3 +142,10 @@ def to_leave(riders: list[Rider], short: list[Waiting]) -> list[Rider]:
             found.append(max(after, key=lambda rider: rider.place[:2]))
             here.remove(found[-1])
     return found
+
+
+def row_of(pieces: Sequence[tuple[Mapping[str, Tensor], int, int]], key: str) -> Tensor | list[Tensor | None]:
+    """The values of one output, None where an iteration gave none."""
+    found = [given[key][k, place] if key in given else None for given, k, place in pieces]
+    there = [one for one in found if one is not None]
+    return torch.stack(there) if len(there) == len(found) else found

@@ -9,7 +9,17 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
+from walkgraph.ids import Rank
 from walkgraph.networks.base import Scalar, StateKey
+
+
+class Channel(NamedTuple):
+    """The way of a use's values to another rank's part of a loop, or back."""
+
+    number: int
+    """Names it on both ranks."""
+    rank: Rank
+    """The other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +27,10 @@ class LoopInput:
     """Where a port of a loop's use finds its value, iteration by iteration. Uses are told by place in the body."""
 
     port: str
-    source: Literal["absent", "value", "each", "use", "index"]
+    source: Literal["absent", "value", "each", "use", "index", "channel"]
     """`value`: the same in all iterations; `each`: slice i along the first axis at iteration i, absent past its end;
-    `use`: the output of an earlier use in this iteration; `index`: the iteration's number."""
+    `use`: the output of an earlier use in this iteration; `index`: the iteration's number; `channel`: what a use on
+    another rank gives in this iteration."""
     value: Any = None
     """Of `value` and `each`."""
     use: int = -1
@@ -27,6 +38,10 @@ class LoopInput:
     """Of `use`: the port."""
     carried: tuple[int, str] | None = None
     """Use and port whose value of the iteration before is taken from iteration 1 on, whatever `source` is."""
+    channel: Channel | None = None
+    """Of source `channel`. With `value` it is as `carried`, of a use on another rank."""
+    comes: tuple[bool, ...] | None = None
+    """Of source `channel`: whether there is a value, iteration by iteration; None: in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +57,16 @@ class LoopUse:
     seed: int
     active: tuple[bool, ...] | None = None
     """Whether it is called, iteration by iteration; None: in all. What it gives is absent where it isn't."""
+
+
+class LoopSend(NamedTuple):
+    """Values of a use that go to another rank's part of the loop."""
+
+    use: int
+    port: str
+    channel: Channel
+    active: tuple[bool, ...] | None
+    """Whether an iteration's value goes there; None: that of all. Where it is read, it goes; more may."""
 
 
 class LoopOutput(NamedTuple):
@@ -83,8 +108,22 @@ class LoopCall:
     """Iterations that may be launched, counted from the loop's start, until a greater number is told; None: all."""
     wanted: Mapping[str, tuple[bool, ...]] = field(default_factory=dict[str, tuple[bool, ...]])
     """Key of an `each` output -> whether an iteration's value is handed out; all are of one that is not in it."""
+    sends: tuple[LoopSend, ...] = ()
+    leads: bool = True
+    """Of a loop with parts on several ranks: the others' parts launch what this one launches, in its order."""
     priority: int = 0
     ready_at: float = 0.0
+
+    @property
+    def reads(self) -> list[tuple[int, LoopInput, Channel]]:
+        """Ports that channels feed: use, input, channel."""
+        return [(at, i, i.channel) for at, use in enumerate(self.body) for i in use.inputs if i.channel is not None]
+
+    @property
+    def peers(self) -> tuple[Rank, ...]:
+        """Ranks of the parts that this one hands values to, or takes them from."""
+        found = [send.channel.rank for send in self.sends] + [channel.rank for _, _, channel in self.reads]
+        return tuple(sorted(set(found)))
 
     @property
     def program(self) -> Hashable:

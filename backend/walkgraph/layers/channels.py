@@ -1,0 +1,124 @@
+"""Values that the parts of a loop, on several devices, hand to each other within their steps: device work, no messages.
+
+A *channel* leads from a use of one part to a port of another. The part that reads has a room for it in memory that the
+other's device writes, and beside it a number that only rises: `start + k + 1` says that the value of iteration k is
+there. Where the rooms are is in a row of the loop's tables, so that captured work serves every run:
+
+    links of a row, int64    | halt | data, number, start | data, number, start | ..    addresses; zeros: no channel
+
+`halt` is a word of the host's memory: once it isn't 0, who waits for the row's values goes on without them.
+
+Shape letters: T rows of the tables, C channels; the batch is one row.
+"""
+
+import ctypes
+import threading
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+GIVE_UP_SECONDS = 120.0
+"""Nobody waits for longer: what is waited for is a step of another device, perhaps behind other work there."""
+COLUMNS = 3
+"""Of `links`, for each channel."""
+_CHANGED = threading.Condition()
+"""On CPUs, numbers and halts are waited for by the threads of one process."""
+
+
+def width(channels: int) -> int:
+    """Columns of `links`."""
+    return 1 + COLUMNS * channels
+
+
+def receive(
+    links: Tensor, row: Tensor, channel: int, iteration: Tensor, like: tuple[Sequence[int], torch.dtype],
+    first: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """What comes by a channel in this iteration; with `first` `[1, *shape]` that of the iteration before, and `first`
+    in iteration 0. Waits for it on the device.
+
+    links int64 `[T, width]`, row int64 `[1]`, iteration int64 `[1]` -> `[1, *shape]`, and bool `[1]`: false where
+    nothing came.
+    """
+    shape, dtype = like
+    out = torch.empty(1, *shape, dtype=dtype, device=links.device)
+    came = torch.empty(1, dtype=torch.bool, device=links.device)
+    column, lag = 1 + COLUMNS * channel, 0 if first is None else 1
+    if links.is_cuda:
+        from walkgraph.layers.kernels import channels as kernels
+
+        kernels.receive(links, row, column, iteration, lag, first, out, came)
+        return out, came
+    halt, (data, number, start) = _link(links, row, column)
+    wanted = int(iteration) + 1 - lag
+    if not data or wanted <= 0:
+        came.fill_(value=True)
+        out.zero_() if first is None else out.copy_(first)
+        return out, came
+    with _CHANGED:
+        _CHANGED.wait_for(lambda: _number(number).value >= start + wanted or _halt(halt).value, GIVE_UP_SECONDS)
+        came.fill_(_number(number).value >= start + wanted)
+    ctypes.memmove(out.data_ptr(), data, out.nbytes)
+    return out, came
+
+
+def send(value: Tensor, links: Tensor, row: Tensor, channel: int, iteration: Tensor) -> None:
+    """Hand out the value `[1, *shape]` of this iteration. As `receive`; the pad row hands out nothing."""
+    value, column = value.contiguous(), 1 + COLUMNS * channel
+    if links.is_cuda:
+        from walkgraph.layers.kernels import channels as kernels
+
+        kernels.send(value, links, row, column, iteration)
+        return
+    _, (data, number, start) = _link(links, row, column)
+    if data:
+        ctypes.memmove(data, value.data_ptr(), value.nbytes)
+        with _CHANGED:
+            _number(number).value = start + int(iteration) + 1
+            _CHANGED.notify_all()
+
+
+class Halts:
+    """The words that rows look at while they wait, in the host's memory; the host alone writes them."""
+
+    def __init__(self, count: int, device: torch.device) -> None:
+        self._words = torch.zeros(count, dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._free = list(range(count - 1, -1, -1))
+
+    def take(self) -> int | None:
+        """A word that is 0; None where all are taken."""
+        if not self._free:
+            return None
+        self._words[self._free[-1]] = 0
+        return self._free.pop()
+
+    def give(self, word: int) -> None:
+        """Nothing that looks at it is under way."""
+        self._free.append(word)
+
+    def set(self, word: int) -> None:
+        """Let nobody wait any more. At once, whatever the device is at."""
+        with _CHANGED:
+            self._words[word] = 1
+            _CHANGED.notify_all()
+
+    def is_set(self, word: int) -> bool:
+        return bool(self._words[word])
+
+    def address(self, word: int) -> int:
+        """As the device sees it, too."""
+        return self._words.data_ptr() + word * self._words.itemsize
+
+
+def _link(links: Tensor, row: Tensor, column: int) -> tuple[int, list[int]]:
+    found: list[int] = links[int(row)].tolist()
+    return found[0], found[column : column + COLUMNS]
+
+
+def _number(address: int) -> ctypes.c_int64:
+    return ctypes.c_int64.from_address(address)
+
+
+def _halt(address: int) -> ctypes.c_int32:
+    return ctypes.c_int32.from_address(address)

@@ -1,0 +1,125 @@
+"""Engines of several ranks in one process, for loops whose parts lie on them: a thread each, and mail between them."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from walkgraph.engine.engine import Engine
+from walkgraph.engine.resident import LoopDone
+from walkgraph.engine.spanning import Key, Memory, Room, Spans
+from walkgraph.ids import Rank
+from walkgraph.networks.loops import LoopCall
+
+OFFSET = 64
+"""Where rooms begin in what peers have opened."""
+
+
+class Node:
+    """One rank: an engine in a thread of its own, which takes its mail between two steps."""
+
+    def __init__(self, rank: int, engine: Engine, nbytes: int = 1 << 17) -> None:
+        self.rank, self.engine = Rank(rank), engine
+        self.arena = torch.zeros(OFFSET + nbytes, dtype=torch.uint8)
+        self.peers: dict[Rank, Node] = {}
+        self.mail: queue.Queue[Callable[[], object] | None] = queue.Queue()
+        self.done: dict[str, LoopDone] = {}
+        self.events: list[Any] = []
+        self.log: list[tuple[str, Any]] = []
+        self.deaf = False
+        """Sends nothing."""
+        engine.resident.crossing.spans = Spans(Memory(self.arena[OFFSET:], OFFSET), self)
+        self._thread = threading.Thread(target=self._live, daemon=True)
+
+    # ── what the parts ask for ──
+
+    def address(self, rank: Rank) -> int:
+        return self.peers[rank].arena.data_ptr()
+
+    def told(self, to: Rank, key: Key, rooms: Sequence[Room]) -> None:
+        self._post(to, lambda it: it.engine.resident.crossing.told(self.rank, key, rooms))
+
+    def ridden(self, to: Rank, key: Key, upto: int) -> None:
+        self.log.append((key.run, upto))
+        self._post(to, lambda it: it.engine.resident.crossing.ridden(key, upto))
+
+    def rested(self, to: Rank, run: str) -> None:
+        self._post(to, lambda it: it.engine.resident.crossing.rested(run))
+
+    def left(self, to: Rank, key: Key) -> None:
+        self._post(to, lambda it: it.engine.resident.crossing.left(self.rank, key))
+
+    def _post(self, to: Rank, what: Callable[[Node], bool]) -> None:
+        it = self.peers[to]
+
+        def take() -> None:
+            if what(it):
+                it.engine.resident.news()
+
+        if not self.deaf:
+            it.mail.put(take)
+
+    # ── a life ──
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self.mail.put(None)
+        self._thread.join(20)
+        assert not self._thread.is_alive(), "it waits for ever"
+
+    def do(self, what: Callable[[], object]) -> None:
+        """In its thread, between two steps; waits for it."""
+        done = threading.Event()
+        self.mail.put(lambda: (what(), done.set()))
+        assert done.wait(20), "it waits for ever"
+
+    def add(self, call: LoopCall) -> None:
+        self.mail.put(lambda: self.engine.add_loop(call))
+
+    @property
+    def parts(self) -> list[LoopCall]:
+        spans = self.engine.resident.crossing.spans
+        assert spans is not None
+        return spans.parts
+
+    def _live(self) -> None:
+        while True:
+            try:
+                mail = self.mail.get(block=self.engine.idle, timeout=20)
+            except queue.Empty:
+                mail = _nothing
+            if mail is None:
+                return
+            mail()
+            if not self.engine.idle:
+                for event in self.engine.step():
+                    self.events.append(event)
+                    if isinstance(event, LoopDone):
+                        self.done[event.call.run] = event
+
+
+def _nothing() -> None:
+    return
+
+
+def connected(*nodes: Node) -> None:
+    for one in nodes:
+        one.peers = {other.rank: other for other in nodes if other is not one}
+        one.start()
+
+
+def quiet(nodes: Sequence[Node], *, parts: bool = True) -> bool:
+    """All mail taken and nothing to be done; with `parts` nothing held either."""
+    for _ in range(200):
+        for one in nodes:
+            one.do(_nothing)
+        busy = any(not one.engine.idle or not one.mail.empty() or (parts and one.parts) for one in nodes)
+        if not busy:
+            return True
+    return False

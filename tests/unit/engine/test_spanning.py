@@ -1,0 +1,282 @@
+"""Loops with parts on several ranks: the same numbers as on one, whatever is skipped, taken out or late."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.spanning import Node, connected, quiet
+from tests.unit.engine.plans import engine_of, plan_of
+from tests.unit.engine.test_forms import FEEDS, TIMES, Branch, Combine, context, filled, latents, naive
+from walkgraph.engine.engine import Engine
+from walkgraph.engine.spanning import SEATS, Memory, Rides, Spans, key_of
+from walkgraph.engine.swap import Swapped
+from walkgraph.ids import Rank
+from walkgraph.layers.channels import Halts
+from walkgraph.networks import operators_synthetic as synthetic
+from walkgraph.networks.base import CallFailed, StateKey
+from walkgraph.networks.loops import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
+
+Mask = tuple[bool, ...] | None
+STATES = ("main", "cfg_text", "cfg_img")
+NAMES = ("llm", "text", "img")
+OUTPUTS = (LoopOutput("norm", 1, "norm", "each"), LoopOutput("x", 1, "latents", "last"))
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
+    monkeypatch.setattr(synthetic, "BranchForTest", Branch, raising=False)
+    monkeypatch.setattr(synthetic, "CombineForTest", Combine, raising=False)
+    found = [Node(rank, engine()) for rank in range(3)]
+    connected(*found)
+    yield found
+    for one in found:
+        one.end()
+
+
+def engine() -> Engine:
+    named: dict[str, tuple[str, dict[str, str]]] = {
+        name: ("operators_synthetic:BranchForTest", {"kv": state}) for name, state in zip(NAMES, STATES, strict=True)
+    }
+    return engine_of(plan_of({**named, "combine": ("operators_synthetic:CombineForTest", {})}, kv_bytes=1 << 18))
+
+
+def branch(run: str, which: int, port: LoopInput, times: Sequence[float], active: Mask) -> LoopUse:
+    states = {"kv": StateKey(run, STATES[which])}
+    return LoopUse(NAMES[which], (port,), {"together": False}, {"time": tuple(times)}, states, which, active)
+
+
+def parts(run: str, x: torch.Tensor, times: Sequence[float], masks: Sequence[Mask]) -> list[LoopCall]:
+    """`masks`: of the branches on ranks 1 and 2; one that is always false has no part."""
+    there = [rank for rank, mask in enumerate(masks, 1) if mask is None or any(mask)]
+    ports = [
+        LoopInput("latents", "value", x, carried=(1, "latents")),
+        LoopInput("velocity", "use", use=0, output=FEEDS[0]),
+    ]
+    for rank in there:
+        ports.append(LoopInput(FEEDS[rank], "channel", channel=Channel(10 + rank, Rank(rank)), comes=masks[rank - 1]))
+    mine = LoopInput("latents", "value", x, carried=(1, "latents"))
+    body = (branch(run, 0, mine, times, None), LoopUse("combine", tuple(ports), {}, {}, {}, 0))
+    sends = tuple(LoopSend(1, "latents", Channel(rank, Rank(rank)), wanted(masks[rank - 1])) for rank in there)
+    call = LoopCall(run, "w", 0, 0, "denoise", (), body, len(times), None, OUTPUTS, grain=1, sends=sends)
+    found = [call]
+    for rank in there:
+        port = LoopInput("latents", "value", x, channel=Channel(rank, Rank(0)))
+        use = branch(run, rank, port, times, masks[rank - 1])
+        back = LoopSend(0, "velocity", Channel(10 + rank, Rank(0)), masks[rank - 1])
+        found.append(replace(call, use=rank, body=(use,), outputs=(), sends=(back,), leads=False))
+    return found
+
+
+def wanted(mask: Mask) -> Mask:
+    return None if mask is None else tuple(a or b for a, b in zip(mask, (*mask[1:], False), strict=True))
+
+
+def fill(nodes: Sequence[Node], runs: dict[str, int]) -> None:
+    """The contexts of runs, before any of their loops. `runs`: run -> seed."""
+    for run, seed in runs.items():
+        for one, state, tokens in zip(nodes, STATES, contexts(seed), strict=True):
+            one.do(lambda one=one, run=run, state=state, tokens=tokens: filled(one.engine, run, state, tokens))
+
+
+def contexts(seed: int) -> list[torch.Tensor]:
+    return [context(seed + i, 3 + 7 * i) for i in range(3)]
+
+
+def given(nodes: Sequence[Node], run: str, seed: int, masks: Sequence[Mask], times: Sequence[float] = TIMES) -> Any:
+    """Adds the parts of a run's loop; what it is to give."""
+    for call in parts(run, latents(seed), times, masks):
+        nodes[call.use].add(call)
+    return naive(latents(seed), times, contexts(seed), [None, *masks])
+
+
+def same(nodes: Sequence[Node], run: str, expected: torch.Tensor) -> None:
+    done = nodes[0].done[run]
+    assert done.error is None, done.error
+    assert done.outputs is not None
+    torch.testing.assert_close(done.outputs["x"], expected)
+
+
+def test_parts_on_three_ranks_give_what_one_rank_gives_whatever_is_skipped(nodes: list[Node]) -> None:
+    draw = random.Random(7)
+    expected: dict[str, torch.Tensor] = {}
+    fill(nodes, {f"r{number}": 5 * number for number in range(12)})
+    for number in range(12):
+        masks = [tuple(draw.random() < share for _ in TIMES) for share in (0.7, draw.choice([0.0, 0.5, 1.0]))]
+        expected[f"r{number}"] = given(nodes, f"r{number}", 5 * number, masks)
+    assert quiet(nodes)
+    for run, value in expected.items():
+        same(nodes, run, value)
+    assert next(len(one.done) for one in nodes) == 12
+
+
+def test_several_runs_ride_in_turn_and_others_follow_the_leaders_order(nodes: list[Node]) -> None:
+    fill(nodes, {"a": 1, "b": 2, "c": 3})
+    expected = {run: given(nodes, run, seed, [None, None]) for run, seed in (("a", 1), ("b", 2), ("c", 3))}
+    assert quiet(nodes)
+    for run, value in expected.items():
+        same(nodes, run, value)
+    assert {nodes[1].done[run].iterations for run in expected} == {len(TIMES)}
+    order = [run for run, _ in nodes[0].log[::2]]
+    assert any(one != other for one, other in itertools.pairwise(order))
+
+
+@pytest.mark.parametrize("at", range(len(TIMES) + 1))
+def test_a_run_that_is_cancelled_at_any_iteration_leaves_nothing_waiting(nodes: list[Node], at: int) -> None:
+    """The others go on, and what it held is free again."""
+    nodes[0].engine.resident.crossing.spans = one = _Cut(nodes[0], "a", at)
+    fill(nodes, {"a": 20, "b": 40})
+    other = given(nodes, "b", 40, [None, None], TIMES * 3)
+    given(nodes, "a", 20, [None, None])
+    for node in nodes:
+        node.do(lambda node=node: None)
+    if at < len(TIMES):
+        assert one.reached.wait(20)
+    for node in (nodes[1], nodes[2], nodes[0]):
+        spans = node.engine.resident.crossing.spans
+        assert spans is not None
+        spans.halt("a")
+        node.do(lambda node=node: node.engine.drop("a"))
+    assert quiet(nodes)
+    same(nodes, "b", other)
+    for node in nodes:
+        node.do(lambda node=node: node.engine.drop("b"))
+        node.do(node.engine.audit)
+
+
+class _Cut(Spans):
+    """Tells when a run's iteration is launched."""
+
+    def __init__(self, node: Node, run: str, at: int) -> None:
+        super().__init__(Memory(node.arena[64:], 64), node)
+        self.run, self.at, self.reached = run, at, threading.Event()
+
+    def ride(self, call: LoopCall, upto: int) -> None:
+        super().ride(call, upto)
+        if call.run == self.run and upto > self.at:
+            self.reached.set()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_a_suspended_run_leaves_its_rows_on_all_ranks_and_goes_on_from_there(
+    nodes: list[Node], order: tuple[int, ...]
+) -> None:
+    """Followers serve what the leader had launched, whoever hears of it first."""
+    nodes[0].engine.resident.crossing.spans = cut = _Cut(nodes[0], "a", 2)
+    fill(nodes, {"a": 20, "b": 40})
+    times = TIMES * 20
+    expected = {run: given(nodes, run, seed, [None, None], times) for run, seed in (("a", 20), ("b", 40))}
+    assert cut.reached.wait(20)
+    for at in order:
+        nodes[at].do(lambda at=at: nodes[at].engine.suspend("a"))
+    assert quiet(nodes, parts=False)
+    for node in nodes:
+        assert [(e.run, e.out, e.error) for e in node.events if isinstance(e, Swapped)] == [("a", True, None)]
+        assert "a" not in node.done, "it was not over when it was suspended"
+    same(nodes, "b", expected["b"])
+    for at in order:
+        nodes[at].do(lambda at=at: nodes[at].engine.resume("a"))
+    assert quiet(nodes)
+    same(nodes, "a", expected["a"])
+
+
+def test_a_part_that_fails_ends_its_run_alone(nodes: list[Node]) -> None:
+    fill(nodes, {"a": 20, "b": 40})
+    expected = given(nodes, "b", 40, [None, None])
+    for call in parts("a", latents(20), [*TIMES[:2], float("nan"), *TIMES[3:]], [None, None])[1:]:
+        nodes[call.use].add(call)
+    nodes[0].add(parts("a", latents(20), TIMES, [None, None])[0])
+    for _ in range(400):
+        if "a" in nodes[1].done and "a" in nodes[0].done:
+            break
+        for node in nodes:
+            node.do(lambda: None)
+            spans = node.engine.resident.crossing.spans
+            if spans is not None and "a" in nodes[1].done:
+                spans.halt("a")  # as the word of the conductor comes
+    for node in nodes:
+        error = node.done["a"].error
+        assert error is not None
+        assert error.code == "numeric_error"
+        node.do(lambda node=node: node.engine.drop("a"))
+    assert quiet(nodes)
+    same(nodes, "b", expected)
+
+
+def test_more_runs_than_a_leader_seats_wait_for_their_turn(nodes: list[Node]) -> None:
+    runs = {f"r{i}": i for i in range(SEATS + 3)}
+    fill(nodes, runs)
+    expected = {run: given(nodes, run, seed, [None, (False,) * len(TIMES)]) for run, seed in runs.items()}
+    assert quiet(nodes)
+    for run, value in expected.items():
+        same(nodes, run, value)
+
+
+def test_rides_are_launched_in_the_leaders_order() -> None:
+    a, b = (key_of(parts(run, latents(1), TIMES, [None, None])[0]) for run in ("a", "b"))
+    rides = Rides()
+    for key, upto in ((a, 1), (a, 3), (b, 1), (a, 4)):
+        rides.add(key, upto)
+    assert (rides.upto(a), rides.upto(b)) == (3, 0)
+    rides.launched(a, 2)
+    assert (rides.upto(a), rides.upto(b)) == (3, 0), "of three iterations one is left"
+    rides.launched(a, 3)
+    assert (rides.upto(a), rides.upto(b)) == (0, 1)
+    rides.drop("b")
+    assert rides.upto(a) == 4
+    assert rides.waits(a)
+
+
+def test_rooms_are_given_anew_with_greater_numbers_once_the_writer_has_left() -> None:
+    told: list[Any] = []
+
+    class Mail:
+        def address(self, rank: Rank) -> int:
+            return 1 << 20
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *what: told.append((name, *what))
+
+    spans = Spans(Memory(torch.zeros(1 << 17, dtype=torch.uint8), 0), Mail())
+    first, again = (parts(run, latents(1), TIMES, [None, (False,) * 5])[0] for run in ("a", "b"))
+    assert spans.begin(first, [96])
+    room = told[-1][-1][0]
+    spans.end(first, None, halt=False)
+    assert not spans.poll(), "the writer has said nothing"
+    assert told[-1] == ("left", Rank(1), key_of(first))
+    assert spans.left(Rank(1), key_of(first))
+    assert spans.begin(again, [96])
+    new = told[-1][-1][0]
+    assert (new.data, new.number) == (room.data, room.number)
+    assert new.start > room.start + first.times
+    assert not spans.linked(again)
+    spans.told(Rank(1), key_of(again), [room._replace(channel=1, nbytes=95)])
+    assert spans.linked(again)
+    with pytest.raises(CallFailed, match="not what is read"):
+        spans.links(again, [96])
+    assert len(spans.links(again, [95])) == 7
+    spans.cancel("b", None)
+    assert spans.gone(Rank(1)) is False, "it is not over here"
+    assert spans.poll()
+    assert not spans.parts
+    assert not spans.busy
+    spans.told(Rank(1), key_of(again), [room])
+    assert told[-1] == ("left", Rank(1), key_of(again)), "late rooms are given back at once"
+
+
+def test_a_set_halt_is_cleared_when_it_is_taken_again() -> None:
+    halts = Halts(1, torch.device("cpu"))
+    word = halts.take()
+    assert word is not None
+    assert halts.take() is None
+    halts.set(word)
+    halts.give(word)
+    assert halts.take() == word
+    assert not halts.is_set(word)
