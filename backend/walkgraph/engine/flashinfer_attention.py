@@ -23,13 +23,15 @@ from walkgraph.engine.pool import Pool, slots_of
 from walkgraph.networks.base import CacheShape, FreshRows, Placed
 
 Kind = Literal["decode", "causal", "block", "dense"]
-"""How keys are read: by pages for single tokens, causal rows and blocks, or side by side for blocks."""
+"""How keys are read: by pages for single tokens, causal rows and blocks, or side by side for many rows."""
 
 GAP = 256
 """Slots of zeros behind keys that lie side by side. Kernels that read them in tiles read past a sequence's end and give
 those values the weight 0, which must not meet the infinities or NaNs of another run."""
 _SPACE = 128 << 20
 """Bytes for partial results, shared by all plans of a device: its launches are of one stream."""
+_DENSE = 512
+"""New rows from which on keys are copied side by side before they are attended."""
 _TURNS = 6
 """Plans of a kind that may be alive at once."""
 _DECODE_GROUPS = (1, 2, 3, 4, 8)
@@ -171,9 +173,13 @@ class FlashInferAttention:
         return fresh_rows(self._pool, self.entries)
 
     def placed(self) -> Placed:
-        if [group.kind for group in self._groups] != ["block"]:
+        if len(self._groups) != 1:
             raise PageFault(NOT_PLACED)
-        return _PlacedRows(self._pool, self.entries, self._slots, self._workspace)
+        if self._groups[0].kind == "decode" or len(self._slots) < _DENSE:
+            return _PlacedRows(self, self._pool, self._slots)
+        return _DenseRows(
+            self._pool, self.entries, self._slots, self._workspace, causal=self._groups[0].kind != "block"
+        )
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`."""
@@ -181,15 +187,19 @@ class FlashInferAttention:
 
         dtype = self._pool.shape.dtype
         append(k.to(dtype), v.to(dtype), self._rows, self._pool.k[layer], self._pool.v[layer], self._slots)
-        if not self._turns:
-            self._turns = [self._planned(group, q.shape[1]) for group in self._groups]
-        caches = tuple(cache[layer].unflatten(0, (-1, PAGE)) for cache in (self._pool.k, self._pool.v))
         out = torch.empty_like(q)
-        for group, (turn, plan) in zip(self._groups, self._turns, strict=True):
-            mine = q.index_select(0, group.rows).to(dtype)
-            attended = turn.of(plan).run(mine, caches, out=torch.empty_like(mine))
-            out.index_copy_(0, group.rows, attended.to(q.dtype))
+        for index, group in enumerate(self._groups):
+            out.index_copy_(0, group.rows, self.attended(layer, index, q.index_select(0, group.rows)))
         return out
+
+    def attended(self, layer: int, group: int, q: Tensor) -> Tensor:
+        """The rows of a group, sequence by sequence, whose keys and values lie in their slots."""
+        if not self._turns:
+            self._turns = [self._planned(each, q.shape[1]) for each in self._groups]
+        turn, plan = self._turns[group]
+        caches = tuple(cache[layer].unflatten(0, (-1, PAGE)) for cache in (self._pool.k, self._pool.v))
+        mine = q.to(self._pool.shape.dtype)
+        return turn.of(plan).run(mine, caches, out=torch.empty_like(mine)).to(q.dtype)
 
     def _planned(self, group: Layout, heads: int) -> tuple[_Turn, int]:
         shape = self._pool.shape
@@ -207,11 +217,25 @@ class FlashInferAttention:
 
 
 class _PlacedRows:
-    """`Placed` of a forward of kept blocks, whose rows are in order. Before they are attended, all keys of a layer are
-    copied side by side: the kernel reads them so much faster there that this pays for blocks of any size."""
+    """`Placed` of a forward of one group, whose rows are in order."""
 
-    def __init__(self, pool: Pool, entries: Sequence[Entry], slots: Tensor, workspace: Workspace) -> None:
-        self.slots = slots
+    def __init__(self, attention: FlashInferAttention, pool: Pool, slots: Tensor) -> None:
+        self._attention, self.slots = attention, slots
+        self.k: Sequence[Tensor] = pool.k
+        self.v: Sequence[Tensor] = pool.v
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        return self._attention.attended(layer, 0, q)
+
+
+class _DenseRows:
+    """The same for many rows. Before they are attended, all keys of a layer are copied side by side: the kernel reads
+    them a fifth faster there."""
+
+    def __init__(
+        self, pool: Pool, entries: Sequence[Entry], slots: Tensor, workspace: Workspace, *, causal: bool
+    ) -> None:
+        self.slots, self._causal = slots, causal
         self.k: Sequence[Tensor] = pool.k
         self.v: Sequence[Tensor] = pool.v
         self._shape, self._workspace = pool.shape, workspace
@@ -243,7 +267,7 @@ class _PlacedRows:
     def _planned(self, heads: int) -> tuple[_Turn, int]:
         turn = self._workspace.take("dense", tensor_cores=True)
         sizes = heads, self._shape.kv_heads, self._shape.head_dim
-        turn.wrapper.plan(self._queries, self._keys, *sizes, q_data_type=self._shape.dtype)
+        turn.wrapper.plan(self._queries, self._keys, *sizes, causal=self._causal, q_data_type=self._shape.dtype)
         return turn, turn.planned()
 
 

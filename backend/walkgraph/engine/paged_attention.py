@@ -43,7 +43,7 @@ def fresh_rows(pool: Pool, entries: Sequence[Entry]) -> FreshRows | None:
     return FreshRows(pool.k, pool.v, torch.cat(slots), pool.spare * PAGE) if begun else None
 
 
-NOT_PLACED = "only blocks that are kept are placed by the network itself"
+NOT_PLACED = "only rows that are kept, all causal or all blocks, are placed by the network itself"
 
 
 class Contexts:
@@ -99,7 +99,8 @@ class PagedAttention:
         return fresh_rows(self._pool, self.entries)
 
     def placed(self) -> Placed:
-        if self._kept is None or any(e.slots is None or e.segment.mode != "block" for e in self.entries):
+        several = {e.segment.mode for e in self.entries if e.new > 1}
+        if self._kept is None or any(e.slots is None for e in self.entries) or len(several) > 1:
             raise PageFault(NOT_PLACED)
         return _PlacedRows(self, self._pool, self._kept[1])
 
@@ -120,7 +121,7 @@ class PagedAttention:
 
 
 class _PlacedRows:
-    """`Placed` of a forward of blocks whose rows are in order."""
+    """`Placed` of a forward whose rows are in order."""
 
     def __init__(self, attention: PagedAttention, pool: Pool, slots: Tensor) -> None:
         self._attention, self.slots = attention, slots

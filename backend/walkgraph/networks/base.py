@@ -169,8 +169,8 @@ class Attention(Protocol):
         ...
 
     def placed(self) -> Placed:
-        """In place of a call for every layer: for `block` segments of several rows each, all kept, in the order of the
-        rows."""
+        """In place of a call for every layer, for segments that are kept, in the order of the rows, and of one mode
+        where they are of several rows."""
         ...
 
 

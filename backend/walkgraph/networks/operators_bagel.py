@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, ClassVar, Self
 
 import torch
@@ -14,8 +15,8 @@ from walkgraph.networks.bagel_flow import FlowStep, flow_examples, flow_spec
 from walkgraph.networks.bagel_pictures import picture_cells, shared_config
 from walkgraph.networks.bagel_precision import PRECISION, at_precision
 from walkgraph.networks.bagel_rows import Kind, Piece, Rows, lay_out
-from walkgraph.networks.bagel_seen import SeenPictures
 from walkgraph.networks.bagel_tokens import token_spec, token_step
+from walkgraph.networks.bagel_und import UndRows
 from walkgraph.networks.base import (
     CacheShape,
     Call,
@@ -49,7 +50,7 @@ class Backbone(Operator):
         tokens = model.config.tokens
         self._edges = torch.tensor([tokens.boi, tokens.eoi], device=device)
         self._flow: FlowStep | None = None
-        self._seen: SeenPictures | None = None
+        self._und: UndRows | None = None
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
@@ -82,12 +83,11 @@ class Backbone(Operator):
         )
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        if all(_fed(call)[0] == "image" for call in calls):
-            self._see(calls, states)
-            return [{} for _ in calls]
         there, tokens = zip(*(reused(call, "ids", "kv", states) for call in calls), strict=True)
         fed = [(port, value[had:]) for (port, value), had in zip(map(_fed, calls), there, strict=True)]
         pieces = tuple(self._piece(call, *one) for call, one in zip(calls, fed, strict=True))
+        if len({piece.kind for piece in pieces}) == 1 and pieces[0].kind in ("text", "seen"):
+            return self._by_und(calls, [value for _, value in fed], pieces, tokens, states)
         rows = lay_out(pieces, self._model.config.latent_side, self._device)
         attend = states.attend([_segment(*one) for one in zip(calls, pieces, rows.of, tokens, strict=True)])
         first = torch.tensor([states.position(call.states["kv"]) for call in calls], device=self._device)
@@ -96,7 +96,9 @@ class Backbone(Operator):
         h = self._model.backbone(x, positions, rows.und, attend)
         states.commit(attend)
         outputs: list[Outputs] = [{} for _ in calls]
-        self._answer_text(h, rows, calls, pieces, states, outputs)
+        asked = [i for i, piece in enumerate(pieces) if piece.kind == "text"]
+        if asked:
+            self._answer_text(h[rows.last], [calls[i] for i in asked], states, [outputs[i] for i in asked])
         self._answer_latents(h, rows, pieces, outputs)
         return outputs
 
@@ -113,25 +115,42 @@ class Backbone(Operator):
             self._flow = FlowStep(self._model)
         return self._flow(batch)
 
-    def _see(self, calls: Sequence[Call], states: States) -> None:
-        if self._seen is None:
-            self._seen = SeenPictures(self._model)
-        counts = [self._piece(call, *_fed(call)).rows for call in calls]
-        places = zip(calls, torch.arange(sum(counts), device=self._device).split(counts), strict=True)
-        attend = states.attend([Segment(call.states["kv"], rows, "block") for call, rows in places])
-        pinned = self._device.type == "cuda"
-        positions = torch.tensor([states.position(call.states["kv"]) for call in calls], pin_memory=pinned)
-        edges = self._model.embed_text(self._edges)
-        # Copied from pinned memory, it doesn't wait for what makes the pictures.
-        at = positions.to(self._device, non_blocking=True)
-        self._seen.keep([call.inputs["image"] for call in calls], edges, at, attend.placed())
+    def _by_und(
+        self,
+        calls: Sequence[Call],
+        fed: Sequence[Tensor],
+        pieces: Sequence[Piece],
+        tokens: Sequence[Sequence[int] | None],
+        states: States,
+    ) -> list[Outputs]:
+        """Calls of text alone, or of seen pictures alone."""
+        if self._und is None:
+            self._und = UndRows(self._model)
+        counts, outputs = [piece.rows for piece in pieces], [Outputs() for _ in calls]
+        rows = torch.arange(sum(counts), device=self._device).split(counts)
+        attend = states.attend([_segment(*one) for one in zip(calls, pieces, rows, tokens, strict=True)])
+        first = [states.position(call.states["kv"]) for call in calls]
+        if pieces[0].kind == "seen":
+            self._und.see(fed, self._edges, self._sent(first), attend.placed())
+            states.commit(attend)
+            return outputs
+        self._refuse_outside(calls)
+        at = [position for begin, count in zip(first, counts, strict=True) for position in range(begin, begin + count)]
+        last = self._sent([count - 1 for count in accumulate(counts)])
+        h = self._und.read(torch.cat([*fed]), self._sent(at), last, attend.placed())
         states.commit(attend)
+        self._answer_text(h, calls, states, outputs)
+        return outputs
+
+    def _sent(self, numbers: Sequence[int]) -> Tensor:
+        """int64, on the device. From pinned memory, the copy doesn't wait for the work before it."""
+        pinned = self._device.type == "cuda"
+        return torch.tensor(numbers, dtype=torch.int64, pin_memory=pinned).to(self._device, non_blocking=True)
 
     def _embed(self, calls: Sequence[Call], fed: Sequence[Tensor], pieces: Sequence[Piece], rows: Rows) -> Tensor:
         """`[R, W]` in the order of `rows`."""
         text = torch.cat([v if p.kind == "text" else self._edges for v, p in zip(fed, pieces, strict=True)])
-        if self._outside([call for call, p in zip(calls, pieces, strict=True) if p.kind == "text"]):
-            raise CallFailed(f"`{calls[0].node}` got a token outside its vocabulary of {self._model.config.llm.vocab}")
+        self._refuse_outside([call for call, p in zip(calls, pieces, strict=True) if p.kind == "text"])
         by_kind: dict[Kind, list[int]] = {"text": [], "seen": [], "noised": [], "clean": []}
         for index, piece in enumerate(pieces):
             by_kind[piece.kind].append(index)
@@ -143,14 +162,14 @@ class Backbone(Operator):
             x.append(self._model.embed_latents(latents, self._times(calls, pieces, rows), rows.grid))
         return torch.cat(x)
 
-    def _outside(self, calls: Sequence[Call]) -> bool:
-        """Whether any token of text lies outside the vocabulary. Waits for the device only if the host doesn't know."""
+    def _refuse_outside(self, calls: Sequence[Call]) -> None:
+        """Tokens of text outside the vocabulary. Waits for the device only if the host doesn't know them."""
         vocab = self._model.config.llm.vocab
         known = [(call, call.numbers(_fed(call)[0])) for call in calls]
-        if any(not 0 <= number < vocab for _, numbers in known for number in numbers or ()):
-            return True
         made = [_fed(call)[1] for call, numbers in known if numbers is None]
-        return bool(made) and bool(torch.cat([(ids < 0) | (ids >= vocab) for ids in made]).any())
+        outside = any(not 0 <= number < vocab for _, numbers in known for number in numbers or ())
+        if outside or (made and bool(torch.cat([(ids < 0) | (ids >= vocab) for ids in made]).any())):
+            raise CallFailed(f"`{calls[0].node}` got a token outside its vocabulary of {vocab}")
 
     def _times(self, calls: Sequence[Call], pieces: Sequence[Piece], rows: Rows) -> Tensor:
         """Of every gen row, or one for all where all are equal; a clean picture's is 0."""
@@ -160,22 +179,12 @@ class Backbone(Operator):
             return torch.tensor([*among], dtype=torch.float32, device=self._device)
         return torch.tensor(times, dtype=torch.float32, device=self._device)[rows.latents]
 
-    def _answer_text(
-        self,
-        h: Tensor,
-        rows: Rows,
-        calls: Sequence[Call],
-        pieces: Sequence[Piece],
-        states: States,
-        outputs: list[Outputs],
-    ) -> None:
-        asked = [i for i, piece in enumerate(pieces) if piece.kind == "text"]
-        if not asked:
-            return
-        tokens = _sampled(self._model.logits(h[rows.last]), [calls[i] for i in asked], states)
+    def _answer_text(self, h: Tensor, calls: Sequence[Call], states: States, outputs: Sequence[Outputs]) -> None:
+        """h: the states of every call's last row."""
+        tokens = _sampled(self._model.logits(h), calls, states)
         stops = (tokens == self._model.config.tokens.eos).tolist()
-        for index, token, stop in zip(asked, tokens.split(1), stops, strict=True):
-            outputs[index].update(token=token, stop=stop)
+        for given, token, stop in zip(outputs, tokens.split(1), stops, strict=True):
+            given.update(token=token, stop=stop)
 
     def _answer_latents(self, h: Tensor, rows: Rows, pieces: Sequence[Piece], outputs: list[Outputs]) -> None:
         asked = [i for i, piece in enumerate(pieces) if piece.kind == "noised"]

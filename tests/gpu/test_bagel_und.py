@@ -1,4 +1,4 @@
-"""On a GPU: pictures from pixels to kept keys, by the kernels of full-size heads, against the same on a CPU."""
+"""On a GPU: pictures and text to kept keys, by the kernels of full-size heads, against the same on a CPU."""
 
 from __future__ import annotations
 
@@ -83,5 +83,8 @@ def test_pictures_are_kept_as_on_a_cpu(sizes: list[tuple[int, int]]) -> None:
         here.fed("ids", {run: torch.arange(20 + i) for i, run in enumerate(runs) if i % 2 == 0})
         for _ in range(2):
             here.fed("image", runs)
+        # Few rows, whose keys are read by pages, and many.
+        for count in (30, 600):
+            assert len(here.fed("ids", {run: torch.arange(count + i) % 250 for i, run in enumerate(runs)})) == len(runs)
     for run in runs:
         assert off(fast.kept(run), plain.kept(run)) < 0.02
