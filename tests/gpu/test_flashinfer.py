@@ -99,11 +99,17 @@ def test_blocks_see_the_past_and_themselves(pair: Pair) -> None:
     pair.forward([("a", 258, "block"), ("b", 258, "block")])
 
 
-def test_a_network_may_place_blocks_itself(pair: Pair) -> None:
+@pytest.mark.parametrize("mode", ["block", "causal"])
+@pytest.mark.parametrize("sizes", [(258, 30), (700, 30), (1, 600)], ids=str)
+def test_a_network_may_place_rows_itself(pair: Pair, sizes: tuple[int, int], mode: str) -> None:
+    """Few, whose keys are read by pages, and many, whose keys are copied side by side."""
     pair.forward([("a", 20, "causal"), ("b", 70, "block")])
-    _, numbers = pair.batch([("a", 258, "block"), ("b", 30, "block")])
-    parts = torch.arange(288, device="cuda").split([258, 30])
-    segments = [Segment(StateKey(run, "kv"), rows, "block") for run, rows in zip("ab", parts, strict=True)]
+    _, numbers = pair.batch([("a", sizes[0], mode), ("b", sizes[1], mode)])
+    parts = torch.arange(sum(sizes), device="cuda").split(sizes)
+    segments = [
+        Segment(StateKey(run, "kv"), rows, mode)  # type: ignore[arg-type]
+        for run, rows in zip("ab", parts, strict=True)
+    ]
     transaction = pair.fast.transaction()
     attend = transaction.attend(segments)
     placed, out = attend.placed(), []
