@@ -81,8 +81,11 @@ def followed(draw: st.DrawFn) -> Graph:
         for to in (f"{name}.{p}" for p in PORTS[: draw(st.integers(1, 3))]):
             givers = list(names) if name not in cores else [c for c in cores if order[c] < order[name] or c in always]
             if (source := draw(sources)) == "core" and givers:
-                edges.append(Edge(from_=f"{draw(st.sampled_from(givers))}.{draw(st.sampled_from(OUTPUTS))}", to=to))
-            elif source in ("in", "each"):
+                giver = draw(st.sampled_from(givers))
+                edges.append(Edge(from_=f"{giver}.{draw(st.sampled_from(OUTPUTS))}", to=to))
+                if name in cores and order[giver] >= order[name]:
+                    source = draw(st.sampled_from(["in", "each", "index"]))
+            if source in ("in", "each"):
                 edges.append(Edge(from_="@in.xs" if source == "each" else "@in.x", to=to, each=source == "each"))
             elif source == "index":
                 edges.append(Edge(from_="@loop.index", to=to))

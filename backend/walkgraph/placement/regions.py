@@ -227,6 +227,8 @@ def _ports(inside: _Inside) -> str:
         name = f"`{inside.walk.uses[use].name}.{port}`"
         if sum(not edge.carried for edge in edges) > 1:
             return f"{name} is fed twice"
+        if all(edge.carried for edge in edges) and any(edge.common > inside.outer for edge in edges):
+            return f"{name} has no value in the first iteration"
         outside = [edge for edge in edges if edge.common <= inside.outer]
         if any(edge.carried for edge in outside) and any(_plain_inside(inside, edge) for edge in edges):
             return f"{name} is fed from inside it and from an iteration of the loop around it"

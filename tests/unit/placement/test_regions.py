@@ -79,7 +79,7 @@ FOLLOWED: list[tuple[str, str, list[Any], list[Any], list[int]]] = [
     ("`u` on rank 0", "`v` follows", ["u", "v"], [["u.out", "v.a"]], [0]),
     ("`w` on rank 0", "`v` and `u` follow", ["v", "u", "w"], [["v.out", "u.a"]], [2]),
     ("`w` on rank 0", "`u` and `v` follow", ["u", "v", "w"], [["v.out", "u.a"]], [2]),
-    ("`u` and `w` on rank 0", "`v` follows", ["u", "v", "w"], [["w.out", "v.a"], ["w.out", "u.a"]], [0, 2]),
+    ("`u` and `w` on rank 0", "`v` follows", ["u", "v", "w"], [["w.out", "v.a"], ["u.out", "w.a"]], [0, 2]),
     (
         "`w` on rank 0",
         "`v` and `u` follow",
@@ -178,6 +178,7 @@ REASONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"body": [LOOP | {"body": ["u", {"use": "v", "when": "@loop.index > 1"}]}], "edges": [["v.out", "u.a"]]},
         {},
     ),
+    ("`u.a` has no value in the first iteration", {"body": [LOOP], "edges": [["v.out", "u.a"]]}, {}),
     ("`v.a` is fed twice", {"body": [LOOP], "edges": [["u.out", "v.a"], ["u.maybe", "v.a"]]}, {}),
     ("`u` and `v`, which would follow, share state `s`", {"body": [LOOP]}, HOST | SHARED),
     ("`v` runs on the host, `u` waits for `v`", {"body": [TURNED]}, HOST | SHARED),
@@ -234,10 +235,12 @@ def test_a_stream_that_feeds_it_steps_it() -> None:
 
 
 def test_only_its_own_rank_folds_a_loop() -> None:
-    plan = planned({"body": [LOOP, "w"], "edges": [["u.out", "v.a"], ["v.out", "u.a"], ["v.out", "w.a"]]})
+    plan = planned(
+        {"body": [LOOP, "w"], "edges": [["u.out", "v.a"], ["@in.x", "u.a"], ["v.out", "u.a"], ["v.out", "w.a"]]}
+    )
     here, there = (walk_tables(plan, rank.rank)[0] for rank in plan.ranks)
     assert {index: table.plan.op for index, table in here.uses.items()} == {0: "loop", 2: "call"}
     assert there.uses == {}
     assert there.plan == plan.walks[0]
     assert [edge.index for edge in here.plan.edges] == [edge.index for edge in plan.walks[0].edges]
-    assert here.uses[0].inputs == ()
+    assert [port for port, _ in here.uses[0].inputs] == ["u.a"]

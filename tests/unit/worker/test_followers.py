@@ -56,7 +56,7 @@ def planned(
     """Nodes are one letter each, of the body of the loop."""
     names = {use if isinstance(use, str) else use["use"] for use in walk["body"][0]["body"]}
     made = {n: {"component": "test.host" if n in HOSTS else "test.mix"} | dict((nodes or {}).get(n, {})) for n in names}
-    walk = {"inputs": {"x": "scalar", "xs": "tensor"}, **walk}
+    walk = {"inputs": {"x": "scalar", "xs": "tensor", "none": "scalar"}, **walk}
     document = {"format": "walkgraph/graph@1", "name": "small", "nodes": made, "walks": {"w": walk}}
     groups = (Group(nodes=("*",), ranks=(0,)), *(Group(nodes=(n,), ranks=(r,)) for n, r in (ranks or {}).items()))
     devices = tuple(RankDevice(rank=rank, device="cpu") for rank in range(2))
@@ -161,7 +161,7 @@ def test_a_required_port_ends_the_loop_where_it_has_nothing(
 ) -> None:
     body: list[Any] = [{"use": n, "when": text} if text else n for n, text in (("u", giver), ("v", taker))]
     if edges and "v2.out" in edges[0]:
-        body, edges = [*body, "t"], [["t.out", "v.a"]]
+        body, edges = [*body, "t"], [["@in.none", "v.a"], ["t.out", "v.a"]]
     nodes = {"v": {"component": "test.needy"}}
     _, call = entered(planned({"body": [LOOP | {"body": body}], "edges": edges}, nodes=nodes))
     assert call.times == times
@@ -176,7 +176,7 @@ def test_more_slices_than_iterations_make_no_more_iterations() -> None:
 
 # ── what follows ────────────────────────────────────────────────────────────────────────────────
 
-BEHIND = [["u.out", "u.a"], ["u.out", "f.a"], {"from": "f.out", "to": "@out.o", "each": True}]
+BEHIND = [["@in.x", "u.a"], ["u.out", "u.a"], ["u.out", "f.a"], {"from": "f.out", "to": "@out.o", "each": True}]
 EVERY = {"from": "u.out", "to": "@out.own", "each": True}
 
 
