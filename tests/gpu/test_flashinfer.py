@@ -100,7 +100,7 @@ def test_blocks_see_the_past_and_themselves(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("mode", ["block", "causal"])
-@pytest.mark.parametrize("sizes", [(258, 30), (700, 30), (1, 600)], ids=str)
+@pytest.mark.parametrize("sizes", [(100, 30), (258, 30), (1, 600)], ids=str)
 def test_a_network_may_place_rows_itself(pair: Pair, sizes: tuple[int, int], mode: str) -> None:
     """Few, whose keys are read by pages, and many, whose keys are copied side by side."""
     pair.forward([("a", 20, "causal"), ("b", 70, "block")])

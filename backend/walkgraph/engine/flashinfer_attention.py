@@ -30,7 +30,7 @@ GAP = 256
 those values the weight 0, which must not meet the infinities or NaNs of another run."""
 _SPACE = 128 << 20
 """Bytes for partial results, shared by all plans of a device: its launches are of one stream."""
-_DENSE = 512
+_DENSE = 192
 """New rows from which on keys are copied side by side before they are attended."""
 _TURNS = 6
 """Plans of a kind that may be alive at once."""

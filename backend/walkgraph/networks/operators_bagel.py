@@ -76,7 +76,8 @@ class Backbone(Operator):
         grid = torch.zeros(2, 2, config.latent_channels)
         return (
             Example(inputs={"ids": torch.tensor([config.tokens.bos, config.tokens.eos])}, params=greedy),
-            Example(inputs={"image": torch.zeros(4, config.llm.width)}),
+            # So many rows that keys are copied side by side for them.
+            Example(inputs={"image": torch.zeros(190, config.llm.width)}),
             Example(inputs={"clean": grid}),
             Example(inputs={"latents": grid}, params={"time": 0.5}),
             Example(inputs={"token": torch.tensor([config.tokens.bos])}, params={**greedy, "temperature": 1.0}),
