@@ -5,7 +5,8 @@
 The plain network in float32 (convolutions in TF32, as torch has them, and without) stands beside the packed one that is
 served. `tuned` lets cuDNN try its algorithms. Errors are the packed one's against the plain one in float32, of what
 leaves it: relative, and decibels of a picture's 8-bit levels. Memory is the most that one call takes above the weights.
-`--parts` tells the parts of a 1024 by 1024 picture: ways to upsample, to attend, to end; and the kernels of a decode.
+`--parts` tells the parts of a 1024 by 1024 picture: ways to upsample, to attend, to end; the kernels of a decode;
+and previews.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from walkgraph.layers.pixels import few_channels, one_head
 from walkgraph.networks.bagel import BAGEL_7B_MOT
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.flux_vae_packed import PackedVae
+from walkgraph.networks.latent_preview import LatentPreview
 from walkgraph.networks.presets import drawn
 
 DEVICE = torch.device("cuda")
@@ -157,6 +159,22 @@ def parts(seconds: float) -> list[dict[str, Any]]:
     return [{"part": name, "ms": timed(work, seconds)} for name, work in ways.items()]
 
 
+def previews(packed: PackedVae, seconds: float) -> list[dict[str, Any]]:
+    """Fitting one, the second time, and painting one of a 1024 by 1024 picture."""
+    rows: list[dict[str, Any]] = []
+    z = torch.randn(1, 16, 128, 128, device=DEVICE)
+    for detail in (1, 2, 8):
+        took = 0.0
+        for _ in range(2):
+            start = time.perf_counter()
+            preview = LatentPreview.fitted(packed, detail, 128, DEVICE)
+            torch.cuda.synchronize()
+            took = time.perf_counter() - start
+        replay, _ = captured(lambda preview=preview: preview(z))
+        rows.append({"preview": f"{128 * detail} pixels", "fit, ms": 1e3 * took, "paint, ms": timed(replay, seconds)})
+    return rows
+
+
 def kernels(packed: PackedVae, side: int) -> list[dict[str, Any]]:
     """Milliseconds of a decode by kernel, the longest first."""
     z = torch.randn(1, 16, side // 8, side // 8, device=DEVICE)
@@ -197,7 +215,9 @@ def main() -> None:
         if options.parts:
             result["parts"] = parts(options.seconds)
             result["kernels"] = kernels(packed, max(options.sides))
-            sys.stdout.write(f"\n{table(result['parts'])}\n\n{table(result['kernels'])}\n")
+            result["previews"] = previews(packed, options.seconds)
+            for name in ("parts", "kernels", "previews"):
+                sys.stdout.write(f"\n{table(result[name])}\n")
     if options.out is not None:
         options.out.write_text(json.dumps(result, indent=1) + "\n")
 
