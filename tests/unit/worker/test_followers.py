@@ -174,6 +174,23 @@ def test_more_slices_than_iterations_make_no_more_iterations() -> None:
     assert call.times == 1
 
 
+def test_what_is_made_ready_are_the_likely_iterations() -> None:
+    """The core with more and more of what is skipped at times; nothing that only some iterations hand out."""
+    body = ["u", when("v", "on"), when("w", "@loop.index > 1"), when("x", "on"), when("f", "n > 2"), "g"]
+    nodes = {"u": {"params": {"time": "=@loop.index"}}}
+    walk = {"body": [LOOP | {"body": body}], "edges": [["u.out", "f.a"], ["v.out", "g.a"]]}
+    (call,) = Core(planned(walk, nodes=nodes), Rank(0)).loops()
+    assert [use.active for use in call.body] == [None, (False, True, True), (False, False, True), (False, True, True)]
+    assert call.times == 3
+    assert call.body[0].varying == {"time": (0.0, 0.0, 0.0)}
+    assert call.wanted == {"each u.out": (False, False, False)}
+    (plain,) = Core(planned({"body": [LOOP | {"body": ["u"]}]}), Rank(0)).loops()
+    assert (plain.times, plain.body[0].active, plain.wanted) == (1, None, {})
+    many = ["u", *(when(n, f"n > {i}") for i, n in enumerate("abcdexyz"))]
+    (call,) = Core(planned({"body": [LOOP | {"body": many}]}), Rank(0)).loops()
+    assert [sum(use.active is None or use.active[k] for use in call.body) for k in range(call.times)] == [1, 2, 3, 9]
+
+
 # ── what follows ────────────────────────────────────────────────────────────────────────────────
 
 BEHIND = [["@in.x", "u.a"], ["u.out", "u.a"], ["u.out", "f.a"], {"from": "f.out", "to": "@out.o", "each": True}]
