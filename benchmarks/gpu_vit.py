@@ -1,9 +1,10 @@
 """How long BAGEL's vision encoder takes for pictures of 980x980 (4900 patches), by its parts, on one GPU.
 
-    python benchmarks/gpu_vit.py --out vit.json [--quick]
+    python benchmarks/gpu_vit.py --out vit.json
 
-First one layer's attention: the encoder's kernel by its cuts, torch's by its backends, FlashInfer's with heads of 72
-numbers filled up to 128, and what a backend's first call of a new length costs, since every shape of a picture has one.
+First one layer's attention: the encoder's, by FlashInfer's kernel with heads of 72 numbers filled up to 128, what the
+filling takes of it, torch's by its backends, and what the first call of a new length costs, since every shape of a
+picture has one.
 Then one layer's products, then the whole encoder with its connector: one picture, four, and pictures of several shapes,
 launched by the host as the engine does, and replayed as a graph, which tells what the host costs.
 """
@@ -28,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 import _common as common
 
 from walkgraph.layers.attention import BlockAttend, dense_attention
-from walkgraph.layers.kernels.encoder_attention import CHOSEN, Tuning, attend_pictures
+from walkgraph.layers.kernels.encoder_attention import fill
 from walkgraph.layers.patches import grid_ids
 from walkgraph.networks.bagel import BAGEL_7B_MOT
 from walkgraph.networks.siglip_navit import SiglipLayer, SiglipNavit
@@ -36,25 +37,16 @@ from walkgraph.networks.siglip_navit import SiglipLayer, SiglipNavit
 VIT = BAGEL_7B_MOT.vit
 HEADS, WIDTH, ROWS = VIT.heads, VIT.width // VIT.heads, 4900
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "torch flash": SDPBackend.FLASH_ATTENTION}
-CUTS = [
-    Tuning(rows=rows, keys=keys, warps=warps, stages=stages, registers=registers)
-    for rows, keys, warps, stages, registers in [
-        (128, 64, 8, 2, None), (128, 64, 8, 3, None), (128, 64, 8, 2, 128), (128, 64, 8, 3, 128), (128, 64, 8, 4, 128),
-        (128, 32, 8, 3, 128), (128, 128, 8, 2, None), (128, 128, 8, 3, None), (256, 64, 8, 3, None),
-        (64, 64, 4, 2, None), (64, 64, 4, 3, None), (64, 128, 4, 2, None), (64, 128, 4, 3, None), (128, 64, 4, 3, None),
-    ]
-]  # fmt: skip
 Work = Callable[[], Any]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--quick", action="store_true", help="only the cut that is chosen")
     given = parser.parse_args()
     torch.manual_seed(0)
     with torch.inference_mode():
-        attention = attentions([CHOSEN] if given.quick else CUTS)
+        attention = attentions()
         common.show(f"attention of one layer, {ROWS} patches", attention)
         with torch.device("cuda"):
             model = SiglipNavit(VIT).to(torch.bfloat16)
@@ -66,12 +58,11 @@ def main() -> None:
     common.write(given.out, "cuda", {"attention": attention, "layer": layer, "encoder": whole})
 
 
-def attentions(cuts: list[Tuning]) -> list[dict[str, Any]]:
+def attentions() -> list[dict[str, Any]]:
     qkv = torch.randn(ROWS, 3 * HEADS * WIDTH, device="cuda", dtype=torch.bfloat16)
     q, k, v = (part.unflatten(1, (HEADS, WIDTH)) for part in qkv.chunk(3, 1))
     flops = 4 * ROWS**2 * HEADS * WIDTH
     exact = dense_attention(q[None].float(), k[None].float(), v[None].float())[0]
-    starts = torch.tensor([0, ROWS], dtype=torch.int32, device="cuda")
     rows: list[dict[str, Any]] = []
 
     def row(name: str, work: Callable[[], Tensor], fresh: float | None = None) -> None:
@@ -83,12 +74,17 @@ def attentions(cuts: list[Tuning]) -> list[dict[str, Any]]:
             return
         rows.append({"kernel": name, "ms": ms, "TFLOP/s": flops / ms / 1e9, "wrong by": wrong, "first call ms": fresh})
 
-    for cut in cuts:
-        name = f"own {cut.rows} {cut.keys} w{cut.warps} s{cut.stages} r{cut.registers}"
-        row(name, lambda cut=cut: attend_pictures(q, k, v, starts, ROWS, cut))
+    attend = BlockAttend([ROWS])
+    row("encoder's", lambda: attend(0, q, k, v), first_call(lambda *heads: BlockAttend([len(heads[0])])(0, *heads)))
+    wide = [torch.zeros(ROWS, HEADS, 128, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+    at = torch.arange(ROWS, device="cuda")
+    rows.append({"kernel": "of which filling", "ms": per_graph(lambda: fill((q, k, v), wide, at))})
     for name, backend in BACKENDS.items():
-        row(name, lambda backend=backend: dense(q, k, v, backend), first_call(backend))
-    row("flashinfer 128", filled(q, k, v))
+        row(
+            name,
+            lambda backend=backend: dense(q, k, v, backend),
+            first_call(lambda q, k, v, backend=backend: dense(q, k, v, backend)),
+        )
     return rows
 
 
@@ -97,44 +93,21 @@ def dense(q: Tensor, k: Tensor, v: Tensor, backend: SDPBackend) -> Tensor:
         return dense_attention(q[None], k[None], v[None])[0]
 
 
-def first_call(backend: SDPBackend) -> float | None:
-    """Milliseconds of the first call with a number of patches that was not seen before."""
+def first_call(attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> float | None:
+    """Milliseconds of the first call with a number of patches that was not seen before: the median of some."""
     times: list[float] = []
     for rows in (3500, 3430, 3360):
-        q, k, v = torch.randn(3, rows, HEADS, WIDTH, device="cuda", dtype=torch.bfloat16)
+        qkv = torch.randn(rows, 3 * HEADS * WIDTH, device="cuda", dtype=torch.bfloat16)
+        heads = [part.unflatten(1, (HEADS, WIDTH)) for part in qkv.chunk(3, 1)]
         torch.cuda.synchronize()
         begun = time.perf_counter()
         try:
-            dense(q, k, v, backend)
+            attend(*heads)
         except RuntimeError:
             return None
         torch.cuda.synchronize()
         times.append(1e3 * (time.perf_counter() - begun))
     return sorted(times)[1]
-
-
-def filled(q: Tensor, k: Tensor, v: Tensor) -> Callable[[], Tensor]:
-    """FlashInfer's kernel for Hopper; what filling the heads up costs is not in it."""
-
-    def run() -> Tensor:
-        return wrapper().run(*parts)[..., :WIDTH]
-
-    parts = [F.pad(part, (0, 128 - WIDTH)).contiguous() for part in (q, k, v)]
-    planned: list[Any] = []
-
-    def wrapper() -> Any:
-        if not planned:
-            import flashinfer  # pyright: ignore[reportMissingImports]
-
-            space = torch.zeros(128 << 20, dtype=torch.uint8, device="cuda")
-            made = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(space, "NHD", backend="fa3")
-            bounds = torch.tensor([0, ROWS], dtype=torch.int32)
-            scale = WIDTH**-0.5
-            made.plan(bounds, bounds, HEADS, HEADS, 128, sm_scale=scale, q_data_type=torch.bfloat16)
-            planned.append(made)
-        return planned[0]
-
-    return run
 
 
 def layers(model: SiglipNavit) -> list[dict[str, Any]]:
@@ -179,14 +152,15 @@ def encoders(model: SiglipNavit) -> list[dict[str, Any]]:
         counts = [height * width for height, width in sizes]
         patches = torch.randn(sum(counts), 3 * VIT.patch**2, device="cuda", dtype=torch.bfloat16)
         ids = torch.cat([grid_ids(*size, VIT.side, device=patches.device) for size in sizes])
-        attend = BlockAttend(counts)
 
-        def work(patches: Tensor = patches, ids: Tensor = ids, attend: BlockAttend = attend) -> Tensor:
+        def work(attend: BlockAttend, patches: Tensor = patches, ids: Tensor = ids) -> Tensor:
             return model.vision_model(patches, ids, attend)
 
         flops = sum(VIT.layers * (2 * n * (4 * VIT.width + 2 * VIT.hidden) + 4 * n * n) * VIT.width for n in counts)
-        ms = launched(work)
-        rows.append({"pictures": name, "ms": ms, "graph ms": per_graph(work, 1), "TFLOP/s": flops / ms / 1e9})
+        ms = launched(lambda counts=counts, work=work: work(BlockAttend(counts)))
+        attend = BlockAttend(counts)
+        replayed = per_graph(lambda attend=attend, work=work: work(attend), 1)
+        rows.append({"pictures": name, "ms": ms, "graph ms": replayed, "TFLOP/s": flops / ms / 1e9})
     return rows
 
 

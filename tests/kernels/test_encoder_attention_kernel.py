@@ -1,18 +1,23 @@
-"""Attention within pictures, against each picture alone."""
+"""Attention within pictures, against each picture alone; how its heads are filled up."""
 
 from __future__ import annotations
+
+import importlib.util
 
 import pytest
 import torch
 from torch import Tensor
 
 from walkgraph.layers.attention import BlockAttend, dense_attention
-from walkgraph.layers.kernels.encoder_attention import CHOSEN, Tuning, attend_pictures, supported
+from walkgraph.layers.kernels.encoder_attention import fill, supported
 
-INTERPRETED = Tuning(rows=32, keys=16, warps=4, stages=0)
-PICTURES = [[70, 1, 33, 64], [16], [15, 17]]
+HOPPER = (
+    torch.cuda.is_available()
+    and torch.cuda.get_device_capability()[0] == 9
+    and importlib.util.find_spec("flashinfer") is not None
+)
 Heads = tuple[Tensor, Tensor, Tensor]
-LONG = [[4900], [4900, 1, 128, 1000], [64, 65]]
+SIZES = [[4900], [4900, 1, 128, 1000], [64, 65], [16] * 9]
 
 
 def drawn(lengths: list[int], heads: int, width: int, dtype: torch.dtype, device: str) -> Heads:
@@ -23,53 +28,55 @@ def drawn(lengths: list[int], heads: int, width: int, dtype: torch.dtype, device
     return q, k, v
 
 
-def starts(lengths: list[int], device: str) -> Tensor:
-    return torch.tensor([0, *lengths]).cumsum(0).to(device, torch.int32)
-
-
 def alone(lengths: list[int], q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     parts = zip(*(one.float()[None].split(lengths, 1) for one in (q, k, v)), strict=True)
     return torch.cat([dense_attention(*part)[0] for part in parts])
 
 
-@pytest.mark.parametrize("lengths", PICTURES)
-@pytest.mark.parametrize("width", [16, 24, 64, 72, 128])
-def test_each_picture_is_as_if_alone(lengths: list[int], width: int, device: str) -> None:
-    # The interpreter multiplies no bfloat16.
-    dtype, tolerance = (torch.bfloat16, 2e-2) if device == "cuda" else (torch.float32, 1e-5)
-    heads = drawn(lengths, 2, width, dtype, device)
-    tuning = CHOSEN if device == "cuda" else INTERPRETED
-    out = attend_pictures(*heads, starts(lengths, device), max(lengths), tuning)
-    torch.testing.assert_close(out.float(), alone(lengths, *heads), atol=tolerance, rtol=tolerance)
-
-
-def test_a_broken_picture_breaks_no_other(device: str) -> None:
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    heads = drawn([20, 30, 40], 1, 72, dtype, device)
-    # Values alone: the interpreter won't take the greatest of scores that are none.
-    heads[2][20:50] = torch.nan
-    out = attend_pictures(*heads, starts([20, 30, 40], device), 40, CHOSEN if device == "cuda" else INTERPRETED)
-    assert out[:20].isfinite().all()
-    assert out[20:50].isnan().all()
-    assert out[50:].isfinite().all()
+@pytest.mark.parametrize(("heads", "width", "dtype"), [(2, 72, torch.bfloat16), (3, 12, torch.float32)])
+def test_heads_are_filled_up_with_what_lies_there(heads: int, width: int, dtype: torch.dtype, device: str) -> None:
+    parts = drawn([5], heads, width, dtype, device)
+    rows = torch.tensor([0, 1, 4, 5, 7], device=device)
+    to = [torch.full((count, heads, 80), 7, dtype=dtype, device=device) for count in (5, 9, 9)]
+    fill(parts, to, rows)
+    wanted = [torch.full_like(one, 7) for one in to]
+    wanted[0][..., :width] = parts[0]
+    for one, part in zip(wanted[1:], parts[1:], strict=True):
+        one[rows, :, :width] = part
+    for one, other in zip(to, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
 def test_what_has_no_form_is_told() -> None:
-    q, k, v = drawn([4], 2, 72, torch.bfloat16, "cpu")
-    assert supported(q, k, v)
+    q, k, v = drawn([4], 2, 72, torch.bfloat16, "cuda" if HOPPER else "cpu")
+    assert supported(q, k, v) == HOPPER
     assert not supported(q.float(), k.float(), v.float())
     assert not supported(q, k.contiguous(), v)
-    assert not supported(*drawn([4], 2, 12, torch.bfloat16, "cpu"))
+    assert not supported(*drawn([4], 2, 64, torch.bfloat16, str(q.device)))
     assert not supported(q, k[:, :1], v[:, :1])
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@pytest.mark.parametrize("lengths", LONG)
+@pytest.mark.skipif(not HOPPER, reason="needs a GPU of compute capability 9, and FlashInfer")
+@pytest.mark.parametrize("lengths", SIZES, ids=str)
 def test_the_encoder_attends_by_it(lengths: list[int]) -> None:
-    heads = drawn(lengths, 16, 72, torch.bfloat16, "cuda")
-    attend = BlockAttend(lengths)
     with torch.inference_mode():
-        for _ in range(2):
-            out = attend(0, *heads)
-            torch.testing.assert_close(out.float(), alone(lengths, *heads), atol=1e-2, rtol=1e-2)
+        attend = BlockAttend(lengths)
+        for seed in range(3):
+            heads = drawn([n + 0 for n in lengths], 16, 72, torch.bfloat16, "cuda")
+            heads = (heads[0] * (seed + 1), heads[1], heads[2])
+            q, k, v = (one.contiguous() for one in heads)
+            torch.testing.assert_close(attend(seed, q, k, v).float(), alone(lengths, q, k, v), atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HOPPER, reason="needs a GPU of compute capability 9, and FlashInfer")
+def test_a_broken_picture_breaks_no_other() -> None:
+    with torch.inference_mode():
+        q, k, v = drawn([20, 30, 40], 2, 72, torch.bfloat16, "cuda")
+        for one in (q, k, v):
+            one[20:50] = torch.nan
+        out = BlockAttend([20, 30, 40])(0, q, k, v)
+        assert out[:20].isfinite().all()
+        assert out[20:50].isnan().all()
+        assert out[50:].isfinite().all()

@@ -8,8 +8,7 @@ Shape letters: R rows (all new tokens of a batch), B sequences, L new tokens of 
 S = P + L, H query heads, G key/value heads, D head dim.
 """
 
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -70,18 +69,21 @@ class PackedAttend:
 
 
 class BlockAttend:
-    """Bidirectional attention inside each of consecutive blocks of rows: the images of an encoder's batch."""
+    """Bidirectional attention inside each of consecutive blocks of rows: the images of an encoder's batch. For the
+    layers of one forward."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = tuple(lengths)
-        self._starts: Tensor | None = None
+        self._pictures: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if q.is_cuda and not torch.is_grad_enabled():
-            from walkgraph.layers.kernels.encoder_attention import attend_pictures, supported
+            from walkgraph.layers.kernels.encoder_attention import Pictures, supported
 
-            if supported(q, k, v):
-                return attend_pictures(q, k, v, self._bounds(q.device), max(self.lengths))
+            if self._pictures is None and supported(q, k, v):
+                self._pictures = Pictures(self.lengths, q)
+            if self._pictures is not None:
+                return self._pictures(q, k, v)
         if len(set(self.lengths)) == 1:
             n = self.lengths[0]
             return dense_attention(q.unflatten(0, (-1, n)), k.unflatten(0, (-1, n)), v.unflatten(0, (-1, n))).flatten(
@@ -89,13 +91,6 @@ class BlockAttend:
             )
         blocks = zip(q.split(self.lengths), k.split(self.lengths), v.split(self.lengths), strict=True)
         return torch.cat([dense_attention(a[None], b[None], c[None])[0] for a, b, c in blocks])
-
-    def _bounds(self, device: torch.device) -> Tensor:
-        """int32 `[B + 1]`: where blocks begin, and the last one ends. Sent once, for all layers."""
-        if self._starts is None:
-            starts = torch.tensor([0, *accumulate(self.lengths)], dtype=torch.int32, pin_memory=True)
-            self._starts = starts.to(device, non_blocking=True)
-        return self._starts
 
 
 def dense_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -1,134 +1,116 @@
-"""Full attention within each of consecutive pictures, for heads of any multiple of 8 numbers: no row is padded, and a
-head of 72 numbers is multiplied as one of 64 and one of 16.
+"""Full attention within each of consecutive pictures by FlashInfer's kernel for Hopper, which knows no heads of 72
+numbers: zeros fill them up to 128. That is faster than kernels for narrower heads, and plans for any sizes of pictures
+at once, where others are built anew for each.
+
+Shape letters: R rows of all pictures, B pictures, H heads, D head dim.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false, reportGeneralTypeIssues=false
 
-import math
-from dataclasses import dataclass
+import importlib.util
+from collections.abc import Sequence
+from functools import cache
+from itertools import accumulate
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-
-@dataclass(frozen=True, kw_only=True)
-class Tuning:
-    rows: int
-    """Queries of a program."""
-    keys: int
-    """Keys of one turn of its loop."""
-    warps: int
-    stages: int
-    """Turns whose keys are on their way at once; 0 for the interpreter."""
-
-    registers: int | None = None
-    """Of a thread, at most: so few that two programs run side by side, one of which multiplies while the other takes
-    exponentials."""
-
-
-CHOSEN = Tuning(rows=128, keys=64, warps=8, stages=3, registers=128)
+WIDTH = 128
+"""Numbers of a filled head."""
+GAP = 256
+"""Rows of zeros behind a picture's keys: the kernel reads past their end, and gives what lies there the weight 0."""
+_HOPPER = 9
 
 
 @triton.jit
-def _turn(at, total, weight, low, rest, q_low, q_rest, k, v, stride, left, scale, WHOLE: tl.constexpr,
-          KEYS: tl.constexpr, D: tl.constexpr, LOW: tl.constexpr, REST: tl.constexpr):  # fmt: skip
-    """KEYS keys more. total, weight: the greatest score and the sum of weights `[rows]`; low, rest: the sums so far of
-    the values' first LOW numbers and of their others. left: keys that are there, unless WHOLE."""
-    key = tl.arange(0, KEYS)[:, None]
-    d, e = tl.arange(0, LOW)[None, :], LOW + tl.arange(0, REST)[None, :]
-    there = key < left
-    place = (at + key).to(tl.int64) * stride
-    if WHOLE:
-        k_low = tl.load(k + place + d)
-        k_rest = tl.load(k + place + e, mask=e < D, other=0.0) if LOW < D else k_low
-    else:
-        k_low = tl.load(k + place + d, mask=there, other=0.0)
-        k_rest = tl.load(k + place + e, mask=there & (e < D), other=0.0) if LOW < D else k_low
-    score = tl.dot(q_low, k_low.T)
-    if LOW < D:
-        score = tl.dot(q_rest, k_rest.T, score)
-    if not WHOLE:
-        score = tl.where((tl.arange(0, KEYS) < left)[None, :], score, float("-inf"))
-    most = tl.maximum(total, tl.max(score, 1) * scale)
-    p = tl.math.exp2(score * scale - most[:, None])
-    fade = tl.math.exp2(total - most)
-    weight = weight * fade + tl.sum(p, 1)
-    p = p.to(v.dtype.element_ty)
-    v_low = tl.load(v + place + d) if WHOLE else tl.load(v + place + d, mask=there, other=0.0)
-    low = tl.dot(p, v_low, low * fade[:, None])
-    if LOW < D:
-        if WHOLE:
-            v_rest = tl.load(v + place + e, mask=e < D, other=0.0)
-        else:
-            v_rest = tl.load(v + place + e, mask=there & (e < D), other=0.0)
-        rest = tl.dot(p, v_rest, rest * fade[:, None])
-    return most, weight, low, rest
+def fill_kernel(q, k, v, to_q, to_k, to_v, rows, stride, HEADS: tl.constexpr, D: tl.constexpr, W: tl.constexpr,
+                BLOCK: tl.constexpr):  # fmt: skip
+    """A program for one row's queries, keys and values; all in words of 8 bytes. `rows`: where its keys go."""
+    row, at = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    inside = at < HEADS * D
+    source, target = row * stride + at, (at // D) * W + at % D
+    query = tl.load(q + source, mask=inside)
+    key, value = tl.load(k + source, mask=inside), tl.load(v + source, mask=inside)
+    tl.store(to_q + row * (HEADS * W) + target, query, mask=inside)
+    place = tl.load(rows + row) * (HEADS * W) + target
+    tl.store(to_k + place, key, mask=inside)
+    tl.store(to_v + place, value, mask=inside)
 
 
-@triton.jit
-def attention_kernel(q, k, v, out, starts, stride, scale, ROWS: tl.constexpr, KEYS: tl.constexpr, D: tl.constexpr,
-                     LOW: tl.constexpr, REST: tl.constexpr, STAGES: tl.constexpr):  # fmt: skip
-    """A program for ROWS queries of one head of one picture; heads and pictures in turn, so that those that run side by
-    side read the same keys. starts int32 `[B + 1]`: where pictures begin. stride: from row to row of q, k and v."""
-    first, stop = tl.load(starts + tl.program_id(2)), tl.load(starts + tl.program_id(2) + 1)
-    begin = first + tl.program_id(0) * ROWS
-    if begin >= stop:
-        return
-    head = tl.program_id(1) * D
-    row = begin + tl.arange(0, ROWS)[:, None]
-    d, e = tl.arange(0, LOW)[None, :], LOW + tl.arange(0, REST)[None, :]
-    place = row.to(tl.int64) * stride + head
-    q_low = tl.load(q + place + d, mask=row < stop, other=0.0)
-    q_rest = tl.load(q + place + e, mask=(row < stop) & (e < D), other=0.0) if LOW < D else q_low
-    total, weight = tl.full([ROWS], float("-inf"), tl.float32), tl.zeros([ROWS], tl.float32)
-    low, rest = tl.zeros([ROWS, LOW], tl.float32), tl.zeros([ROWS, REST], tl.float32)
-    whole = first + (stop - first) // KEYS * KEYS
-    if STAGES:
-        for at in tl.range(first, whole, KEYS, num_stages=STAGES):
-            total, weight, low, rest = _turn(
-                at, total, weight, low, rest, q_low, q_rest, k + head, v + head, stride, KEYS, scale, True,
-                KEYS, D, LOW, REST,
-            )  # fmt: skip
-    else:
-        # The interpreter's `range` takes no bounds that were computed; a `while` isn't pipelined on the GPU.
-        at = first
-        while at < whole:
-            total, weight, low, rest = _turn(
-                at, total, weight, low, rest, q_low, q_rest, k + head, v + head, stride, KEYS, scale, True,
-                KEYS, D, LOW, REST,
-            )  # fmt: skip
-            at += KEYS
-    if whole < stop:
-        total, weight, low, rest = _turn(
-            whole, total, weight, low, rest, q_low, q_rest, k + head, v + head, stride, stop - whole, scale, False,
-            KEYS, D, LOW, REST,
-        )  # fmt: skip
-    share = 1 / weight[:, None]
-    to = out + row.to(tl.int64) * (tl.num_programs(1) * D) + head
-    tl.store(to + d, (low * share).to(out.dtype.element_ty), mask=row < stop)
-    if LOW < D:
-        tl.store(to + e, (rest * share).to(out.dtype.element_ty), mask=(row < stop) & (e < D))
+def fill(parts: Sequence[Tensor], to: Sequence[Tensor], rows: Tensor) -> None:
+    """q, k and v `[R, H, D]`, of one row stride, to the first numbers of the heads of `[R, H, W]`, and twice
+    `[S, H, W]`, whose rows are `rows` int64 `[R]`."""
+    sources, targets = ([tensor.view(torch.int64) for tensor in tensors] for tensors in (parts, to))
+    count, heads, width = sources[0].shape
+    fill_kernel[(count,)](
+        *sources, *targets, rows, sources[0].stride(0), HEADS=heads, D=width, W=targets[0].shape[2],
+        BLOCK=triton.next_power_of_2(heads * width),
+    )  # fmt: skip
+
+
+@cache
+def _installed() -> bool:
+    return importlib.util.find_spec("flashinfer") is not None
 
 
 def supported(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether the kernel has a form for these heads."""
-    width = q.shape[2]
+    """Whether heads `[R, H, D]` can be filled up, and there is the kernel."""
+    width, words = q.shape[2], 8 // q.itemsize
     alike = all(t.shape == q.shape and t.stride() == q.stride() and t.stride()[1:] == (width, 1) for t in (q, k, v))
-    return alike and width % 8 == 0 and 16 <= width <= 128 and q.dtype in (torch.bfloat16, torch.float16)
+    whole = all(n % words == 0 for t in (q, k, v) for n in (width, t.stride(0), t.storage_offset()))
+    fits = alike and whole and WIDTH // 2 < width <= WIDTH and q.dtype in (torch.bfloat16, torch.float16)
+    return fits and q.is_cuda and torch.cuda.get_device_capability(q.device)[0] == _HOPPER and _installed()
 
 
-def attend_pictures(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, longest: int, tuning: Tuning = CHOSEN) -> Tensor:
-    """q, k and v `[R, H, D]`, all rows alike far apart and heads side by side; starts int32 `[B + 1]`, on the device,
-    of pictures of at most `longest` rows -> `[R, H, D]`; scaled by D^-0.5."""
-    _, heads, width = q.shape
-    out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-    low = 1 << (width.bit_length() - 1)
-    grid = (triton.cdiv(longest, tuning.rows), heads, starts.shape[0] - 1)
-    attention_kernel[grid](
-        q, k, v, out, starts, q.stride(0), width**-0.5 / math.log(2), ROWS=tuning.rows, KEYS=tuning.keys, D=width,
-        LOW=low, REST=max(16, triton.next_power_of_2(width - low)), STAGES=tuning.stages, num_warps=tuning.warps,
-        maxnreg=tuning.registers,
-    )  # fmt: skip
-    return out
+class _Wrapper:
+    """FlashInfer's, one for a device: the layers of a forward are launched before the next one is planned."""
+
+    def __init__(self, device: torch.device) -> None:
+        import flashinfer  # pyright: ignore[reportMissingImports]
+
+        # This kernel divides no keys, so it has no partial results to keep.
+        space = torch.empty(16, dtype=torch.uint8, device=device)
+        self.attention: Any = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(space, "NHD", backend="fa3")
+        self.plans = 0
+        self._copied = torch.cuda.Event()
+        """After it, the device has read the plan that the wrapper keeps in pinned memory."""
+
+    def plan(self, queries: Tensor, keys: Tensor, heads: int, width: int, dtype: torch.dtype) -> int:
+        self._copied.synchronize()
+        self.attention.plan(queries, keys, heads, heads, WIDTH, sm_scale=width**-0.5, q_data_type=dtype)
+        self._copied.record()
+        self.plans += 1
+        return self.plans
+
+
+_wrapper = cache(_Wrapper)
+
+
+class Pictures:
+    """One forward's attention: `lengths` are the rows of its pictures."""
+
+    def __init__(self, lengths: Sequence[int], like: Tensor) -> None:
+        """`like`: queries `[R, H, D]` that `supported` knows."""
+        count, heads, width = like.shape
+        starts = [0, *accumulate(length + GAP for length in lengths)]
+        on: dict[str, Any] = {"dtype": like.dtype, "device": like.device}
+        self._q = torch.zeros(count, heads, WIDTH, **on)
+        self._k, self._v = (torch.zeros(starts[-1], heads, WIDTH, **on) for _ in range(2))
+        spans = list(zip(starts, lengths, strict=False))
+        self._rows = torch.cat([torch.arange(at, at + n, device=like.device) for at, n in spans])
+        # What lies between is told as sequences without queries.
+        queries = [0, *(end for end in accumulate(lengths) for _ in range(2))]
+        keys = [*(bound for at, n in spans for bound in (at, at + n)), starts[-1]]
+        bounds = torch.tensor([queries, keys], dtype=torch.int32)
+        self._wrapper = _wrapper(like.device)
+        self._plan = self._wrapper.plan(bounds[0], bounds[1], heads, width, like.dtype)
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """q, k and v `[R, H, D]` -> `[R, H, D]`; scaled by D^-0.5. The layers of one forward only."""
+        if self._wrapper.plans != self._plan:
+            raise RuntimeError("another forward of pictures was begun before this one's layers were through")
+        fill((q, k, v), (self._q, self._k, self._v), self._rows)
+        return self._wrapper.attention.run(self._q, self._k, self._v)[..., : q.shape[2]]
