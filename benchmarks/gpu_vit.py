@@ -30,6 +30,7 @@ import _common as common
 
 from walkgraph.layers.attention import BlockAttend, dense_attention
 from walkgraph.layers.kernels.encoder_attention import fill
+from walkgraph.layers.layer_norm import added_norm
 from walkgraph.layers.patches import grid_ids
 from walkgraph.networks.bagel import BAGEL_7B_MOT
 from walkgraph.networks.siglip_navit import SiglipLayer, SiglipNavit
@@ -121,7 +122,9 @@ def layers(model: SiglipNavit) -> list[dict[str, Any]]:
     heads = [part.unflatten(1, (HEADS, WIDTH)) for part in F.linear(x, *qkv).chunk(3, 1)]
     square = 2 * ROWS * VIT.width
     parts: dict[str, tuple[Work, float]] = {
-        "norm": (lambda: layer.layer_norm1(x), 0),
+        "norm": (lambda: added_norm(x, None, layer.layer_norm1), 0),
+        "sum, norm": (lambda: added_norm(x, x, layer.layer_norm1), 0),
+        "norm of torch": (lambda: layer.layer_norm1(x), 0),
         "q k v": (lambda: F.linear(x, *qkv), 3 * square * VIT.width),
         "attention": (lambda: attend(0, *heads), 4 * ROWS**2 * VIT.width),
         "out": (lambda: attention.out_proj(x), square * VIT.width),

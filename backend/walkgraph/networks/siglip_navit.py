@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.layers.attention import Attend
+from walkgraph.layers.layer_norm import added_norm
 from walkgraph.layers.mlp import GeluMLP
 from walkgraph.layers.packed import Packed
 
@@ -73,8 +74,9 @@ class SiglipLayer(nn.Module):
         self.mlp = GeluMLP(config.width, config.hidden, config.width)
 
     def forward(self, layer: int, x: Tensor, attend: Attend) -> Tensor:
-        x = x + self.self_attn(layer, self.layer_norm1(x), attend)
-        return x + self.mlp(self.layer_norm2(x))
+        _, normed = added_norm(x, None, self.layer_norm1)
+        x, normed = added_norm(x, self.self_attn(layer, normed, attend), self.layer_norm2)
+        return x + self.mlp(normed)
 
 
 class SiglipEmbeddings(nn.Module):

@@ -1,0 +1,30 @@
+"""Layer norm of a sum, against its plain form."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from walkgraph.layers.kernels.layer_norm import norm_rows
+from walkgraph.layers.layer_norm import added_norm
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("rows", "width"), [(5, 1152), (1, 24), (70, 8)])
+@pytest.mark.parametrize("adds", [True, False])
+def test_rows_are_normed_as_plainly(rows: int, width: int, adds: bool, dtype: torch.dtype, device: str) -> None:
+    generator = torch.Generator().manual_seed(width)
+    x, y, weight, bias = (torch.randn(n, width, generator=generator) for n in (rows, rows, 1, 1))
+    x, y = (3 * x + 2).to(device, dtype), y.to(device, dtype) if adds else None
+    norm = nn.LayerNorm(width, 1e-6)
+    with torch.no_grad():
+        norm.weight.copy_(weight[0])
+        norm.bias.copy_(bias[0])
+    norm = norm.to(device, dtype)
+    total, normed = norm_rows(x, y, norm.weight.detach(), norm.bias.detach(), norm.eps)
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-5
+    sums, plain = (part.detach() for part in added_norm(x.cpu(), None if y is None else y.cpu(), norm.cpu()))
+    # The interpreter cuts off where a GPU rounds.
+    torch.testing.assert_close(total.cpu(), sums, rtol=tolerance / 2, atol=0)
+    torch.testing.assert_close(normed.cpu(), plain, rtol=tolerance, atol=2 * tolerance)
