@@ -114,7 +114,7 @@ def floor(config: BagelConfig, patches: int) -> dict[str, float]:
 
 
 def products(config: BagelConfig, rows: int) -> list[dict[str, Any]]:
-    """Of one layer: the time of each product, and its speed."""
+    """Of one layer: the time of each product, and its speed, of all rows at once and of so many."""
     llm = config.llm
     heads = llm.heads * llm.head_dim
     shapes = {
@@ -128,9 +128,11 @@ def products(config: BagelConfig, rows: int) -> list[dict[str, Any]]:
         for name, (inner, outer) in shapes.items():
             x, weight = (torch.randn(n, inner, device="cuda", dtype=torch.bfloat16) for n in (count, outer))
             out = torch.empty(count, outer, device="cuda", dtype=torch.bfloat16)
-            ms = timed(lambda x=x, weight=weight, out=out: torch.mm(x, weight.t(), out=out))
-            speed = 2 * count * inner * outer / ms / 1e9
-            found.append({"rows": count, "product": name, "ms": ms, "TFLOP/s": speed})
+            for cut in (count, 2048, 1024):
+                pieces = list(zip(x.split(cut), out.split(cut), strict=True))
+                ms = timed(lambda pieces=pieces, weight=weight: [torch.mm(a, weight.t(), out=b) for a, b in pieces])
+                speed = 2 * count * inner * outer / ms / 1e9
+                found.append({"rows": count, "at once": cut, "product": name, "ms": ms, "TFLOP/s": speed})
     return found
 
 
