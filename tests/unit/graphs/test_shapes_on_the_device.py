@@ -48,3 +48,13 @@ def test_loops_on_the_device_answer_as_stepped_ones(placement: str) -> None:
         for name in ("image", "preview"):
             for one, other in zip(fast.get(name, ()), slow.get(name, ()), strict=True):
                 assert np.abs(pixels(one) - pixels(other)).max() <= ONE_LEVEL, task
+
+
+def test_who_asks_about_a_picture_touches_nothing_that_draws() -> None:
+    local = deployment("shapes_one_cpu", True)
+    local.submit("asks", "image_to_text", {"max_tokens": 3}, {"image": [picture()]})
+    local.run()
+    used = {one.node for one in local.times["asks"] if one.calls}
+    drawing = {"vae_encoder", "vae_decoder", "noise", "combine_cfg", "llm_cfg_text", "llm_cfg_img", "picture_out"}
+    assert "vit_encoder" in used
+    assert not used & drawing
