@@ -139,7 +139,10 @@ class Workspace:
     def take(self, kind: Kind, tensor_cores: bool) -> _Turn:
         """The wrapper whose plan is the oldest."""
         turns = self._turns.setdefault((kind, tensor_cores), [])
-        turn = turns.pop(0) if len(turns) == _TURNS else _Turn(self._made(kind, tensor_cores))
+        if not turns:
+            # All at the first use, which is a warm-up's: each pins memory, and that takes milliseconds.
+            turns += [_Turn(self._made(kind, tensor_cores)) for _ in range(_TURNS)]
+        turn = turns.pop(0)
         turns.append(turn)
         if turn.copied is not None:
             turn.copied.synchronize()
