@@ -32,6 +32,7 @@ class UndRows:
         self._model, self._language = model, model.language_model.model
         self._layers = [cast(DecoderLayer, layer) for layer in self._language.layers]
         self._linears = [PlainFlowLinears(layer, UND) for layer in self._layers]
+        self._norms = [_norms(layer) for layer in self._layers]
 
     def see(self, pictures: Sequence[Tensor], edges: Tensor, positions: Tensor, to: Placed) -> None:
         """pictures: tokens `[n, W]` of each; edges int64 `[2]`: BOI and EOI; positions `[B]`. `to` has a place for the
@@ -42,8 +43,8 @@ class UndRows:
         counts = counts if len(set(counts)) > 1 else None
         turns = self._turns(positions)
         self._through(x, turns, counts, to, len(self._layers) - 1)
-        layer, unread = self._layers[-1], x.new_empty(x.shape[0], 1, 1)
-        _place(_last_keys(layer, x), turns, _norms(layer), _places(to, len(self._layers) - 1, unread), counts)
+        places = _places(to, len(self._layers) - 1, x.new_empty(x.shape[0], 1, 1))
+        _place(_last_keys(self._layers[-1], x), turns, self._norms[-1], places, counts)
 
     def read(self, ids: Tensor, positions: Tensor, asked: Tensor, to: Placed) -> Tensor:
         """Text of any calls: ids and positions int64 `[R]`; asked int64 `[K]`: rows whose states are wanted -> these,
@@ -59,7 +60,7 @@ class UndRows:
         q = x.new_empty(x.shape[0], shape.heads, shape.head_dim)
         for index in range(layers):
             linears = self._linears[index]
-            _place(linears.qkv(x), turns, _norms(self._layers[index]), _places(to, index, q), counts)
+            _place(linears.qkv(x), turns, self._norms[index], _places(to, index, q), counts)
             linears.o(to(index, q).flatten(1)[None], x)
             linears.mlp(x)
 
