@@ -23,7 +23,7 @@ from torch import Tensor
 
 from walkgraph.engine.capture import Capturer
 from walkgraph.engine.entering import Loaded, with_examples
-from walkgraph.engine.load import WARM_UP, example_calls, load_operators, make_pools, nodes_here, rank_plan
+from walkgraph.engine.load import load_operators, make_pools, nodes_here, rank_plan
 from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.pages import PAGE
 from walkgraph.engine.parts import Done, Parts
@@ -36,13 +36,14 @@ from walkgraph.engine.schedule import MIX, Mix, Part, Schedule
 from walkgraph.engine.single import Singles
 from walkgraph.engine.states import StateTable
 from walkgraph.engine.swap import Swap, Swapped
-from walkgraph.errors import InvalidInput, Refused, RunFailed
+from walkgraph.engine.warming import capture_singles, warm_up
+from walkgraph.errors import InvalidInput, Refused
 from walkgraph.ids import Rank
 from walkgraph.layers import invariance
 from walkgraph.networks.base import Call, Capture, Scalar, StateKey
 from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.placement.demand import state_tokens
-from walkgraph.placement.tables import NodePlan, Plan
+from walkgraph.placement.tables import Plan
 
 Event = Done | Items | LoopDone | Stepped | Swapped
 
@@ -121,9 +122,9 @@ class Engine:
             if not is_memory(raised):
                 raise
             raise Refused(f"rank {self._rank} has too little memory for its nodes; place fewer on it") from raised
-        self._warm_up(nodes_here(self._plan, self._here), progress)
+        warm_up(self, self._plan, nodes_here(self._plan, self._here), self._nodes, progress)
         with invariance.batch_invariant(self._invariant):
-            self._capture_singles(progress)
+            capture_singles(self._nodes, self._singles, progress)
 
     def _start(self, pools: Mapping[str, Pool]) -> None:
         ports = host_ports(self._plan, self._here)
@@ -384,30 +385,6 @@ class Engine:
             self._schedule.remove(rest)
             done += [] if whole is None else [whole]
         return done
-
-    def _capture_singles(self, progress: Callable[[str, float], None]) -> None:
-        operators = {id(loaded.operator): (loaded, name) for name, loaded in self._nodes.items()}
-        for number, (loaded, name) in enumerate(operators.values()):
-            singles = self._singles(loaded.device)
-            if singles is None:
-                continue
-            for inputs in loaded.operator.step_examples():
-                with torch.inference_mode():
-                    singles.prepare(loaded.operator, inputs, {})
-            progress(f"capture of `{name}`", (number + 1) / len(operators))
-
-    def _warm_up(self, plans: Sequence[NodePlan], progress: Callable[[str, float], None]) -> None:
-        first = {self._nodes[node.name].index: node for node in reversed(plans)}
-        for done, (_, node) in enumerate(sorted(first.items())):
-            progress(f"warm-up of `{node.name}`", done / len(first))
-            for call in example_calls(self._plan, node, self._nodes[node.name].operator):
-                self.add(call)
-                while not self.idle:
-                    failed = [one.error for one in self.step() if isinstance(one, Done) and one.error is not None]
-                    if failed:
-                        raise RunFailed(failed[0])
-            self.drop(WARM_UP)
-        progress("warm-up", 1.0)
 
 
 def _in_turn(lane: _Lane) -> bool:
