@@ -20,9 +20,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -51,6 +51,7 @@ from walkgraph.networks.mot import GEN
 from walkgraph.networks.presets import BAGEL
 
 Work = Callable[[], object]
+Name = TypeVar("Name")
 TIME = 0.7
 _UND = ("_vector", "_matrix", "_norm", "_blocks", "_shares")
 """Kernels of linears of few rows."""
@@ -61,7 +62,7 @@ def main() -> None:
     torch.manual_seed(0)
     with torch.inference_mode():
         bench = Bench(given)
-        report: dict[str, Any] = {"steps": list(bench.steps())}
+        report: dict[str, Any] = {"steps": bench.steps()}
         common.show("a step", report["steps"])
         report["profile"], report["kinds"] = bench.profile()
         common.show("the GPU's time of a step in order, by kind, ms", report["kinds"])
@@ -80,7 +81,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--side", type=int, default=64, help="latents of a row: its square")
     parser.add_argument("--branches", type=int, default=2)
-    parser.add_argument("--context", type=int, default=32)
+    parser.add_argument("--context", type=int, nargs="+", default=[32], help="of the rows in turn")
     parser.add_argument("--layers", type=int, default=28)
     parser.add_argument("--fp8", action="store_true", help="the weights of the latents' products in eight bits")
     parser.add_argument("--repeats", type=int, default=12)
@@ -107,23 +108,24 @@ class Bench:
         shape = CacheShape(
             layers=self.llm.layers, kv_heads=self.llm.kv_heads, head_dim=self.llm.head_dim, dtype=self.dtype
         )
-        self.pool = Pool(shape, pages_for(given.context) + 1, self.device)
+        rows = max(given.branches, len(given.context))
+        self.contexts = list(islice(cycle(given.context), rows))
+        self.pool = Pool(shape, pages_for(max(self.contexts)) + 1, self.device)
         for cache in (*self.pool.k, *self.pool.v):
             cache.normal_()
 
-    @property
-    def flops(self) -> float:
-        """Of the latents of one row."""
+    def flops(self, contexts: Sequence[int]) -> float:
+        """Of the latents of rows behind such contexts."""
         llm, rows = self.llm, self.cells
-        heads, keys = llm.heads * llm.head_dim, rows + EDGES + self.given.context
+        heads = llm.heads * llm.head_dim
         linears = llm.width * (2 * heads + 2 * llm.kv_heads * llm.head_dim) + 3 * llm.width * llm.hidden
-        return llm.layers * (2 * rows * linears + 4 * rows * keys * heads)
+        each = [2 * rows * linears + 4 * rows * (rows + EDGES + context) * heads for context in contexts]
+        return llm.layers * sum(each)
 
-    def batch(self, rows: int) -> StepBatch:
-        tokens, context = self.cells + EDGES, self.given.context
-        room = Room(self.pool, rows, tokens, capacity_for([context] * rows, rows, tokens))
-        held = Held(list(range(1, 1 + pages_for(context))), context, 1, "context")
-        room.place([held] * rows)
+    def batch(self, contexts: Sequence[int]) -> StepBatch:
+        tokens, rows = self.cells + EDGES, len(contexts)
+        room = Room(self.pool, rows, tokens, capacity_for(contexts, rows, tokens))
+        room.place([Held(range(1, 1 + pages_for(context)), context, 1, "context") for context in contexts])
         nothing = torch.zeros(rows, dtype=torch.int64, device=self.device)
         tables = PagedRows(nothing.int(), nothing[:, None].int(), nothing.int(), nothing.int())
         side, channels = self.given.side, self.model.config.latent_channels
@@ -136,35 +138,37 @@ class Bench:
             paged={"kv": PagedSlot((), (), tables, room)},
         )
 
-    def steps(self) -> Iterator[common.Row]:
-        branches = self.given.branches
+    def steps(self) -> Sequence[common.Row]:
+        """Ways in turn, round by round, so that all of them meet the chip as warm as the others left it."""
         ways = {
             "in order": FlowStep(self.model, overlap=False),
             **{f"beside, {at}": FlowStep(self.model, overlap=True, priority=at) for at in self.given.priorities},
         }
-        for name, step in ways.items():
-            for together in (True, False) if branches > 1 else (True,):
-                batches = [self.batch(branches)] if together else [self.batch(1) for _ in range(branches)]
+        batches = {"together": [self.batch(self.contexts)]}
+        if len(self.contexts) > 1:
+            batches["in turn"] = [self.batch([context]) for context in self.contexts]
+        works: dict[tuple[str, str], Work] = {}
+        for edges, step in ways.items():
+            for rows, each in batches.items():
 
-                def work(step: FlowStep = step, batches: Sequence[StepBatch] = batches) -> None:
-                    for batch in batches:
+                def work(step: FlowStep = step, each: Sequence[StepBatch] = each) -> None:
+                    for batch in each:
                         step(batch)
 
-                ms = timed(work, self.given.repeats, self.device)
-                yield {
-                    "rows": "together" if together else "in turn",
-                    "edges": name,
-                    "ms": ms,
-                    "ms a branch": ms / branches,
-                    "TFLOP/s": branches * self.flops / ms / 1e9,
-                }
+                works[rows, edges] = captured(work, self.device)
+        found = interleaved(works, self.given.repeats, self.device)
+        branches, flops = len(self.contexts), self.flops(self.contexts) / 1e9
+        return [
+            {"rows": rows, "edges": edges, "ms": ms, "ms a branch": ms / branches, "TFLOP/s": flops / ms}
+            for (rows, edges), ms in found.items()
+        ]
 
     def profile(self) -> tuple[Sequence[common.Row], Sequence[common.Row]]:
         """Of one step of all branches together, launched one by one: its kernels, and their kinds."""
         from torch.profiler import ProfilerActivity, profile
 
         cuda = self.device.type == "cuda"
-        step, batch = FlowStep(self.model, overlap=False), self.batch(self.given.branches)
+        step, batch = FlowStep(self.model, overlap=False), self.batch(self.contexts)
         for _ in range(2):
             step(batch)
         with profile(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU]) as trace:
@@ -181,7 +185,7 @@ class Bench:
 
     def products(self) -> Iterator[common.Row]:
         llm, heads = self.llm, self.llm.heads * self.llm.head_dim
-        both = {1, self.given.branches}
+        both = {1, len(self.contexts)}
         for rows in sorted(min(n * self.cells, MLP_ROWS) for n in both):
             for name, k, adds, pick in (
                 ("qkv", llm.width, False, lambda layer: layer.self_attn.packed[GEN].weight),
@@ -198,8 +202,8 @@ class Bench:
 
     def between(self) -> Iterator[common.Row]:
         """Over other rows in turn, so that they don't lie in L2."""
-        llm, batch = self.llm, self.batch(self.given.branches)
-        rows, block = self.cells * self.given.branches, cast(Room, batch.paged["kv"].block)
+        llm, batch = self.llm, self.batch(self.contexts)
+        rows, block = self.cells * len(self.contexts), cast(Room, batch.paged["kv"].block)
         size = self.dtype.itemsize
         packed = (llm.heads + 2 * llm.kv_heads) * llm.head_dim
         x, weight = [self.normal(rows, llm.width) for _ in range(4)], self.normal(llm.width)
@@ -227,12 +231,12 @@ class Bench:
     def gathered(self) -> Tensor:
         """What attention gives the latents of several rows, as one matrix."""
         if not hasattr(self, "_attended"):
-            self._attended = self.normal(self.given.branches, self.cells + EDGES, self.llm.heads * self.llm.head_dim)
+            self._attended = self.normal(len(self.contexts), self.cells + EDGES, self.llm.heads * self.llm.head_dim)
         return self._attended[:, : self.cells].flatten(0, 1)
 
     def error(self) -> Mapping[str, float]:
         """Of one row: the same layers' plain products, attention by torch."""
-        batch = self.batch(1)
+        batch = self.batch(self.contexts[:1])
         found = FlowStep(self.model)(batch).ports["velocity"][0].flatten(0, 1)
         wanted = self.plain(batch)
         return {"relative": float((found - wanted).norm() / wanted.norm())}
@@ -243,7 +247,7 @@ class Bench:
         tokens = model.embed_latents(latents.flatten(0, 1), batch.params["time"], ids)
         boi, eoi = model.config.tokens.boi, model.config.tokens.eoi
         x = torch.cat([model.embed_text(torch.tensor([boi, eoi], device=self.device)), tokens])
-        context = slice(0, self.given.context)
+        context = slice(0, self.contexts[0])
         past = [(k[context][None], v[context][None]) for k, v in zip(block.k, block.v, strict=True)]
         attend = PackedAttend((EDGES, self.cells), past=past)
         h = model.backbone(x, block.positions.expand(x.shape[0]), EDGES, attend)
@@ -281,15 +285,10 @@ def multiplied(x: Tensor, weights: Sequence[Tensor], added: Tensor | None) -> No
         _ = F.linear(x, weight) if added is None else added.addmm_(x, weight.t())
 
 
-def timed(work: Work, repeats: int, device: torch.device) -> float:
-    """Milliseconds, the median of some; on a GPU those of a replayed graph."""
+def captured(work: Work, device: torch.device) -> Work:
+    """On a GPU the replay of its graph."""
     if device.type != "cuda":
-        took = []
-        for _ in range(repeats):
-            began = time.perf_counter()
-            work()
-            took.append(1e3 * (time.perf_counter() - began))
-        return statistics.median(took)
+        return work
     stream, graph = torch.cuda.Stream(device), torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
@@ -298,15 +297,37 @@ def timed(work: Work, repeats: int, device: torch.device) -> float:
     stream.synchronize()
     with torch.cuda.graph(graph, stream=stream):
         work()
-    for _ in range(2):
-        graph.replay()
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
-    marks[0].record()
-    for mark in marks[1:]:
-        graph.replay()
-        mark.record()
-    torch.cuda.synchronize(device)
-    return statistics.median(one.elapsed_time(two) for one, two in pairwise(marks))
+    return graph.replay
+
+
+def interleaved(works: Mapping[Name, Work], rounds: int, device: torch.device) -> Mapping[Name, float]:
+    """Milliseconds of each, the median of some rounds, after one that is not counted."""
+    marks: list[list[Callable[[], float]]] = []
+    for _ in range(rounds + 1):
+        marks.append([marked(work, device) for work in works.values()])
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+    medians = [statistics.median(took() for took in each) for each in zip(*marks[1:], strict=True)]
+    return dict(zip(works, medians, strict=True))
+
+
+def marked(work: Work, device: torch.device) -> Callable[[], float]:
+    """Launches it; what it gives tells the milliseconds it took, once it is done."""
+    if device.type != "cuda":
+        began = time.perf_counter()
+        work()
+        took = 1e3 * (time.perf_counter() - began)
+        return lambda: took
+    before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    before.record()
+    work()
+    after.record()
+    return lambda: before.elapsed_time(after)
+
+
+def timed(work: Work, repeats: int, device: torch.device) -> float:
+    """Milliseconds, the median of some; on a GPU those of a replayed graph."""
+    return interleaved({"": captured(work, device)}, repeats, device)[""]
 
 
 def kind_of(kernel: str) -> str:

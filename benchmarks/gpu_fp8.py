@@ -77,7 +77,7 @@ def options() -> argparse.Namespace:
 class Fp8Bench:
     def __init__(self, given: argparse.Namespace) -> None:
         self.given, side = given, 4 if given.check else 64
-        flow = {"side": side, "branches": 1, "context": 32, "layers": given.layers, "fp8": False}
+        flow = {"side": side, "branches": 1, "context": [32], "layers": given.layers, "fp8": False}
         self.flow = Bench(argparse.Namespace(**flow, repeats=given.repeats, tiny=given.check))
         self.device, self.dtype = self.flow.device, self.flow.dtype
         some = self.flow.layers[:SOME]
@@ -176,7 +176,7 @@ class Fp8Bench:
     def velocity(self) -> Tensor:
         """Of latents that are the same every time."""
         if not hasattr(self, "_batch"):
-            self._batch = self.flow.batch(1)
+            self._batch = self.flow.batch(self.flow.contexts[:1])
         self._batch.params["time"].fill_(TIME)
         return FlowStep(self.flow.model)(self._batch).ports["velocity"].clone()
 

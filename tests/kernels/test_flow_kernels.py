@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
 from walkgraph.layers.mlp import gated
@@ -41,6 +44,54 @@ def test_rows_are_gated_as_plainly(rows: int, width: int, device: str) -> None:
     near(gated_rows(packed.to(device)), gated(packed))
     with pytest.raises(ValueError, match="contiguous"):
         gated_rows(packed.to(device)[:, ::2])
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    """Loops may begin at a program's number in the interpreter too: it makes an int of an array of one number, which
+    NumPy allows no longer."""
+    if device == "cpu":
+        from triton.runtime import interpreter
+
+        patch = interpreter._patch_lang_tensor
+
+        def patched(tensor: Any, scope: Any) -> None:
+            patch(tensor, scope)
+            scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+        monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.parametrize(
+    ("rows", "width", "hidden", "programs"), [(130, 72, 136, 2), (2100, 64, 136, 3), (1, 64, 8, 4), (256, 128, 128, 1)]
+)
+def test_rows_are_multiplied_and_gated_as_plainly(
+    rows: int, width: int, hidden: int, programs: int, device: str
+) -> None:
+    """Whole tiles and parts of them, more and fewer than programs, in one group of rows and in two. In float16: the
+    interpreter has no products of bfloat16."""
+    from walkgraph.layers.kernels.gate_up import gate_up
+
+    x, weight = drawn(11, rows, width, dtype=torch.float16), drawn(12, 2 * hidden, width, dtype=torch.float16) / 8
+    wanted = gated(F.linear(x.float(), weight.float()))
+    found = gate_up(x.to(device), weight.to(device), programs).cpu().float()
+    torch.testing.assert_close(found, wanted, rtol=2e-3, atol=2e-3)
+
+
+def test_what_tiles_are_not_made_for_is_refused() -> None:
+    from walkgraph.layers.kernels.gate_up import gate_up
+
+    x, weight = drawn(13, 4, 16), drawn(14, 32, 16)
+    for rows, weights, why in (
+        (x.float(), weight.float(), "two bytes"),
+        (x, weight.half(), "two bytes"),
+        (x[:, ::2], weight[:, :8], "contiguous"),
+        (x[:, :12].clone(), weight[:, :12].clone(), "16 bytes"),
+        (x, weight[:24], "16 bytes"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            gate_up(rows, weights, 1)
 
 
 SHAPES = [(28, 4, 128), (4, 2, 8), (3, 3, 16)]

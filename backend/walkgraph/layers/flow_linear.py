@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.layers.decoder import UNPACKED, DecoderLayer
-from walkgraph.layers.mlp import SwiGLU, gated
+from walkgraph.layers.mlp import SwiGLU, gated_product
 from walkgraph.layers.norm import RMSNorm, rms_norm
 from walkgraph.layers.packed import Packed
 
@@ -59,8 +59,7 @@ class PlainFlowLinears:
     def mlp(self, x: Tensor) -> None:
         for rows in x.split(MLP_ROWS):
             normed = rms_norm(rows, self._second.weight, self._second.eps)
-            gate_up = F.linear(normed, self._gate_up.weight)
-            _add_product(rows, gated(gate_up), self._mlp.down_proj)
+            _add_product(rows, gated_product(normed, self._gate_up.weight), self._mlp.down_proj)
 
     @property
     def _gate_up(self) -> Packed:
