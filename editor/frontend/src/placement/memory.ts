@@ -1,7 +1,7 @@
 // What fills a rank's memory, for bars and estimates. Pure; bytes.
 import type { DeviceShown, PlanShown, RankShown } from "../api/types";
 
-export type PartKind = "weights" | "kv" | "workspace" | "graphs" | "margin" | "other";
+export type PartKind = "weights" | "kv" | "arena" | "workspace" | "graphs" | "margin" | "other";
 
 export interface Part {
   key: string;
@@ -35,6 +35,7 @@ export interface LaneMemory {
 const KINDS: Record<PartKind, { label: string; about: string }> = {
   weights: { label: "Weights", about: "read once, shared by all nodes of the rank that use them" },
   kv: { label: "Cache", about: "tokens that requests keep in a state; more of it serves more requests at once" },
+  arena: { label: "Arena", about: "tensors on their way to other GPUs, which read them where they lie" },
   workspace: { label: "Workspace", about: "of the component that takes most: one batch runs at a time" },
   graphs: { label: "Graphs", about: "captured work of the GPU" },
   margin: { label: "Margin", about: "driver, captured graphs and fragmentation" },

@@ -61,7 +61,7 @@ function Bodies({ left, right }: { left: Result; right: Result }) {
           {Object.values(result.outputs)
             .filter((output) => output.name !== PREVIEW)
             .map((output) => (
-              <OutputView key={output.name} output={output} over onSave={() => undefined} />
+              <OutputView key={output.name} output={output} over onSave={() => undefined} uses={[]} />
             ))}
         </div>
       ))}

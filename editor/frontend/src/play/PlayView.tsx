@@ -14,7 +14,7 @@ import { Badge, Button, Empty, IconButton, Select, Tabs } from "../ui/kit";
 import { toBytes } from "../api/base64";
 import { withGraph } from "./carry";
 import { ComparePane } from "./ComparePane";
-import { fresh, labelOf } from "./form";
+import { fresh, labelOf, pictureInput } from "./form";
 import { HistoryPane } from "./HistoryPane";
 import { wholeSound } from "./media";
 import { ResultPane } from "./ResultPane";
@@ -204,6 +204,15 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
     () => Object.fromEntries((state.tasks?.list ?? []).map((found) => [found.name, found.label])),
     [state.tasks],
   );
+  const uses = useMemo(
+    () =>
+      (state.tasks?.list ?? []).filter(pictureInput).map((found) => ({
+        label: found.label || labelOf(found.name),
+        run: ({ value }: Made) =>
+          play.hand(found, { mime: value.mime ?? "image/png", data: value.data ?? "", name: "picture" }),
+      })),
+    [state.tasks, play],
+  );
   const attempt = (doing: Promise<void>) => void doing.catch((error: Error) => editor.say(error.message, "error"));
   const again = async (id: string) => {
     const { result, complete } = await play.entry(id);
@@ -245,6 +254,7 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
             muted={state.muted}
             onMute={(muted) => play.mute(muted)}
             onSave={(output, made) => attempt(save(last.result, output, made))}
+            uses={uses}
             onSameSeed={() => last.result.run && attempt(again(last.result.run))}
             onCanvas={alone ? null : () => onCanvas(last.result, editor)}
             onNode={alone ? null : (node) => editor.open({ kind: "components" }, [`node:${node}`])}

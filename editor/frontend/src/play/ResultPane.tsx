@@ -4,7 +4,7 @@ import { useEffect, useState, type ReactNode } from "react";
 import { Badge, Button, Prose } from "../ui/kit";
 import { useLatest, useQueueGauge } from "../telemetry/activity";
 import { showSeconds } from "../ui/words";
-import { MuteButton, OutputView, PictureFrame } from "./outputs";
+import { MuteButton, OutputView, PictureFrame, type Use } from "./outputs";
 import { isOver, PREVIEW } from "./results";
 import type { Made, OutputShown, Result, RunError, TaskShown } from "./types";
 import { adviceFor, placeOf } from "./words";
@@ -15,6 +15,7 @@ interface Props {
   muted: boolean;
   onMute: (muted: boolean) => void;
   onSave: (output: OutputShown, made: Made) => void;
+  uses: readonly Use[];
   onSameSeed: () => void;
   /** null: no graph is open. */
   onCanvas: (() => void) | null;
@@ -22,7 +23,7 @@ interface Props {
   onNode: ((node: string) => void) | null;
 }
 
-export function ResultPane({ task, result, muted, onMute, onSave, onSameSeed, onCanvas, onNode }: Props) {
+export function ResultPane({ task, result, muted, onMute, onSave, uses, onSameSeed, onCanvas, onNode }: Props) {
   const over = isOver(result);
   const outputs = ordered(task, result);
   const preview = outputs.find((output) => output.name === PREVIEW && isPicture(output)) ?? null;
@@ -54,10 +55,23 @@ export function ResultPane({ task, result, muted, onMute, onSave, onSameSeed, on
         <Failure error={result.error} faults={result.faults} onNode={onNode} />
       )}
       {shared && (
-        <PictureFrame key={result.startedAt} previews={preview} finals={finals} over={over} onSave={onSave} />
+        <PictureFrame
+          key={result.startedAt}
+          previews={preview}
+          finals={finals}
+          over={over}
+          onSave={onSave}
+          uses={uses}
+        />
       )}
       {others.map((output) => (
-        <OutputView key={`${result.startedAt} ${output.name}`} output={output} over={over} onSave={onSave} />
+        <OutputView
+          key={`${result.startedAt} ${output.name}`}
+          output={output}
+          over={over}
+          onSave={onSave}
+          uses={uses}
+        />
       ))}
       {outputs.length === 0 && !over && <div className="wg-play-skeleton" aria-hidden />}
       {outputs.length === 0 && result.state === "cancelled" && (

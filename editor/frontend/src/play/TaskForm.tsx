@@ -5,7 +5,7 @@ import { shown } from "../ui/keys";
 import { Button, IconButton, Menu, Prose } from "../ui/kit";
 import { color, glyph } from "../ui/modality";
 import { MediaPart, NumbersPart, ParamField, SeedField, TextPart } from "./fields";
-import { canOrder, isEmpty, judge, labelOf, newPart, widgetOf, type Faults } from "./form";
+import { canOrder, isEmpty, judge, labelOf, listedParams, newPart, widgetOf, type Faults } from "./form";
 import { fits, mediaOf, words } from "./media";
 import type { Given, Part, TaskShown } from "./types";
 
@@ -51,7 +51,6 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
   };
   const told = asked ? faults : onlyTyped(faults);
   const lists = { task, given, faults: told, onChange, changePart, onRun: run };
-  const params = Object.entries(task.params).filter(([name]) => name !== "seed");
   const count = Object.keys(faults).length;
   return (
     <form
@@ -89,7 +88,7 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
           fault={told["seed"]}
           onChange={(seed) => onChange((before) => ({ ...before, seed }))}
         />
-        {params.map(([name, param]) => (
+        {listedParams(task).map(([name, param]) => (
           <ParamField
             key={name}
             name={name}

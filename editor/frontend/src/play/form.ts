@@ -1,5 +1,6 @@
 // The form of a task: its defaults, what is wrong with what was given, and the request that it makes. Pure.
 import { parseNumbers } from "./numbers";
+import { PREVIEW } from "./results";
 import type { Body, Given, InputShown, Media, ParamShown, Part, Scalar, TaskShown } from "./types";
 
 const MEDIA = ["image", "audio", "video", "bytes"] as const;
@@ -9,6 +10,9 @@ const MOST_PARTS = 256;
 const MOST_MEDIA = 16;
 /** Of a request; base64 takes a third more than the bytes. */
 const MOST_BODY_BYTES = 32 * 1024 * 1024;
+/** The parameter that says how many steps lie between two previews, and what it is where a person watches. */
+const EVERY = "preview_every";
+const WATCHED = 2;
 
 export type Widget = "text" | "media" | "numbers";
 
@@ -35,14 +39,29 @@ export function newPart(input: string, declared: InputShown, text = "", media: M
   return { key: `p${keys}`, input, modality: declared.modality, text, media };
 }
 
-/** A value for each input that is needed, texts with their example. */
+/** A value for each input that is needed, texts with their example; previews, where the task has any, are watched. */
 export function fresh(task: TaskShown): Given {
   const parts = Object.entries(task.inputs)
     .filter(([, declared]) => !declared.optional)
     .map(([name, declared]) =>
       newPart(name, declared, declared.modality === "text" ? exampleOf(declared.description) : ""),
     );
-  return { parts, ordered: false, params: {}, seed: { text: "", locked: false } };
+  return { parts, ordered: false, params: watching(task), seed: { text: "", locked: false } };
+}
+
+/** A client that asks for nothing gets no previews (the default is 0); whoever sits before the form sees them. */
+function watching({ outputs, params }: TaskShown): Given["params"] {
+  const every = params[EVERY];
+  const silent = outputs.includes(PREVIEW) && every?.default === 0;
+  return silent && paramFault(every, WATCHED) === null ? { [EVERY]: WATCHED } : {};
+}
+
+/** As the form lists them: what is watched first. The seed has a field of its own. */
+export function listedParams({ outputs, params }: TaskShown): [name: string, param: ParamShown][] {
+  const first = (name: string) => Number(name === EVERY && outputs.includes(PREVIEW));
+  return Object.entries(params)
+    .filter(([name]) => name !== "seed")
+    .sort(([a], [b]) => first(b) - first(a));
 }
 
 /** What is left of a form when the task's declaration has changed, or comes from another deployment. */
@@ -73,6 +92,29 @@ export function sliderOf(param: ParamShown): { min: number; max: number; step: n
     return span <= MOST_SLIDER_STEPS * 10 ? { min: param.min, max: param.max, step: 1 } : null;
   const step = [0.01, 0.05, 0.1, 0.5, 1].find((width) => span / width <= MOST_SLIDER_STEPS);
   return step === undefined ? null : { min: param.min, max: param.max, step };
+}
+
+/** The input that takes a picture; null: none does. */
+export function pictureInput(task: TaskShown): string | null {
+  return Object.entries(task.inputs).find(([, declared]) => declared.modality === "image")?.[0] ?? null;
+}
+
+/** With this picture in place of all that were given for that input. */
+export function withPicture(task: TaskShown, given: Given, picture: Media): Given {
+  const name = pictureInput(task);
+  const declared = name === null ? undefined : task.inputs[name];
+  if (name === null || !declared) return given;
+  const at = Math.max(
+    0,
+    given.parts.findIndex((part) => part.input === name),
+  );
+  const others = (parts: Part[]) => parts.filter((part) => part.input !== name);
+  const parts = [
+    ...others(given.parts.slice(0, at)),
+    newPart(name, declared, "", picture),
+    ...others(given.parts.slice(at)),
+  ];
+  return { ...given, parts };
 }
 
 // ── what is wrong ───────────────────────────────────────────────────────────────────────────────

@@ -1,8 +1,8 @@
 // What a run made, by kind: pictures, texts, sounds, curves, heat maps.
-import { Download, Volume2, VolumeX } from "lucide-react";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { CornerUpLeft, Download, Volume2, VolumeX } from "lucide-react";
+import { useEffect, useMemo, useRef, useState, type MouseEvent } from "react";
 import { CopyButton } from "../ui/CopyButton";
-import { IconButton } from "../ui/kit";
+import { Button, IconButton, Menu } from "../ui/kit";
 import { toBytes } from "../api/base64";
 import { showSeconds } from "../ui/words";
 import { labelOf } from "./form";
@@ -17,6 +17,14 @@ interface OutputProps {
   /** No more will come. */
   over: boolean;
   onSave: (output: OutputShown, made: Made) => void;
+  /** What can be done next with a picture. */
+  uses: readonly Use[];
+}
+
+/** A task that takes a picture. */
+export interface Use {
+  label: string;
+  run: (made: Made) => void;
 }
 
 export function OutputView(props: OutputProps) {
@@ -52,12 +60,8 @@ export function PictureFrame({
   finals,
   over,
   onSave,
-}: {
-  previews: OutputShown | null;
-  finals: OutputShown | null;
-  over: boolean;
-  onSave: OutputProps["onSave"];
-}) {
+  uses,
+}: Omit<OutputProps, "output"> & { previews: OutputShown | null; finals: OutputShown | null }) {
   const steps = [...(previews?.made ?? []), ...(finals?.made.slice(-1) ?? [])];
   const [chosen, setChosen] = useState<number | null>(null);
   const at = Math.min(chosen ?? steps.length - 1, steps.length - 1);
@@ -71,6 +75,7 @@ export function PictureFrame({
       <header>
         <h3>{labelOf(output?.name ?? "image")}</h3>
         <span className={`tag ${final ? "final" : ""}`}>{final ? "final" : step || "preview"}</span>
+        {over && <UseButton name={output?.name ?? "picture"} made={made} uses={uses} />}
         {output && (
           <IconButton label={`Download ${output.name}`} onClick={() => onSave(output, made)}>
             <Download size={14} />
@@ -79,25 +84,50 @@ export function PictureFrame({
       </header>
       <Fading made={made} name={output?.name ?? ""} quick={chosen !== null} />
       {steps.length > 1 && (
-        <label className="steps">
+        <label className={`steps ${over ? "" : "coming"}`}>
           <span>
             {at + 1} of {steps.length}
           </span>
-          <Range
-            aria-label="Step shown"
-            min={0}
-            max={steps.length - 1}
-            value={at}
-            disabled={!over}
-            onChange={setChosen}
-          />
+          <Range aria-label="Step shown" min={0} max={steps.length - 1} value={at} onChange={setChosen} />
         </label>
       )}
     </section>
   );
 }
 
-function Pictures({ output, onSave }: OutputProps) {
+/** One use stands on the button, several are a menu. */
+function UseButton({ name, made, uses }: { name: string; made: Made; uses: readonly Use[] }) {
+  const [menu, setMenu] = useState<{ x: number; y: number } | null>(null);
+  const [only] = uses;
+  if (!only) return null;
+  if (uses.length === 1) {
+    return (
+      <Button kind="quiet" title={`Give ${name} to this task`} onClick={() => only.run(made)}>
+        <CornerUpLeft size={13} aria-hidden /> {only.label}
+      </Button>
+    );
+  }
+  const open = (event: MouseEvent) => {
+    const box = event.currentTarget.getBoundingClientRect();
+    setMenu({ x: box.left, y: box.bottom });
+  };
+  return (
+    <>
+      <Button kind="quiet" title={`Give ${name} to a task`} aria-haspopup="menu" onClick={open}>
+        <CornerUpLeft size={13} aria-hidden /> Use it
+      </Button>
+      {menu && (
+        <Menu
+          at={menu}
+          entries={uses.map((use) => ({ label: use.label, run: () => use.run(made) }))}
+          onClose={() => setMenu(null)}
+        />
+      )}
+    </>
+  );
+}
+
+function Pictures({ output, over, onSave, uses }: OutputProps) {
   return (
     <section className="wg-play-output" aria-label={labelOf(output.name)}>
       <header>
@@ -110,6 +140,7 @@ function Pictures({ output, onSave }: OutputProps) {
             <IconButton label={`Download ${output.name} ${index + 1}`} onClick={() => onSave(output, made)}>
               <Download size={14} />
             </IconButton>
+            {over && <UseButton name={`${output.name} ${index + 1}`} made={made} uses={uses} />}
           </figure>
         ))}
       </div>

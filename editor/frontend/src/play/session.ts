@@ -6,12 +6,12 @@ import type { RunEvent, RunShown } from "../api/types";
 import type { Editor } from "../store/editor";
 import { tell } from "../telemetry/activity";
 import { eventsOf } from "../telemetry/sse";
-import { fitted, fresh, givenOf, judge, request } from "./form";
+import { fitted, fresh, givenOf, judge, request, withPicture } from "./form";
 import { history, type Entry, type Head } from "./history";
 import { toBytes } from "../api/base64";
 import { Player, thumbnail } from "./media";
 import { after, begun, broken, isOver, pictureOf, resultOf, textOf } from "./results";
-import type { Given, Result, RunError, TaskShown } from "./types";
+import type { Given, Media, Result, RunError, TaskShown } from "./types";
 import { readWav } from "./wav";
 import { saidOf } from "./words";
 
@@ -106,6 +106,12 @@ export class Play {
     const key = keyOf(task);
     const given = this.state.forms[key] ?? fresh(task);
     this.store.setState({ forms: { ...this.state.forms, [key]: change(given) } });
+  }
+
+  /** What one task made, given to another of the same deployment. */
+  hand(task: TaskShown, picture: Media): void {
+    this.give(task, (given) => withPicture(task, given, picture));
+    this.see(task.deployment, task.name);
   }
 
   reset(task: TaskShown): void {

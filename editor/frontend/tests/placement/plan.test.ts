@@ -80,6 +80,7 @@ describe("memory", () => {
 
   it("names contributors, known or not", () => {
     expect(partOf("kv main", 1)).toMatchObject({ kind: "kv", label: "Cache main" });
+    expect(partOf("arena", 1)).toMatchObject({ kind: "arena", label: "Arena" });
     expect(partOf("margin", 1)).toMatchObject({ kind: "margin", label: "Margin" });
     expect(partOf("codebooks x", 1)).toMatchObject({ kind: "other", label: "codebooks x" });
   });

@@ -7,11 +7,14 @@ import {
   givenOf,
   judge,
   labelOf,
+  listedParams,
   mimeOf,
   newPart,
   paramFault,
+  pictureInput,
   request,
   sliderOf,
+  withPicture,
 } from "../../src/play/form";
 import type { Given, InputShown, ParamShown } from "../../src/play/types";
 import { EDIT, PNG } from "./tasks";
@@ -37,6 +40,26 @@ describe("a fresh form", () => {
     expect(new Set(given.parts.map((part) => part.key)).size).toBe(2);
   });
 
+  it("watches previews that are silent by default, where so many steps may be asked for", () => {
+    const every = { ...(EDIT.params["steps"] as ParamShown), default: 0, min: 0 };
+    const params = (change: Partial<ParamShown>, outputs = EDIT.outputs) =>
+      fresh({ ...EDIT, outputs, params: { preview_every: { ...every, ...change } } }).params;
+    expect(params({})).toEqual({ preview_every: 2 });
+    expect(params({ default: 5 })).toEqual({});
+    expect(params({ max: 1 })).toEqual({});
+    expect(params({ type: "boolean", default: false })).toEqual({});
+    expect(params({}, ["image"])).toEqual({});
+    expect(fresh(EDIT).params).toEqual({});
+  });
+
+  it("lists the parameter of previews first, and leaves the seed to its own field", () => {
+    const { steps } = EDIT.params as { steps: ParamShown };
+    const task = { ...EDIT, params: { steps, seed: steps, scale: steps, preview_every: steps } };
+    const names = (outputs: string[]) => listedParams({ ...task, outputs }).map(([name]) => name);
+    expect(names(["image", "preview"])).toEqual(["preview_every", "steps", "scale"]);
+    expect(names(["image"])).toEqual(["steps", "scale", "preview_every"]);
+  });
+
   it("takes backticks for an example only where a colon says so", () => {
     expect(exampleOf("What to say; `<laugh>` is a sound.")).toBe("");
     expect(labelOf("max_tokens")).toBe("Max tokens");
@@ -53,6 +76,23 @@ describe("a fresh form", () => {
       "image",
       "instruction",
     ]);
+  });
+});
+
+describe("a picture handed on", () => {
+  it("takes the place of those that were given", () => {
+    const more = newPart("image", input("image"), "", media("b.png"));
+    const before = filled({ parts: [newPart("instruction", input("instruction"), "blue"), ...filled().parts, more] });
+    const parts = withPicture(EDIT, before, media("c.png")).parts;
+    expect(parts.map((part) => part.media?.name ?? part.text)).toEqual(["blue", "c.png", "blue"]);
+    expect(withPicture(EDIT, { ...before, parts: [] }, media("c.png")).parts).toHaveLength(1);
+  });
+
+  it("changes nothing where no picture is taken", () => {
+    const { image: _, ...inputs } = EDIT.inputs;
+    expect(pictureInput({ ...EDIT, inputs })).toBeNull();
+    const given = filled();
+    expect(withPicture({ ...EDIT, inputs }, given, media("c.png"))).toBe(given);
   });
 });
 
