@@ -1,14 +1,17 @@
 """What one flow step of BAGEL's backbone takes, and where its time goes: layers of full size as one graph, on one GPU.
 
     python benchmarks/gpu_flow.py [--side 64] [--branches 2] [--context 32] [--layers 28] [--fp8]
-        [--out flow.json] [--tiny]
+        [--variants beside,-1 ...] [--record] [--out flow.json] [--tiny]
 
 A step gives one velocity to each of `--branches` rows of `--side` by `--side` latents behind contexts of `--context`
-tokens. `together`: all rows are one batch; `in turn`: one batch a row. `edges` says where BOI and EOI run: `in order`,
-or `beside` the latents, on a stream of that priority. Then come the GPU's time of one step in order, by kind and by
-kernel; the products of the latents alone, over the weights of all layers; what lies between them, with the bytes that
-each has to move; and how far the step is from the same network without any of its kernels. `--tiny`, or `--check`: the
-tiny model, on a CPU too, and nothing is written.
+tokens, of which several may be given. `together`: all rows are one batch; `in turn`: one batch a row. Variants of a
+step are timed in turn, round by round, since a chip at its power's limit makes one slower that follows another: `in
+order` and `beside, PRIORITY` say where BOI and EOI run, after the latents or on a stream of their own; `down whole`
+makes that product of all rows at once. Then come the GPU's time of one step in order, by kind and by kernel; the
+products of the latents alone, over the weights of all layers; what lies between them, with the bytes that each has to
+move; and how far the step is from the same network without any of its kernels. `--record`: steps as they are served,
+of many sizes, with weights in bfloat16 and then in eight bits, and nothing else. `--tiny`, or `--check`: the tiny
+model, on a CPU too, and nothing is written.
 """
 
 from __future__ import annotations
@@ -38,9 +41,9 @@ from walkgraph.engine.pool import Pool
 from walkgraph.layers.attention import PackedAttend
 from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import MLP_ROWS
+from walkgraph.layers.flow_linear import DOWN_ROWS, MLP_ROWS, PlainFlowLinears
 from walkgraph.layers.fp8 import quantise
-from walkgraph.layers.mlp import gated
+from walkgraph.layers.mlp import gated_product
 from walkgraph.layers.norm import rms_norm
 from walkgraph.layers.patches import grid_ids
 from walkgraph.layers.unset import unset
@@ -55,6 +58,8 @@ Name = TypeVar("Name")
 TIME = 0.7
 _UND = ("_vector", "_matrix", "_norm", "_blocks", "_shares")
 """Kernels of linears of few rows."""
+_SERVED = ((64, (32,)), (64, (32, 32)), (64, (9030, 9002, 25)), *((32, (32,) * rows) for rows in (1, 2, 4, 8)))
+"""Sides, and contexts of every row: pictures from text, edits, and small pictures of several runs."""
 
 
 def main() -> None:
@@ -62,6 +67,9 @@ def main() -> None:
     torch.manual_seed(0)
     with torch.inference_mode():
         bench = Bench(given)
+        if given.record:
+            record(bench)
+            return
         report: dict[str, Any] = {"steps": bench.steps()}
         common.show("a step", report["steps"])
         report["profile"], report["kinds"] = bench.profile()
@@ -77,6 +85,19 @@ def main() -> None:
     common.write(None if given.tiny else given.out, bench.device.type, report)
 
 
+def record(bench: Bench) -> None:
+    rows: list[common.Row] = []
+    for weights in ("bfloat16", "eight bits"):
+        if weights != "bfloat16":
+            bench.quantise()
+        for side, contexts in _SERVED:
+            bench.aim(4 if bench.given.tiny else side, contexts)
+            size = {"weights": weights, "pixels": 16 * bench.side, "branches": len(contexts), "context": max(contexts)}
+            rows += [{**size, **step} for step in bench.steps()]
+    common.show("a step as it is served", rows)
+    common.write(None if bench.given.tiny else bench.given.out, bench.device.type, {"steps": rows})
+
+
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--side", type=int, default=64, help="latents of a row: its square")
@@ -85,7 +106,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=28)
     parser.add_argument("--fp8", action="store_true", help="the weights of the latents' products in eight bits")
     parser.add_argument("--repeats", type=int, default=12)
-    parser.add_argument("--priorities", type=int, nargs="*", default=[0, -1], help="of the stream beside")
+    parser.add_argument("--variants", nargs="*", help="names of those that are timed; all")
+    parser.add_argument("--record", action="store_true", help="steps as they are served, of many sizes")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--tiny", "--check", action="store_true")
     given = parser.parse_args()
@@ -102,17 +124,25 @@ class Bench:
         self.model = drawn_model(config_of(given), self.device, self.dtype)
         self.llm = self.model.config.llm
         self.layers = [cast(DecoderLayer, layer) for layer in self.model.language_model.model.layers]
-        for layer in self.layers if given.fp8 else ():
-            quantise(layer, GEN)
-        self.cells = given.side**2
+        if given.fp8:
+            self.quantise()
         shape = CacheShape(
             layers=self.llm.layers, kv_heads=self.llm.kv_heads, head_dim=self.llm.head_dim, dtype=self.dtype
         )
-        rows = max(given.branches, len(given.context))
-        self.contexts = list(islice(cycle(given.context), rows))
-        self.pool = Pool(shape, pages_for(max(self.contexts)) + 1, self.device)
+        longest = max([*given.context, *(max(contexts) for _, contexts in _SERVED if given.record)])
+        self.pool = Pool(shape, pages_for(longest) + 1, self.device)
         for cache in (*self.pool.k, *self.pool.v):
             cache.normal_()
+        self.aim(given.side, list(islice(cycle(given.context), max(given.branches, len(given.context)))))
+
+    def aim(self, side: int, contexts: Sequence[int]) -> None:
+        """What follows is of rows of `side` by `side` latents behind such contexts."""
+        self.side, self.cells, self.contexts = side, side**2, contexts
+
+    def quantise(self) -> None:
+        self.given.fp8 = True
+        for layer in self.layers:
+            quantise(layer, GEN)
 
     def flops(self, contexts: Sequence[int]) -> float:
         """Of the latents of rows behind such contexts."""
@@ -128,7 +158,7 @@ class Bench:
         room.place([Held(range(1, 1 + pages_for(context)), context, 1, "context") for context in contexts])
         nothing = torch.zeros(rows, dtype=torch.int64, device=self.device)
         tables = PagedRows(nothing.int(), nothing[:, None].int(), nothing.int(), nothing.int())
-        side, channels = self.given.side, self.model.config.latent_channels
+        side, channels = self.side, self.model.config.latent_channels
         return StepBatch(
             rows=nothing.int(),
             inputs={"latents": torch.randn(rows, side, side, channels, device=self.device)},
@@ -140,28 +170,36 @@ class Bench:
 
     def steps(self) -> Sequence[common.Row]:
         """Ways in turn, round by round, so that all of them meet the chip as warm as the others left it."""
-        ways = {
-            "in order": FlowStep(self.model, overlap=False),
-            **{f"beside, {at}": FlowStep(self.model, overlap=True, priority=at) for at in self.given.priorities},
-        }
+        ways = self.variants()
         batches = {"together": [self.batch(self.contexts)]}
-        if len(self.contexts) > 1:
+        if len(self.contexts) > 1 and not self.given.record:
             batches["in turn"] = [self.batch([context]) for context in self.contexts]
         works: dict[tuple[str, str], Work] = {}
-        for edges, step in ways.items():
+        for variant, step in ways.items():
             for rows, each in batches.items():
 
                 def work(step: FlowStep = step, each: Sequence[StepBatch] = each) -> None:
                     for batch in each:
                         step(batch)
 
-                works[rows, edges] = captured(work, self.device)
+                works[rows, variant] = captured(work, self.device)
         found = interleaved(works, self.given.repeats, self.device)
         branches, flops = len(self.contexts), self.flops(self.contexts) / 1e9
         return [
-            {"rows": rows, "edges": edges, "ms": ms, "ms a branch": ms / branches, "TFLOP/s": flops / ms}
-            for (rows, edges), ms in found.items()
+            {"rows": rows, "variant": variant, "ms": ms, "ms a branch": ms / branches, "TFLOP/s": flops / ms}
+            for (rows, variant), ms in found.items()
         ]
+
+    def variants(self) -> Mapping[str, FlowStep]:
+        if self.given.record:
+            return {"served": FlowStep(self.model)}
+        ways = {"in order": FlowStep(self.model, overlap=False)}
+        for priority in (0, -1):
+            ways[f"beside, {priority}"] = FlowStep(self.model, overlap=True, priority=priority)
+        if not self.given.fp8:
+            ways["down whole"] = FlowStep(self.model, linears=partial(PlainFlowLinears, down_rows=MLP_ROWS))
+        wanted = self.given.variants
+        return ways if wanted is None else {name: way for name, way in ways.items() if name in wanted}
 
     def profile(self) -> tuple[Sequence[common.Row], Sequence[common.Row]]:
         """Of one step of all branches together, launched one by one: its kernels, and their kinds."""
@@ -187,15 +225,15 @@ class Bench:
         llm, heads = self.llm, self.llm.heads * self.llm.head_dim
         both = {1, len(self.contexts)}
         for rows in sorted(min(n * self.cells, MLP_ROWS) for n in both):
-            for name, k, adds, pick in (
-                ("qkv", llm.width, False, lambda layer: layer.self_attn.packed[GEN].weight),
-                ("o", heads, True, lambda layer: layer.self_attn.part("o_proj", GEN).weight),
-                ("gate_up", llm.width, False, lambda layer: layer.get_submodule(f"mlp{GEN}").gate_up.weight),
-                ("down", llm.hidden, True, lambda layer: layer.get_submodule(f"mlp{GEN}.down_proj").weight),
+            for name, k, pick in (
+                ("qkv", llm.width, lambda layer: layer.self_attn.packed[GEN].weight),
+                ("o", heads, lambda layer: layer.self_attn.part("o_proj", GEN).weight),
+                ("gate_up", llm.width, lambda layer: layer.get_submodule(f"mlp{GEN}").gate_up.weight),
+                ("down", llm.hidden, lambda layer: layer.get_submodule(f"mlp{GEN}.down_proj").weight),
             ):
                 weights = [pick(layer) for layer in self.layers]
                 x, added = self.normal(rows, k), self.normal(rows, weights[0].shape[0])
-                work = partial(multiplied, x, weights, added if adds else None)
+                work = partial(multiplied, name, x, weights, added)
                 ms = timed(work, self.given.repeats, self.device) / len(weights)
                 n = weights[0].shape[0]
                 yield {"rows": rows, "product": name, "n": n, "k": k, "ms": ms, "TFLOP/s": 2 * rows * n * k / ms / 1e9}
@@ -211,12 +249,10 @@ class Bench:
         norms = Norms(norm, norm, 1e-6)
         turns = Turns.at(block.positions, self.model.language_model.model.rope.frequencies(self.device))
         q = self.normal(block.slots.shape[0], llm.heads, llm.head_dim)
-        to, part = Places(q, block.k[0], block.v[0], block.slots), min(rows, MLP_ROWS)
-        gates = [self.normal(part, 2 * llm.hidden) for _ in range(2)]
+        to = Places(q, block.k[0], block.v[0], block.slots)
         cases: list[tuple[str, float, list[Work]]] = [
             ("norm", 2 * rows * llm.width, [lambda x=x: rms_norm(x, weight, 1e-6) for x in x]),
             ("heads", 2 * rows * packed, [lambda y=y: place_heads(y, turns, norms, to, 0) for y in qkv]),
-            ("gates", 3 * part * llm.hidden, [lambda g=g: gated(g) for g in gates]),
             ("heads of all rows together", 2 * rows * llm.width, [self.gathered]),
         ]
         for name, numbers, each in cases:
@@ -243,7 +279,7 @@ class Bench:
 
     def plain(self, batch: StepBatch) -> Tensor:
         model, latents, block = self.model, batch.inputs["latents"][0], cast(Room, batch.paged["kv"].block)
-        ids = grid_ids(self.given.side, self.given.side, model.config.latent_side, device=self.device)
+        ids = grid_ids(self.side, self.side, model.config.latent_side, device=self.device)
         tokens = model.embed_latents(latents.flatten(0, 1), batch.params["time"], ids)
         boi, eoi = model.config.tokens.boi, model.config.tokens.eoi
         x = torch.cat([model.embed_text(torch.tensor([boi, eoi], device=self.device)), tokens])
@@ -280,9 +316,17 @@ def drawn_model(config: BagelConfig, device: torch.device, dtype: torch.dtype) -
     return model.pack()
 
 
-def multiplied(x: Tensor, weights: Sequence[Tensor], added: Tensor | None) -> None:
+def multiplied(name: str, x: Tensor, weights: Sequence[Tensor], added: Tensor) -> None:
+    """As a layer does it; `added` is what a product is added to."""
     for weight in weights:
-        _ = F.linear(x, weight) if added is None else added.addmm_(x, weight.t())
+        if name == "gate_up":
+            gated_product(x, weight)
+        elif name == "qkv":
+            F.linear(x, weight)
+        else:
+            each = DOWN_ROWS if name == "down" else x.shape[0]
+            for part, rows in zip(added.split(each), x.split(each), strict=True):
+                part.addmm_(rows, weight.t())
 
 
 def captured(work: Work, device: torch.device) -> Work:
@@ -336,7 +380,7 @@ def kind_of(kernel: str) -> str:
         return "attention"
     if kernel.startswith(_UND) or "splitkreduce" in lower:
         return "edges" if kernel.startswith(_UND) else "GEMM"
-    if any(word in lower for word in ("gemm", "nvjet", "cutlass", "xmma", "addmm", "aten::mm", "scaled_mm")):
+    if any(word in lower for word in ("gemm", "nvjet", "cutlass", "xmma", "addmm", "aten::mm", "scaled_mm", "gate_up")):
         return "GEMM"
     return "between"
 

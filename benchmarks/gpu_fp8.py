@@ -77,7 +77,7 @@ def options() -> argparse.Namespace:
 class Fp8Bench:
     def __init__(self, given: argparse.Namespace) -> None:
         self.given, side = given, 4 if given.check else 64
-        flow = {"side": side, "branches": 1, "context": [32], "layers": given.layers, "fp8": False}
+        flow = {"side": side, "branches": 1, "context": [32], "layers": given.layers, "fp8": False, "record": False}
         self.flow = Bench(argparse.Namespace(**flow, repeats=given.repeats, tiny=given.check))
         self.device, self.dtype = self.flow.device, self.flow.dtype
         some = self.flow.layers[:SOME]
