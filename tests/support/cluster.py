@@ -8,7 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.support.fake_loops import FakeLoop
+from tests.support.fake_loops import FakeLoop, Rooms
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call, StateKey
@@ -51,6 +51,7 @@ class Cluster:
         self.dropped: list[StateKey] = []
         self.released: list[tuple[Rank, str]] = []
         self.loops: list[LoopCall] = []
+        self._rooms: Rooms = {}
         self.sent: list[m.BetweenWorkers] = []
         self._blocked: list[tuple[Rank, FakeLoop]] = []
         """Loops whose streams have no credit."""
@@ -135,7 +136,7 @@ class Cluster:
                     self._work[rank].append(command)
                 case RunLoop(call=call):
                     self.loops.append(call)
-                    self._work[rank].append(FakeLoop(call, self._functions, self.calls))
+                    self._work[rank].append(FakeLoop(call, self._functions, self.calls, self._rooms))
                 case Allow():
                     self._allow(rank, command)
                 case Send():

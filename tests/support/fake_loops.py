@@ -5,15 +5,29 @@ from typing import Any
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.networks.base import Call
-from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopUse
+from walkgraph.networks.loops import Channel, Items, LoopCall, LoopInput, LoopUse
 from walkgraph.worker.events import CallDone, Ref
 
 _NOTHING = object()
+_LATER = object()
+
+
+Rooms = dict[tuple[Any, ...], tuple[int, Any]]
+"""Of channels: the last iteration whose value was sent, and the value."""
 
 
 class FakeLoop:
-    def __init__(self, call: LoopCall, functions: Mapping[str, Callable[[Call], dict[str, Any]]], calls: list[Call]):
-        self.call, self.functions, self.calls = call, functions, calls
+    def __init__(
+        self,
+        call: LoopCall,
+        functions: Mapping[str, Callable[[Call], dict[str, Any]]],
+        calls: list[Call],
+        rooms: Rooms | None = None,
+    ):
+        """`rooms`: of all ranks' channels."""
+        self.call, self.functions, self.calls, self.rooms = call, functions, calls, {} if rooms is None else rooms
+        self.now: list[dict[str, Any]] = []
+        """Of the iteration that is under way."""
         self.ref = Ref(call.run, call.step, call.use, call.iteration)
         self.allowed = call.allowed
         self.done = 0
@@ -31,7 +45,9 @@ class FakeLoop:
         """One iteration, and what is to be told after it."""
         call = self.call
         try:
-            now = self.iterate()
+            if not self.iterate():
+                return []
+            now, self.now = self.now, []
         except ValueError as error:
             failure = ErrorInfo(code="node_error", message=str(error))
             return [CallDone(self.ref, None, failure, iterations=self.done, stopped=False)]
@@ -65,21 +81,39 @@ class FakeLoop:
                 outputs[out.key] = self.kept[out.key][-1]
         return CallDone(self.ref, outputs, iterations=self.done, stopped=stop)
 
-    def iterate(self) -> list[dict[str, Any]]:
-        now: list[dict[str, Any]] = []
-        for use in self.call.body:
+    def iterate(self) -> bool:
+        """As far as the channels' values have come; true at the end of the iteration."""
+        now = self.now
+        for place, use in list(enumerate(self.call.body))[len(now) :]:
             assert use.active is None or len(use.active) == self.call.times
             if use.active is not None and not use.active[self.done]:
                 now.append({})
                 continue
             found = {port.port: self.value(port, now) for port in use.inputs}
+            if _LATER in found.values():
+                return False
             given = {port: value for port, value in found.items() if value is not _NOTHING}
             call = self.one(use, given)
             self.calls.append(call)
             now.append(self.functions[use.node](call))
-        return now
+            for send in self.call.sends:
+                if send.use == place and (send.active is None or send.active[self.done]):
+                    self.rooms[self.room(send.channel)] = self.done, now[place][send.port]
+        return True
+
+    def room(self, channel: Channel) -> tuple[Any, ...]:
+        return self.call.run, self.call.step, self.call.loop, self.call.iteration, channel.number
+
+    def came(self, channel: Channel, iteration: int) -> Any:
+        last, value = self.rooms.get(self.room(channel), (-1, None))
+        assert last <= iteration, "it was overwritten before it was read"
+        return value if last == iteration else _LATER
 
     def value(self, port: LoopInput, now: list[dict[str, Any]]) -> Any:
+        if port.channel is not None and port.source == "channel":
+            return self.came(port.channel, self.done) if port.comes is None or port.comes[self.done] else _NOTHING
+        if port.channel is not None and self.done > 0:
+            return self.came(port.channel, self.done - 1)
         if port.carried is not None and self.done > 0:
             return self.before[port.carried[0]].get(port.carried[1], _NOTHING)
         match port.source:
@@ -91,7 +125,7 @@ class FakeLoop:
                 return now[port.use].get(port.output, _NOTHING)
             case "index":
                 return self.done
-            case "absent":
+            case _:
                 return _NOTHING
 
     def one(self, use: LoopUse, given: dict[str, Any]) -> Call:

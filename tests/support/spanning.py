@@ -33,6 +33,7 @@ class Node:
         self.deaf = False
         """Sends nothing."""
         engine.resident.crossing.spans = Spans(Memory(self.arena[OFFSET:], OFFSET), self)
+        self._working = False
         self._thread = threading.Thread(target=self._live, daemon=True)
 
     # ── what the parts ask for ──
@@ -83,6 +84,10 @@ class Node:
         self.mail.put(lambda: self.engine.add_loop(call))
 
     @property
+    def busy(self) -> bool:
+        return self.mail.unfinished_tasks > 0 or not self.engine.idle or self._working
+
+    @property
     def parts(self) -> list[LoopCall]:
         spans = self.engine.resident.crossing.spans
         assert spans is not None
@@ -97,11 +102,18 @@ class Node:
             if mail is None:
                 return
             mail()
-            if not self.engine.idle:
-                for event in self.engine.step():
-                    self.events.append(event)
-                    if isinstance(event, LoopDone):
-                        self.done[event.call.run] = event
+            self._step()
+            if mail is not _nothing:
+                self.mail.task_done()
+
+    def _step(self) -> None:
+        self._working = True
+        if not self.engine.idle:
+            for event in self.engine.step():
+                self.events.append(event)
+                if isinstance(event, LoopDone):
+                    self.done[event.call.run] = event
+        self._working = False
 
 
 def _nothing() -> None:
@@ -118,8 +130,8 @@ def quiet(nodes: Sequence[Node], *, parts: bool = True) -> bool:
     """All mail taken and nothing to be done; with `parts` nothing held either."""
     for _ in range(200):
         for one in nodes:
-            one.do(_nothing)
-        busy = any(not one.engine.idle or not one.mail.empty() or (parts and one.parts) for one in nodes)
-        if not busy:
+            one.do(lambda: None)
+        # Twice, for who was looked at first may have mail from who was looked at last.
+        if not any(one.busy or (parts and one.parts) for one in (*nodes, *nodes)):
             return True
     return False

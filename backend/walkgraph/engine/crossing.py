@@ -35,7 +35,8 @@ class Crossing:
     def seat(self, lane: Lane, rider: Rider) -> None:
         """It has a row."""
         if lane.spans and self.spans is not None:
-            rider.linked, rider.rides = False, None if rider.call.leads else self.spans.rides
+            follows = not rider.call.leads and rider.call.peers
+            rider.linked, rider.rides = False, self.spans.rides if follows else None
             self.link(lane, rider)
 
     def link(self, lane: Lane, rider: Rider) -> None:
@@ -55,7 +56,7 @@ class Crossing:
         return not lane.spans or self.spans is None or self.spans.may_leave(rider.call)
 
     def end(self, call: LoopCall, mark: Any, *, halt: bool) -> None:
-        if call.peers and self.spans is not None:
+        if self.spans is not None:
             self.spans.end(call, mark, halt=halt)
 
     def cancel(self, run: str, mark: Any) -> None:

@@ -27,7 +27,7 @@ from walkgraph.engine.load import load_operators, make_pools, nodes_here, rank_p
 from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.pages import PAGE
 from walkgraph.engine.parts import Done, Parts
-from walkgraph.engine.pool import Pool, page_bytes
+from walkgraph.engine.pool import Pool, PoolInfo, page_bytes
 from walkgraph.engine.prefix import PrefixStats
 from walkgraph.engine.reading import host_ports
 from walkgraph.engine.resident import LoopDone, Resident, Stepped
@@ -46,14 +46,6 @@ from walkgraph.placement.demand import state_tokens
 from walkgraph.placement.tables import Plan
 
 Event = Done | Items | LoopDone | Stepped | Swapped
-
-
-class PoolInfo(NamedTuple):
-    states: tuple[str, ...]
-    """Those that share it."""
-    pages: int
-    page_tokens: int
-    page_bytes: int
 
 
 class _Batch(NamedTuple):
@@ -274,7 +266,7 @@ class Engine:
         """What sharing pages by prefix has saved."""
         return self._states.prefix_stats
 
-    def pools(self) -> list["PoolInfo"]:
+    def pools(self) -> list[PoolInfo]:
         """The paged pools, for whoever promises their pages to runs."""
         states: dict[Pool, list[str]] = {}
         for name, pool in self._states.pools.items():

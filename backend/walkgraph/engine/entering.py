@@ -178,7 +178,7 @@ class Entrance:
     def _use(self, use: LoopUse, alias: Mapping[StateKey, str], order: Mapping[int, int]) -> UseStep:
         """`order`: ids of the inputs that channels feed, and the places of these."""
         operator = self._loaded(use.node).operator
-        empty = next((i.port for i in use.inputs if i.source == "absent" and i.carried is not None), None)
+        empty = next((i.port for i in use.inputs if i.source == "absent" and (i.carried or i.channel)), None)
         if empty is not None:
             raise CallFailed(f"`{use.node}.{empty}` has no value at the first iteration of a loop on the device", empty)
         values = {i.port: i.value for i in use.inputs if i.source == "value"}

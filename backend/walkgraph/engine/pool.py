@@ -5,6 +5,7 @@ Shape letters: N layers, S slots (pages * PAGE), G key/value heads, D head dim, 
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -65,3 +66,11 @@ def slots_of(pages: Sequence[int], start: int, stop: int, device: torch.device) 
     # Made on the host and sent without waiting for the device.
     slots = (torch.tensor(pages[first : -(-stop // PAGE)])[:, None] * PAGE + torch.arange(PAGE)).flatten()
     return slots[start - first * PAGE : stop - first * PAGE].to(device, non_blocking=True)
+
+
+class PoolInfo(NamedTuple):
+    states: tuple[str, ...]
+    """Those that share it."""
+    pages: int
+    page_tokens: int
+    page_bytes: int

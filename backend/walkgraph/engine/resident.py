@@ -158,6 +158,11 @@ class Resident:
         self._leaving = deque(one for one in self._leaving if one[1].call.run != run)
         self._events = [one for one in self._events if isinstance(one, Stepped) or one.call.run != run]
 
+    def settle(self) -> None:
+        """Wait for what is under way and waits for peers, whose memory it writes."""
+        for mark in [flight.mark for flight in self._flights if flight.lane.spans and flight.mark is not None]:
+            mark.synchronize()
+
     @property
     def idle(self) -> bool:
         """Nothing can be launched or collected."""
@@ -459,13 +464,10 @@ class Resident:
         self._finish(lane, rider, outputs, None, stopped=stopped, mark=lines.mark() if moved else None)
 
     def _fail(self, lane: Lane, rider: Rider, node: str) -> None:
-        lost = ", or another rank nothing" if lane.spans else ""
-        message = (
-            f"`{node}` gave NaN or infinite numbers{lost} at iteration {rider.done}; check its inputs and parameters"
-        )
-        call = rider.call
-        iteration = (*call.iteration, rider.done)
-        error = ErrorInfo(code="numeric_error", message=message, node=node, walk=call.walk, iteration=iteration)
+        what = f"`{node}` gave NaN or infinite numbers" + (", or another rank nothing," if lane.spans else "")
+        message = f"{what} at iteration {rider.done}; check its inputs and parameters"
+        at = (*rider.call.iteration, rider.done)
+        error = ErrorInfo(code="numeric_error", message=message, node=node, walk=rider.call.walk, iteration=at)
         self._finish(lane, rider, None, error)
 
     def _finish(

@@ -146,8 +146,10 @@ class Inboxes:
         self._free.append(number)
         self._ranges.give(room.data - self._memory.offset)
 
-    def address(self, offset: int) -> int:
-        return self._memory.bytes.data_ptr() + offset - self._memory.offset
+    def place(self, room: Room) -> list[int]:
+        """As `layers.channels` has it."""
+        base = self._memory.bytes.data_ptr() - self._memory.offset
+        return [base + room.data, base + room.number, room.start]
 
 
 @dataclass(slots=True, eq=False)
@@ -198,18 +200,19 @@ class Spans:
         if (call.leads and self._seated() >= SEATS) or not (call.leads or self.linked(call)):
             return False
         halt, rooms = self._halts.take(), dict[int, Room]()
+        used = {channel.number for channel in call.used}
         for (_, _, channel), size in zip(call.reads, nbytes, strict=True):
-            room = self._inboxes.take(channel.number, size) if halt is not None else None
+            room = self._inboxes.take(channel.number, size) if channel.number in used else None
             if room is not None:
                 rooms[channel.number] = room
-        if halt is None or len(rooms) < len(nbytes):
+        if halt is None or len(rooms) < len(used):
             self._take_back(halt, rooms)
             if not self._parts:
                 raise CallFailed(f"the values of `{call.loop}` don't fit what this rank shares with others")
             return False
         self._parts[key] = _Part(call, halt, rooms, left=self._gone.pop(key, set[Rank]()))
         for rank in call.peers:
-            mine = [rooms[c.number] for _, _, c in call.reads if c.rank == rank]
+            mine = [rooms[channel.number] for channel in call.used if channel.rank == rank]
             if mine:
                 self._outside.told(rank, key, mine)
         return True
@@ -221,7 +224,7 @@ class Spans:
     def linked(self, call: LoopCall) -> bool:
         """Whether it is known where all that it sends goes."""
         known = self._told.get(key_of(call), {})
-        return all(send.channel.number in known for send in call.sends)
+        return all(send.channel.number in known for send in call.sent)
 
     def links(self, call: LoopCall, nbytes: Sequence[int]) -> list[int]:
         """The row of a loop that is linked, as `layers.channels` has it. `nbytes`: of a value of each of its `sends`.
@@ -230,9 +233,13 @@ class Spans:
         part, told = self._parts[key], self._told.get(key, {})
         found = [self._halts.address(part.halt)]
         for _, _, channel in call.reads:
-            room = part.rooms[channel.number]
-            found += [self._inboxes.address(room.data), self._inboxes.address(room.number), room.start]
+            room = part.rooms.get(channel.number)
+            found += [0, 0, 0] if room is None else self._inboxes.place(room)
+        sent = {send.channel.number for send in call.sent}
         for send, size in zip(call.sends, nbytes, strict=True):
+            if send.channel.number not in sent:
+                found += [0, 0, 0]
+                continue
             rank, room = told[send.channel.number]
             if rank != send.channel.rank or room.nbytes != size:
                 raise CallFailed(f"what `{call.loop}` hands to rank {send.channel.rank} is not what is read there")
@@ -308,7 +315,7 @@ class Spans:
             part.over = True
             key = key_of(part.call)
             self._told.pop(key, None)
-            for rank in {send.channel.rank for send in part.call.sends}:
+            for rank in {send.channel.rank for send in part.call.sent}:
                 self._outside.left(rank, key)
             freed |= self._over(key, part)
         return freed
@@ -349,7 +356,7 @@ class Spans:
         return freed
 
     def _over(self, key: Key, part: _Part) -> bool:
-        if not part.over or not {channel.rank for _, _, channel in part.call.reads} <= part.left:
+        if not part.over or not {channel.rank for channel in part.call.used} <= part.left:
             return False
         del self._parts[key]
         self._take_back(part.halt, part.rooms, part.call.times)

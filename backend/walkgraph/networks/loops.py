@@ -41,7 +41,7 @@ class LoopInput:
     channel: Channel | None = None
     """Of source `channel`. With `value` it is as `carried`, of a use on another rank."""
     comes: tuple[bool, ...] | None = None
-    """Of source `channel`: whether there is a value, iteration by iteration; None: in all."""
+    """Of a channel: the iterations that read a value of it, or, with `value`, would; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,19 @@ class LoopCall:
         return [(at, i, i.channel) for at, use in enumerate(self.body) for i in use.inputs if i.channel is not None]
 
     @property
+    def used(self) -> list[Channel]:
+        """Channels that something comes by, in the order of `reads`; both ends know which these are."""
+        return [channel for _, port, channel in self.reads if port.comes is None or any(port.comes)]
+
+    @property
+    def sent(self) -> list[LoopSend]:
+        """Channels that something goes out by."""
+        return [send for send in self.sends if send.active is None or any(send.active)]
+
+    @property
     def peers(self) -> tuple[Rank, ...]:
         """Ranks of the parts that this one hands values to, or takes them from."""
-        found = [send.channel.rank for send in self.sends] + [channel.rank for _, _, channel in self.reads]
-        return tuple(sorted(set(found)))
+        return tuple(sorted({send.channel.rank for send in self.sent} | {channel.rank for channel in self.used}))
 
     @property
     def program(self) -> Hashable:

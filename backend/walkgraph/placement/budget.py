@@ -24,6 +24,7 @@ from walkgraph.placement.facts import Facts
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.request import declared_params
 from walkgraph.placement.sizes import Sizes, WeightSizes
+from walkgraph.placement.spanning import spanning_ranks
 from walkgraph.placement.tables import Plan, RankPlan, Scalar
 
 PAGE = 16
@@ -37,6 +38,8 @@ SMALL_WORKSPACE = 32 * MIB
 GPU_MARGIN = 1024 * MIB
 """The driver's context, captured graphs and fragmentation."""
 CPU_MARGIN = 16 * MIB
+ROOM_BYTES = 64 * MIB
+"""Of an arena, for what the parts of loops on several GPUs hand each other."""
 ARENA = 256 * MIB
 """For tensors on their way to other GPUs; more where a state of a default request, which goes at once, is larger."""
 
@@ -172,7 +175,8 @@ def _arena(plan: Plan, rank: RankPlan, caches: Mapping[int, int]) -> int:
         if edge.transport == "cuda_ipc" and walk.uses[edge.source.use].rank == rank.rank
     ]
     states = (caches.get(use.states[0], 0) for use in leaving if use.op == "export")
-    return max(ARENA, *states, 0) if leaving else 0
+    rooms = ROOM_BYTES if rank.rank in spanning_ranks(plan) else 0
+    return max(ARENA, *states, 0) + rooms if leaving or rooms else 0
 
 
 def _itemsize(rank: RankPlan) -> int:

@@ -1,9 +1,10 @@
 """Which loops run on the device, decided when the plan is made, each with the reason in a sentence.
 
-Of a *resident* loop the engine of one rank iterates the *core* by itself, without asking the worker: uses whose
-operators can `step`. Whatever else is inside *follows*: the worker calls it use by use, as the core's values come. So
-nothing in the core may wait for a follower, for a stream, or for a state that starts anew in every iteration, and what
-ends the loop lies in the core. Any other loop is *stepped*: the worker calls all of it, use by use.
+Of a *resident* loop the engine of one rank, or those of several GPUs in step (`spanning`), iterate the *core* by
+themselves, without asking the worker: uses whose operators can `step`. Whatever else is inside *follows*: the worker
+calls it use by use, as the core's values come. So nothing in the core may wait for a follower, for a stream, or for a
+state that starts anew in every iteration, and what ends the loop lies in the core. Any other loop is *stepped*: the
+worker calls all of it, use by use.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from walkgraph.graph.expressions import ExpressionError, parse
+from walkgraph.ids import Rank
 from walkgraph.placement.context import Context
+from walkgraph.placement.spanning import against_spanning
 from walkgraph.placement.tables import EdgePlan, LoopPlan, NodePlan, UsePlan, WalkPlan
 
 INDEX = "index"
@@ -105,7 +108,9 @@ def _barred(nodes: Sequence[NodePlan], use: UsePlan) -> str:
 
 def _praise(inside: _Inside) -> str:
     loop = inside.loop
-    names = _listed(dict.fromkeys(use.name for use in inside.uses))
+    ranks = sorted({use.rank for use in inside.uses})
+    names = [_listed(dict.fromkeys(use.name for use in inside.uses if use.rank == rank)) for rank in ranks]
+    where = ", ".join(f"{found} on rank {rank}" for found, rank in zip(names, ranks, strict=True))
     how = "static: several iterations a launch"
     if loop.until is not None:
         how = f"one iteration a launch because `{inside.walk.uses[loop.until[0]].name}.{loop.until[1]}` ends it"
@@ -113,7 +118,8 @@ def _praise(inside: _Inside) -> str:
     if inside.followers:
         verb = "follows" if len(inside.followers) == 1 else "follow"
         behind = f"; {_listed(inside.walk.uses[use].name for use in sorted(inside.followers))} {verb}, stepped"
-    return f"`{loop.name}` runs on the device: {names} on rank {inside.uses[0].rank}, {how}{behind}"
+    device = "device" if len(ranks) == 1 else "devices, which hand each other the values"
+    return f"`{loop.name}` runs on the {device}: {where}, {how}{behind}"
 
 
 def _against(inside: _Inside) -> str:
@@ -141,10 +147,16 @@ def _members(inside: _Inside) -> str:
             names.setdefault(why, {})[inside.walk.uses[use].name] = None
         return ", ".join(f"{_listed(found)} {_plural(why) if len(found) > 1 else why}" for why, found in names.items())
     ranks = sorted({use.rank for use in inside.uses})
-    if len(ranks) > 1:
-        *most, last = map(str, ranks)
-        return f"its uses lie on ranks {', '.join(most)} and {last}"
-    return ""
+    if len(ranks) == 1:
+        return ""
+    *most, last = map(str, ranks)
+    apart = f"its uses lie on ranks {', '.join(most)} and {last}"
+    gpus = {Rank(one.rank) for one in inside.context.assignment.placement.ranks if one.device != "cpu"}
+    if not gpus.issuperset(ranks):
+        return apart
+    always = {use.index for use in inside.uses if not inside.conditional(use)}
+    why = against_spanning(inside.walk, inside.loop, inside.uses, always, min(gpus))
+    return f"{apart}, and {why}" if why else ""
 
 
 def _endings(inside: _Inside) -> str:

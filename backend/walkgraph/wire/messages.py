@@ -5,7 +5,7 @@
     conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Ping, Stop
     worker -> conductor     Hello, Progress, Ready, LoadFailed, Faulted, Emit, RankDone, RankFailed, Suspended,
                             Released, Pong
-    worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Opened
+    worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Opened, Rooms, Ride, Rest, Left
 
 Values ride inside a message while they are tiny; larger tensors stay in the sender's arena, and a `Ticket` travels.
 """
@@ -387,10 +387,53 @@ class Opened(Message, frozen=True, tag="opened"):
     """The sender can read the other's device arena. Before that no ticket of it is sent there."""
 
 
+class Room(Message, frozen=True, tag="room"):
+    """Where the values of a channel of a loop that spans devices are put: offsets in the device arena of who reads."""
+
+    channel: int
+    data: int
+    number: int
+    start: int
+    nbytes: int
+
+
+class OfLoop(Message, frozen=True):
+    """Of one loop that spans devices, as all its ranks name it."""
+
+    run: RunId
+    step: int
+    loop: str
+    iteration: tuple[int, ...]
+    """Indices of the loops around it."""
+
+
+class Rooms(OfLoop, frozen=True, tag="rooms"):
+    """The receiver's values of a loop go here."""
+
+    rooms: tuple[Room, ...]
+
+
+class Ride(OfLoop, frozen=True, tag="ride"):
+    """The leader launches iterations up to this, counted from the loop's start: the others launch the same."""
+
+    upto: int
+
+
+class Rest(Message, frozen=True, tag="rest"):
+    """The leader launches nothing more of a run before it is resumed."""
+
+    run: RunId
+
+
+class Left(OfLoop, frozen=True, tag="left"):
+    """The sender writes nothing more into the receiver's rooms for this loop."""
+
+
 ToConductor = Submit | Abort | Drain | Stop
 FromConductor = Status | Accepted | Rejected | Output | Finished
 ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Ping | Stop
 FromWorker = (
     Hello | Progress | Ready | LoadFailed | Faulted | Emit | RankDone | RankFailed | Suspended | Released | Pong
 )
-BetweenWorkers = Deliver | Until | StreamItem | StreamDone | Credit | Freed | Opened
+BetweenParts = Rooms | Ride | Rest | Left
+BetweenWorkers = Deliver | Until | StreamItem | StreamDone | Credit | Freed | Opened | BetweenParts

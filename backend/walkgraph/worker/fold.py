@@ -1,5 +1,5 @@
 """Resident loops folded away: in a rank's own table the core of each is one use, at the place of its first, without
-inner edges; what follows it stays as it is, inside the loop.
+inner edges; what follows it stays as it is, inside the loop. Of a core on several ranks each folds its part.
 
 Edges keep their indices and, between ranks, their keys: peers know nothing of it. Entering edges feed ports named
 `use.port`; leaving ones come from ports named by what is wanted of a use's port (`last llm.token`). Those to followers
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from walkgraph.ids import Rank
 from walkgraph.networks.loops import LoopOutput
 from walkgraph.placement.regions import common_conditions
+from walkgraph.placement.spanning import leader
 from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan, Source, Target, UsePlan, WalkPlan
 
 _NOWHERE = -1
@@ -35,6 +36,15 @@ class Port(NamedTuple):
     """An earlier use of the iteration."""
     carried: tuple[int, str] | None
     """A use of the iteration before."""
+    across: EdgePlan | None = None
+    """From another rank's part of the loop."""
+
+
+class Sending(NamedTuple):
+    """Values of a use inside that go to another rank's part of the loop."""
+
+    place: int
+    edge: EdgePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,11 @@ class Region:
     """Edges whose values go out while it runs, `source.port` being the output's key: leaving ones, and those to
     followers."""
     followed: bool
-    """Uses inside, on whatever rank, are not in the core."""
+    """Uses inside, on whatever rank, are not iterated here."""
+    sends: tuple[Sending, ...] = ()
+    others: tuple[UsePlan, ...] = ()
+    """Those of the core on other ranks, with conditions as `uses` have them."""
+    leads: bool = True
 
     @property
     def follows(self) -> tuple[EdgePlan, ...]:
@@ -68,17 +82,20 @@ def fold(plan: Plan, walk: WalkPlan, rank: Rank) -> tuple[WalkPlan, dict[int, Re
     """The Walk as this rank walks it, and what its folded uses stand for. Uses inside have no rank any more."""
     regions: dict[int, Region] = {}
     for loop in walk.loops:
-        if loop.core and walk.uses[loop.core[0]].rank == rank:
-            folding = _Folding(plan, walk, loop)
+        if any(walk.uses[use].rank == rank for use in loop.core):
+            folding = _Folding(plan, walk, loop, rank)
             walk, regions[folding.first] = folding.folded(), folding.region()
     return walk, regions
 
 
 class _Folding:
-    def __init__(self, plan: Plan, walk: WalkPlan, loop: LoopPlan) -> None:
+    def __init__(self, plan: Plan, walk: WalkPlan, loop: LoopPlan, rank: Rank) -> None:
         self.plan, self.walk, self.loop = plan, walk, loop
-        self.uses = tuple(walk.uses[index] for index in loop.core)
-        self.common = common_conditions(self.uses, loop)
+        core = tuple(walk.uses[index] for index in loop.core)
+        self.uses = tuple(use for use in core if use.rank == rank)
+        self.others = {use.index: use for use in core if use.rank != rank}
+        self.leads = leader(core) == rank
+        self.common = common_conditions(core, loop)
         self.place = {use.index: place for place, use in enumerate(self.uses)}
         self.first = self.uses[0].index
         self.outer = self.uses[0].loops[:-1]
@@ -92,13 +109,20 @@ class _Folding:
         until = self.loop.until
         return Region(
             loop=self.loop,
-            uses=tuple(replace(use, when=use.when[len(self.common) :]) for use in self.uses),
+            uses=self._own(self.uses),
             ports=tuple(tuple(self._ports(use)) for use in self.uses),
             until=(self.place[until[0]], until[1]) if until is not None else None,
             outputs=tuple(self.outputs.values()),
             emits=tuple(e for e in self.edges if e.source.use == self.first and e.leave == "each"),
             followed=any(self.loop.index in use.loops and use.index not in self.place for use in self.walk.uses),
+            sends=tuple(Sending(self.place[e.source.use], e) for e in self.walk.edges if self._goes_across(e)),
+            others=self._own(self.others.values()),
+            leads=self.leads,
         )
+
+    def _own(self, uses: Iterable[UsePlan]) -> tuple[UsePlan, ...]:
+        """With the conditions that not all of the core have."""
+        return tuple(replace(use, when=use.when[len(self.common) :]) for use in uses)
 
     # ── uses ──
 
@@ -134,7 +158,15 @@ class _Folding:
             return edge.source.index == self.loop.index
         return edge.source.kind == "use" and edge.source.use in self.place
 
+    def _comes_across(self, edge: EdgePlan) -> bool:
+        return edge.source.kind == "use" and edge.source.use in self.others and edge.target.use in self.place
+
+    def _goes_across(self, edge: EdgePlan) -> bool:
+        return edge.source.kind == "use" and edge.source.use in self.place and edge.target.use in self.others
+
     def _edge(self, edge: EdgePlan) -> EdgePlan:
+        if self._comes_across(edge) or self._goes_across(edge):
+            return replace(edge, source=Source(kind="use"), target=Target(kind="use"))
         if edge.target.kind == "use" and edge.target.use in self.place:
             if self._inside(edge):
                 return replace(edge, source=Source(kind="use"), target=Target(kind="use"))
@@ -165,7 +197,8 @@ class _Folding:
                 feeding.setdefault(edge.target.port, []).append(edge)
         for name, edges in feeding.items():
             inside = [edge for edge in edges if self._inside(edge)]
-            outside = [edge for edge in edges if not self._inside(edge)]
+            across = next((edge for edge in edges if self._comes_across(edge)), None)
+            outside = [edge for edge in edges if edge is not across and not self._inside(edge)]
             yield Port(
                 name=name,
                 entry=self._entry(outside[0]) if outside else None,
@@ -173,6 +206,7 @@ class _Folding:
                 index=any(edge.source.kind == "loop" for edge in inside),
                 source=self._from(edge for edge in inside if not edge.carried and edge.source.kind == "use"),
                 carried=self._from(edge for edge in inside if edge.carried),
+                across=across,
             )
 
     def _from(self, edges: Iterable[EdgePlan]) -> tuple[int, str] | None:

@@ -9,7 +9,7 @@ import struct
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import zmq
@@ -30,6 +30,14 @@ STRANGERS = 1024
 
 AHEAD = 8
 """Messages whose tensors may be under way into the transport behind the first of a queue."""
+
+
+class PartsProtocol(Protocol):
+    def take(self, rank: Rank, message: m.BetweenParts) -> None: ...
+
+    def gone(self, rank: Rank) -> None:
+        """What touches a peer's memory is over when this returns."""
+        ...
 
 
 @dataclass(slots=True)
@@ -60,6 +68,8 @@ class Outbox:
         self._packed: deque[_Packed] = deque()
         self._queue: deque[_Waiting] = deque()
         """Behind those that are packed."""
+        self._urgent: deque[list[bytes]] = deque()
+        """Before all others."""
         self.blocked = False
         """Waiting for the socket, not for room or a copy."""
         self.failed: list[tuple[Any, WalkgraphError]] = []
@@ -70,14 +80,20 @@ class Outbox:
         if len(self) == 1:
             self.flush()
 
+    def urge(self, message: Any) -> None:
+        """Send a message without a value before all that waits, now if the socket takes it."""
+        self._urgent.append([*self._head, codec.encode(message)])
+        self.flush()
+
     def flush(self) -> None:
         self.blocked = False
+        while self._urgent:
+            if not self._sent(self._urgent[0]):
+                return
+            self._urgent.popleft()
         while self._packed or self._queue:
             if self._packed and all(map(self._transport.there, self._packed[0].tickets)):
-                try:
-                    self.socket.send_multipart(self._packed[0].frames, zmq.NOBLOCK)
-                except zmq.Again:
-                    self.blocked = True
+                if not self._sent(self._packed[0].frames):
                     return
                 self._packed.popleft()
             elif len(self._packed) >= AHEAD or not self._pack():
@@ -89,6 +105,13 @@ class Outbox:
 
     def __len__(self) -> int:
         return len(self._packed) + len(self._queue)
+
+    def _sent(self, frames: list[bytes]) -> bool:
+        try:
+            self.socket.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.Again:
+            self.blocked = True
+        return not self.blocked
 
     def _pack(self) -> bool:
         """False if nothing could be done about the next one."""
@@ -148,6 +171,8 @@ class Links:
         """Rank that is gone -> its last start."""
         self._strangers: deque[tuple[bytes, m.BetweenWorkers]] = deque(maxlen=STRANGERS)
         self._out: dict[Rank, Outbox] = {}
+        self.parts: PartsProtocol | None = None
+        """Who is told what concerns loops that span devices."""
         self._reading: deque[tuple[Rank, m.Ticket, str]] = deque()
         """Tickets whose tensors are being copied, with their runs: no `Freed` was sent."""
 
@@ -182,6 +207,12 @@ class Links:
         if outbox is not None:
             outbox.send(message, value, shared=transport != "inline")
 
+    def urge(self, rank: Rank, message: m.BetweenParts) -> None:
+        """As `send`, before all that waits."""
+        outbox = self._out.get(rank)
+        if outbox is not None:
+            outbox.urge(message)
+
     def flush(self) -> None:
         self.conductor.flush()
         for outbox in self._out.values():
@@ -211,6 +242,9 @@ class Links:
                 self._freed(message.ticket, rank)
             elif isinstance(message, m.Opened):
                 self._transport.accept(rank)
+            elif isinstance(message, m.BetweenParts):
+                if self.parts is not None:
+                    self.parts.take(rank, message)
             else:
                 yield self._unpacked(rank, message)
         yield from self._taken()
@@ -228,6 +262,8 @@ class Links:
         self._transport.close()
 
     def _part(self, rank: Rank) -> None:
+        if self.parts is not None:
+            self.parts.gone(rank)
         self._latest[rank] = self._peers.pop(rank).start
         self._reading = deque(one for one in self._reading if one[0] != rank)
         self._transport.sweep(rank)

@@ -39,6 +39,7 @@ from walkgraph.worker.events import (
     Started,
 )
 from walkgraph.worker.links import Links
+from walkgraph.worker.parts import Parts
 from walkgraph.worker.suspension import Suspension
 from walkgraph.worker.telling import Teller
 
@@ -108,6 +109,8 @@ class Loop:
         engine.time_steps(on=emitter.level == "full")
         self._commands: deque[Command] = deque()
         self._batches = 0
+        self.parts: Parts | None = None
+        """Of loops that span devices."""
         self._worked: float | None = None
         """When there was a run last; None once the books were checked since."""
 
@@ -137,6 +140,8 @@ class Loop:
 
     def _wait(self) -> None:
         if not self._engine.idle:
+            if self.parts is not None:
+                self.parts.wait(self._poller)
             return
         blocked = self._links.blocked()
         for socket in blocked:
@@ -223,7 +228,10 @@ class Loop:
 
     def _step(self) -> None:
         self._batches += 1
-        for event in self._engine.step():
+        events = self._engine.step()
+        if self.parts is not None:
+            self.parts.stepped(quiet=not events)
+        for event in events:
             match event:
                 case Items():
                     self._handle(event)

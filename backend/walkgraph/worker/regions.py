@@ -10,7 +10,7 @@ from torch import Tensor
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph.expressions import ExpressionError
 from walkgraph.networks.base import Scalar
-from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopUse
+from walkgraph.networks.loops import Channel, Items, LoopCall, LoopInput, LoopSend, LoopUse
 from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker import shaping
 from walkgraph.worker.calls import Calls, no_value
@@ -22,6 +22,8 @@ from walkgraph.worker.walker import Parts, Vector, Walker, indices
 
 Taken = tuple[bool, ...]
 """Iteration by iteration."""
+Others = Mapping[int, Taken | None]
+"""Use of another rank's part -> the iterations that call it, None: all."""
 
 
 class _Bound(NamedTuple):
@@ -98,7 +100,8 @@ class Loops:
         """`inputs`: those of the folded use. An error where there can be no first iteration; raises ExpressionError."""
         region, ref = table.plan, Ref(self._calls.run, walker.step, use.plan.index, at)
         times = walker.times(region.loop.index, at)
-        body, bound = self._body(walker, table, at, inputs, times)
+        others = {use: self._taken(asked, at, times)[0] for use, asked in table.others.items()}
+        body, bound = self._body(walker, table, at, inputs, times, others)
         if bound is not None and bound.at == 0:
             return bound.error
         emits = tuple(e for e in region.emits if e.target.kind != "stream" or e.target.index in self._outgoing)
@@ -125,6 +128,8 @@ class Loops:
             offset=offset,
             allowed=running.allowed,
             wanted={key: found[:count] for key, found in _by_key(emits, wanted).items()},
+            sends=self._sends(table, body, others, times),
+            leads=region.leads,
             priority=self._calls.priority,
         )
 
@@ -186,15 +191,15 @@ class Loops:
     # ── the body ──
 
     def _body(
-        self, walker: Walker, table: RegionTable, at: Vector, inputs: Mapping[str, Any], times: int
+        self, walker: Walker, table: RegionTable, at: Vector, inputs: Mapping[str, Any], times: int, others: Others
     ) -> tuple[list[LoopUse], _Bound | None]:
         """The uses inside, and the first iteration that can't be."""
         body: list[LoopUse] = []
         bound: _Bound | None = None
         for inner, ports, asked in zip(table.body, table.plan.ports, table.conditions, strict=True):
-            sources = tuple(_source(port, inputs) for port in ports)
             count = times if bound is None else bound.at
             active, failed = self._taken(asked, at, count)
+            sources = tuple(_across(_source(port, inputs), port, table, active, others, times) for port in ports)
             bound = _first(bound, failed)
             count = times if bound is None else bound.at
             bound = _first(bound, self._lacking(inner, sources, body, active, at, count))
@@ -206,6 +211,19 @@ class Loops:
             states = self._calls.states(walker, inner, (*at, 0))
             body.append(LoopUse(name, sources, params, varying, states, self._calls.seed(name), active))
         return body, bound
+
+    def _sends(self, table: RegionTable, body: Sequence[LoopUse], others: Others, times: int) -> tuple[LoopSend, ...]:
+        found: list[LoopSend] = []
+        for place, edge in table.plan.sends:
+            reads = others[edge.target.use]
+            if edge.carried:
+                # One more than is read costs nothing, and fewer iterations differ.
+                active = None if reads is None else _either(reads, times)
+            else:
+                active = _both(body[place].active, reads, times)
+            channel = Channel(edge.index, table.ranks[edge.target.use])
+            found.append(LoopSend(place, edge.source.port, channel, active))
+        return tuple(found)
 
     def _taken(self, asked: Conditions, at: Vector, times: int) -> tuple[Taken | None, _Bound | None]:
         """In which iterations all the conditions hold (None: in all), up to the first in which one has no value."""
@@ -299,9 +317,36 @@ def _gaps(source: LoopInput | None, earlier: Sequence[LoopUse], times: int) -> I
         gaps = range(shaping.length(source.value), times)
     elif source.source == "use" and (given := earlier[source.use].active) is not None:
         gaps = (i for i in range(times) if not given[i])
+    elif source.source == "channel" and (comes := source.comes) is not None:
+        gaps = (i for i in range(times) if not comes[i])
     if source is None or source.carried is None:
         return gaps
     return (i for i in gaps if i == 0)
+
+
+def _across(
+    found: LoopInput, port: Port, table: RegionTable, active: Taken | None, others: Others, times: int
+) -> LoopInput:
+    """An input that another rank's part feeds: which of its values come. `active`: of the use that reads."""
+    edge = port.across
+    if edge is None:
+        return found
+    channel = Channel(edge.index, table.ranks[edge.source.use])
+    if edge.carried:
+        return replace(found, channel=channel, comes=_both(active, None, times))
+    return LoopInput(port.name, "channel", channel=channel, comes=_both(active, others[edge.source.use], times))
+
+
+def _both(one: Taken | None, other: Taken | None, times: int) -> Taken | None:
+    """Iterations that are in both; None: all. What ends early was to fail there."""
+    masks = [(*mask, *[False] * (times - len(mask))) for mask in (one, other) if mask is not None]
+    return tuple(map(all, zip(*masks, strict=True))) if masks else None
+
+
+def _either(reads: Taken, times: int) -> Taken:
+    """Iterations that read, and those before them."""
+    padded = (*reads, *[False] * (times + 1 - len(reads)))
+    return tuple(padded[i] or padded[i + 1] for i in range(times))
 
 
 def _source(port: Port, inputs: Mapping[str, Any]) -> LoopInput:

@@ -22,6 +22,7 @@ from walkgraph.worker.carrier import Carrier, shared_memory
 from walkgraph.worker.core import Core
 from walkgraph.worker.links import Links
 from walkgraph.worker.loop import Loop
+from walkgraph.worker.parts import spanning_parts
 
 _PROGRESS_SECONDS = 0.1
 _PHASES: Mapping[str, Literal["load", "warm", "capture"]] = {"weights": "load", "capture": "capture"}
@@ -54,7 +55,9 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
         core = Core(plan, rank)
         if _load(engine, core, rank, conductor):
             emitter = _emitter(spec, rank, start, context)
-            run(Loop(rank, core, engine, links, emitter), rank, links)
+            loop = Loop(rank, core, engine, links, emitter)
+            loop.parts = links.parts = spanning_parts(plan, rank, engine, links, carrier)
+            run(loop, rank, links)
     finally:
         links.close()
         context.destroy(linger=200)

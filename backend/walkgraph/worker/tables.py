@@ -92,6 +92,10 @@ class RegionTable:
     """Of each use."""
     readers: Mapping[int, Reader]
     """By edge."""
+    others: Mapping[int, Conditions]
+    """Of the uses in other ranks' parts."""
+    ranks: Mapping[int, Rank]
+    """Of these uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,8 @@ def _region_table(plan: Plan, stepped: WalkPlan, standing: UseTable, region: Reg
                 for edge in region.follows
                 if (use := stepped.uses[edge.target.use]).when
             },
+            {use.index: _conditions(stepped, use) for use in region.others},
+            {use.index: use.rank for use in region.others},
         ),
     )
 
