@@ -1,0 +1,93 @@
+"""Causal attention of few new rows of any sequences over a paged cache that holds their keys and values already.
+
+Everything that a launch depends on but its number of rows lies in tensors, so that a captured launch serves any
+sequences. CPUs take the plain form below; CUDA takes two kernels.
+
+Shape letters: R rows of the launch, N tiles, P pages of all sequences, S slots (pages * page size), H query heads, G
+key/value heads, D head dim.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+ROWS = 16
+"""Rows of a tile, at most: so many read a key together."""
+_HEAD_DIMS = (64, 128)
+_GROUPS = 8
+"""Query heads of one key head, at most."""
+
+
+class Tile(NamedTuple):
+    """Rows of one sequence, one after the other in the launch: a line of `Tiles.lines`."""
+
+    first: int
+    """Row of the launch."""
+    rows: int
+    """0: there is none."""
+    before: int
+    """Tokens of the sequence before the first row."""
+    pages: int
+    """Where the sequence's pages begin in `Tiles.pages`."""
+
+
+class Tiles(NamedTuple):
+    """Which rows attend what; int64, on the device."""
+
+    rows: Tensor
+    """`[1]`: rows of all tiles; the launch's rows from there on are padding, and get zeros."""
+    lines: Tensor
+    """`[N, 4]`: numbers of `Tile`."""
+    pages: Tensor
+    """`[P]`"""
+
+
+def tiles_of(counts: list[int], before: list[int], pages: list[int]) -> list[Tile]:
+    """counts: new rows of each sequence, which follow each other in the launch; before: its tokens before them; pages:
+    how many it has in `Tiles.pages`."""
+    found: list[Tile] = []
+    row = page = 0
+    for count, length, held in zip(counts, before, pages, strict=True):
+        found += [Tile(row + i, min(ROWS, count - i), length + i, page) for i in range(0, count, ROWS)]
+        row += count
+        page += held
+    return found
+
+
+def few_attention(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int = 16) -> Tensor:
+    """q `[R, H, D]`, contiguous; slot_k and slot_v `[S, G, D]` of one layer; page: slots of a page -> `[R, H, D]`. A
+    row sees its sequence's tokens up to itself. Scale D^-0.5.
+
+    On CUDA only what is `supported`.
+    """
+    if q.is_cuda:
+        from walkgraph.layers.kernels.few_attention import launch
+
+        return launch(q, slot_k, slot_v, tiles, page)
+    return plain(q, slot_k, slot_v, tiles, page)
+
+
+def supported(device: torch.device, dtype: torch.dtype, heads: int, groups: int, width: int) -> bool:
+    """Whether `few_attention` serves heads of these numbers."""
+    if device.type != "cuda":
+        return True
+    return dtype in (torch.bfloat16, torch.float16) and width in _HEAD_DIMS and heads // groups <= _GROUPS
+
+
+def plain(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int) -> Tensor:
+    """`few_attention` in torch operations, tile by tile, in float32."""
+    out = torch.zeros_like(q)
+    for numbers in tiles.lines.tolist():
+        tile = Tile(*numbers)
+        if not tile.rows:
+            continue
+        at = torch.arange(tile.before + tile.rows, device=q.device)
+        slots = tiles.pages[tile.pages + at // page] * page + at % page
+        mine = slice(tile.first, tile.first + tile.rows)
+        seen = at <= at[tile.before :, None]
+        heads = (x.float().transpose(0, 1)[None] for x in (q[mine], slot_k[slots], slot_v[slots]))
+        attended = F.scaled_dot_product_attention(*heads, attn_mask=seen, enable_gqa=q.shape[1] != slot_k.shape[1])
+        out[mine] = attended[0].transpose(0, 1).to(q.dtype)
+    return out

@@ -1,0 +1,139 @@
+"""`walkgraph.layers.few_attention` on a GPU: a tile's keys are divided among programs, whose parts are then summed.
+
+A program serves one tile, one key head with all its query heads, and a span of the tile's keys that follows from its
+length on the device. A row and split without a key to see has the weight `_NOTHING`.
+
+Shape letters as in `walkgraph.layers.few_attention`; M: rows of a tile times query heads of a key head, padded.
+"""
+# Triton has no types for launches and compile-time values.
+# pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from walkgraph.layers.few_attention import ROWS, Tiles
+
+BLOCK, WARPS, STAGES = 64, 8, 3
+_PROGRAMS = 128
+"""Of a launch whose tiles are full: what a GPU runs at once."""
+_MOST_SPLITS = 32
+_NOTHING = tl.constexpr(-1e30)
+
+
+@triton.jit
+def _slots(pages, token, stop, PAGE: tl.constexpr):
+    """Where a sequence's tokens lie in the pool; in page 0 for tokens from `stop` on."""
+    return tl.load(pages + token // PAGE, mask=token < stop, other=0) * PAGE + token % PAGE
+
+
+@triton.jit
+def _attend(q, here_k, here_v, slots, token, stop, last, best, total, heard, scale):
+    """One block more into the running maximum [M], sum [M] and unscaled result [M, D]; base 2. `last` [M]: the newest
+    token that a row sees."""
+    slots, there = slots[:, None], (token < stop)[:, None]
+    k = tl.load(here_k + slots, mask=there, other=0.0)
+    v = tl.load(here_v + slots, mask=there, other=0.0)
+    scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    seen = (token[None, :] <= last[:, None]) & (token < stop)[None, :]
+    scores = tl.where(seen, scores, float("-inf"))
+    higher = tl.maximum(best, tl.max(scores, 1))
+    weight, keep = tl.exp2(scores - higher[:, None]), tl.exp2(best - higher)
+    heard = tl.dot(weight.to(v.dtype), v, heard * keep[:, None], input_precision="ieee")
+    return higher, total * keep + tl.sum(weight, 1), heard
+
+
+@triton.jit
+def parts_kernel(
+    q, slot_k, slot_v, lines, pages, parts, weights, slot_stride,
+    GROUPS: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
+    SPLITS: tl.constexpr, PAGE: tl.constexpr, BLOCK: tl.constexpr, ON_GPU: tl.constexpr,
+):  # fmt: skip
+    """parts float32 `[R, SPLITS, H, D]`, weights float32 `[R, SPLITS, H]`. HEADS: a power of two >= GROUP."""
+    g, split, line = tl.program_id(0), tl.program_id(1), lines + tl.program_id(2) * 4
+    first, rows, before = tl.load(line), tl.load(line + 1), tl.load(line + 2)
+    if rows == 0:
+        return
+    pages += tl.load(line + 3)
+    span = tl.cdiv(tl.cdiv(before + rows, BLOCK), SPLITS) * BLOCK
+    begin = split * span
+    stop = tl.minimum(begin + span, before + rows)
+    m, d, at = tl.arange(0, ROWS * HEADS), tl.arange(0, D), tl.arange(0, BLOCK)
+    row, head = first + m // HEADS, g * GROUP + m % HEADS
+    mine = (m // HEADS < rows) & (m % HEADS < GROUP)
+    H: tl.constexpr = GROUPS * GROUP
+    here = q + ((row * H + head) * D)[:, None] + d[None, :]
+    query = tl.load(here, mask=mine[:, None], other=0.0)
+    here_k, here_v = slot_k + g * D + d[None, :], slot_v + g * D + d[None, :]
+    last, scale = before + m // HEADS, 1.4426950408889634 / (D**0.5)
+    best, total = tl.full([ROWS * HEADS], _NOTHING, tl.float32), tl.zeros([ROWS * HEADS], tl.float32)
+    heard = tl.zeros([ROWS * HEADS, D], tl.float32)
+    slots = _slots(pages, begin + at, stop, PAGE) * slot_stride
+    if ON_GPU:
+        # Slots are read an iteration ahead: read in the same one, they would take a part of the stages.
+        for start in tl.range(begin, stop, BLOCK):
+            best, total, heard = _attend(
+                query, here_k, here_v, slots, start + at, stop, last, best, total, heard, scale
+            )
+            slots = _slots(pages, start + BLOCK + at, stop, PAGE) * slot_stride
+    else:
+        # The interpreter's `range` takes no bounds that were computed; a `while` isn't pipelined on the GPU.
+        while begin < stop:
+            slots = _slots(pages, begin + at, stop, PAGE) * slot_stride
+            best, total, heard = _attend(
+                query, here_k, here_v, slots, begin + at, stop, last, best, total, heard, scale
+            )
+            begin += BLOCK
+    some = total > 0
+    total = tl.where(some, total, 1.0)
+    part = (row * SPLITS + split) * H + head
+    tl.store(weights + part, tl.where(some, best + tl.log2(total), _NOTHING), mask=mine)
+    tl.store(parts + (part * D)[:, None] + d[None, :], heard / total[:, None], mask=(mine & some)[:, None])
+
+
+@triton.jit
+def sum_kernel(parts, weights, rows, out, H: tl.constexpr, D: tl.constexpr, SPLITS: tl.constexpr):
+    """A program for one row and head. Nothing that padding left is read."""
+    row, head = tl.program_id(0), tl.program_id(1)
+    s, d, there = tl.arange(0, SPLITS), tl.arange(0, D), row < tl.load(rows)
+    at = (row * SPLITS + s) * H + head
+    weight = tl.load(weights + at, mask=there & (s < SPLITS), other=_NOTHING)
+    some = weight > 0.5 * _NOTHING
+    weight = tl.where(some, tl.exp2(weight - tl.max(weight, 0)), 0.0)
+    value = tl.load(parts + at[:, None] * D + d[None, :], mask=some[:, None], other=0.0)
+    total = tl.sum(weight, 0)
+    heard = tl.sum(value * weight[:, None], 0) / tl.where(total > 0, total, 1.0)
+    tl.store(out + (row * H + head) * D + d, heard.to(out.dtype.element_ty))
+
+
+def splits_of(rows: int, groups: int) -> int:
+    """Programs of a tile and key head; a power of two."""
+    full = groups * -(-rows // ROWS)
+    return 1 << max(0, min(_MOST_SPLITS, _PROGRAMS // full).bit_length() - 1)
+
+
+def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int) -> Tensor:
+    (rows, heads, width), groups = q.shape, slot_k.shape[1]
+    if not q.is_contiguous() or slot_k.stride() != slot_v.stride() or slot_k.stride()[1:] != (width, 1):
+        raise ValueError("queries must be contiguous, and keys and values of a slot lie side by side, both alike")
+    splits = splits_of(rows, groups)
+    parts = torch.empty((rows, splits, heads, width), dtype=torch.float32, device=q.device)
+    weights = torch.empty((rows, splits, heads), dtype=torch.float32, device=q.device)
+    out = torch.empty_like(q)
+    parts_kernel[(groups, splits, tiles.lines.shape[0])](
+        q, slot_k, slot_v, tiles.lines, tiles.pages, parts, weights, slot_k.stride(0),
+        **constants(groups, heads // groups, width, splits, page, q.is_cuda), num_warps=WARPS, num_stages=STAGES,
+    )  # fmt: skip
+    sum_kernel[(rows, heads)](parts, weights, tiles.rows, out, H=heads, D=width, SPLITS=splits, num_warps=2)
+    return out
+
+
+def constants(groups: int, group: int, width: int, splits: int, page: int, on_gpu: bool) -> dict[str, Any]:
+    """The compile-time arguments of `parts_kernel`."""
+    return {
+        "GROUPS": groups, "GROUP": group, "HEADS": triton.next_power_of_2(group), "ROWS": ROWS, "D": width,
+        "SPLITS": splits, "PAGE": page, "BLOCK": BLOCK, "ON_GPU": on_gpu,
+    }  # fmt: skip

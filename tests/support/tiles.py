@@ -1,0 +1,48 @@
+"""Few rows of any sequences over pages in random order, for tests of what attends them."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.layers.few_attention import ROWS, Tiles, tiles_of
+
+PAGE = 16
+
+
+class Case(NamedTuple):
+    q: Tensor
+    """`[R, H, D]`, the padding's rows among them."""
+    k: Tensor
+    """`[S, G, D]`, NaN where no token is; `v` likewise."""
+    v: Tensor
+    tiles: Tiles
+    counts: list[int]
+    before: list[int]
+    slots: list[Tensor]
+    """Of every sequence's tokens, the new ones among them."""
+
+
+def case(
+    counts: list[int], before: list[int], *, padding: int, heads: tuple[int, int, int], dtype: torch.dtype
+) -> Case:
+    """Sequences of `counts` rows behind `before` tokens; heads: query heads, key heads, width."""
+    torch.manual_seed(sum(counts) + sum(heads))
+    (queries, groups, width), rows = heads, sum(counts)
+    held = [-(-(n + m) // PAGE) for n, m in zip(counts, before, strict=True)]
+    pages = [part.tolist() for part in (torch.randperm(sum(held)) + 1).split(held)]
+    k, v = (torch.full(((sum(held) + 1) * PAGE, groups, width), torch.nan, dtype=dtype) for _ in range(2))
+    slots: list[Tensor] = []
+    for mine, count, length in zip(pages, counts, before, strict=True):
+        at = torch.arange(count + length)
+        slots.append(torch.tensor(mine)[at // PAGE] * PAGE + at % PAGE)
+        for cache in (k, v):
+            cache[slots[-1]] = torch.randn(count + length, groups, width).to(dtype)
+    lines = torch.zeros(rows // ROWS + len(counts) + 1, 4, dtype=torch.int64)
+    tiles = torch.tensor(tiles_of(counts, before, held))
+    lines[: len(tiles)] = tiles
+    q = torch.randn(rows + padding, queries, width).to(dtype)
+    return Case(q, k, v, Tiles(torch.tensor([rows]), lines, torch.tensor([*chain(*pages)])), counts, before, slots)
