@@ -41,7 +41,7 @@ from walkgraph.engine.pool import Pool
 from walkgraph.layers.attention import PackedAttend
 from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import DOWN_ROWS, MLP_ROWS, PlainFlowLinears
+from walkgraph.layers.flow_linear import MLP_ROWS, PlainFlowLinears, down_rows
 from walkgraph.layers.fp8 import quantise
 from walkgraph.layers.mlp import gated_product
 from walkgraph.layers.norm import rms_norm
@@ -197,7 +197,7 @@ class Bench:
         for priority in (0, -1):
             ways[f"beside, {priority}"] = FlowStep(self.model, overlap=True, priority=priority)
         if not self.given.fp8:
-            ways["down whole"] = FlowStep(self.model, linears=partial(PlainFlowLinears, down_rows=MLP_ROWS))
+            ways["down whole"] = FlowStep(self.model, linears=partial(PlainFlowLinears, down_rows=lambda rows: rows))
         wanted = self.given.variants
         return ways if wanted is None else {name: way for name, way in ways.items() if name in wanted}
 
@@ -324,7 +324,7 @@ def multiplied(name: str, x: Tensor, weights: Sequence[Tensor], added: Tensor) -
         elif name == "qkv":
             F.linear(x, weight)
         else:
-            each = DOWN_ROWS if name == "down" else x.shape[0]
+            each = down_rows(x.shape[0]) if name == "down" else x.shape[0]
             for part, rows in zip(added.split(each), x.split(each), strict=True):
                 part.addmm_(rows, weight.t())
 
