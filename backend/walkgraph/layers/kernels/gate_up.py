@@ -27,7 +27,7 @@ _ALIGNED = 16
 """Bytes of a row's stride, for copies of tiles."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def gate_up_kernel(
     x, weight, out, rows, columns, depth,
     BLOCK_R: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_W: tl.constexpr, GROUP: tl.constexpr, PROGRAMS: tl.constexpr,
