@@ -77,7 +77,10 @@ class LocalDeployment:
         itinerary = expand(self.graph, self.plan, task, filled, inputs or {}, parts)
         values = {given.name: given.value for given in name_inputs(declared, inputs or {}, parts)}
         for rank in itinerary.ranks:
-            self._perform(rank, self.cores[rank].handle(Started(RunId(run), itinerary, filled, values)))
+            self._begin(rank, Started(RunId(run), itinerary, filled, values))
+
+    def _begin(self, rank: Rank, event: Started) -> None:
+        self._perform(rank, self.cores[rank].handle(event))
 
     def run(self) -> None:
         """Until nothing is left to do."""

@@ -93,6 +93,9 @@ class Node:
         assert spans is not None
         return spans.parts
 
+    def came(self, event: Any) -> None:
+        """Of the engine."""
+
     def _live(self) -> None:
         while True:
             try:
@@ -113,6 +116,7 @@ class Node:
                 self.events.append(event)
                 if isinstance(event, LoopDone):
                     self.done[event.call.run] = event
+                self.came(event)
         self._working = False
 
 

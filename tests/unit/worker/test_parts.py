@@ -1,0 +1,144 @@
+"""Words between the parts of a loop: before all that waits, and each to whom it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import zmq
+
+from walkgraph.engine.crossing import Crossing
+from walkgraph.engine.spanning import Key, Memory, Room, Spans
+from walkgraph.ids import Rank, RunId
+from walkgraph.networks.base import CallFailed
+from walkgraph.wire import messages as m
+from walkgraph.wire import sockets
+from walkgraph.worker.carrier import Carrier
+from walkgraph.worker.links import Outbox
+from walkgraph.worker.parts import Parts
+
+KEY = Key("r", 3, "denoise", (1, 2))
+ROOMS = (Room(5, 640, 128, 7, 4096),)
+
+
+class Resident:
+    """The engine's."""
+
+    def __init__(self) -> None:
+        self.crossing = Crossing()
+        self.told = 0
+        self.waits_for_peers = True
+
+    def news(self) -> None:
+        self.told += 1
+
+    def settle(self) -> None:
+        self.told = -1
+
+
+class Wire:
+    """Links and carrier."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, m.BetweenParts]] = []
+
+    def urge(self, rank: Rank, message: m.BetweenParts) -> None:
+        self.sent.append((rank, message))
+
+    def address(self, rank: Rank) -> int | None:
+        return 1 << 21 if rank == 1 else None
+
+
+@pytest.fixture
+def made() -> tuple[Parts, Resident, Wire]:
+    resident, wire = Resident(), Wire()
+    parts: Any = Parts(resident, wire, wire)  # type: ignore[arg-type]
+    resident.crossing.spans = Spans(Memory(torch.zeros(1 << 16, dtype=torch.uint8), 0), parts)
+    return parts, resident, wire
+
+
+def test_what_one_side_says_the_other_hears(made: tuple[Parts, Resident, Wire]) -> None:
+    parts, resident, wire = made
+    heard: list[tuple[Any, ...]] = []
+
+    class Ear:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *what: heard.append((name, *what))
+
+    parts.told(Rank(1), KEY, ROOMS)
+    parts.ridden(Rank(1), KEY, 9)
+    parts.rested(Rank(1), "r")
+    parts.left(Rank(1), KEY)
+    assert [rank for rank, _ in wire.sent] == [1] * 4
+    resident.crossing.spans = Ear()  # type: ignore[assignment]
+    for _, message in wire.sent:
+        parts.take(Rank(2), message)
+    assert heard == [
+        ("told", Rank(2), KEY, list(ROOMS)),
+        ("ridden", KEY, 9),
+        ("rested", "r"),
+        ("left", Rank(2), KEY),
+    ]
+    assert resident.told == 2, "of rooms and of a rest; nothing was given back"
+
+
+def test_the_device_is_waited_for_by_the_sockets_while_it_needs_peers(made: tuple[Parts, Resident, Wire]) -> None:
+    parts, resident, _ = made
+    asked: list[int] = []
+
+    class Poller:
+        def poll(self, timeout: int) -> None:
+            asked.append(timeout)
+
+    poller: Any = Poller()
+    parts.wait(poller)
+    parts.stepped(quiet=True)
+    parts.wait(poller)
+    assert len(asked) == 1
+    parts.take(Rank(1), m.Rest(run=RunId("r")))
+    parts.wait(poller)
+    resident.waits_for_peers = False
+    parts.stepped(quiet=True)
+    parts.wait(poller)
+    assert len(asked) == 1
+
+
+def test_who_is_gone_is_no_address_and_touched_no_more(made: tuple[Parts, Resident, Wire]) -> None:
+    parts, resident, _ = made
+    assert parts.address(Rank(1)) == 1 << 21
+    with pytest.raises(CallFailed, match="rank 2 can't be reached"):
+        parts.address(Rank(2))
+    parts.gone(Rank(1))
+    assert resident.told == -1
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[sockets.Socket, sockets.Socket]]:
+    context: sockets.Context = zmq.Context()
+    here, there = context.socket(zmq.PUSH), context.socket(zmq.PULL)
+    there.bind("inproc://parts")
+    here.connect("inproc://parts")
+    yield here, there
+    context.destroy(linger=0)
+
+
+def test_urgent_words_pass_a_message_whose_tensors_are_not_there(
+    pair: tuple[sockets.Socket, sockets.Socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = pair
+    carrier = Carrier(Rank(0), 1 << 20)
+    outbox = Outbox(here, Rank(1), (b"head",), carrier)
+    monkeypatch.setattr(carrier, "there", lambda ticket: False)
+    deliver = m.Deliver(run=RunId("r"), step=0, edge=0, key=(), value=m.Absent())
+    outbox.send(deliver, torch.ones(1 << 15), shared=True)
+    outbox.urge(m.Rest(run=RunId("r")))
+    outbox.forget("r")
+    assert there.poll(1000)
+    assert b"rest" in there.recv_multipart()[1]
+    assert not there.poll(0)
+    monkeypatch.undo()
+    outbox.flush()
+    assert b"deliver" in there.recv_multipart()[1]
+    carrier.close()
