@@ -1,6 +1,6 @@
 """BAGEL's first token of a picture by the engine alone: patches in, one token out, and where the time goes.
 
-    python benchmarks/gpu_read_image.py --out read.json [--rounds 5] [--check]
+    python benchmarks/gpu_read_image.py --out read.json [--rounds 5] [--plain] [--check]
 
 One picture of 980x980 (4900 patches, 4902 rows of the backbone) and a question of 24 tokens, at rest otherwise: the
 encoder, the picture's rows and the question's are called one after the other, as a graph calls them, and each result is
@@ -39,11 +39,11 @@ GREEDY = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "time": 0.0}
 class Reader:
     """The encoder and the backbone in one engine."""
 
-    def __init__(self, name: str, device: str) -> None:
+    def __init__(self, name: str, device: str, *, captured: bool = True) -> None:
         self.config, self.device, self._runs = bagel_config(name), device, 0
         plan = placed(bundled_graph("bagel", {"bagel": f"random:{name}:0"}), device, kv_bytes=4 << 30)
-        # Prompts and pictures are the same every time, and reading them is measured; nothing here is captured.
-        self.engine = Engine(only(plan, ("vit_encoder", "llm")), RANK, prefix_cache=False, capture=False)
+        # Prompts and pictures are the same every time, and reading them is measured.
+        self.engine = Engine(only(plan, ("vit_encoder", "llm")), RANK, prefix_cache=False, capture=captured)
         self.engine.load(Phases())
         vit = self.config.vit
         side = min(vit.side, self.config.vit_pictures.max_side // vit.patch) * vit.patch
@@ -154,9 +154,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--check", action="store_true", help="the tiny model, for a moment")
+    parser.add_argument("--plain", action="store_true", help="the question too is launched kernel by kernel")
     given = parser.parse_args()
     device = "cpu" if given.check else device_name()
-    reader = Reader("bagel-tiny" if given.check else "bagel-7b-mot", device)
+    reader = Reader("bagel-tiny" if given.check else "bagel-7b-mot", device, captured=not given.plain)
     patches = (reader.pixels.shape[1] // reader.config.vit.patch) ** 2
     rows: list[dict[str, Any]] = []
     for count in (1, 4):

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import call
+from walkgraph.engine.capture import Capturer
 from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.pool import Pool
 from walkgraph.engine.states import StateTable
 from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.base import StateKey
+from walkgraph.networks.base import Capture, StateKey
 from walkgraph.networks.operators_bagel import Backbone, Vit
 from walkgraph.networks.presets import BAGEL, drawn
+from walkgraph.networks.texts import SIZES
 
 pytest.importorskip("flashinfer")
 pytestmark = [
@@ -36,9 +38,9 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 class Here:
     """The encoder and the backbone on a device, with the states of any runs."""
 
-    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, device: torch.device, dtype: torch.dtype, capture: Capture | None = None) -> None:
         made = drawn(lambda: Bagel(CONFIG), 5, device=CPU, dtype=torch.float32).to(device, dtype).pack()
-        self.device, self.backbone = device, Backbone(made, device, dtype)
+        self.device, self.backbone = device, Backbone(made, device, dtype, capture)
         self.vit = Vit(made)  # pyright: ignore[reportAbstractUsage] - it has no step, and tells so
         self.states = StateTable({"kv": Pool(self.backbone.caches()["kv"], 400, device)}, Contexts())
 
@@ -56,6 +58,9 @@ class Here:
         given = self.backbone.forward(calls, transaction)
         transaction.settle()
         return [one["token"] for one in given if "token" in one]
+
+    def fork(self, source: str, target: str) -> None:
+        self.states.fork(StateKey(source, "kv"), StateKey(target, "kv"))
 
     def kept(self, run: str) -> Tensor:
         return self.states.export(StateKey(run, "kv"))["kv.0"].float().cpu()
@@ -88,3 +93,45 @@ def test_pictures_are_kept_as_on_a_cpu(sizes: list[tuple[int, int]]) -> None:
             assert len(here.fed("ids", {run: torch.arange(count + i) % 250 for i, run in enumerate(runs)})) == len(runs)
     for run in runs:
         assert off(fast.kept(run), plain.kept(run)) < 0.02
+
+
+@torch.inference_mode()
+def test_texts_behind_contexts_are_read_by_captured_forwards() -> None:
+    """One text alone, views of one text, and several behind nothing, text and pictures; then longer ones."""
+    capturer, dice = Capturer(GPU), torch.Generator().manual_seed(3)
+    plain, fast = Here(CPU, torch.float32), Here(GPU, torch.bfloat16, capturer)
+    seen = plain.encoded(pictures((16, 16)))[0]
+    rounds = [[("a", 2)], [("a", 16), ("b", 1)], [("view", 24)], [("a", 24)], [("a", 30), ("view", 30)]]
+    rounds += [[("new", 61), ("b", 3)], [("a", 24), ("b", 24), ("new", 24), ("view", 24)], [("b", 129)], [("b", 5)]]
+    for number, lengths in enumerate(rounds):
+        texts = {run: torch.randint(0, 250, (count,), generator=dice) for run, count in lengths}
+        for here in (plain, fast):
+            if number == 2:
+                here.fed("image", {"a": seen})
+                here.fork("a", "view")
+            assert len(here.fed("ids", texts)) == len(texts)
+            here.states.audit()
+        for run in ("a", "b", "view", "new"):
+            if StateKey(run, "kv") in plain.states.paged:
+                assert off(fast.kept(run), plain.kept(run)) < 0.02, (number, run)
+    assert not capturer.failed
+    assert capturer.count == len(SIZES)
+
+
+@torch.inference_mode()
+def test_a_long_context_is_read_as_by_a_plain_forward() -> None:
+    """Many splits of many blocks, in pages out of order."""
+    kept, capturer, text = [], Capturer(GPU), torch.arange(24) + 5
+    for capture in (None, capturer):
+        here = Here(GPU, torch.bfloat16, capture)
+        dice = torch.Generator().manual_seed(4)
+        for _ in range(20):
+            for run in ("a", "b"):
+                here.fed("ids", {run: torch.randint(0, 250, (129,), generator=dice)})
+        here.fed("ids", {"a": text})
+        here.fed("ids", {"a": text, "b": text})
+        kept.append([here.kept(run) for run in ("a", "b")])
+    assert not capturer.failed
+    for found, wanted in zip(*reversed(kept), strict=True):
+        assert found.shape[2] > 2600
+        assert off(found[:, :, -48:], wanted[:, :, -48:]) < 0.02

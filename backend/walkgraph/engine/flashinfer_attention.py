@@ -17,10 +17,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.engine.paged_attention import NOT_PLACED, Entry, fresh_rows
+from walkgraph.engine.paged_attention import NOT_PLACED, Entry, causal_rows
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool, slots_of
-from walkgraph.networks.base import CacheShape, FreshRows, Placed
+from walkgraph.networks.base import CacheShape, CausalRows, Placed
 
 Kind = Literal["decode", "causal", "block", "dense"]
 """How keys are read: by pages for single tokens, causal rows and blocks, or side by side for many rows."""
@@ -172,8 +172,8 @@ class FlashInferAttention:
         self._slots = torch.cat([entry.slots for entry in entries if entry.slots is not None])
         self._turns: list[tuple[_Turn, int]] = []
 
-    def fresh(self) -> FreshRows | None:
-        return fresh_rows(self._pool, self.entries)
+    def causal(self) -> CausalRows | None:
+        return causal_rows(self._pool, self.entries)
 
     def placed(self) -> Placed:
         if len(self._groups) != 1:

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.engine.pages import PAGE, PageFault
+from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool
-from walkgraph.networks.base import FreshRows, Placed, Segment
+from walkgraph.networks.base import CausalRows, Placed, Segment
 
 
 class Entry(NamedTuple):
@@ -36,11 +36,14 @@ class Entry(NamedTuple):
     """int64 `[new]`, where kept rows go; None for scratch."""
 
 
-def fresh_rows(pool: Pool, entries: Sequence[Entry]) -> FreshRows | None:
-    """Where the rows of a forward go whose sequences all begin in it; None for any other."""
-    begun = all(e.length == 0 and e.segment.mode == "causal" and e.slots is not None for e in entries)
-    slots = [e.slots for e in entries if e.slots is not None]
-    return FreshRows(pool.k, pool.v, torch.cat(slots), pool.spare * PAGE) if begun else None
+def causal_rows(pool: Pool, entries: Sequence[Entry]) -> CausalRows | None:
+    """For entries that are all causal and kept; None for any other."""
+    slots = [e.slots for e in entries if e.slots is not None and e.segment.mode == "causal"]
+    if len(slots) < len(entries):
+        return None
+    counts, before = [e.new for e in entries], [e.length for e in entries]
+    pages = [e.pages[: pages_for(e.length + e.new)] for e in entries]
+    return CausalRows(pool.k, pool.v, torch.cat(slots), pool.spare * PAGE, counts, before, pages)
 
 
 NOT_PLACED = "only rows that are kept, all causal or all blocks, are placed by the network itself"
@@ -95,8 +98,8 @@ class PagedAttention:
         )
         self._groups = [contexts.group(pool, alike) for alike in _alike(entries)]
 
-    def fresh(self) -> FreshRows | None:
-        return fresh_rows(self._pool, self.entries)
+    def causal(self) -> CausalRows | None:
+        return causal_rows(self._pool, self.entries)
 
     def placed(self) -> Placed:
         several = {e.segment.mode for e in self.entries if e.new > 1}

@@ -7,6 +7,7 @@ Shape letters: R rows of the launch, N tiles, P pages of all sequences, S slots 
 key/value heads, D head dim.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -44,7 +45,7 @@ class Tiles(NamedTuple):
     """`[P]`"""
 
 
-def tiles_of(counts: list[int], before: list[int], pages: list[int]) -> list[Tile]:
+def tiles_of(counts: Sequence[int], before: Sequence[int], pages: Sequence[int]) -> list[Tile]:
     """counts: new rows of each sequence, which follow each other in the launch; before: its tokens before them; pages:
     how many it has in `Tiles.pages`."""
     found: list[Tile] = []

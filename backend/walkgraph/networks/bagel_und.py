@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.flow_linear import PlainFlowLinears
+from walkgraph.layers.linear import STREAMED
 from walkgraph.layers.norm import RMSNorm, rms_norm
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.base import Placed
@@ -32,6 +33,7 @@ class UndRows:
         self._model, self._language = model, model.language_model.model
         self._layers = [cast(DecoderLayer, layer) for layer in self._language.layers]
         self._linears = [PlainFlowLinears(layer, UND) for layer in self._layers]
+        self._first = [cast(RMSNorm, layer.get_submodule(f"input_layernorm{UND}")) for layer in self._layers]
         self._norms = [_norms(layer) for layer in self._layers]
 
     def see(self, pictures: Sequence[Tensor], edges: Tensor, positions: Tensor, to: Placed) -> None:
@@ -42,27 +44,32 @@ class UndRows:
         counts = [len(tokens) + EDGES for tokens in pictures]
         counts = counts if len(set(counts)) > 1 else None
         turns = self._turns(positions)
-        self._through(x, turns, counts, to, len(self._layers) - 1)
+        x = self._through(x, turns, counts, to, len(self._layers) - 1)
         places = _places(to, len(self._layers) - 1, x.new_empty(x.shape[0], 1, 1))
-        _place(_last_keys(self._layers[-1], x), turns, self._norms[-1], places, counts)
+        _place(_last_keys(self._layers[-1], self._first[-1], x), turns, self._norms[-1], places, counts)
 
     def read(self, ids: Tensor, positions: Tensor, asked: Tensor, to: Placed) -> Tensor:
         """Text of any calls: ids and positions int64 `[R]`; asked int64 `[K]`: rows whose states are wanted -> these,
-        normed, `[K, W]`."""
-        x = self._model.embed_text(ids)
-        self._through(x, self._turns(positions), None, to, len(self._layers))
+        normed, `[K, W]`. Nothing is read on the host."""
+        x = self._through(self._model.embed_text(ids), self._turns(positions), None, to, len(self._layers))
         return self._language.norm(x[asked])
 
-    def _through(self, x: Tensor, turns: Turns, counts: Sequence[int] | None, to: Placed, layers: int) -> None:
-        """The first layers: x `[R, W]`, in place. `counts`: rows that share a position, for each of `turns`; None where
-        these are equally many."""
-        shape = self._layers[0].self_attn.shape
+    def _through(self, x: Tensor, turns: Turns, counts: Sequence[int] | None, to: Placed, layers: int) -> Tensor:
+        """The first layers: x `[R, W]`, maybe in place -> `[R, W]`. `counts`: rows that share a position, for each of
+        `turns`; None where these are equally many."""
+        shape, few = self._layers[0].self_attn.shape, x.shape[0] <= STREAMED
         q = x.new_empty(x.shape[0], shape.heads, shape.head_dim)
         for index in range(layers):
-            linears = self._linears[index]
-            _place(linears.qkv(x), turns, self._norms[index], _places(to, index, q), counts)
-            linears.o(to(index, q).flatten(1)[None], x)
-            linears.mlp(x)
+            layer, linears = self._layers[index], self._linears[index]
+            qkv = layer.self_attn.few_qkv(x, self._first[index], UND) if few else linears.qkv(x)
+            _place(qkv, turns, self._norms[index], _places(to, index, q), counts)
+            heads = to(index, q).flatten(1)
+            if few:
+                x = layer.attended(heads, x, UND)
+            else:
+                linears.o(heads[None], x)
+                linears.mlp(x)
+        return x
 
     def _turns(self, positions: Tensor) -> Turns:
         return Turns.at(positions, self._language.rope.frequencies(positions.device))
@@ -82,9 +89,9 @@ def _place(qkv: Tensor, turns: Turns, norms: Norms, to: Places, counts: Sequence
         place_heads(rows, own, norms, to._replace(q=q, slots=slots), 0)
 
 
-def _last_keys(layer: DecoderLayer, x: Tensor) -> Tensor:
+def _last_keys(layer: DecoderLayer, norm: RMSNorm, x: Tensor) -> Tensor:
     """`[R, 2G * D]`: what is attended behind them, nobody reads."""
-    norm, shape = cast(RMSNorm, layer.get_submodule(f"input_layernorm{UND}")), layer.self_attn.shape
+    shape = layer.self_attn.shape
     weight, bias = layer.self_attn.packed[UND]
     skipped = shape.heads * shape.head_dim
     return F.linear(rms_norm(x, norm.weight, norm.eps), weight[skipped:], None if bias is None else bias[skipped:])

@@ -132,8 +132,8 @@ def reused(call: Call, port: str, slot: str, states: "States") -> tuple[int, Seq
     return there, tokens[there:]
 
 
-class FreshRows(NamedTuple):
-    """Where the rows of a forward go whose sequences all begin in it."""
+class CausalRows(NamedTuple):
+    """Where the rows of a forward go, and what they see: their sequence up to themselves."""
 
     k: Sequence[Tensor]
     """The pool's layers, each `[S, G, D]`; `v` likewise."""
@@ -142,6 +142,12 @@ class FreshRows(NamedTuple):
     """int64 `[R]`, in the order of the batch's rows."""
     spare: int
     """A slot that nobody reads."""
+    counts: Sequence[int]
+    """Rows of each sequence."""
+    before: Sequence[int]
+    """Tokens of each sequence before them."""
+    pages: Sequence[Sequence[int]]
+    """Of each sequence, those of its rows among them."""
 
 
 class Placed(Protocol):
@@ -164,8 +170,8 @@ class Attention(Protocol):
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
 
-    def fresh(self) -> FreshRows | None:
-        """For causal segments that are kept, in the order of the rows, and all have no context; otherwise None."""
+    def causal(self) -> CausalRows | None:
+        """For causal segments that are kept, in the order of the rows; otherwise None."""
         ...
 
     def placed(self) -> Placed:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from walkgraph.layers.few_attention import supported
 from walkgraph.layers.patches import grid_ids, patchify
 from walkgraph.layers.sampling import SamplingParams, sample
 from walkgraph.networks.bagel import Bagel
@@ -21,10 +22,12 @@ from walkgraph.networks.base import (
     CacheShape,
     Call,
     CallFailed,
+    Capture,
     Example,
     LoadContext,
     Operator,
     Outputs,
+    Placed,
     Scalar,
     Segment,
     States,
@@ -35,6 +38,7 @@ from walkgraph.networks.base import (
 )
 from walkgraph.networks.checkpoint import load_bagel
 from walkgraph.networks.presets import drawn
+from walkgraph.networks.texts import SIZES, Texts
 
 _KINDS: dict[str, Kind] = {"ids": "text", "token": "text", "image": "seen", "clean": "clean", "latents": "noised"}
 
@@ -45,16 +49,18 @@ class Backbone(Operator):
 
     options: ClassVar[tuple[str, ...]] = (PRECISION,)
 
-    def __init__(self, model: Bagel, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, model: Bagel, device: torch.device, dtype: torch.dtype, capture: Capture | None = None) -> None:
         self._model, self._device, self._dtype = model, device, dtype
-        tokens = model.config.tokens
+        tokens, llm = model.config.tokens, model.config.llm
         self._edges = torch.tensor([tokens.boi, tokens.eoi], device=device)
         self._flow: FlowStep | None = None
         self._und: UndRows | None = None
+        served = supported(device, dtype, llm.heads, llm.kv_heads, llm.head_dim)
+        self._texts = Texts(self._read, capture if served else None)
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        return cls(at_precision(_bagel(context), context), context.device, context.dtype)
+        return cls(at_precision(_bagel(context), context), context.device, context.dtype, context.capture)
 
     def caches(self) -> Mapping[str, CacheShape]:
         llm = self._model.config.llm
@@ -76,6 +82,8 @@ class Backbone(Operator):
         grid = torch.zeros(2, 2, config.latent_channels)
         return (
             Example(inputs={"ids": torch.tensor([config.tokens.bos, config.tokens.eos])}, params=greedy),
+            # More than a captured forward reads.
+            Example(inputs={"ids": torch.full((SIZES[-1] + 1,), config.tokens.bos)}, params=greedy),
             # So many rows that keys are copied side by side for them.
             Example(inputs={"image": torch.zeros(190, config.llm.width)}),
             Example(inputs={"clean": grid}),
@@ -125,23 +133,32 @@ class Backbone(Operator):
         states: States,
     ) -> list[Outputs]:
         """Calls of text alone, or of seen pictures alone."""
-        if self._und is None:
-            self._und = UndRows(self._model)
         counts, outputs = [piece.rows for piece in pieces], [Outputs() for _ in calls]
         rows = torch.arange(sum(counts), device=self._device).split(counts)
         attend = states.attend([_segment(*one) for one in zip(calls, pieces, rows, tokens, strict=True)])
         first = [states.position(call.states["kv"]) for call in calls]
         if pieces[0].kind == "seen":
-            self._und.see(fed, self._edges, self._sent(first), attend.placed())
+            self._by_rows().see(fed, self._edges, self._sent(first), attend.placed())
             states.commit(attend)
             return outputs
         self._refuse_outside(calls)
         at = [position for begin, count in zip(first, counts, strict=True) for position in range(begin, begin + count)]
-        last = self._sent([count - 1 for count in accumulate(counts)])
-        h = self._und.read(torch.cat([*fed]), self._sent(at), last, attend.placed())
+        ids = torch.cat([*fed])
+        h = self._texts.read(ids, at, attend.causal())
+        if h is None:
+            last = self._sent([count - 1 for count in accumulate(counts)])
+            h = self._read(ids, self._sent(at), last, attend.placed())
         states.commit(attend)
         self._answer_text(h, calls, states, outputs)
         return outputs
+
+    def _read(self, ids: Tensor, positions: Tensor, asked: Tensor, to: Placed) -> Tensor:
+        return self._by_rows().read(ids, positions, asked, to)
+
+    def _by_rows(self) -> UndRows:
+        if self._und is None:
+            self._und = UndRows(self._model)
+        return self._und
 
     def _sent(self, numbers: Sequence[int]) -> Tensor:
         """int64, on the device. From pinned memory, the copy doesn't wait for the work before it."""

@@ -144,7 +144,7 @@ class Backbone(Operator):
         ends = self._on_device(torch.tensor(lengths).cumsum(0) - 1)
         new = torch.cat([mine[had:] for mine, had in zip(ids, there, strict=True)])
         at = self._on_device(torch.cat(places))
-        logits = self._prompts.read(new, at, lengths, ends, attend.fresh())
+        logits = self._prompts.read(new, at, lengths, ends, attend.causal())
         if logits is None:
             logits = self._model(new, at, attend, ends)
         states.commit(attend)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.layers.attention import Attend
-from walkgraph.networks.base import Capture, FreshRows
+from walkgraph.networks.base import Capture, CausalRows
 
 SIZES = (32, 64, 128, 256, 512)
 """Tokens of a graph, all prompts together."""
@@ -51,21 +51,21 @@ class Prompts:
         return self._capture is not None
 
     def read(
-        self, ids: Tensor, positions: Tensor, lengths: list[int], ends: Tensor, fresh: FreshRows | None
+        self, ids: Tensor, positions: Tensor, lengths: list[int], ends: Tensor, to: CausalRows | None
     ) -> Tensor | None:
         """Logits `[prompts, V]` after the last token of each; None where a plain forward must serve them. ids,
         positions int64 `[R]`, prompt by prompt; `ends`: int64, the last token of each."""
         count = len(ids)
-        if self._capture is None or fresh is None or count > SIZES[-1] or len(lengths) > MOST:
+        if self._capture is None or to is None or any(to.before) or count > SIZES[-1] or len(lengths) > MOST:
             return None
         if not self._graphs:
             # All at the first prompt, which is the warm-up's: no request waits for it.
-            self._graphs = {size: self._captured(size, fresh, self._capture) for size in reversed(SIZES)}
+            self._graphs = {size: self._captured(size, to, self._capture) for size in reversed(SIZES)}
         graph = self._graphs[next(size for size in SIZES if size >= count)]
         graph.ids[:count].copy_(ids)
         graph.positions[:count].copy_(positions)
-        graph.slots[:count].copy_(fresh.slots)
-        graph.slots[count:].fill_(fresh.spare)
+        graph.slots[:count].copy_(to.slots)
+        graph.slots[count:].fill_(to.spare)
         numbers = torch.tensor([i for i, n in enumerate(lengths) for _ in range(n)])
         graph.sequence[:count].copy_(numbers, non_blocking=True)
         graph.sequence[count:].fill_(-1)
@@ -74,15 +74,15 @@ class Prompts:
         # The next replay writes over what this one gave.
         return graph.logits[-1][: len(lengths)].clone()
 
-    def _captured(self, size: int, fresh: FreshRows, capture: Capture) -> _Graph:
-        device = fresh.slots.device
+    def _captured(self, size: int, to: CausalRows, capture: Capture) -> _Graph:
+        device = to.slots.device
         ids, positions, sequence = (torch.zeros(size, dtype=torch.int64, device=device) for _ in range(3))
-        slots = torch.full((size,), fresh.spare, dtype=torch.int64, device=device)
+        slots = torch.full((size,), to.spare, dtype=torch.int64, device=device)
         ends = torch.zeros(MOST, dtype=torch.int64, device=device)
         logits: list[Tensor] = []
 
         def work() -> None:
-            attend = PackedPrompts(fresh, slots, sequence)
+            attend = PackedPrompts(to, slots, sequence)
             logits[:] = [self._model(ids, positions, attend, ends)]
 
         return _Graph(ids, positions, slots, sequence, ends, logits, capture(work, f"a prompt of {size} tokens"))
@@ -91,14 +91,14 @@ class Prompts:
 class PackedPrompts:
     """`Attend` of prompts without a context; their keys and values go to their slots."""
 
-    def __init__(self, fresh: FreshRows, slots: Tensor, sequence: Tensor) -> None:
-        self._fresh, self._slots = fresh, slots
+    def __init__(self, to: CausalRows, slots: Tensor, sequence: Tensor) -> None:
+        self._to, self._slots = to, slots
         at = torch.arange(len(sequence), device=sequence.device)
         self._mask = ((sequence[:, None] == sequence) & (at[:, None] >= at))[None, None]
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`."""
-        slot_k, slot_v = self._fresh.k[layer], self._fresh.v[layer]
+        slot_k, slot_v = self._to.k[layer], self._to.v[layer]
         slot_k.index_copy_(0, self._slots, k.to(slot_k.dtype))
         slot_v.index_copy_(0, self._slots, v.to(slot_v.dtype))
         group = q.shape[1] // k.shape[1]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from walkgraph.layers.attention import PackedAttend, causal_mask
-from walkgraph.networks.base import FreshRows
+from walkgraph.networks.base import CausalRows
 from walkgraph.networks.llama import Llama
 from walkgraph.networks.presets import drawn, orpheus_config
 from walkgraph.networks.prompts import MOST, SIZES, Prompts
@@ -19,16 +19,21 @@ def pool() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     return [torch.zeros(shape) for _ in range(CONFIG.layers)], [torch.zeros(shape) for _ in range(CONFIG.layers)]
 
 
+def rows(k: list[torch.Tensor], v: list[torch.Tensor], slots: torch.Tensor, counts: list[int]) -> CausalRows:
+    """Of sequences that begin with them; a prompt's graph reads no pages."""
+    return CausalRows(k, v, slots, SPARE, counts, [0] * len(counts), [[]] * len(counts))
+
+
 def eager(work: Callable[[], None], what: str) -> Callable[[], None]:
     """A capture that runs once, as a device does, before it is replayed."""
     work()
     return work
 
 
-def read(prompts: Prompts, given: list[torch.Tensor], fresh: FreshRows | None) -> torch.Tensor | None:
+def read(prompts: Prompts, given: list[torch.Tensor], to: CausalRows | None) -> torch.Tensor | None:
     lengths = [len(ids) for ids in given]
     positions = torch.cat([torch.arange(n) for n in lengths])
-    return prompts.read(torch.cat(given), positions, lengths, torch.tensor(lengths).cumsum(0) - 1, fresh)
+    return prompts.read(torch.cat(given), positions, lengths, torch.tensor(lengths).cumsum(0) - 1, to)
 
 
 @torch.inference_mode()
@@ -40,7 +45,7 @@ def test_packed_prompts_are_read_as_each_alone() -> None:
         generator = torch.Generator().manual_seed(seed)
         given = [torch.randint(0, CONFIG.vocab, (n,), generator=generator) for n in lengths]
         slots = torch.randperm(900, generator=generator)[: sum(lengths)]
-        found = read(prompts, given, FreshRows(k, v, slots, SPARE))
+        found = read(prompts, given, rows(k, v, slots, lengths))
         assert found is not None
         start = 0
         for ids, logits in zip(given, found, strict=True):
@@ -60,7 +65,8 @@ def test_what_has_a_context_or_is_long_is_left_to_a_plain_forward() -> None:
     one = torch.zeros(1, dtype=torch.int64)
     assert read(prompts, [one], None) is None
     long = torch.zeros(SIZES[-1] + 1, dtype=torch.int64)
-    assert read(prompts, [long], FreshRows(k, v, torch.arange(len(long)), SPARE)) is None
+    assert read(prompts, [long], rows(k, v, torch.arange(len(long)), [len(long)])) is None
     many = [one] * (MOST + 1)
-    assert read(prompts, many, FreshRows(k, v, torch.arange(len(many)), SPARE)) is None
-    assert read(Prompts(lambda *given: one, None), [one], FreshRows(k, v, one, SPARE)) is None
+    assert read(prompts, many, rows(k, v, torch.arange(len(many)), [1] * len(many))) is None
+    assert read(prompts, [one], rows(k, v, one, [1])._replace(before=[16])) is None
+    assert read(Prompts(lambda *given: one, None), [one], rows(k, v, one, [1])) is None

@@ -20,7 +20,8 @@ from walkgraph.layers.few_attention import ROWS, Tiles
 BLOCK, WARPS, STAGES = 64, 8, 3
 _PROGRAMS = 128
 """Of a launch whose tiles are full: what a GPU runs at once."""
-_MOST_SPLITS = 32
+_MOST_SPLITS = 16
+"""Those of tiles that are not there come and go too."""
 _NOTHING = tl.constexpr(-1e30)
 
 
@@ -46,19 +47,19 @@ def _attend(q, here_k, here_v, slots, token, stop, last, best, total, heard, sca
     return higher, total * keep + tl.sum(weight, 1), heard
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits"])
 def parts_kernel(
-    q, slot_k, slot_v, lines, pages, parts, weights, slot_stride,
+    q, slot_k, slot_v, lines, pages, parts, weights, slot_stride, splits,
     GROUPS: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
-    SPLITS: tl.constexpr, PAGE: tl.constexpr, BLOCK: tl.constexpr, ON_GPU: tl.constexpr,
+    PAGE: tl.constexpr, BLOCK: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
-    """parts float32 `[R, SPLITS, H, D]`, weights float32 `[R, SPLITS, H]`. HEADS: a power of two >= GROUP."""
+    """parts float32 `[R, splits, H, D]`, weights float32 `[R, splits, H]`. HEADS: a power of two >= GROUP."""
     g, split, line = tl.program_id(0), tl.program_id(1), lines + tl.program_id(2) * 4
     first, rows, before = tl.load(line), tl.load(line + 1), tl.load(line + 2)
     if rows == 0:
         return
     pages += tl.load(line + 3)
-    span = tl.cdiv(tl.cdiv(before + rows, BLOCK), SPLITS) * BLOCK
+    span = tl.cdiv(tl.cdiv(before + rows, BLOCK), splits) * BLOCK
     begin = split * span
     stop = tl.minimum(begin + span, before + rows)
     m, d, at = tl.arange(0, ROWS * HEADS), tl.arange(0, D), tl.arange(0, BLOCK)
@@ -89,18 +90,18 @@ def parts_kernel(
             begin += BLOCK
     some = total > 0
     total = tl.where(some, total, 1.0)
-    part = (row * SPLITS + split) * H + head
+    part = (row * splits + split) * H + head
     tl.store(weights + part, tl.where(some, best + tl.log2(total), _NOTHING), mask=mine)
     tl.store(parts + (part * D)[:, None] + d[None, :], heard / total[:, None], mask=(mine & some)[:, None])
 
 
-@triton.jit
-def sum_kernel(parts, weights, rows, out, H: tl.constexpr, D: tl.constexpr, SPLITS: tl.constexpr):
-    """A program for one row and head. Nothing that padding left is read."""
+@triton.jit(do_not_specialize=["splits"])
+def sum_kernel(parts, weights, rows, out, splits, H: tl.constexpr, D: tl.constexpr, MOST: tl.constexpr):
+    """A program for one row and head. MOST: a power of two >= splits. Nothing that padding left is read."""
     row, head = tl.program_id(0), tl.program_id(1)
-    s, d, there = tl.arange(0, SPLITS), tl.arange(0, D), row < tl.load(rows)
-    at = (row * SPLITS + s) * H + head
-    weight = tl.load(weights + at, mask=there & (s < SPLITS), other=_NOTHING)
+    s, d, there = tl.arange(0, MOST), tl.arange(0, D), row < tl.load(rows)
+    at = (row * splits + s) * H + head
+    weight = tl.load(weights + at, mask=there & (s < splits), other=_NOTHING)
     some = weight > 0.5 * _NOTHING
     weight = tl.where(some, tl.exp2(weight - tl.max(weight, 0)), 0.0)
     value = tl.load(parts + at[:, None] * D + d[None, :], mask=some[:, None], other=0.0)
@@ -110,9 +111,8 @@ def sum_kernel(parts, weights, rows, out, H: tl.constexpr, D: tl.constexpr, SPLI
 
 
 def splits_of(rows: int, groups: int) -> int:
-    """Programs of a tile and key head; a power of two."""
-    full = groups * -(-rows // ROWS)
-    return 1 << max(0, min(_MOST_SPLITS, _PROGRAMS // full).bit_length() - 1)
+    """Programs of a tile and key head."""
+    return max(1, min(_MOST_SPLITS, _PROGRAMS // (groups * -(-rows // ROWS))))
 
 
 def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int) -> Tensor:
@@ -124,16 +124,16 @@ def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int) -
     weights = torch.empty((rows, splits, heads), dtype=torch.float32, device=q.device)
     out = torch.empty_like(q)
     parts_kernel[(groups, splits, tiles.lines.shape[0])](
-        q, slot_k, slot_v, tiles.lines, tiles.pages, parts, weights, slot_k.stride(0),
-        **constants(groups, heads // groups, width, splits, page, q.is_cuda), num_warps=WARPS, num_stages=STAGES,
+        q, slot_k, slot_v, tiles.lines, tiles.pages, parts, weights, slot_k.stride(0), splits,
+        **constants(groups, heads // groups, width, page, q.is_cuda), num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
-    sum_kernel[(rows, heads)](parts, weights, tiles.rows, out, H=heads, D=width, SPLITS=splits, num_warps=2)
+    sum_kernel[(rows, heads)](parts, weights, tiles.rows, out, splits, H=heads, D=width, MOST=_MOST_SPLITS, num_warps=2)
     return out
 
 
-def constants(groups: int, group: int, width: int, splits: int, page: int, on_gpu: bool) -> dict[str, Any]:
+def constants(groups: int, group: int, width: int, page: int, on_gpu: bool) -> dict[str, Any]:
     """The compile-time arguments of `parts_kernel`."""
     return {
         "GROUPS": groups, "GROUP": group, "HEADS": triton.next_power_of_2(group), "ROWS": ROWS, "D": width,
-        "SPLITS": splits, "PAGE": page, "BLOCK": BLOCK, "ON_GPU": on_gpu,
+        "PAGE": page, "BLOCK": BLOCK, "ON_GPU": on_gpu,
     }  # fmt: skip
