@@ -206,7 +206,9 @@ class FlashInferAttention:
 
     def _planned(self, group: Layout, heads: int) -> tuple[_Turn, int]:
         shape = self._pool.shape
-        turn = self._workspace.take(group.kind, heads // shape.kv_heads not in _DECODE_GROUPS)
+        # What is causal and what is not is told to a plan, not to its wrapper.
+        kind: Kind = "block" if group.kind == "causal" else group.kind
+        turn = self._workspace.take(kind, heads // shape.kv_heads not in _DECODE_GROUPS)
         sizes = heads, shape.kv_heads, shape.head_dim, PAGE
         where = group.starts, group.pages, group.last
         if group.kind == "decode":

@@ -38,7 +38,7 @@ from walkgraph.networks.base import (
 )
 from walkgraph.networks.checkpoint import load_bagel
 from walkgraph.networks.presets import drawn
-from walkgraph.networks.texts import SIZES, Texts
+from walkgraph.networks.texts import Texts
 
 _KINDS: dict[str, Kind] = {"ids": "text", "token": "text", "image": "seen", "clean": "clean", "latents": "noised"}
 
@@ -82,8 +82,6 @@ class Backbone(Operator):
         grid = torch.zeros(2, 2, config.latent_channels)
         return (
             Example(inputs={"ids": torch.tensor([config.tokens.bos, config.tokens.eos])}, params=greedy),
-            # More than a captured forward reads.
-            Example(inputs={"ids": torch.full((SIZES[-1] + 1,), config.tokens.bos)}, params=greedy),
             # So many rows that keys are copied side by side for them.
             Example(inputs={"image": torch.zeros(190, config.llm.width)}),
             Example(inputs={"clean": grid}),
