@@ -152,7 +152,11 @@ export function Totals({ plan, crossings }: { plan: PlanShown; crossings: number
   const figures: (readonly [string, string, string])[] = [
     ["Weights", showBytes(weights), "of all ranks; a rank reads what its components use"],
     ["Cache", showBytes(cache), "for the tokens of requests; more of it serves more of them at once"],
-    ["Workspace and margin", showBytes(rest), "scratch memory, driver, captured graphs"],
+    [
+      "Workspace and margin",
+      showBytes(rest),
+      "scratch memory, tensors on their way to other GPUs, driver, captured graphs",
+    ],
     ["Total", showBytes(total), "over all ranks"],
     ["Ranks", String(plan.ranks.length), "processes"],
     ["Wires that cross", String(crossings), "from one rank to another"],

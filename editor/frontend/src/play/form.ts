@@ -250,7 +250,7 @@ function partOf(name: string, declared: InputShown, value: unknown): Part {
   const [, head, rest] = /^data:([^;,]*)[^,]*,(.*)$/s.exec(String(data)) ?? [];
   const encoded = rest ?? String(data);
   const mime = head || String(fields?.["mime"] ?? mimeOf(encoded));
-  return newPart(name, declared, "", { mime, data: encoded, name: "from a run" });
+  return newPart(name, declared, "", { mime, data: encoded, name: "picture" });
 }
 
 /** By the first letters of the base64. */

@@ -23,7 +23,11 @@ export async function mediaOf(file: Blob, modality: string, name: string): Promi
   if (!fits(modality, file.type))
     throw new Error(`this is no ${words(modality)}; it is ${file.type || "of unknown type"}`);
   if (file.size > MOST_BYTES) throw new Error("this file is larger than 24 MB; make it smaller");
-  if (modality === "image" && !PICTURES.includes(file.type)) return pngOf(await picture(file), name);
+  if (modality === "image") {
+    const seen = await picture(file);
+    if (!PICTURES.includes(file.type)) return pngOf(seen, name);
+    seen.close();
+  }
   if (modality === "audio" && !SOUNDS.includes(file.type)) return wavOf(await decoded(file), name);
   const mime = file.type === "audio/x-wav" ? "audio/wav" : file.type;
   return { mime, data: toBase64(new Uint8Array(await file.arrayBuffer())), name };
@@ -37,7 +41,7 @@ async function picture(file: Blob): Promise<ImageBitmap> {
   try {
     return await createImageBitmap(file);
   } catch {
-    throw new Error("the browser can't read this picture; save it as PNG or JPEG");
+    throw new Error("this picture can't be read; save it again, as PNG or JPEG");
   }
 }
 
@@ -46,7 +50,7 @@ async function decoded(file: Blob): Promise<AudioBuffer> {
   try {
     return await context.decodeAudioData(await file.arrayBuffer());
   } catch {
-    throw new Error("the browser can't read this sound; save it as WAV, FLAC or OGG");
+    throw new Error("this sound can't be read; save it again, as WAV, FLAC or OGG");
   } finally {
     await context.close();
   }

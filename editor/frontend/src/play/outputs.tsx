@@ -1,6 +1,6 @@
 // What a run made, by kind: pictures, texts, sounds, curves, heat maps.
 import { CornerUpLeft, Download, Volume2, VolumeX } from "lucide-react";
-import { useEffect, useMemo, useRef, useState, type MouseEvent } from "react";
+import { useEffect, useMemo, useRef, useState, type CSSProperties, type MouseEvent } from "react";
 import { CopyButton } from "../ui/CopyButton";
 import { Button, IconButton, Menu } from "../ui/kit";
 import { toBytes } from "../api/base64";
@@ -82,7 +82,7 @@ export function PictureFrame({
           </IconButton>
         )}
       </header>
-      <Fading made={made} name={output?.name ?? ""} quick={chosen !== null} />
+      <Fading made={made} name={output?.name ?? ""} quick={chosen !== null} filled />
       {steps.length > 1 && (
         <label className={`steps ${over ? "" : "coming"}`}>
           <span>
@@ -148,9 +148,18 @@ function Pictures({ output, over, onSave, uses }: OutputProps) {
   );
 }
 
-function Fading({ made, name, quick }: { made: Made; name: string; quick: boolean }) {
+interface FadingProps {
+  made: Made;
+  name: string;
+  /** Without fading. */
+  quick: boolean;
+  /** As large as the frame, whatever its pixels: a preview has fewer than what it becomes. */
+  filled?: boolean;
+}
+
+function Fading({ made, name, quick, filled = false }: FadingProps) {
   const [under, setUnder] = useState<Made | null>(null);
-  const [small, setSmall] = useState(false);
+  const [size, setSize] = useState<{ small: boolean; ratio: number } | null>(null);
   const last = useRef(made);
   useEffect(() => {
     if (last.current !== made) setUnder(last.current);
@@ -158,14 +167,19 @@ function Fading({ made, name, quick }: { made: Made; name: string; quick: boolea
   }, [made]);
   const url = useMemo(() => dataUrl(made.value), [made]);
   return (
-    <div className={`picture ${small ? "small" : ""}`}>
+    <div
+      className={`picture ${size?.small ? "small" : ""} ${filled ? "filled" : ""}`}
+      style={{ "--ratio": size?.ratio ?? 1 } as CSSProperties}
+    >
       {under && !quick && <img className="under" src={dataUrl(under.value)} alt="" aria-hidden />}
       <img
         key={quick ? "still" : url.length + url.slice(-64)}
         className={quick ? "" : "over"}
         src={url}
         alt={name}
-        onLoad={(event) => setSmall(event.currentTarget.naturalWidth < 256)}
+        onLoad={({ currentTarget: { naturalWidth: width, naturalHeight: height } }) =>
+          setSize({ small: width < 256, ratio: width / (height || 1) })
+        }
       />
     </div>
   );

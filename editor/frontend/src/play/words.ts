@@ -4,7 +4,7 @@ import type { Given, Result, RunError } from "./types";
 
 /** What to do about an error of a run, by its code. */
 const ADVICE: Record<string, string> = {
-  invalid_input: "Change what is marked and run again.",
+  invalid_input: "Change that and run again.",
   not_found: "Choose another deployment or task; this one is gone.",
   conflict: "Wait until the other change is through, then run again.",
   refused: "The deployment can't do this. Lower the parameters, or deploy it with other settings.",

@@ -1,0 +1,84 @@
+"""A person watches a picture emerge, hands it on to be edited, and asks what it shows."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageStat
+from playwright.sync_api import Locator, expect
+
+from tests.browser.person import Person
+
+SIZE = (64, 64)
+
+
+@pytest.mark.timeout(400)
+def test_a_picture_is_watched_handed_on_edited_and_described(person: Person) -> None:
+    page = person.page
+    person.go("playground")
+    expect(page.get_by_label("Preview every", exact=True)).to_have_value("2")
+    page.get_by_label("Prompt", exact=True).fill("a large red circle on white")
+    page.get_by_label("Seed", exact=True).fill("7")
+    page.get_by_label("Steps", exact=True).fill("20")
+    person.press("Control+Enter")
+    frame = page.get_by_role("region", name="Picture")
+    expect(frame.get_by_text(re.compile(r"^step \d+$"))).to_be_visible()
+    expect(frame).to_have_count(1)
+    done(person)
+    expect(frame.get_by_text("final", exact=True)).to_be_visible()
+    expect(frame.get_by_text("10 of 10")).to_be_visible()
+    drawn = newest(frame)
+    person.look("drawn")
+
+    frame.get_by_role("button", name="Use it").click()
+    page.get_by_role("menuitem", name="Edit a picture").click()
+    page.get_by_label("Instruction", exact=True).fill("make the circle blue")
+    page.get_by_label("Steps", exact=True).fill("20")
+    person.press("Control+Enter")
+    done(person)
+    edited = newest(frame)
+    assert Image.open(io.BytesIO(edited)).size == SIZE
+    assert bluer(edited) > bluer(drawn)
+    person.look("edited")
+
+    frame.get_by_role("button", name="Use it").click()
+    page.get_by_role("menuitem", name="Describe a picture").click()
+    page.get_by_role("form").get_by_role("button", name="Run").click()
+    done(person)
+    expect(page.get_by_role("region", name="Text").get_by_text("circle")).to_be_visible()
+    person.look("described")
+
+
+def test_what_is_no_picture_is_refused_where_it_is_given(person: Person, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"\x89PNG\r\n\x1a\n and no more")
+    page = person.page
+    person.go("playground")
+    page.get_by_role("tab", name="Describe a picture").click()
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Image: choose a file").click()
+    chooser.value.set_files(broken)
+    expect(page.get_by_role("alert")).to_have_text("this picture can't be read; save it again, as PNG or JPEG")
+    expect(page.get_by_role("form").locator("img")).to_have_count(0)
+
+
+def done(person: Person) -> None:
+    status = person.page.get_by_role("status").filter(has_text="seed")
+    expect(status.get_by_text("Done", exact=True)).to_be_visible(timeout=120_000)
+
+
+def newest(frame: Locator) -> bytes:
+    """PNG of the picture on top."""
+    source = frame.locator("img").last.get_attribute("src") or ""
+    return base64.b64decode(source.removeprefix("data:image/png;base64,"))
+
+
+def bluer(png: bytes) -> float:
+    """How much more blue than red there is, on average."""
+    with Image.open(io.BytesIO(png)) as image:
+        red, _, blue = ImageStat.Stat(image.convert("RGB")).mean
+    return blue - red
