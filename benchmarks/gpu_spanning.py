@@ -102,6 +102,10 @@ class Member:
         assert done.error is None, done.error
         return [] if not done.outputs else done.outputs["x"].float().flatten().tolist()
 
+    def launched(self, run: str) -> int:
+        """Iterations of a run that is in a row."""
+        return max((rider.launched for rider in self.engine.resident.riders() if rider.call.run == run), default=0)
+
     def quiet(self) -> bool:
         spans = self.engine.resident.crossing.spans
         return self.engine.idle and not (spans and spans.parts)
@@ -223,7 +227,8 @@ class Two:
         """Seconds of an iteration, from two runs of different lengths, and what the longer one gave."""
         seconds: list[float] = []
         found: list[float] = []
-        for count in (2, times // 2, times):
+        # The first of each length makes its graphs.
+        for count in (times // 2, times) * 2:
             self.quiet()
             began = time.perf_counter()
             self.begin(run, kind, side, count)
@@ -231,7 +236,7 @@ class Two:
             seconds.append(time.perf_counter() - began)
             for rank in (0, 1):
                 self.ask(rank, "audit")
-        return (seconds[2] - seconds[1]) / (times - times // 2), found
+        return (seconds[3] - seconds[2]) / (times - times // 2), found
 
     def end(self) -> None:
         for control in self._controls:
@@ -291,6 +296,9 @@ def stopped_in_the_middle(two: Two, side: int, times: int) -> float:
     two.filled("e")
     two.begin("e", "two", side, 100 * times)
     two.begin("b", "two", side, times)
+    until = time.monotonic() + PATIENCE
+    while two.ask(0, "launched", "e") < 3:
+        assert time.monotonic() < until, "a run doesn't begin"
     began = time.perf_counter()
     for rank in (1, 0):
         two.ask(rank, "drop", "e")

@@ -120,7 +120,7 @@ class Resident:
 
     def rides(self, run: str) -> bool:
         """Whether a loop of the run is in a row."""
-        return any(rider.call.run == run for rider in self._riders())
+        return any(rider.call.run == run for rider in self.riders())
 
     def cells(self, run: str) -> Iterator[MutableMapping[Place, Tensor]]:
         """What the rows of a run's held loops contained, for who moves it to other memory and back."""
@@ -144,7 +144,7 @@ class Resident:
 
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
         """A loop may launch iterations up to this many."""
-        for call in (*self._queue.calls(), *(rider.call for rider in self._riders())):
+        for call in (*self._queue.calls(), *(rider.call for rider in self.riders())):
             if (call.run, call.step, call.use, call.iteration) == (run, step, use, iteration):
                 call.allowed = upto
 
@@ -250,7 +250,7 @@ class Resident:
             graph.replay()
         return self._fly(lane, riders, graph, began)
 
-    def _riders(self) -> list[Rider]:
+    def riders(self) -> list[Rider]:
         return [rider for lane in self._lanes.values() for rider in lane.riders]
 
     def _runnable(self) -> Hashable | None:
