@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from walkgraph.engine.pages import PAGE
 from walkgraph.engine.pool import Pool
 from walkgraph.engine.states import StateTable
 from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.base import CallFailed, Capture, CausalRows, StateKey
+from walkgraph.networks.base import CallFailed, Capture, CausalRows, Segment, StateKey
 from walkgraph.networks.operators_bagel import Backbone
 from walkgraph.networks.presets import BAGEL, drawn
 from walkgraph.networks.texts import MOST, PAGES, SIZES, Texts
@@ -175,3 +176,23 @@ def test_what_is_long_or_many_is_left_to_a_plain_forward(both: Both) -> None:
     assert read.read(one, [0], None) is None
     assert read.read(one, [0], to) is None
     assert read.read(one, [0], to._replace(pages=[range(PAGES)])) is not None
+
+
+def test_where_causal_rows_go_and_what_they_see(both: Both) -> None:
+    here = both.plain
+    here.fed({"a": text(PAGE + 3)})
+    new = Segment(StateKey("a", "kv"), torch.arange(20), "causal")
+    block = Segment(StateKey("b", "kv"), torch.arange(20, 24), "block")
+    transaction = here.states.transaction()
+    to = transaction.attend([new]).causal()
+    assert to is not None
+    [pages] = to.pages
+    assert len(pages) == 3
+    assert (to.counts, to.before, to.spare) == ([20], [PAGE + 3], here.states.pools["kv"].spare * PAGE)
+    at = torch.arange(PAGE + 3, PAGE + 23)
+    assert torch.equal(to.slots, torch.tensor(pages)[at // PAGE] * PAGE + at % PAGE)
+    transaction.rollback()
+    for others in ([block], [new, block], [replace(new, keep=False)]):
+        transaction = here.states.transaction()
+        assert transaction.attend(others).causal() is None
+        transaction.rollback()
