@@ -210,6 +210,25 @@ def test_a_part_that_fails_ends_its_run_alone(nodes: list[Node]) -> None:
     same(nodes, "b", expected)
 
 
+def test_a_peer_that_is_gone_holds_nobody_up_and_its_rooms_are_free(nodes: list[Node]) -> None:
+    nodes[0].engine.resident.crossing.spans = cut = _Cut(nodes[0], "a", 1)
+    fill(nodes, {"a": 20, "b": 40})
+    never = (False,) * (len(TIMES) * 12)
+    expected = given(nodes, "b", 40, [None, never], TIMES * 12)
+    given(nodes, "a", 20, [None, None], TIMES * 12)
+    assert cut.reached.wait(20)
+    nodes[2].deaf = True
+    nodes[2].mail.put(None)
+    for node in nodes[:2]:
+        spans = node.engine.resident.crossing.spans
+        assert spans is not None
+        spans.halt("a")  # as the word of the conductor comes, which has missed the peer
+        node.do(lambda node=node: node.engine.drop("a"))
+        node.do(lambda node=node: node.engine.resident.crossing.gone(Rank(2)))
+    assert quiet(nodes[:2])
+    same(nodes, "b", expected)
+
+
 def test_more_runs_than_a_leader_seats_wait_for_their_turn(nodes: list[Node]) -> None:
     runs = {f"r{i}": i for i in range(SEATS + 3)}
     fill(nodes, runs)
