@@ -25,8 +25,9 @@ class Emitter(Protocol):
 
     def emit(self, event: e.Any) -> None: ...
 
-    def call(self, span: e.CallSpan) -> None:
-        """A call has ended: sent as it is on level `full`, folded into an `Activity` on `summary`."""
+    def call(self, span: e.CallSpan, calls: int = 1, share: float = 1.0) -> None:
+        """Calls have ended: their span is sent as it is on level `full`, folded into an `Activity` on `summary`, where
+        `calls` of the node count, which took this share of the span."""
         ...
 
     def flush(self, now: float, force: bool = False) -> None: ...
@@ -44,7 +45,7 @@ class Off:
     def emit(self, event: e.Any) -> None:
         return
 
-    def call(self, span: e.CallSpan) -> None:
+    def call(self, span: e.CallSpan, calls: int = 1, share: float = 1.0) -> None:
         return
 
     def flush(self, now: float, force: bool = False) -> None:
@@ -68,7 +69,7 @@ class Buffered:
         else:
             self._events.append(event)
 
-    def call(self, span: e.CallSpan) -> None:
+    def call(self, span: e.CallSpan, calls: int = 1, share: float = 1.0) -> None:
         if self.level == "full":
             self.emit(span)
             return
@@ -77,7 +78,7 @@ class Buffered:
         if before is None and len(self._folded) >= CAPACITY:
             self._lose(1)
             return
-        self._folded[key] = _fold(before, span)
+        self._folded[key] = _fold(before, span, calls, share)
 
     def flush(self, now: float, force: bool = False) -> None:
         """Send what there is, at most once an INTERVAL unless forced."""
@@ -109,16 +110,16 @@ class Buffered:
         self._number += count
 
 
-def _fold(before: e.Activity | None, span: e.CallSpan) -> e.Activity:
+def _fold(before: e.Activity | None, span: e.CallSpan, calls: int, share: float) -> e.Activity:
     return e.Activity(
         run=span.run,
         rank=span.rank,
         node=span.node,
         walk=span.walk,
         iteration=span.iteration,
-        calls=(before.calls if before else 0) + 1,
-        busy=(before.busy if before else 0.0) + span.finished - span.launched,
-        queued=(before.queued if before else 0.0) + span.launched - span.ready,
+        calls=(before.calls if before else 0) + calls,
+        busy=(before.busy if before else 0.0) + (span.finished - span.launched) * share,
+        queued=(before.queued if before else 0.0) + (span.launched - span.ready) * share,
         launched=before.launched if before else span.launched,
         finished=span.finished,
         batch=max(before.batch if before else 0, span.batch),

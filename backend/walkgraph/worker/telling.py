@@ -5,7 +5,6 @@ from typing import Any
 
 from walkgraph.engine.engine import Done, LoopDone, Stepped
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call
 from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Emitter
 from walkgraph.wire import messages as m
@@ -23,8 +22,10 @@ class Teller:
     def served(self, done: Done | LoopDone, batch: int) -> None:
         """`batch`: calls with the same number were one forward."""
         if self._emitter.level is not None:
-            for span in self._spans(done, batch, self._clock()):
-                self._emitter.call(span)
+            counted = _calls(done)
+            every = max(1, sum(counted.values()))
+            for span in self._spans(done, counted, batch, self._clock()):
+                self._emitter.call(span, counted[span.node], counted[span.node] / every)
 
     def stepped(self, stepped: Stepped, batch: int) -> None:
         """The iterations of a launch, as if they had been called one after the other."""
@@ -88,14 +89,11 @@ class Teller:
             )
         self._emitter.flush(now, force=not runs)
 
-    def _spans(self, done: Done | LoopDone, batch: int, now: float) -> Iterable[t.CallSpan]:
-        """One for a call, one for each node that a loop called: its iterations are those of its last."""
-        call, last = done.call, ()
-        nodes = [call.node] if isinstance(call, Call) else []
-        if isinstance(done, LoopDone):
-            last = (max(0, done.iterations - 1),)
-            nodes = [u.node for u in done.call.body if u.active is None or any(u.active[: done.iterations])]
-        for node in nodes:
+    def _spans(self, done: Done | LoopDone, counted: Iterable[str], batch: int, now: float) -> Iterable[t.CallSpan]:
+        """One for each node that was called: the iterations of a loop are those of its last."""
+        call = done.call
+        last = (max(0, done.iterations - 1),) if isinstance(done, LoopDone) else ()
+        for node in counted:
             yield t.CallSpan(
                 run=RunId(call.run),
                 rank=self._rank,
@@ -110,6 +108,19 @@ class Teller:
                 batch_number=batch,
                 failed=done.error is not None,
             )
+
+
+def _calls(done: Done | LoopDone) -> Mapping[str, int]:
+    """Node -> how often it was called; a loop's time is shared out by that, as nothing else tells its nodes apart."""
+    if isinstance(done, Done):
+        return {done.call.node: 1}
+    found: dict[str, int] = {}
+    tried = max(1, done.iterations)
+    for use in done.call.body:
+        count = tried if use.active is None else sum(use.active[:tried])
+        if count:
+            found[use.node] = found.get(use.node, 0) + count
+    return found
 
 
 def _tensor_bytes(value: Any) -> int:

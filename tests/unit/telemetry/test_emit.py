@@ -99,6 +99,17 @@ def test_the_summary_folds_calls_by_run_and_node() -> None:
     assert (second.node, second.calls) == ("other", 1)
 
 
+def test_the_summary_counts_the_calls_of_a_span_and_their_share_of_it() -> None:
+    reader = Reader()
+    emitter = buffered(reader, "summary")
+    emitter.call(span(0), calls=6, share=0.75)
+    emitter.call(span(1))
+    emitter.flush(1)
+    [told] = reader.packets[0].events
+    assert isinstance(told, e.Activity)
+    assert (told.calls, told.busy, told.queued) == (7, 3.5, 1.75)
+
+
 def test_off_does_nothing() -> None:
     emitter = Off()
     emitter.call(span(0))
