@@ -30,6 +30,11 @@ class Emitter(Protocol):
         `calls` of the node count, which took this share of the span."""
         ...
 
+    def begin(self, activity: e.Activity) -> None:
+        """Calls that nothing tells of until they have ended are under way; `activity` has none of them. On `summary`,
+        sent unless they end before it is."""
+        ...
+
     def flush(self, now: float, force: bool = False) -> None: ...
 
     @property
@@ -48,6 +53,9 @@ class Off:
     def call(self, span: e.CallSpan, calls: int = 1, share: float = 1.0) -> None:
         return
 
+    def begin(self, activity: e.Activity) -> None:
+        return
+
     def flush(self, now: float, force: bool = False) -> None:
         return
 
@@ -60,6 +68,7 @@ class Buffered:
         self._deployment, self._source, self._send = deployment, source, send
         self._events: list[e.Any] = []
         self._folded: dict[tuple[str, str], e.Activity] = {}
+        self._begun: dict[tuple[str, str], e.Activity] = {}
         self._number = 0
         self._last = 0.0
 
@@ -74,19 +83,24 @@ class Buffered:
             self.emit(span)
             return
         key = (span.run, span.node)
+        self._begun.pop(key, None)
         before = self._folded.get(key)
         if before is None and len(self._folded) >= CAPACITY:
             self._lose(1)
             return
         self._folded[key] = _fold(before, span, calls, share)
 
+    def begin(self, activity: e.Activity) -> None:
+        if self.level == "summary" and len(self._begun) < CAPACITY:
+            self._begun[activity.run, activity.node] = activity
+
     def flush(self, now: float, force: bool = False) -> None:
         """Send what there is, at most once an INTERVAL unless forced."""
         if not force and now - self._last < INTERVAL:
             return
         self._last = now
-        pending: list[e.Any] = [*self._events, *self._folded.values()]
-        self._events, self._folded = [], {}
+        pending: list[e.Any] = [*self._events, *self._folded.values(), *self._begun.values()]
+        self._events, self._folded, self._begun = [], {}, {}
         for at in range(0, len(pending), PACKET_EVENTS):
             self._post(tuple(pending[at : at + PACKET_EVENTS]))
 

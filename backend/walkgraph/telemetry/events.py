@@ -58,6 +58,7 @@ class Activity(Event, frozen=True, tag="activity"):
     iteration: tuple[int, ...]
     """Of the latest call."""
     calls: int
+    """0: of a loop on the device that has begun, whose calls are told once it has ended."""
     busy: float
     queued: float
     launched: float

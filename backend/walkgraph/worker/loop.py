@@ -206,6 +206,7 @@ class Loop:
             case RunLoop(call=loop):
                 loop.ready_at = self._clock()
                 self._engine.add_loop(loop)
+                self._teller.began(loop)
             case Allow(ref=ref, upto=upto):
                 self._engine.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
             case Send():

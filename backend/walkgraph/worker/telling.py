@@ -5,6 +5,7 @@ from typing import Any
 
 from walkgraph.engine.engine import Done, LoopDone, Stepped
 from walkgraph.ids import Rank, RunId
+from walkgraph.networks.loops import LoopCall
 from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Emitter
 from walkgraph.wire import messages as m
@@ -26,6 +27,27 @@ class Teller:
             every = max(1, sum(counted.values()))
             for span in self._spans(done, counted, batch, self._clock()):
                 self._emitter.call(span, counted[span.node], counted[span.node] / every)
+
+    def began(self, call: LoopCall) -> None:
+        """A loop on the device, whose calls are told once it has ended."""
+        if self._emitter.level != "summary":
+            return
+        for node in dict.fromkeys(use.node for use in call.body if use.active is None or any(use.active)):
+            self._emitter.begin(
+                t.Activity(
+                    run=RunId(call.run),
+                    rank=self._rank,
+                    node=node,
+                    walk=call.walk,
+                    iteration=(*call.iteration, 0),
+                    calls=0,
+                    busy=0.0,
+                    queued=0.0,
+                    launched=call.ready_at,
+                    finished=call.ready_at,
+                    batch=0,
+                )
+            )
 
     def stepped(self, stepped: Stepped, batch: int) -> None:
         """The iterations of a launch, as if they had been called one after the other."""

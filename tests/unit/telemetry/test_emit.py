@@ -110,6 +110,32 @@ def test_the_summary_counts_the_calls_of_a_span_and_their_share_of_it() -> None:
     assert (told.calls, told.busy, told.queued) == (7, 3.5, 1.75)
 
 
+def test_what_has_begun_is_told_unless_it_ended_before() -> None:
+    begun = folded(0, 1)
+    reader = Reader()
+    emitter = buffered(reader, "summary")
+    emitter.call(span(0, node="n0"))
+    for one in begun:
+        emitter.begin(msgspec.structs.replace(one, calls=0))
+    emitter.call(span(1, node="n1"))
+    emitter.flush(1)
+    told = [(one.node, one.calls) for one in reader.packets[0].events if isinstance(one, e.Activity)]
+    assert told == [("n0", 1), ("n1", 1), ("n0", 0)]
+    full = buffered(reader)
+    full.begin(begun[0])
+    full.flush(2, force=True)
+    assert len(reader.packets) == 1
+
+
+def folded(*numbers: int) -> list[e.Activity]:
+    reader = Reader()
+    emitter = buffered(reader, "summary")
+    for number in numbers:
+        emitter.call(span(number, node=f"n{number}"))
+    emitter.flush(1)
+    return [one for one in reader.packets[0].events if isinstance(one, e.Activity)]
+
+
 def test_off_does_nothing() -> None:
     emitter = Off()
     emitter.call(span(0))

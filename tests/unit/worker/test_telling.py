@@ -66,3 +66,12 @@ def test_a_loop_that_failed_before_it_began_is_told_all_the_same() -> None:
         ("always", True, (3, 0)),
         ("at_times", True, (3, 0)),
     ]
+
+
+def test_a_loop_that_begins_is_told_without_calls() -> None:
+    frames: list[bytes] = []
+    emitter = Buffered("d", "rank 0.1", "summary", lambda frame: not frames.append(frame))
+    Teller(Rank(0), emitter, lambda: NOW).began(loop(8).call)
+    emitter.flush(NOW)
+    found = [one for one in e.decode(frames[0]).events if isinstance(one, e.Activity)]
+    assert [(one.node, one.calls, one.iteration) for one in found] == [("always", 0, (3, 0)), ("at_times", 0, (3, 0))]

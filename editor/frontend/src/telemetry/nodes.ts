@@ -36,6 +36,8 @@ class Live {
   sound: string | null = null;
   /** When it was last heard of, by the clock. */
   heard = 0;
+  /** Runs that are in a loop on the device, which tells of its calls once it has ended. */
+  readonly inside = new Set<string>();
   /** Of the rate's window. */
   windowAt = 0;
   windowCalls = 0;
@@ -268,6 +270,11 @@ export class NodeStore {
     if (!late) this.begin(event.run);
     const live = this.live(event.node);
     const calls = event.type === "activity" ? event.calls : 1;
+    if (calls === 0) {
+      if (!late) this.enter(live, event, now);
+      return;
+    }
+    live.inside.delete(event.run);
     const busy = event.type === "activity" ? event.busy : event.finished - event.launched;
     const ms = (busy / Math.max(calls, 1)) * 1000;
     live.ms = live.calls ? live.ms + (ms - live.ms) * 0.5 : ms;
@@ -284,6 +291,15 @@ export class NodeStore {
     }
     this.measure(live, calls, now);
     if (!live.error) this.turn(live, "running");
+  }
+
+  private enter(live: Live, event: ActivityEvent | CallEvent, now: number): void {
+    live.inside.add(event.run);
+    live.heard = now;
+    if (!live.ranks.includes(event.rank)) live.ranks = [...live.ranks, event.rank];
+    if (!live.error) this.turn(live, "running");
+    this.touch(live);
+    this.schedule(false);
   }
 
   private measure(live: Live, calls: number, now: number): void {
@@ -324,6 +340,7 @@ export class NodeStore {
     if (this.frozen || !this.follows(run) || this.over.has(run)) return;
     this.over.add(run);
     if (this.over.size > REMEMBERED) for (const oldest of this.over) if (this.over.delete(oldest)) break;
+    for (const live of this.nodes.values()) live.inside.delete(run);
     if (failed) this.hooks.failed(run);
     if (!this.runs.delete(run) || this.runs.size > 0) return;
     for (const live of this.nodes.values()) this.settle(live);
@@ -338,6 +355,7 @@ export class NodeStore {
   }
 
   private settle(live: Live): void {
+    live.inside.clear();
     if (live.state === "running") this.turn(live, "done");
     else if (live.state === "queued") this.turn(live, live.calls > 0 ? "done" : "idle");
     else return;
@@ -424,6 +442,7 @@ export class NodeStore {
 
   private expire(now: number): void {
     for (const live of this.running) {
+      if (live.inside.size > 0) continue;
       const hold = Math.min(LONGEST_HOLD_MS, Math.max(HOLD_MS, live.ms * 1.5));
       if (now - live.heard < hold) continue;
       this.turn(live, "done");

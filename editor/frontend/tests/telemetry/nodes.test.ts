@@ -69,6 +69,23 @@ function phase(name: "queued" | "started" | "finished", error: string | null = n
 }
 
 describe("states", () => {
+  it("shows a node of a loop on the device as running until its calls are told, or its run has ended", () => {
+    const { time, store } = made();
+    store.watch("llm", () => undefined);
+    const state = () => store.get("llm")?.state;
+    store.take(frame(activity({ calls: 0, busy: 0, batch: 0 })));
+    time.screen();
+    for (let tick = 0; tick < 200; tick += 1) time.pass(FLUSH_MS);
+    expect([state(), store.get("llm")?.calls]).toEqual(["running", 0]);
+    store.take(frame(activity({ calls: 40, busy: 0.4 })));
+    for (let tick = 0; tick < 20; tick += 1) time.pass(FLUSH_MS);
+    expect([state(), store.get("llm")?.calls, store.get("llm")?.ms]).toEqual(["done", 40, 10]);
+    store.take(frame(activity({ calls: 0, busy: 0, batch: 0 }), phase("finished")));
+    time.pass(FLUSH_MS);
+    time.screen();
+    expect(state()).toBe("done");
+  });
+
   it("shows a node as running with the next frame of the screen, and as done once nothing is heard of it", () => {
     const { time, store } = made();
     const changed = vi.fn();
