@@ -362,7 +362,7 @@ def _too_large(plan: Plan, need: Need, free: int) -> str:
     parts |= {f"caches of `{plan.states[state].name}`": size for state, size in need.caches.items()}
     parts |= {"arena": need.arena, "workspace": need.workspace, "margin": need.margin}
     largest = sorted(parts.items(), key=lambda part: -part[1])
-    sizes = ", ".join(f"{name} {size}" for name, size in largest if size)
+    sizes = ", ".join(f"{name} {show_bytes(size)}" for name, size in largest if size)
     return (
         f"rank {need.rank.rank} on `{need.rank.device}` needs {need.least} bytes ({show_bytes(need.least)}) and has "
         f"{need.memory} ({show_bytes(need.memory)}): {sizes}; {_fix(plan, need, free, largest[0][0])}"
