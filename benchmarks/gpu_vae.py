@@ -1,6 +1,6 @@
 """How long BAGEL's autoencoder takes on one GPU, and what it needs: float32 beside bfloat16, eager beside captured.
 
-    python benchmarks/gpu_vae.py --out vae.json [--sides 512 1024] [--seconds 0.3] [--plain] [--parts]
+    python benchmarks/gpu_vae.py --out gpu_vae.json [--sides 512 1024] [--seconds 0.3] [--plain] [--parts]
 
 The plain network in float32 (convolutions in TF32, as torch has them, and without) stands beside the packed one that is
 served. `tuned` lets cuDNN try its algorithms. Errors are the packed one's against the plain one in float32, of what
@@ -10,7 +10,6 @@ and previews.
 """
 
 import argparse
-import json
 import math
 import statistics
 import sys
@@ -25,6 +24,8 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
+
+from _common import show, write
 
 from walkgraph.layers.group_norm import Norm, Sum, add_norm, added
 from walkgraph.layers.pixels import few_channels, one_head
@@ -185,16 +186,6 @@ def kernels(packed: PackedVae, side: int) -> list[dict[str, Any]]:
     return [{"kernel": one.key[:90], "calls": one.count, "ms": one.self_device_time_total / 1e3} for one in found]
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [columns]
-    for row in rows:
-        cells = [row.get(name, "") for name in columns]
-        lines.append([f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in cells])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(f"{c:>{w}}" for c, w in zip(line, widths, strict=True)) for line in lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path)
@@ -203,23 +194,21 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="time the plain network too")
     parser.add_argument("--parts", action="store_true")
     options = parser.parse_args()
-    result: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    result: dict[str, Any] = {}
     with torch.inference_mode():
         plain = drawn(lambda: AutoEncoder(BAGEL_7B_MOT.vae), 0, device=DEVICE, dtype=torch.float32)
         packed = PackedVae(plain, BF16)
-        rows = [
+        result["rows"] = [
             row for side in options.sides for row in measure(plain, packed, side, options.seconds, both=options.plain)
         ]
-        result["rows"] = rows
-        sys.stdout.write(table(rows) + "\n")
+        show("a call", result["rows"])
         if options.parts:
             result["parts"] = parts(options.seconds)
             result["kernels"] = kernels(packed, max(options.sides))
             result["previews"] = previews(packed, options.seconds)
             for name in ("parts", "kernels", "previews"):
-                sys.stdout.write(f"\n{table(result[name])}\n")
-    if options.out is not None:
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+                show(name, result[name])
+    write(options.out, DEVICE.type, result)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""On one GPU or two: tensors and flags between two processes, by CUDA's IPC."""
+"""On one GPU or two: tensors between two processes, by CUDA's IPC."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from tests.support.ipc_peer import Peer, Reader
-from tests.support.ping_pong import Player
 from tests.unit.transports.test_conformance import (  # noqa: F401 (the suite, over the pair below)
     ROOM,
     A,
@@ -156,47 +155,3 @@ def test_a_reader_that_ends_at_any_time_harms_nobody() -> None:
 
 def as_dict(struct: Any) -> dict[str, Any]:
     return {name: getattr(struct, name) for name in struct.__struct_fields__}
-
-
-# ── flags ──
-
-
-@pytest.fixture(params=GPUS)
-def players(request: pytest.FixtureRequest) -> Iterator[tuple[Player, Peer]]:
-    here, there = Player("cuda:0"), Peer(Player, request.param)
-    here.meet(*there.call("told"))
-    there.call("meet", *here.told())
-    yield here, there
-    there.call("leave")
-    here.leave()
-    there.call("part")
-    here.part()
-    there.end()
-
-
-@pytest.mark.parametrize("captured", [True, False], ids=["captured", "eager"])
-def test_values_go_to_and_fro_in_step(players: tuple[Player, Peer], captured: bool) -> None:
-    here, there = players
-    # Two processes on one GPU take turns by slices of milliseconds.
-    rounds = 1000 if there.call("index") else 100
-    here.prepare(first=True, captured=captured)
-    there.call("prepare", False, captured)
-    there.tell("play", rounds)
-    mine = here.play(rounds)
-    theirs = there.heard()
-    # What is sent grows by one at every turn of either.
-    assert mine == theirs + 1 == 2.0 * rounds
-    assert not here.given_up()
-    assert not there.call("given_up")
-
-
-def test_a_wait_for_a_peer_that_is_gone_gives_up(players: tuple[Player, Peer]) -> None:
-    here, _ = players
-    here.prepare(first=True, captured=True)
-    here.launch(3)
-    assert not here.over()
-    here.halt.set()
-    here.finish()
-    assert here.given_up()
-    here.halt.clear()
-    assert not here.given_up()

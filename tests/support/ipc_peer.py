@@ -1,4 +1,4 @@
-"""Another process with a GPU: a transport that reads, or memory that flags are written to, driven through a pipe."""
+"""Another process with a GPU: a transport that reads, driven through a pipe."""
 
 from __future__ import annotations
 

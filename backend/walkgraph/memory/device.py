@@ -1,4 +1,4 @@
-"""Memory of a device that other processes of the host may open: what transports and flags ask of it.
+"""Memory of a device that other processes of the host may open: what transports ask of it.
 
 Memory is a tensor uint8 `[n]` of the device, on both sides. The one that opens it sees it as memory of its own device,
 wherever it lies: reads and writes go there by the link between the two.
