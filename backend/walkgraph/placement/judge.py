@@ -140,7 +140,8 @@ def _list(items: Iterable[object]) -> str:
 
 
 def _crossing_loops(plan: Plan, walk: WalkPlan) -> Iterator[Problem]:
-    """Loops in which one iteration's values go over to another rank and back before the next can start."""
+    """Loops in which one iteration's values go over to another rank and back, through their hosts, before the next can
+    start."""
     told: set[int] = set()
     for edge in walk.edges:
         if not edge.carried:
@@ -148,7 +149,7 @@ def _crossing_loops(plan: Plan, walk: WalkPlan) -> Iterator[Problem]:
         loop = walk.uses[edge.target.use].loops[edge.common - 1]
         cycle = _cycle(walk, edge, loop)
         ranks = sorted({walk.uses[use].rank for use in cycle})
-        if len(ranks) > 1 and loop not in told:
+        if len(ranks) > 1 and loop not in told and not walk.loops[loop].resident:
             told.add(loop)
             names = dict.fromkeys(walk.uses[use].name for use in sorted(cycle))
             message = (

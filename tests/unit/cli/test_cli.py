@@ -154,7 +154,10 @@ def test_validate_tells_every_problem(walkgraph: Call, capsys: Output, tmp_path:
 
 def test_plan_for_gpus_that_are_not_here(walkgraph: Call, capsys: Output) -> None:
     assert walkgraph("plan", "bagel", "bagel_cfg3", "--gpus", "3x141GB") == 0
-    assert "rank 2  cuda:2" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "rank 2  cuda:2" in shown
+    assert "runs on the devices" in shown
+    assert "crossing_loop" not in shown, "its values go from GPU to GPU"
     assert walkgraph("plan", "bagel", "bagel_cfg3", "--gpus", "3x24GB") == 1
     assert walkgraph("plan", "bagel", "bagel_cfg3", "--gpus", "2x141GB") == 1
     assert walkgraph("plan", "bagel", "--gpus", "lots") == 2

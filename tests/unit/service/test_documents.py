@@ -155,7 +155,7 @@ async def test_a_plan_tells_which_states_change_rank(service: Running) -> None:
     between = (await service.http.post("/api/v1/plans", json=apart)).json()["copies"]
     assert {(c["state"], c["walk"], c["source"], c["target"]) for c in between} >= {("main", None, 1, 0)}
     assert all(0 < c["bytes"] <= c["largest"] for c in between)
-    forked = {"graph": "bagel", "placement": "bagel_cfg3_three_gpus", "hardware": "3x141GB"}
+    forked = {"graph": "bagel", "placement": "bagel_cfg3", "hardware": "3x141GB"}
     inside = (await service.http.post("/api/v1/plans", json=forked)).json()["copies"]
     assert ("main", "prefill_text", 0, 1) in {(c["state"], c["walk"], c["source"], c["target"]) for c in inside}
 
@@ -180,7 +180,7 @@ async def test_a_plan_tells_where_every_loop_is_iterated(service: Running) -> No
 
 
 async def test_a_plan_has_what_bars_and_lanes_are_drawn_from(service: Running) -> None:
-    body = {"graph": "bagel", "placement": "bagel_cfg3_three_gpus", "hardware": "3x141GB"}
+    body = {"graph": "bagel", "placement": "bagel_cfg3", "hardware": "3x141GB"}
     good = (await service.http.post("/api/v1/plans", json=body)).json()
     assert good["ok"], good["problems"]
     assert [(d["name"], d["hypothetical"]) for d in good["devices"]] == [
