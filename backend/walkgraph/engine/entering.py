@@ -184,7 +184,7 @@ class Entrance:
         values = {i.port: i.value for i in use.inputs if i.source == "value"}
         spec = operator.step_spec(values, use.params)
         if spec is None:
-            raise CallFailed(f"`{use.node}` has no step for the inputs it gets in a loop; feed it as it declares")
+            raise CallFailed(f"`{use.node}` can't be iterated on {_shapes(values)}; feed it as it declares")
         fixed = {name: kind for name, kind in spec.params.items() if name not in use.varying}
         return UseStep(
             node=use.node,
@@ -235,6 +235,14 @@ class Entrance:
             paged=held,
             tensors={name: self._states.tensors.get(key) for name, key in entered.tensors.items()},
         )
+
+
+def _shapes(values: Mapping[str, Any]) -> str:
+    """What a loop is entered with, for a client."""
+    shown = [
+        f"`{port}` {list(value.shape) if isinstance(value, Tensor) else value!r}" for port, value in values.items()
+    ]
+    return ", ".join(shown) or "no inputs from outside"
 
 
 def aliases(call: LoopCall) -> dict[StateKey, str]:

@@ -266,6 +266,14 @@ def test_values_that_nobody_wants_are_not_handed_out(here: Engine) -> None:
     assert [value is not None for value in each["a"]] == list(wanted)
 
 
+def test_inputs_without_a_step_are_named_with_their_shapes(here: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Branch, "step_spec", lambda self, inputs, params: None)
+    here.add_loop(loop("a", latents(9), TIMES))
+    (done,) = [event for event in here.step() if isinstance(event, LoopDone)]
+    assert done.error is not None
+    assert done.error.message == "`llm` can't be iterated on `latents` [3, 4]; feed it as it declares"
+
+
 def test_forms_tell_how_many_iterations_are_alike() -> None:
     one, other = Form((0, 1), ()), Form((0, SKIPPED), ())
     forms = Forms([one, one, other, one])
