@@ -48,7 +48,8 @@ from walkgraph.layers.norm import rms_norm
 from walkgraph.layers.patches import grid_ids
 from walkgraph.layers.unset import unset
 from walkgraph.networks.bagel import Bagel, BagelConfig
-from walkgraph.networks.bagel_flow import EDGES, FlowStep
+from walkgraph.networks.bagel_flow import FlowStep
+from walkgraph.networks.bagel_rows import EDGES
 from walkgraph.networks.base import CacheShape, PagedRows, PagedSlot, StepBatch
 from walkgraph.networks.mot import GEN
 from walkgraph.networks.presets import BAGEL

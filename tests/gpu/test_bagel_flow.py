@@ -13,7 +13,8 @@ from walkgraph.engine.capture import Capturer
 from walkgraph.engine.pages import pages_for
 from walkgraph.engine.pool import Pool
 from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.bagel_flow import EDGES, FlowStep
+from walkgraph.networks.bagel_flow import FlowStep
+from walkgraph.networks.bagel_rows import EDGES
 from walkgraph.networks.base import PagedRows, PagedSlot, StepBatch
 from walkgraph.networks.operators_bagel import Backbone
 from walkgraph.networks.presets import BAGEL, drawn

@@ -399,7 +399,7 @@ class Resident:
         """A loop's part of a launch that is over. `told`: for each iteration, whether it stopped and was sound."""
         for k, (stops, sounds) in enumerate(told):
             if not sounds:
-                self._fail(lane, rider, f"{lane.program.body.uses[0].node}")
+                self._fail(lane, rider, lane.program.body.uses[0].node)
                 break
             rider.done += 1
             if lane.outputs:

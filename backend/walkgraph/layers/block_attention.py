@@ -6,12 +6,13 @@ Shape letters: B rows of a batch, n tokens of a block, T of them that are placed
 heads, D head dim, S slots.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.layers.norm import RMSNorm
 from walkgraph.layers.rope import Rotation, rotate
 
 
@@ -34,6 +35,12 @@ class Norms(NamedTuple):
     q: Tensor
     k: Tensor
     eps: float
+
+    @classmethod
+    def of(cls, attention: nn.Module, suffix: str) -> "Norms":
+        """Those of one set of an attention's weights."""
+        q, k = (cast(RMSNorm, attention.get_submodule(f"{name}_norm{suffix}")) for name in "qk")
+        return cls(q.weight, k.weight, q.eps)
 
 
 class Places(NamedTuple):

@@ -21,7 +21,9 @@ from walkgraph.layers.norm import RMSNorm
 
 FP8 = torch.float8_e4m3fn
 LARGEST = 448.0
-_LEAST = 1e-30
+"""Of e4m3."""
+LEAST = 1e-30
+"""Of a row's largest number: a row of zeros has a scale too."""
 _MULTIPLE = 16
 """Of inputs and outputs that a GPU's products want."""
 
@@ -38,7 +40,7 @@ class Scaled(NamedTuple):
     def of(cls, x: Tensor) -> Self:
         """x `[M, K]`, row by row."""
         x = x.float()
-        largest = x.abs().amax(1, keepdim=True).clamp(min=_LEAST)
+        largest = x.abs().amax(1, keepdim=True).clamp(min=LEAST)
         return cls((x * (LARGEST / largest)).clamp(-LARGEST, LARGEST).to(FP8), largest / LARGEST)
 
     def plain(self) -> Tensor:

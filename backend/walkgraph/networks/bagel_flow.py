@@ -21,10 +21,10 @@ from walkgraph.layers.flow_linear import FlowLinears
 from walkgraph.layers.fp8 import flow_linears
 from walkgraph.layers.norm import RMSNorm, rms_norm
 from walkgraph.networks.bagel import Bagel
+from walkgraph.networks.bagel_rows import EDGES
 from walkgraph.networks.base import Block, Row, Scalar, StepBatch, StepOutputs, StepSpec
 from walkgraph.networks.mot import GEN, UND
 
-EDGES = 2
 OVERLAP = True
 """Edges run on a stream of their own, beside the latents."""
 PRIORITY = 0
@@ -69,7 +69,7 @@ class FlowStep:
         is not packed."""
         self._model, self._language = model, model.language_model.model
         layers = [cast(DecoderLayer, layer) for layer in self._language.layers]
-        self._layers = [_Layer(_Edges(layer), _norms(layer, GEN), linears(layer, GEN)) for layer in layers]
+        self._layers = [_Layer(_Edges(layer), Norms.of(layer.self_attn, GEN), linears(layer, GEN)) for layer in layers]
         self._heads, self._width = layers[0].self_attn.shape.heads, layers[0].self_attn.shape.head_dim
         device, tokens = model.vae2llm.weight.device, model.config.tokens
         self._beside = _Beside(device if overlap else torch.device("cpu"), priority)
@@ -118,7 +118,7 @@ class _Edges:
     """One layer for the und rows of a step: few, and bound by the reading of their weights."""
 
     def __init__(self, layer: DecoderLayer) -> None:
-        self._layer, self._norms = layer, _norms(layer, UND)
+        self._layer, self._norms = layer, Norms.of(layer.self_attn, UND)
         self._norm = cast(RMSNorm, layer.get_submodule(f"input_layernorm{UND}"))
 
     def place(self, x: Tensor, turns: Turns, to: Places, first: int, *, queries: bool) -> None:
@@ -162,12 +162,6 @@ class _Beside:
         """The current stream goes on when the work beside it is done."""
         if self._stream is not None:
             torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
-
-
-def _norms(layer: DecoderLayer, suffix: str) -> Norms:
-    attention = layer.self_attn
-    q, k = (cast(RMSNorm, attention.get_submodule(f"{name}_norm{suffix}")) for name in "qk")
-    return Norms(q.weight, k.weight, q.eps)
 
 
 def flow_examples(model: Bagel) -> Sequence[Mapping[str, Any]]:

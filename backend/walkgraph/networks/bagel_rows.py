@@ -16,6 +16,9 @@ from torch import Tensor
 
 from walkgraph.layers.patches import grid_ids
 
+EDGES = 2
+"""Of a picture: BOI and EOI."""
+
 Kind = Literal["text", "seen", "noised", "clean"]
 
 
@@ -34,7 +37,7 @@ class Piece(NamedTuple):
 
     @property
     def rows(self) -> int:
-        return self.tokens + (0 if self.kind == "text" else 2)
+        return self.tokens + (0 if self.kind == "text" else EDGES)
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def lay_out(pieces: tuple[Piece, ...], side: int, device: torch.device) -> Rows:
         for index, piece in enumerate(pieces):
             edges = kind == "text"
             if piece.kind == kind or edges:
-                count = 2 if edges and piece.kind != "text" else piece.tokens
+                count = EDGES if edges and piece.kind != "text" else piece.tokens
                 starts[index, edges] = first
                 parts.append((index, piece.kind == "text", count))
                 first += count

@@ -20,10 +20,9 @@ from walkgraph.layers.flow_linear import PlainFlowLinears
 from walkgraph.layers.linear import STREAMED
 from walkgraph.layers.norm import RMSNorm, rms_norm
 from walkgraph.networks.bagel import Bagel
+from walkgraph.networks.bagel_rows import EDGES
 from walkgraph.networks.base import Placed
 from walkgraph.networks.mot import UND
-
-EDGES = 2
 
 
 class UndRows:
@@ -34,7 +33,7 @@ class UndRows:
         self._layers = [cast(DecoderLayer, layer) for layer in self._language.layers]
         self._linears = [PlainFlowLinears(layer, UND) for layer in self._layers]
         self._first = [cast(RMSNorm, layer.get_submodule(f"input_layernorm{UND}")) for layer in self._layers]
-        self._norms = [_norms(layer) for layer in self._layers]
+        self._norms = [Norms.of(layer.self_attn, UND) for layer in self._layers]
 
     def see(self, pictures: Sequence[Tensor], edges: Tensor, positions: Tensor, to: Placed) -> None:
         """pictures: tokens `[n, W]` of each; edges int64 `[2]`: BOI and EOI; positions `[B]`. `to` has a place for the
@@ -95,8 +94,3 @@ def _last_keys(layer: DecoderLayer, norm: RMSNorm, x: Tensor) -> Tensor:
     weight, bias = layer.self_attn.packed[UND]
     skipped = shape.heads * shape.head_dim
     return F.linear(rms_norm(x, norm.weight, norm.eps), weight[skipped:], None if bias is None else bias[skipped:])
-
-
-def _norms(layer: DecoderLayer) -> Norms:
-    q, k = (cast(RMSNorm, layer.self_attn.get_submodule(f"{name}_norm{UND}")) for name in "qk")
-    return Norms(q.weight, k.weight, q.eps)

@@ -3,7 +3,7 @@
 Uses are told by their place in the body.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -133,15 +133,6 @@ class LoopCall:
     def peers(self) -> tuple[Rank, ...]:
         """Ranks of the parts that this one hands values to, or takes them from."""
         return tuple(sorted({send.channel.rank for send in self.sent} | {channel.rank for channel in self.used}))
-
-    @property
-    def program(self) -> Hashable:
-        """Loops of equal programs do the same with their values: they may share a batch."""
-        body = tuple(
-            (use.node, tuple((i.port, i.source, i.use, i.output, i.carried) for i in use.inputs), tuple(use.varying))
-            for use in self.body
-        )
-        return body, self.until, self.outputs
 
 
 class Items(NamedTuple):

@@ -31,10 +31,11 @@ class PictureIn(Operator):
 
 
 class PictureFit(Operator):
-    """As the picture were decoded at the first size and resized again: through whole levels."""
+    """As if the picture were decoded at the first size and resized again: through whole levels."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"pixels": _fit(Image.fromarray(to_levels(call.inputs["pixels"]).cpu().numpy()), call)} for call in calls]
+        pictures = [Image.fromarray(to_levels(call.inputs["pixels"]).cpu().numpy()) for call in calls]
+        return [{"pixels": _fit(picture, call)} for picture, call in zip(pictures, calls, strict=True)]
 
 
 class PictureOut(Operator):

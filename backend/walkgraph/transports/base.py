@@ -19,14 +19,19 @@ import secrets
 from bisect import bisect_left, insort
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
-from walkgraph.errors import WalkgraphError
+from walkgraph.errors import InvalidInput, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.wire.messages import Ticket
+from walkgraph.wire.tensors import ITEM_BYTES
 
 ALIGN = 64
 TOKEN_BYTES = 16
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in ITEM_BYTES}
+"""Those that can leave a rank, by the names that headers have for them."""
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class BadTicket(WalkgraphError):
@@ -37,6 +42,14 @@ class TooLarge(WalkgraphError):
     """A tensor that wouldn't fit even if nothing else were under way."""
 
     code = "out_of_memory"
+
+
+def dtype_name(dtype: torch.dtype) -> Any:
+    """As a header has it. Raises InvalidInput for one that can't leave its rank."""
+    name = _NAMES.get(dtype)
+    if name is None:
+        raise InvalidInput(f"a tensor of {dtype} can't leave its rank; have {sorted(ITEM_BYTES)}")
+    return name
 
 
 class Transport(Protocol):

@@ -22,20 +22,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.errors import InvalidInput
 from walkgraph.ids import Rank
 from walkgraph.memory.device import DeviceMemory, Mark, Unavailable
-from walkgraph.transports.base import ALIGN, BadTicket, MemoryFile, Ranges, TooLarge, open_file
+from walkgraph.transports.base import ALIGN, DTYPES, BadTicket, MemoryFile, Ranges, TooLarge, dtype_name, open_file
 from walkgraph.wire.messages import DeviceArena, Peer, Ticket
-from walkgraph.wire.tensors import ITEM_BYTES, check_header
+from walkgraph.wire.tensors import check_header
 
 ROWS = 1024
 """Tickets that may be out at a time."""
 _ROW = struct.Struct("<QQQQ")
 _TABLE_BYTES = ALIGN + ROWS * _ROW.size
 _FREE = (0, 0, 0, 0)
-_DTYPES = {name: getattr(torch, name) for name in ITEM_BYTES}
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 class _Out(NamedTuple):
@@ -99,9 +96,7 @@ class Transport:
         self._settle()
         if tensor.nbytes > self.size:
             raise TooLarge(f"a tensor of {tensor.nbytes} bytes is over the device arena's {self.size}")
-        name = _NAMES.get(tensor.dtype)
-        if name is None:
-            raise InvalidInput(f"a tensor of {tensor.dtype} can't travel; have {sorted(ITEM_BYTES)}")
+        name = dtype_name(tensor.dtype)
         number = next(self._numbers)
         block = None if number % ROWS in self._rows else self._ranges.take(tensor.nbytes)
         if block is None:
@@ -113,7 +108,7 @@ class Transport:
         self._rows[number % ROWS] = number
         self._write(number, (number, block, tensor.nbytes, to + 1))
         return Ticket(
-            dtype=name,  # pyright: ignore[reportArgumentType]
+            dtype=name,
             shape=tuple(tensor.shape),
             id=number,
             owner=self._rank,
@@ -228,7 +223,7 @@ class _PeerArena:
         if ticket.offset + ticket.nbytes > self._arena.nbytes:
             raise BadTicket("a ticket reaches outside its arena")
         self._last = ticket.id
-        dtype = _DTYPES[ticket.dtype]
+        dtype = DTYPES[ticket.dtype]
         if not ticket.nbytes:
             return torch.empty(ticket.shape, dtype=dtype, device=self._arena.device)
         source = self._arena[ticket.offset : ticket.offset + ticket.nbytes]

@@ -17,14 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from walkgraph.errors import InvalidInput
 from walkgraph.ids import Rank
-from walkgraph.transports.base import ALIGN, BadTicket, MemoryFile, Ranges, TooLarge, open_file
+from walkgraph.transports.base import ALIGN, DTYPES, BadTicket, MemoryFile, Ranges, TooLarge, dtype_name, open_file
 from walkgraph.wire.messages import Peer, Ticket
-from walkgraph.wire.tensors import ITEM_BYTES, check_header
+from walkgraph.wire.tensors import check_header
 
-DTYPES = {name: getattr(torch, name) for name in ITEM_BYTES}
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _HEADER = struct.Struct("<QQ")
 
 
@@ -52,9 +49,7 @@ class Transport:
     def put(self, tensor: Tensor, to: Rank) -> Ticket | None:
         if tensor.nbytes + 2 * ALIGN > self._size:
             raise TooLarge(f"a tensor of {tensor.nbytes} bytes is over the arena's {self._size}; raise `arena_bytes`")
-        name = _NAMES.get(tensor.dtype)
-        if name is None:
-            raise InvalidInput(f"a tensor of {tensor.dtype} can't travel; have {sorted(ITEM_BYTES)}")
+        name = dtype_name(tensor.dtype)
         block = self._ranges.take(ALIGN + tensor.nbytes)
         if block is None:
             return None
@@ -65,7 +60,7 @@ class Transport:
             room.view(tensor.shape).copy_(tensor)
         self._out[number] = (to, block)
         return Ticket(
-            dtype=name,  # pyright: ignore[reportArgumentType]
+            dtype=name,
             shape=tuple(tensor.shape),
             id=number,
             owner=self._rank,

@@ -8,16 +8,15 @@ import torch
 from torch import Tensor
 
 from walkgraph.errors import InvalidInput
+from walkgraph.transports.base import DTYPES, dtype_name
 from walkgraph.wire import messages as m
-from walkgraph.wire.tensors import ITEM_BYTES, check_header
+from walkgraph.wire.tensors import check_header
 from walkgraph.worker.events import ABSENT
 
 INLINE_BYTES = 4096
 """A tensor up to here costs less in the message than a ticket and its `Freed`."""
 MAX_DEPTH = 8
 """Lists in lists."""
-_DTYPES = {name: cast(torch.dtype, getattr(torch, name)) for name in ITEM_BYTES}
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 class NoRoom(Exception):
@@ -96,8 +95,7 @@ def _pack(value: Any, put: Callable[[Tensor], m.Ticket | None] | None, tickets: 
 
 
 def _tensor(value: Tensor, put: Callable[[Tensor], m.Ticket | None] | None, tickets: list[m.Ticket]) -> m.Value:
-    if value.dtype not in _NAMES:
-        raise InvalidInput(f"a tensor of {value.dtype} can't leave its rank; have {sorted(ITEM_BYTES)}")
+    name = dtype_name(value.dtype)
     # Bytes that lie on a device can't be put into a message without waiting for it.
     if put is not None and (value.nbytes > INLINE_BYTES or value.device.type != "cpu"):
         ticket = put(value)
@@ -107,11 +105,11 @@ def _tensor(value: Tensor, put: Callable[[Tensor], m.Ticket | None] | None, tick
         return ticket
     flat = value.cpu().contiguous().view(-1)
     data = flat.view(torch.uint8).numpy().tobytes() if value.numel() else b""
-    return m.InlineTensor(dtype=cast(Any, _NAMES[value.dtype]), shape=tuple(value.shape), data=data)
+    return m.InlineTensor(dtype=name, shape=tuple(value.shape), data=data)
 
 
 def _inline(value: m.InlineTensor) -> Tensor:
     check_header(value, len(value.data))
     if not value.data:
-        return torch.empty(value.shape, dtype=_DTYPES[value.dtype])
-    return torch.from_numpy(np.frombuffer(value.data, np.uint8).copy()).view(_DTYPES[value.dtype]).view(value.shape)
+        return torch.empty(value.shape, dtype=DTYPES[value.dtype])
+    return torch.from_numpy(np.frombuffer(value.data, np.uint8).copy()).view(DTYPES[value.dtype]).view(value.shape)

@@ -13,8 +13,8 @@ from torch import Tensor
 from tests.unit.engine.plans import engine_of, plan_of
 from tests.unit.engine.test_resident import Walk, loop, naive, serve
 from tests.unit.engine.test_resident import engine as walking
-from walkgraph.engine.engine import Engine
 from walkgraph.engine.body import Form
+from walkgraph.engine.engine import Engine
 from walkgraph.engine.program import Program
 from walkgraph.networks import operators_synthetic as synthetic
 from walkgraph.networks.base import (

@@ -18,7 +18,8 @@ from walkgraph.engine.pool import Pool
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.flow_linear import FlowLinears, PlainFlowLinears
 from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.bagel_flow import EDGES, FlowStep, flow_spec
+from walkgraph.networks.bagel_flow import FlowStep, flow_spec
+from walkgraph.networks.bagel_rows import EDGES
 from walkgraph.networks.base import PagedRows, PagedSlot, Row, StateKey, StepBatch, StepOutputs, StepSpec
 from walkgraph.networks.operators_bagel import Backbone
 from walkgraph.networks.presets import BAGEL, drawn

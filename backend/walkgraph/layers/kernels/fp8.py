@@ -13,20 +13,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from walkgraph.layers import fp8
 from walkgraph.layers.kernels.norm import warps
 
-LARGEST = tl.constexpr(448.0)
-"""Of e4m3."""
-LEAST = tl.constexpr(1e-30)
-"""Of a row's largest number: a row of zeros has a scale too."""
+_LARGEST = tl.constexpr(fp8.LARGEST)
+_LEAST = tl.constexpr(fp8.LEAST)
 
 
 @triton.jit
 def _scaled(largest, scales, row):
     """Leaves the scale of a row, and gives what its numbers are multiplied by."""
-    largest = tl.maximum(largest, LEAST)
-    tl.store(scales + row, largest / LARGEST)
-    return LARGEST / largest
+    largest = tl.maximum(largest, _LEAST)
+    tl.store(scales + row, largest / _LARGEST)
+    return _LARGEST / largest
 
 
 @triton.jit
@@ -76,7 +75,7 @@ def gated_kernel(gate_up, out, scales, F: tl.constexpr, FIRST: tl.constexpr, RES
 
 def _room(rows: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
     return (
-        torch.empty(rows, width, dtype=torch.float8_e4m3fn, device=like.device),
+        torch.empty(rows, width, dtype=fp8.FP8, device=like.device),
         torch.empty(rows, 1, dtype=torch.float32, device=like.device),
     )
 
