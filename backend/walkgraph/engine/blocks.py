@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.engine import flashinfer_blocks
-from walkgraph.engine.flashinfer_attention import GAP
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool
+from walkgraph.layers.flashinfer import GAP
 from walkgraph.networks.base import CacheShape
 
 _CONTEXTS = (128, 1024, 4096, 9216, 16384)

@@ -7,10 +7,8 @@ form for stays with `paged_attention`: `unfit` is where that is decided.
 Shape letters: R rows of the batch, B sequences of a group, H query heads, G key/value heads, D head dim.
 """
 
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
@@ -20,14 +18,12 @@ from torch import Tensor
 from walkgraph.engine.paged_attention import NOT_PLACED, Entry, causal_rows
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool, slots_of
+from walkgraph.layers.flashinfer import GAP
 from walkgraph.networks.base import CacheShape, CausalRows, Placed
 
 Kind = Literal["decode", "causal", "block", "dense"]
 """How keys are read: by pages for single tokens, causal rows and blocks, or side by side for many rows."""
 
-GAP = 256
-"""Slots of zeros behind keys that lie side by side. Kernels that read them in tiles read past a sequence's end and give
-those values the weight 0, which must not meet the infinities or NaNs of another run."""
 _SPACE = 128 << 20
 """Bytes for partial results, shared by all plans of a device: its launches are of one stream."""
 _DENSE = 192
@@ -49,11 +45,6 @@ def unfit(shape: CacheShape, entries: Sequence[Entry], available: bool) -> str |
     if not all(entry.segment.keep for entry in entries):
         return "rows that are attended and not kept have no pages for FlashInfer to read"
     return None
-
-
-@cache
-def installed() -> bool:
-    return importlib.util.find_spec("flashinfer") is not None
 
 
 class Layout(NamedTuple):

@@ -10,18 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from walkgraph.engine.flashinfer_attention import installed
 from walkgraph.engine.pages import PageFault
+from walkgraph.layers.flashinfer import installed, on_hopper
 from walkgraph.networks.base import CacheShape
 
 SPACE = 8 << 20
 """Bytes that FlashInfer keeps for the plan of a room."""
-_HOPPER = 9
 
 
 def unfit(shape: CacheShape, device: torch.device) -> str | None:
     """Why `Ragged` can't serve rooms of such caches; None where it does."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device)[0] != _HOPPER:
+    if not on_hopper(device):
         return "the kernel is one for Hopper"
     if not installed():
         return "FlashInfer is not installed"

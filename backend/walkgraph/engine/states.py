@@ -15,11 +15,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.engine.flashinfer_attention import FlashInferAttention, Workspace, installed, unfit
+from walkgraph.engine.flashinfer_attention import FlashInferAttention, Workspace, unfit
 from walkgraph.engine.paged_attention import Contexts, Entry, PagedAttention
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool, slots_of
 from walkgraph.engine.prefix import Name, PrefixCache, PrefixStats
+from walkgraph.layers.flashinfer import installed
 from walkgraph.networks.base import Attention, CallFailed, Segment, StateKey
 
 _EMPTY = 0

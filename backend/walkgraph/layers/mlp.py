@@ -21,6 +21,7 @@ class SwiGLU(nn.Module):
         self.gate_up: Packed | None = None
 
     def forward(self, x: Tensor) -> Tensor:
+        """x `[..., W]` -> `[..., W]`."""
         if self.gate_up is None:
             gate, up = self.gate_proj(x), self.up_proj(x)
         else:
@@ -71,6 +72,7 @@ class GeluMLP(nn.Module):
         self.fc2 = nn.Linear(hidden, out)
 
     def forward(self, x: Tensor) -> Tensor:
+        """x `[..., width]` -> `[..., out]`."""
         fc1 = self.fc1
         if x.is_cuda and x.dim() == 2 and not torch.is_grad_enabled():
             # The library's product ends in the activation, which would read and write its result once more.

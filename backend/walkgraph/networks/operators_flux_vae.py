@@ -109,6 +109,7 @@ def grid_of(latents: Tensor, config: BagelConfig) -> Tensor:
 
 
 def cells_of(call: Call, config: BagelConfig) -> Tensor:
+    """The call's latents `[h, w, c]`. Raises CallFailed for others."""
     latents = call.inputs["latents"]
     if latents.dim() != 3 or latents.shape[2] != config.latent_channels:
         wanted = f"`{call.node}` takes latents `[h, w, {config.latent_channels}]`"

@@ -46,6 +46,7 @@ class SiglipAttention(nn.Module):
         self.packed: Packed | None = None
 
     def forward(self, layer: int, x: Tensor, attend: Attend) -> Tensor:
+        """x `[R, W]` -> `[R, W]`."""
         if self.packed is None:
             parts = (self.q_proj(x), self.k_proj(x), self.v_proj(x))
         else:
@@ -74,6 +75,7 @@ class SiglipLayer(nn.Module):
         self.mlp = GeluMLP(config.width, config.hidden, config.width)
 
     def forward(self, layer: int, x: Tensor, attend: Attend) -> Tensor:
+        """x `[R, W]` -> `[R, W]`."""
         _, normed = added_norm(x, None, self.layer_norm1)
         x, normed = added_norm(x, self.self_attn(layer, normed, attend), self.layer_norm2)
         return x + self.mlp(normed)
@@ -86,6 +88,7 @@ class SiglipEmbeddings(nn.Module):
         self.position_embedding = nn.Embedding(config.side**2, config.width)
 
     def forward(self, patches: Tensor, ids: Tensor) -> Tensor:
+        """patches `[R, 3 * patch²]`, ids int64 `[R]` -> `[R, W]`."""
         return self.patch_embedding(patches) + self.position_embedding(ids)
 
 

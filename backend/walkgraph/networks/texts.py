@@ -115,6 +115,7 @@ class PagedTexts:
         self.k, self.v, self.slots, self._tiles = to.k, to.v, slots, tiles
 
     def __call__(self, layer: int, q: Tensor) -> Tensor:
+        """q `[R, H, D]` -> `[R, H, D]`."""
         return few_attention(q, self.k[layer], self.v[layer], self._tiles)
 
 

@@ -61,6 +61,7 @@ def heads_kernel(
 
 
 def place(qkv: Tensor, turns: "Turns", norms: "Norms", to: "Places", first: int) -> None:
+    """`layers.block_attention.place_heads`. Raises ValueError for rows that aren't contiguous, or D that is no 2^n."""
     groups, width = to.k.shape[1:]
     if width & (width - 1) or not (qkv.is_contiguous() and to.q.is_contiguous()):
         raise ValueError(f"heads are placed from and to contiguous rows, and are of 2^n numbers, not {width}")

@@ -24,6 +24,8 @@ def receive(
     links: Tensor, row: Tensor, column: int, iteration: Tensor, lag: int, first: Tensor | None, out: Tensor,
     came: Tensor,
 ) -> None:  # fmt: skip
+    """`layers.channels.receive` into `out` `[1, *shape]` and `came` bool `[1]`. `column`: the channel's first one of
+    `links`; `lag`: 1 for the value of the iteration before."""
     _wait[(1,)](links, row, iteration, came, links.shape[1], _PATIENCE, COLUMN=column, LAG=lag, num_warps=1)
     words, unit = _words(out)
     _fetch[(triton.cdiv(words, _WORDS),)](
@@ -33,6 +35,7 @@ def receive(
 
 
 def send(value: Tensor, links: Tensor, row: Tensor, column: int, iteration: Tensor) -> None:
+    """`layers.channels.send` of a contiguous value `[1, *shape]`."""
     words, unit = _words(value)
     _put[(triton.cdiv(words, _WORDS),)](
         links, row, _flat(value, unit), words, links.shape[1], COLUMN=column, WORDS=_WORDS, num_warps=8

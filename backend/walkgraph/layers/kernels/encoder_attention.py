@@ -7,7 +7,6 @@ Shape letters: R rows of all pictures, B pictures, H heads, D head dim.
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false, reportGeneralTypeIssues=false
 
-import importlib.util
 from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
@@ -18,11 +17,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from walkgraph.layers.flashinfer import GAP, installed, on_hopper
+
 WIDTH = 128
 """Numbers of a filled head."""
-GAP = 256
-"""Rows of zeros behind a picture's keys: the kernel reads past their end, and gives what lies there the weight 0."""
-_HOPPER = 9
 
 
 @triton.jit
@@ -51,18 +49,13 @@ def fill(parts: Sequence[Tensor], to: Sequence[Tensor], rows: Tensor) -> None:
     )  # fmt: skip
 
 
-@cache
-def _installed() -> bool:
-    return importlib.util.find_spec("flashinfer") is not None
-
-
 def supported(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether heads `[R, H, D]` can be filled up, and there is the kernel."""
     width, words = q.shape[2], 8 // q.itemsize
     alike = all(t.shape == q.shape and t.stride() == q.stride() and t.stride()[1:] == (width, 1) for t in (q, k, v))
     whole = all(n % words == 0 for t in (q, k, v) for n in (width, t.stride(0), t.storage_offset()))
     fits = alike and whole and WIDTH // 2 < width <= WIDTH and q.dtype in (torch.bfloat16, torch.float16)
-    return fits and q.is_cuda and torch.cuda.get_device_capability(q.device)[0] == _HOPPER and _installed()
+    return fits and on_hopper(q.device) and installed()
 
 
 class _Wrapper:

@@ -116,6 +116,7 @@ def splits_of(rows: int, groups: int) -> int:
 
 
 def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int) -> Tensor:
+    """q `[R, H, D]`, slot_k and slot_v `[S, G, D]` -> `[R, H, D]`. Raises ValueError for what lies otherwise."""
     (rows, heads, width), groups = q.shape, slot_k.shape[1]
     if not q.is_contiguous() or slot_k.stride() != slot_v.stride() or slot_k.stride()[1:] != (width, 1):
         raise ValueError("queries must be contiguous, and keys and values of a slot lie side by side, both alike")

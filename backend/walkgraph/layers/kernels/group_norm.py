@@ -23,6 +23,7 @@ _PROGRAMS = 2048
 
 
 def added(x: Sum, *, pad: bool) -> Tensor:
+    """`[B, C, H, W]`, with `pad` `[B, C, H + 1, W + 1]`; channels-last. Raises ValueError for pictures that are not."""
     b, c, h, w = x.size
     out = _picture(x.held, (b, c, h + pad, w + pad))
     if pad:
@@ -33,6 +34,7 @@ def added(x: Sum, *, pad: bool) -> Tensor:
 
 
 def add_norm(x: Sum, norm: Norm, *, silu: bool, keep: bool) -> tuple[Tensor, Tensor]:
+    """Sum and norm `[B, C, H, W]`, channels-last. Raises ValueError for pictures that are not."""
     b, c, h, w = x.size
     # A power of two, so that pictures of all sizes share a few variants of the kernel.
     chunk = max(triton.next_power_of_2(triton.cdiv(h * w * triton.cdiv(c, _channels(c)), _PROGRAMS)), _TILE)
