@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.blocks import Held
-from walkgraph.engine.body import Asked, Body, Entry, Form, Forms, Place, Source, UseStep, form_of
+from walkgraph.engine.body import SKIPPED, Asked, Body, Entry, Form, Forms, Place, Source, UseStep, form_of
 from walkgraph.engine.pages import PAGE
 from walkgraph.engine.pool import Pool
 from walkgraph.engine.program import Program
@@ -118,11 +118,13 @@ class Entrance:
             entered.tensors.update({alias[use.states[slot]]: use.states[slot] for slot in made.spec.tensors})
         for name, growth in entered.paged.items():
             self._bound(entered, program, name, growth)
-        for node, port in ((use.node, port) for use in call.body for port in use.inputs):
+        for index, port in ((index, port) for index, use in enumerate(call.body) for port in use.inputs):
             slices = len(port.value) if port.source == "each" and port.carried is None else entered.times
-            if slices < entered.times:
-                entered.times = slices
-                entered.bound = f"`{node}.{port.port}` has {slices} slices, and the loop goes on"
+            asks = (k for k in range(slices, entered.times) if entered.forms.at(k).runs[index] != SKIPPED)
+            if (ends := next(asks, None)) is not None:
+                entered.times = ends
+                name = f"`{call.body[index].node}.{port.port}`"
+                entered.bound = f"{name} has {slices} slices, and the loop goes on"
         if entered.times <= first:
             raise CallFailed(entered.bound, code="invalid_input")
         held: dict[str, Any] = {}

@@ -336,7 +336,6 @@ class Resident:
             most = max(1, *(size for size in sizes_of(body, self._rows)))
             rows = max(min(self._rows, most), min(self._rows, TABLE_BYTES // max(1, row_bytes(body))))
             rows = SPANNING_ROWS if body.channels else rows
-            keys = {(out.use, out.port): out.key for out in call.outputs if out.kind != "last"}
             outputs = tuple((out.key, (out.use, out.port)) for out in call.outputs if out.kind != "last")
             self._forget()
             lane = Lane(
@@ -347,8 +346,7 @@ class Resident:
                 sizes_of(body, rows),
                 list(range(rows - 1, -1, -1)),
             )
-            if len(keys) == len(outputs):
-                lane.measure()
+            lane.measure()
             self._lanes[key] = lane
             self._turn.append(key)
         return self._lanes[key]

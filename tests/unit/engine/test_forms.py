@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -264,6 +265,33 @@ def test_values_that_nobody_wants_are_not_handed_out(here: Engine) -> None:
     call = loop("a", latents(9), TIMES, text=NEVER, img=NEVER, wanted=wanted)
     each, _ = serve(here, call)
     assert [value is not None for value in each["a"]] == list(wanted)
+
+
+@pytest.mark.parametrize(("slices", "ends"), [(3, 5), (2, 2)])
+def test_slices_need_reach_only_as_far_as_they_are_read(here: Engine, slices: int, ends: int) -> None:
+    past, other = context(1, 20), context(2, 7)
+    filled(here, "a", "main", past)
+    filled(here, "a", "cfg_text", other)
+    shown = torch.stack([latents(20 + k) for k in range(slices)])
+    call = loop("a", latents(9), TIMES, text=GUIDED, img=NEVER)
+    fed = replace(call.body[1], inputs=(LoopInput("latents", "each", shown),))
+    here.add_loop(replace(call, body=(call.body[0], fed, *call.body[2:])))
+    events: list[Any] = []
+    while not here.idle:
+        events += here.step()
+    (done,) = [event for event in events if isinstance(event, LoopDone)]
+    assert done.iterations == ends
+    if ends < len(TIMES):
+        assert done.error is not None
+        assert done.error.message == "`text.latents` has 2 slices, and the loop goes on"
+        return
+    x = latents(9)
+    for k, time in enumerate(TIMES):
+        at = torch.tensor(time, dtype=torch.float32)
+        text = attended(shown[k] + at, other) if GUIDED[k] else None
+        x = combined(x, attended(x + at, past), text, None)
+    assert done.outputs is not None
+    torch.testing.assert_close(done.outputs["x"], x)
 
 
 def test_inputs_without_a_step_are_named_with_their_shapes(here: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
