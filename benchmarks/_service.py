@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from walkgraph.client import Client
+from walkgraph.resources import bundled
 from walkgraph.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -60,6 +61,23 @@ def is_ready(deployment: Mapping[str, Any]) -> bool:
     if deployment["state"] == "failed":
         raise RuntimeError(f"`{deployment['id']}` failed: {deployment['reason']}")
     return deployment["state"] == "ready"
+
+
+def deployed(client: Client, graph: Mapping[str, Any], placement: str | None, name: str) -> dict[str, float]:
+    """Deploy, by a bundled placement: seconds until ready, and in each phase of rank 0 on the way there."""
+    began = since = time.perf_counter()
+    client.deploy(graph, json.loads(bundled("placements")[placement].read_text()) if placement else None, name)
+    seconds: dict[str, float] = {}
+    phase = "process"
+    for found in client.follow_deployment(name):
+        rank = next(iter(found["ranks"]), {})
+        now, entered = time.perf_counter(), rank.get("phase") or phase
+        if entered != phase or is_ready(found):
+            seconds[phase] = seconds.get(phase, 0.0) + now - since
+            phase, since = entered, now
+        if is_ready(found):
+            break
+    return {**seconds, "ready": time.perf_counter() - began}
 
 
 def when(client: Client, deployment: str, holds: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:

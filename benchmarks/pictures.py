@@ -38,10 +38,9 @@ import httpx
 import numpy as np
 from _common import ROOT, Budget, Row, show, spread, write
 from _runtime import device_name
-from _service import home, is_ready, service
+from _service import deployed, home, service
 from PIL import Image
 
-from walkgraph.client import Client
 from walkgraph.resources import bundled
 
 RESULTS = ROOT / "benchmarks" / "results" / "pictures.json"
@@ -71,14 +70,16 @@ def main() -> None:
         given.cases, given.rounds = ["draw_512", "describe"], 1
     budget, rows = Budget(given.budget), list[Row]()
     with home() as folder, service(folder, starter=False) as server:
-        start = {"service": server.seconds} | deployed(server.client, placement, tiny=tiny, fp8=given.fp8)
+        start = {"service": server.seconds} | deployed(
+            server.client, graph_of(tiny=tiny, fp8=given.fp8), placement, NAME
+        )
         show("from the command to the service, and from `deploy` to ready by what rank 0 was at, s", [start])
         asker = Asker(server.client.url, (folder / "token").read_text().strip(), tiny=tiny)
         for case in given.cases:
             if budget.allows(case):
-                rows.append({"case": case} | CASES[case](asker, given.rounds))
+                rows.append({"case": case, **CASES[case](asker, given.rounds)})
                 if given.against and asker.last:
-                    rows[-1] = rows[-1] | {"dB to the other": compared(given.against / f"{case}.png", asker.last)}
+                    rows[-1] = {**rows[-1], "dB to the other": compared(given.against / f"{case}.png", asker.last)}
                 show(f"{'tiny' if tiny else 'full'} BAGEL, {placement or 'no placement'}", rows[-1:])
     show(f"{'tiny' if tiny else 'full'} BAGEL, {placement or 'no placement'}", rows)
     report = {"tiny": tiny, "placement": placement, "fp8": given.fp8, "start": start, "cases": rows}
@@ -99,26 +100,12 @@ def options() -> argparse.Namespace:
     return arguments.parse_args()
 
 
-def deployed(client: Client, placement: str | None, *, tiny: bool, fp8: bool) -> dict[str, float]:
-    """Seconds until ready, and in each phase on the way there."""
+def graph_of(*, tiny: bool, fp8: bool) -> dict[str, Any]:
     graph = json.loads(bundled("graphs")["shapes" if tiny else "bagel"].read_text())
-    if fp8:
-        for node in graph["nodes"].values():
-            if node["component"] == "bagel.backbone":
-                node.setdefault("params", {})["precision"] = "fp8"
-    began = since = time.perf_counter()
-    client.deploy(graph, json.loads(bundled("placements")[placement].read_text()) if placement else None, NAME)
-    seconds: dict[str, float] = {}
-    phase = "process"
-    for found in client.follow_deployment(NAME):
-        rank = next(iter(found["ranks"]), {})
-        now, entered = time.perf_counter(), rank.get("phase") or phase
-        if entered != phase or is_ready(found):
-            seconds[phase] = seconds.get(phase, 0.0) + now - since
-            phase, since = entered, now
-        if is_ready(found):
-            break
-    return {**seconds, "ready": time.perf_counter() - began}
+    for node in graph["nodes"].values() if fp8 else ():
+        if node["component"] == "bagel.backbone":
+            node.setdefault("params", {})["precision"] = "fp8"
+    return graph
 
 
 class Asker:

@@ -29,7 +29,7 @@ from typing import Any
 import httpx
 from _common import ROOT, Budget, Row, show, spread, write
 from _runtime import device_name
-from _service import home, is_ready, service
+from _service import deployed, home, service
 
 from walkgraph.client import Client, read_address
 from walkgraph.resources import bundled
@@ -84,7 +84,7 @@ def main() -> None:
     budget, engine = Budget(given.budget), engine_steps(given.engine)
     rows: list[Row] = []
     with home() as folder, service(folder, starter=False) as server:
-        start = {"service": server.seconds} | deployed(server.client, placement, tiny=tiny)
+        start = {"service": server.seconds} | deployed(server.client, graph_of(tiny=tiny), placement, NAME)
         show("from the command to the service, and from `deploy` to ready by what rank 0 was at, s", [start])
         asker = Asker(server.client.url, (folder / "token").read_text().strip(), given.tokens)
         watch = Watch(server.client, Settings(home=folder))
@@ -117,25 +117,12 @@ def engine_steps(file: Path | None) -> dict[int, float]:
     return {row["batch"]: row["median ms"] / 1e3 for row in steps if row["penalty"] and row["prompt"] <= 256}
 
 
-def deployed(client: Client, placement: str | None, *, tiny: bool) -> dict[str, float]:
-    """Seconds until ready, and in each phase on the way there."""
+def graph_of(*, tiny: bool) -> dict[str, Any]:
     graph = json.loads(bundled("graphs")["orpheus"].read_text())
     if tiny:
         graph["weights"]["orpheus"]["source"] = "random:orpheus-tiny:0"
         graph["weights"]["snac"]["source"] = "random:snac-tiny:0"
-    began = since = time.perf_counter()
-    client.deploy(graph, json.loads(bundled("placements")[placement].read_text()) if placement else None, NAME)
-    seconds: dict[str, float] = {}
-    phase = "process"
-    for found in client.follow_deployment(NAME):
-        rank = next(iter(found["ranks"]), {})
-        now, entered = time.perf_counter(), rank.get("phase") or phase
-        if entered != phase or is_ready(found):
-            seconds[phase] = seconds.get(phase, 0.0) + now - since
-            phase, since = entered, now
-        if is_ready(found):
-            break
-    return {**seconds, "ready": time.perf_counter() - began}
+    return graph
 
 
 def measured(asker: "Asker", watch: "Watch", clients: int, rounds: int, engine: float | None) -> Row:

@@ -88,6 +88,8 @@ class Program:
         self.links = torch.zeros(table, channels.width(body.channels), dtype=torch.int64, device=device)
         """As `layers.channels` has it."""
         self._grown: dict[tuple[int, ...], Tensor] = {}
+        self._attended: dict[Form, list[tuple[tuple[int, ...], str, Pool, int]]] = {}
+        """Blocks that a form attends."""
         self._tables = Tables(self.live, self.counters, self.times, self.ints, self.floats)
 
     def room(self, state: str) -> int:
@@ -184,12 +186,16 @@ class Program:
                 contexts += [row[state] for row in held] + [PADDING] * (batch - len(held))
             room.place(contexts)
 
-    def _blocks(self, form: Form) -> Iterable[tuple[tuple[int, ...], str, Pool, int]]:
-        """Group, slot, the pool of its contexts, and the tokens of a block."""
-        for group in self.body.groups(form):
-            use = self.body.uses[group[0]]
-            for slot, tokens in use.spec.scratch.items():
-                yield group, slot, self._paged[use.states[slot]], tokens
+    def _blocks(self, form: Form) -> list[tuple[tuple[int, ...], str, Pool, int]]:
+        """Group, slot, the pool of its contexts, and the tokens of a block: asked before every launch."""
+        if form not in self._attended:
+            self._attended[form] = [
+                (group, slot, self._paged[use.states[slot]], tokens)
+                for group in self.body.groups(form)
+                for use in (self.body.uses[group[0]],)
+                for slot, tokens in use.spec.scratch.items()
+            ]
+        return self._attended[form]
 
     # ── device work ──
 
