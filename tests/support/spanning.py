@@ -11,12 +11,12 @@ import torch
 
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.resident import LoopDone
-from walkgraph.engine.spanning import Key, Memory, Room, Spans
+from walkgraph.engine.spanning import Inbox, Key, Memory, Spans
 from walkgraph.ids import Rank
 from walkgraph.networks.loops import LoopCall
 
 OFFSET = 64
-"""Where rooms begin in what peers have opened."""
+"""Where inboxes begin in what peers have opened."""
 
 
 class Node:
@@ -41,8 +41,8 @@ class Node:
     def address(self, rank: Rank) -> int:
         return self.peers[rank].arena.data_ptr()
 
-    def told(self, to: Rank, key: Key, rooms: Sequence[Room]) -> None:
-        self._post(to, lambda it: it.engine.resident.crossing.told(self.rank, key, rooms))
+    def told(self, to: Rank, key: Key, inboxes: Sequence[Inbox]) -> None:
+        self._post(to, lambda it: it.engine.resident.crossing.told(self.rank, key, inboxes))
 
     def ridden(self, to: Rank, key: Key, upto: int) -> None:
         self.log.append((key.run, upto))

@@ -8,7 +8,7 @@ import torch
 from walkgraph.engine.lanes import Lane
 from walkgraph.engine.program import channel_bytes
 from walkgraph.engine.riders import Rider
-from walkgraph.engine.spanning import Key, Room, Spans
+from walkgraph.engine.spanning import Inbox, Key, Spans
 from walkgraph.ids import Rank
 from walkgraph.networks.base import CallFailed
 from walkgraph.networks.loops import LoopCall
@@ -72,14 +72,14 @@ class Crossing:
             self.spans.release(run)
 
     def poll(self) -> bool:
-        """True if room was given back."""
+        """True if an inbox was given back."""
         return self.spans is not None and self.spans.poll()
 
     # ── what peers say: true where loops may go on that could not ──
 
-    def told(self, rank: Rank, key: Key, rooms: Sequence[Room]) -> bool:
+    def told(self, rank: Rank, key: Key, inboxes: Sequence[Inbox]) -> bool:
         if self.spans is not None:
-            self.spans.told(rank, key, rooms)
+            self.spans.told(rank, key, inboxes)
         return True
 
     def ridden(self, key: Key, upto: int) -> bool:

@@ -48,7 +48,7 @@ def key_of(call: LoopCall) -> Key:
     return Key(call.run, call.step, call.loop, call.iteration)
 
 
-class Room(NamedTuple):
+class Inbox(NamedTuple):
     """Where values of a channel are to be put: offsets in the memory of who reads them."""
 
     channel: int
@@ -63,10 +63,10 @@ class Outside(Protocol):
     """What the parts need of the worker around them."""
 
     def address(self, rank: Rank) -> int:
-        """Of the memory of a peer that its `Room`s lie in, as this device sees it. Raises CallFailed."""
+        """Of the memory of a peer that its `Inbox`s lie in, as this device sees it. Raises CallFailed."""
         ...
 
-    def told(self, to: Rank, key: Key, rooms: Sequence[Room]) -> None: ...
+    def told(self, to: Rank, key: Key, inboxes: Sequence[Inbox]) -> None: ...
 
     def ridden(self, to: Rank, key: Key, upto: int) -> None:
         """At once: it may not wait behind tensors."""
@@ -77,7 +77,7 @@ class Outside(Protocol):
         ...
 
     def left(self, to: Rank, key: Key) -> None:
-        """Nothing more is written into its rooms for this loop."""
+        """Nothing more is written into its inboxes for this loop."""
         ...
 
 
@@ -120,7 +120,7 @@ class Rides:
 
 
 class Inboxes:
-    """The rooms of this rank's channels.
+    """The inboxes of this rank's channels.
 
     | number 0 | number 1 | .. | values ............ |
     """
@@ -131,25 +131,25 @@ class Inboxes:
         self._starts = [0] * _NUMBERS
         self._free = list(range(_NUMBERS - 1, -1, -1))
 
-    def take(self, channel: int, nbytes: int) -> Room | None:
+    def take(self, channel: int, nbytes: int) -> Inbox | None:
         block = self._ranges.take(nbytes) if self._free else None
         if block is None:
             return None
         number = self._free.pop()
         at = self._memory.offset
-        return Room(channel, at + block, at + number * _LINE, self._starts[number], nbytes)
+        return Inbox(channel, at + block, at + number * _LINE, self._starts[number], nbytes)
 
-    def give(self, room: Room, times: int) -> None:
+    def give(self, inbox: Inbox, times: int) -> None:
         """Of a loop of so many iterations; nobody writes or reads there any more."""
-        number = (room.number - self._memory.offset) // _LINE
-        self._starts[number] = room.start + times + 1
+        number = (inbox.number - self._memory.offset) // _LINE
+        self._starts[number] = inbox.start + times + 1
         self._free.append(number)
-        self._ranges.give(room.data - self._memory.offset)
+        self._ranges.give(inbox.data - self._memory.offset)
 
-    def place(self, room: Room) -> list[int]:
+    def place(self, inbox: Inbox) -> list[int]:
         """As `layers.channels` has it."""
         base = self._memory.bytes.data_ptr() - self._memory.offset
-        return [base + room.data, base + room.number, room.start]
+        return [base + inbox.data, base + inbox.number, inbox.start]
 
 
 @dataclass(slots=True, eq=False)
@@ -158,7 +158,7 @@ class _Part:
 
     call: LoopCall
     halt: int
-    rooms: dict[int, Room]
+    inboxes: dict[int, Inbox]
     over: bool = False
     """Nothing of it is under way here."""
     left: set[Rank] = field(default_factory=set[Rank])
@@ -173,7 +173,7 @@ class Spans:
         self._inboxes, self._outside = Inboxes(memory), outside
         self._halts = Halts(_HALTS, memory.bytes.device)
         self._parts: dict[Key, _Part] = {}
-        self._told: dict[Key, dict[int, tuple[Rank, Room]]] = {}
+        self._told: dict[Key, dict[int, tuple[Rank, Inbox]]] = {}
         """Where peers want this rank's values, by channel."""
         self._gone: dict[Key, set[Rank]] = {}
         """Peers that have left a loop which has no part here yet."""
@@ -199,20 +199,20 @@ class Spans:
             return True
         if (call.leads and self._seated() >= SEATS) or not (call.leads or self.linked(call)):
             return False
-        halt, rooms = self._halts.take(), dict[int, Room]()
+        halt, inboxes = self._halts.take(), dict[int, Inbox]()
         used = {channel.number for channel in call.used}
         for (_, _, channel), size in zip(call.reads, nbytes, strict=True):
-            room = self._inboxes.take(channel.number, size) if channel.number in used else None
-            if room is not None:
-                rooms[channel.number] = room
-        if halt is None or len(rooms) < len(used):
-            self._take_back(halt, rooms)
+            inbox = self._inboxes.take(channel.number, size) if channel.number in used else None
+            if inbox is not None:
+                inboxes[channel.number] = inbox
+        if halt is None or len(inboxes) < len(used):
+            self._take_back(halt, inboxes)
             if not self._parts:
                 raise CallFailed(f"the values of `{call.loop}` don't fit what this rank shares with others")
             return False
-        self._parts[key] = _Part(call, halt, rooms, left=self._gone.pop(key, set[Rank]()))
+        self._parts[key] = _Part(call, halt, inboxes, left=self._gone.pop(key, set[Rank]()))
         for rank in call.peers:
-            mine = [rooms[channel.number] for channel in call.used if channel.rank == rank]
+            mine = [inboxes[channel.number] for channel in call.used if channel.rank == rank]
             if mine:
                 self._outside.told(rank, key, mine)
         return True
@@ -233,18 +233,18 @@ class Spans:
         part, told = self._parts[key], self._told.get(key, {})
         found = [self._halts.address(part.halt)]
         for _, _, channel in call.reads:
-            room = part.rooms.get(channel.number)
-            found += [0, 0, 0] if room is None else self._inboxes.place(room)
+            inbox = part.inboxes.get(channel.number)
+            found += [0, 0, 0] if inbox is None else self._inboxes.place(inbox)
         sent = {send.channel.number for send in call.sent}
         for send, size in zip(call.sends, nbytes, strict=True):
             if send.channel.number not in sent:
                 found += [0, 0, 0]
                 continue
-            rank, room = told[send.channel.number]
-            if rank != send.channel.rank or room.nbytes != size:
+            rank, inbox = told[send.channel.number]
+            if rank != send.channel.rank or inbox.nbytes != size:
                 raise CallFailed(f"what `{call.loop}` hands to rank {send.channel.rank} is not what is read there")
             base = self._outside.address(rank)
-            found += [base + room.data, base + room.number, room.start]
+            found += [base + inbox.data, base + inbox.number, inbox.start]
         return found
 
     def ride(self, call: LoopCall, upto: int) -> None:
@@ -305,7 +305,7 @@ class Spans:
         self._held.discard(run)
 
     def poll(self) -> bool:
-        """Go on with what has ended; true if room was given back."""
+        """Go on with what has ended; true if an inbox was given back."""
         ending, self._ending = self._ending, []
         freed = False
         for mark, part in ending:
@@ -322,11 +322,11 @@ class Spans:
 
     # ── what peers say ──
 
-    def told(self, rank: Rank, key: Key, rooms: Sequence[Room]) -> None:
+    def told(self, rank: Rank, key: Key, inboxes: Sequence[Inbox]) -> None:
         if key.run in self._out:
             self._outside.left(rank, key)
         else:
-            self._told.setdefault(key, {}).update({room.channel: (rank, room) for room in rooms})
+            self._told.setdefault(key, {}).update({inbox.channel: (rank, inbox) for inbox in inboxes})
 
     def ridden(self, key: Key, upto: int) -> None:
         if key in self._parts and key.run not in self._out:
@@ -337,7 +337,7 @@ class Spans:
             self._resting.add(run)
 
     def left(self, rank: Rank, key: Key) -> bool:
-        """True if room was given back."""
+        """True if an inbox was given back."""
         part = self._parts.get(key)
         if part is None:
             if key.run not in self._out:
@@ -359,14 +359,14 @@ class Spans:
         if not part.over or not {channel.rank for channel in part.call.used} <= part.left:
             return False
         del self._parts[key]
-        self._take_back(part.halt, part.rooms, part.call.times)
+        self._take_back(part.halt, part.inboxes, part.call.times)
         return True
 
-    def _take_back(self, halt: int | None, rooms: dict[int, Room], times: int = 0) -> None:
+    def _take_back(self, halt: int | None, inboxes: dict[int, Inbox], times: int = 0) -> None:
         if halt is not None:
             self._halts.give(halt)
-        for room in rooms.values():
-            self._inboxes.give(room, times)
+        for inbox in inboxes.values():
+            self._inboxes.give(inbox, times)
 
     @property
     def parts(self) -> list[LoopCall]:

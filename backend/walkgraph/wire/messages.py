@@ -5,7 +5,7 @@
     conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Ping, Stop
     worker -> conductor     Hello, Progress, Ready, LoadFailed, Faulted, Emit, RankDone, RankFailed, Suspended,
                             Released, Pong
-    worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Opened, Rooms, Ride, Rest, Left
+    worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Opened, Inboxes, Ride, Rest, Left
 
 Values ride inside a message while they are tiny; larger tensors stay in the sender's arena, and a `Ticket` travels.
 """
@@ -387,7 +387,7 @@ class Opened(Message, frozen=True, tag="opened"):
     """The sender can read the other's device arena. Before that no ticket of it is sent there."""
 
 
-class Room(Message, frozen=True, tag="room"):
+class Inbox(Message, frozen=True, tag="inbox"):
     """Where the values of a channel of a loop that spans devices are put: offsets in the device arena of who reads."""
 
     channel: int
@@ -407,10 +407,10 @@ class OfLoop(Message, frozen=True):
     """Indices of the loops around it."""
 
 
-class Rooms(OfLoop, frozen=True, tag="rooms"):
+class Inboxes(OfLoop, frozen=True, tag="inboxes"):
     """The receiver's values of a loop go here."""
 
-    rooms: tuple[Room, ...]
+    inboxes: tuple[Inbox, ...]
 
 
 class Ride(OfLoop, frozen=True, tag="ride"):
@@ -426,7 +426,7 @@ class Rest(Message, frozen=True, tag="rest"):
 
 
 class Left(OfLoop, frozen=True, tag="left"):
-    """The sender writes nothing more into the receiver's rooms for this loop."""
+    """The sender writes nothing more into the receiver's inboxes for this loop."""
 
 
 ToConductor = Submit | Abort | Drain | Stop
@@ -435,5 +435,5 @@ ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Ping | Stop
 FromWorker = (
     Hello | Progress | Ready | LoadFailed | Faulted | Emit | RankDone | RankFailed | Suspended | Released | Pong
 )
-BetweenParts = Rooms | Ride | Rest | Left
+BetweenParts = Inboxes | Ride | Rest | Left
 BetweenWorkers = Deliver | Until | StreamItem | StreamDone | Credit | Freed | Opened | BetweenParts

@@ -11,7 +11,7 @@ import zmq
 
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.resident import Resident
-from walkgraph.engine.spanning import Key, Memory, Room, Spans
+from walkgraph.engine.spanning import Inbox, Key, Memory, Spans
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import CallFailed
 from walkgraph.placement.budget import ROOM_BYTES
@@ -49,9 +49,9 @@ class Parts:
             raise CallFailed(f"the GPU of rank {rank} can't be reached from that of a rank it shares a loop with")
         return found
 
-    def told(self, to: Rank, key: Key, rooms: Sequence[Room]) -> None:
-        told = tuple(m.Room(**room._asdict()) for room in rooms)
-        self._links.urge(to, m.Rooms(rooms=told, **_named(key)))
+    def told(self, to: Rank, key: Key, inboxes: Sequence[Inbox]) -> None:
+        told = tuple(m.Inbox(**inbox._asdict()) for inbox in inboxes)
+        self._links.urge(to, m.Inboxes(inboxes=told, **_named(key)))
 
     def ridden(self, to: Rank, key: Key, upto: int) -> None:
         self._links.urge(to, m.Ride(upto=upto, **_named(key)))
@@ -67,9 +67,9 @@ class Parts:
     def take(self, rank: Rank, message: m.BetweenParts) -> None:
         crossing = self._resident.crossing
         match message:
-            case m.Rooms():
-                rooms = [Room(r.channel, r.data, r.number, r.start, r.nbytes) for r in message.rooms]
-                moved = crossing.told(rank, _key(message), rooms)
+            case m.Inboxes():
+                inboxes = [Inbox(r.channel, r.data, r.number, r.start, r.nbytes) for r in message.inboxes]
+                moved = crossing.told(rank, _key(message), inboxes)
             case m.Ride():
                 moved = crossing.ridden(_key(message), message.upto)
             case m.Rest():

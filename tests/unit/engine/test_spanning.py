@@ -266,17 +266,17 @@ def test_rooms_are_given_anew_with_greater_numbers_once_the_writer_has_left() ->
     spans = Spans(Memory(torch.zeros(1 << 17, dtype=torch.uint8), 0), Mail())
     first, again = (parts(run, latents(1), TIMES, [None, (False,) * 5])[0] for run in ("a", "b"))
     assert spans.begin(first, [96, 96])
-    room = told[-1][-1][0]
+    inbox = told[-1][-1][0]
     spans.end(first, None, halt=False)
     assert not spans.poll(), "the writer has said nothing"
     assert told[-1] == ("left", Rank(1), key_of(first))
     assert spans.left(Rank(1), key_of(first))
     assert spans.begin(again, [96, 96])
     new = told[-1][-1][0]
-    assert (new.data, new.number) == (room.data, room.number)
-    assert new.start > room.start + first.times
+    assert (new.data, new.number) == (inbox.data, inbox.number)
+    assert new.start > inbox.start + first.times
     assert not spans.linked(again)
-    spans.told(Rank(1), key_of(again), [room._replace(channel=1, nbytes=95)])
+    spans.told(Rank(1), key_of(again), [inbox._replace(channel=1, nbytes=95)])
     assert spans.linked(again)
     with pytest.raises(CallFailed, match="not what is read"):
         spans.links(again, [96, 96])
@@ -286,8 +286,8 @@ def test_rooms_are_given_anew_with_greater_numbers_once_the_writer_has_left() ->
     assert spans.poll()
     assert not spans.parts
     assert not spans.busy
-    spans.told(Rank(1), key_of(again), [room])
-    assert told[-1] == ("left", Rank(1), key_of(again)), "late rooms are given back at once"
+    spans.told(Rank(1), key_of(again), [inbox])
+    assert told[-1] == ("left", Rank(1), key_of(again)), "late inboxes are given back at once"
 
 
 def test_a_set_halt_is_cleared_when_it_is_taken_again() -> None:

@@ -10,7 +10,7 @@ import torch
 import zmq
 
 from walkgraph.engine.crossing import Crossing
-from walkgraph.engine.spanning import Key, Memory, Room, Spans
+from walkgraph.engine.spanning import Inbox, Key, Memory, Spans
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import CallFailed
 from walkgraph.wire import messages as m
@@ -20,7 +20,7 @@ from walkgraph.worker.links import Outbox
 from walkgraph.worker.parts import Parts
 
 KEY = Key("r", 3, "denoise", (1, 2))
-ROOMS = (Room(5, 640, 128, 7, 4096),)
+INBOXES = (Inbox(5, 640, 128, 7, 4096),)
 
 
 class Resident:
@@ -67,7 +67,7 @@ def test_what_one_side_says_the_other_hears(made: tuple[Parts, Resident, Wire]) 
         def __getattr__(self, name: str) -> Any:
             return lambda *what: heard.append((name, *what))
 
-    parts.told(Rank(1), KEY, ROOMS)
+    parts.told(Rank(1), KEY, INBOXES)
     parts.ridden(Rank(1), KEY, 9)
     parts.rested(Rank(1), "r")
     parts.left(Rank(1), KEY)
@@ -76,12 +76,12 @@ def test_what_one_side_says_the_other_hears(made: tuple[Parts, Resident, Wire]) 
     for _, message in wire.sent:
         parts.take(Rank(2), message)
     assert heard == [
-        ("told", Rank(2), KEY, list(ROOMS)),
+        ("told", Rank(2), KEY, list(INBOXES)),
         ("ridden", KEY, 9),
         ("rested", "r"),
         ("left", Rank(2), KEY),
     ]
-    assert resident.told == 2, "of rooms and of a rest; nothing was given back"
+    assert resident.told == 2, "of inboxes and of a rest; nothing was given back"
 
 
 def test_the_device_is_waited_for_by_the_sockets_while_it_needs_peers(made: tuple[Parts, Resident, Wire]) -> None:
