@@ -1,4 +1,9 @@
-"""What is told about running work, as data. Times are seconds of the host's monotonic clock, the same in all processes.
+"""What is told about running work, as data. Times are seconds of the host's monotonic clock, the same in all processes;
+what a device has timed is aligned to it.
+
+    summary   RunPhase, Activity, Looping, LoopEnded, Transfer (summed), RankGauge, QueueGauge
+    full      and Forward, Launch, Arrival; Transfer one by one; no Activity and no Looping
+    asked     Sample: at any level, where a tap, a held call or a recorded run asks for it
 
 Events of one source are numbered without gaps; a reader that sees a gap knows how many were dropped, and so does the
 source, which counts them.
@@ -18,6 +23,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     pass
 
 
+# ── runs ────────────────────────────────────────────────────────────────────────────────────────
+
+
 class RunPhase(Event, frozen=True, tag="run"):
     """From the conductor: a run goes on to another phase."""
 
@@ -29,27 +37,64 @@ class RunPhase(Event, frozen=True, tag="run"):
     """Code of the error it ended with."""
 
 
-class CallSpan(Event, frozen=True, tag="call"):
-    """One call of a node: one iteration of one run. Level `full`."""
+# ── work, level `full` ──────────────────────────────────────────────────────────────────────────
 
-    run: RunId
+
+class Forward(Event, frozen=True, tag="forward"):
+    """One forward of a rank, outside of the loops on its device: a batch of calls, told by columns, a row each."""
+
     rank: Rank
-    walk: str
-    node: str
-    step: int
-    iteration: tuple[int, ...]
-    ready: float
+    number: int
+    """Counts the forwards and launches of a rank."""
+    runs: tuple[RunId, ...]
+    walks: tuple[str, ...]
+    nodes: tuple[str, ...]
+    steps: tuple[int, ...]
+    iterations: tuple[tuple[int, ...], ...]
+    ready: tuple[float, ...]
+    """When a call had all its inputs, and was queued."""
+    taken: float
+    """The batch was formed: its tensors and tables are prepared from here."""
     launched: float
+    """The host has handed all of it to the device."""
+    started: float
+    """On the device; on a CPU, where it is taken."""
     finished: float
-    batch: int
-    """Calls in its forward."""
-    batch_number: int
-    """Calls of one rank with the same number were one forward."""
-    failed: bool = False
+    """On the device; on a CPU, where the host has done it."""
+    pages_free: int = 0
+    """Of the rank's paged states, after it."""
+    failed: tuple[int, ...] = ()
+    """Rows."""
+
+
+class Launch(Event, frozen=True, tag="launch"):
+    """`count` iterations of loops on the device, one loop a row."""
+
+    rank: Rank
+    number: int
+    loop: str
+    nodes: tuple[str, ...]
+    """Those that these iterations call: a captured launch does not tell their times apart."""
+    count: int
+    runs: tuple[RunId, ...]
+    walks: tuple[str, ...]
+    steps: tuple[int, ...]
+    outer: tuple[tuple[int, ...], ...]
+    """Indices of the loops around."""
+    first: tuple[int, ...]
+    """Its first iteration here."""
+    taken: float
+    launched: float
+    started: float
+    finished: float
+    pages_free: int = 0
+
+
+# ── work, level `summary` ───────────────────────────────────────────────────────────────────────
 
 
 class Activity(Event, frozen=True, tag="activity"):
-    """What a node did for a run on one rank since the last packet. Level `summary`."""
+    """What a node did for a run on one rank since the last packet."""
 
     run: RunId
     rank: Rank
@@ -58,40 +103,117 @@ class Activity(Event, frozen=True, tag="activity"):
     iteration: tuple[int, ...]
     """Of the latest call."""
     calls: int
-    """0: of a loop on the device that has begun, whose calls are told once it has ended."""
     busy: float
+    """Seconds of its forwards, from their start to their end."""
     queued: float
+    """Seconds from ready to started."""
     launched: float
-    """Of the first call counted here."""
+    """When the first call counted here started."""
     finished: float
-    """Of the last one."""
+    """When the last one ended."""
     batch: int
     """Largest batch one of these calls was in."""
 
 
+class Looping(Event, frozen=True, tag="looping"):
+    """Where the loops of one body on a rank's device are now, told anew as long as it moves; what their nodes did is
+    told as `Activity` once a loop has ended."""
+
+    rank: Rank
+    loop: str
+    nodes: tuple[str, ...]
+    runs: tuple[RunId, ...]
+    walks: tuple[str, ...]
+    iterations: tuple[tuple[int, ...], ...]
+    """Of each run's loop: those that are done; indices of the loops around come first."""
+    launches: int
+    """Since the last event of this loop."""
+    calls: int
+    """Iterations in these launches, over all runs."""
+    busy: float
+    """Seconds of these launches."""
+    batch: int
+    """Of the last launch."""
+    at: float
+
+
+class LoopEnded(Event, frozen=True, tag="loop_ended"):
+    """A loop on the device is over for a run. At every level but `off`."""
+
+    run: RunId
+    rank: Rank
+    walk: str
+    loop: str
+    step: int
+    iteration: tuple[int, ...]
+    """Indices of the loops around."""
+    iterations: int
+    reason: Literal["times", "until", "error"]
+    at: float
+
+
+# ── values between ranks ────────────────────────────────────────────────────────────────────────
+
+
 class Transfer(Event, frozen=True, tag="transfer"):
-    """Tensors that left a rank for a peer."""
+    """Tensors that left a rank for a peer. On `summary` those of one edge since the last packet are summed: `at` and
+    `key` are those of the last."""
 
     run: RunId
     source: Rank
     target: Rank
+    walk: str
     edge: int
-    """Edge of the Walk, or stream, by its index in the plan; -1 for neither."""
+    """Edge of the Walk, or stream, by its index in the plan."""
     stream: bool
     step: int
+    """-1 for a stream."""
+    key: tuple[int, ...]
+    """Loop indices of the value; of a stream, the number of the first item."""
+    transport: str
+    count: int
     nbytes: int
     at: float
+    """It was queued to leave."""
+
+
+class Arrival(Event, frozen=True, tag="arrival"):
+    """Its counterpart on the rank that it went to, level `full`."""
+
+    run: RunId
+    rank: Rank
+    edge: int
+    stream: bool
+    step: int
+    key: tuple[int, ...]
+    at: float
+    """It can be read."""
+
+
+# ── gauges ──────────────────────────────────────────────────────────────────────────────────────
 
 
 class RankGauge(Event, frozen=True, tag="rank"):
     rank: Rank
     at: float
     runs: int
+    queue: int
+    """Calls and loops that wait for a batch or a row."""
+    busy: float
+    """Share of the time since the last gauge in which its device had work, 0 to 1."""
+    memory_used: int
+    """Bytes: of a GPU, by this process; of a CPU, its resident set."""
+    memory_total: int
     pages_free: int
     pages_total: int
+    prefix_tokens: int
+    """Asked for, since the start; and of these found kept:"""
+    prefix_hits: int
     out_tickets: int
     rejected: int
     """Frames that were no messages, since the start."""
+    dropped: int
+    """Events that were never sent, since the start."""
 
 
 class QueueGauge(Event, frozen=True, tag="queue"):
@@ -103,7 +225,106 @@ class QueueGauge(Event, frozen=True, tag="queue"):
     budget: dict[Rank, int]
 
 
-Any = RunPhase | CallSpan | Activity | Transfer | RankGauge | QueueGauge
+# ── looked at ───────────────────────────────────────────────────────────────────────────────────
+
+
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a tensor's finite numbers; booleans count as 0 and 1."""
+
+    count: int
+    """Numbers, finite or not."""
+    nan: int
+    infinite: int
+    low: float
+    high: float
+    mean: float
+    std: float
+    histogram: tuple[int, ...]
+    """Equal bins from `low` to `high`."""
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    pass
+
+
+class TextPreview(Preview, frozen=True, tag="text"):
+    text: str
+
+
+class NumbersPreview(Preview, frozen=True, tag="numbers"):
+    """The first of few, or of ids: tokens, codes, actions, scalars, flags."""
+
+    values: tuple[float, ...]
+    """Row by row, `columns` a row."""
+    columns: int
+
+
+class PicturePreview(Preview, frozen=True, tag="picture"):
+    """Pixels and latents, small."""
+
+    width: int
+    height: int
+    rgb: bytes
+    """height * width * 3."""
+
+
+class SoundPreview(Preview, frozen=True, tag="sound"):
+    rate: int
+    pcm: bytes
+    """int16, little-endian, one channel."""
+
+
+class HeatPreview(Preview, frozen=True, tag="heat"):
+    """A matrix, averaged down."""
+
+    rows: int
+    columns: int
+    cells: bytes
+    """rows * columns; 0 for `low`, 255 for `high`."""
+    low: float
+    high: float
+
+
+class MediaPreview(Preview, frozen=True, tag="media"):
+    """Encoded as it is: PNG, JPEG, WebP, WAV; empty where it is too large."""
+
+    data: bytes
+    nbytes: int
+
+
+AnyPreview = TextPreview | NumbersPreview | PicturePreview | SoundPreview | HeatPreview | MediaPreview
+
+
+class Sample(Event, frozen=True, tag="sample"):
+    """One value that was looked at."""
+
+    why: Literal["tap", "held", "record"]
+    """`held`: an input of a call before which its run is paused."""
+    tap: str
+    """Id of the tap; otherwise empty."""
+    run: RunId
+    rank: Rank
+    walk: str
+    step: int
+    source: str
+    """As edges of the graph name it, `use.port` or `@in.name`; of a held call, its own `use.port`."""
+    iteration: tuple[int, ...]
+    at: float
+    modality: str
+    dtype: str
+    """Of a tensor; otherwise `text`, `bytes`, `number`, `list`, `absent`."""
+    shape: tuple[int, ...]
+    statistics: Statistics | None = None
+    preview: AnyPreview | None = None
+    digest: str = ""
+    """Of all its bytes, 16 hex digits: equal values have equal ones. Recorded runs only."""
+    picked: tuple[float, ...] = ()
+    """Recorded runs only: numbers at fixed places, to tell how far two values are apart."""
+
+
+Any = (
+    RunPhase | Forward | Launch | Activity | Looping | LoopEnded | Transfer | Arrival | RankGauge | QueueGauge | Sample
+)
 
 
 class Packet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,9 +1,9 @@
 """Every message between processes: one tagged union a direction, msgpack on the wire, unknown tags and fields refused.
 
-    service -> conductor    Submit, Abort, Drain, Stop
-    conductor -> service    Status, Accepted, Rejected, Output, Finished
-    conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Ping, Stop
-    worker -> conductor     Hello, Progress, Ready, LoadFailed, Faulted, Emit, RankDone, RankFailed, Suspended,
+    service -> conductor    Submit, Abort, Steer, Watch, Drain, Stop
+    conductor -> service    Status, Accepted, Rejected, Output, Paused, Resumed, Finished
+    conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Watch, Gate, Ping, Stop
+    worker -> conductor     Hello, Progress, Ready, LoadFailed, Faulted, Emit, Halted, RankDone, RankFailed, Suspended,
                             Released, Pong
     worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Opened, Inboxes, Ride, Rest, Left
 
@@ -12,17 +12,12 @@ Values ride inside a message while they are tiny; larger tensors stay in the sen
 
 from typing import Literal
 
-import msgspec
-
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
+from walkgraph.wire.watching import Gate, Halted, Message, Paused, Resumed, Steer, Watch
 
 # ── values ──────────────────────────────────────────────────────────────────────────────────────
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    pass
 
 
 class Absent(Message, frozen=True, tag="absent"):
@@ -97,6 +92,10 @@ class Submit(Message, frozen=True, tag="submit"):
     deadline: float | None = None
     """Seconds from arrival."""
     session: str | None = None
+    record: bool = False
+    """Tell every value of its Walks as a `Sample`, with its digest; it is stepped."""
+    hold: bool = False
+    """Pause it before its first calls; it is stepped."""
 
 
 class Abort(Message, frozen=True, tag="abort"):
@@ -224,6 +223,10 @@ class Start(Message, frozen=True, tag="start"):
     """Only what this rank's steps read."""
     session: str | None = None
     priority: int = 0
+    stepped: bool = False
+    """Its loops are run call by call, on all its ranks."""
+    record: bool = False
+    hold: bool = False
 
 
 class Cancel(Message, frozen=True, tag="cancel"):
@@ -429,11 +432,22 @@ class Left(OfLoop, frozen=True, tag="left"):
     """The sender writes nothing more into the receiver's inboxes for this loop."""
 
 
-ToConductor = Submit | Abort | Drain | Stop
-FromConductor = Status | Accepted | Rejected | Output | Finished
-ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Ping | Stop
+ToConductor = Submit | Abort | Steer | Watch | Drain | Stop
+FromConductor = Status | Accepted | Rejected | Output | Paused | Resumed | Finished
+ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Watch | Gate | Ping | Stop
 FromWorker = (
-    Hello | Progress | Ready | LoadFailed | Faulted | Emit | RankDone | RankFailed | Suspended | Released | Pong
+    Hello
+    | Progress
+    | Ready
+    | LoadFailed
+    | Faulted
+    | Emit
+    | Halted
+    | RankDone
+    | RankFailed
+    | Suspended
+    | Released
+    | Pong
 )
 BetweenParts = Inboxes | Ride | Rest | Left
 BetweenWorkers = Deliver | Until | StreamItem | StreamDone | Credit | Freed | Opened | BetweenParts

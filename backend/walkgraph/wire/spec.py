@@ -2,12 +2,13 @@
 conductor and workers."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from walkgraph.errors import InvalidInput
 from walkgraph.placement.tables import Plan
+from walkgraph.wire.watching import Level
 
 FILE = "spec.json"
 LOG = "deployment.log"
@@ -49,7 +50,8 @@ class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A PULL socket of the service (`ipc://...`); None switches telemetry off."""
     telemetry_name: str = ""
     """What telemetry calls it, where its name is not enough: two versions of a deployment may live at once."""
-    telemetry_level: Literal["summary", "full"] = "summary"
+    telemetry_level: Level = "summary"
+    """At the start; `Watch` changes it."""
     batch_invariant: bool = False
     """A run's numbers don't depend on those it shares batches with."""
     limits: Limits = Limits()
