@@ -2,7 +2,7 @@
 // a second; a change of state is shown with the next frame of the screen. No React, no browser.
 import type { RunShown } from "../api/types";
 import type { Activity, Latest, NodeError, NodeState, Preview } from "./shown";
-import type { ActivityEvent, CallEvent, Frame, QueueGauge, RunPhaseEvent } from "./frames";
+import type { ActivityEvent, Frame, QueueGauge, RunPhaseEvent } from "./frames";
 
 /** Time, and when to show; tests give their own. */
 export interface Clock {
@@ -56,7 +56,7 @@ export class NodeStore {
   private readonly over = new Set<string>();
   private readonly gaugeListeners = new Set<() => void>();
   private queue: QueueGauge | null = null;
-  private newest: ActivityEvent | CallEvent | null = null;
+  private newest: ActivityEvent | null = null;
   private latest: Latest | null = null;
   private gaugesChanged = false;
   private deployment: string | null = null;
@@ -182,7 +182,6 @@ export class NodeStore {
     for (const event of frame.events) {
       switch (event.type) {
         case "activity":
-        case "call":
           this.called(event, now);
           break;
         case "run":
@@ -192,8 +191,7 @@ export class NodeStore {
           this.queue = event;
           this.gaugesChanged = true;
           break;
-        case "rank":
-        case "transfer":
+        default:
           break;
       }
     }
@@ -264,19 +262,18 @@ export class NodeStore {
     return this.focus === null || this.focus === run;
   }
 
-  private called(event: ActivityEvent | CallEvent, now: number): void {
+  private called(event: ActivityEvent, now: number): void {
     if (this.frozen || !this.follows(event.run)) return;
     const late = this.over.has(event.run);
     if (!late) this.begin(event.run);
     const live = this.live(event.node);
-    const calls = event.type === "activity" ? event.calls : 1;
+    const { calls } = event;
     if (calls === 0) {
       if (!late) this.enter(live, event, now);
       return;
     }
     live.inside.delete(event.run);
-    const busy = event.type === "activity" ? event.busy : event.finished - event.launched;
-    const ms = (busy / Math.max(calls, 1)) * 1000;
+    const ms = (event.busy / Math.max(calls, 1)) * 1000;
     live.ms = live.calls ? live.ms + (ms - live.ms) * 0.5 : ms;
     live.calls += calls;
     live.iteration = event.iteration;
@@ -293,7 +290,7 @@ export class NodeStore {
     if (!live.error) this.turn(live, "running");
   }
 
-  private enter(live: Live, event: ActivityEvent | CallEvent, now: number): void {
+  private enter(live: Live, event: ActivityEvent, now: number): void {
     live.inside.add(event.run);
     live.heard = now;
     if (!live.ranks.includes(event.rank)) live.ranks = [...live.ranks, event.rank];
