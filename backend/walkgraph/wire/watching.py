@@ -98,6 +98,8 @@ class Gate(Message, frozen=True, tag="gate"):
     run: RunId
     mode: Literal["close", "open", "one", "through"]
     call: HeldCall | None = None
+    number: int = 0
+    """Counts the gates that the conductor sends, from 1."""
 
 
 class Halted(Message, frozen=True, tag="halted"):
@@ -108,3 +110,6 @@ class Halted(Message, frozen=True, tag="halted"):
     held: tuple[HeldCall, ...]
     breakpoint: str = ""
     """Where one has closed the gate: its id."""
+    gate: int = 0
+    """Number of the last `Gate` of this run that was obeyed here; 0 before the first: what was said before a gate was
+    opened, and comes after, is told from what is held since."""
