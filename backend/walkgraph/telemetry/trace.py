@@ -116,6 +116,10 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """`queued`, `started`, `first_output`, `finished`, as far as it came."""
     error: str | None = None
     """Code."""
+    parent: str = ""
+    """`traceparent` of the request that it came with; empty where it came with none."""
+    devices: tuple[str, ...] = ()
+    """Of the deployment's ranks, by rank: `cuda:0`, `cpu`; empty where they are not known."""
     names: tuple[str, ...] = ()
     lanes: tuple[Lane, ...] = ()
     blocks: Blocks = Blocks()
