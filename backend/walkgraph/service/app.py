@@ -19,7 +19,7 @@ from walkgraph.service.gallery import Gallery
 from walkgraph.service.hub import Hub
 from walkgraph.service.runs import Runs
 from walkgraph.service.studio import Studio
-from walkgraph.service.telemetry import Collector
+from walkgraph.service.telemetry import Collector, ToHub
 from walkgraph.settings import Settings
 from walkgraph.store import queries
 from walkgraph.store.session import Store
@@ -58,7 +58,7 @@ def create_app(
             stack.push_async_callback(runs.close)
             if collector is not None:
                 stack.push_async_callback(collector.close)
-                collector.start(hub, deployments.telemetry_of)
+                collector.start(deployments.telemetry_of, (ToHub(hub),))
             stack.push_async_callback(deployments.close, 0.0)
             await deployments.start()
             if studio is not None:

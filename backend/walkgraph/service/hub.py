@@ -47,10 +47,15 @@ class Hub:
     def clients(self) -> int:
         return len(self._clients)
 
+    def wanted(self, deployment: str) -> bool:
+        """Whether anybody reads what is published of it."""
+        return any(client.deployment in (None, deployment) for client in self._clients)
+
     def publish(self, deployment: str, frame: dict[str, Any]) -> None:
-        """Never waits. `frame` is JSON with a `type` of its own."""
+        """Never waits. `frame` is JSON with a `type` of its own; structures in it are encoded as they are, and once,
+        however many read them."""
         self.seq += 1
-        if not self._clients:
+        if not self.wanted(deployment):
             return
         text = msgspec.json.encode({**frame, "deployment": deployment, "seq": self.seq}).decode()
         for client in self._clients:

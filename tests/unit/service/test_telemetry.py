@@ -10,7 +10,7 @@ from typing import Any
 import zmq
 
 from walkgraph.service.hub import Hub
-from walkgraph.service.telemetry import Collector
+from walkgraph.service.telemetry import Collector, ToHub
 from walkgraph.telemetry import events
 from walkgraph.wire import sockets
 
@@ -26,7 +26,7 @@ def packet(deployment: str, source: str = "conductor") -> bytes:
 async def test_packets_become_frames_of_the_version_that_serves(tmp_path: Path) -> None:
     hub, collector = Hub(), Collector(tmp_path / "d")
     known = {"shapes v1": ("shapes", "v1"), "other": ("other", "")}
-    collector.start(hub, known.get)
+    collector.start(known.get, (ToHub(hub),))
     frames: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     async def send(text: str) -> None:
