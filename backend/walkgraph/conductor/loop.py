@@ -121,7 +121,8 @@ class Loop:
         seconds = min(max(0.0, self._core.due() - before), LONGEST_WAIT)
         if any(worker.waiting for worker in self._workers.values()):
             seconds = min(seconds, INTERVAL)  # a router doesn't say when one of its peers takes more
-        poller.poll(round(1000 * seconds) + 1)
+        told = self._emitter.wait(before)
+        poller.poll(round(1000 * (seconds if told is None else min(seconds, told))) + 1)
         return self._clock() - before < seconds + LATE_SECONDS
 
     def _hear(self, identity: bytes, message: m.FromWorker) -> None:

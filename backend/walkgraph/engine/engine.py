@@ -22,16 +22,17 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.capture import Capturer
+from walkgraph.engine.clocks import Timing
 from walkgraph.engine.entering import Loaded, with_examples
 from walkgraph.engine.load import load_operators, make_pools, nodes_here, rank_plan
 from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.pages import PAGE
-from walkgraph.engine.parts import Done, Parts
+from walkgraph.engine.parts import Done, Forwarded, Parts
 from walkgraph.engine.pool import Pool, PoolInfo, page_bytes
 from walkgraph.engine.prefix import PrefixStats
 from walkgraph.engine.reading import host_ports
 from walkgraph.engine.resident import LoopDone, Resident, Stepped
-from walkgraph.engine.runner import Launched, Runner, is_memory
+from walkgraph.engine.runner import Launched, Result, Runner, is_memory
 from walkgraph.engine.schedule import MIX, Mix, Part, Schedule
 from walkgraph.engine.single import Singles
 from walkgraph.engine.states import StateTable
@@ -45,13 +46,14 @@ from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.placement.demand import state_tokens
 from walkgraph.placement.tables import Plan
 
-Event = Done | Items | LoopDone | Stepped | Swapped
+Event = Done | Forwarded | Items | LoopDone | Stepped | Swapped
 
 
 class _Batch(NamedTuple):
     calls: Sequence[Call]
     launched: Launched
     began: float
+    handed: float
 
 
 class _Lane(NamedTuple):
@@ -92,6 +94,7 @@ class Engine:
         self._schedule, self._since = Schedule(), 0
         """And the batches launched since the last step of the loops."""
         self._parts, self._mix, self._capture = Parts(), mix._replace(single=mix.single or batch_invariant), capture
+        self._timed = False
         self._invariant, self._prefix_cache = batch_invariant, prefix_cache and not batch_invariant
         self._nodes: dict[str, Loaded] = {}
         self._unready: list[Done] = []
@@ -184,8 +187,8 @@ class Engine:
         return self._resident
 
     def time_steps(self, *, on: bool) -> None:
-        """Whether `step` tells of every launch of the loops, as `Stepped`."""
-        self._resident.timed = on
+        """Whether `step` tells of every batch and of every launch of the loops, as `Forwarded` and `Stepped`."""
+        self._timed = self._resident.timed = on
 
     def step(self) -> list[Event]:
         """Launch what can be, and give what is done; empty when nothing waits."""
@@ -292,7 +295,7 @@ class Engine:
             return False
         loaded, began = self._nodes[batch.calls[0].node], self._clock()
         launched = self._runner.launch(loaded.operator, loaded.device, batch.calls)
-        self._note(self._batches, _Batch(batch.calls, launched, began))
+        self._note(self._batches, _Batch(batch.calls, launched, began, self._clock()))
         return True
 
     def _launch_beside(self) -> bool:
@@ -307,7 +310,7 @@ class Engine:
                     made = self._runner.launch_beside(singles, loaded.operator, loaded.device, batch.calls)
                 else:
                     made = self._runner.launch(loaded.operator, loaded.device, batch.calls)
-                self._note(self._beside, _Batch(batch.calls, made, began))
+                self._note(self._beside, _Batch(batch.calls, made, began, self._clock()))
                 launched = True
         return launched
 
@@ -370,13 +373,24 @@ class Engine:
 
     def _settled(self, batch: _Batch) -> list[Event]:
         done: list[Event] = []
-        for call, result in zip(batch.calls, batch.launched.results(), strict=True):
+        results = batch.launched.results()
+        if self._timed:
+            done.append(self._told(batch, results))
+        for call, result in zip(batch.calls, results, strict=True):
             queued = max(0.0, batch.began - call.ready_at)
             part = Done(call, result.outputs, result.error, result.busy, queued, result.batch)
             whole, rest = self._parts.settle(part)
             self._schedule.remove(rest)
             done += [] if whole is None else [whole]
         return done
+
+    def _told(self, batch: _Batch, results: Sequence[Result]) -> Forwarded:
+        finished = self._clock() if batch.launched.asynchronous else batch.handed
+        ready = [self._parts.ready(call) for call in batch.calls]
+        for call in batch.calls:
+            self._parts.went(call, finished)
+        failed = tuple(at for at, result in enumerate(results) if result.error is not None)
+        return Forwarded(batch.calls, ready, failed, Timing(batch.began, batch.handed, batch.began, finished))
 
 
 def _in_turn(lane: _Lane) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from walkgraph.engine.clocks import Timing
 from walkgraph.errors import ErrorInfo
 from walkgraph.networks.base import Call, Outputs
 
@@ -27,10 +28,23 @@ class Done(NamedTuple):
     """Calls in its last forward."""
 
 
+class Forwarded(NamedTuple):
+    """A batch that is over, of calls or of parts of them."""
+
+    calls: Sequence[Call]
+    ready: Sequence[float]
+    """When each could have been served."""
+    failed: tuple[int, ...]
+    """By their places among the calls."""
+    timing: Timing
+
+
 @dataclass(slots=True)
 class _Whole:
     call: Call
     parts: list[Call]
+    since: float = 0.0
+    """The part before was done."""
     busy: float = 0.0
     queued: float | None = None
 
@@ -49,6 +63,17 @@ class Parts:
             at = next(i for i, one in enumerate(whole.parts) if one is call)
             whole.parts[at : at + 1] = parts
         self._wholes.update({id(part): whole for part in parts})
+
+    def ready(self, call: Call) -> float:
+        """When it could be served: of a part, when the one before it was done."""
+        whole = self._wholes.get(id(call))
+        return call.ready_at if whole is None else max(whole.since, whole.call.ready_at)
+
+    def went(self, call: Call, finished: float) -> None:
+        """A part, if it is one, is done: the next may be served."""
+        whole = self._wholes.get(id(call))
+        if whole is not None:
+            whole.since = finished
 
     def settle(self, done: Done) -> tuple[Done | None, Sequence[Call]]:
         """What is done with this part, if anything, and the parts that are not to be made any more."""

@@ -44,6 +44,8 @@ class Buffers:
     """bool `[K, B]`"""
     sizes: list[int]
     """Bytes of its segments: stops, soundness, then what the form tells."""
+    nodes: tuple[str, ...]
+    """That are called."""
     rooms: dict[Place, Room] = field(default_factory=dict[Place, Room])
     """First use of a group, and slot -> where its blocks are attended."""
 
@@ -151,10 +153,13 @@ class Program:
         views = fields_of(staging, [row for _, row in shapes], sizes, iterations, batch)
         fields = {place: view for (place, _), view in zip(shapes, views, strict=True) if place is not None}
         groups = self.body.groups(form)
-        buffers = Buffers(form, groups, rows, staging, fields, views[0], views[1], sizes)
+        buffers = Buffers(form, groups, rows, staging, fields, views[0], views[1], sizes, self._called(groups))
         for (group, slot, pool, tokens), capacity in zip(self._blocks(form), capacities, strict=True):
             buffers.rooms[group[0], slot] = Room(pool, batch * len(group), tokens, capacity)
         return buffers
+
+    def _called(self, groups: Sequence[Sequence[int]]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.body.uses[use].node for group in groups for use in group))
 
     def capacities(self, form: Form, batch: int, held: Sequence[Mapping[str, Held]]) -> tuple[int, ...]:
         """Tokens of each room of such a batch. `held`: the contexts of its rows, by state."""

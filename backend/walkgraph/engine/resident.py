@@ -19,12 +19,13 @@ from torch import Tensor
 
 from walkgraph.engine.body import Place
 from walkgraph.engine.capture import Capturer, bucket
+from walkgraph.engine.clocks import Timing
 from walkgraph.engine.crossing import Crossing
 from walkgraph.engine.device import Lines
 from walkgraph.engine.entering import Entrance, Loaded
 from walkgraph.engine.lanes import TABLE_BYTES, Graph, Lane, Rooms, sizes_of
 from walkgraph.engine.program import Buffers, Program, fields_of, row_bytes
-from walkgraph.engine.riders import Queue, Rider, Waiting, row_of, to_leave
+from walkgraph.engine.riders import LoopDone, Queue, Rider, Stepped, Waiting, row_of, to_leave
 from walkgraph.engine.spanning import ROWS as SPANNING_ROWS
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import ErrorInfo
@@ -36,31 +37,6 @@ DEPTH = 2
 """Launches under way."""
 MOST_LANES = 16
 """Loops of different bodies or shapes that are kept ready; those that were not used for longest go first."""
-
-
-class LoopDone(NamedTuple):
-    call: LoopCall
-    outputs: Outputs | None
-    error: ErrorInfo | None
-    """Exactly one of the two is None."""
-    iterations: int
-    stopped: bool
-    """By its `until`."""
-    busy: float
-    """Seconds of its launches, shared with the other rows of each."""
-    queued: float
-    batch: int
-    """Rows of its last launch."""
-
-
-class Stepped(NamedTuple):
-    """A launch that is over: which loops were in it, and which of their iterations."""
-
-    calls: Sequence[tuple[LoopCall, int]]
-    """Each with its first iteration of the launch."""
-    iterations: int
-    began: float
-    ended: float
 
 
 class _Flight(NamedTuple):
@@ -378,8 +354,11 @@ class Resident:
         lane = flight.lane
         stopped, sound, values = self._read(flight)
         if self.timed:
-            riding = [(rider.call, rider.done) for rider in flight.riders if not rider.over]
-            self._events.append(Stepped(riding, len(stopped), now - busy, now))
+            riding = [rider for rider in flight.riders if not rider.over]
+            timing = Timing(flight.began, flight.began, now - busy, now)
+            self._events.append(
+                Stepped(riding, [rider.done for rider in riding], flight.buffers.nodes, len(stopped), timing)
+            )
         for place, rider in enumerate(flight.riders):
             if rider.over:
                 continue

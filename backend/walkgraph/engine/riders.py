@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.body import Form, Place
+from walkgraph.engine.clocks import Timing
 from walkgraph.engine.entering import Entered
 from walkgraph.engine.spanning import Rides, key_of
+from walkgraph.errors import ErrorInfo
+from walkgraph.networks.base import Outputs
 from walkgraph.networks.loops import LoopCall
 
 
@@ -77,6 +80,34 @@ class Rider:
     def alike(self, most: int) -> int:
         """Of the next iterations, how many do the same; `most` at most."""
         return self.entered.forms.alike(self.launched, most)
+
+
+class LoopDone(NamedTuple):
+    call: LoopCall
+    outputs: Outputs | None
+    error: ErrorInfo | None
+    """Exactly one of the two is None."""
+    iterations: int
+    stopped: bool
+    """By its `until`."""
+    busy: float
+    """Seconds of its launches, shared with the other rows of each."""
+    queued: float
+    batch: int
+    """Rows of its last launch."""
+
+
+class Stepped(NamedTuple):
+    """A launch that is over."""
+
+    riders: Sequence[Rider]
+    """The loops in it, as they are after it."""
+    first: Sequence[int]
+    """Of each, its first iteration in the launch."""
+    nodes: Sequence[str]
+    """That were called."""
+    iterations: int
+    timing: Timing
 
 
 class Queue:

@@ -1,60 +1,77 @@
 """How events leave a process: one call on the hot path, a bounded buffer, a send that never waits.
 
-Whoever owns the loop calls `flush` where it costs nothing (between steps, when idle). What can't be sent at once,
-because the reader is slow or gone, is dropped and counted.
+Whoever owns the loop calls `flush` where it costs nothing (between steps, when idle), and waits for no longer than
+`wait` says. What can't be sent at once, because the reader is slow or gone, is dropped and counted.
+
+What comes after a quiet spell leaves at once; what follows is gathered, a packet an INTERVAL.
 """
 
 import time
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Protocol
 
 from walkgraph.telemetry import events as e
+from walkgraph.wire.watching import Level
 
-CAPACITY = 2048
+CAPACITY = 4096
 """Events held between two flushes."""
-INTERVAL = 0.05
-"""Seconds between packets while nothing urges."""
-PACKET_EVENTS = 1024
-
-Level = Literal["summary", "full"]
+CAPACITY_BYTES = 2 * 1024 * 1024
+"""And their size, roughly."""
+INTERVAL = 0.02
+"""Seconds between packets."""
+PACKET_BYTES = 256 * 1024
+"""Of a packet, roughly."""
+_ROW_BYTES = 96
+_EVENT_BYTES = 256
 
 
 class Emitter(Protocol):
-    level: Level | None
-    """None: off."""
-
-    def emit(self, event: e.Any) -> None: ...
-
-    def call(self, span: e.CallSpan, calls: int = 1, share: float = 1.0) -> None:
-        """Calls have ended: their span is sent as it is on level `full`, folded into an `Activity` on `summary`, where
-        `calls` of the node count, which took this share of the span."""
-        ...
-
-    def begin(self, activity: e.Activity) -> None:
-        """Calls that nothing tells of until they have ended are under way; `activity` has none of them. On `summary`,
-        sent unless they end before it is."""
-        ...
-
-    def flush(self, now: float, force: bool = False) -> None: ...
+    @property
+    def level(self) -> Level: ...
 
     @property
-    def dropped(self) -> int: ...
+    def dropped(self) -> int:
+        """Events that were never sent, since the start."""
+        ...
+
+    def set_level(self, level: Level) -> None:
+        """From now on; what is held already leaves as it is."""
+        ...
+
+    def emit(self, event: e.Any) -> None:
+        """At level `off`, samples alone are taken: somebody has asked for them."""
+        ...
+
+    def due(self, now: float) -> bool:
+        """Whether `flush` would send what there is."""
+        ...
+
+    def wait(self, now: float) -> float | None:
+        """Seconds until what is held is due; None: nothing is held."""
+        ...
+
+    def flush(self, now: float, force: bool = False) -> None:
+        """Send what there is, at most once an INTERVAL unless forced."""
+        ...
 
 
 class Off:
-    """Telemetry switched off."""
+    """Nobody is there to be told."""
 
-    level: Level | None = None
+    level: Level = "off"
     dropped = 0
+
+    def set_level(self, level: Level) -> None:
+        return
 
     def emit(self, event: e.Any) -> None:
         return
 
-    def call(self, span: e.CallSpan, calls: int = 1, share: float = 1.0) -> None:
-        return
+    def due(self, now: float) -> bool:
+        return False
 
-    def begin(self, activity: e.Activity) -> None:
-        return
+    def wait(self, now: float) -> float | None:
+        return None
 
     def flush(self, now: float, force: bool = False) -> None:
         return
@@ -63,46 +80,48 @@ class Off:
 class Buffered:
     def __init__(self, deployment: str, source: str, level: Level, send: Callable[[bytes], bool]) -> None:
         """`send` must not wait; False: not taken."""
-        self.level: Level | None = level
+        self.level: Level = level
         self.dropped = 0
         self._deployment, self._source, self._send = deployment, source, send
         self._events: list[e.Any] = []
-        self._folded: dict[tuple[str, str], e.Activity] = {}
-        self._begun: dict[tuple[str, str], e.Activity] = {}
+        self._weights: list[int] = []
+        self._bytes = 0
         self._number = 0
-        self._last = 0.0
+        self._last = -INTERVAL
+
+    def set_level(self, level: Level) -> None:
+        self.level = level
 
     def emit(self, event: e.Any) -> None:
-        if len(self._events) >= CAPACITY:
-            self._lose(1)
-        else:
-            self._events.append(event)
-
-    def call(self, span: e.CallSpan, calls: int = 1, share: float = 1.0) -> None:
-        if self.level == "full":
-            self.emit(span)
+        if self.level == "off" and not isinstance(event, e.Sample):
             return
-        key = (span.run, span.node)
-        self._begun.pop(key, None)
-        before = self._folded.get(key)
-        if before is None and len(self._folded) >= CAPACITY:
+        nbytes = weight(event)
+        if len(self._events) >= CAPACITY or self._bytes + nbytes > CAPACITY_BYTES:
             self._lose(1)
             return
-        self._folded[key] = _fold(before, span, calls, share)
+        self._events.append(event)
+        self._weights.append(nbytes)
+        self._bytes += nbytes
 
-    def begin(self, activity: e.Activity) -> None:
-        if self.level == "summary" and len(self._begun) < CAPACITY:
-            self._begun[activity.run, activity.node] = activity
+    def due(self, now: float) -> bool:
+        return now - self._last >= INTERVAL
+
+    def wait(self, now: float) -> float | None:
+        return max(0.0, self._last + INTERVAL - now) if self._events else None
 
     def flush(self, now: float, force: bool = False) -> None:
-        """Send what there is, at most once an INTERVAL unless forced."""
-        if not force and now - self._last < INTERVAL:
+        if not self._events or not (force or self.due(now)):
             return
         self._last = now
-        pending: list[e.Any] = [*self._events, *self._folded.values(), *self._begun.values()]
-        self._events, self._folded, self._begun = [], {}, {}
-        for at in range(0, len(pending), PACKET_EVENTS):
-            self._post(tuple(pending[at : at + PACKET_EVENTS]))
+        events, weights = self._events, self._weights
+        self._events, self._weights, self._bytes = [], [], 0
+        first = nbytes = 0
+        for at, one in enumerate(weights):
+            if nbytes and nbytes + one > PACKET_BYTES:
+                self._post(tuple(events[first:at]))
+                first, nbytes = at, 0
+            nbytes += one
+        self._post(tuple(events[first:]))
 
     def _post(self, events: tuple[e.Any, ...]) -> None:
         packet = e.Packet(
@@ -113,7 +132,12 @@ class Buffered:
             wall=time.time() - time.monotonic(),
             events=events,
         )
-        if self._send(e.encode(packet)):
+        frame = e.encode(packet)
+        if len(frame) > e.MAX_BYTES and len(events) > 1:
+            half = len(events) // 2
+            self._post(events[:half])
+            self._post(events[half:])
+        elif len(frame) <= e.MAX_BYTES and self._send(frame):
             self._number += len(events)
         else:
             self._lose(len(events))
@@ -124,17 +148,30 @@ class Buffered:
         self._number += count
 
 
-def _fold(before: e.Activity | None, span: e.CallSpan, calls: int, share: float) -> e.Activity:
-    return e.Activity(
-        run=span.run,
-        rank=span.rank,
-        node=span.node,
-        walk=span.walk,
-        iteration=span.iteration,
-        calls=(before.calls if before else 0) + calls,
-        busy=(before.busy if before else 0.0) + (span.finished - span.launched) * share,
-        queued=(before.queued if before else 0.0) + (span.launched - span.ready) * share,
-        launched=before.launched if before else span.launched,
-        finished=span.finished,
-        batch=max(before.batch if before else 0, span.batch),
-    )
+def weight(event: e.Any) -> int:
+    """Bytes of an event, roughly: more than it has, unless its names are long."""
+    match event:
+        case e.Forward() | e.Launch() | e.Looping():
+            return _EVENT_BYTES + _ROW_BYTES * len(event.runs)
+        case e.Sample():
+            return 2 * _EVENT_BYTES + 9 * len(event.picked) + _preview_bytes(event.preview)
+        case _:
+            return _EVENT_BYTES
+
+
+def _preview_bytes(preview: e.AnyPreview | None) -> int:
+    match preview:
+        case None:
+            return 0
+        case e.TextPreview():
+            return 4 * len(preview.text)
+        case e.NumbersPreview():
+            return 9 * len(preview.values)
+        case e.PicturePreview():
+            return len(preview.rgb)
+        case e.SoundPreview():
+            return len(preview.pcm)
+        case e.HeatPreview():
+            return len(preview.cells)
+        case e.MediaPreview():
+            return len(preview.data)

@@ -11,6 +11,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call, StateKey
 from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.wire.messages import BetweenWorkers, FromWorker
+from walkgraph.wire.watching import Gate, Tap, Watch
 
 
 class _Absent:
@@ -41,11 +42,26 @@ class Started:
     inputs: dict[str, Any]
     session: str | None = None
     priority: int = 0
+    stepped: bool = False
+    record: bool = False
+    hold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
     run: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    gate: Gate
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What is looked at from now on, and where runs stop."""
+
+    watch: Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +91,7 @@ class CallDone:
     """Of a loop: its `until` ended it."""
 
 
-Event = Arrived | Started | Cancelled | CallDone | Items
+Event = Arrived | Started | Cancelled | Gated | Watched | CallDone | Items
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +135,8 @@ class Send:
     message: BetweenWorkers
     value: Any = field(default=ABSENT)
     transport: str = "inline"
+    walk: str = ""
+    """Name of the Walk whose edge a `Deliver` goes along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,4 +159,33 @@ class Release:
     run: RunId
 
 
-Command = Run | RunLoop | Allow | MoveState | Send | Report | DropStates | Release
+@dataclass(frozen=True, slots=True)
+class HoldLoops:
+    """The run's loops on the device leave their rows, and wait for `FreeLoops`."""
+
+    run: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class FreeLoops:
+    run: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """Look at a value, for the taps that are due, for a record, or because a call that has it is held."""
+
+    why: Literal["tap", "held", "record"]
+    run: RunId
+    walk: str
+    step: int
+    source: str
+    iteration: tuple[int, ...]
+    modality: str
+    """Of a state, its kind."""
+    value: Any
+    """A `StateKey` stands for what the state holds."""
+    taps: tuple[Tap, ...] = ()
+
+
+Command = Run | RunLoop | Allow | MoveState | Send | Report | DropStates | Release | HoldLoops | FreeLoops | Observe

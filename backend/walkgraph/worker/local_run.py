@@ -354,7 +354,8 @@ class LocalRun:
         if rank == self._rank:
             self._take(Arrived(message, value))
         else:
-            self._out.append(Send(rank, message, value, transport))
+            walk = self._tables[self._steps[message.step].walk].plan.name if isinstance(message, m.Deliver) else ""
+            self._out.append(Send(rank, message, value, transport, walk))
 
     def _open_chunk_loops(self, walker: Walker) -> None:
         """A loop over chunks may be entered once there is one, or is known to be empty."""

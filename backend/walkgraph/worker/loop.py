@@ -9,16 +9,17 @@ Between two steps of the engine it reads what has come, without waiting; it wait
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import ceil
 from typing import Protocol
 
 import zmq
 
-from walkgraph.engine.engine import Done, LoopDone, Stepped, Swapped
+from walkgraph.engine.engine import Done, Forwarded, LoopDone, Stepped, Swapped
 from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call, Scalar, StateKey
 from walkgraph.networks.loops import Items, LoopCall
-from walkgraph.telemetry.emit import INTERVAL, Emitter
+from walkgraph.telemetry.emit import Emitter
 from walkgraph.wire import messages as m
 from walkgraph.worker import moving, values
 from walkgraph.worker.events import (
@@ -43,6 +44,8 @@ from walkgraph.worker.parts import Parts
 from walkgraph.worker.suspension import Suspension
 from walkgraph.worker.telling import Teller
 
+WAIT = 0.05
+"""The longest wait for a message while there are runs."""
 IDLE_SECONDS = 30.0
 """The longest wait for a message, after which gauges are told all the same."""
 QUIET_SECONDS = 1.0
@@ -74,7 +77,7 @@ class Engine(moving.Keeper, Protocol):
 
     def time_steps(self, *, on: bool) -> None: ...
 
-    def step(self) -> Sequence[Done | Items | LoopDone | Stepped | Swapped]: ...
+    def step(self) -> Sequence[Done | Forwarded | Items | LoopDone | Stepped | Swapped]: ...
 
     def suspend(self, run: str) -> None: ...
 
@@ -101,14 +104,13 @@ class Loop:
     ) -> None:
         self.stopping = False
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
-        self._clock, self._teller = clock, Teller(rank, emitter, clock)
+        self._clock, self._teller = clock, Teller(rank, emitter, clock, engine, links)
         self._suspension = Suspension()
         self._poller = zmq.Poller()
         for socket in (links.conductor.socket, links.inbox):
             self._poller.register(socket, zmq.POLLIN)
-        engine.time_steps(on=emitter.level == "full")
+        engine.time_steps(on=emitter.level != "off")
         self._commands: deque[Command] = deque()
-        self._batches = 0
         self.parts: Parts | None = None
         """Of loops that span devices."""
         self._worked: float | None = None
@@ -125,6 +127,7 @@ class Loop:
             self._obey(message[1])
         for arrival in self._links.arrivals():
             if isinstance(arrival, Arrived):
+                self._teller.arrived(arrival)
                 self._handle(arrival)
             else:
                 self._fail(*arrival)
@@ -133,7 +136,7 @@ class Loop:
         self._links.flush()
         for run, error in self._links.failures():
             self._fail(run, error)
-        self._teller.flush(len(self._core.runs), self._links, self._engine.pages)
+        self._teller.flush(len(self._core.runs))
         self._audit()
 
     # ── in ──
@@ -146,8 +149,8 @@ class Loop:
         blocked = self._links.blocked()
         for socket in blocked:
             self._poller.modify(socket, zmq.POLLIN | zmq.POLLOUT if socket in self._poller else zmq.POLLOUT)
-        wait = 0.0 if self._links.copying else INTERVAL if self._core.runs else IDLE_SECONDS
-        self._poller.poll(round(1000 * wait))
+        wait = 0.0 if self._links.copying else self._teller.wait(WAIT if self._core.runs else IDLE_SECONDS)
+        self._poller.poll(ceil(1000 * wait))
         for socket in blocked:
             if socket is self._links.conductor.socket:
                 self._poller.modify(socket, zmq.POLLIN)
@@ -228,7 +231,6 @@ class Loop:
         self._links.conductor.send(m.Released(rank=self._rank, run=run, pages_free=free, pages_total=total))
 
     def _step(self) -> None:
-        self._batches += 1
         events = self._engine.step()
         if self.parts is not None:
             self.parts.stepped(quiet=not events)
@@ -238,10 +240,12 @@ class Loop:
                     self._handle(event)
                 case Swapped():
                     self._swapped(event)
-                case Stepped():
-                    self._teller.stepped(event, self._batches)
-                case _:
-                    self._teller.served(event, self._batches)
+                case Stepped() | Forwarded():
+                    self._teller.worked(event)
+                case LoopDone():
+                    self._teller.ended(event)
+                    self._handle(_done(event))
+                case Done():
                     self._handle(_done(event))
 
     def _swapped(self, event: Swapped) -> None:

@@ -1,153 +1,234 @@
-"""What a rank tells of its work: calls, tensors that leave, gauges. Nothing is made where telemetry is off."""
+"""What a rank tells of its work: forwards, launches, loops, tensors that leave and come, gauges.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+Nothing is made where telemetry is off. What is told at level `summary` is added up in `Folds`.
+"""
 
-from walkgraph.engine.engine import Done, LoopDone, Stepped
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from walkgraph.engine.parts import Forwarded
+from walkgraph.engine.riders import LoopDone, Rider, Stepped
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.loops import LoopCall
 from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Emitter
 from walkgraph.wire import messages as m
-from walkgraph.worker.events import Send
-from walkgraph.worker.links import Links
+from walkgraph.wire.watching import Level
+from walkgraph.worker.events import Arrived, Send
+from walkgraph.worker.folding import Folds
 
 GAUGE_SECONDS = 1.0
 
 
-class Teller:
-    def __init__(self, rank: Rank, emitter: Emitter, clock: Callable[[], float]) -> None:
-        self._rank, self._emitter, self._clock = rank, emitter, clock
-        self._gauged = 0.0
+class Engine(Protocol):
+    """What is told of the engine."""
 
-    def served(self, done: Done | LoopDone, batch: int) -> None:
-        """`batch`: calls with the same number were one forward."""
-        if self._emitter.level is not None:
-            counted = _calls(done)
-            every = max(1, sum(counted.values()))
-            for span in self._spans(done, counted, batch, self._clock()):
-                self._emitter.call(span, counted[span.node], counted[span.node] / every)
+    def pages(self) -> tuple[int, int]:
+        """Free, total."""
+        ...
+
+    def time_steps(self, *, on: bool) -> None: ...
+
+
+class Links(Protocol):
+    """What is told of the ways to others."""
+
+    @property
+    def tickets_out(self) -> int: ...
+
+    @property
+    def rejected(self) -> int: ...
+
+
+class Teller:
+    def __init__(self, rank: Rank, emitter: Emitter, clock: Callable[[], float], engine: Engine, links: Links) -> None:
+        self._rank, self._emitter, self._clock = rank, emitter, clock
+        self._engine, self._links = engine, links
+        self._folds = Folds(rank)
+        self._number = 0
+        self._gauged = 0.0
+        self._level: Level = "off"
+        self.set_level(emitter.level)
+
+    def set_level(self, level: Level) -> None:
+        """From now on."""
+        self._emitter.set_level(level)
+        self._level = self._emitter.level
+        self._engine.time_steps(on=self._level != "off")
+
+    def worked(self, event: Forwarded | Stepped) -> None:
+        """Something is over that the engine has run; it tells of it where this isn't off."""
+        self._number += 1
+        if self._level == "full":
+            for one in self._rows(event):
+                self._emitter.emit(one)
+        elif isinstance(event, Stepped):
+            self._folds.stepped(event)
+        else:
+            self._folds.forwarded(event)
 
     def began(self, call: LoopCall) -> None:
-        """A loop on the device, whose calls are told once it has ended."""
-        if self._emitter.level != "summary":
-            return
-        for node in dict.fromkeys(use.node for use in call.body if use.active is None or any(use.active)):
-            self._emitter.begin(
-                t.Activity(
-                    run=RunId(call.run),
-                    rank=self._rank,
-                    node=node,
-                    walk=call.walk,
-                    iteration=(*call.iteration, 0),
-                    calls=0,
-                    busy=0.0,
-                    queued=0.0,
-                    launched=call.ready_at,
-                    finished=call.ready_at,
-                    batch=0,
-                )
-            )
+        """A loop was handed to the device."""
+        if self._level == "summary":
+            self._folds.began(call)
 
-    def stepped(self, stepped: Stepped, batch: int) -> None:
-        """The iterations of a launch, as if they had been called one after the other."""
-        once = (stepped.ended - stepped.began) / stepped.iterations
-        for call, first in stepped.calls:
-            for k in range(stepped.iterations):
-                for use in call.body:
-                    if use.active is not None and not any(use.active[first + k : first + k + 1]):
-                        continue
-                    self._emitter.call(
-                        t.CallSpan(
-                            run=RunId(call.run),
-                            rank=self._rank,
-                            walk=call.walk,
-                            node=use.node,
-                            step=call.step,
-                            iteration=(*call.iteration, first + k),
-                            ready=stepped.began + k * once,
-                            launched=stepped.began + k * once,
-                            finished=stepped.began + (k + 1) * once,
-                            batch=len(stepped.calls),
-                            batch_number=batch,
-                            failed=False,
-                        )
-                    )
+    def ended(self, done: LoopDone) -> None:
+        if self._level == "off":
+            return
+        now, call = self._clock(), done.call
+        if self._level == "summary":
+            self._folds.ended(done, call.ready_at + done.queued, now)
+        self._emitter.emit(
+            t.LoopEnded(
+                run=RunId(call.run),
+                rank=self._rank,
+                walk=call.walk,
+                loop=call.loop,
+                step=call.step,
+                iteration=call.iteration,
+                iterations=done.iterations,
+                reason="error" if done.error else "until" if done.stopped else "times",
+                at=now,
+            )
+        )
 
     def sent(self, send: Send) -> None:
-        nbytes = _tensor_bytes(send.value) if self._emitter.level is not None else 0
-        if not nbytes or not isinstance(send.message, m.Deliver | m.StreamItem):
+        if self._level == "off" or not isinstance(send.message, m.Deliver | m.StreamItem):
             return
-        stream = isinstance(send.message, m.StreamItem)
+        count, nbytes = _tensors(send.value)
+        if not count:
+            return
+        message, stream = send.message, isinstance(send.message, m.StreamItem)
+        one = t.Transfer(
+            run=message.run,
+            source=self._rank,
+            target=send.rank,
+            walk=send.walk,
+            edge=message.stream if isinstance(message, m.StreamItem) else message.edge,
+            stream=stream,
+            step=-1 if isinstance(message, m.StreamItem) else message.step,
+            key=(message.index,) if isinstance(message, m.StreamItem) else message.key,
+            transport=send.transport,
+            count=count,
+            nbytes=nbytes,
+            at=self._clock(),
+        )
+        if self._level == "full":
+            self._emitter.emit(one)
+        else:
+            self._folds.sent(one)
+
+    def arrived(self, arrival: Arrived) -> None:
+        message = arrival.message
+        if self._level != "full" or not isinstance(message, m.Deliver | m.StreamItem) or not _tensors(arrival.value)[0]:
+            return
         self._emitter.emit(
-            t.Transfer(
-                run=send.message.run,
-                source=self._rank,
-                target=send.rank,
-                edge=send.message.stream if isinstance(send.message, m.StreamItem) else send.message.edge,
-                stream=stream,
-                step=-1 if isinstance(send.message, m.StreamItem) else send.message.step,
-                nbytes=nbytes,
+            t.Arrival(
+                run=message.run,
+                rank=self._rank,
+                edge=message.stream if isinstance(message, m.StreamItem) else message.edge,
+                stream=isinstance(message, m.StreamItem),
+                step=-1 if isinstance(message, m.StreamItem) else message.step,
+                key=(message.index,) if isinstance(message, m.StreamItem) else message.key,
                 at=self._clock(),
             )
         )
 
-    def flush(self, runs: int, links: Links, pages: Callable[[], tuple[int, int]]) -> None:
-        """Gauges, where it is time for them, and all that was told so far. `pages`: free and total."""
+    def wait(self, longest: float) -> float:
+        """Seconds that may pass before the next `flush`."""
+        told = self._emitter.wait(self._clock())
+        return longest if told is None else min(longest, told)
+
+    def flush(self, runs: int) -> None:
+        """Gauges, where it is time for them, and all that was told so far."""
+        if self._level == "off" and self._emitter.wait(0.0) is None:
+            return
         now = self._clock()
-        if self._emitter.level is not None and now - self._gauged >= GAUGE_SECONDS:
+        if self._level != "off" and now - self._gauged >= GAUGE_SECONDS:
             self._gauged = now
-            free, total = pages()
-            self._emitter.emit(
-                t.RankGauge(
-                    rank=self._rank,
-                    at=now,
-                    runs=runs,
-                    pages_free=free,
-                    pages_total=total,
-                    out_tickets=links.tickets_out,
-                    rejected=links.rejected,
-                )
-            )
+            self._emitter.emit(self._gauge(runs, now))
+        if self._folds and (not runs or self._emitter.due(now)):
+            for one in self._folds.take():
+                self._emitter.emit(one)
         self._emitter.flush(now, force=not runs)
 
-    def _spans(self, done: Done | LoopDone, counted: Iterable[str], batch: int, now: float) -> Iterable[t.CallSpan]:
-        """One for each node that was called: the iterations of a loop are those of its last."""
-        call = done.call
-        last = (max(0, done.iterations - 1),) if isinstance(done, LoopDone) else ()
-        for node in counted:
-            yield t.CallSpan(
-                run=RunId(call.run),
-                rank=self._rank,
-                walk=call.walk,
-                node=node,
-                step=call.step,
-                iteration=(*call.iteration, *last),
-                ready=call.ready_at,
-                launched=call.ready_at + done.queued,
-                finished=now,
-                batch=done.batch,
-                batch_number=batch,
-                failed=done.error is not None,
-            )
+    def _gauge(self, runs: int, now: float) -> t.RankGauge:
+        free, total = self._engine.pages()
+        return t.RankGauge(
+            rank=self._rank,
+            at=now,
+            runs=runs,
+            queue=0,
+            busy=0.0,
+            memory_used=0,
+            memory_total=0,
+            pages_free=free,
+            pages_total=total,
+            prefix_tokens=0,
+            prefix_hits=0,
+            out_tickets=self._links.tickets_out,
+            rejected=self._links.rejected,
+            dropped=self._emitter.dropped + self._folds.lost,
+        )
+
+    def _rows(self, event: Forwarded | Stepped) -> Sequence[t.Forward | t.Launch]:
+        free, _ = self._engine.pages()
+        if isinstance(event, Forwarded):
+            return [self._forward(event, free)]
+        loops = {rider.call.loop for rider in event.riders}
+        rows = list(zip(event.riders, event.first, strict=True))
+        return [self._launch(event, name, [row for row in rows if row[0].call.loop == name], free) for name in loops]
+
+    def _forward(self, event: Forwarded, pages_free: int) -> t.Forward:
+        calls, timing = event.calls, event.timing
+        return t.Forward(
+            rank=self._rank,
+            number=self._number,
+            runs=tuple([RunId(call.run) for call in calls]),
+            walks=tuple([call.walk for call in calls]),
+            nodes=tuple([call.node for call in calls]),
+            steps=tuple([call.step for call in calls]),
+            iterations=tuple([call.iteration for call in calls]),
+            ready=tuple(event.ready),
+            taken=timing.taken,
+            launched=timing.launched,
+            started=timing.started,
+            finished=timing.finished,
+            pages_free=pages_free,
+            failed=event.failed,
+        )
+
+    def _launch(self, event: Stepped, loop: str, rows: Sequence[tuple[Rider, int]], pages_free: int) -> t.Launch:
+        calls, timing = [rider.call for rider, _ in rows], event.timing
+        return t.Launch(
+            rank=self._rank,
+            number=self._number,
+            loop=loop,
+            nodes=tuple(event.nodes),
+            count=event.iterations,
+            runs=tuple([RunId(call.run) for call in calls]),
+            walks=tuple([call.walk for call in calls]),
+            steps=tuple([call.step for call in calls]),
+            outer=tuple([call.iteration for call in calls]),
+            first=tuple([first for _, first in rows]),
+            taken=timing.taken,
+            launched=timing.launched,
+            started=timing.started,
+            finished=timing.finished,
+            pages_free=pages_free,
+        )
 
 
-def _calls(done: Done | LoopDone) -> Mapping[str, int]:
-    """Node -> how often it was called; a loop's time is shared out by that, as nothing else tells its nodes apart."""
-    if isinstance(done, Done):
-        return {done.call.node: 1}
-    found: dict[str, int] = {}
-    tried = max(1, done.iterations)
-    for use in done.call.body:
-        count = tried if use.active is None else sum(use.active[:tried])
-        if count:
-            found[use.node] = found.get(use.node, 0) + count
-    return found
-
-
-def _tensor_bytes(value: Any) -> int:
+def _tensors(value: Any) -> tuple[int, int]:
+    """How many there are in a value, and their bytes."""
     if isinstance(value, Mapping):
-        return sum(map(_tensor_bytes, value.values()))
+        return _summed(list(value.values()))
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return sum(map(_tensor_bytes, value))
-    return int(getattr(value, "nbytes", 0))
+        return _summed(value)
+    nbytes = getattr(value, "nbytes", None)
+    return (0, 0) if nbytes is None else (1, int(nbytes))
+
+
+def _summed(values: Sequence[Any]) -> tuple[int, int]:
+    found = [_tensors(value) for value in values]
+    return sum(count for count, _ in found), sum(nbytes for _, nbytes in found)

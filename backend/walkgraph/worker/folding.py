@@ -1,0 +1,199 @@
+"""Work as level `summary` tells it: calls and launches are added up, until what there is leaves."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from walkgraph.engine.parts import Forwarded
+from walkgraph.engine.resident import LoopDone, Stepped
+from walkgraph.engine.riders import Rider
+from walkgraph.ids import Rank, RunId
+from walkgraph.networks.base import Call
+from walkgraph.networks.loops import LoopCall
+from walkgraph.telemetry import events as t
+
+MOST = 4096
+"""Activities, and transfers, that are held at a time."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """Of a node for a run."""
+
+    last: Call | LoopCall
+    iteration: tuple[int, ...]
+    launched: float
+    calls: int = 0
+    busy: float = 0.0
+    queued: float = 0.0
+    finished: float = 0.0
+    batch: int = 0
+
+
+@dataclass(slots=True)
+class _Loops:
+    """Of one name."""
+
+    riders: dict[Rider, None] = field(default_factory=dict[Rider, None])
+    nodes: dict[str, None] = field(default_factory=dict[str, None])
+    launches: int = 0
+    calls: int = 0
+    busy: float = 0.0
+    batch: int = 0
+    at: float = 0.0
+
+
+class Folds:
+    def __init__(self, rank: Rank) -> None:
+        self._rank = rank
+        self._work: dict[tuple[str, str], _Work] = {}
+        self._loops: dict[str, _Loops] = {}
+        self._begun: dict[int, tuple[LoopCall, float]] = {}
+        self._sent: dict[tuple[RunId, Rank, int, int], t.Transfer] = {}
+        self.lost = 0
+        """What found no room."""
+
+    def __bool__(self) -> bool:
+        return bool(self._work or self._loops or self._begun or self._sent)
+
+    def forwarded(self, event: Forwarded) -> None:
+        _, _, started, finished = event.timing
+        busy, batch, work = finished - started, len(event.calls), self._work
+        for call, ready in zip(event.calls, event.ready, strict=True):
+            one = work.get((call.run, call.node)) or self._opened(call, call.node, started)
+            if one is None:
+                continue
+            one.last, one.iteration, one.finished = call, call.iteration, finished
+            one.calls += 1
+            one.busy += busy
+            one.queued += max(0.0, started - ready)
+            one.batch = max(one.batch, batch)
+
+    def began(self, call: LoopCall) -> None:
+        """A loop that the device runs whole, of which nothing is known before its first launch is over."""
+        if len(self._begun) < MOST:
+            self._begun[id(call)] = call, call.ready_at
+
+    def stepped(self, event: Stepped) -> None:
+        names = [rider.call.loop for rider in event.riders]
+        counts: Mapping[str, int] = Counter(names)
+        for name, count in counts.items():
+            one = self._loops.get(name)
+            if one is None:
+                one = self._loops[name] = _Loops()
+            riders = event.riders if len(counts) == 1 else [r for r in event.riders if r.call.loop == name]
+            one.riders.update(dict.fromkeys(riders))
+            one.nodes.update(dict.fromkeys(event.nodes))
+            one.launches += 1
+            one.calls += count * event.iterations
+            one.busy += event.timing.busy
+            one.batch, one.at = len(names), event.timing.finished
+
+    def ended(self, done: LoopDone, began: float, finished: float) -> None:
+        """The nodes of a loop share its time by their calls, as nothing else tells them apart."""
+        self._begun.pop(id(done.call), None)
+        counted = calls_of(done)
+        every = max(1, sum(counted.values()))
+        for node, calls in counted.items():
+            one = self._work.get((done.call.run, node)) or self._opened(done.call, node, began)
+            if one is None:
+                continue
+            one.last, one.iteration = done.call, (*done.call.iteration, max(0, done.iterations - 1))
+            one.finished = finished
+            one.calls += calls
+            one.busy += done.busy * calls / every
+            one.queued += done.queued * calls / every
+            one.batch = max(one.batch, done.batch)
+
+    def sent(self, one: t.Transfer) -> None:
+        """Those of one edge are summed, and told where the last of them was."""
+        key = (one.run, one.target, -1 if one.stream else one.step, one.edge)
+        before = self._sent.pop(key, None)
+        if before is None and len(self._sent) >= MOST:
+            self.lost += 1
+            return
+        if before is not None:
+            one = t.Transfer(
+                run=one.run, source=one.source, target=one.target, walk=one.walk, edge=one.edge, stream=one.stream,
+                step=one.step, key=one.key, transport=one.transport, count=before.count + one.count,
+                nbytes=before.nbytes + one.nbytes, at=one.at,
+            )  # fmt: skip
+        self._sent[key] = one
+
+    def take(self) -> Iterable[t.Any]:
+        """All that there is, once."""
+        work, self._work = self._work, {}
+        loops, self._loops = self._loops, {}
+        begun, self._begun = self._begun, {}
+        sent, self._sent = self._sent, {}
+        for (run, node), one in work.items():
+            yield self._activity(run, node, one)
+        for name, one in loops.items():
+            yield self._looping(name, one)
+        for call, at in begun.values():
+            yield self._entered(call, at)
+        yield from sent.values()
+
+    def _opened(self, call: Call | LoopCall, node: str, began: float) -> _Work | None:
+        if len(self._work) >= MOST:
+            self.lost += 1
+            return None
+        one = self._work[call.run, node] = _Work(call, call.iteration, began)
+        return one
+
+    def _activity(self, run: str, node: str, one: _Work) -> t.Activity:
+        return t.Activity(
+            run=RunId(run),
+            rank=self._rank,
+            node=node,
+            walk=one.last.walk,
+            iteration=one.iteration,
+            calls=one.calls,
+            busy=one.busy,
+            queued=one.queued,
+            launched=one.launched,
+            finished=one.finished,
+            batch=one.batch,
+        )
+
+    def _looping(self, name: str, one: _Loops) -> t.Looping:
+        here = [rider for rider in one.riders if not rider.over]
+        return t.Looping(
+            rank=self._rank,
+            loop=name,
+            nodes=tuple(one.nodes),
+            runs=tuple([RunId(rider.call.run) for rider in here]),
+            walks=tuple([rider.call.walk for rider in here]),
+            iterations=tuple([(*rider.call.iteration, rider.done) for rider in here]),
+            launches=one.launches,
+            calls=one.calls,
+            busy=one.busy,
+            batch=one.batch,
+            at=one.at,
+        )
+
+    def _entered(self, call: LoopCall, at: float) -> t.Looping:
+        return t.Looping(
+            rank=self._rank,
+            loop=call.loop,
+            nodes=tuple(dict.fromkeys(use.node for use in call.body if use.active is None or any(use.active))),
+            runs=(RunId(call.run),),
+            walks=(call.walk,),
+            iterations=((*call.iteration, 0),),
+            launches=0,
+            calls=0,
+            busy=0.0,
+            batch=0,
+            at=at,
+        )
+
+
+def calls_of(done: LoopDone) -> Mapping[str, int]:
+    """Node -> how often the loop has called it, at least once each where it failed before its first iteration."""
+    found: dict[str, int] = {}
+    tried = max(1, done.iterations)
+    for use in done.call.body:
+        count = tried if use.active is None else sum(use.active[:tried])
+        if count:
+            found[use.node] = found.get(use.node, 0) + count
+    return found
