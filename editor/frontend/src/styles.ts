@@ -5,8 +5,9 @@ import { styles as panels } from "./panels/styles";
 import { styles as placement } from "./placement/styles";
 import { styles as play } from "./play/styles";
 import { styles as shell } from "./shell/styles";
+import { styles as taps } from "./taps/styles";
 import { styles as tasks } from "./tasks/styles";
 import { styles as versions } from "./versions/styles";
 import theme from "./ui/theme.css?inline";
 
-export const styles = [theme, shell, canvas, panels, tasks, versions, placement, deploy, play].join("\n");
+export const styles = [theme, shell, canvas, panels, taps, tasks, versions, placement, deploy, play].join("\n");

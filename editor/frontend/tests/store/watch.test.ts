@@ -192,7 +192,7 @@ describe("paused runs", () => {
   it("keep what was looked at of the calls that are held, or may be held next, and forget those let go", () => {
     const { store, events, tell } = made();
     store.watch(() => undefined);
-    const held = { why: "held", tap: "", iteration: [] } as const;
+    const held: Partial<SampleEvent> = { why: "held", tap: "", iteration: [] as number[] };
     const next: HeldCall = { ...HELD, use: "encode" };
     tell({ type: "paused", run: "r1", held: [HELD], breakpoint: "" });
     events(sample({ ...held, source: "vae.latents" }), sample({ ...held, source: "encode.pixels" }));

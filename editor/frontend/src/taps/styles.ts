@@ -1,0 +1,3 @@
+import css from "./taps.css?inline";
+
+export const styles = css;
