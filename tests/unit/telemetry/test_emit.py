@@ -1,5 +1,6 @@
 """Events leave in numbered packets; what a slow reader costs is counted, never waited for."""
 
+import random
 from dataclasses import dataclass, field
 
 import msgspec
@@ -7,142 +8,187 @@ import pytest
 
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as e
-from walkgraph.telemetry.emit import CAPACITY, INTERVAL, PACKET_EVENTS, Buffered, Level, Off
+from walkgraph.telemetry.emit import CAPACITY, CAPACITY_BYTES, INTERVAL, PACKET_BYTES, Buffered, Off, weight
+from walkgraph.wire.watching import Level
 
 
 @dataclass
 class Reader:
     takes: bool = True
     packets: list[e.Packet] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
 
     def send(self, frame: bytes) -> bool:
         if self.takes:
             self.packets.append(e.decode(frame))
+            self.sizes.append(len(frame))
         return self.takes
 
+    @property
+    def events(self) -> list[e.Any]:
+        return [event for packet in self.packets for event in packet.events]
 
-def buffered(reader: Reader, level: Level = "full") -> Buffered:
+
+def buffered(reader: Reader, level: Level = "summary") -> Buffered:
     return Buffered("d", "rank 0.1", level, reader.send)
 
 
-def span(number: int, node: str = "n", run: str = "r") -> e.CallSpan:
-    return e.CallSpan(
-        run=RunId(run), rank=Rank(0), walk="w", node=node, step=0, iteration=(number,), ready=number,
-        launched=number + 1, finished=number + 3, batch=number + 1, batch_number=number,
+def phase(number: int) -> e.RunPhase:
+    return e.RunPhase(run=RunId(f"r{number}"), task="t", phase="started", at=float(number))
+
+
+def sample(nbytes: int) -> e.Sample:
+    return e.Sample(
+        why="tap", tap="t", run=RunId("r"), rank=Rank(0), walk="w", step=0, source="a.b", iteration=(), at=0.0,
+        modality="image", dtype="uint8", shape=(), preview=e.MediaPreview(data=bytes(nbytes), nbytes=nbytes),
+    )  # fmt: skip
+
+
+def launch(rows: int) -> e.Launch:
+    return e.Launch(
+        rank=Rank(0), number=1, loop="decode", nodes=("embed", "blocks", "head"), count=64, pages_free=1_000_000,
+        runs=tuple(RunId(f"run_{row:020}") for row in range(rows)), walks=("speak_and_listen",) * rows,
+        steps=(3,) * rows, outer=((100_000, 7),) * rows, first=(70_000,) * rows,
+        taken=1e6 + 0.1, launched=1e6 + 0.2, started=1e6 + 0.3, finished=1e6 + 0.4,
     )  # fmt: skip
 
 
 def test_events_are_numbered_without_gaps() -> None:
     reader = Reader()
     emitter = buffered(reader)
+    sent = 0
     for round_number in range(3):
-        for number in range(PACKET_EVENTS + 1):
-            emitter.call(span(number))
-        emitter.flush(round_number, force=True)
+        for _ in range(1500 + round_number):
+            emitter.emit(phase(sent))
+            sent += 1
+        emitter.flush(round_number)
     expected = 0
     for packet in reader.packets:
         assert packet.first == expected
         expected += len(packet.events)
-    assert expected == 3 * (PACKET_EVENTS + 1)
+    assert reader.events == [phase(number) for number in range(sent)]
     assert emitter.dropped == 0
 
 
-def test_packets_are_sent_at_intervals_unless_forced() -> None:
+def test_the_first_change_leaves_at_once_and_what_follows_is_gathered() -> None:
     reader = Reader()
     emitter = buffered(reader)
     emitter.flush(10.0)
-    for _ in range(2):
-        emitter.call(span(0))
-        emitter.flush(10.0 + INTERVAL / 2)
-    assert not reader.packets
-    emitter.flush(10.0 + INTERVAL / 2, force=True)
-    assert [len(packet.events) for packet in reader.packets] == [2]
-    emitter.flush(11.0)
-    assert len(reader.packets) == 1, "nothing to tell is not told"
+    emitter.emit(phase(0))
+    assert (emitter.wait(10.001), emitter.due(10.001)) == (0.0, True)
+    emitter.flush(10.001)
+    assert len(reader.packets) == 1, "a turn without events puts nothing off"
+    for number in (1, 2):
+        emitter.emit(phase(number))
+        emitter.flush(10.001 + INTERVAL / 2)
+    assert len(reader.packets) == 1
+    assert emitter.wait(10.001 + INTERVAL / 2) == pytest.approx(INTERVAL / 2)
+    emitter.flush(10.001 + INTERVAL + 1e-6)
+    assert [len(packet.events) for packet in reader.packets] == [1, 2]
+    assert emitter.wait(11.0) is None
+    emitter.flush(11.0, force=True)
+    assert len(reader.packets) == 2, "nothing to tell is not told"
+
+
+def test_a_flush_may_be_forced() -> None:
+    reader = Reader()
+    emitter = buffered(reader)
+    for number in range(2):
+        emitter.emit(phase(number))
+        emitter.flush(10.0, force=True)
+    assert [len(packet.events) for packet in reader.packets] == [1, 1]
 
 
 def test_a_reader_that_takes_nothing_costs_a_count_that_it_later_sees() -> None:
     reader = Reader(takes=False)
     emitter = buffered(reader)
     for number in range(5):
-        emitter.call(span(number))
-        emitter.flush(number, force=True)
+        emitter.emit(phase(number))
+        emitter.flush(number)
     assert emitter.dropped == 5
     reader.takes = True
-    emitter.call(span(9))
+    emitter.emit(phase(9))
     emitter.flush(10)
     assert (reader.packets[0].first, reader.packets[0].dropped) == (5, 5)
 
 
-def test_the_buffer_is_bounded() -> None:
+def test_the_buffer_is_bounded_by_events() -> None:
     reader = Reader()
     emitter = buffered(reader)
     for number in range(CAPACITY + 10):
-        emitter.call(span(number))
+        emitter.emit(phase(number))
     assert emitter.dropped == 10
     emitter.flush(1)
-    assert sum(len(packet.events) for packet in reader.packets) == CAPACITY
+    assert len(reader.events) == CAPACITY
 
 
-def test_the_summary_folds_calls_by_run_and_node() -> None:
+def test_the_buffer_is_bounded_by_bytes_and_has_room_again_once_it_was_sent() -> None:
     reader = Reader()
-    emitter = buffered(reader, "summary")
-    for number in range(4):
-        emitter.call(span(number))
-    emitter.call(span(7, node="other"))
+    emitter = buffered(reader)
+    most = CAPACITY_BYTES // weight(sample(60_000))
+    for _ in range(most + 3):
+        emitter.emit(sample(60_000))
+    assert emitter.dropped == 3
     emitter.flush(1)
-    first, second = reader.packets[0].events
-    assert isinstance(first, e.Activity)
-    assert isinstance(second, e.Activity)
-    assert (first.node, first.calls, first.busy, first.queued) == ("n", 4, 8.0, 4.0)
-    assert (first.iteration, first.launched, first.finished, first.batch) == ((3,), 1, 6, 4)
-    assert (second.node, second.calls) == ("other", 1)
+    emitter.emit(sample(60_000))
+    emitter.flush(2)
+    assert len(reader.events) == most + 1
+    assert emitter.dropped == 3
 
 
-def test_the_summary_counts_the_calls_of_a_span_and_their_share_of_it() -> None:
+def test_packets_stay_within_what_readers_take() -> None:
+    reader, draw = Reader(), random.Random(5)
+    emitter = buffered(reader, "full")
+    told: list[e.Any] = []
+    for round_number in range(20):
+        while emitter.dropped == 0 and len(told) < 30 * (round_number + 1):
+            told.append(draw.choice([launch(draw.randrange(1, 300)), sample(draw.randrange(60_000)), phase(1)]))
+            emitter.emit(told[-1])
+        emitter.flush(round_number)
+    assert reader.events == told
+    assert max(reader.sizes) <= PACKET_BYTES + 64 * 1024
+    assert len(reader.sizes) > 20
+
+
+def test_an_event_that_no_reader_takes_is_lost_alone() -> None:
     reader = Reader()
-    emitter = buffered(reader, "summary")
-    emitter.call(span(0), calls=6, share=0.75)
-    emitter.call(span(1))
+    emitter = buffered(reader)
+    long = msgspec.structs.replace(phase(1), task="t" * (e.MAX_BYTES + 1))
+    for one in (phase(0), long, phase(2)):
+        emitter.emit(one)
     emitter.flush(1)
-    [told] = reader.packets[0].events
-    assert isinstance(told, e.Activity)
-    assert (told.calls, told.busy, told.queued) == (7, 3.5, 1.75)
+    assert [packet.first for packet in reader.packets] == [0, 2]
+    assert reader.events == [phase(0), phase(2)]
+    assert emitter.dropped == 1
 
 
-def test_what_has_begun_is_told_unless_it_ended_before() -> None:
-    begun = folded(0, 1)
+@pytest.mark.parametrize("event", [launch(1), launch(32), launch(300), phase(3), sample(0), sample(50_000)])
+def test_the_weight_of_an_event_is_no_less_than_its_bytes(event: e.Any) -> None:
+    assert len(msgspec.msgpack.encode(event)) <= weight(event)
+
+
+def test_off_tells_only_what_was_asked_for() -> None:
     reader = Reader()
-    emitter = buffered(reader, "summary")
-    emitter.call(span(0, node="n0"))
-    for one in begun:
-        emitter.begin(msgspec.structs.replace(one, calls=0))
-    emitter.call(span(1, node="n1"))
+    emitter = buffered(reader, "off")
+    emitter.emit(phase(0))
+    emitter.emit(sample(1))
     emitter.flush(1)
-    told = [(one.node, one.calls) for one in reader.packets[0].events if isinstance(one, e.Activity)]
-    assert told == [("n0", 1), ("n1", 1), ("n0", 0)]
-    full = buffered(reader)
-    full.begin(begun[0])
-    full.flush(2, force=True)
-    assert len(reader.packets) == 1
-
-
-def folded(*numbers: int) -> list[e.Activity]:
-    reader = Reader()
-    emitter = buffered(reader, "summary")
-    for number in numbers:
-        emitter.call(span(number, node=f"n{number}"))
-    emitter.flush(1)
-    return [one for one in reader.packets[0].events if isinstance(one, e.Activity)]
-
-
-def test_off_does_nothing() -> None:
-    emitter = Off()
-    emitter.call(span(0))
-    emitter.emit(span(0))
-    emitter.flush(0, force=True)
-    assert emitter.level is None
+    emitter.set_level("full")
+    emitter.emit(phase(1))
+    emitter.flush(2)
+    emitter.set_level("off")
+    emitter.emit(phase(2))
+    emitter.flush(3)
+    assert reader.events == [sample(1), phase(1)]
     assert emitter.dropped == 0
+
+
+def test_where_nobody_listens_nothing_is_held() -> None:
+    emitter = Off()
+    emitter.set_level("full")
+    emitter.emit(phase(0))
+    emitter.flush(0, force=True)
+    assert (emitter.level, emitter.dropped, emitter.wait(1.0), emitter.due(1.0)) == ("off", 0, None, False)
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x80\x04K\x01.", b"\xff" * 10, b"\x00" * (e.MAX_BYTES + 1)])
