@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -131,7 +132,7 @@ def test_a_run_of_two_ranks_by_hand() -> None:
     trace = Trace(
         run=traces.RUN, deployment="d", task="t", state="done", level="full", wall=0.0, seconds=0.001,
         phases={"queued": 0, "started": 100, "finished": 1000}, devices=("cuda:0", "cuda:1"), names=traces.NAMES,
-        lanes=(Lane(rank=0, name="llm", nodes=("llm",), loop=False), Lane(rank=1, name="vae", nodes=("vae",), loop=False)),
+        lanes=tuple(Lane(rank=rank, name=name, nodes=(name,), loop=False) for rank, name in enumerate(("llm", "vae"))),
         blocks=Blocks(
             kind=(0, 0), lane=(0, 1), walk=(0, 0), step=(0, 0), iteration=((), ()), count=(1, 1), number=(5, 9),
             batch=(1, 2), mates=((), (4,)), ready=(100, 420), taken=(110, 430), launched=(120, 440),
@@ -189,7 +190,7 @@ def test_spans_of_one_line_are_apart_and_lines_are_few(ordered: list[tuple[int, 
     lines = spread(ordered)
     for line in set(lines):
         mine = [span for span, its in zip(ordered, lines, strict=True) if its == line]
-        assert all(before[1] <= after[0] for before, after in zip(mine, mine[1:], strict=False))
+        assert all(before[1] <= after[0] for before, after in pairwise(mine))
     # As many as are open at once somewhere, an instant beside what has begun already counting as open.
     most = max((sum(s <= at < e or s == at for s, e in ordered) for at, _ in ordered), default=0)
     assert len(set(lines)) <= most
