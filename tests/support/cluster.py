@@ -15,6 +15,7 @@ from walkgraph.networks.base import Call, StateKey
 from walkgraph.networks.loops import LoopCall
 from walkgraph.placement.tables import Itinerary, Plan
 from walkgraph.wire import messages as m
+from walkgraph.wire.watching import Gate, Watch
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import (
     ABSENT,
@@ -24,7 +25,11 @@ from walkgraph.worker.events import (
     Cancelled,
     Command,
     DropStates,
+    FreeLoops,
+    Gated,
+    HoldLoops,
     MoveState,
+    Observe,
     Ref,
     Release,
     Report,
@@ -32,6 +37,7 @@ from walkgraph.worker.events import (
     RunLoop,
     Send,
     Started,
+    Watched,
 )
 
 Function = Callable[[Call], dict[str, Any]]
@@ -51,6 +57,9 @@ class Cluster:
         self.dropped: list[StateKey] = []
         self.released: list[tuple[Rank, str]] = []
         self.loops: list[LoopCall] = []
+        self.observed: list[tuple[Rank, Observe]] = []
+        self.parked: set[tuple[Rank, str]] = set()
+        """Runs whose loops on a rank are held by its engine."""
         self._rooms: Rooms = {}
         self.sent: list[m.BetweenWorkers] = []
         self._blocked: list[tuple[Rank, FakeLoop]] = []
@@ -60,8 +69,11 @@ class Cluster:
         self._links: dict[tuple[Rank, Rank], deque[Arrived]] = defaultdict(deque)
         self._work: dict[Rank, list[Run | MoveState | FakeLoop]] = defaultdict(list)
 
-    def start(self, run: str, itinerary: Itinerary, params: dict[str, Any], inputs: Mapping[str, Any]) -> None:
-        event = Started(RunId(run), itinerary, {"seed": 0, **params}, dict(inputs))
+    def start(
+        self, run: str, itinerary: Itinerary, params: dict[str, Any], inputs: Mapping[str, Any], **how: bool
+    ) -> None:
+        """`how`: `stepped`, `record`, `hold`."""
+        event = Started(RunId(run), itinerary, {"seed": 0, **params}, dict(inputs), **how)
         for rank in self._random.sample(list(itinerary.ranks), len(itinerary.ranks)):
             self._perform(rank, self.cores[rank].handle(event))
 
@@ -69,23 +81,40 @@ class Cluster:
         for rank, core in self.cores.items():
             self._perform(rank, core.handle(Cancelled(RunId(run))))
 
+    def gate(self, rank: Rank, order: Gate) -> None:
+        self._perform(rank, self.cores[rank].handle(Gated(order)))
+
+    def watch(self, watch: Watch) -> None:
+        for rank, core in self.cores.items():
+            self._perform(rank, core.handle(Watched(watch)))
+
     def run(self, most: int = 100_000) -> None:
         """Until nothing is left to do."""
         for _ in range(most):
-            links = [link for link, queue in self._links.items() if queue]
-            ranks = [rank for rank, queue in self._work.items() if queue]
-            if not links and not ranks:
+            if not self.turn():
                 return
-            choice = self._random.randrange(len(links) + len(ranks))
-            if choice < len(links):
-                source, target = links[choice]
-                event = self._links[source, target].popleft()
-                self._perform(target, self.cores[target].handle(event))
-            else:
-                rank = ranks[choice - len(links)]
-                queue = self._work[rank]
-                self._serve(rank, queue.pop(self._random.randrange(len(queue))))
         raise RuntimeError(f"still at work after {most} events")
+
+    def turn(self) -> bool:
+        """One event; False where there is none."""
+        links = [link for link, queue in self._links.items() if queue]
+        work = {rank: found for rank in self._work if (found := self._going(rank))}
+        if not links and not work:
+            return False
+        choice = self._random.randrange(len(links) + len(work))
+        if choice < len(links):
+            source, target = links[choice]
+            event = self._links[source, target].popleft()
+            self._perform(target, self.cores[target].handle(event))
+        else:
+            rank = list(work)[choice - len(links)]
+            one = self._random.choice(work[rank])
+            self._work[rank] = [other for other in self._work[rank] if other is not one]
+            self._serve(rank, one)
+        return True
+
+    def _going(self, rank: Rank) -> "list[Run | MoveState | FakeLoop]":
+        return [w for w in self._work[rank] if not (isinstance(w, FakeLoop) and (rank, w.call.run) in self.parked)]
 
     @property
     def failures(self) -> list[ErrorInfo]:
@@ -150,7 +179,15 @@ class Cluster:
                     self.reports.append(command.message)
                 case DropStates():
                     self.dropped.extend(command.keys)
+                case HoldLoops(run=run):
+                    assert (rank, run) not in self.parked
+                    self.parked.add((rank, run))
+                case FreeLoops(run=run):
+                    self.parked.remove((rank, run))
+                case Observe():
+                    self.observed.append((rank, command))
                 case Release():
+                    self.parked.discard((rank, command.run))
                     self.released.append((rank, command.run))
                     self._work[rank] = [w for w in self._work[rank] if _run_of(w) != command.run]
 

@@ -1,5 +1,5 @@
 """Which outputs are read on the host: those that leave for a client, a stream, another rank by the host's memory, or a
-node on the CPU."""
+node on the CPU, and those that end a loop, which a worker asks for where it is stepped."""
 
 from walkgraph.placement.tables import EdgePlan, Plan, RankPlan, WalkPlan
 
@@ -14,6 +14,10 @@ def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
             use = walk.uses[edge.source.use]
             if use.op == "call" and use.rank == here.rank and _read(plan, walk, edge):
                 found.setdefault(plan.nodes[use.node].name, set()).add(edge.source.port)
+        for use, port in [loop.until for loop in walk.loops if loop.until is not None]:
+            ending = walk.uses[use]
+            if ending.op == "call" and ending.rank == here.rank:
+                found.setdefault(plan.nodes[ending.node].name, set()).add(port)
     return {node: frozenset(ports) for node, ports in found.items() if not _host(plan, node)}
 
 

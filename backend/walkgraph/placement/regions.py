@@ -16,10 +16,11 @@ from walkgraph.graph.expressions import ExpressionError, parse
 from walkgraph.ids import Rank
 from walkgraph.placement.context import Context
 from walkgraph.placement.spanning import against_spanning
-from walkgraph.placement.tables import EdgePlan, LoopPlan, NodePlan, UsePlan, WalkPlan
+from walkgraph.placement.tables import EdgePlan, LoopPlan, NodePlan, Plan, UsePlan, WalkPlan
 
 INDEX = "index"
 """`@loop.index`: the innermost loop's."""
+_ALL = "stepped: this plan steps every loop"
 _PLURALS = {"copies": "copy", "runs": "run", "waits": "wait"}
 
 
@@ -28,11 +29,21 @@ def settle(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, *, resid
     loops: list[LoopPlan] = []
     for loop in walk.loops:
         inside = _inside(context, nodes, walk, loop)
-        against = _against(inside) if resident else "this plan steps every loop"
+        against = _against(inside)
         why = f"stepped: {against}" if against else _praise(inside)
         core = () if against else tuple(use.index for use in inside.uses)
         loops.append(replace(loop, resident=not against, core=core, why=why))
-    return replace(walk, loops=tuple(loops))
+    settled = replace(walk, loops=tuple(loops))
+    return settled if resident else _stepped(settled)
+
+
+def stepped(plan: Plan) -> Plan:
+    """The plan with every loop stepped. Ranks that walk it understand each other, and no one else."""
+    return replace(plan, walks=tuple(_stepped(walk) for walk in plan.walks))
+
+
+def _stepped(walk: WalkPlan) -> WalkPlan:
+    return replace(walk, loops=tuple(replace(loop, resident=False, core=(), why=_ALL) for loop in walk.loops))
 
 
 def common_conditions(uses: Sequence[UsePlan], loop: LoopPlan) -> tuple[str, ...]:

@@ -50,6 +50,9 @@ class NodePlan(Table, frozen=True):
     """Input ports that must hold a value at every call."""
     resident: bool = False
     """Its operator has a `step`: a loop of such nodes may run on the device."""
+    inputs: dict[str, str] = {}
+    """Port -> modality."""
+    outputs: dict[str, str] = {}
 
 
 class WeightsPlan(Table, frozen=True):

@@ -6,9 +6,10 @@ from typing import Any
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Scalar, StateKey
+from walkgraph.networks.base import Call, ChunkInfo, Scalar, StateKey
 from walkgraph.placement.tables import Plan
-from walkgraph.worker.tables import UseTable
+from walkgraph.worker.events import ABSENT, MoveState, Ref, Run
+from walkgraph.worker.tables import UseTable, evaluator
 from walkgraph.worker.walker import Vector, Walker, indices
 
 
@@ -27,6 +28,47 @@ class Calls:
         self._fixed: dict[tuple[int, int], dict[str, Scalar]] = {}
         """Walk and use -> parameters that are the same in every call."""
         self._seeds: dict[str, int] = {}
+
+    def made(
+        self, walker: Walker, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
+    ) -> Run | MoveState | ErrorInfo | None:
+        """What is to be done at an iteration of a use that no device loops over: None where there is nothing to
+        compute."""
+        if use.node is None:
+            return self._move(walker, use, at, inputs)
+        missing = self.missing(use, inputs)
+        if missing and all(port in chunks and chunks[port].last for port in missing):
+            return None  # a closing chunk without items
+        if missing:
+            return self.lacks(use, missing[0], at)
+        return Run(
+            Call(
+                run=self.run,
+                node=use.node.name,
+                walk=walker.table.plan.name,
+                step=walker.step,
+                use=use.plan.index,
+                iteration=at,
+                inputs=inputs,
+                params=self.params(walker, use, at),
+                states=self.states(walker, use, at),
+                seed=self.seed(use.node.name),
+                chunks=chunks,
+                priority=self.priority,
+            )
+        )
+
+    def _move(self, walker: Walker, use: UseTable, at: Vector, inputs: Mapping[str, Any]) -> MoveState:
+        ref = Ref(self.run, walker.step, use.plan.index, at)
+        keys = [self.key(walker, state, at) for state in use.plan.states]
+        match use.plan.op:
+            case "export":
+                return MoveState(ref, "export", source=keys[0])
+            case "import":
+                return MoveState(ref, "import", target=keys[0], value=inputs.get("state", ABSENT))
+            case _:
+                width = evaluator(self.plan.states[use.plan.states[1]].width)(self.given, {})
+                return MoveState(ref, "fork", source=keys[0], target=keys[1], width=int(width))
 
     def params(self, walker: Walker, use: UseTable, at: Vector) -> Mapping[str, Scalar]:
         fixed = self.fixed(walker, use)

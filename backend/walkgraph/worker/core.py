@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.loops import Items, LoopCall
+from walkgraph.placement.regions import stepped
 from walkgraph.placement.tables import Plan
-from walkgraph.worker.events import Arrived, CallDone, Cancelled, Command, Event, Release, Started
+from walkgraph.wire.watching import Watch
+from walkgraph.worker.events import Arrived, CallDone, Cancelled, Command, Event, Gated, Release, Started, Watched
 from walkgraph.worker.local_run import LocalRun
-from walkgraph.worker.tables import walk_tables
+from walkgraph.worker.tables import WalkTable, walk_tables
 from walkgraph.worker.templates import loop_templates
 
 REMEMBERED = 4096
@@ -25,6 +27,9 @@ class Core:
         self.plan = plan
         self.rank = rank
         self._tables = walk_tables(plan, rank)
+        self._stepped: tuple[Plan, tuple[WalkTable, ...]] | None = None
+        """For runs whose loops are all stepped; made when there is one."""
+        self._watch = Watch()
         self._runs: dict[str, LocalRun] = {}
         self._early: OrderedDict[str, list[Arrived]] = OrderedDict()
         self._ended: OrderedDict[str, None] = OrderedDict()
@@ -56,13 +61,29 @@ class Core:
                 return run.items(event) if run else []
             case Cancelled():
                 return self._cancel(event.run)
+            case Gated():
+                run = self._runs.get(event.gate.run)
+                return run.obey(event.gate) if run else []
+            case Watched():
+                self._watch = event.watch
+                for run in self._runs.values():
+                    run.watch(event.watch)
+                return []
 
     def _start(self, event: Started) -> list[Command]:
         if event.run in self._runs or event.run in self._ended:
             return []
-        run = LocalRun(self.plan, self._tables, self.rank, event)
+        run = LocalRun(*self._walked(event), self.rank, event, self._watch)
         self._runs[event.run] = run
         return run.begin(self._early.pop(event.run, []))
+
+    def _walked(self, event: Started) -> tuple[Plan, tuple[WalkTable, ...]]:
+        if not event.stepped:
+            return self.plan, self._tables
+        if self._stepped is None:
+            plan = stepped(self.plan)
+            self._stepped = plan, walk_tables(plan, self.rank)
+        return self._stepped
 
     def _arrive(self, event: Arrived) -> list[Command]:
         name = getattr(event.message, "run", None)

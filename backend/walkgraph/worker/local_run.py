@@ -9,29 +9,28 @@ from torch import Tensor
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph.expressions import ExpressionError
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, ChunkInfo, StateKey
+from walkgraph.networks.base import ChunkInfo, StateKey
 from walkgraph.networks.loops import Items
 from walkgraph.placement.tables import EdgePlan, FromInput, FromLiteral, FromStep, Plan, StepPlan
 from walkgraph.wire import messages as m
+from walkgraph.wire.watching import Gate, Watch
 from walkgraph.worker import shaping
 from walkgraph.worker.calls import Calls, no_value
+from walkgraph.worker.control import Control
 from walkgraph.worker.events import (
     ABSENT,
     Arrived,
     CallDone,
     Command,
     DropStates,
-    MoveState,
-    Ref,
     Report,
-    Run,
     RunLoop,
     Send,
     Started,
 )
 from walkgraph.worker.regions import Loops
 from walkgraph.worker.streams import streams_of
-from walkgraph.worker.tables import UseTable, WalkTable, evaluator, result_readers
+from walkgraph.worker.tables import UseTable, WalkTable, result_readers
 from walkgraph.worker.times import Times
 from walkgraph.worker.walker import Vector, Walker
 
@@ -39,7 +38,7 @@ from walkgraph.worker.walker import Vector, Walker
 class LocalRun:
     """Implements `walker.Host`. Every public method returns the commands that follow."""
 
-    def __init__(self, plan: Plan, tables: Sequence[WalkTable], rank: Rank, event: Started) -> None:
+    def __init__(self, plan: Plan, tables: Sequence[WalkTable], rank: Rank, event: Started, watch: Watch) -> None:
         self.run: RunId = event.run
         self.params = event.params
         self._plan = plan
@@ -64,6 +63,8 @@ class LocalRun:
         self._failure: ErrorInfo | None = None
         self._over = False
         self._out: list[Command] = []
+        self._control = Control(plan, rank, event, watch, self._loops.refs)
+        self._watched = None if self._control.needless else self._control
 
     # ── events ──
 
@@ -77,6 +78,15 @@ class LocalRun:
     def arrived(self, event: Arrived) -> list[Command]:
         self._take(event)
         return self._progress()
+
+    def watch(self, watch: Watch) -> None:
+        self._control.watch(watch)
+        self._watched = None if self._control.needless else self._control
+
+    def obey(self, gate: Gate) -> list[Command]:
+        out = [] if self._over else self._control.obey(gate)
+        self._watched = None if self._control.needless else self._control
+        return out
 
     def call_done(self, event: CallDone) -> list[Command]:
         if self._over:
@@ -96,6 +106,8 @@ class LocalRun:
         elif isinstance(outputs, ErrorInfo):
             self._failure = outputs
         else:
+            if self._watched is not None and table.region is None:
+                self._out += self._watched.outputs(event.ref, outputs)
             walker.finish(event.ref.use, outputs)
         return self._progress()
 
@@ -129,7 +141,7 @@ class LocalRun:
         if self._failure is not None and not self._over:
             self._over = True
             return [Report(m.RankFailed(rank=self._rank, run=self.run, error=self._failure))]
-        return out
+        return out if self._watched is None else self._watched.take(out)
 
     def _advance(self) -> bool:
         """True if anything moved, so that there may be more to do."""
@@ -157,14 +169,14 @@ class LocalRun:
         for name in walker.table.readers:
             match step.bindings.get(name):
                 case FromInput(name=source):
-                    walker.feed_input(name, self._inputs.get(source, ABSENT))
+                    self._feed(walker, name, self._inputs.get(source, ABSENT))
                 case FromLiteral(value=value):
-                    walker.feed_input(name, value)
+                    self._feed(walker, name, value)
                 case FromStep(step=source, result=result):
                     if (source, result) in self._results:
-                        walker.feed_input(name, self._results[source, result])
+                        self._feed(walker, name, self._results[source, result])
                 case None:
-                    walker.feed_input(name, ABSENT)
+                    self._feed(walker, name, ABSENT)
         for event in self._early.pop(step.index, []):
             self._take(event)
 
@@ -222,7 +234,12 @@ class LocalRun:
         for walker in self._walkers.values():
             for name, binding in self._steps[walker.step].bindings.items():
                 if binding == FromStep(step=step, result=result):
-                    walker.feed_input(name, value)
+                    self._feed(walker, name, value)
+
+    def _feed(self, walker: Walker, name: str, value: Any) -> None:
+        if self._watched is not None:
+            self._out += self._watched.input(walker.step, name, value)
+        walker.feed_input(name, value)
 
     # ── walker.Host ──
 
@@ -236,43 +253,13 @@ class LocalRun:
                 case call:
                     self._out.append(RunLoop(call))
             return
-        ref = Ref(self.run, walker.step, use.plan.index, at)
-        if use.node is None:
-            keys = [self._calls.key(walker, state, at) for state in use.plan.states]
-            match use.plan.op:
-                case "export":
-                    self._out.append(MoveState(ref, "export", source=keys[0]))
-                case "import":
-                    self._out.append(MoveState(ref, "import", target=keys[0], value=inputs.get("state", ABSENT)))
-                case _:
-                    width = evaluator(self._plan.states[use.plan.states[1]].width)(self.params, {})
-                    self._out.append(MoveState(ref, "fork", source=keys[0], target=keys[1], width=int(width)))
-            return
-        missing = self._calls.missing(use, inputs)
-        if missing and all(port in chunks and chunks[port].last for port in missing):
-            walker.finish(use.plan.index, {})  # a closing chunk without items: there is nothing to compute
-            return
-        if missing:
-            self._failure = self._calls.lacks(use, missing[0], at)
-            return
-        self._out.append(
-            Run(
-                Call(
-                    run=self.run,
-                    node=use.node.name,
-                    walk=walker.table.plan.name,
-                    step=walker.step,
-                    use=use.plan.index,
-                    iteration=at,
-                    inputs=inputs,
-                    params=self._calls.params(walker, use, at),
-                    states=self._calls.states(walker, use, at),
-                    seed=self._calls.seed(use.node.name),
-                    chunks=chunks,
-                    priority=self._calls.priority,
-                )
-            )
-        )
+        match self._calls.made(walker, use, at, inputs, chunks):
+            case None:
+                walker.finish(use.plan.index, {})
+            case ErrorInfo() as failure:
+                self._failure = failure
+            case command:
+                self._out.append(command)
 
     def release(self, walker: Walker, edge: EdgePlan, key: Vector, value: Any) -> None:
         target = edge.target

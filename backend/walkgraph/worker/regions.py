@@ -168,6 +168,10 @@ class Loops:
                     running.allowed = upto
                     yield Allow(running.ref, upto)
 
+    def refs(self) -> list[Ref]:
+        """Those that were entered and haven't ended."""
+        return [running.ref for running in self._running.values()]
+
     def calls(self, event: CallDone) -> list[int]:
         """How often each use inside was called in a loop that has ended."""
         running, count = self._running[event.ref.step, event.ref.use], event.iterations

@@ -4,7 +4,7 @@ Their walkers stand still: no call is made, no value sent, no state moved betwee
 the run is here again.
 """
 
-from walkgraph.worker.events import Arrived, CallDone, Cancelled, Event, Started
+from walkgraph.worker.events import Arrived, CallDone, Cancelled, Event, Gated, Started, Watched
 
 
 class Suspension:
@@ -37,6 +37,10 @@ def _run(event: Event) -> str:
             return getattr(message, "run", "")
         case CallDone(ref=ref):
             return ref.run
+        case Gated(gate=gate):
+            return gate.run
+        case Watched():
+            return ""
         case Started() | Cancelled():
             return event.run
         case _:
