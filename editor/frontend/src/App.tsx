@@ -1,5 +1,6 @@
 // The editor of one open document: the bar, and below it what its tab shows.
 import { useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { DebugDock } from "./debug/Dock";
 import { DeployView } from "./deploy/DeployView";
 import { CommandPalette } from "./panels/CommandPalette";
 import { PlacementView } from "./placement/PlacementView";
@@ -60,6 +61,9 @@ export function App({ toggleFocus }: AppProps) {
           <View tab={tab} />
         </Boundary>
       </main>
+      <Boundary what="The debugger">
+        <DebugDock />
+      </Boundary>
       {dialog === "version" && <VersionDialog onClose={close} />}
       {dialog === "sheet" && <KeySheet onClose={close} />}
       {dialog === "conflict" && <ConflictDialog onClose={close} />}
@@ -78,8 +82,7 @@ function useShortcuts(editor: Editor, commands: Commands) {
       if (event.defaultPrevented || path.some((target) => target instanceof HTMLDialogElement)) return;
       const action = actionOf(chordOf(event), isTyping(path), overrides);
       if (!action) return;
-      event.preventDefault();
-      perform(action, editor, commands);
+      if (perform(action, editor, commands)) event.preventDefault();
     },
     [editor, commands, overrides],
   );

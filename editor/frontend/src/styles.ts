@@ -1,5 +1,6 @@
 // All of the editor's CSS as one text for the shadow root. The theme comes first, so that modules may build on it.
 import { styles as canvas } from "./canvas/styles";
+import { styles as debug } from "./debug/styles";
 import { styles as deploy } from "./deploy/styles";
 import { styles as panels } from "./panels/styles";
 import { styles as placement } from "./placement/styles";
@@ -10,4 +11,4 @@ import { styles as tasks } from "./tasks/styles";
 import { styles as versions } from "./versions/styles";
 import theme from "./ui/theme.css?inline";
 
-export const styles = [theme, shell, canvas, panels, taps, tasks, versions, placement, deploy, play].join("\n");
+export const styles = [theme, shell, canvas, panels, taps, tasks, versions, placement, deploy, play, debug].join("\n");

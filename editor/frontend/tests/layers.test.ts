@@ -17,7 +17,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ["telemetry"],
   // An open document with all that follows the service.
   ["store/attach"],
-  ["canvas", "panels", "tasks", "placement", "deploy", "play", "versions", "taps"],
+  ["canvas", "panels", "tasks", "placement", "deploy", "play", "versions", "taps", "debug"],
   ["shell"],
   ["App", "styles"],
   // What mounts the application.
@@ -30,9 +30,20 @@ const SHARED = [
   "canvas/geometry",
   "canvas/model",
   "canvas/types",
+  "debug/FailedInputs",
+  "debug/UpTo",
+  "debug/actions",
+  "debug/arriving",
+  "debug/breaks",
+  "debug/marks",
+  "debug/recorded",
+  "debug/replay",
+  "debug/state",
   "deploy/changed",
   "placement/bits",
   "placement/ranks",
+  "taps/SampleView",
+  "taps/looks",
   "versions/DiffList",
 ];
 

@@ -1,4 +1,5 @@
 // Context menus of the canvas.
+import { breakEntries, selectedSpots } from "../debug/actions";
 import { makeCarried, makeForward, setEdge } from "../document/edits";
 import type { GraphDocument } from "../document/types";
 import { setReroutes } from "../document/edits/layout";
@@ -39,7 +40,10 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): Opened {
   }
   if (node.data.kind === "use" && !many) {
     const instead = { id: node.id, node: node.data.node };
-    entries.push({ label: "Replace with…", run: () => board.openAdd(at, { instead }) });
+    entries.push(
+      { label: "Replace with…", run: () => board.openAdd(at, { instead }) },
+      ...breakEntries(board.editor, selectedSpots(board.editor)),
+    );
   }
   entries.push(
     { label: "Copy", keys: "Mod+C", apart: entries.length > 0, run: () => void copy(board) },

@@ -1,8 +1,8 @@
 // What was run: this browser's runs with their pictures, and what the service remembers of others.
-import { Cloud, Columns2, RotateCw, Trash2, Undo2 } from "lucide-react";
+import { Cloud, Columns2, History as HistoryIcon, RotateCw, Trash2, Undo2 } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 import type { RunShown } from "../api/types";
-import { Badge, Button, Empty, IconButton } from "../ui/kit";
+import { Badge, Button, Empty, IconButton, Menu, type MenuEntry } from "../ui/kit";
 import { showSeconds, ago } from "../ui/words";
 import type { Head } from "./history";
 import { labelOf } from "./form";
@@ -18,6 +18,8 @@ interface Props {
   onAgain: (id: string) => void;
   onCompare: (id: string) => void;
   onRemove: (ids: string[]) => void;
+  /** What can be replayed of a run that is over. */
+  replays: (id: string) => MenuEntry[];
 }
 
 export function HistoryPane({
@@ -31,7 +33,9 @@ export function HistoryPane({
   onAgain,
   onCompare,
   onRemove,
+  replays,
 }: Props) {
+  const [menu, setMenu] = useState<{ id: string; x: number; y: number } | null>(null);
   const now = useNow();
   const lines = useMemo(() => together(deployment, heads, rows), [deployment, heads, rows]);
   const own = heads.filter((head) => head.deployment === deployment);
@@ -75,6 +79,19 @@ export function HistoryPane({
                 <IconButton label="Run again with the same seed" onClick={() => onAgain(line.id)}>
                   <RotateCw size={13} />
                 </IconButton>
+                {line.state !== "running" && (
+                  <IconButton
+                    label="Replay in the service"
+                    aria-haspopup="menu"
+                    aria-expanded={menu?.id === line.id}
+                    onClick={(event) => {
+                      const box = event.currentTarget.getBoundingClientRect();
+                      setMenu({ id: line.id, x: box.left, y: box.bottom + 2 });
+                    }}
+                  >
+                    <HistoryIcon size={13} />
+                  </IconButton>
+                )}
                 <IconButton
                   label={line.id === comparing ? "Compare with none" : "Compare"}
                   aria-pressed={line.id === comparing}
@@ -92,6 +109,7 @@ export function HistoryPane({
           ))}
         </ul>
       )}
+      {menu && <Menu at={menu} entries={replays(menu.id)} onClose={() => setMenu(null)} />}
     </aside>
   );
 }

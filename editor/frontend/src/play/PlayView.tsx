@@ -4,6 +4,9 @@ import { useEffect, useMemo, useState } from "react";
 import { useStore } from "zustand";
 import { call } from "../api/client";
 import type { DeploymentShown } from "../api/types";
+import { replayEntries } from "../debug/replay";
+import { debuggingOf, useDebugging } from "../debug/state";
+import { UpTo } from "../debug/UpTo";
 import { deploymentOf } from "../store/deployments";
 import type { Editor } from "../store/editor";
 import { useEditor, useEditorState } from "../store/react";
@@ -18,7 +21,7 @@ import { fresh, labelOf, pictureInput } from "./form";
 import { HistoryPane } from "./HistoryPane";
 import { wholeSound } from "./media";
 import { ResultPane } from "./ResultPane";
-import { keyOf, playOf, type Play, type PlayState } from "./session";
+import { keyOf, playOf, type Play, type PlayState, type RunOptions } from "./session";
 import { SnippetDialog } from "./SnippetDialog";
 import { suffixOf } from "./snippets";
 import { TaskForm } from "./TaskForm";
@@ -199,6 +202,7 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
   const given = state.forms[key] ?? fresh(task);
   const last = state.results[key] ?? null;
   const [calling, setCalling] = useState(false);
+  const upTo = useDebugging((now) => now.upTo);
   const serving = deployment.state === "ready" || deployment.state === "degraded";
   const labels = useMemo(
     () => Object.fromEntries((state.tasks?.list ?? []).map((found) => [found.name, found.label])),
@@ -214,12 +218,12 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
     [state.tasks, play],
   );
   const attempt = (doing: Promise<void>) => void doing.catch((error: Error) => editor.say(error.message, "error"));
-  const again = async (id: string) => {
+  const again = async (id: string, options: RunOptions = {}) => {
     const { result, complete } = await play.entry(id);
     await play.open(id);
     if (complete === false) return;
     const found = play.state.tasks?.list.find((one) => one.name === result.task);
-    if (found) await play.run(found);
+    if (found) await play.run(found, options);
   };
   const busy = play.isRunning(key);
   return (
@@ -232,12 +236,15 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
           blocked={serving ? null : `The deployment is ${deployment.state}; wait until it is ready.`}
           onChange={(change) => play.give(task, change)}
           onReset={() => play.reset(task)}
-          onRun={() => {
+          onRun={(options) => {
             focusRun(null);
-            attempt(play.run(task));
+            debuggingOf(editor).setState({ upTo: null });
+            attempt(play.run(task, { ...options, upTo }));
           }}
           onStop={() => attempt(play.stop(key))}
-        />
+        >
+          <UpTo />
+        </TaskForm>
         <div className="call">
           <Button kind="quiet" onClick={() => setCalling(true)}>
             <Braces size={14} aria-hidden /> Call it from your code
@@ -256,6 +263,7 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
             onSave={(output, made) => attempt(save(last.result, output, made))}
             uses={uses}
             onSameSeed={() => last.result.run && attempt(again(last.result.run))}
+            onRecord={() => last.result.run && attempt(again(last.result.run, { record: true }))}
             onCanvas={alone ? null : () => onCanvas(last.result, editor)}
             onNode={alone ? null : (node) => editor.open({ kind: "components" }, [`node:${node}`])}
           />
@@ -280,6 +288,12 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
           onAgain={(id) => attempt(again(id))}
           onCompare={(id) => attempt(play.compare(id))}
           onRemove={(ids) => attempt(play.remove(ids))}
+          replays={(run) =>
+            replayEntries(editor, { run, deployment: deployment.id }, (made) => {
+              attempt(play.loadRows(made.deployment));
+              attempt(play.open(made.run));
+            })
+          }
         />
       )}
       {calling && <SnippetDialog task={task} given={given} onClose={() => setCalling(false)} />}

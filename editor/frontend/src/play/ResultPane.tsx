@@ -1,6 +1,8 @@
 // The run under way, or the last one: how it stands, what it made, where its time went.
 import { Crosshair, RotateCw } from "lucide-react";
 import { useEffect, useState, type ReactNode } from "react";
+import { FailedInputs } from "../debug/FailedInputs";
+import { RunMark } from "../debug/marks";
 import { Badge, Button, Prose } from "../ui/kit";
 import { useLatest, useQueueGauge } from "../telemetry/activity";
 import { showSeconds } from "../ui/words";
@@ -17,13 +19,16 @@ interface Props {
   onSave: (output: OutputShown, made: Made) => void;
   uses: readonly Use[];
   onSameSeed: () => void;
+  /** The same once more, with all of its values kept. */
+  onRecord: () => void;
   /** null: no graph is open. */
   onCanvas: (() => void) | null;
   /** Opens the node in the graph. */
   onNode: ((node: string) => void) | null;
 }
 
-export function ResultPane({ task, result, muted, onMute, onSave, uses, onSameSeed, onCanvas, onNode }: Props) {
+export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }: Props) {
+  const { onSameSeed, onRecord, onCanvas, onNode } = on;
   const over = isOver(result);
   const outputs = ordered(task, result);
   const preview = outputs.find((output) => output.name === PREVIEW && isPicture(output)) ?? null;
@@ -37,6 +42,7 @@ export function ResultPane({ task, result, muted, onMute, onSave, uses, onSameSe
         <State result={result} />
         <Figures result={result} />
         {!over && <Now run={result.run} />}
+        {!over && result.run !== null && <RunMark deployment={result.deployment} run={result.run} />}
         <div className="doing">
           {sounds && !over && <MuteButton muted={muted} onChange={onMute} />}
           {over && result.seed !== null && (
@@ -52,7 +58,7 @@ export function ResultPane({ task, result, muted, onMute, onSave, uses, onSameSe
         </div>
       </div>
       {result.error && result.state === "failed" && (
-        <Failure error={result.error} faults={result.faults} onNode={onNode} />
+        <Failure result={result} error={result.error} onRecord={onRecord} onNode={onNode} />
       )}
       {shared && (
         <PictureFrame
@@ -157,9 +163,16 @@ function Elapsed({ from }: { from: number }) {
   return <>{(Math.max(0, now - from) / 1000).toFixed(1)} s</>;
 }
 
-function Failure({ error, faults, onNode }: { error: RunError; faults: Result["faults"]; onNode: Props["onNode"] }) {
+interface FailureProps {
+  result: Result;
+  error: RunError;
+  onRecord: () => void;
+  onNode: Props["onNode"];
+}
+
+function Failure({ result: { run, faults }, error, onRecord, onNode }: FailureProps) {
   const place = placeOf(error);
-  const { node } = error;
+  const { node, walk } = error;
   return (
     <div className="wg-play-error" role="alert">
       <p className="message">
@@ -184,6 +197,7 @@ function Failure({ error, faults, onNode }: { error: RunError; faults: Result["f
           </button>
         )}
       </p>
+      {run !== null && node && walk && <FailedInputs run={run} walk={walk} node={node} onRecord={onRecord} />}
     </div>
   );
 }

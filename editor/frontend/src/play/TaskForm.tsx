@@ -1,12 +1,13 @@
 // The form of a task: its inputs, its parameters, the seed, and the button that runs it.
-import { ArrowDown, ArrowUp, Play as PlayIcon, Plus, RotateCcw, Square, X } from "lucide-react";
-import { useState, type ClipboardEvent, type KeyboardEvent } from "react";
+import { ArrowDown, ArrowUp, ChevronDown, Play as PlayIcon, Plus, RotateCcw, Square, X } from "lucide-react";
+import { useState, type ClipboardEvent, type KeyboardEvent, type ReactNode } from "react";
 import { shown } from "../ui/keys";
 import { Button, IconButton, Menu, Prose } from "../ui/kit";
 import { color, glyph } from "../ui/modality";
 import { MediaPart, NumbersPart, ParamField, SeedField, TextPart } from "./fields";
 import { canOrder, isEmpty, judge, labelOf, listedParams, newPart, widgetOf, type Faults } from "./form";
 import { fits, mediaOf, words } from "./media";
+import type { RunOptions } from "./session";
 import type { Given, Part, TaskShown } from "./types";
 
 interface Props {
@@ -17,18 +18,20 @@ interface Props {
   blocked: string | null;
   onChange: (change: (given: Given) => Given) => void;
   onReset: () => void;
-  onRun: () => void;
+  onRun: (options?: RunOptions) => void;
   onStop: () => void;
+  /** What the next run does besides, above the button. */
+  children?: ReactNode;
 }
 
-export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun, onStop }: Props) {
+export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun, onStop, children }: Props) {
   const faults = judge(task, given);
   const [asked, setAsked] = useState(false);
-  const run = () => {
+  const run = (options?: RunOptions) => {
     setAsked(true);
     if (!blocked && !busy && Object.keys(faults).length === 0) {
       setAsked(false);
-      onRun();
+      onRun(options);
     }
   };
   const keys = (event: KeyboardEvent) => {
@@ -50,7 +53,7 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
     void pasted(task, file).then((made) => made && onChange((before) => placed(task, before, made)));
   };
   const told = asked ? faults : onlyTyped(faults);
-  const lists = { task, given, faults: told, onChange, changePart, onRun: run };
+  const lists = { task, given, faults: told, onChange, changePart, onRun: () => run() };
   const count = Object.keys(faults).length;
   return (
     <form
@@ -100,21 +103,25 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
         ))}
       </div>
       <div className="run">
+        {children}
         {busy ? (
           <Button kind="danger" className="wide" onClick={onStop}>
             <Square size={14} aria-hidden /> Stop
           </Button>
         ) : (
-          <Button
-            kind="primary"
-            className="wide"
-            disabled={blocked !== null}
-            title={blocked ?? shown("Mod+Enter")}
-            aria-keyshortcuts="Control+Enter Meta+Enter"
-            onClick={run}
-          >
-            <PlayIcon size={14} aria-hidden /> Run <kbd aria-hidden>{shown("Mod+Enter")}</kbd>
-          </Button>
+          <div className="split">
+            <Button
+              kind="primary"
+              className="wide"
+              disabled={blocked !== null}
+              title={blocked ?? shown("Mod+Enter")}
+              aria-keyshortcuts="Control+Enter Meta+Enter"
+              onClick={() => run()}
+            >
+              <PlayIcon size={14} aria-hidden /> Run <kbd aria-hidden>{shown("Mod+Enter")}</kbd>
+            </Button>
+            <OtherRuns disabled={blocked !== null} onRun={run} />
+          </div>
         )}
         {(blocked || (asked && count > 0)) && (
           <div className="wg-play-fault" role="alert">
@@ -123,6 +130,34 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
         )}
       </div>
     </form>
+  );
+}
+
+/** The run button's menu. */
+function OtherRuns({ disabled, onRun }: { disabled: boolean; onRun: (options: RunOptions) => void }) {
+  const [menu, setMenu] = useState<{ x: number; y: number } | null>(null);
+  const entries = [
+    { label: "Run paused: step it from its first call", run: () => onRun({ hold: true }) },
+    { label: "Run recorded: keep all values to compare", run: () => onRun({ record: true }) },
+    { label: "Run paused and recorded", run: () => onRun({ hold: true, record: true }) },
+  ];
+  return (
+    <>
+      <IconButton
+        kind="primary"
+        label="Other ways to run"
+        aria-haspopup="menu"
+        aria-expanded={menu !== null}
+        disabled={disabled}
+        onClick={(event) => {
+          const box = event.currentTarget.getBoundingClientRect();
+          setMenu({ x: box.left, y: box.bottom });
+        }}
+      >
+        <ChevronDown size={14} />
+      </IconButton>
+      {menu && <Menu at={menu} entries={entries} onClose={() => setMenu(null)} />}
+    </>
   );
 }
 

@@ -3,6 +3,10 @@
 import { createStore, type StoreApi } from "zustand/vanilla";
 import { ApiError, call, send } from "../api/client";
 import type { RunEvent, RunShown } from "../api/types";
+import { look } from "../debug/actions";
+import type { Spot } from "../debug/breaks";
+import { keep } from "../debug/recorded";
+import { arrive } from "../debug/arriving";
 import type { Editor } from "../store/editor";
 import { tell } from "../telemetry/activity";
 import { eventsOf } from "../telemetry/sse";
@@ -36,6 +40,14 @@ export interface PlayState {
   /** The first of two, while the second is being chosen. */
   comparing: string | null;
   muted: boolean;
+}
+
+/** `record`: the service keeps every value, for comparisons. `hold`: paused before its first call. */
+export interface RunOptions {
+  record?: boolean;
+  hold?: boolean;
+  /** Where it pauses once. */
+  upTo?: Spot | null;
 }
 
 /** `GET /runs/{id}/request`: what was too large is null; all of it: `request` is. */
@@ -124,7 +136,7 @@ export class Play {
     return this.running.has(key);
   }
 
-  async run(task: TaskShown): Promise<void> {
+  async run(task: TaskShown, { record = false, hold = false, upTo = null }: RunOptions = {}): Promise<void> {
     const key = keyOf(task);
     const given = this.state.forms[key] ?? fresh(task);
     if (this.running.has(key) || Object.keys(judge(task, given)).length > 0) return;
@@ -133,6 +145,7 @@ export class Play {
     this.player.stop();
     this.player.ready();
     const start = performance.now();
+    const ends: (() => void)[] = [];
     this.store.setState({ compared: null });
     let result = begun(task.deployment, task.name, Date.now());
     let waiting: ReturnType<typeof setTimeout> | undefined;
@@ -152,20 +165,30 @@ export class Play {
     try {
       const answer = await send(`/v1/tasks/${task.deployment}/${task.name}`, {
         method: "POST",
-        body: { ...request(task, given), stream: true },
+        body: {
+          ...request(task, given),
+          stream: true,
+          ...(record ? { record } : {}),
+          ...(hold || upTo ? { hold: true } : {}),
+        },
         signal: control.signal,
       });
       for await (const event of eventsOf<RunEvent>(answer)) {
         show(after(result, event, performance.now() - start));
         tell(event, task.name);
         this.listen(event);
-        if (event.event === "accepted") this.noteSeed(task, event.seed);
+        if (event.event !== "accepted") continue;
+        this.noteSeed(task, event.seed);
+        if (record) ends.push(keep(event.run));
+        if (hold) look(this.editor, event.run);
+        if (upTo) ends.push(arrive(this.editor, task.deployment, event.run, upTo));
       }
       if (!isOver(result)) show(broken(result, { code: "offline", message: "the service ended before the run did" }));
     } catch (error) {
       show(failure(result, error));
     } finally {
       this.running.delete(key);
+      for (const end of ends) end();
       put();
     }
     await this.keep({ given, result });

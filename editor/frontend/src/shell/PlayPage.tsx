@@ -1,5 +1,6 @@
 // The playground as a page of its own: no graph is open, deployments alone are followed.
 import { useEffect, useMemo } from "react";
+import { DebugDock } from "../debug/Dock";
 import { PlayView } from "../play/PlayView";
 import { Deployments } from "../store/deployments";
 import { emptyGraph } from "../store/documents";
@@ -19,7 +20,12 @@ export function PlayPage({ deployment }: { deployment: string | undefined }) {
   }, [editor]);
   return (
     <EditorContext value={editor}>
-      <PlayView alone />
+      <div className="wg-app">
+        <main className="wg-main" aria-label="The playground">
+          <PlayView alone />
+        </main>
+        <DebugDock alone />
+      </div>
       <Toasts />
     </EditorContext>
   );

@@ -1,6 +1,7 @@
 // What the bar, the keys and the menu do: one list for all of them.
 import { call } from "../api/client";
 import type { VersionEntry } from "../api/types";
+import { onDebugKey } from "../debug/actions";
 import type { GraphDocument } from "../document/types";
 import { withGraph, type Editor } from "../store/editor";
 import type { Command } from "../panels/goto";
@@ -68,21 +69,30 @@ export function listed(commands: Commands, overrides: Overrides): Command[] {
   ];
 }
 
-/** Do what a key asks for. */
-export function perform(action: Action, editor: Editor, commands: Commands): void {
+/** Do what a key asks for; false: it means nothing now, and the browser may have it. */
+export function perform(action: Action, editor: Editor, commands: Commands): boolean {
   switch (action) {
+    case "debug.break":
+    case "debug.resume":
+    case "debug.step":
+    case "debug.iteration":
+      return onDebugKey(editor, action);
     case "undo":
-      return editor.undo();
+      editor.undo();
+      return true;
     case "redo":
-      return editor.redo();
+      editor.redo();
+      return true;
     case "tab.graph":
     case "tab.tasks":
     case "tab.placement":
     case "tab.deploy":
     case "tab.play":
-      return editor.see({ tab: action.slice(4) as "graph" });
+      editor.see({ tab: action.slice(4) as "graph" });
+      return true;
     default:
-      return commands[action]();
+      commands[action]();
+      return true;
   }
 }
 

@@ -7,6 +7,10 @@ export type Action =
   | "find"
   | "run"
   | "deploy"
+  | "debug.break"
+  | "debug.resume"
+  | "debug.step"
+  | "debug.iteration"
   | "focus"
   | "sheet"
   | "tab.graph"
@@ -32,6 +36,16 @@ export const BINDINGS: readonly Binding[] = [
   { action: "find", label: "Find anything", group: "Document", keys: ["Mod+K"], typing: true },
   { action: "run", label: "Run", group: "Run", keys: ["Mod+Enter"], typing: true },
   { action: "deploy", label: "Deploy", group: "Run", keys: ["Mod+Shift+D"], typing: true },
+  { action: "debug.break", label: "Set or clear a breakpoint", group: "Run", keys: ["F9"] },
+  {
+    action: "debug.resume",
+    label: "Resume a paused run, pause a running one",
+    group: "Run",
+    keys: ["F8"],
+    typing: true,
+  },
+  { action: "debug.step", label: "Step: make one call", group: "Run", keys: ["F10"], typing: true },
+  { action: "debug.iteration", label: "Step to the next iteration", group: "Run", keys: ["Shift+F10"], typing: true },
   { action: "tab.graph", label: "Graph", group: "View", keys: ["Alt+1"], typing: true },
   { action: "tab.tasks", label: "Tasks", group: "View", keys: ["Alt+2"], typing: true },
   { action: "tab.placement", label: "Placement", group: "View", keys: ["Alt+3"], typing: true },
@@ -72,7 +86,7 @@ export function chordOf(event: Pressed, mac = MAC): string | null {
 export function actionOf(chord: string | null, typing: boolean, overrides: Overrides = {}): Action | null {
   if (chord === null) return null;
   const found = BINDINGS.find((binding) => (overrides[binding.action] ?? binding.keys).includes(chord));
-  if (!found || (typing && (!found.typing || !/Mod|Alt/.test(chord)))) return null;
+  if (!found || (typing && (!found.typing || !/Mod|Alt|\bF\d/.test(chord)))) return null;
   return found.action;
 }
 

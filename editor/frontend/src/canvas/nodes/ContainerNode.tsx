@@ -2,6 +2,7 @@
 import { Handle, Position, type NodeProps } from "@xyflow/react";
 import { ChevronDown, ChevronRight, List, Maximize2, Repeat, Split } from "lucide-react";
 import { memo } from "react";
+import { LoopMarks } from "../../debug/marks";
 import { setItem } from "../../document/edits/items";
 import { setClosed } from "../../document/edits/layout";
 import { loopMark, loopReason, loopShown } from "../../store/loops";
@@ -35,6 +36,12 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
     <div
       className={`wg-container ${box.container} ${box.closed ? "closed" : ""} ${box.muted} ${worst(box.problems)}`}
     >
+      <LoopMarks
+        walk={box.walk}
+        loop={box.container === "loop" ? box.name : ""}
+        closed={box.closed}
+        nodes={box.nodes}
+      />
       <header className="wg-container-head">
         <button
           type="button"

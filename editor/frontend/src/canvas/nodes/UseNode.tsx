@@ -1,6 +1,7 @@
 // A component at work: a use in a Walk, or a node on the components canvas.
 import type { NodeProps } from "@xyflow/react";
 import { memo, useMemo } from "react";
+import { DebugMarks } from "../../debug/marks";
 import { rankColor } from "../../placement/ranks";
 import { NodePreview } from "../../telemetry/views";
 import { HEAD, SUB } from "../geometry";
@@ -15,6 +16,7 @@ export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
   const kinds = ["wg-use", use.ghost ? "ghost" : "", use.muted, worst(use.problems)];
   return (
     <div className={kinds.join(" ")} style={{ "--tint": tint } as React.CSSProperties}>
+      <DebugMarks name={use.name} node={use.node} />
       <header>
         {use.badge && <b className="wg-order">{use.badge}</b>}
         <strong title={use.name}>{use.name}</strong>

@@ -1,6 +1,7 @@
 // The items of a Walk's body: uses, loops, parallels and sequences, forks.
 import { useMemo } from "react";
 import type { Catalogue } from "../../api/types";
+import { BreakField } from "../../debug/marks";
 import * as items from "../../document/edits/items";
 import { mutedOf, unmute } from "../../document/edits/mute";
 import { unwrap } from "../../document/edits/wrap";
@@ -91,6 +92,7 @@ export function UseForm({ walk, entry }: ItemProps) {
         />
         <ProblemLines problems={problems} />
         <WhenField walk={walk} entry={entry} />
+        <BreakField walk={walk} use={entry.name} />
       </Section>
       <Section title={`Component ${entry.node}`}>
         <NodeForm name={entry.node} shared onRename={follow} />

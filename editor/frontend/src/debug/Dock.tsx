@@ -1,0 +1,158 @@
+// Below everything while there is something to debug: the paused runs with the buttons that step them, the
+// breakpoints that are armed, what a replay did otherwise.
+import { ChevronDown, ChevronUp, CirclePause, Crosshair, Play, Square, StepForward, Repeat1, X } from "lucide-react";
+import { useEffect, useMemo, useRef } from "react";
+import { useStore } from "zustand";
+import type { Editor } from "../store/editor";
+import { useKeys } from "../store/preferences";
+import { useEditor, useEditorState } from "../store/react";
+import { hint } from "../ui/keys";
+import { IconButton, Prose, Select, Tabs } from "../ui/kit";
+import { abort, currentCall, currentRun, showCall, steer, type PausedShown } from "./actions";
+import { Breakpoints, type BreakRow } from "./Breakpoints";
+import { inOrder, keyOfCall, locateCall, pausedWords } from "./calls";
+import { DifferencesPane } from "./DifferencesPane";
+import { pausedIn, useWatches } from "./hooks";
+import { PausedPane } from "./PausedPane";
+import { debuggingOf, showPane, useDebugging, type Pane } from "./state";
+
+export function DebugDock({ alone = false }: { alone?: boolean }) {
+  const editor = useEditor();
+  const watches = useWatches();
+  const { run, pane: wanted, open, comparison } = useStore(debuggingOf(editor));
+  const all = useMemo(() => pausedIn(watches), [watches]);
+  const breaks = useMemo(
+    (): BreakRow[] =>
+      watches.flatMap(({ deployment, state }) => state.breakpoints.map((one) => ({ ...one, deployment }))),
+    [watches],
+  );
+  const current = useMemo(() => currentRun(editor, all), [editor, all, run]);
+  useOpening(editor, all);
+  useFollowing(editor, current, alone);
+  const panes: { value: Pane; label: string }[] = [];
+  if (all.length) panes.push({ value: "paused", label: all.length > 1 ? `Paused (${all.length})` : "Paused" });
+  if (breaks.length) panes.push({ value: "breakpoints", label: `Breakpoints (${breaks.length})` });
+  if (comparison) panes.push({ value: "differences", label: "Differences" });
+  const [first] = panes;
+  if (!first) return null;
+  const pane = panes.some(({ value }) => value === wanted) ? wanted : first.value;
+  const toggle = () => debuggingOf(editor).setState({ open: !open });
+  return (
+    <section className={`wg-dock ${open ? "open" : ""} ${current ? "paused" : ""}`} aria-label="Debugger">
+      <header>
+        <Tabs label="Debugger" value={pane} onChange={(value) => showPane(editor, value)} tabs={panes} />
+        {current && <Controls paused={current} all={all} alone={alone} />}
+        <i className="spring" />
+        {pane === "differences" && (
+          <IconButton label="Close the comparison" onClick={() => debuggingOf(editor).setState({ comparison: null })}>
+            <X size={15} />
+          </IconButton>
+        )}
+        <IconButton label={open ? "Fold the debugger" : "Unfold the debugger"} aria-expanded={open} onClick={toggle}>
+          {open ? <ChevronDown size={15} /> : <ChevronUp size={15} />}
+        </IconButton>
+      </header>
+      {open && (
+        <div className="body">
+          {pane === "paused" && current && <PausedPane key={current.run} paused={current} />}
+          {pane === "breakpoints" && <Breakpoints rows={breaks} several={watches.length > 1} />}
+          {pane === "differences" && comparison && <DifferencesPane comparison={comparison} alone={alone} />}
+        </div>
+      )}
+    </section>
+  );
+}
+
+interface ControlsProps {
+  paused: PausedShown;
+  all: readonly PausedShown[];
+  /** There is no graph to show anything on. */
+  alone: boolean;
+}
+
+function Controls({ paused, all, alone }: ControlsProps) {
+  const editor = useEditor();
+  const keys = useKeys();
+  useDebugging((state) => state.call);
+  const next = currentCall(editor, paused);
+  const options = all.map(({ run, deployment }) => ({ value: run, label: `${deployment} · ${run.slice(0, 8)}` }));
+  const button = (label: string, key: string) => (key ? `${label} (${key})` : label);
+  return (
+    <div className="controls" role="toolbar" aria-label="Steps of the paused run">
+      {all.length > 1 && (
+        <Select
+          aria-label="Paused run"
+          value={paused.run}
+          options={options}
+          onChange={(run) => debuggingOf(editor).setState({ run, call: null })}
+        />
+      )}
+      <IconButton
+        label={button("Resume", hint("debug.resume", keys))}
+        onClick={() => void steer(editor, paused, "resume")}
+      >
+        <Play size={15} />
+      </IconButton>
+      <IconButton
+        label={button("Step: make the one call, then pause", hint("debug.step", keys))}
+        disabled={!next}
+        onClick={() => void steer(editor, paused, "step")}
+      >
+        <StepForward size={15} />
+      </IconButton>
+      <IconButton
+        label={button("Go on to the loop's next iteration", hint("debug.iteration", keys))}
+        disabled={!next}
+        onClick={() => void steer(editor, paused, "iteration")}
+      >
+        <Repeat1 size={15} />
+      </IconButton>
+      <IconButton label="Abort the run" onClick={() => void abort(editor, paused.run)}>
+        <Square size={13} />
+      </IconButton>
+      <span className="words" role="status">
+        <CirclePause size={14} aria-hidden />
+        <span>
+          <Prose text={pausedWords(next ? [next, ...others(paused, next)] : [])} />
+        </span>
+      </span>
+      {!alone && next && (
+        <IconButton label="Show it on the canvas" onClick={() => showCall(editor, next)}>
+          <Crosshair size={15} />
+        </IconButton>
+      )}
+    </div>
+  );
+}
+
+function others({ held }: PausedShown, next: PausedShown["held"][number]) {
+  return held.filter((call) => call !== next);
+}
+
+/** The first run that pauses opens the dock. */
+function useOpening(editor: Editor, all: readonly PausedShown[]): void {
+  const before = useRef(0);
+  useEffect(() => {
+    if (all.length > 0 && before.current === 0) showPane(editor, "paused");
+    before.current = all.length;
+  }, [editor, all.length]);
+}
+
+/** An open canvas goes along with what comes next in the run that is looked at. */
+function useFollowing(editor: Editor, current: PausedShown | null, alone: boolean): void {
+  const call = useDebugging((state) => state.call);
+  const tab = useEditorState((state) => state.view.tab);
+  const next = current && (current.held.find((one) => keyOfCall(one) === call) ?? inOrder(current.held)[0] ?? null);
+  const key = next ? `${current?.run} ${keyOfCall(next)}` : "";
+  const shown = useRef("");
+  useEffect(() => {
+    if (!next || alone || tab !== "graph" || key === shown.current) return;
+    shown.current = key;
+    const place = locateCall(editor.graph, next);
+    const { canvas } = editor.state.view;
+    // A canvas of components, or the inside of a container, stays: its nodes are marked there.
+    if (place?.canvas.kind !== "walk" || canvas.kind !== "walk") return;
+    if (canvas.walk === place.canvas.walk) editor.see({ selection: place.selection });
+    else editor.see(place);
+  }, [editor, key, tab, alone]);
+}

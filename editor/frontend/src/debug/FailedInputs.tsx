@@ -1,0 +1,64 @@
+// What went into the node that failed: shapes and figures, where the run was recorded.
+import { useMemo } from "react";
+import { useEditorState } from "../store/react";
+import { alarm, figure, typeWords } from "../taps/looks";
+import { showIteration } from "./calls";
+import { fedTo, latestOf } from "./recorded";
+
+interface Props {
+  run: string;
+  walk: string;
+  node: string;
+  /** Runs it again, recorded; null: it can't be. */
+  onRecord: (() => void) | null;
+}
+
+export function FailedInputs({ run, walk, node, onRecord }: Props) {
+  const deployed = useEditorState((state) => state.deployed ?? state.documents.graph);
+  const latest = latestOf(run);
+  const fed = useMemo(() => (latest ? fedTo(deployed, walk, node, latest) : []), [deployed, walk, node, latest]);
+  if (!latest)
+    return (
+      onRecord && (
+        <p className="wg-fed-none">
+          <button type="button" className="wg-dock-link" onClick={onRecord}>
+            Run it again recorded
+          </button>{" "}
+          to see what goes into {node}.
+        </p>
+      )
+    );
+  if (fed.length === 0) return null;
+  return (
+    <table className="wg-table wg-fed" aria-label={`What went into ${node}`}>
+      <thead>
+        <tr>
+          <th>Into</th>
+          <th>From</th>
+          <th>Last value</th>
+          <th>Iteration</th>
+          <th>Figures</th>
+        </tr>
+      </thead>
+      <tbody>
+        {fed.map(({ to, from, sample }) => (
+          <tr key={`${from} ${to}`}>
+            <td>
+              <code>{to}</code>
+            </td>
+            <td>
+              <code>{from}</code>
+            </td>
+            <td>{sample ? <code>{typeWords(sample)}</code> : "nothing was told"}</td>
+            <td>{sample ? showIteration(sample.iteration) || "–" : ""}</td>
+            <td>{sample?.statistics && (alarm(sample.statistics) || figuresOf(sample.statistics))}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function figuresOf({ low, mean, high }: { low: number; mean: number; high: number }): string {
+  return `${figure(low)} to ${figure(high)}, mean ${figure(mean)}`;
+}

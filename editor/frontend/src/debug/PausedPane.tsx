@@ -1,0 +1,113 @@
+// A paused run: the calls that it is held before, and what goes into the one that is chosen.
+import { StepForward } from "lucide-react";
+import { useMemo } from "react";
+import { useEditor, useEditorState } from "../store/react";
+import { isOf, useHeld, type HeldCall } from "../store/watch";
+import { SampleView } from "../taps/SampleView";
+import { Badge, IconButton, Prose } from "../ui/kit";
+import { currentCall, steer, type PausedShown } from "./actions";
+import { entryOf, inOrder, keyOfCall, nameOfCall, placeOfCall } from "./calls";
+import { debuggingOf, useDebugging } from "./state";
+
+export function PausedPane({ paused }: { paused: PausedShown }) {
+  const editor = useEditor();
+  useDebugging((state) => state.call);
+  const held = useMemo(() => inOrder(paused.held), [paused.held]);
+  const chosen = currentCall(editor, paused);
+  const ranks = new Set(held.map((call) => call.rank)).size > 1;
+  return (
+    <div className="wg-paused">
+      <div className="calls">
+        <p className="about">
+          {paused.deployment} · run <code title={paused.run}>{paused.run.slice(0, 8)}</code>
+          {paused.breakpoint && <Badge kind="bad">breakpoint</Badge>}
+        </p>
+        {held.length === 0 && (
+          <p className="wg-dock-quiet" role="status">
+            No call is held yet. What runs already comes to its end first.
+          </p>
+        )}
+        <ul aria-label="Calls that are held">
+          {held.map((call) => (
+            <li key={keyOfCall(call)} className={call === chosen ? "chosen" : ""}>
+              <button
+                type="button"
+                className="call"
+                aria-current={call === chosen}
+                onClick={() => debuggingOf(editor).setState({ call: keyOfCall(call) })}
+              >
+                <strong>
+                  <Prose text={nameOfCall(call)} />
+                </strong>
+                <small>{placeOfCall(call, ranks)}</small>
+              </button>
+              {held.length > 1 && (
+                <IconButton
+                  label={`Make this call: ${nameOfCall(call).replaceAll("`", "")}`}
+                  onClick={() => {
+                    debuggingOf(editor).setState({ call: keyOfCall(call) });
+                    void steer(editor, paused, "step");
+                  }}
+                >
+                  <StepForward size={13} />
+                </IconButton>
+              )}
+            </li>
+          ))}
+        </ul>
+      </div>
+      {chosen && <Inputs key={keyOfCall(chosen)} paused={paused} call={chosen} />}
+    </div>
+  );
+}
+
+function Inputs({ paused, call }: { paused: PausedShown; call: HeldCall }) {
+  const seen = useHeld(paused.deployment, paused.run);
+  const graph = useEditorState((state) => state.documents.graph);
+  const own = useMemo(() => {
+    const ports = new Map<string, (typeof seen)[number]>();
+    // Newest first: what was told of a port last is what goes in.
+    for (const one of seen)
+      if (isOf(one.sample, call) && !ports.has(one.sample.source)) ports.set(one.sample.source, one);
+    return [...ports.values()].sort((a, b) => a.sample.source.localeCompare(b.sample.source));
+  }, [seen, call]);
+  const isState = (modality: string) => modality === "state";
+  const inputs = own.filter(({ sample }) => !isState(sample.modality));
+  const states = own.filter(({ sample }) => isState(sample.modality));
+  if (own.length === 0)
+    return (
+      <div className="inputs">
+        <p className="wg-dock-quiet">
+          {call.loop
+            ? "A loop of the device is called as a whole. Set a breakpoint inside it, and new runs go through it step by step."
+            : entryOf(graph, call) === null && !call.node
+              ? "A state moves between ranks here."
+              : "What goes into it was not told to this page: it is told once, when the run comes here."}
+        </p>
+      </div>
+    );
+  return (
+    <div className="inputs">
+      <Values title="Goes in" samples={inputs} />
+      <Values title="States" samples={states} />
+    </div>
+  );
+}
+
+function Values({ title, samples }: { title: string; samples: ReturnType<typeof useHeld> }) {
+  if (samples.length === 0) return null;
+  return (
+    <section aria-label={title}>
+      <h3>{title}</h3>
+      <div className="values">
+        {samples.map(({ sample }) => (
+          <SampleView
+            key={sample.source}
+            sample={sample}
+            title={sample.source.slice(sample.source.indexOf(".") + 1)}
+          />
+        ))}
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,22 @@
+// Above the run button: that the next run pauses somewhere.
+import { X } from "lucide-react";
+import { useEditor } from "../store/react";
+import { IconButton } from "../ui/kit";
+import { debuggingOf, useDebugging } from "./state";
+
+export function UpTo() {
+  const editor = useEditor();
+  const spot = useDebugging((state) => state.upTo);
+  if (!spot) return null;
+  return (
+    <div className="wg-up-to" role="status">
+      <i className="wg-break-sign" aria-hidden />
+      <span>
+        The next run goes on to <code>{spot.use}</code> in {spot.walk} and pauses there.
+      </span>
+      <IconButton label="Don't pause the next run" onClick={() => debuggingOf(editor).setState({ upTo: null })}>
+        <X size={13} />
+      </IconButton>
+    </div>
+  );
+}

@@ -1,0 +1,83 @@
+// A run that stops once, before one use: it starts paused, gets a breakpoint of its own, and is let go.
+import type { Editor } from "../store/editor";
+import { watchOf, type BreakShown, type PausedRun, type WatchStore } from "../store/watch";
+import { attempt, look } from "./actions";
+import { isAt, type Spot } from "./breaks";
+
+/** Where a hold isn't told of, the run goes on all the same after this. */
+const HELD_MS = 10_000;
+const KEEP_S = 900;
+
+/**
+ * A run that was started with `hold` goes on to the spot and is shown there. The returned function takes the
+ * breakpoint away: call it when the run is over.
+ */
+export function arrive(editor: Editor, deployment: string, run: string, spot: Spot): () => void {
+  const arrival = new Arrival(editor, watchOf(deployment), run, spot);
+  void arrival.begin();
+  return arrival.end;
+}
+
+class Arrival {
+  private own: BreakShown | null = null;
+  private over = false;
+  private readonly leave: () => void;
+
+  constructor(
+    private readonly editor: Editor,
+    private readonly watch: WatchStore,
+    private readonly run: string,
+    private readonly spot: Spot,
+  ) {
+    this.leave = watch.watch(() => {
+      if (this.own && this.paused()?.breakpoint === this.own.id) this.arrived();
+    });
+  }
+
+  async begin(): Promise<void> {
+    const { watch, run, spot } = this;
+    await attempt(this.editor, async () => {
+      this.own = await watch.addBreakpoint({ ...spot, run, seconds: KEEP_S });
+    });
+    if (this.over) return this.clear();
+    await until(watch, () => this.over || (this.paused()?.held.length ?? 0) > 0);
+    if (this.over) return;
+    // It may begin where it is to stop.
+    if (this.own && this.paused()?.held.some((held) => !held.loop && isAt(held, spot))) return this.arrived();
+    await attempt(this.editor, () => watch.steer(run, "resume"));
+  }
+
+  readonly end = (): void => {
+    this.over = true;
+    this.leave();
+    this.clear();
+  };
+
+  private paused(): PausedRun | undefined {
+    return this.watch.get().paused[this.run];
+  }
+
+  private arrived(): void {
+    look(this.editor, this.run);
+    this.end();
+  }
+
+  private clear(): void {
+    const { own } = this;
+    this.own = null;
+    if (own) void attempt(this.editor, () => this.watch.removeBreakpoint(own.id));
+  }
+}
+
+function until(watch: WatchStore, done: () => boolean): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = () => {
+      clearTimeout(timer);
+      leave();
+      resolve();
+    };
+    const timer = setTimeout(finish, HELD_MS);
+    const leave = watch.watch(() => done() && finish());
+    if (done()) finish();
+  });
+}

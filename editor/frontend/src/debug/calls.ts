@@ -1,0 +1,97 @@
+// The calls that a paused run is held before: their order, in words, and where the graph shows them. Pure.
+import { factsOf } from "../document/routes";
+import type { Entry } from "../document/tree";
+import type { GraphDocument } from "../document/types";
+import type { Located } from "../store/locate";
+import type { HeldCall } from "../telemetry/frames";
+
+export type Place = Pick<Located, "tab" | "canvas" | "selection">;
+
+/** As the service takes them: `step` without a call makes the first of these. */
+export function inOrder(held: readonly HeldCall[]): HeldCall[] {
+  return [...held].sort(
+    (a, b) =>
+      a.rank - b.rank ||
+      a.step - b.step ||
+      lexical(a.iteration, b.iteration) ||
+      a.walk.localeCompare(b.walk) ||
+      a.use.localeCompare(b.use),
+  );
+}
+
+export function lexical(a: readonly number[], b: readonly number[]): number {
+  for (let depth = 0; depth < Math.min(a.length, b.length); depth += 1)
+    if (a[depth] !== b[depth]) return a[depth]! - b[depth]!;
+  return a.length - b.length;
+}
+
+export function keyOfCall({ rank, walk, use, step, iteration, loop }: HeldCall): string {
+  return [rank, walk, use, loop, step, iteration.join(".")].join(" ");
+}
+
+/** What is about to be called; names stand in backticks. */
+export function nameOfCall({ use, node, loop }: HeldCall): string {
+  if (loop) return `the loop \`${loop}\``;
+  if (!node) return use ? `the move of a state for \`${use}\`` : "the move of a state";
+  return use === node ? `\`${use}\`` : `\`${use}\` (${node})`;
+}
+
+/** Counted from 1, outermost loop first: `3 · 1`. */
+export function showIteration(iteration: readonly number[]): string {
+  return iteration.map((index) => index + 1).join(" · ");
+}
+
+/** `Walk decode, step 2, iteration 3 · 1, rank 0`. */
+export function placeOfCall(call: Pick<HeldCall, "walk" | "step" | "iteration" | "rank">, ranks = true): string {
+  return [
+    `Walk ${call.walk}`,
+    `step ${call.step + 1}`,
+    call.iteration.length ? `iteration ${showIteration(call.iteration)}` : "",
+    ranks ? `rank ${call.rank}` : "",
+  ]
+    .filter(Boolean)
+    .join(", ");
+}
+
+/** How a paused run stands, in a line. */
+export function pausedWords(held: readonly HeldCall[]): string {
+  const [first, ...others] = inOrder(held);
+  if (!first) return "what runs already comes to its end, then it stops";
+  const more = others.length ? ` and ${others.length} more` : "";
+  return `before ${nameOfCall(first)}${more}`;
+}
+
+/** The item of a Walk that is about to be called; null where the open graph has none such. */
+export function entryOf(
+  graph: GraphDocument,
+  { walk, use, loop }: Pick<HeldCall, "walk" | "use" | "loop">,
+): Entry | null {
+  const found = graph.walks?.[walk];
+  if (!found) return null;
+  const facts = factsOf(found);
+  const own = facts.uses.get(use);
+  if (own && !loop) return own;
+  return facts.list.find((entry) => entry.kind === "loop" && entry.name === loop) ?? own ?? null;
+}
+
+/** Where the graph shows it; null where the open graph has no such place. */
+export function locateCall(graph: GraphDocument, call: HeldCall): Place | null {
+  const entry = entryOf(graph, call);
+  if (entry) return { tab: "graph", canvas: { kind: "walk", walk: call.walk, inside: null }, selection: [entry.id] };
+  if (call.node in (graph.nodes ?? {}))
+    return { tab: "graph", canvas: { kind: "components" }, selection: [`node:${call.node}`] };
+  return null;
+}
+
+/** Where the values of `use.port` or `@in.name` leave: the edge, where there is one, else what makes them. */
+export function locateSource(graph: GraphDocument, walk: string, source: string): Place | null {
+  const found = graph.walks?.[walk];
+  if (!found) return null;
+  const canvas = { kind: "walk", walk, inside: null } as const;
+  const facts = factsOf(found);
+  const edges = facts.routes.filter((route) => route.from === source).map((route) => `edge:${route.index}`);
+  if (edges.length) return { tab: "graph", canvas, selection: edges };
+  if (source.startsWith("@in.")) return { tab: "graph", canvas, selection: ["@in"] };
+  const entry = facts.uses.get(source.split(".", 1)[0]!);
+  return entry ? { tab: "graph", canvas, selection: [entry.id] } : null;
+}

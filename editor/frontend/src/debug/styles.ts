@@ -1,0 +1,3 @@
+import css from "./debug.css?inline";
+
+export const styles = css;
