@@ -54,6 +54,10 @@ class Settings(BaseSettings):
     """How long a deployment may load."""
     queue_limit: int = Field(default=256, ge=1, le=10_000)
     """Unfinished runs of one deployment; more are answered 503."""
+    telemetry: Literal["off", "summary", "full"] = "summary"
+    """The level of telemetry that a deployment starts with; it can be changed while it runs."""
+    kept_traces: int = Field(default=200, ge=1, le=10_000)
+    """Traces of one deployment's runs that are kept; 256 MiB of them at most."""
     batch_invariant: bool = False
     """A run gives the same numbers, to the last bit, whatever other runs it shares its device with; steps take longer,
     and prompts are computed one at a time and never shared. Deployments that are started from then on keep to it."""

@@ -76,7 +76,9 @@ class FakeWorker:
                 self.outbox.append(m.Pong(rank=self.rank, number=number))
             case m.Stop():
                 self.over = True
-            case m.Peers():
+            case m.Peers() | m.Watch():
+                pass
+            case m.Gate():
                 pass
 
     def work(self, chance: random.Random) -> None:
@@ -168,6 +170,8 @@ class World:
                 self.finished[run] = message
             case m.Status():
                 self.statuses.append(message)
+            case m.Paused() | m.Resumed():
+                pass
 
     # ── what may happen ──
 

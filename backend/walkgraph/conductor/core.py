@@ -23,12 +23,11 @@ from walkgraph.conductor.events import (
 )
 from walkgraph.conductor.pages import Pages
 from walkgraph.conductor.ranks import Ranks
-from walkgraph.conductor.requests import Request, resolve
+from walkgraph.conductor.requests import closed, judge
 from walkgraph.conductor.runs import Runs
-from walkgraph.errors import ErrorInfo, InvalidInput, Overloaded, WalkgraphError
+from walkgraph.conductor.watching import Watching
 from walkgraph.graph.document import Graph
 from walkgraph.placement.tables import Plan
-from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 
@@ -44,7 +43,8 @@ class Conductor:
         self._graph, self._plan, self._limits, self._draw_seed = graph, plan, limits, draw_seed
         self._pages = Pages(plan)
         self.ranks = Ranks(plan, limits)
-        self.runs = Runs(self._pages, self.ranks.ready, limits.running)
+        self._watching = Watching(plan)
+        self.runs = Runs(self._pages, self.ranks.ready, limits.running, self._watching.steps)
         self._was_ready = self._draining = False
         self._failed: str | None = None
         self._stop_at: float | None = None
@@ -95,6 +95,11 @@ class Conductor:
                 return self._submit(message, now)
             case m.Abort():
                 return self.runs.abort(message.run, message.reason, now)
+            case m.Steer():
+                return self.runs.steer(message, now)
+            case m.Watch():
+                self._watching.watch = message
+                return [ToRank(rank.rank, message) for rank in self._plan.ranks if self.ranks.ready(rank.rank)]
             case m.Drain():
                 self._draining = True
                 return []
@@ -104,24 +109,13 @@ class Conductor:
     def _submit(self, submit: m.Submit, now: float) -> list[Command]:
         if self.runs.knows(submit.run):
             return []
-        try:
-            request = self._judge(submit)
-        except WalkgraphError as error:
-            pointer = error.pointer if isinstance(error, InvalidInput) else ""
-            return [ToService(m.Rejected(run=submit.run, error=error.info(), pointer=pointer))]
-        except _Closed as closed:
-            return [ToService(m.Rejected(run=submit.run, error=closed.error))]
-        return self.runs.accept(submit, request, now)
-
-    def _judge(self, submit: m.Submit) -> Request:
-        if self._draining or self._stop_at is not None:
-            raise _Closed(ErrorInfo(code="shutting_down", message="the deployment is being stopped", retryable=True))
-        if self._failed is not None:
-            raise _Closed(ErrorInfo(code="refused", message=f"the deployment has failed: {self._failed}"))
-        request = resolve(self._graph, self._plan, submit, self._draw_seed())
-        if self.runs.waiting >= self._limits.queue:
-            raise Overloaded(f"{self.runs.waiting} runs are waiting already; try again later")
-        return request
+        judged = closed(submit.run, self._draining or self._stop_at is not None, self._failed)
+        if judged is None:
+            room = self._limits.queue - self.runs.waiting
+            judged = judge(self._graph, self._plan, submit, self._draw_seed(), room)
+        if isinstance(judged, m.Rejected):
+            return [ToService(judged)]
+        return self.runs.accept(submit, judged, now)
 
     def _stop(self, now: float) -> list[Command]:
         if self._stop_at is not None:
@@ -141,6 +135,10 @@ class Conductor:
             case m.Ready(pools=pools):
                 self._pages.set_pools(event.rank, pools)
                 self._was_ready = self._was_ready or self.ranks.all_ready
+                if self._watching.watch is not None:
+                    commands.append(ToRank(event.rank, self._watching.watch))
+            case m.Halted():
+                commands.extend(self.runs.halted(event.message, now))
             case m.RankDone():
                 commands.extend(self.runs.rank_done(event.message, now))
             case m.RankFailed():
@@ -185,11 +183,7 @@ class Conductor:
         commands = [*self.ranks.tick(now), *self.runs.tick(now)]
         if now - self._gauged >= GAUGE_SECONDS:
             self._gauged = now
-            promised, budget = self._pages.by_rank()
-            running, waiting = self.runs.running, self.runs.waiting
-            commands.append(
-                Tell(t.QueueGauge(at=now, running=running, waiting=waiting, reserved=promised, budget=budget))
-            )
+            commands.append(Tell(self.runs.gauge(now)))
         return commands
 
     # ── status ──
@@ -219,9 +213,3 @@ class Conductor:
             return commands
         self._status = status
         return [ToService(status), *commands]
-
-
-class _Closed(Exception):
-    def __init__(self, error: ErrorInfo) -> None:
-        super().__init__(error.message)
-        self.error = error

@@ -100,6 +100,8 @@ class Loop:
                 self._hear(identity, message)
         self._bury()
         for _, message in self._from_service.drain():
+            if isinstance(message, m.Watch):
+                self._emitter.set_level(message.level)
             self._handle(FromService(message))
         if punctual and self._clock() >= self._core.due():
             self._handle(Tick())

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from walkgraph.errors import ErrorInfo, InvalidInput, Overloaded, WalkgraphError
 from walkgraph.graph.document import Graph, SessionPolicy
-from walkgraph.ids import Rank
+from walkgraph.ids import Rank, RunId
 from walkgraph.placement.demand import inputs_read, page_demand
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import fill_params, name_inputs, task_of
@@ -21,6 +22,28 @@ class Request:
     """Rank -> paged state -> tokens kept there at most."""
     session: SessionPolicy | None
     """The task's, where the request names a session."""
+
+
+def judge(graph: Graph, plan: Plan, submit: m.Submit, seed: int, room: int) -> Request | m.Rejected:
+    """`room`: how many more runs may wait."""
+    try:
+        request = resolve(graph, plan, submit, seed)
+        if room <= 0:
+            raise Overloaded("as many runs as may are waiting already; try again later")
+    except WalkgraphError as error:
+        pointer = error.pointer if isinstance(error, InvalidInput) else ""
+        return m.Rejected(run=submit.run, error=error.info(), pointer=pointer)
+    return request
+
+
+def closed(run: RunId, draining: bool, failed: str | None) -> m.Rejected | None:
+    """Where nothing is taken any more: why."""
+    if draining:
+        error = ErrorInfo(code="shutting_down", message="the deployment is being stopped", retryable=True)
+        return m.Rejected(run=run, error=error)
+    if failed is not None:
+        return m.Rejected(run=run, error=ErrorInfo(code="refused", message=f"the deployment has failed: {failed}"))
+    return None
 
 
 def resolve(graph: Graph, plan: Plan, submit: m.Submit, seed: int) -> Request:

@@ -22,8 +22,10 @@ from walkgraph.conductor.pages import Demand, Pages
 from walkgraph.conductor.priority import Holder, to_suspend
 from walkgraph.conductor.requests import Request
 from walkgraph.conductor.sessions import KEY, Sessions
+from walkgraph.conductor.steering import Steering
 from walkgraph.errors import ErrorCode, ErrorInfo
 from walkgraph.ids import Rank, RunId
+from walkgraph.placement.tables import Itinerary
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
 
@@ -61,6 +63,8 @@ class _Run:
     emitted: Counter[str] = field(default_factory=Counter[str])
     times: list[m.NodeTime] = field(default_factory=list[m.NodeTime])
     error: ErrorInfo | None = None
+    hold: bool = False
+    """It starts paused."""
     told: bool = False
     """The client has its `Finished`."""
 
@@ -78,8 +82,16 @@ class _Run:
 
 
 class Runs:
-    def __init__(self, pages: Pages, ready: Callable[[Rank], bool], most_running: int) -> None:
-        self._pages, self._ready, self._most = pages, ready, most_running
+    def __init__(
+        self,
+        pages: Pages,
+        ready: Callable[[Rank], bool],
+        most_running: int,
+        steps: Callable[[RunId, Itinerary], bool],
+    ) -> None:
+        """`steps`: whether a run that starts now must be stepped."""
+        self._pages, self._ready, self._most, self._steps = pages, ready, most_running, steps
+        self.steering = Steering()
         self.sessions = Sessions()
         self._runs: dict[str, _Run] = {}
         self._order = 0
@@ -97,15 +109,19 @@ class Runs:
         return run in self._runs
 
     def due(self) -> float:
-        deadlines = (run.deadline for run in self._runs.values() if run.state != "ending")
+        deadlines = (self._deadline(run) for run in self._runs.values() if run.state != "ending")
         return min(self.sessions.due(), min(deadlines, default=float("inf")))
+
+    def gauge(self, now: float) -> t.QueueGauge:
+        promised, budget = self._pages.by_rank()
+        return t.QueueGauge(at=now, running=self.running, waiting=self.waiting, reserved=promised, budget=budget)
 
     # ── from the client ──
 
     def accept(self, submit: m.Submit, request: Request, now: float) -> list[Command]:
         commands = self._supersede(submit, request, now)
         self._order += 1
-        run = _Run(submit, request, self._order, now)
+        run = _Run(submit, request, self._order, now, hold=submit.hold)
         self._runs[submit.run] = run
         seed = int(request.params["seed"])
         return [*commands, ToService(m.Accepted(run=submit.run, seed=seed)), _phase(run, "queued", now)]
@@ -118,7 +134,27 @@ class Runs:
         error = _error(code, reason)
         return [command for run in list(self._runs.values()) for command in self._end(run, error, now)]
 
+    def steer(self, message: m.Steer, now: float) -> list[Command]:
+        run = self._runs.get(message.run)
+        if run is None or run.state == "ending":
+            return []
+        if run.state != "waiting":
+            return self.steering.steer(message, run.holding, now)
+        if message.action == "pause" and not run.hold:
+            run.hold = True
+            return [ToService(m.Paused(run=run.id, held=()))]
+        if message.action == "resume" and run.hold:
+            run.hold = False
+            return [ToService(m.Resumed(run=run.id))]
+        return []
+
     # ── from the ranks ──
+
+    def halted(self, message: m.Halted, now: float) -> list[Command]:
+        run = self._runs.get(message.run)
+        if run is None or run.state not in _ADMITTED or message.rank not in run.holding:
+            return []
+        return self.steering.halted(message, run.holding, now)
 
     def emit(self, message: m.Emit, now: float) -> list[Command]:
         run = self._runs.get(message.run)
@@ -187,8 +223,8 @@ class Runs:
     # ── time ──
 
     def tick(self, now: float) -> list[Command]:
-        late = [run for run in self._runs.values() if run.state != "ending" and now >= run.deadline]
-        commands = [command for run in late for command in self._end(run, _error("deadline_exceeded"), now)]
+        late = [run for run in self._runs.values() if run.state != "ending" and now >= self._deadline(run)]
+        commands = [command for run in late for command in self._end(run, self._too_late(run), now)]
         for session, ranks in self.sessions.expired(now):
             commands.extend(_free_session(session, ranks))
         self._forget_sessions()
@@ -231,6 +267,14 @@ class Runs:
         return commands
 
     # ── inside ──
+
+    def _deadline(self, run: _Run) -> float:
+        return self.steering.deadline(run.id, run.deadline)
+
+    def _too_late(self, run: _Run) -> ErrorInfo:
+        if not self.steering.paused(run.id):
+            return _error("deadline_exceeded")
+        return _error("deadline_exceeded", "the run was paused, and nobody stepped it for an hour; replay it")
 
     def _never_fits(self, run: _Run, own: Demand, lasting: Demand) -> str | None:
         """Why the run could not start even if nothing else ran."""
@@ -279,6 +323,7 @@ class Runs:
         run.holding = set(request.itinerary.ranks)
         if run.session is not None and request.session is not None:
             self.sessions.enter(run.session, request.session, run.id, more, request.itinerary.ranks)
+        stepped = run.submit.record or run.hold or self._steps(run.id, request.itinerary)
         starts: list[Command] = [
             ToRank(
                 rank,
@@ -289,13 +334,17 @@ class Runs:
                     inputs=request.inputs.get(rank, {}),
                     session=run.session,
                     priority=run.submit.priority,
+                    stepped=stepped,
+                    record=run.submit.record,
+                    hold=run.hold,
                 ),
             )
             for rank in request.itinerary.ranks
         ]
         # A task without a step has nothing to wait for.
         over = [] if run.holding else self._end(run, None, now)
-        return [*starts, _phase(run, "started", now), *over]
+        paused = self.steering.begin(run.id, now) if run.hold and run.holding else []
+        return [*starts, _phase(run, "started", now), *paused, *over]
 
     def _end(self, run: _Run, error: ErrorInfo | None, now: float) -> list[Command]:
         if run.state == "ending":
@@ -313,6 +362,7 @@ class Runs:
             self.sessions.leave(run.session, run.id, now)
             self._forget_sessions()
         del self._runs[run.id]
+        self.steering.forget(run.id)
         return self._tell(run, now)
 
     def _tell(self, run: _Run, now: float) -> list[Command]:

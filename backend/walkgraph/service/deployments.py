@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from walkgraph.service.judging import Judged, deployable, judge
 from walkgraph.service.problems import Unavailable, Unprocessable
 from walkgraph.service.runs import LiveRun, Runs
 from walkgraph.service.versions import Around, Documents, Spawn, Version
+from walkgraph.service.watching import Watched
 from walkgraph.settings import Settings
 from walkgraph.store import queries
 from walkgraph.store.session import Store
@@ -41,9 +43,12 @@ _log = structlog.get_logger("walkgraph.deployments")
 class Managed:
     """One wanted deployment: the version that serves, and maybe one that will."""
 
-    def __init__(self, id_: str, created_at: float) -> None:
+    def __init__(self, id_: str, created_at: float, watched: Watched) -> None:
         self.id = id_
         self.created_at = created_at
+        self.watched = watched
+        self.expiry: asyncio.TimerHandle | None = None
+        """When the next tap or breakpoint goes by itself."""
         self.serving: Version
         self.next: Version | None = None
         """Getting ready, or failed."""
@@ -111,7 +116,9 @@ class Deployments:
         self._store = store
         self._runs = runs
         self._hub = hub
-        self._around = Around(settings, spawn, runs, hub, self.plans, lambda: self.draining, telemetry_address)
+        self._around = Around(
+            settings, spawn, runs, hub, self.plans, lambda: self.draining, self._run_ended, telemetry_address
+        )
         self._managed: dict[str, Managed] = {}
         self._changing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -243,10 +250,35 @@ class Deployments:
             for version in managed.versions:
                 version.lose_runs()
 
+    # ── what is watched ─────────────────────────────────────────────────────────────────────────
+
+    def rewatch(self, managed: Managed) -> None:
+        """What is wanted to be seen has changed: its processes and its followers are told."""
+        for version in managed.versions:
+            version.tell_watched()
+        self._hub.publish(managed.id, {"type": "watch", **managed.watched.public(managed.serving.places)})
+        if managed.expiry is not None:
+            managed.expiry.cancel()
+            managed.expiry = None
+        end = managed.watched.next_end
+        if end is not None and not managed.deleted and not self.draining:
+            wait = max(0.0, end - time.time())
+            managed.expiry = asyncio.get_running_loop().call_later(wait, self._expire, managed)
+
+    def _expire(self, managed: Managed) -> None:
+        # The two clocks may differ by a little.
+        managed.watched.expire(time.time())
+        self.rewatch(managed)
+
+    def _run_ended(self, run: LiveRun) -> None:
+        managed = self._managed.get(run.deployment)
+        if managed is not None and managed.watched.run_ended(run.id):
+            self.rewatch(managed)
+
     # ── versions ────────────────────────────────────────────────────────────────────────────────
 
     def _keep(self, id_: str, documents: Documents, created_at: float, judged: Judged | None) -> Managed:
-        managed = Managed(id_, created_at)
+        managed = Managed(id_, created_at, Watched(self._settings.telemetry))
         managed.serving = self._version(managed, documents, judged)
         self._managed[id_] = managed
         managed.serving.start()
@@ -255,9 +287,8 @@ class Deployments:
     def _version(self, managed: Managed, documents: Documents, judged: Judged | None) -> Version:
         taken = {version.directory for version in managed.versions} if managed.id in self._managed else set[Path]()
         directory = next(path for path in map(self._directory(managed.id), count()) if path not in taken)
-        return Version(
-            managed.id, documents, directory, self._around, lambda version: self._changed(managed, version), judged
-        )
+        changed = partial(self._changed, managed)
+        return Version(managed.id, documents, directory, self._around, changed, managed.watched, judged)
 
     def _prepare(self, managed: Managed, documents: Documents, judged: Judged, grace: float) -> Managed:
         """Begin a next version, in place of the one that there may be, once that one is gone."""
@@ -298,6 +329,9 @@ class Deployments:
             managed.serving, managed.next = version, None
             _log.info("deployment switched", deployment=managed.id)
             self._announce(managed)
+            if managed.watched.places and version.places is not None:
+                managed.watched.keep_where(version.places)
+                self.rewatch(managed)
             self._begin(self._end(managed, former, managed.grace))
 
     async def _record(self, managed: Managed, version: Version) -> None:
@@ -315,6 +349,8 @@ class Deployments:
         return end()
 
     async def _stop(self, managed: Managed, grace: float) -> None:
+        if managed.expiry is not None:
+            managed.expiry.cancel()
         reason = "the service is shutting down" if self.draining else "undeployed"
         ends = [managed.serving.stop(grace, reason), *(former.stop(grace, None) for former in managed.ending)]
         if managed.next is not None:

@@ -28,6 +28,10 @@ RUN_OUTPUT_BYTES = 256 * 1024 * 1024
 KEPT_OUTPUT_BYTES = 512 * 1024 * 1024
 """Of all finished runs that can still be followed."""
 KEPT_RUNS = 200
+TAPS = 16
+"""Of one deployment."""
+BREAKPOINTS = 32
+"""Likewise."""
 ASKED_BYTES = 1024 * 1024
 """Of one run's request, kept for as long as the run can be followed."""
 ASKED_VALUE_BYTES = 256 * 1024
@@ -55,4 +59,6 @@ TABLE: dict[str, float] = {
     "telemetry_buffer_bytes": TELEMETRY_BUFFER_BYTES,
     "telemetry_stall_seconds": TELEMETRY_STALL_SECONDS,
     "run_output_bytes": RUN_OUTPUT_BYTES,
+    "taps": TAPS,
+    "breakpoints": BREAKPOINTS,
 }

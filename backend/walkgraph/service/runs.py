@@ -42,6 +42,10 @@ class LiveRun:
         self.params = submit.params
         self.created_at = time.time()
         self.seed: int | None = None
+        self.session = submit.session
+        self.recorded = submit.record
+        self.paused: m.Paused | None = None
+        """As it was last told; None: it goes on."""
         self.finished: m.Finished | None = None
         self.asked: Asked | None = None
         """What the client sent."""
@@ -76,6 +80,7 @@ class LiveRun:
                 pass
         if isinstance(event, m.Finished):
             event = self.finished = self._ended(event)
+            self.paused = None
         self._log.append(event)
         self._changed.set()
         self._changed = asyncio.Event()
@@ -85,6 +90,10 @@ class LiveRun:
         if self.finished is None:
             with contextlib.suppress(WalkgraphError):
                 self._send(m.Abort(run=self.id, reason="disconnected" if reason == "disconnected" else "cancelled"))
+
+    def steer(self, message: m.Steer) -> None:
+        """Raises Overloaded where the conductor has stopped reading."""
+        self._send(message)
 
     async def follow(self) -> AsyncIterator[Event]:
         """Everything from the start to the end."""
@@ -238,6 +247,13 @@ def public(row: Run) -> dict[str, Any]:
         "error": error,
         "times": msgspec.json.decode(row.times),
     }
+
+
+def paused_of(run: LiveRun) -> dict[str, Any] | None:
+    """What it is paused before."""
+    if run.paused is None:
+        return None
+    return {"held": [_plain(call) for call in run.paused.held], "breakpoint": run.paused.breakpoint}
 
 
 def event_of(event: Event) -> tuple[str, dict[str, Any]]:

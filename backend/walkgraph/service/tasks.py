@@ -14,7 +14,7 @@ from walkgraph.service.problems import Fault, Unprocessable, pointer
 from walkgraph.wire import messages as m
 
 PARTS = "parts"
-_KEYS = ("inputs", "params", "outputs", "stream", "session", "priority", "deadline")
+_KEYS = ("inputs", "params", "outputs", "stream", "session", "priority", "deadline", "record", "hold")
 _DRAWN = "seed"
 """The parameter that is drawn where the client gives none."""
 
@@ -47,6 +47,16 @@ def request_schema(name: str, task: Task) -> dict[str, Any]:
         "session": {"type": "string", "minLength": 1, "maxLength": 64},
         "priority": {"type": "integer", "minimum": -100, "maximum": 100, "default": 0},
         "deadline": {"type": "number", "exclusiveMinimum": 0, "maximum": 86400, "description": "Seconds."},
+        "record": {
+            "type": "boolean",
+            "default": False,
+            "description": "Keep the digest of every value, to compare it with another run; its loops are stepped.",
+        },
+        "hold": {
+            "type": "boolean",
+            "default": False,
+            "description": "Pause it before its first calls; its loops are stepped.",
+        },
     }
     required = [*(["inputs"] if needed else []), *(["params"] if missing else [])]
     schema = "https://json-schema.org/draft/2020-12/schema"
@@ -114,8 +124,10 @@ def read_request(run: RunId, name: str, task: Task, body: Any, deadline: float) 
         priority=reader.number("/priority", fields.get("priority", 0), -100, 100),
         deadline=reader.deadline(fields.get("deadline", deadline)),
         session=reader.session(fields.get("session")),
+        record=reader.flag("/record", fields.get("record", False)),
+        hold=reader.flag("/hold", fields.get("hold", False)),
     )
-    reader.stream(fields.get("stream", False))
+    reader.flag("/stream", fields.get("stream", False))
     if reader.faults:
         raise Unprocessable(f"the request of task `{name}` has faults; see `errors`", reader.faults)
     return submit
@@ -247,6 +259,7 @@ class _Reader:
         self.fault("/session", "bad_value", "this must be a text of 1 to 64 characters")
         return None
 
-    def stream(self, given: Any) -> None:
+    def flag(self, at: str, given: Any) -> bool:
         if not isinstance(given, bool):
-            self.fault("/stream", "bool_type", "this must be true or false")
+            self.fault(at, "bool_type", "this must be true or false")
+        return given is True

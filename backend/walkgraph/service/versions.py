@@ -18,6 +18,7 @@ import anyio.to_thread
 import msgspec
 import structlog
 
+from walkgraph.conductor.watching import Places
 from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.graph.document import Graph
 from walkgraph.ids import RunId
@@ -25,7 +26,8 @@ from walkgraph.placement.tables import Plan
 from walkgraph.service.hub import Hub
 from walkgraph.service.judging import Judged, deployable, judge
 from walkgraph.service.problems import Unavailable
-from walkgraph.service.runs import LiveRun, Runs
+from walkgraph.service.runs import LiveRun, Runs, paused_of
+from walkgraph.service.watching import Watched
 from walkgraph.settings import Settings
 from walkgraph.store.tables import Deployment
 from walkgraph.wire import messages as m
@@ -69,6 +71,7 @@ class Around:
     reserved: Callable[[], list[Plan]]
     """Plans of all versions that hold memory."""
     draining: Callable[[], bool]
+    run_ended: Callable[[LiveRun], None]
     telemetry_address: str | None = None
 
 
@@ -109,10 +112,12 @@ class Version:
         directory: Path,
         around: Around,
         changed: Callable[["Version"], None],
+        watched: Watched,
         judged: Judged | None = None,
     ) -> None:
         """`directory`: of its process, shared with no other living version. `changed` is called at every change of
-        `status`. `judged`: None where it is still to be judged on this start of the service."""
+        `status`. `watched`: the deployment's. `judged`: None where it is still to be judged on this start of the
+        service."""
         self.id = id_
         """The deployment's."""
         self.documents = documents
@@ -128,6 +133,8 @@ class Version:
         self.runs: dict[RunId, LiveRun] = {}
         self._around = around
         self._changed = changed
+        self._watched = watched
+        self._places: Places | None = None
         self._unwanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -171,6 +178,23 @@ class Version:
         self.runs[run.id] = run
         self._around.runs.add(run)
         return run
+
+    @property
+    def places(self) -> Places | None:
+        """Where it can be looked at; None until it was judged on this start."""
+        if self._places is None and self.plan is not None:
+            self._places = Places(self.plan)
+        return self._places
+
+    def tell_watched(self) -> None:
+        """What is wanted to be seen has changed."""
+        if self.process is None or self.places is None:
+            return
+        try:
+            self.process.send(self._watched.message(self.places))
+        except WalkgraphError as error:
+            # It is told as a whole: the next change, or start, makes up for it.
+            _log.warning("deployment not told what to watch", deployment=self.id, reason=str(error))
 
     def lose_runs(self) -> None:
         """End what runs with an error that says to try again."""
@@ -241,8 +265,8 @@ class Version:
         """Start it and wait for its end; the exit code, or None where it can't be started."""
         exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:
-            plan = self.plan or await self._judge()
-            self.process = await self._around.spawn(self.directory, self._spec(plan), self._take, exited.set_result)
+            spec = self._spec(self.plan or await self._judge())
+            self.process = await self._around.spawn(self.directory, spec, self._take, exited.set_result)
         except WalkgraphError as error:
             self._tell("failed", str(error))
             return None
@@ -251,6 +275,8 @@ class Version:
             self._tell("failed", "its process could not be started; the service's log says why")
             return None
         _log.info("deployment started", deployment=self.id, pid=self.process.pid)
+        if self.places and self._watched.message(self.places) != m.Watch(level=spec.telemetry_level):
+            self.tell_watched()
         if not self._wanted:
             await self.process.stop(0)
         code = await exited
@@ -277,6 +303,7 @@ class Version:
             checkpoint_roots=tuple(str(root) for root in settings.checkpoint_roots),
             telemetry_address=self._around.telemetry_address,
             telemetry_name=self.label,
+            telemetry_level=self._watched.level,
             batch_invariant=settings.batch_invariant,
             limits=Limits(queue=settings.queue_limit, load_deadline=settings.start_timeout),
         )
@@ -293,10 +320,18 @@ class Version:
                 if run is not None:
                     run.take(message)
                     self._note(run)
+            case m.Paused() | m.Resumed():
+                run = self.runs.get(message.run)
+                if run is not None:
+                    run.paused = message if isinstance(message, m.Paused) else None
+                    state = paused_of(run)
+                    frame = {"type": "resumed"} if state is None else {"type": "paused", **state}
+                    self._around.hub.publish(self.id, {**frame, "run": run.id})
 
     def _note(self, run: LiveRun) -> None:
         if run.finished is not None and self.runs.pop(run.id, None) is not None:
             self._around.runs.ended(run)
+            self._around.run_ended(run)
             frame = {"run": run.id, "task": run.task, "state": run.state, "seconds": run.finished.seconds}
             self._around.hub.publish(self.id, {"type": "run", **frame})
 

@@ -27,6 +27,8 @@ class FakeDeployment:
         self.pid = 4711
         self.alive = True
         self.sent: list[m.ToConductor] = []
+        self.some = asyncio.Event()
+        """Set once something was sent."""
         self.graces: list[float] = []
         self._take, self._end = take, end
         self._loop = asyncio.get_running_loop()
@@ -42,10 +44,14 @@ class FakeDeployment:
 
     def send(self, message: m.ToConductor) -> None:
         self.sent.append(message)
+        self.some.set()
         self._loop.call_soon(self._answer, message)
 
     def failed(self, reason: str) -> None:
         self._take(m.Status(state="failed", ranks=(), reason=reason))
+
+    def say(self, message: m.FromConductor) -> None:
+        self._take(message)
 
     def finish(self, run: m.RunId) -> None:
         """End one that waits."""

@@ -10,6 +10,7 @@ from walkgraph.errors import WalkgraphError
 from walkgraph.service import runs, streaming
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import RunName, ServicesDep
+from walkgraph.service.runs import LiveRun
 from walkgraph.service.schemas import AskedShown, LeftOut, RunRequest
 from walkgraph.service.submission import submit
 from walkgraph.store import queries
@@ -39,14 +40,14 @@ async def list_runs(
     before = before if before is not None else time.time() + 1
     stored = await services.store.read(queries.list_runs, deployment, state, limit, before)
     rows = services.runs.newest(stored, deployment, state, before)
-    return [runs.public(row) for row in rows[:limit]]
+    return [{**runs.public(row), "paused": _paused(services.runs.get(row.id))} for row in rows[:limit]]
 
 
 @router.get(_PREFIX + "/{run}")
 async def get(services: ServicesDep, run: RunName) -> dict[str, Any]:
     live = services.runs.get(run)
     row = runs.row_of(live) if live else await services.store.read(queries.get_run, run)
-    return runs.public(row)
+    return {**runs.public(row), "paused": _paused(live)}
 
 
 @router.get(_PREFIX + "/{run}/result")
@@ -95,3 +96,7 @@ async def follow(services: ServicesDep, socket: WebSocket, run: RunName) -> None
         await streaming.refuse(socket, error)
         return
     await streaming.over_websocket(socket, live, abort=False)
+
+
+def _paused(live: LiveRun | None) -> dict[str, Any] | None:
+    return runs.paused_of(live) if live else None

@@ -1,0 +1,20 @@
+"""Runs step by step."""
+
+from fastapi import APIRouter
+
+from walkgraph.service import runs, steering
+from walkgraph.service.body import StrictRoute
+from walkgraph.service.deps import RunName, ServicesDep
+from walkgraph.service.schemas_watch import PausedShown, SteerRequest, SteerShown
+
+router = APIRouter(prefix="/api/v1/runs/{run}", tags=["runs"], route_class=StrictRoute)
+
+
+@router.post("/steer", status_code=202)
+async def steer(services: ServicesDep, run: RunName, request: SteerRequest) -> SteerShown:
+    """Pause a run before its next calls, make one of them, go on to the next iteration, or go on. What follows is told
+    as frames `paused` and `resumed`, and by the run itself."""
+    live = services.runs.live(run)
+    steering.steer(live, request)
+    paused = runs.paused_of(live)
+    return SteerShown(run=live.id, paused=PausedShown.model_validate(paused) if paused else None)

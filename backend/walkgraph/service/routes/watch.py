@@ -1,0 +1,98 @@
+"""What is looked at in a deployment, and where its runs stop."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from walkgraph.conductor.watching import Places
+from walkgraph.service.body import StrictRoute
+from walkgraph.service.deployments import Managed
+from walkgraph.service.deps import Name, Services, ServicesDep
+from walkgraph.service.problems import Fault, Unavailable, Unprocessable
+from walkgraph.service.schemas_watch import (
+    BreakRequest,
+    BreakShown,
+    LevelRequest,
+    TapRequest,
+    TapShown,
+    WatchShown,
+)
+
+router = APIRouter(prefix="/api/v1/deployments/{deployment}", tags=["watch"], route_class=StrictRoute)
+
+
+@router.get("/watch")
+async def get(services: ServicesDep, deployment: Name) -> WatchShown:
+    managed = services.deployments.get(deployment)
+    return WatchShown.model_validate(_watched(managed))
+
+
+@router.put("/watch/level")
+async def set_level(services: ServicesDep, deployment: Name, request: LevelRequest) -> WatchShown:
+    """How much is told of what runs: nothing, sums, or every batch. It counts at once."""
+    managed = services.deployments.get(deployment)
+    managed.watched.level = request.level
+    services.deployments.rewatch(managed)
+    return WatchShown.model_validate(_watched(managed))
+
+
+@router.post("/taps", status_code=201)
+async def add_tap(services: ServicesDep, deployment: Name, request: TapRequest) -> TapShown:
+    """Look at the values that leave one place. A tap `inside` a loop that a device runs whole sees the runs that start
+    from now: they are stepped while it is armed."""
+    managed = services.deployments.get(deployment)
+    places = _places(managed)
+    _check_run(services, managed, request.run)
+    id_ = managed.watched.tap(request, places)
+    services.deployments.rewatch(managed)
+    return TapShown.model_validate(managed.watched.shown(id_, places))
+
+
+@router.delete("/taps/{tap}", status_code=204, response_class=Response)
+async def remove_tap(services: ServicesDep, deployment: Name, tap: Name) -> Response:
+    managed = services.deployments.get(deployment)
+    managed.watched.remove_tap(tap)
+    services.deployments.rewatch(managed)
+    return Response(status_code=204)
+
+
+@router.post("/breakpoints", status_code=201)
+async def add_breakpoint(services: ServicesDep, deployment: Name, request: BreakRequest) -> BreakShown:
+    """Pause runs before the calls of a use. One `inside` a loop that a device runs whole holds the runs that start from
+    now: they are stepped while it is armed."""
+    managed = services.deployments.get(deployment)
+    places = _places(managed)
+    _check_run(services, managed, request.run)
+    id_ = managed.watched.stop_at(request, places)
+    services.deployments.rewatch(managed)
+    return BreakShown.model_validate(managed.watched.shown(id_, places))
+
+
+@router.delete("/breakpoints/{breakpoint_}", status_code=204, response_class=Response)
+async def remove_breakpoint(services: ServicesDep, deployment: Name, breakpoint_: Name) -> Response:
+    """Runs that are paused at it stay so."""
+    managed = services.deployments.get(deployment)
+    managed.watched.remove_break(breakpoint_)
+    services.deployments.rewatch(managed)
+    return Response(status_code=204)
+
+
+def _watched(managed: Managed) -> dict[str, Any]:
+    return managed.watched.public(managed.serving.places)
+
+
+def _places(managed: Managed) -> Places:
+    places = managed.serving.places
+    if places is None:
+        raise Unavailable(f"the deployment `{managed.id}` is {managed.state}; try again when it is ready")
+    return places
+
+
+def _check_run(services: Services, managed: Managed, run: str | None) -> None:
+    if run is None:
+        return
+    live = services.runs.get(run)
+    if live is None or live.finished is not None or live.deployment != managed.id:
+        message = f"the deployment `{managed.id}` has no run `{run}` under way; leave this out for all runs"
+        raise Unprocessable(message, [Fault("/run", "unknown_name", message)])
