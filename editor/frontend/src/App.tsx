@@ -1,5 +1,6 @@
 // The editor of one open document: the bar, and below it what its tab shows.
 import { useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { debugCommands } from "./debug/commands";
 import { DebugDock } from "./debug/Dock";
 import { DeployView } from "./deploy/DeployView";
 import { CommandPalette } from "./panels/CommandPalette";
@@ -20,6 +21,7 @@ import type { Editor } from "./store/editor";
 import { useEditor, useEditorState } from "./store/react";
 import type { Tab } from "./store/types";
 import { TasksView } from "./tasks/TasksView";
+import { TraceView } from "./trace/TraceView";
 
 const NAMES: Record<Tab, string> = {
   graph: "The graph",
@@ -27,7 +29,10 @@ const NAMES: Record<Tab, string> = {
   placement: "The placement",
   deploy: "The deployment",
   play: "The playground",
+  trace: "The trace",
 };
+
+const MENU_MS = 400;
 
 interface AppProps {
   toggleFocus: () => void;
@@ -44,7 +49,10 @@ export function App({ toggleFocus }: AppProps) {
     () => commandsOf(editor, { show, toggleFocus, original }),
     [editor, toggleFocus, original],
   );
-  const more = useMemo(() => listed(commands, overrides), [commands, overrides]);
+  const more = useMemo(
+    () => [...listed(commands, overrides), ...debugCommands(editor, overrides)],
+    [editor, commands, overrides],
+  );
   useConflict(show);
   const root = useRef<HTMLDivElement>(null);
   const onKeyDown = useShortcuts(editor, commands);
@@ -82,7 +90,9 @@ function useShortcuts(editor: Editor, commands: Commands) {
       if (event.defaultPrevented || path.some((target) => target instanceof HTMLDialogElement)) return;
       const action = actionOf(chordOf(event), isTyping(path), overrides);
       if (!action) return;
-      if (perform(action, editor, commands)) event.preventDefault();
+      if (!perform(action, editor, commands)) return;
+      event.preventDefault();
+      if (event.key === "F10" && event.shiftKey) withoutMenu();
     },
     [editor, commands, overrides],
   );
@@ -93,6 +103,19 @@ function useShortcuts(editor: Editor, commands: Commands) {
     return () => window.removeEventListener("keydown", adrift);
   }, [take]);
   return (event: KeyboardEvent) => take(event.nativeEvent);
+}
+
+/** With Shift+F10 some systems ask for a context menu besides, a moment later. */
+function withoutMenu(): void {
+  const swallow = (event: Event) => {
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  window.addEventListener("contextmenu", swallow, {
+    capture: true,
+    once: true,
+    signal: AbortSignal.timeout(MENU_MS),
+  });
 }
 
 function View({ tab }: { tab: Tab }) {
@@ -107,6 +130,8 @@ function View({ tab }: { tab: Tab }) {
       return <DeployView />;
     case "play":
       return <PlayView />;
+    case "trace":
+      return <TraceView />;
   }
 }
 

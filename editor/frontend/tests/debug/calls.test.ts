@@ -1,0 +1,89 @@
+import { describe, expect, it } from "vitest";
+import {
+  inOrder,
+  keyOfCall,
+  lexical,
+  locateCall,
+  locateSource,
+  nameOfCall,
+  pausedWords,
+  placeOfCall,
+} from "../../src/debug/calls";
+import { call, GRAPH } from "./fixtures";
+
+describe("held calls", () => {
+  it("stand by rank, step and iteration, as the service takes the first", () => {
+    const late = call({ iteration: [2] });
+    const early = call({ iteration: [1, 9] });
+    const second = call({ rank: 1 });
+    const after = call({ step: 1 });
+    expect(inOrder([second, after, late, early])).toEqual([early, late, after, second]);
+  });
+
+  it("sort as a naive comparison of padded iterations does", () => {
+    const all = [[], [0], [0, 0], [0, 10], [1], [10], [2, 3]];
+    const padded = (iteration: number[]) => iteration.map((index) => String(index + 1).padStart(4, "0")).join("");
+    const naive = [...all].sort((a, b) => (padded(a) < padded(b) ? -1 : 1));
+    expect([...all].reverse().sort(lexical)).toEqual(naive);
+  });
+
+  it("have keys that tell every one of them apart", () => {
+    const calls = [
+      call(),
+      call({ rank: 1 }),
+      call({ use: "next" }),
+      call({ step: 1 }),
+      call({ iteration: [1] }),
+      call({ iteration: [1, 1] }),
+      call({ iteration: [11] }),
+      call({ use: "", loop: "llm" }),
+    ];
+    expect(new Set(calls.map(keyOfCall)).size).toBe(calls.length);
+  });
+
+  it("are named as what is called", () => {
+    expect(nameOfCall(call())).toBe("`llm`");
+    expect(nameOfCall(call({ use: "next" }))).toBe("`next` (llm)");
+    expect(nameOfCall(call({ use: "words", node: "", loop: "words" }))).toBe("the loop `words`");
+    expect(nameOfCall(call({ use: "next", node: "" }))).toBe("the move of a state for `next`");
+  });
+
+  it("count from 1 in words", () => {
+    expect(placeOfCall(call({ step: 1, iteration: [2, 0], rank: 3 }))).toBe(
+      "Walk decode, step 2, iteration 3 · 1, rank 3",
+    );
+    expect(placeOfCall(call(), false)).toBe("Walk decode, step 1");
+  });
+
+  it("say what comes first and how many more there are", () => {
+    expect(pausedWords([])).toContain("comes to its end");
+    expect(pausedWords([call({ rank: 1, use: "last" }), call()])).toBe("before `llm` and 1 more");
+  });
+});
+
+describe("places in the graph", () => {
+  it("of a call are its use, its loop, or its node", () => {
+    const walk = { kind: "walk", walk: "decode", inside: null };
+    expect(locateCall(GRAPH, call({ use: "next" }))).toEqual({
+      tab: "graph",
+      canvas: walk,
+      selection: ["use:next"],
+    });
+    expect(locateCall(GRAPH, call({ use: "words", node: "", loop: "words" }))?.selection).toEqual(["loop:words"]);
+    expect(locateCall(GRAPH, call({ walk: "gone", node: "vae" }))).toEqual({
+      tab: "graph",
+      canvas: { kind: "components" },
+      selection: ["node:vae"],
+    });
+    expect(locateCall(GRAPH, call({ walk: "gone", node: "gone" }))).toBeNull();
+  });
+
+  it("of a source are all its edges, else what makes it", () => {
+    expect(locateSource(GRAPH, "decode", "next.token")?.selection).toEqual(["edge:2", "edge:3", "edge:4"]);
+    expect(locateSource(GRAPH, "decode", "@in.tokens")?.selection).toEqual(["edge:0"]);
+    expect(locateSource(GRAPH, "decode", "last.token")?.selection).toEqual(["use:last"]);
+    expect(locateSource(GRAPH, "decode", "@in.other")?.selection).toEqual(["@in"]);
+    expect(locateSource(GRAPH, "decode", "gone.x")).toBeNull();
+    expect(locateSource(GRAPH, "gone", "llm.token")).toBeNull();
+  });
+});
