@@ -1,6 +1,6 @@
 // A run that stops once, before one use: it starts paused, gets a breakpoint of its own, and is let go.
 import type { Editor } from "../store/editor";
-import { watchOf, type BreakShown, type PausedRun, type WatchStore } from "../store/watch";
+import type { BreakShown, PausedRun, WatchStore } from "../store/watch";
 import { attempt, look } from "./actions";
 import { isAt, type Spot } from "./breaks";
 
@@ -12,8 +12,8 @@ const KEEP_S = 900;
  * A run that was started with `hold` goes on to the spot and is shown there. The returned function takes the
  * breakpoint away: call it when the run is over.
  */
-export function arrive(editor: Editor, deployment: string, run: string, spot: Spot): () => void {
-  const arrival = new Arrival(editor, watchOf(deployment), run, spot);
+export function arrive(editor: Editor, watch: WatchStore, run: string, spot: Spot): () => void {
+  const arrival = new Arrival(editor, watch, run, spot);
   void arrival.begin();
   return arrival.end;
 }

@@ -112,12 +112,18 @@ async function start(run: string, deployment: string, record: boolean): Promise<
 
 /** Once it is over. Raises ApiError for a run that failed: there is nothing to compare. */
 async function over(run: string): Promise<void> {
-  const answer = await send(`/api/v1/runs/${encodeURIComponent(run)}/events`);
-  for await (const event of eventsOf<RunEvent>(answer)) {
-    if (event.event === "done") return;
-    if (event.event === "error") throw new ApiError(0, event.error.code, `the replay failed: ${event.error.message}`);
+  const path = `/api/v1/runs/${encodeURIComponent(run)}`;
+  try {
+    for await (const event of eventsOf<RunEvent>(await send(`${path}/events`)))
+      if (event.event === "done" || event.event === "error") break;
+  } catch (error) {
+    // The service remembers the events of the newest runs alone; how it ended it always knows.
+    if (!(error instanceof ApiError)) throw error;
   }
-  throw new ApiError(0, "offline", "the service ended before the replay did");
+  const { state, error } = (await call<RunShown>(path)).value;
+  if (state === "done") return;
+  if (error) throw new ApiError(0, error.code, `the replay failed: ${error.message}`);
+  throw new ApiError(0, "offline", `the replay is ${state}`);
 }
 
 async function differences(a: string, b: string): Promise<Differences> {

@@ -8,6 +8,7 @@ import type { Spot } from "../debug/breaks";
 import { keep } from "../debug/recorded";
 import { arrive } from "../debug/arriving";
 import type { Editor } from "../store/editor";
+import { watchOf } from "../store/watch";
 import { tell } from "../telemetry/activity";
 import { eventsOf } from "../telemetry/sse";
 import { fitted, fresh, givenOf, judge, request, withPicture } from "./form";
@@ -181,7 +182,7 @@ export class Play {
         this.noteSeed(task, event.seed);
         if (record) ends.push(keep(event.run));
         if (hold) look(this.editor, event.run);
-        if (upTo) ends.push(arrive(this.editor, task.deployment, event.run, upTo));
+        if (upTo) ends.push(arrive(this.editor, watchOf(task.deployment), event.run, upTo));
       }
       if (!isOver(result)) show(broken(result, { code: "offline", message: "the service ended before the run did" }));
     } catch (error) {
