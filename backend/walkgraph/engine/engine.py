@@ -35,7 +35,7 @@ from walkgraph.engine.resident import LoopDone, Resident, Stepped
 from walkgraph.engine.runner import Launched, Result, Runner, is_memory
 from walkgraph.engine.schedule import MIX, Mix, Part, Schedule
 from walkgraph.engine.single import Singles
-from walkgraph.engine.states import StateTable
+from walkgraph.engine.states import Kept, StateTable
 from walkgraph.engine.swap import Swap, Swapped
 from walkgraph.engine.warming import capture_singles, warm_up
 from walkgraph.errors import InvalidInput, Refused
@@ -95,6 +95,8 @@ class Engine:
         """And the batches launched since the last step of the loops."""
         self._parts, self._mix, self._capture = Parts(), mix._replace(single=mix.single or batch_invariant), capture
         self._timed = False
+        self._stopped: set[str] = set()
+        """Runs whose loops are held."""
         self._invariant, self._prefix_cache = batch_invariant, prefix_cache and not batch_invariant
         self._nodes: dict[str, Loaded] = {}
         self._unready: list[Done] = []
@@ -244,6 +246,20 @@ class Engine:
         """Bring a suspended run back, to go on where it was; `Swapped` tells when it does."""
         self._swap.resume(run)
 
+    def hold(self, run: str) -> None:
+        """Launch nothing more of a run's loops until `release`: they leave their rows. Its calls go on."""
+        self._stopped.add(run)
+        self._resident.hold(run)
+
+    def release(self, run: str) -> None:
+        self._stopped.discard(run)
+        if not self._swap.away(run):
+            self._resident.release(run)
+
+    def glance(self, key: StateKey) -> Kept | Tensor | None:
+        """What a state holds now, for who looks at it."""
+        return self._states.glance(key)
+
     def drop(self, run: str) -> None:
         """Forget a run: its waiting calls and its states."""
         self.cancel(run)
@@ -256,6 +272,7 @@ class Engine:
         """Take a run's calls and loops out; its states stay until `drop`."""
         removed = [one.call for one in self._unready if one.call.run == run]
         self._unready = [one for one in self._unready if one.call.run != run]
+        self._stopped.discard(run)
         self._resident.cancel(run)
         self._swap.cancel(run)
         return removed + self._parts.forget(self._schedule.cancel(run))
@@ -347,7 +364,8 @@ class Engine:
 
     def _release(self, run: str) -> None:
         self._schedule.release(run)
-        self._resident.release(run)
+        if run not in self._stopped:
+            self._resident.release(run)
 
     def _collected(self) -> list[Event]:
         events: list[Event] = [*self._unready]

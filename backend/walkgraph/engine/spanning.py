@@ -329,6 +329,8 @@ class Spans:
             self._told.setdefault(key, {}).update({inbox.channel: (rank, inbox) for inbox in inboxes})
 
     def ridden(self, key: Key, upto: int) -> None:
+        # Who launches doesn't rest: its word was of an earlier hold.
+        self._resting.discard(key.run)
         if key in self._parts and key.run not in self._out:
             self.rides.add(key, upto)
 

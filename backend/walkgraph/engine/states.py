@@ -64,6 +64,16 @@ class PagedState:
     rows: list[Row]
 
 
+class Kept(NamedTuple):
+    """Of a paged state."""
+
+    sequences: int
+    tokens: int
+    """Of its longest sequence."""
+    pages: int
+    """Held by its sequences, shared ones once for each."""
+
+
 class Fresh(NamedTuple):
     """Tokens with names that a forward has appended to a sequence; whether it went well is known later."""
 
@@ -117,6 +127,14 @@ class StateTable:
         """Of all pools."""
         counts = [cache.stats for cache in self.prefixes.values()]
         return PrefixStats(*map(sum, zip(*counts, strict=True)))
+
+    def glance(self, key: StateKey) -> Kept | Tensor | None:
+        """What a state holds now; None: nothing yet."""
+        state = self.paged.get(key)
+        if state is None:
+            return self.tensors.get(key)
+        lengths = [row.length for row in state.rows]
+        return Kept(len(lengths), max(lengths, default=0), sum(len(row.pages) for row in state.rows))
 
     def width(self, key: StateKey) -> int:
         state = self.paged.get(key)

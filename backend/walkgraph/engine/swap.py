@@ -113,6 +113,10 @@ class Swap:
             for device, stream in self._streams.items():
                 torch.cuda.current_stream(device).wait_stream(stream)
 
+    def away(self, run: str) -> bool:
+        """Whether a run is suspended, or on its way."""
+        return run in self._absent
+
     @property
     def idle(self) -> bool:
         """No run is on its way."""

@@ -241,6 +241,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     std: float
     histogram: tuple[int, ...]
     """Equal bins from `low` to `high`."""
+    every: int = 1
+    """All but `count` are of an even sample of a large tensor: of one number in so many."""
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -299,7 +301,7 @@ class Sample(Event, frozen=True, tag="sample"):
     """One value that was looked at."""
 
     why: Literal["tap", "held", "record"]
-    """`held`: an input of a call before which its run is paused."""
+    """`held`: an input, or a state, of a call before which its run is paused."""
     tap: str
     """Id of the tap; otherwise empty."""
     run: RunId
@@ -307,13 +309,15 @@ class Sample(Event, frozen=True, tag="sample"):
     walk: str
     step: int
     source: str
-    """As edges of the graph name it, `use.port` or `@in.name`; of a held call, its own `use.port`."""
+    """As edges of the graph name it, `use.port` or `@in.name`; of a held call, its own `use.port` or `use.slot`."""
     iteration: tuple[int, ...]
     at: float
     modality: str
+    """Of the port; of a state its kind: `paged_kv`, `tensor`, `rng`."""
     dtype: str
-    """Of a tensor; otherwise `text`, `bytes`, `number`, `list`, `absent`."""
+    """Of a tensor; otherwise `text`, `bytes`, `number`, `list`, `cache`, `absent`."""
     shape: tuple[int, ...]
+    """Of a cache: its sequences, tokens of the longest, pages."""
     statistics: Statistics | None = None
     preview: AnyPreview | None = None
     digest: str = ""

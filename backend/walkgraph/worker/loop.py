@@ -8,38 +8,41 @@ Between two steps of the engine it reads what has come, without waiting; it wait
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from math import ceil
-from typing import Protocol
 
 import zmq
 
 from walkgraph.engine.engine import Done, Forwarded, LoopDone, Stepped, Swapped
 from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, Scalar, StateKey
-from walkgraph.networks.loops import Items, LoopCall
+from walkgraph.networks.loops import Items
 from walkgraph.telemetry.emit import Emitter
 from walkgraph.wire import messages as m
 from walkgraph.worker import moving, values
 from walkgraph.worker.events import (
     Allow,
     Arrived,
-    CallDone,
     Cancelled,
     Command,
     DropStates,
     Event,
+    FreeLoops,
+    Gated,
+    HoldLoops,
     MoveState,
-    Ref,
+    Observe,
     Release,
     Report,
     Run,
     RunLoop,
     Send,
     Started,
+    Watched,
 )
 from walkgraph.worker.links import Links
+from walkgraph.worker.looking import Looking
+from walkgraph.worker.parties import Core, Engine, called
 from walkgraph.worker.parts import Parts
 from walkgraph.worker.suspension import Suspension
 from walkgraph.worker.telling import Teller
@@ -50,46 +53,6 @@ IDLE_SECONDS = 30.0
 """The longest wait for a message, after which gauges are told all the same."""
 QUIET_SECONDS = 1.0
 """Without a run for so long, the engine's books are checked: a check that no run waits for."""
-
-
-class Core(Protocol):
-    @property
-    def runs(self) -> tuple[str, ...]: ...
-
-    def handle(self, event: Event) -> list[Command]: ...
-
-
-class Engine(moving.Keeper, Protocol):
-    """What the loop asks of `engine.Engine`."""
-
-    @property
-    def idle(self) -> bool: ...
-
-    def load(self, progress: Callable[[str, float], None]) -> None: ...
-
-    def admit(self, run: str, params: Mapping[str, Scalar]) -> None: ...
-
-    def add(self, call: Call) -> None: ...
-
-    def add_loop(self, call: LoopCall) -> None: ...
-
-    def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None: ...
-
-    def time_steps(self, *, on: bool) -> None: ...
-
-    def step(self) -> Sequence[Done | Forwarded | Items | LoopDone | Stepped | Swapped]: ...
-
-    def suspend(self, run: str) -> None: ...
-
-    def resume(self, run: str) -> None: ...
-
-    def drop(self, run: str) -> None: ...
-
-    def drop_states(self, keys: Iterable[StateKey]) -> None: ...
-
-    def pages(self) -> tuple[int, int]: ...
-
-    def audit(self) -> None: ...
 
 
 class Loop:
@@ -105,11 +68,10 @@ class Loop:
         self.stopping = False
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
         self._clock, self._teller = clock, Teller(rank, emitter, clock, engine, links)
-        self._suspension = Suspension()
+        self._suspension, self._looking = Suspension(), Looking(rank, engine, emitter, clock)
         self._poller = zmq.Poller()
         for socket in (links.conductor.socket, links.inbox):
             self._poller.register(socket, zmq.POLLIN)
-        engine.time_steps(on=emitter.level != "off")
         self._commands: deque[Command] = deque()
         self.parts: Parts | None = None
         """Of loops that span devices."""
@@ -136,6 +98,7 @@ class Loop:
         self._links.flush()
         for run, error in self._links.failures():
             self._fail(run, error)
+        self._looking.tell()
         self._teller.flush(len(self._core.runs))
         self._audit()
 
@@ -149,7 +112,8 @@ class Loop:
         blocked = self._links.blocked()
         for socket in blocked:
             self._poller.modify(socket, zmq.POLLIN | zmq.POLLOUT if socket in self._poller else zmq.POLLOUT)
-        wait = 0.0 if self._links.copying else self._teller.wait(WAIT if self._core.runs else IDLE_SECONDS)
+        longest = self._looking.wait(WAIT if self._core.runs else IDLE_SECONDS)
+        wait = 0.0 if self._links.copying else self._teller.wait(longest)
         self._poller.poll(ceil(1000 * wait))
         for socket in blocked:
             if socket is self._links.conductor.socket:
@@ -168,6 +132,12 @@ class Loop:
                 self._engine.suspend(run)
             case m.Resume(run=run):
                 self._engine.resume(run)
+            case m.Watch():
+                self._teller.set_level(message.level)
+                self._looking.keep(message.taps)
+                self._handle(Watched(message))
+            case m.Gate():
+                self._handle(Gated(message))
             case m.Peers():
                 self._links.set_peers(message.peers)
             case m.Ping():
@@ -186,8 +156,8 @@ class Loop:
         self._engine.admit(message.run, message.params)
         if message.session is not None:
             self._engine.admit(f"session:{message.session}", message.params)
-        params, priority = dict(message.params), message.priority
-        self._handle(Started(message.run, message.itinerary, params, inputs, message.session, priority))
+        how = message.session, message.priority, message.stepped, message.record, message.hold
+        self._handle(Started(message.run, message.itinerary, dict(message.params), inputs, *how))
 
     def _handle(self, event: Event) -> None:
         if self._suspension.keeps(event):
@@ -219,6 +189,12 @@ class Loop:
                 self._links.conductor.send(message, value)
             case MoveState():
                 self._commands.extend(self._core.handle(moving.move(self._engine, command)))
+            case HoldLoops(run=run):
+                self._engine.hold(run)
+            case FreeLoops(run=run):
+                self._engine.release(run)
+            case Observe():
+                self._looking.look(command)
             case DropStates(keys=keys):
                 self._engine.drop_states(keys)
             case Release(run=run):
@@ -244,9 +220,9 @@ class Loop:
                     self._teller.worked(event)
                 case LoopDone():
                     self._teller.ended(event)
-                    self._handle(_done(event))
+                    self._handle(called(event))
                 case Done():
-                    self._handle(_done(event))
+                    self._handle(called(event))
 
     def _swapped(self, event: Swapped) -> None:
         if event.error is not None:
@@ -265,11 +241,3 @@ class Loop:
         elif self._worked is not None and self._clock() - self._worked >= QUIET_SECONDS:
             self._worked = None
             self._engine.audit()
-
-
-def _done(done: Done | LoopDone) -> CallDone:
-    call = done.call
-    ref = Ref(call.run, call.step, call.use, call.iteration)
-    if isinstance(done, Done):
-        return CallDone(ref, done.outputs, done.error, done.busy, done.queued)
-    return CallDone(ref, done.outputs, done.error, done.busy, done.queued, done.iterations, done.stopped)

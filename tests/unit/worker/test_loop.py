@@ -84,6 +84,15 @@ class FakeEngine:
     def resume(self, run: str) -> None:
         self.swapped.append(Swapped(run, out=False))
 
+    def hold(self, run: str) -> None:
+        self.log.append(("hold", run))
+
+    def release(self, run: str) -> None:
+        self.log.append(("release", run))
+
+    def glance(self, key: StateKey) -> Any:
+        return self.states.get(key)
+
     def admit(self, run: str, params: Mapping[str, Any]) -> None:
         self.admitted[run] = params
 

@@ -1,0 +1,62 @@
+"""Whom a rank's loop works with: what it asks of its core and its engine, and what the one is told of the other."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from walkgraph.engine.engine import Done, Forwarded, LoopDone, Stepped, Swapped
+from walkgraph.networks.base import Call, Scalar, StateKey
+from walkgraph.networks.loops import Items, LoopCall
+from walkgraph.worker import looking, moving
+from walkgraph.worker.events import CallDone, Command, Event, Ref
+
+
+class Core(Protocol):
+    @property
+    def runs(self) -> tuple[str, ...]: ...
+
+    def handle(self, event: Event) -> list[Command]: ...
+
+
+class Engine(moving.Keeper, looking.Keeper, Protocol):
+    """What the loop asks of `engine.Engine`."""
+
+    @property
+    def idle(self) -> bool: ...
+
+    def load(self, progress: Callable[[str, float], None]) -> None: ...
+
+    def admit(self, run: str, params: Mapping[str, Scalar]) -> None: ...
+
+    def add(self, call: Call) -> None: ...
+
+    def add_loop(self, call: LoopCall) -> None: ...
+
+    def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None: ...
+
+    def time_steps(self, *, on: bool) -> None: ...
+
+    def step(self) -> Sequence[Done | Forwarded | Items | LoopDone | Stepped | Swapped]: ...
+
+    def suspend(self, run: str) -> None: ...
+
+    def resume(self, run: str) -> None: ...
+
+    def hold(self, run: str) -> None: ...
+
+    def release(self, run: str) -> None: ...
+
+    def drop(self, run: str) -> None: ...
+
+    def drop_states(self, keys: Iterable[StateKey]) -> None: ...
+
+    def pages(self) -> tuple[int, int]: ...
+
+    def audit(self) -> None: ...
+
+
+def called(done: Done | LoopDone) -> CallDone:
+    call = done.call
+    ref = Ref(call.run, call.step, call.use, call.iteration)
+    if isinstance(done, Done):
+        return CallDone(ref, done.outputs, done.error, done.busy, done.queued)
+    return CallDone(ref, done.outputs, done.error, done.busy, done.queued, done.iterations, done.stopped)
