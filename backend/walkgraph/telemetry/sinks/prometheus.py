@@ -1,0 +1,239 @@
+"""What packets say, as Prometheus reads it: counters, gauges and histograms by deployment.
+
+Series are plain dictionaries, written by one thread; the client library makes its families of them when it is asked.
+Its own types lock at every step and can't count several observations at once, and packets come by the thousand.
+
+The first label of every series is its deployment, so that those of one that is gone can go.
+"""
+
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from walkgraph.telemetry import events as e
+from walkgraph.telemetry.places import Places
+
+MAX_SERIES = 4096
+"""Of one family; what would make more is not counted."""
+GAUGE_SECONDS = 60.0
+"""A rank that has told nothing for so long is not shown as it was."""
+MAX_SOURCES = 4096
+
+FINE = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Seconds, of single calls."""
+ITERATIONS = tuple(float(2**power) for power in range(0, 15, 2))
+
+Key = tuple[str, ...]
+
+
+class Total:
+    """A counter."""
+
+    def __init__(self, name: str, text: str, *labels: str) -> None:
+        """`name`: without `_total`, which readers see at its end."""
+        self._name, self._text, self._labels = name, text, ("deployment", *labels)
+        self._values: dict[Key, float] = {}
+
+    def add(self, key: Key, amount: float = 1.0) -> None:
+        values = self._values
+        if key in values:
+            values[key] += amount
+        elif len(values) < MAX_SERIES:
+            values[key] = amount
+
+    def value(self, *key: str) -> float:
+        return self._values.get(key, 0.0)
+
+    def forget(self, deployment: str) -> None:
+        self._values = {key: value for key, value in self._values.items() if key[0] != deployment}
+
+    def family(self) -> Metric:
+        family = CounterMetricFamily(self._name, self._text, labels=self._labels)
+        for key, value in self._values.items():
+            family.add_metric(key, value)
+        return family
+
+
+class Histogram:
+    def __init__(self, name: str, text: str, bounds: Sequence[float], *labels: str) -> None:
+        """`bounds`: the buckets' upper ones, ascending; what lies above them all has a bucket too."""
+        self._name, self._text, self._labels = name, text, ("deployment", *labels)
+        self._bounds = tuple(bounds)
+        self._series: dict[Key, list[float]] = {}
+        """Counts of the buckets, then the sum."""
+
+    def observe(self, key: Key, value: float, times: int = 1) -> None:
+        found = self._series.get(key)
+        if found is None:
+            if len(self._series) >= MAX_SERIES:
+                return
+            found = self._series[key] = [0.0] * (len(self._bounds) + 2)
+        found[bisect_left(self._bounds, value)] += times
+        found[-1] += value * times
+
+    def count(self, *key: str) -> float:
+        return sum(self._series.get(key, [0.0])[:-1])
+
+    def sum(self, *key: str) -> float:
+        return self._series.get(key, [0.0])[-1]
+
+    def forget(self, deployment: str) -> None:
+        self._series = {key: found for key, found in self._series.items() if key[0] != deployment}
+
+    def family(self) -> Metric:
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        names = [*(format(bound, "g") for bound in self._bounds), "+Inf"]
+        for key, found in self._series.items():
+            below, buckets = 0.0, list[tuple[str, float]]()
+            for name, count in zip(names, found[:-1], strict=True):
+                below += count
+                buckets.append((name, below))
+            family.add_metric(key, buckets, found[-1])
+        return family
+
+
+class FromPackets:
+    """A sink of packets: what nodes, loops, edges and ranks did."""
+
+    def __init__(self, places: Callable[[str, str], Places | None], now: Callable[[], float] = time.monotonic) -> None:
+        """`places`: of a deployment's version, for the names of its edges."""
+        self._places, self._now = places, now
+        self.nodes = Histogram(
+            "walkgraph_node_execution_seconds", "Time of a node's call on its device, with its batch", FINE, "node"
+        )
+        self.queued = Histogram(
+            "walkgraph_node_queue_seconds", "From a call's inputs being there to its start", FINE, "node"
+        )
+        self.loops = Histogram(
+            "walkgraph_loop_iterations", "Iterations of a loop on the device, at its end", ITERATIONS, "loop", "rank"
+        )
+        self.bytes = Total("walkgraph_edge_bytes", "Bytes of tensors sent from rank to rank", "edge", "transport")
+        self.sent = Total("walkgraph_edge_tensors", "Tensors sent from rank to rank", "edge", "transport")
+        self.asked = Total("walkgraph_prefix_cache_queries", "Tokens looked up among the kept ones", "rank")
+        self.hits = Total("walkgraph_prefix_cache_hits", "Tokens found among the kept ones", "rank")
+        self.dropped = Total("walkgraph_telemetry_dropped", "Events that were never sent", "source")
+        self._edges: dict[tuple[str, str, str, int, bool], str] = {}
+        self._gauges: dict[tuple[str, int], tuple[float, e.RankGauge]] = {}
+        self._told: dict[tuple[str, ...], int] = {}
+        """Of each source's running total: how much of it is counted."""
+
+    def take(self, packet: e.Packet, deployment: str, version: str, nbytes: int) -> None:
+        kind = packet.source.partition(".")[0]
+        source = (deployment, version, packet.source)
+        self._count(self.dropped, (deployment, kind), source, "dropped", packet.dropped)
+        for event in packet.events:
+            match event:
+                case e.Activity():
+                    self._activity(event, deployment)
+                case e.Forward():
+                    self._forward(event, deployment)
+                case e.Launch():
+                    self._launch(event, deployment)
+                case e.LoopEnded():
+                    self.loops.observe((deployment, event.loop, str(event.rank)), event.iterations)
+                case e.Transfer():
+                    self._transfer(event, deployment, version)
+                case e.RankGauge():
+                    self._gauge(event, deployment, source)
+                case _:
+                    pass
+
+    def forget(self, deployment: str) -> None:
+        for series in (*self._histograms, *self._totals):
+            series.forget(deployment)
+        self._gauges = {key: told for key, told in self._gauges.items() if key[0] != deployment}
+        self._edges = {key: name for key, name in self._edges.items() if key[0] != deployment}
+        self._told = {key: told for key, told in self._told.items() if key[0] != deployment}
+
+    def families(self) -> Iterable[Metric]:
+        for series in (*self._histograms, *self._totals):
+            yield series.family()
+        yield from self._rank_families()
+
+    @property
+    def _histograms(self) -> tuple[Histogram, ...]:
+        return self.nodes, self.queued, self.loops
+
+    @property
+    def _totals(self) -> tuple[Total, ...]:
+        return self.bytes, self.sent, self.asked, self.hits, self.dropped
+
+    # ── events ──────────────────────────────────────────────────────────────────────────────────
+
+    def _activity(self, event: e.Activity, deployment: str) -> None:
+        """Calls were added up: each counts as their mean."""
+        if event.calls:
+            key = (deployment, event.node)
+            self.nodes.observe(key, event.busy / event.calls, event.calls)
+            self.queued.observe(key, event.queued / event.calls, event.calls)
+
+    def _forward(self, event: e.Forward, deployment: str) -> None:
+        seconds = event.finished - event.started
+        for node, calls in Counter(event.nodes).items():
+            self.nodes.observe((deployment, node), seconds, calls)
+        for node, ready in zip(event.nodes, event.ready, strict=True):
+            self.queued.observe((deployment, node), max(0.0, event.started - ready))
+
+    def _launch(self, event: e.Launch, deployment: str) -> None:
+        """The nodes of a loop share its time, as nothing tells them apart."""
+        if not event.nodes or not event.count:
+            return
+        seconds = (event.finished - event.started) / (event.count * len(event.nodes))
+        for node in event.nodes:
+            self.nodes.observe((deployment, node), seconds, event.count * len(event.runs))
+
+    def _transfer(self, event: e.Transfer, deployment: str, version: str) -> None:
+        place = (deployment, version, event.walk, event.edge, event.stream)
+        name = self._edges.get(place)
+        if name is None:
+            places = self._places(deployment, version) or Places()
+            name = places.hop(event.walk, event.edge, event.stream)
+            if len(self._edges) < MAX_SERIES:
+                self._edges[place] = name
+        key = (deployment, name, event.transport)
+        self.bytes.add(key, event.nbytes)
+        self.sent.add(key, event.count)
+
+    def _gauge(self, event: e.RankGauge, deployment: str, source: Key) -> None:
+        self._gauges[deployment, event.rank] = (self._now(), event)
+        key = (deployment, str(event.rank))
+        self._count(self.asked, key, source, "asked", event.prefix_tokens)
+        self._count(self.hits, key, source, "hits", event.prefix_hits)
+
+    def _count(self, total: Total, key: Key, source: Key, what: str, value: int) -> None:
+        """Add what a source's own running total has grown by; a source that is started anew has another name."""
+        place = (*source, what)
+        before = self._told.pop(place, 0)
+        # The sources that tell something last are kept.
+        self._told[place] = max(before, value)
+        if len(self._told) > MAX_SOURCES:
+            del self._told[next(iter(self._told))]
+        if value > before or total.value(*key) == 0.0:
+            total.add(key, max(0, value - before))
+
+    def _rank_families(self) -> Iterable[Metric]:
+        told = {key: gauge for key, (at, gauge) in self._gauges.items() if self._now() - at <= GAUGE_SECONDS}
+        for name, text, value in _RANK_GAUGES:
+            family = GaugeMetricFamily(f"walkgraph_{name}", text, labels=("deployment", "rank"))
+            for (deployment, rank), gauge in told.items():
+                found = value(gauge)
+                if found is not None:
+                    family.add_metric((deployment, str(rank)), found)
+            yield family
+
+
+def _pages_used(gauge: e.RankGauge) -> float | None:
+    return 1.0 - gauge.pages_free / gauge.pages_total if gauge.pages_total else None
+
+
+_RANK_GAUGES: tuple[tuple[str, str, Callable[[e.RankGauge], float | None]], ...] = (
+    ("kv_cache_usage_perc", "Share of the pages of keys and values in use, 0 to 1", _pages_used),
+    ("rank_queue", "Calls and loops that wait for a batch or a row", lambda gauge: gauge.queue),
+    ("rank_runs", "Runs that a rank takes part in", lambda gauge: gauge.runs),
+    ("device_busy_ratio", "Share of the last second in which a device had work, 0 to 1", lambda gauge: gauge.busy),
+    ("device_memory_used_bytes", "Memory of a rank's device in use", lambda gauge: gauge.memory_used),
+    ("device_memory_total_bytes", "Memory of a rank's device", lambda gauge: gauge.memory_total),
+)
