@@ -15,11 +15,14 @@ from walkgraph.service.access import Access, Codes
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deployments import Deployments, Spawn
 from walkgraph.service.deps import Services
+from walkgraph.service.exporting import SpanExporter
 from walkgraph.service.gallery import Gallery
 from walkgraph.service.hub import Hub
+from walkgraph.service.metrics import Metrics
 from walkgraph.service.runs import Runs
 from walkgraph.service.studio import Studio
 from walkgraph.service.telemetry import Collector, ToHub
+from walkgraph.service.traces import Traces, plan_of
 from walkgraph.settings import Settings
 from walkgraph.store import queries
 from walkgraph.store.session import Store
@@ -38,14 +41,20 @@ def create_app(
 ) -> FastAPI:
     """The control service. `spawn` starts deployment processes; `studio` is mounted at `/studio`."""
     hub, runs = Hub(), Runs(store)
+    spans = SpanExporter(settings.otlp_endpoint, settings.otlp_header_fields()) if settings.otlp_endpoint else None
     address = collector.address if collector else None
     deployments = Deployments(settings, store, runs, hub, spawn, address)
+    traces = Traces(store, runs, plan_of(deployments), settings.kept_traces)
+    metrics = Metrics(deployments, hub, lambda: collector.rejected if collector else 0, spans)
+    runs.heard = metrics.heard
     services = Services(
         settings=settings,
         store=store,
         hub=hub,
         runs=runs,
         deployments=deployments,
+        traces=traces,
+        metrics=metrics,
         codes=Codes(),
         gallery=Gallery(settings.checkpoint_roots),
     )
@@ -56,9 +65,14 @@ def create_app(
             await _bring_up_to_date(store)
             runs.start()
             stack.push_async_callback(runs.close)
+            if spans is not None:
+                spans.start()
+                stack.push_async_callback(spans.close)
+            traces.start()
+            stack.push_async_callback(traces.close)
             if collector is not None:
                 stack.push_async_callback(collector.close)
-                collector.start(deployments.telemetry_of, (ToHub(hub),))
+                collector.start(deployments.telemetry_of, (ToHub(hub), traces, metrics))
             stack.push_async_callback(deployments.close, 0.0)
             await deployments.start()
             if studio is not None:

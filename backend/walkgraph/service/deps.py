@@ -11,7 +11,9 @@ from walkgraph.service.access import Codes
 from walkgraph.service.deployments import Deployments
 from walkgraph.service.gallery import Gallery
 from walkgraph.service.hub import Hub
+from walkgraph.service.metrics import Metrics
 from walkgraph.service.runs import Runs
+from walkgraph.service.traces import Traces
 from walkgraph.settings import Settings
 from walkgraph.store.session import Store
 
@@ -23,6 +25,8 @@ class Services:
     hub: Hub
     runs: Runs
     deployments: Deployments
+    traces: Traces
+    metrics: Metrics
     codes: Codes
     gallery: Gallery
 

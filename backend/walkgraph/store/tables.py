@@ -72,3 +72,26 @@ class Run(SQLModel, table=True):
     """An `ErrorInfo` as JSON."""
     times: str = "[]"
     """A list of `NodeTime` as JSON."""
+
+
+class RunTrace(SQLModel, table=True):
+    """What a run did, and where it was asked for, what its values were; outlives the run's row, and its deployment."""
+
+    __tablename__ = "trace"  # pyright: ignore[reportAssignmentType]
+
+    run: str = Field(primary_key=True)
+    deployment: str = Field(index=True)
+    task: str
+    state: str
+    level: str
+    created_at: float = Field(index=True)
+    """When the run came."""
+    seconds: float
+    blocks: int
+    nbytes: int
+    """Of both."""
+    recorded: bool
+    """There is a recording."""
+    trace: bytes
+    """Both as `telemetry.columns` writes them."""
+    recording: bytes | None = None

@@ -1,0 +1,48 @@
+"""What runs did, when and where: traces of those that go on, and of those that are over."""
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import anyio.to_thread
+import msgspec
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from walkgraph.service.body import StrictRoute
+from walkgraph.service.deps import Name, RunName, ServicesDep
+from walkgraph.service.schemas_traces import TraceListed
+from walkgraph.telemetry.sinks import otlp, perfetto
+from walkgraph.telemetry.trace import Trace
+
+router = APIRouter(prefix="/api/v1", tags=["traces"], route_class=StrictRoute)
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Task = Annotated[str | None, Query(max_length=64)]
+_ENCODE: dict[str, Callable[[Trace], bytes]] = {
+    "json": msgspec.json.encode,
+    "perfetto": perfetto.encode,
+    "otlp": otlp.encode,
+}
+
+
+@router.get("/runs/{run}/trace", response_class=Response)
+async def trace(
+    services: ServicesDep,
+    run: RunName,
+    format: Literal["json", "perfetto", "otlp"] = "json",  # noqa: A002
+) -> Response:
+    """By columns, as `telemetry.trace.Trace` says; of a run that goes on, as far as it has come. Of one that nothing
+    was told of, while it can be followed: of level `off`, and empty. As `perfetto` (for ui.perfetto.dev) or `otlp`
+    (the body of an OpenTelemetry export) it is a file."""
+    found = await services.traces.trace(run)
+    data = await anyio.to_thread.run_sync(_ENCODE[format], found)
+    name = f"{run}.{format}.json"
+    headers = {} if format == "json" else {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(data, media_type="application/json", headers=headers)
+
+
+@router.get("/deployments/{deployment}/traces")
+async def listed(services: ServicesDep, deployment: Name, task: Task = None, limit: Limit = 100) -> list[TraceListed]:
+    """Those that are kept, newest first; they outlive the deployment."""
+    shown = {"run", "task", "state", "level", "seconds", "blocks", "recorded"}
+    rows = await services.traces.listed(deployment, task, limit)
+    return [TraceListed.model_validate({**row.model_dump(include=shown), "at": row.created_at}) for row in rows]

@@ -1,0 +1,249 @@
+"""Traces of runs: made from what their deployments tell, kept once they are over.
+
+Everything that takes long is done off the event loop, a few runs at a time: a burst of short runs waits, or loses
+traces, before it slows down what answers clients.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import anyio.to_thread
+import structlog
+
+from walkgraph.errors import NotFound, WalkgraphError
+from walkgraph.ids import RunId
+from walkgraph.placement.tables import Plan
+from walkgraph.service.deployments import Deployments
+from walkgraph.service.runs import LiveRun, Runs
+from walkgraph.store import traces as kept
+from walkgraph.store.session import Store
+from walkgraph.store.tables import RunTrace
+from walkgraph.telemetry import columns
+from walkgraph.telemetry.assembling import assemble
+from walkgraph.telemetry.events import Packet, Sample
+from walkgraph.telemetry.keeping import Draft, Keeper
+from walkgraph.telemetry.places import Places
+from walkgraph.telemetry.trace import Trace
+
+TICK_SECONDS = 0.1
+"""Between two looks at runs that are over."""
+SWEEP_SECONDS = 1.0
+"""Between two looks at runs that may be over without their conductor's word."""
+BATCH = 4
+"""Traces written in one go."""
+MAX_WAITING = 256
+"""Runs that are over and not kept; the oldest of more are given up."""
+IDLE_SECONDS = 60.0
+"""A version that is gone, and has told nothing for so long, is forgotten."""
+
+_log = structlog.get_logger("walkgraph.traces")
+
+PlanOf = Callable[[str], Plan | None]
+"""What packets call a version of a deployment -> its plan; None for one that is gone."""
+
+
+def plan_of(deployments: Deployments) -> PlanOf:
+    def found(label: str) -> Plan | None:
+        versions = (version for managed in deployments.listed() for version in managed.versions)
+        return next((version.plan for version in versions if version.label == label), None)
+
+    return found
+
+
+@dataclass(slots=True)
+class _Version:
+    deployment: str
+    keeper: Keeper
+    heard: float
+    """When it told something last."""
+    suspects: dict[RunId, float] = field(default_factory=dict[RunId, float])
+    """Runs that the service has seen the end of, and since when; their conductor has not told it."""
+
+
+class Traces:
+    """A sink of telemetry."""
+
+    def __init__(
+        self, store: Store, runs: Runs, plan_of: PlanOf, keep: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`keep`: traces of one deployment."""
+        self.given_up = 0
+        """Runs whose trace was not kept, as there were too many at once."""
+        self._store, self._runs, self._plan_of, self._keep, self._clock = store, runs, plan_of, keep, clock
+        self._versions: dict[str, _Version] = {}
+        self._some_end = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._tend(), name="traces")
+
+    async def close(self) -> None:
+        """Keep the traces of the runs that are over, by now all."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for version in self._versions.values():
+            for run in version.keeper.open:
+                self._end_lost(version, run, self._clock())
+            over = version.keeper.ending
+            for at in range(0, len(over), BATCH):
+                await self._store_some(version, over[at : at + BATCH])
+
+    def take(self, packet: Packet, deployment: str, version: str, nbytes: int) -> None:
+        now = self._clock()
+        found = self._versions.get(packet.deployment)
+        if found is None:
+            plan = self._plan_of(packet.deployment)
+            keeper = Keeper(Places.of(plan) if plan else Places())
+            found = self._versions[packet.deployment] = _Version(deployment, keeper, now)
+        found.heard = now
+        found.keeper.take(packet, nbytes, now)
+        if found.keeper.ending:
+            self._some_end.set()
+
+    # ── what is asked ───────────────────────────────────────────────────────────────────────────
+
+    async def trace(self, run: str) -> Trace:
+        """Of a run that goes on, or is over. Raises NotFound."""
+        found = self._draft(RunId(run))
+        if found is not None:
+            draft, deployment = found
+            return await anyio.to_thread.run_sync(assemble, draft, deployment)
+        try:
+            data = await self._store.read(kept.get_trace, run)
+        except NotFound:
+            live = self._runs.get(run)
+            if live is None:
+                raise NotFound(
+                    f"no trace of the run `{run}` is kept: telemetry was off while it ran, or newer traces took its "
+                    f"place; the deployment's `/traces` lists those that there are"
+                ) from None
+            return _untold(live)
+        return await anyio.to_thread.run_sync(columns.decode, data)
+
+    async def recording(self, run: str) -> tuple[Sample, ...] | None:
+        """The values of a run that was recorded, in the order they were told; None for one that was not, or whose
+        recording is not kept any more."""
+        found = self._draft(RunId(run))
+        if found is not None:
+            return tuple(recorded.whole() for recorded in found[0].recorded) or None
+        data = await self._store.read(kept.get_recording, run)
+        return None if data is None else await anyio.to_thread.run_sync(columns.decode_recording, data)
+
+    async def listed(self, deployment: str, task: str | None, limit: int) -> Sequence[RunTrace]:
+        """Kept ones, newest first; without their bytes."""
+        return await self._store.read(kept.list_traces, deployment, task, limit)
+
+    def _draft(self, run: RunId) -> tuple[Draft, str] | None:
+        for version in self._versions.values():
+            draft = version.keeper.draft(run, self._clock())
+            if draft is not None:
+                return draft, version.deployment
+        return None
+
+    # ── keeping ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _tend(self) -> None:
+        swept = self._clock()
+        while True:
+            try:
+                async with asyncio.timeout(SWEEP_SECONDS):
+                    await self._some_end.wait()
+                await asyncio.sleep(TICK_SECONDS)
+            except TimeoutError:
+                pass
+            now = self._clock()
+            if now - swept >= SWEEP_SECONDS:
+                swept = now
+                self._sweep(now)
+            for version in list(self._versions.values()):
+                await self._keep_due(version)
+            if not any(version.keeper.ending for version in self._versions.values()):
+                self._some_end.clear()
+
+    async def _keep_due(self, version: _Version) -> None:
+        due = version.keeper.due(self._clock())
+        for run in due[: len(due) - MAX_WAITING]:
+            self.given_up += 1
+            version.keeper.forget(run)
+        due = due[-MAX_WAITING:]
+        for at in range(0, len(due), BATCH):
+            await self._store_some(version, due[at : at + BATCH])
+
+    async def _store_some(self, version: _Version, runs: Sequence[RunId]) -> None:
+        drafts = [draft for run in runs if (draft := version.keeper.draft(run, self._clock())) is not None]
+        rows = await anyio.to_thread.run_sync(_rows, drafts, version.deployment)
+        try:
+            await self._store.write(kept.save_traces, rows, self._keep)
+        except WalkgraphError as error:
+            _log.error("traces not kept", count=len(rows), reason=str(error))
+        finally:
+            for run in runs:
+                version.keeper.forget(run)
+
+    def _sweep(self, now: float) -> None:
+        """A conductor that died has told no end of its runs: the service has seen it."""
+        for label, version in list(self._versions.items()):
+            gone = self._plan_of(label) is None
+            suspects: dict[RunId, float] = {}
+            for run in version.keeper.open:
+                live = self._runs.get(run)
+                if live is None or live.finished is not None:
+                    suspects[run] = version.suspects.get(run, now)
+                    if now - suspects[run] >= SWEEP_SECONDS:
+                        self._end_lost(version, run, suspects.pop(run))
+            version.suspects = suspects
+            idle = now - version.heard > IDLE_SECONDS and not version.keeper.open and not version.keeper.ending
+            if gone and idle:
+                del self._versions[label]
+
+    def _end_lost(self, version: _Version, run: RunId, at: float) -> None:
+        live = self._runs.get(run)
+        error = live.finished.error if live and live.finished else None
+        ended_well = live is not None and live.finished is not None and error is None
+        version.keeper.close(run, at, None if ended_well else error.code if error else "worker_lost")
+        self._some_end.set()
+
+
+def _rows(drafts: Sequence[Draft], deployment: str) -> list[RunTrace]:
+    return [_row(draft, deployment) for draft in drafts]
+
+
+def _row(draft: Draft, deployment: str) -> RunTrace:
+    trace = assemble(draft, deployment)
+    data = columns.encode(trace)
+    recording = None
+    if draft.recorded:
+        recording = columns.encode_recording((one.sample, one.picked) for one in draft.recorded)
+    return RunTrace(
+        run=trace.run,
+        deployment=deployment,
+        task=trace.task,
+        state=trace.state,
+        level=trace.level,
+        created_at=trace.wall,
+        seconds=trace.seconds,
+        blocks=len(trace.blocks.started),
+        nbytes=len(data) + len(recording or b""),
+        recorded=recording is not None,
+        trace=data,
+        recording=recording,
+    )
+
+
+def _untold(live: LiveRun) -> Trace:
+    """Of a run that nothing was told of: telemetry is off, or it has only just come."""
+    seconds = live.finished.seconds if live.finished else time.time() - live.created_at
+    return Trace(
+        run=live.id,
+        deployment=live.deployment,
+        task=live.task,
+        state=live.state,
+        level="off",
+        wall=live.created_at,
+        seconds=seconds,
+        phases={},
+        error=live.finished.error.code if live.finished and live.finished.error else None,
+    )

@@ -1,0 +1,64 @@
+"""Statements about kept traces, one function each. The caller owns the transaction."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy.orm import defer
+from sqlmodel import Session, col, delete, desc, select
+
+from walkgraph.errors import NotFound
+from walkgraph.store.tables import RunTrace
+
+KEPT_BYTES = 256 * 1024 * 1024
+"""Of one deployment's traces and recordings."""
+
+
+_BYTES: tuple[Any, ...] = (RunTrace.trace, RunTrace.recording)
+_NEWEST_FIRST = (desc(col(RunTrace.created_at)), desc(col(RunTrace.run)))
+
+
+def save_traces(session: Session, traces: Iterable[RunTrace], keep: int, keep_bytes: int = KEPT_BYTES) -> None:
+    """Insert or replace; then each of their deployments has its `keep` newest, and of these as many as fit."""
+    deployments: set[str] = set()
+    for trace in traces:
+        session.merge(trace)
+        deployments.add(trace.deployment)
+    session.flush()
+    for deployment in deployments:
+        _prune(session, deployment, keep, keep_bytes)
+
+
+def get_trace(session: Session, run: str) -> bytes:
+    """Raises NotFound."""
+    found = session.exec(select(RunTrace.trace).where(RunTrace.run == run)).first()
+    if found is None:
+        raise NotFound(f"there is no trace of the run `{run}`")
+    return found
+
+
+def get_recording(session: Session, run: str) -> bytes | None:
+    """None for a run that was not recorded, or has no trace."""
+    return session.exec(select(RunTrace.recording).where(RunTrace.run == run)).first()
+
+
+def list_traces(session: Session, deployment: str, task: str | None, limit: int) -> Sequence[RunTrace]:
+    """Newest first; all but their bytes."""
+    query = select(RunTrace).where(RunTrace.deployment == deployment)
+    if task is not None:
+        query = query.where(RunTrace.task == task)
+    query = query.options(*(defer(column) for column in _BYTES))
+    return session.exec(query.order_by(*_NEWEST_FIRST).limit(limit)).all()
+
+
+def _prune(session: Session, deployment: str, keep: int, keep_bytes: int) -> None:
+    query = select(RunTrace.run, RunTrace.nbytes).where(RunTrace.deployment == deployment)
+    room = keep_bytes
+    surplus: list[str] = []
+    newest = session.exec(query.order_by(*_NEWEST_FIRST)).all()
+    for number, (run, nbytes) in enumerate(newest):
+        room -= nbytes
+        # The newest stays, whatever its size.
+        if number and (number >= keep or room < 0):
+            surplus.append(run)
+    if surplus:
+        session.exec(delete(RunTrace).where(col(RunTrace.run).in_(surplus)))

@@ -1,0 +1,319 @@
+"""The trace of a run, put together from what its deployment told while it ran."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from walkgraph.telemetry import events as e
+from walkgraph.telemetry.keeping import BEFORE_SECONDS, Draft
+from walkgraph.telemetry.trace import (
+    CALL,
+    FOLDED,
+    LAUNCH,
+    Blocks,
+    Counters,
+    Hops,
+    Lane,
+    LoopEnd,
+    Trace,
+)
+from walkgraph.wire.watching import Level
+
+MATES = 4
+"""Runs of the same batch that a block names."""
+MAX_BLOCKS = 200_000
+"""Of one trace; of a longer one the latest are kept."""
+
+Row = tuple[Any, ...]
+"""Of a table, in the order of its columns."""
+Table = TypeVar("Table", Blocks, Hops, Counters)
+
+
+def assemble(draft: Draft, deployment: str, parent: str = "") -> Trace:
+    """The trace of a draft; takes time in proportion to what its deployment told while it ran."""
+    found = _Assembly(draft)
+    for heard in draft.heard:
+        for event in heard.events:
+            handle = _HANDLERS.get(type(event))
+            if handle is not None:
+                handle(found, event)
+    found.loops_under_way()
+    blocks = sorted(found.blocks, key=_started)
+    ranks = {lane.rank for lane in found.lanes.values()} | {rank for hop in found.hops for rank in hop[:2]}
+    counters = sorted((row for row in found.gauges if row[0] in ranks), key=_at)
+    return Trace(
+        run=draft.run,
+        deployment=deployment,
+        task=draft.task,
+        state=draft.state,
+        level=_level(draft, blocks),
+        wall=draft.wall + draft.began,
+        seconds=max(0, found.us(draft.until)) / 1e6,
+        phases={phase: found.us(at) for phase, at in draft.phases.items()},
+        error=draft.error,
+        parent=parent,
+        devices=draft.places.devices,
+        lanes=tuple(found.lanes.values()),
+        blocks=_table(Blocks, blocks[-MAX_BLOCKS:]),
+        hops=_table(Hops, sorted(found.arrived(), key=_sent)),
+        counters=_table(Counters, counters),
+        loops=tuple(sorted(found.ended, key=_ended_at)),
+        # After all that names something.
+        names=tuple(found.names),
+        lost=draft.lost,
+        cut=draft.cut or len(blocks) > MAX_BLOCKS,
+    )
+
+
+class _Assembly:
+    def __init__(self, draft: Draft) -> None:
+        self.run, self.places = draft.run, draft.places
+        self.began, self.until = draft.began, draft.until
+        self.names: dict[str, int] = {}
+        self.lanes: dict[tuple[int, str, tuple[str, ...]], Lane] = {}
+        self.blocks: list[Row] = []
+        self.hops: list[Row] = []
+        self.gauges: list[Row] = []
+        self.ended: list[LoopEnd] = []
+        self._numbers: dict[tuple[int, str, tuple[str, ...]], int] = {}
+        self._arrivals: dict[Row, list[int]] = defaultdict(list)
+        self._keys: list[Row] = []
+        """Of the hops: what their arrivals are known by."""
+        self._launched: dict[Row, int] = {}
+        """Loop -> when its last launch was finished."""
+        self._moving: dict[Row, list[tuple[e.Looping, Row]]] = defaultdict(list)
+        """Loop under way -> its blocks so far, still without a lane."""
+        self._passed: dict[Row, tuple[int, int]] = {}
+        """Loop under way -> (when, iterations done) it was told of last."""
+
+    # ── names ───────────────────────────────────────────────────────────────────────────────────
+
+    def us(self, at: float) -> int:
+        return round((at - self.began) * 1e6)
+
+    def name(self, text: str) -> int:
+        return self.names.setdefault(text, len(self.names))
+
+    def lane(self, rank: int, name: str, nodes: tuple[str, ...], loop: bool) -> int:
+        key = (rank, name, nodes if loop else ())
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbers)
+            self.lanes[key] = Lane(rank=rank, name=name, nodes=nodes, loop=loop)
+        return self._numbers[key]
+
+    def rows(self, runs: Sequence[str]) -> Iterable[int]:
+        """Those of the run, mostly none or one."""
+        if self.run not in runs:
+            return ()
+        if runs.count(self.run) == 1:
+            return (runs.index(self.run),)
+        return tuple(row for row, run in enumerate(runs) if run == self.run)
+
+    def mates(self, runs: Sequence[str]) -> tuple[int, ...]:
+        others = (run for run in dict.fromkeys(runs) if run != self.run)
+        return tuple(self.name(run) for run, _ in zip(others, range(MATES), strict=False))
+
+    # ── work ────────────────────────────────────────────────────────────────────────────────────
+
+    def forward(self, event: e.Forward) -> None:
+        for row in self.rows(event.runs):
+            node = event.nodes[row]
+            ready, taken = self.us(event.ready[row]), self.us(event.taken)
+            # A device's times are aligned to the host's: they may be off by some microseconds.
+            started = max(self.us(event.started), ready)
+            finished = max(self.us(event.finished), started)
+            self.blocks.append(
+                (
+                    CALL,
+                    self.lane(event.rank, node, (node,), loop=False),
+                    self.name(event.walks[row]),
+                    event.steps[row],
+                    event.iterations[row],
+                    1,
+                    event.number,
+                    len(event.runs),
+                    self.mates(event.runs),
+                    ready,
+                    taken,
+                    self.us(event.launched),
+                    started,
+                    finished,
+                    finished - started,
+                    started - ready,
+                    event.pages_free,
+                    row in event.failed,
+                )
+            )
+
+    def launch(self, event: e.Launch) -> None:
+        for row in self.rows(event.runs):
+            taken, first = self.us(event.taken), event.first[row]
+            loop = (event.rank, event.loop, event.steps[row], event.outer[row])
+            started = max(self.us(event.started), taken)
+            finished = max(self.us(event.finished), started)
+            # Its next iterations could have begun when the last ones were done, prepared before that as they may be.
+            before = self._launched.get(loop) if first > 0 else None
+            ready = taken if before is None else min(before, started)
+            self._launched[loop] = finished
+            self.blocks.append(
+                (
+                    LAUNCH,
+                    self.lane(event.rank, event.loop, event.nodes, loop=True),
+                    self.name(event.walks[row]),
+                    event.steps[row],
+                    (*event.outer[row], first),
+                    event.count,
+                    event.number,
+                    len(event.runs),
+                    self.mates(event.runs),
+                    ready,
+                    taken,
+                    self.us(event.launched),
+                    started,
+                    finished,
+                    finished - started,
+                    started - ready,
+                    event.pages_free,
+                    False,
+                )
+            )
+
+    def activity(self, event: e.Activity) -> None:
+        if event.run != self.run or not event.calls:
+            return
+        started = self.us(event.launched)
+        self.blocks.append(
+            self._folded(
+                self.lane(event.rank, event.node, (event.node,), loop=False),
+                self.name(event.walk),
+                event.iteration,
+                event.calls,
+                event.batch,
+                (started, max(self.us(event.finished), started)),
+                (round(event.busy * 1e6), round(event.queued * 1e6)),
+            )
+        )
+
+    def looping(self, event: e.Looping) -> None:
+        for row in self.rows(event.runs):
+            iteration = event.iterations[row]
+            loop = (event.rank, event.loop, event.walks[row], iteration[:-1])
+            at, done = self.us(event.at), iteration[-1] if iteration else 0
+            began, before = self._passed.get(loop, (at - round(event.busy * 1e6), 0))
+            self._passed[loop] = at, done
+            if done <= before:
+                continue
+            began = min(max(0, began), at)
+            walk, busy = self.name(event.walks[row]), min(round(event.busy * 1e6), at - began)
+            told = self._folded(-1, walk, iteration, done - before, event.batch, (began, at), (busy, 0))
+            self._moving[loop].append((event, told))
+
+    @staticmethod
+    def _folded(
+        lane: int,
+        walk: int,
+        iteration: tuple[int, ...],
+        count: int,
+        batch: int,
+        span: tuple[int, int],
+        times: tuple[int, int],
+    ) -> Row:
+        """`times`: busy and queued."""
+        started, finished = span
+        places = (FOLDED, lane, walk, -1, iteration, count, -1, batch, ())
+        return (*places, started, started, started, started, finished, *times, -1, False)
+
+    def loop_ended(self, event: e.LoopEnded) -> None:
+        if event.run != self.run:
+            return
+        # Its nodes tell by `Activity` what they did in it.
+        self._moving.pop((event.rank, event.loop, event.walk, event.iteration), None)
+        self._passed.pop((event.rank, event.loop, event.walk, event.iteration), None)
+        self.ended.append(
+            LoopEnd(
+                rank=event.rank,
+                walk=event.walk,
+                loop=event.loop,
+                iteration=event.iteration,
+                iterations=event.iterations,
+                reason=event.reason,
+                at=self.us(event.at),
+            )
+        )
+
+    def loops_under_way(self) -> None:
+        """Those whose end was not told are shown as far as they have come."""
+        for rows in self._moving.values():
+            for event, (kind, _, *rest) in rows:
+                self.blocks.append((kind, self.lane(event.rank, event.loop, event.nodes, loop=True), *rest))
+
+    # ── between ranks ───────────────────────────────────────────────────────────────────────────
+
+    def transfer(self, event: e.Transfer) -> None:
+        if event.run != self.run:
+            return
+        places = (self.name(event.walk), self.name(self.places.hop(event.walk, event.edge, event.stream)))
+        told = (event.step, event.key, self.name(event.transport), event.count, event.nbytes, self.us(event.at))
+        self._keys.append((event.edge, event.stream, event.step, event.key, event.target))
+        self.hops.append((event.source, event.target, *places, *told))
+
+    def arrival(self, event: e.Arrival) -> None:
+        if event.run == self.run:
+            key = (event.edge, event.stream, event.step, event.key, event.rank)
+            self._arrivals[key].append(self.us(event.at))
+
+    def arrived(self) -> Iterator[Row]:
+        """The hops with their arrivals, which come from another source: maybe before them."""
+        waiting = {key: sorted(times, reverse=True) for key, times in self._arrivals.items()}
+        for key, hop in zip(self._keys, self.hops, strict=True):
+            times = waiting.get(key)
+            yield (*hop, max(times.pop(), hop[-1]) if times else -1)
+
+    def gauge(self, event: e.RankGauge) -> None:
+        if self.began - BEFORE_SECONDS <= event.at <= self.until:
+            used = event.pages_total - event.pages_free
+            memory = (event.memory_used, used, event.pages_total)
+            self.gauges.append((event.rank, max(0, self.us(event.at)), event.busy, event.queue, event.runs, *memory))
+
+
+_HANDLERS: dict[type, Callable[[_Assembly, Any], None]] = {
+    e.Forward: _Assembly.forward,
+    e.Launch: _Assembly.launch,
+    e.Activity: _Assembly.activity,
+    e.Looping: _Assembly.looping,
+    e.LoopEnded: _Assembly.loop_ended,
+    e.Transfer: _Assembly.transfer,
+    e.Arrival: _Assembly.arrival,
+    e.RankGauge: _Assembly.gauge,
+}
+
+
+def _table(kind: type[Table], rows: Iterable[Row]) -> Table:
+    return kind(**dict(zip(kind.__struct_fields__, zip(*rows, strict=True), strict=False)))
+
+
+def _level(draft: Draft, blocks: Sequence[Row]) -> Level:
+    if any(row[0] != FOLDED for row in blocks):
+        return "full"
+    return "summary" if blocks or any(phase != "finished" for phase in draft.phases) else "off"
+
+
+_STARTED = Blocks.__struct_fields__.index("started")
+_FINISHED = Blocks.__struct_fields__.index("finished")
+_SENT = Hops.__struct_fields__.index("sent")
+
+
+def _started(row: Row) -> tuple[int, int]:
+    return row[_STARTED], row[_FINISHED]
+
+
+def _sent(row: Row) -> int:
+    return row[_SENT]
+
+
+def _at(row: Row) -> int:
+    return row[1]
+
+
+def _ended_at(end: LoopEnd) -> int:
+    return end.at

@@ -1,0 +1,298 @@
+"""What a deployment has told lately, kept so that the trace of any of its runs can be made of it.
+
+Packets come by the thousand and most are of no run in particular: they go into one ring as they are. A run is nothing
+but its phases and the number of what was lost; its trace is put together when it is asked for (`assembling`). All
+times are seconds of the host's monotonic clock, that of the events.
+"""
+
+import itertools
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+import msgspec
+
+from walkgraph.ids import RunId
+from walkgraph.telemetry import events as e
+from walkgraph.telemetry.places import Places
+
+MAX_EVENTS = 100_000
+MAX_BYTES = 32 * 1024 * 1024
+"""Of the ring, as its packets came."""
+MAX_RUNS = 10_000
+"""That are open, or over and not taken."""
+LATE_SECONDS = 0.3
+"""How long after its end a run is held open for what its ranks have still to tell."""
+BEFORE_SECONDS = 1.1
+"""A gauge that is this much older than a run tells how the rank was when it began."""
+RECORDED_SAMPLES = 50_000
+"""Of one run, and of all its numbers:"""
+RECORDED_NUMBERS = 8_000_000
+MAX_SHARED = 4096
+"""Columns that many forwards have alike, kept once."""
+
+State = Literal["running", "done", "failed", "cancelled"]
+Column = TypeVar("Column")
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Events of one packet that are no run's own."""
+
+    at: float
+    """When it came."""
+    nbytes: int
+    events: tuple[e.Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recorded value; its picked numbers apart, a quarter the size."""
+
+    sample: e.Sample
+    picked: "array[float]"
+
+    def whole(self) -> e.Sample:
+        return msgspec.structs.replace(self.sample, picked=tuple(self.picked))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """All that a run's trace is made of; nothing in it changes any more."""
+
+    run: RunId
+    task: str
+    state: State
+    error: str | None
+    phases: dict[str, float]
+    began: float
+    until: float
+    """Its end, or now."""
+    wall: float
+    """What to add to a time for seconds since 1970."""
+    heard: tuple[Heard, ...]
+    recorded: tuple[Recorded, ...]
+    lost: int
+    cut: bool
+    places: Places
+
+
+@dataclass(slots=True)
+class _Run:
+    task: str
+    began: float
+    wall: float
+    lost_before: int
+    phases: dict[str, float] = field(default_factory=dict[str, float])
+    error: str | None = None
+    recorded: list[Recorded] = field(default_factory=list[Recorded])
+    numbers: int = 0
+    cut: bool = False
+    lost: int | None = None
+    """Once it is over."""
+    over_heard: float | None = None
+    """When its end was heard of."""
+
+    @property
+    def state(self) -> State:
+        if "finished" not in self.phases:
+            return "running"
+        if self.error is None:
+            return "done"
+        return "cancelled" if self.error == "cancelled" else "failed"
+
+
+@dataclass(slots=True)
+class _Source:
+    expected: int = 0
+    """Number of its next event."""
+    latest: float = 0.0
+    """What it has told is of this time."""
+
+
+class Keeper:
+    """Of one version of a deployment. Not to be shared between threads; what `draft` gives is."""
+
+    def __init__(self, places: Places, *, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
+        self.places = places
+        self.lost = 0
+        """Events that never came, in all."""
+        self._max_events, self._max_bytes = max_events, max_bytes
+        self._ring: deque[Heard] = deque()
+        self._events = self._bytes = 0
+        self._evicted = 0.0
+        """When the last packet came that is not in the ring any more."""
+        self._runs: dict[RunId, _Run] = {}
+        self._ending: dict[RunId, None] = {}
+        self._sources: dict[str, _Source] = {}
+        self._shared: dict[object, object] = {}
+
+    # ── what comes ──────────────────────────────────────────────────────────────────────────────
+
+    def take(self, packet: e.Packet, nbytes: int, now: float) -> None:
+        """`nbytes`: of the packet, as it came."""
+        source = self._count(packet)
+        shared: list[e.Any] = []
+        for event in packet.events:
+            match event:
+                case e.Forward() | e.Launch():
+                    shared.append(self._alike(event))
+                case e.RunPhase():
+                    self._phase(event, packet.wall, now)
+                case e.Sample():
+                    self._sample(event, packet.wall)
+                case e.QueueGauge():
+                    pass
+                case _:
+                    shared.append(event)
+        if self._ending:
+            source.latest = max(source.latest, *(time_of(event) for event in packet.events), 0.0)
+        if shared:
+            self._keep(Heard(now, nbytes, tuple(shared)))
+
+    def close(self, run: RunId, now: float, error: str | None) -> None:
+        """End a run whose end its conductor has not told, and won't. Nothing for one that is over, or unknown."""
+        found = self._runs.get(run)
+        if found is not None and "finished" not in found.phases:
+            self._end(run, found, max(now, found.began), error, now)
+
+    def forget(self, run: RunId) -> None:
+        self._runs.pop(run, None)
+        self._ending.pop(run, None)
+
+    # ── what is asked ───────────────────────────────────────────────────────────────────────────
+
+    @property
+    def open(self) -> list[RunId]:
+        """Runs that are not over."""
+        return [run for run, found in self._runs.items() if found.over_heard is None]
+
+    @property
+    def ending(self) -> Sequence[RunId]:
+        """Runs that are over, and not forgotten; the first to end comes first."""
+        return tuple(self._ending)
+
+    def due(self, now: float) -> list[RunId]:
+        """Runs that are over, and of which nothing more is to come: every source has told something later, or had the
+        time to."""
+        return [run for run in self._ending if self._complete(self._runs[run], now)]
+
+    def __contains__(self, run: RunId) -> bool:
+        return run in self._runs
+
+    def draft(self, run: RunId, now: float) -> Draft | None:
+        """None for a run that it has heard nothing of, or has forgotten. Costs what the run's ring costs to list: the
+        rest is `assemble`'s, and may be done elsewhere."""
+        found = self._runs.get(run)
+        if found is None:
+            return None
+        return Draft(
+            run=run,
+            task=found.task,
+            state=found.state,
+            error=found.error,
+            phases=dict(found.phases),
+            began=found.began,
+            until=found.phases.get("finished", now),
+            wall=found.wall,
+            heard=tuple(self._since(found.began - BEFORE_SECONDS)),
+            recorded=tuple(found.recorded),
+            lost=(self.lost if found.lost is None else found.lost) - found.lost_before,
+            cut=found.cut or self._evicted > found.began,
+            places=self.places,
+        )
+
+    # ── inside ──────────────────────────────────────────────────────────────────────────────────
+
+    def _count(self, packet: e.Packet) -> _Source:
+        source = self._sources.get(packet.source)
+        if source is None or packet.first < source.expected:
+            # A process that was started anew counts from the start.
+            source = self._sources[packet.source] = _Source()
+        self.lost += packet.first - source.expected
+        source.expected = packet.first + len(packet.events)
+        return source
+
+    def _phase(self, event: e.RunPhase, wall: float, now: float) -> None:
+        found = self._known(event.run, event.at, wall)
+        found.task = event.task
+        if event.phase == "finished":
+            if "finished" not in found.phases:
+                self._end(event.run, found, event.at, event.error, now)
+        else:
+            found.phases.setdefault(event.phase, event.at)
+
+    def _end(self, run: RunId, found: _Run, at: float, error: str | None, now: float) -> None:
+        found.phases["finished"], found.error = at, error
+        found.over_heard = now
+        self._ending[run] = None
+
+    def _sample(self, sample: e.Sample, wall: float) -> None:
+        if sample.why != "record":
+            return
+        found = self._known(sample.run, sample.at, wall)
+        found.numbers += len(sample.picked)
+        if len(found.recorded) >= RECORDED_SAMPLES or found.numbers > RECORDED_NUMBERS:
+            found.cut = True
+            return
+        found.recorded.append(Recorded(msgspec.structs.replace(sample, picked=()), array("d", sample.picked)))
+
+    def _known(self, run: RunId, at: float, wall: float) -> _Run:
+        found = self._runs.get(run)
+        if found is None:
+            found = self._runs[run] = _Run(task="", began=at, wall=wall, lost_before=self.lost)
+            if len(self._runs) > MAX_RUNS:
+                self.forget(next(iter(self._runs)))
+        else:
+            found.began = min(found.began, at)
+        return found
+
+    def _complete(self, found: _Run, now: float) -> bool:
+        heard, at = found.over_heard, found.phases["finished"]
+        if heard is not None and now - heard < LATE_SECONDS and any(s.latest <= at for s in self._sources.values()):
+            return False
+        if found.lost is None:
+            found.lost = self.lost
+        return True
+
+    def _keep(self, heard: Heard) -> None:
+        self._ring.append(heard)
+        self._events += len(heard.events)
+        self._bytes += heard.nbytes
+        while self._events > self._max_events or self._bytes > self._max_bytes:
+            gone = self._ring.popleft()
+            self._events -= len(gone.events)
+            self._bytes -= gone.nbytes
+            self._evicted = gone.at
+
+    def _since(self, at: float) -> Iterator[Heard]:
+        """In their order."""
+        later = list(itertools.takewhile(lambda heard: heard.at >= at, reversed(self._ring)))
+        return reversed(later)
+
+    def _alike(self, event: e.Forward | e.Launch) -> e.Forward | e.Launch:
+        """With the columns that it has alike with others in their place: most of its size."""
+        shared = {name: self._once(getattr(event, name)) for name in _ALIKE[type(event)]}
+        return msgspec.structs.replace(event, **shared)
+
+    def _once(self, column: Column) -> Column:
+        if len(self._shared) >= MAX_SHARED:
+            self._shared.clear()
+        return self._shared.setdefault(column, column)  # pyright: ignore[reportReturnType]
+
+
+_ALIKE: dict[type, tuple[str, ...]] = {
+    e.Forward: ("runs", "walks", "nodes", "steps"),
+    e.Launch: ("loop", "nodes", "runs", "walks", "steps", "outer"),
+}
+
+
+def time_of(event: e.Any) -> float:
+    """When what it tells of was over."""
+    match event:
+        case e.Forward() | e.Launch() | e.Activity():
+            return event.finished
+        case _:
+            return event.at

@@ -1,0 +1,139 @@
+"""What the numbers in events stand for, from the plan: edges by name, and which node can wait for which."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+from walkgraph.placement.tables import EdgePlan, Plan, WalkPlan
+
+
+@dataclass(frozen=True)
+class Places:
+    """Of one plan; without one, edges are called by their numbers, and any node may wait for any."""
+
+    edges: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
+    """(Walk, edge) -> `use.port -> use.port`."""
+    streams: dict[int, str] = field(default_factory=dict[int, str])
+    """`@stream.name`."""
+    devices: tuple[str, ...] = ()
+    """By rank."""
+    follows: frozenset[tuple[str, str]] | None = None
+    """(node, another that may wait for it), through edges, streams and states of a Walk."""
+    readers: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict[tuple[str, str], frozenset[str]])
+    """(Walk, edge by name) -> the nodes that what travels on it can be for."""
+    writers: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict[tuple[str, str], frozenset[str]])
+    """Likewise: those that it can come from."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        edges: dict[tuple[str, int], str] = {}
+        streams = {stream.index: f"@stream.{stream.name}" for stream in plan.streams}
+        for walk in plan.walks:
+            uses = {use.index: use.name for use in walk.uses}
+            for edge in walk.edges:
+                edges[walk.name, edge.index] = f"{_source(edge, uses, streams)} -> {_target(edge, uses, streams)}"
+        into, out = _stream_ends(plan)
+        return cls(
+            edges=edges,
+            streams=streams,
+            devices=tuple(rank.device for rank in sorted(plan.ranks, key=lambda rank: rank.rank)),
+            follows=frozenset(_follows(plan, into, out)),
+            readers=_ends(plan, edges, streams, out, reading=True),
+            writers=_ends(plan, edges, streams, into, reading=False),
+        )
+
+    def hop(self, walk: str, edge: int, stream: bool) -> str:
+        """The name of an edge of a Walk, or of a stream."""
+        if stream:
+            return self.streams.get(edge, f"stream {edge}")
+        return self.edges.get((walk, edge), f"edge {edge}")
+
+
+def _source(edge: EdgePlan, uses: dict[int, str], streams: dict[int, str]) -> str:
+    source = edge.source
+    match source.kind:
+        case "use":
+            return f"{uses[source.use]}.{source.port}"
+        case "input":
+            return f"@in.{source.port}"
+        case "stream":
+            return streams.get(source.index, "@stream")
+        case "loop":
+            return "@loop"
+
+
+def _target(edge: EdgePlan, uses: dict[int, str], streams: dict[int, str]) -> str:
+    target = edge.target
+    match target.kind:
+        case "use":
+            return f"{uses[target.use]}.{target.port}"
+        case "out":
+            return f"@out.{target.port}"
+        case "result":
+            return f"@result.{target.port}"
+        case "stream":
+            return streams.get(target.index, "@stream")
+
+
+def _nodes(plan: Plan, walk: WalkPlan) -> dict[int, str]:
+    """Use -> node; only calls of nodes."""
+    return {use.index: plan.nodes[use.node].name for use in walk.uses if use.node >= 0}
+
+
+def _stream_ends(plan: Plan) -> tuple[dict[int, set[str]], dict[int, set[str]]]:
+    """Stream -> the nodes that feed it; stream -> the nodes that read it."""
+    into: dict[int, set[str]] = {stream.index: set() for stream in plan.streams}
+    out: dict[int, set[str]] = {stream.index: set() for stream in plan.streams}
+    for walk in plan.walks:
+        nodes = _nodes(plan, walk)
+        for edge in walk.edges:
+            if edge.target.kind == "stream" and edge.source.use in nodes:
+                into[edge.target.index].add(nodes[edge.source.use])
+            if edge.source.kind == "stream" and edge.target.use in nodes:
+                out[edge.source.index].add(nodes[edge.target.use])
+    return into, out
+
+
+def _follows(plan: Plan, into: dict[int, set[str]], out: dict[int, set[str]]) -> Iterator[tuple[str, str]]:
+    for walk in plan.walks:
+        nodes = _nodes(plan, walk)
+        for edge in walk.edges:
+            if edge.source.use in nodes and edge.target.use in nodes:
+                yield nodes[edge.source.use], nodes[edge.target.use]
+        for use in walk.uses:
+            for before in use.before:
+                if before in nodes and use.index in nodes:
+                    yield nodes[before], nodes[use.index]
+        for loop in walk.loops:
+            # An iteration begins where the one before is judged to be not the last.
+            if loop.until is not None and loop.until[0] in nodes:
+                inside = {nodes[use.index] for use in walk.uses if loop.index in use.loops and use.index in nodes}
+                yield from ((nodes[loop.until[0]], node) for node in inside)
+    for stream, feeding in into.items():
+        yield from ((one, other) for one in feeding for other in out[stream])
+
+
+def _ends(
+    plan: Plan,
+    edges: dict[tuple[str, int], str],
+    streams: dict[int, str],
+    of_streams: dict[int, set[str]],
+    *,
+    reading: bool,
+) -> dict[tuple[str, str], frozenset[str]]:
+    found: dict[tuple[str, str], frozenset[str]] = {}
+    for walk in plan.walks:
+        nodes = _nodes(plan, walk)
+        for edge in walk.edges:
+            end = edge.target if reading else edge.source
+            if end.use in nodes:
+                found[walk.name, edges[walk.name, edge.index]] = frozenset((nodes[end.use],))
+        for index, name in streams.items():
+            if of_streams[index]:
+                found[walk.name, name] = frozenset(of_streams[index])
+    return found
+
+
+def connected(follows: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The nodes that any pair names."""
+    return frozenset(node for pair in follows for node in pair)

@@ -1,0 +1,101 @@
+"""Traces of runs are there while they go on, kept when they are over, and outlive their deployment."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.support.telling import A, activity, forward, packet, phase, sample
+from tests.unit.service.conftest import Running
+from walkgraph.ids import RunId
+from walkgraph.telemetry import events as e
+
+
+def tell(service: Running, source: str, *told: e.Any, first: int = 0) -> None:
+    label = service.services.deployments.get("shapes").serving.label
+    service.services.traces.take(packet(source, first, *told, deployment=label), "shapes", "v1", 100)
+
+
+async def start(service: Running) -> RunId:
+    """A run that goes on until it is ended."""
+    body = {"deployment": "shapes", "task": "text_to_image", "request": {"inputs": {"prompt": "a"}, "params": {}}}
+    body["request"] = {"inputs": {"prompt": "a"}, "params": {"seed": 13}}
+    answer = await service.http.post("/api/v1/runs", json=body)
+    assert answer.status_code == 202, answer.text
+    return RunId(answer.json()["id"])
+
+
+async def listed(service: Running, count: int) -> list[dict[str, Any]]:
+    async with asyncio.timeout(10):
+        while True:
+            found = (await service.http.get("/api/v1/deployments/shapes/traces")).json()
+            if len(found) >= count:
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def test_a_run_has_a_trace_from_its_start_on_and_it_is_kept(service: Running) -> None:
+    await service.deploy()
+    run = await start(service)
+    path = f"/api/v1/runs/{run}/trace"
+    untold = (await service.http.get(path)).json()
+    assert (untold["level"], untold["state"], untold["blocks"]["kind"]) == ("off", "running", [])
+    now = service.services.traces._clock()
+    tell(service, "conductor", phase(run, "queued", now), phase(run, "started", now))
+    tell(service, "rank 0.1", forward((now, now, now + 0.1, now + 0.2), (run,)), sample(run, now + 0.2))
+    going = (await service.http.get(path)).json()
+    assert (going["state"], going["level"], going["blocks"]["finished"]) == ("running", "full", [200_000])
+    assert going["devices"] == ["cpu"]
+    assert await listed(service, 0) == []
+    tell(service, "conductor", phase(run, "finished", now + 0.3), first=2)
+    over = (await service.http.get(path)).json()
+    assert (over["state"], over["seconds"]) == ("done", 0.3)
+    (row,) = await listed(service, 1)
+    assert (row["run"], row["state"], row["level"], row["blocks"], row["recorded"]) == (run, "done", "full", 1, True)
+    # From the store now.
+    assert (await service.http.get(path)).json() == over
+    recording = await service.services.traces.recording(run)
+    assert recording is not None
+    assert recording == (sample(run, now + 0.2),)
+    await service.http.delete("/api/v1/deployments/shapes?grace=0")
+    assert (await service.http.get(path)).json() == over
+
+
+async def test_a_trace_can_be_had_as_files(service: Running) -> None:
+    await service.deploy()
+    run = await start(service)
+    tell(service, "conductor", phase(run, "queued", 10.0), phase(run, "started", 10.0))
+    tell(service, "rank 0.1", activity(run, (10.0, 11.0)))
+    for kind, key in (("perfetto", "traceEvents"), ("otlp", "resourceSpans")):
+        answer = await service.http.get(f"/api/v1/runs/{run}/trace?format={kind}")
+        assert answer.headers["content-disposition"] == f'attachment; filename="{run}.{kind}.json"'
+        assert key in answer.json()
+    assert (await service.http.get(f"/api/v1/runs/{run}/trace?format=yaml")).status_code == 422
+
+
+async def test_there_is_none_of_a_run_that_was_never_here(service: Running) -> None:
+    answer = await service.http.get(f"/api/v1/runs/{A}/trace")
+    assert answer.status_code == 404
+    assert "telemetry was off" in answer.text
+    assert (await service.http.get("/api/v1/deployments/shapes/traces")).json() == []
+    assert await service.services.traces.recording(A) is None
+
+
+async def test_a_run_whose_process_died_has_its_end_from_the_service(service: Running) -> None:
+    await service.deploy()
+    run = await start(service)
+    now = service.services.traces._clock()
+    tell(service, "conductor", phase(run, "queued", now), phase(run, "started", now))
+    service.fleet.started[0].die(9)
+    (row,) = await listed(service, 1)
+    assert (row["run"], row["state"]) == (run, "failed")
+    assert (await service.http.get(f"/api/v1/runs/{run}/trace")).json()["error"] == "worker_lost"
+
+
+async def test_runs_that_end_with_the_service_are_kept(service: Running) -> None:
+    await service.deploy()
+    run = await start(service)
+    tell(service, "conductor", phase(run, "queued", 10.0))
+    await service.services.traces.close()
+    (row,) = await listed(service, 1)
+    assert row["run"] == run

@@ -1,0 +1,232 @@
+"""A trace holds what its run did and nothing of others; what is missing is said; memory is bounded."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.telling import (
+    WALL,
+    A,
+    B,
+    C,
+    activity,
+    arrival,
+    forward,
+    gauge,
+    launch,
+    loop_ended,
+    looping,
+    packet,
+    phase,
+    sample,
+    transfer,
+)
+from walkgraph.ids import RunId
+from walkgraph.telemetry import events as e
+from walkgraph.telemetry.assembling import assemble
+from walkgraph.telemetry.keeping import LATE_SECONDS, Keeper
+from walkgraph.telemetry.places import Places
+from walkgraph.telemetry.trace import CALL, FOLDED, LAUNCH, Trace
+
+
+class World:
+    """A keeper, and sources that number what they tell."""
+
+    def __init__(self, **bounds: int) -> None:
+        self.keeper = Keeper(Places(devices=("cuda:0", "cpu")), **bounds)
+        self.numbers: dict[str, int] = {}
+
+    def tell(self, source: str, *told: e.Any, now: float, missing: int = 0, nbytes: int = 100) -> None:
+        first = self.numbers.get(source, 0) + missing
+        self.keeper.take(packet(source, first, *told), nbytes, now)
+        self.numbers[source] = first + len(told)
+
+    def trace(self, run: RunId, now: float = 100.0) -> Trace:
+        draft = self.keeper.draft(run, now)
+        assert draft is not None
+        return assemble(draft, "shapes")
+
+
+def begun(**bounds: int) -> World:
+    """A run that came at 10 s and is being done since 10.5 s."""
+    world = World(**bounds)
+    world.tell("conductor", phase(A, "queued", 10.0), phase(A, "started", 10.5), now=10.5)
+    return world
+
+
+def test_calls_become_blocks_of_lanes_with_their_times() -> None:
+    world = begun()
+    call = forward(
+        (11.0, 11.01, 11.02, 11.05), (B, A, C), ("llm", "vae", "llm"), ready=(1.0, 10.9, 1.0), number=7, failed=(1,)
+    )
+    world.tell("rank 0.1", call, now=11.1)
+    found = world.trace(A)
+    blocks = found.blocks
+    lane = found.lanes[blocks.lane[0]]
+    assert (blocks.kind, lane.name, lane.rank, lane.loop) == ((CALL,), "vae", 0, False)
+    assert (blocks.ready, blocks.taken, blocks.launched) == ((900_000,), (1_000_000,), (1_010_000,))
+    assert (blocks.started, blocks.finished) == ((1_020_000,), (1_050_000,))
+    assert (blocks.busy, blocks.queued) == ((30_000,), (120_000,))
+    assert (blocks.batch, blocks.number, blocks.failed, blocks.pages_free) == ((3,), (7,), (True,), (100,))
+    assert {found.names[mate] for mate in blocks.mates[0]} == {B, C}
+    assert (found.level, found.state, found.wall) == ("full", "running", WALL + 10.0)
+    assert found.phases == {"queued": 0, "started": 500_000}
+    assert found.devices == ("cuda:0", "cpu")
+    assert found.seconds == 90.0
+
+
+def test_launches_wait_for_the_launch_before_in_their_loop() -> None:
+    world = begun()
+    world.tell("rank 0.1", launch((11.0, 11.1, 11.2, 11.5), (A, B), first=(0, 8)), now=12.0)
+    world.tell("rank 0.1", launch((11.1, 11.2, 11.6, 11.9), (B, A), first=(12, 4), number=1), now=12.0)
+    found = world.trace(A).blocks
+    assert found.kind == (LAUNCH, LAUNCH)
+    assert found.iteration == ((0,), (4,))
+    assert found.ready == (1_000_000, 1_500_000)
+    assert found.queued == (200_000, 100_000)
+    assert found.count == (4, 4)
+
+
+def test_summaries_are_folded_and_loops_shown_until_they_have_ended() -> None:
+    world = begun()
+    world.tell("rank 0.1", activity(A, (11.0, 11.2), node="vae"), activity(B, (11.0, 11.2)), now=11.2)
+    world.tell("rank 0.1", looping((B, A), 11.5, (9, 4), 0.2), now=11.5)
+    world.tell("rank 0.1", looping((A, B), 11.6, (10, 9), 0.05), now=11.6)
+    found = world.trace(A)
+    blocks = found.blocks
+    assert found.level == "summary"
+    assert blocks.kind == (FOLDED,) * 3
+    assert [found.lanes[lane].name for lane in blocks.lane] == ["vae", "decode", "decode"]
+    assert blocks.count == (2, 4, 6)
+    assert blocks.started == (1_000_000, 1_300_000, 1_500_000)
+    assert blocks.finished == (1_200_000, 1_500_000, 1_600_000)
+    assert blocks.busy == (100_000, 200_000, 50_000)
+    world.tell("rank 0.1", loop_ended(A, 11.7, 12), activity(A, (11.3, 11.7), calls=12), now=11.7)
+    found = world.trace(A)
+    assert [found.lanes[lane].name for lane in found.blocks.lane] == ["vae", "llm"]
+    assert (found.loops[0].iterations, found.loops[0].at) == (12, 1_700_000)
+    # The other one's loop goes on.
+    world.tell("conductor", phase(B, "queued", 10.0), now=11.7)
+    assert world.trace(B).blocks.count == (2, 9)
+
+
+def test_hops_have_the_arrival_with_their_key_whichever_is_heard_first() -> None:
+    world = begun()
+    world.tell("rank 1.1", arrival(A, 11.2, key=(1,)), arrival(B, 11.0, key=(0,)), now=11.3)
+    world.tell("rank 0.1", transfer(A, 11.1, key=(1,)), transfer(A, 11.0, key=(0,)), now=11.3)
+    found = world.trace(A)
+    assert found.hops.sent == (1_000_000, 1_100_000)
+    assert found.hops.arrived == (-1, 1_200_000)
+    assert [found.names[name] for name in found.hops.edge] == ["edge 1", "edge 1"]
+
+
+def test_gauges_are_those_of_its_ranks_while_it_ran() -> None:
+    world = World()
+    world.tell("rank 0.1", gauge(0, 5.0), now=5.0)
+    world.tell("rank 0.1", gauge(0, 9.5, queue=4), gauge(1, 9.5), now=9.5)
+    world.tell("conductor", phase(A, "queued", 10.0), now=10.0)
+    world.tell("rank 0.1", activity(A, (10.1, 10.2)), gauge(0, 10.5, queue=2), now=10.5)
+    world.tell("conductor", phase(A, "finished", 11.0), now=11.0)
+    world.tell("rank 0.1", gauge(0, 11.5), now=11.5)
+    found = world.trace(A).counters
+    assert (found.rank, found.at, found.queue, found.pages_used) == ((0, 0), (0, 500_000), (4, 2), (30, 30))
+
+
+def test_what_was_lost_while_it_ran_is_counted() -> None:
+    world = World()
+    world.tell("rank 0.1", gauge(0, 9.0), now=9.0, missing=3)
+    world.tell("conductor", phase(A, "queued", 10.0), now=10.0)
+    world.tell("rank 0.1", gauge(0, 11.0), now=11.0, missing=5)
+    assert world.trace(A).lost == 5
+    # A source that begins again has lost nothing.
+    world.numbers["rank 0.1"] = 0
+    world.tell("rank 0.1", gauge(0, 12.0), now=12.0)
+    assert world.trace(A).lost == 5
+    world.tell("conductor", phase(A, "finished", 12.0), now=12.0)
+    assert world.keeper.due(12.0 + LATE_SECONDS) == [A]
+    world.tell("rank 0.1", gauge(0, 13.0), now=13.0, missing=7)
+    assert world.trace(A).lost == 5
+
+
+def test_a_run_is_complete_once_every_source_has_told_something_later() -> None:
+    world = begun()
+    world.tell("rank 0.1", activity(A, (11.0, 11.2)), now=11.2)
+    world.tell("rank 1.1", activity(A, (11.0, 11.2), rank=1), now=11.2)
+    world.tell("conductor", phase(A, "finished", 11.3), phase(B, "queued", 11.35), now=11.31)
+    assert world.keeper.due(11.32) == []
+    world.tell("rank 0.1", gauge(0, 11.4), now=11.4)
+    assert world.keeper.due(11.41) == []
+    world.tell("rank 1.1", activity(A, (11.25, 11.29), rank=1), now=11.42)
+    assert world.keeper.due(11.43) == []
+    world.tell("rank 1.1", gauge(1, 11.5), now=11.5)
+    assert world.keeper.due(11.5) == [A]
+    found = world.trace(A)
+    assert (found.state, found.seconds, len(found.blocks.kind)) == ("done", 1.3, 3)
+    world.keeper.forget(A)
+    assert world.keeper.due(20.0) == []
+    assert world.keeper.draft(A, 20.0) is None
+
+
+def test_a_source_that_is_silent_is_waited_for_only_a_while() -> None:
+    world = begun()
+    world.tell("rank 0.1", activity(A, (11.0, 11.2)), now=11.2)
+    world.tell("conductor", phase(A, "finished", 11.3, "out_of_memory"), now=11.3)
+    assert world.keeper.due(11.3 + LATE_SECONDS - 0.01) == []
+    assert world.keeper.due(11.3 + LATE_SECONDS) == [A]
+    assert (world.trace(A).state, world.trace(A).error) == ("failed", "out_of_memory")
+
+
+def test_a_run_whose_conductor_died_is_closed_by_who_knows() -> None:
+    world = begun()
+    assert world.keeper.open == [A]
+    world.keeper.close(A, 12.0, "worker_lost")
+    world.tell("conductor", phase(A, "finished", 13.0), now=13.0)
+    found = world.trace(A)
+    assert (found.state, found.error, found.seconds) == ("failed", "worker_lost", 2.0)
+    assert world.keeper.open == []
+    world.keeper.close(B, 12.0, None)
+    assert world.keeper.draft(B, 12.0) is None
+
+
+def test_a_full_ring_forgets_the_oldest_and_says_so() -> None:
+    world = begun(max_events=3)
+    for number in range(5):
+        world.tell("rank 0.1", forward((11.0 + number,) * 4, number=number), now=11.0 + number)
+    found = world.trace(A)
+    assert found.blocks.number == (2, 3, 4)
+    assert found.cut
+    world.tell("conductor", phase(B, "queued", 15.0), now=15.0)
+    assert not world.trace(B).cut
+    small = begun(max_bytes=250)
+    for number in range(5):
+        small.tell("rank 0.1", forward((11.0 + number,) * 4, number=number), now=11.0 + number)
+    assert small.trace(A).blocks.number == (3, 4)
+
+
+def test_recorded_values_are_kept_apart_and_others_are_not() -> None:
+    world = begun()
+    world.tell("rank 0.1", sample(A, 11.0), sample(A, 11.1, why="tap"), sample(B, 11.2, picked=()), now=11.3)
+    draft = world.keeper.draft(A, 12.0)
+    assert draft is not None
+    assert [recorded.whole() for recorded in draft.recorded] == [sample(A, 11.0)]
+    other = world.trace(B)
+    assert (other.level, other.task, other.phases, other.wall) == ("off", "", {}, WALL + 11.2)
+
+
+@given(st.lists(st.tuples(st.sampled_from((A, B, C)), st.integers(1, 3), st.booleans()), max_size=30))
+def test_a_trace_is_what_its_events_say_one_by_one(told: list[tuple[RunId, int, bool]]) -> None:
+    """The naive twin goes through all events and picks the rows of the run."""
+    world = begun()
+    expected: list[tuple[int, int, int]] = []
+    for number, (run, size, looped) in enumerate(told):
+        at = 11.0 + number
+        runs = (run, *[other for other in (A, B, C) if other != run][: size - 1])
+        times = (at, at + 0.1, at + 0.2, at + 0.3)
+        event = launch(times, runs, first=(0,) * size, number=number) if looped else forward(times, runs, number=number)
+        world.tell("rank 0.1", event, now=at + 0.4)
+        if A in runs:
+            expected.append((LAUNCH if looped else CALL, number, round((at - 10.0 + 0.2) * 1e6)))
+    blocks = world.trace(A).blocks
+    assert list(zip(blocks.kind, blocks.number, blocks.started, strict=True)) == expected
+    assert all(len(getattr(blocks, name)) == len(expected) for name in blocks.__struct_fields__)
