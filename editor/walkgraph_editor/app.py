@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from walkgraph_editor import session
-from walkgraph_editor.views import editor, library, playground, start
+from walkgraph_editor.views import editor, library, playground, start, trace
 
 ASSETS = Path(__file__).with_name("assets")
 
@@ -15,6 +15,7 @@ PAGES = {
     "start": st.Page(start.page, title="Start", icon=":material/home:", url_path="start", default=True),
     "editor": st.Page(editor.page, title="Editor", icon=":material/account_tree:", url_path="editor"),
     "playground": st.Page(playground.page, title="Playground", icon=":material/play_circle:", url_path="playground"),
+    "trace": st.Page(trace.page, title="Trace", icon=":material/timeline:", url_path="trace"),
     "library": st.Page(library.page, title="Library", icon=":material/folder_open:", url_path="library"),
 }
 session.set_pages(PAGES)

@@ -1,4 +1,4 @@
-"""The editor's component in a page: one open graph, or one deployment to play with.
+"""The editor's component in a page: one open graph, or one deployment to play with or to watch.
 
 The document lives in the browser and in the control service; what travels here is its name and how it stands.
 """
@@ -10,8 +10,8 @@ from typing import Any, Literal, TypedDict, cast
 
 from streamlit.components.v2 import component
 
-Tab = Literal["graph", "tasks", "placement", "deploy", "play"]
-TABS: tuple[Tab, ...] = ("graph", "tasks", "placement", "deploy", "play")
+Tab = Literal["graph", "tasks", "placement", "deploy", "play", "trace"]
+TABS: tuple[Tab, ...] = ("graph", "tasks", "placement", "deploy", "play", "trace")
 
 
 class DocumentState(TypedDict):
@@ -41,6 +41,11 @@ def graph_editor(key: str, graph: str, *, tab: str | None = None, load: int = 0)
 def playground(key: str, deployment: str) -> None:
     """Show the tasks of a deployment, to be tried out."""
     _mount(key, {"v": 1, "mode": "play", "deployment": deployment, "load": 0})
+
+
+def trace(key: str, deployment: str) -> None:
+    """Show what a deployment does and has done: live, and run by run."""
+    _mount(key, {"v": 1, "mode": "trace", "deployment": deployment, "load": 0})
 
 
 def _mount(key: str, data: dict[str, Any]) -> Any:

@@ -64,6 +64,11 @@ def test_the_playground_is_given_a_deployment(mounted: Mounted) -> None:
     assert mounted.calls[0]["data"] == {"v": 1, "mode": "play", "deployment": "shapes", "load": 0}
 
 
+def test_the_trace_is_given_a_deployment(mounted: Mounted) -> None:
+    component.trace("trace", "shapes")
+    assert mounted.calls[0]["data"] == {"v": 1, "mode": "trace", "deployment": "shapes", "load": 0}
+
+
 def test_the_bundle_is_the_one_that_the_manifest_declares(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
     monkeypatch.setattr(component, "component", lambda name, **given: asked.update(name=name, **given))

@@ -100,12 +100,13 @@ def test_an_unknown_graph_is_said_and_others_are_offered(studio: Opener) -> None
     assert app.selectbox[0].options == ["shapes"]
 
 
-def test_the_playground_without_a_deployment_leads_to_the_start_page(studio: Opener) -> None:
-    app = studio("playground", FakeClient("shapes"))
+@pytest.mark.parametrize("page", ["playground", "trace"])
+def test_a_page_of_deployments_leads_to_the_start_page_without_one(studio: Opener, page: str) -> None:
+    app = studio(page, FakeClient("shapes"))
     assert app.session_state["link"] == "start"
 
 
-@pytest.mark.parametrize("page", ["start", "editor", "playground", "library"])
+@pytest.mark.parametrize("page", ["start", "editor", "playground", "trace", "library"])
 def test_without_a_service_a_page_says_what_to_do(studio: Opener, page: str) -> None:
     def none() -> None:
         raise Unreachable("no Walkgraph service is running; start one with `walkgraph up`")

@@ -8,7 +8,21 @@ import { styles as play } from "./play/styles";
 import { styles as shell } from "./shell/styles";
 import { styles as taps } from "./taps/styles";
 import { styles as tasks } from "./tasks/styles";
+import { styles as trace } from "./trace/styles";
 import { styles as versions } from "./versions/styles";
 import theme from "./ui/theme.css?inline";
 
-export const styles = [theme, shell, canvas, panels, taps, tasks, versions, placement, deploy, play, debug].join("\n");
+export const styles = [
+  theme,
+  shell,
+  canvas,
+  panels,
+  taps,
+  tasks,
+  versions,
+  placement,
+  deploy,
+  play,
+  trace,
+  debug,
+].join("\n");

@@ -17,7 +17,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ["telemetry"],
   // An open document with all that follows the service.
   ["store/attach"],
-  ["canvas", "panels", "tasks", "placement", "deploy", "play", "versions", "taps", "debug"],
+  ["canvas", "panels", "tasks", "placement", "deploy", "play", "versions", "taps", "trace", "debug"],
   ["shell"],
   ["App", "styles"],
   // What mounts the application.

@@ -19,6 +19,7 @@ const TABS: readonly [Tab, string][] = [
   ["placement", "Placement"],
   ["deploy", "Deploy"],
   ["play", "Play"],
+  ["trace", "Trace"],
 ];
 
 /** Every command, as it stands to what is open and selected now; with the keys that the user chose. */

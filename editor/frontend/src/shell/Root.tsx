@@ -8,6 +8,7 @@ import type { Tab } from "../store/types";
 import { Button, Empty } from "../ui/kit";
 import { Boundary } from "./Boundary";
 import { PlayPage } from "./PlayPage";
+import { TracePage } from "./TracePage";
 import { emitter, type Emit } from "./emit";
 import { cover, fill } from "./fill";
 import { SessionContext } from "./session";
@@ -15,7 +16,7 @@ import { SessionContext } from "./session";
 /** What Python gives; see `walkgraph_editor/component.py`. */
 export interface Data {
   v: 1;
-  mode: "edit" | "play";
+  mode: "edit" | "play" | "trace";
   graph?: string;
   deployment?: string;
   tab?: Tab | null;
@@ -39,6 +40,8 @@ export function Root({ data, dark, emit }: RootProps) {
       <Boundary what="The editor">
         {data.mode === "play" ? (
           <PlayPage key={data.deployment} deployment={data.deployment} />
+        ) : data.mode === "trace" ? (
+          <TracePage key={data.deployment} deployment={data.deployment} />
         ) : (
           <Document key={data.graph} data={data} emit={emit} toggleFocus={toggleFocus} />
         )}

@@ -19,6 +19,7 @@ const TABS: readonly { value: Tab; label: string; title: string }[] = [
   { value: "placement", label: "Placement", title: "Which GPU runs what" },
   { value: "deploy", label: "Deploy", title: "What runs, and how it starts" },
   { value: "play", label: "Play", title: "Try the tasks" },
+  { value: "trace", label: "Trace", title: "What ran when, and why it took its time" },
 ];
 
 export function TopBar({ commands }: { commands: Commands }) {

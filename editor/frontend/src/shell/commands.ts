@@ -88,6 +88,7 @@ export function perform(action: Action, editor: Editor, commands: Commands): boo
     case "tab.placement":
     case "tab.deploy":
     case "tab.play":
+    case "tab.trace":
       editor.see({ tab: action.slice(4) as "graph" });
       return true;
     default:

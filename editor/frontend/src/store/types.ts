@@ -24,7 +24,7 @@ export interface Step {
 
 export type { Canvas };
 
-export type Tab = "graph" | "tasks" | "placement" | "deploy" | "play";
+export type Tab = "graph" | "tasks" | "placement" | "deploy" | "play" | "trace";
 
 export interface View {
   tab: Tab;

@@ -17,7 +17,8 @@ export type Action =
   | "tab.tasks"
   | "tab.placement"
   | "tab.deploy"
-  | "tab.play";
+  | "tab.play"
+  | "tab.trace";
 
 export interface Binding {
   action: Action;
@@ -51,6 +52,7 @@ export const BINDINGS: readonly Binding[] = [
   { action: "tab.placement", label: "Placement", group: "View", keys: ["Alt+3"], typing: true },
   { action: "tab.deploy", label: "Deploy", group: "View", keys: ["Alt+4"], typing: true },
   { action: "tab.play", label: "Play", group: "View", keys: ["Alt+5"], typing: true },
+  { action: "tab.trace", label: "Trace", group: "View", keys: ["Alt+6"], typing: true },
   { action: "focus", label: "Focus: the editor alone", group: "View", keys: ["Mod+\\"] },
   { action: "sheet", label: "This list", group: "View", keys: ["?"] },
 ];

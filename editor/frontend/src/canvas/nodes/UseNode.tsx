@@ -3,6 +3,7 @@ import type { NodeProps } from "@xyflow/react";
 import { memo, useMemo } from "react";
 import { DebugMarks } from "../../debug/marks";
 import { rankColor } from "../../placement/ranks";
+import { useMarked } from "../../store/highlight";
 import { NodePreview } from "../../telemetry/views";
 import { HEAD, SUB } from "../geometry";
 import { worst } from "../model/problems";
@@ -13,7 +14,8 @@ export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
   const use = data as UseData;
   const tint = use.ranks.length ? rankColor(use.ranks[0] ?? 0) : use.color;
   const nodes = useMemo(() => [use.node], [use.node]);
-  const kinds = ["wg-use", use.ghost ? "ghost" : "", use.muted, worst(use.problems)];
+  const marked = useMarked(use.node);
+  const kinds = ["wg-use", marked ? "marked" : "", use.ghost ? "ghost" : "", use.muted, worst(use.problems)];
   return (
     <div className={kinds.join(" ")} style={{ "--tint": tint } as React.CSSProperties}>
       <DebugMarks name={use.name} node={use.node} />

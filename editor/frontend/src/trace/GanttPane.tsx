@@ -1,0 +1,263 @@
+// One picture of a model with the names of its rows; the keyboard's way through it, and what a screen reader hears.
+import { ChevronDown, ChevronRight } from "lucide-react";
+import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { useStore } from "zustand";
+import { highlight } from "../store/highlight";
+import { rankColor } from "../placement/ranks";
+import { neighbour, type Link } from "./find";
+import { Gantt, type Shown } from "./gantt";
+import type { Model } from "./model";
+import { TOP, type Piece } from "./paint";
+import type { Row, Rows } from "./rows";
+import type { TraceSession } from "./session";
+import { around, showMicros } from "./span";
+import type { Timeline } from "./timeline";
+import { factsOf, sentenceOf } from "./words";
+
+interface Props {
+  session: TraceSession;
+  of: "a" | "b";
+  model: Model;
+  timeline: Timeline;
+  label: string;
+  devices: readonly string[];
+  path: readonly Piece[] | null;
+  live: boolean;
+}
+
+const KEYS =
+  "Plus and minus zoom, left and right move, 0 shows all, up and down choose a lane, comma and full stop a block.";
+
+export function GanttPane({ session, of, model, timeline, label, devices, path, live }: Props) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const gantt = useRef<Gantt | null>(null);
+  const [rows, setRows] = useState<Rows>({ list: [], height: 0 });
+  const [closed, setClosed] = useState<ReadonlySet<number>>(new Set());
+  const [hover, setHover] = useState<{ block: number; x: number; y: number } | null>(null);
+  const selection = useStore(session.store, (state) => state.selected);
+  const lane = useStore(session.store, (state) => state.lane);
+  const follow = useStore(session.store, (state) => state.follow);
+  const lit = useStore(highlight, (state) => state.nodes);
+  const selected = selection?.of === of && selection.block < model.size ? selection.block : null;
+  // Of the moment of the selection: hops of a live model that come later aren't drawn.
+  const links = useMemo<readonly Link[]>(
+    () => (selected === null ? [] : session.linksOf(selected, of)),
+    [session, selected, of],
+  );
+  const shown = useMemo<Shown>(
+    () => ({ selected, lane: of === "a" ? lane : null, lit, path, links, closed, live, follow: live && follow }),
+    [selected, lane, of, lit, path, links, closed, live, follow],
+  );
+  const latest = useRef({ model, shown });
+  latest.current = { model, shown };
+
+  useEffect(() => {
+    const made = new Gantt(scroller.current!, canvas.current!, timeline, latest.current.model, latest.current.shown, {
+      onSelect: (block) => session.select(block, of),
+      onHover: setHover,
+      onRows: setRows,
+      onMoved: () => session.setFollow(false),
+    });
+    gantt.current = made;
+    session.told.add(made.invalidate);
+    return () => {
+      session.told.delete(made.invalidate);
+      gantt.current = null;
+      made.dispose();
+    };
+  }, [session, of, timeline]);
+  useEffect(() => gantt.current?.show(model, shown), [model, shown]);
+  useEffect(() => {
+    if (selected !== null) gantt.current?.reveal(selected);
+  }, [selected]);
+
+  const choose = (block: number | null) => {
+    if (block === null) return;
+    session.select(block, of);
+    session.setFollow(false);
+    timeline.set(around(timeline.span, { from: model.started.at(block), to: model.finished.at(block) }));
+  };
+  const press = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!act(event.key)) return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const act = (key: string): boolean => {
+    const moved = () => (session.setFollow(false), true);
+    switch (key) {
+      case "+":
+      case "=":
+        return (timeline.zoom(1 / 1.4), moved());
+      case "-":
+        return (timeline.zoom(1.4), moved());
+      case "0":
+        return (timeline.fit(), moved());
+      case "ArrowLeft":
+      case "ArrowRight":
+        return (timeline.move(key === "ArrowLeft" ? -0.15 : 0.15), moved());
+      case "ArrowUp":
+      case "ArrowDown":
+        if (of === "b") return false;
+        return (session.selectLane(nextLane(rows, lane, key === "ArrowUp" ? -1 : 1)), true);
+      case ",":
+      case ".":
+        return (choose(nextBlock(model, rows, selected, lane, key === "," ? -1 : 1)), true);
+      case "Escape":
+        if (selected === null && lane === null) return false;
+        return (session.selectLane(null), true);
+      default:
+        return false;
+    }
+  };
+  const toggle = (rank: number) => {
+    const next = new Set(closed);
+    if (!next.delete(rank)) next.add(rank);
+    setClosed(next);
+  };
+
+  return (
+    <div className="wg-gantt">
+      <div ref={scroller} className="scroll">
+        <div className="names" style={{ height: rows.height + TOP }}>
+          <div className="corner" style={{ height: TOP }} title={label}>
+            {label}
+          </div>
+          {rows.list.map((row) => (
+            <Name
+              key={`${row.kind} ${row.rank} ${row.kind === "lane" ? row.lane.index : ""}`}
+              row={row}
+              model={model}
+              device={devices[row.rank] ?? ""}
+              closed={closed.has(row.rank)}
+              chosen={of === "a" && row.kind === "lane" && row.lane.index === lane}
+              onToggle={toggle}
+              onChoose={(index) => session.selectLane(index === lane ? null : index)}
+            />
+          ))}
+        </div>
+        <div className="plot">
+          <canvas
+            ref={canvas}
+            tabIndex={0}
+            role="application"
+            aria-roledescription="timeline"
+            aria-label={`${label}. ${KEYS} The table below has the chosen lane's blocks.`}
+            title=""
+            onKeyDown={press}
+          />
+        </div>
+      </div>
+      {hover && hover.block < model.size && <Card model={model} {...hover} />}
+      <div className="visually-hidden" role="status">
+        {selected !== null && sentenceOf(model, selected)}
+      </div>
+    </div>
+  );
+}
+
+interface NameProps {
+  row: Row;
+  model: Model;
+  device: string;
+  closed: boolean;
+  chosen: boolean;
+  onToggle: (rank: number) => void;
+  onChoose: (lane: number) => void;
+}
+
+function Name({ row, model, device, closed, chosen, onToggle, onChoose }: NameProps) {
+  const style = { top: row.top + TOP, height: row.height, "--tint": rankColor(row.rank) } as React.CSSProperties;
+  if (row.kind === "rank") {
+    return (
+      <button type="button" className="rank" style={style} aria-expanded={!closed} onClick={() => onToggle(row.rank)}>
+        {closed ? <ChevronRight size={13} aria-hidden /> : <ChevronDown size={13} aria-hidden />}
+        <b>Rank {row.rank}</b> <small>{device}</small>
+      </button>
+    );
+  }
+  if (row.kind === "strip") {
+    const pages = (model.counters.get(row.rank)?.pagesTotal ?? 0) > 0;
+    const title = `Filled: share of the time in which the device had work. Lines: the queue${pages ? ", and pages in use" : ""}.`;
+    return (
+      <div className="strip" style={style} title={title}>
+        busy · queue{pages ? " · pages" : ""}
+      </div>
+    );
+  }
+  const { lane } = row;
+  const title = lane.loop ? `Loop ${lane.name} on the device: ${lane.nodes.join(", ")}` : lane.name;
+  return (
+    <button
+      type="button"
+      className="lane"
+      style={style}
+      title={title}
+      aria-pressed={chosen}
+      onClick={() => onChoose(lane.index)}
+    >
+      {lane.loop && <span aria-label="loop">↻</span>} {lane.name}
+    </button>
+  );
+}
+
+const CARD = { width: 240, height: 250 };
+
+function Card({ model, block, x, y }: { model: Model; block: number; x: number; y: number }) {
+  const root = useRef<HTMLDivElement>(null);
+  const [room, setRoom] = useState({ width: 0, height: 0 });
+  useEffect(() => {
+    const around = root.current?.parentElement;
+    if (around) setRoom({ width: around.clientWidth, height: around.clientHeight });
+  }, []);
+  const left = 200 + x + 16 + CARD.width > room.width ? 200 + x - CARD.width - 16 : 200 + x + 16;
+  const top = Math.max(4, Math.min(y + 12, room.height - CARD.height));
+  return (
+    <div ref={root} className="card" style={{ left, top, width: CARD.width }} aria-hidden>
+      <strong>{sentenceOf(model, block)}</strong>
+      <dl>
+        {factsOf(model, block).map(({ name, value }) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+    </div>
+  );
+}
+
+/** Beside the picture: how long the piece shown is. */
+export function SpanWords({ timeline }: { timeline: Timeline }) {
+  const words = useRef<HTMLSpanElement>(null);
+  useEffect(() => {
+    const show = () => {
+      if (words.current) words.current.textContent = showMicros(timeline.span.to - timeline.span.from);
+    };
+    timeline.listeners.add(show);
+    show();
+    return () => void timeline.listeners.delete(show);
+  }, [timeline]);
+  return <span ref={words} className="spanned" title="How long the piece shown is" />;
+}
+
+function nextLane(rows: Rows, lane: number | null, step: 1 | -1): number | null {
+  const lanes = rows.list.flatMap((row) => (row.kind === "lane" ? [row.lane.index] : []));
+  if (lanes.length === 0) return null;
+  const at = lane === null ? (step === 1 ? -1 : lanes.length) : lanes.indexOf(lane);
+  return lanes[Math.min(Math.max(at + step, 0), lanes.length - 1)]!;
+}
+
+function nextBlock(
+  model: Model,
+  rows: Rows,
+  selected: number | null,
+  lane: number | null,
+  step: 1 | -1,
+): number | null {
+  if (selected !== null) return neighbour(model, selected, step);
+  const found = lane ?? nextLane(rows, null, 1);
+  const blocks = found === null ? [] : model.inLane(model.lanes[found]!);
+  return (step === 1 ? blocks[0] : blocks.at(-1)) ?? null;
+}

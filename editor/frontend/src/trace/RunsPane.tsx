@@ -1,0 +1,130 @@
+// Runs whose traces are kept, and those that go on; the newest first, live above them.
+import { Columns2, Ellipsis, Radio } from "lucide-react";
+import { useState } from "react";
+import { replayEntries } from "../debug/replay";
+import type { Editor } from "../store/editor";
+import { Badge, IconButton, Menu } from "../ui/kit";
+import { ago, showSeconds } from "../ui/words";
+import type { TraceSession, TraceState } from "./session";
+import type { RunState } from "./types";
+
+interface Props {
+  session: TraceSession;
+  state: TraceState;
+  deployment: string;
+  editor: Editor;
+}
+
+interface Line {
+  run: string;
+  task: string;
+  state: RunState;
+  seconds: number | null;
+  at: number;
+  about: string;
+}
+
+const MARKS: Partial<Record<RunState, [string, string]>> = {
+  failed: ["bad", "failed"],
+  cancelled: ["warn", "stopped"],
+  running: ["busy", "running"],
+};
+
+export function RunsPane({ session, state, deployment, editor }: Props) {
+  const [menu, setMenu] = useState<{ run: string; x: number; y: number } | null>(null);
+  const lines = linesOf(state);
+  const other = state.other?.trace.run ?? null;
+  return (
+    <aside className="wg-trace-runs" aria-label="Runs">
+      <button
+        type="button"
+        className={`live ${state.run === null ? "shown" : ""}`}
+        aria-current={state.run === null}
+        onClick={() => void session.show(null)}
+      >
+        <Radio size={14} aria-hidden /> Live: all runs
+      </button>
+      {state.comparing && <p className="note">Choose the run to compare with.</p>}
+      {state.problem && <p className="note bad">{state.problem}</p>}
+      {lines.length === 0 && !state.problem && <p className="note">Runs are listed here once they have begun.</p>}
+      <ul>
+        {lines.map((line) => (
+          <li
+            key={line.run}
+            className={`${line.run === state.run ? "shown" : ""} ${line.run === other ? "other" : ""}`}
+          >
+            <button
+              type="button"
+              className="open"
+              aria-current={line.run === state.run}
+              onClick={() => void session.show(line.run)}
+            >
+              <span className="task">{line.task}</span>
+              <code>{line.run.slice(0, 8)}</code>
+              <span className="when">
+                {MARKS[line.state] && <Badge kind={MARKS[line.state]![0]}>{MARKS[line.state]![1]}</Badge>}
+                {ago(line.at, Date.now() / 1000)}
+                {line.seconds !== null && ` · ${showSeconds(line.seconds)}`}
+                {line.about && ` · ${line.about}`}
+              </span>
+            </button>
+            {line.state !== "running" && (
+              <IconButton
+                label="Replay this run"
+                aria-haspopup="menu"
+                onClick={(event) => {
+                  const { left, bottom } = event.currentTarget.getBoundingClientRect();
+                  setMenu({ run: line.run, x: left, y: bottom });
+                }}
+              >
+                <Ellipsis size={14} />
+              </IconButton>
+            )}
+          </li>
+        ))}
+      </ul>
+      {state.run !== null && state.shown && (
+        <IconButton
+          label={state.comparing || state.other ? "Compare with none" : "Compare with another run"}
+          aria-pressed={state.comparing || state.other !== null}
+          className="compare"
+          onClick={() => (state.comparing || state.other ? session.endComparing() : session.startComparing())}
+        >
+          <Columns2 size={14} /> {state.comparing || state.other ? "Compare with none" : "Compare"}
+        </IconButton>
+      )}
+      {menu && (
+        <Menu
+          at={menu}
+          entries={replayEntries(editor, { run: menu.run, deployment }, () => void session.list())}
+          onClose={() => setMenu(null)}
+        />
+      )}
+    </aside>
+  );
+}
+
+function linesOf({ rows, running }: TraceState): Line[] {
+  const kept = new Set(rows.map((row) => row.run));
+  const lines: Line[] = [
+    ...rows.map(({ run, task, state, seconds, at, level, blocks, recorded }) => ({
+      run,
+      task,
+      state,
+      seconds: state === "running" ? null : seconds,
+      at,
+      about: [level === "full" ? `${blocks} blocks` : "", recorded ? "recorded" : ""].filter(Boolean).join(" · "),
+    })),
+    ...running
+      .filter(({ id }) => !kept.has(id))
+      .map(({ id, task, state, created_at }) => ({
+        run: id,
+        task,
+        state,
+        seconds: null,
+        at: created_at,
+        about: "",
+      })),
+  ];
+  return lines.sort((a, b) => b.at - a.at);
+}

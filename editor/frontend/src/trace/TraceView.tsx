@@ -1,0 +1,414 @@
+// The trace page: what ran when, on which rank; live, or of one run, or of two beside each other; why it took its time.
+import { Download, Maximize2, Pause, Play, ZoomIn, ZoomOut } from "lucide-react";
+import { useEffect, useMemo, useReducer, useState } from "react";
+import { useStore } from "zustand";
+import { send } from "../api/client";
+import type { DeploymentShown } from "../api/types";
+import { deploymentOf } from "../store/deployments";
+import { mark, selectedNodes } from "../store/highlight";
+import { useEditor, useEditorState } from "../store/react";
+import { useWatch, watchOf } from "../store/watch";
+import type { Level } from "../telemetry/frames";
+import { download } from "../ui/handing";
+import { Badge, Button, Empty, IconButton, Menu, Prose, Select, Tabs } from "../ui/kit";
+import { showSeconds } from "../ui/words";
+import { GanttPane, SpanWords } from "./GanttPane";
+import type { Piece } from "./paint";
+import { BlockPanel, LanePanel, NodesPanel, WhyPanel } from "./panels";
+import { RunsPane } from "./RunsPane";
+import { traceOf, type Shown, type Side, type TraceSession, type TraceState } from "./session";
+import { around } from "./span";
+import { Timeline } from "./timeline";
+import type { WhyPiece } from "./types";
+import { LEVELS } from "./words";
+
+/** Shown of live work at first, in microseconds. */
+const LIVE_SPAN = 10e6;
+/** Tables of live work are made anew so often. */
+const TABLE_MS = 1000;
+
+/** `alone`: on a page of its own, without an open graph. */
+export function TraceView({ alone = false }: { alone?: boolean }) {
+  const editor = useEditor();
+  const session = traceOf(editor);
+  const name = useEditorState((state) => state.name);
+  const deployments = useEditorState((state) => state.deployments);
+  const chosen = useStore(session.store, (state) => state.chosen);
+  const found = deployments[chosen ?? name] ?? deploymentOf(deployments, name);
+  const deployment = found ?? (alone ? (Object.values(deployments)[0] ?? null) : null);
+  if (deployment) return <Traced key={deployment.id} deployment={deployment} session={session} alone={alone} />;
+  return (
+    <div className="wg-trace">
+      <Empty title={alone ? "Nothing is deployed yet" : `${name} is not deployed yet`}>
+        <p>What runs is drawn here: every call, on its rank, at its time.</p>
+        {!alone && (
+          <Button kind="primary" onClick={() => editor.see({ tab: "deploy" })}>
+            Deploy
+          </Button>
+        )}
+      </Empty>
+    </div>
+  );
+}
+
+interface TracedProps {
+  deployment: DeploymentShown;
+  session: TraceSession;
+  alone: boolean;
+}
+
+function Traced({ deployment, session, alone }: TracedProps) {
+  const editor = useEditor();
+  const { id } = deployment;
+  const state = useStore(session.store);
+  useEffect(() => session.open(id), [session, id]);
+  const [path, drawPath] = useState(true);
+  const live = state.run === null;
+  const timeline = useTimeline(session, state);
+  const version = useVersion(session, live);
+  useCanvasSelection(alone);
+  const devices = useDevices(deployment, state.shown);
+  const piecesA = useMemo(() => pieces(state.shown), [state.shown]);
+  const model = session.modelOf("a");
+  const go = (block: number, of: "a" | "b") => {
+    const target = session.modelOf(of);
+    session.select(block, of);
+    session.setFollow(false);
+    timeline.set(around(timeline.span, { from: target.started.at(block), to: target.finished.at(block) }));
+  };
+  return (
+    <div className="wg-trace">
+      <Bar deployment={deployment} session={session} state={state} timeline={timeline} />
+      <div className="wg-trace-table">
+        <RunsPane session={session} state={state} deployment={id} editor={editor} />
+        <main className="wg-trace-main">
+          {state.shown && <Head shown={state.shown} />}
+          {state.refused ? (
+            <Empty title="This run's trace can't be shown">{state.refused}</Empty>
+          ) : state.loading && !state.shown ? (
+            <div className="wg-trace-skeleton" role="status" aria-label="The trace is being read" />
+          ) : (
+            <>
+              <GanttPane
+                key={`a ${live}`}
+                session={session}
+                of="a"
+                model={model}
+                timeline={timeline}
+                label={live ? "Live, all runs" : `Run ${state.run?.slice(0, 8)}`}
+                devices={devices}
+                path={path && state.side === "why" ? piecesA : null}
+                live={live}
+              />
+              {state.other && (
+                <GanttPane
+                  key="b"
+                  session={session}
+                  of="b"
+                  model={state.other.model}
+                  timeline={timeline}
+                  label={`Run ${state.other.trace.run.slice(0, 8)}`}
+                  devices={devices}
+                  path={null}
+                  live={false}
+                />
+              )}
+            </>
+          )}
+        </main>
+        <SidePane
+          session={session}
+          state={state}
+          version={version}
+          path={path}
+          drawPath={drawPath}
+          go={go}
+          alone={alone}
+        />
+      </div>
+    </div>
+  );
+}
+
+// ── the bar ─────────────────────────────────────────────────────────────────────────────────────
+
+interface BarProps {
+  deployment: DeploymentShown;
+  session: TraceSession;
+  state: TraceState;
+  timeline: Timeline;
+}
+
+function Bar({ deployment, session, state, timeline }: BarProps) {
+  const deployments = useEditorState((all) => all.deployments);
+  const ids = useMemo(() => Object.keys(deployments).sort(), [deployments]);
+  const live = state.run === null;
+  const still = (move: () => void) => () => {
+    session.setFollow(false);
+    move();
+  };
+  return (
+    <header className="wg-trace-bar">
+      {ids.length > 1 && (
+        <div className="deployment">
+          <Select aria-label="Deployment" value={deployment.id} options={ids} onChange={(id) => session.choose(id)} />
+        </div>
+      )}
+      <LevelSwitch deployment={deployment.id} />
+      <span className="spring" />
+      {live && (
+        <Button aria-pressed={state.follow} onClick={() => session.setFollow(!state.follow)}>
+          {state.follow ? <Pause size={14} aria-hidden /> : <Play size={14} aria-hidden />}
+          {state.follow ? "Hold" : "Follow"}
+        </Button>
+      )}
+      <SpanWords timeline={timeline} />
+      <IconButton label="Zoom in (+)" onClick={still(() => timeline.zoom(1 / 1.6))}>
+        <ZoomIn size={16} />
+      </IconButton>
+      <IconButton label="Zoom out (−)" onClick={still(() => timeline.zoom(1.6))}>
+        <ZoomOut size={16} />
+      </IconButton>
+      <IconButton label="Show all of it (0)" onClick={still(() => timeline.fit())}>
+        <Maximize2 size={15} />
+      </IconButton>
+      <Export run={state.shown?.trace.run ?? null} />
+    </header>
+  );
+}
+
+function LevelSwitch({ deployment }: { deployment: string }) {
+  const editor = useEditor();
+  const { level, problem } = useWatch(deployment);
+  const set = (value: Level) =>
+    void watchOf(deployment)
+      .setLevel(value)
+      .catch((error: Error) => editor.say(error.message, "error"));
+  return (
+    <div className="wg-trace-level">
+      <span className="label">Telemetry</span>
+      <Tabs
+        label="Telemetry"
+        value={level ?? ("" as Level)}
+        onChange={set}
+        tabs={(["off", "summary", "full"] as const).map((value) => ({ value, label: value, title: LEVELS[value] }))}
+      />
+      <small title={problem ?? undefined}>{level ? LEVELS[level] : (problem ?? "")}</small>
+    </div>
+  );
+}
+
+const EXPORTS = [
+  { label: "Perfetto (Chrome JSON)", query: "?format=perfetto", name: "perfetto.json" },
+  { label: "OpenTelemetry (OTLP/JSON)", query: "?format=otlp", name: "otlp.json" },
+  { label: "Trace as JSON", query: "", name: "trace.json" },
+];
+
+function Export({ run }: { run: string | null }) {
+  const editor = useEditor();
+  const [at, open] = useState<{ x: number; y: number } | null>(null);
+  const save = async (query: string, name: string) => {
+    try {
+      const answer = await send(`/api/v1/runs/${encodeURIComponent(run ?? "")}/trace${query}`);
+      download(`${run?.slice(0, 8)}.${name}`, await answer.blob(), "application/json");
+    } catch (error) {
+      editor.say(error instanceof Error ? error.message : String(error), "error");
+    }
+  };
+  return (
+    <>
+      <Button
+        disabled={run === null}
+        title={run === null ? "Choose a run to export its trace" : "Save this run's trace"}
+        aria-haspopup="menu"
+        onClick={(event) => {
+          const { left, bottom } = event.currentTarget.getBoundingClientRect();
+          open({ x: left, y: bottom });
+        }}
+      >
+        <Download size={14} aria-hidden /> Export
+      </Button>
+      {at && (
+        <Menu
+          at={at}
+          entries={EXPORTS.map(({ label, query, name }) => ({ label, run: () => void save(query, name) }))}
+          onClose={() => open(null)}
+        />
+      )}
+    </>
+  );
+}
+
+function Head({ shown: { trace } }: { shown: Shown }) {
+  return (
+    <div className="wg-trace-head">
+      <strong>{trace.task}</strong> <code>{trace.run.slice(0, 8)}</code>
+      <span>{showSeconds(trace.seconds)}</span>
+      {trace.state !== "done" && (
+        <Badge kind={trace.state === "failed" ? "bad" : trace.state === "running" ? "busy" : "warn"}>
+          {trace.error ?? trace.state}
+        </Badge>
+      )}
+      {trace.level !== "full" && (
+        <Badge title="Calls are added up, not told one by one">telemetry {trace.level}</Badge>
+      )}
+      {trace.lost > 0 && (
+        <Badge kind="warn" title="Events that were dropped while it ran: some of what is missing here is among them">
+          {trace.lost} lost
+        </Badge>
+      )}
+      {trace.cut && (
+        <Badge kind="warn" title="It has more blocks than are kept: the oldest are not here">
+          cut
+        </Badge>
+      )}
+    </div>
+  );
+}
+
+// ── the side ────────────────────────────────────────────────────────────────────────────────────
+
+const SIDES: readonly { value: Side; label: string }[] = [
+  { value: "details", label: "Details" },
+  { value: "why", label: "Why slow" },
+  { value: "nodes", label: "Nodes" },
+];
+
+interface SideProps {
+  session: TraceSession;
+  state: TraceState;
+  version: number;
+  path: boolean;
+  drawPath: (shown: boolean) => void;
+  go: (block: number, of: "a" | "b") => void;
+  alone: boolean;
+}
+
+function SidePane({ session, state, version, path, drawPath, go, alone }: SideProps) {
+  const editor = useEditor();
+  const { side, selected, shown } = state;
+  const of = selected?.of ?? "a";
+  const model = session.modelOf(of);
+  const lane = state.lane === null ? null : (model.lanes[state.lane] ?? null);
+  const onCanvas = (nodes: readonly string[]) => {
+    editor.open(
+      { kind: "components" },
+      nodes.map((node) => `node:${node}`),
+    );
+    mark(nodes);
+  };
+  const onPiece = (piece: WhyPiece) => {
+    if (piece.block !== null) go(piece.block, "a");
+  };
+  const onLane = (rank: number, name: string) => {
+    const found = session.modelOf("a").lanes.find((each) => each.rank === rank && each.name === name);
+    if (found) session.selectLane(found.index);
+  };
+  return (
+    <aside className="wg-trace-side" aria-label="About the trace">
+      <Tabs label="About the trace" value={side} onChange={(value) => session.see(value)} tabs={SIDES} />
+      <div className="inside">
+        {side === "why" &&
+          (shown ? (
+            <WhyPanel shown={shown} path={path} onPath={drawPath} onPiece={onPiece} />
+          ) : (
+            <Empty title="Why slow">Choose a finished run at the left: it is told where its time went.</Empty>
+          ))}
+        {side === "nodes" && (
+          <NodesPanel
+            model={session.modelOf("a")}
+            version={version}
+            other={state.other?.model ?? null}
+            statistics={state.statistics}
+            onLane={onLane}
+          />
+        )}
+        {side === "details" && selected && selected.block < model.size && (
+          <BlockPanel
+            model={model}
+            block={selected.block}
+            links={session.linksOf(selected.block, of)}
+            onBlock={(block) => go(block, of)}
+            onCanvas={alone ? null : onCanvas}
+          />
+        )}
+        {side === "details" && lane && (
+          <LanePanel
+            key={`${of} ${lane.index}`}
+            model={model}
+            lane={lane}
+            version={version}
+            selected={selected?.block ?? null}
+            onBlock={(block) => go(block, of)}
+          />
+        )}
+        {side === "details" && !selected && !lane && (
+          <Empty title="Nothing chosen">
+            <Prose text="Press a block for all its times, or the name of a lane for a table of its blocks. The wheel zooms; drag moves; drag over the axis zooms to a piece." />
+          </Empty>
+        )}
+      </div>
+    </aside>
+  );
+}
+
+// ── inside ──────────────────────────────────────────────────────────────────────────────────────
+
+/** One for all pictures; it begins with all of a run, with the newest of live work. */
+function useTimeline(session: TraceSession, { run, shown, other }: TraceState): Timeline {
+  const timeline = useMemo(() => new Timeline(), []);
+  const first = shown?.trace.run ?? null;
+  useEffect(() => {
+    if (run === null) {
+      const { to } = session.liveTrace.model;
+      const end = Number.isFinite(to) ? to : 0;
+      timeline.all = { from: Math.min(0, end - LIVE_SPAN), to: Math.max(end, 1) };
+      timeline.set({ from: end - LIVE_SPAN * 0.97, to: end + LIVE_SPAN * 0.03 });
+    }
+  }, [timeline, session, run]);
+  useEffect(() => {
+    if (!shown) return;
+    const last = Math.max(shown.model.to, other?.model.to ?? 0);
+    timeline.all = { from: Math.min(shown.model.from, other?.model.from ?? 0), to: last };
+    timeline.set(timeline.span);
+  }, [timeline, shown, other]);
+  useEffect(() => {
+    if (first !== null) timeline.fit();
+  }, [timeline, first, other]);
+  return timeline;
+}
+
+/** Grows with live events, once a second. */
+function useVersion(session: TraceSession, live: boolean): number {
+  const [version, next] = useReducer((before: number) => before + 1, 0);
+  useEffect(() => {
+    if (!live) return;
+    const timer = setInterval(next, TABLE_MS);
+    return () => clearInterval(timer);
+  }, [session, live]);
+  return version;
+}
+
+/** What is selected on the canvas is marked here. */
+function useCanvasSelection(alone: boolean): void {
+  const graph = useEditorState((state) => state.documents.graph);
+  const view = useEditorState((state) => state.view);
+  useEffect(() => {
+    if (alone) return;
+    const nodes = selectedNodes(graph, view);
+    if (nodes.length) mark(nodes);
+  }, [alone, graph, view]);
+}
+
+function useDevices(deployment: DeploymentShown, shown: Shown | null): readonly string[] {
+  return useMemo(() => {
+    if (shown?.trace.devices?.length) return shown.trace.devices;
+    const devices: string[] = [];
+    for (const { rank, device } of deployment.ranks) devices[rank] = device ?? "";
+    return devices;
+  }, [deployment, shown]);
+}
+
+function pieces(shown: Shown | null): readonly Piece[] {
+  return (shown?.why?.path ?? []).map(({ began, ended, block, kind }) => ({ from: began, to: ended, block, kind }));
+}

@@ -1,0 +1,242 @@
+// What is drawn: blocks in lanes of ranks, hops between ranks, counters, marks; by columns, in microseconds from one
+// beginning. Made whole from a trace, or grown from live events. Pure.
+import { lower, Numbers } from "./columns";
+import type { LaneShown } from "./types";
+
+/** A block that starts before one of its lane has ended goes to the next track; the last one takes what is left. */
+export const MOST_TRACKS = 4;
+
+/** Block ids by their start. Up to the last track none overlap, so their ends rise as well. */
+export class Track {
+  readonly ids = new Numbers();
+  /** Microseconds of all blocks before each. */
+  readonly before = new Numbers();
+  end = -Infinity;
+  total = 0;
+}
+
+export interface Lane extends LaneShown {
+  index: number;
+  tracks: Track[];
+}
+
+/** One block, as it is put in. */
+export interface Block {
+  kind: number;
+  lane: number;
+  walk: number;
+  step: number;
+  iteration: readonly number[];
+  count: number;
+  number: number;
+  batch: number;
+  /** Names: its own run first. */
+  runs: readonly number[];
+  ready: number;
+  taken: number;
+  launched: number;
+  started: number;
+  finished: number;
+  busy: number;
+  queued: number;
+  pages: number;
+  failed: boolean;
+}
+
+export interface Hop {
+  source: number;
+  target: number;
+  run: string;
+  walk: string;
+  /** `use.port -> use.port`, or what is known of it. */
+  edge: string;
+  step: number;
+  key: readonly number[];
+  transport: string;
+  count: number;
+  nbytes: number;
+  sent: number;
+  /** -1: not told. */
+  arrived: number;
+}
+
+export interface Mark {
+  at: number;
+  name: string;
+  run: string;
+}
+
+/** Of one rank, by time. */
+export class Counter {
+  readonly at = new Numbers();
+  readonly busy = new Numbers();
+  readonly queue = new Numbers();
+  readonly pagesUsed = new Numbers();
+  pagesTotal = 0;
+}
+
+const COLUMNS = [
+  "kind",
+  "lane",
+  "walk",
+  "step",
+  "count",
+  "number",
+  "batch",
+  "ready",
+  "taken",
+  "launched",
+  "started",
+  "finished",
+  "busy",
+  "queued",
+  "pages",
+] as const;
+
+export class Model {
+  readonly names: string[] = [];
+  readonly lanes: Lane[] = [];
+  readonly kind = new Numbers();
+  readonly lane = new Numbers();
+  readonly walk = new Numbers();
+  readonly step = new Numbers();
+  readonly count = new Numbers();
+  readonly number = new Numbers();
+  readonly batch = new Numbers();
+  readonly ready = new Numbers();
+  readonly taken = new Numbers();
+  readonly launched = new Numbers();
+  readonly started = new Numbers();
+  readonly finished = new Numbers();
+  readonly busy = new Numbers();
+  readonly queued = new Numbers();
+  readonly pages = new Numbers();
+  readonly iteration: (readonly number[])[] = [];
+  readonly runs: (readonly number[])[] = [];
+  readonly failed = new Set<number>();
+  readonly hops: Hop[] = [];
+  readonly counters = new Map<number, Counter>();
+  readonly marks: Mark[] = [];
+  /** Microseconds; `from` below `to` once there is anything. */
+  from = Infinity;
+  to = -Infinity;
+  /** Seconds since 1970 at 0. */
+  wall = 0;
+  /** One more for each change. */
+  version = 0;
+  private readonly nameIndex = new Map<string, number>();
+  private readonly laneIndex = new Map<string, number>();
+  private readonly byBatch = new Map<string, number[]>();
+
+  get size(): number {
+    return this.started.size;
+  }
+
+  name(text: string): number {
+    let index = this.nameIndex.get(text);
+    if (index === undefined) {
+      index = this.names.push(text) - 1;
+      this.nameIndex.set(text, index);
+    }
+    return index;
+  }
+
+  laneOf(rank: number, name: string, nodes: readonly string[], loop: boolean): number {
+    const key = `${rank} ${loop ? 1 : 0} ${name}`;
+    let index = this.laneIndex.get(key);
+    if (index === undefined) {
+      index = this.lanes.length;
+      this.lanes.push({ rank, name, nodes: [...nodes], loop, index, tracks: [] });
+      this.laneIndex.set(key, index);
+    }
+    return index;
+  }
+
+  add(block: Block): number {
+    const id = this.size;
+    for (const column of COLUMNS) this[column].push(block[column]);
+    this.iteration.push(block.iteration);
+    this.runs.push(block.runs);
+    if (block.failed) this.failed.add(id);
+    this.place(id, this.lanes[block.lane]!);
+    if (block.number >= 0) {
+      const key = this.batchKey(id);
+      const mates = this.byBatch.get(key);
+      if (mates) mates.push(id);
+      else this.byBatch.set(key, [id]);
+    }
+    this.reach(block.started, block.finished);
+    return id;
+  }
+
+  addHop(hop: Hop): void {
+    this.hops.push(hop);
+    this.reach(hop.sent, Math.max(hop.sent, hop.arrived));
+  }
+
+  addMark(mark: Mark): void {
+    this.marks.push(mark);
+    this.reach(mark.at, mark.at);
+  }
+
+  counter(rank: number): Counter {
+    let counter = this.counters.get(rank);
+    if (!counter) this.counters.set(rank, (counter = new Counter()));
+    return counter;
+  }
+
+  reach(from: number, to: number): void {
+    if (from < this.from) this.from = from;
+    if (to > this.to) this.to = to;
+    this.version += 1;
+  }
+
+  /** Blocks of the same batch, itself among them. */
+  mates(id: number): readonly number[] {
+    return this.byBatch.get(this.batchKey(id)) ?? [id];
+  }
+
+  get ranks(): number[] {
+    return [...new Set([...this.lanes.map((lane) => lane.rank), ...this.counters.keys()])].sort((a, b) => a - b);
+  }
+
+  laneAt(id: number): Lane {
+    return this.lanes[this.lane.at(id)]!;
+  }
+
+  /** All of a lane's blocks by their start. */
+  inLane(lane: Lane): number[] {
+    const all = lane.tracks.flatMap((track) => Array.from(track.ids.data.subarray(0, track.ids.size)));
+    return all.sort((a, b) => this.started.at(a) - this.started.at(b) || a - b);
+  }
+
+  private batchKey(id: number): string {
+    return `${this.laneAt(id).rank} ${this.number.at(id)}`;
+  }
+
+  private place(id: number, lane: Lane): void {
+    const [started, finished] = [this.started.at(id), this.finished.at(id)];
+    const free = lane.tracks.find((track) => track.end <= started);
+    if (free) return this.append(free, id, started, finished);
+    if (lane.tracks.length < MOST_TRACKS) {
+      const track = new Track();
+      lane.tracks.push(track);
+      return this.append(track, id, started, finished);
+    }
+    const last = lane.tracks[MOST_TRACKS - 1]!;
+    const index = lower(last.ids.size, started, (at) => this.started.at(last.ids.at(at)));
+    if (index === last.ids.size) return this.append(last, id, started, finished);
+    last.ids.insert(index, id);
+    last.before.insert(index, last.before.at(index));
+    for (let at = index + 1; at < last.before.size; at += 1) last.before.data[at]! += finished - started;
+    last.total += finished - started;
+    last.end = Math.max(last.end, finished);
+  }
+
+  private append(track: Track, id: number, started: number, finished: number): void {
+    track.ids.push(id);
+    track.before.push(track.total);
+    track.total += finished - started;
+    track.end = Math.max(track.end, finished);
+  }
+}

@@ -1,0 +1,377 @@
+// Beside the picture: the block or the lane that is chosen, why the run took its time, what each node did.
+import { Network } from "lucide-react";
+import { useMemo, useState } from "react";
+import { Button, Empty, Prose } from "../ui/kit";
+import { plural, showSeconds } from "../ui/words";
+import { blockWords, differences, figuresOf, type Difference, type LaneFigures } from "./figures";
+import type { Link } from "./find";
+import type { Lane, Model } from "./model";
+import type { Shown } from "./session";
+import { showMicros } from "./span";
+import type { StatisticsShown, WhyKind, WhyPiece } from "./types";
+import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./words";
+
+// ── details ─────────────────────────────────────────────────────────────────────────────────────
+
+interface BlockProps {
+  model: Model;
+  block: number;
+  links: readonly Link[];
+  onBlock: (block: number) => void;
+  /** null: there is no graph to show it on. */
+  onCanvas: ((nodes: readonly string[]) => void) | null;
+}
+
+export function BlockPanel({ model, block, links, onBlock, onCanvas }: BlockProps) {
+  const lane = model.laneAt(block);
+  const mates = model.mates(block).filter((mate) => mate !== block);
+  const runs = model.runs[block]!.slice(1).map((run) => model.names[run]!);
+  return (
+    <section className="wg-trace-block" aria-label="The chosen block">
+      <h2>{lane.name}</h2>
+      <p className="about">{blockWords(model, block)}</p>
+      <dl>
+        {factsOf(model, block).map(({ name, value }) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+      {lane.loop && <p className="about">Its iterations call {lane.nodes.join(", ")}.</p>}
+      {onCanvas && (
+        <Button onClick={() => onCanvas(lane.nodes)}>
+          <Network size={14} aria-hidden /> Show on the canvas
+        </Button>
+      )}
+      {(mates.length > 0 || runs.length > 0) && <h3>In the same batch</h3>}
+      <ul>
+        {mates.slice(0, 12).map((mate) => (
+          <li key={mate}>
+            <button type="button" className="wg-trace-link" onClick={() => onBlock(mate)}>
+              {sentenceOf(model, mate)}
+            </button>
+          </li>
+        ))}
+        {runs.slice(0, 12).map((run) => (
+          <li key={run}>
+            run <code>{run.slice(0, 8)}</code>
+          </li>
+        ))}
+      </ul>
+      {links.length > 0 && <h3>Values from and to other ranks</h3>}
+      <ul>
+        {links.slice(0, 24).map((link, index) => {
+          const other = link.from === block ? link.to : link.from;
+          const words = `${link.from === block ? "sent" : "got"} ${hopWords(link.hop)}`;
+          return (
+            <li key={index}>
+              {other === null ? (
+                words
+              ) : (
+                <button type="button" className="wg-trace-link" onClick={() => onBlock(other)}>
+                  {words}
+                </button>
+              )}
+            </li>
+          );
+        })}
+      </ul>
+    </section>
+  );
+}
+
+const PAGE = 100;
+
+interface LaneProps {
+  model: Model;
+  lane: Lane;
+  selected: number | null;
+  /** So that a growing model is read anew. */
+  version: number;
+  onBlock: (block: number) => void;
+}
+
+/** A lane's blocks as a table: the way for who can't see the picture. */
+export function LanePanel({ model, lane, selected, version, onBlock }: LaneProps) {
+  const blocks = useMemo(() => model.inLane(lane), [model, lane, version]);
+  const [asked, setAsked] = useState<number | null>(null);
+  const own = selected === null ? -1 : blocks.indexOf(selected);
+  const last = Math.max(0, Math.ceil(blocks.length / PAGE) - 1);
+  const page = Math.min(asked ?? (own >= 0 ? Math.floor(own / PAGE) : 0), last);
+  const rows = blocks.slice(page * PAGE, (page + 1) * PAGE);
+  return (
+    <section className="wg-trace-lane" aria-label={`Blocks of ${lane.name}`}>
+      <header>
+        <h3>
+          {lane.name}, rank {lane.rank}: {plural(blocks.length, "block")}
+        </h3>
+        {last > 0 && (
+          <span className="pages">
+            <Button kind="quiet" disabled={page === 0} onClick={() => setAsked(page - 1)}>
+              Earlier
+            </Button>
+            {page + 1} / {last + 1}
+            <Button kind="quiet" disabled={page === last} onClick={() => setAsked(page + 1)}>
+              Later
+            </Button>
+          </span>
+        )}
+      </header>
+      <table className="wg-table">
+        <thead>
+          <tr>
+            <th scope="col">What</th>
+            <th scope="col">Walk</th>
+            <th scope="col">Start</th>
+            <th scope="col">Took</th>
+            <th scope="col">Waited</th>
+            <th scope="col">Rows</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((id) => (
+            <tr key={id} aria-current={id === selected}>
+              <td>
+                <button type="button" className="wg-trace-link" onClick={() => onBlock(id)}>
+                  {blockWords(model, id)}
+                </button>
+              </td>
+              <td>{model.names[model.walk.at(id)]}</td>
+              <td>{showMicros(model.started.at(id))}</td>
+              <td>{showMicros(model.busy.at(id))}</td>
+              <td>{showMicros(model.queued.at(id))}</td>
+              <td>{model.batch.at(id)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+// ── why slow ────────────────────────────────────────────────────────────────────────────────────
+
+interface WhyProps {
+  shown: Shown;
+  path: boolean;
+  onPath: (shown: boolean) => void;
+  onPiece: (piece: WhyPiece) => void;
+}
+
+export function WhyPanel({ shown, path, onPath, onPiece }: WhyProps) {
+  const { why, unknown, trace } = shown;
+  if (!why) return <Empty title="Nothing to say yet">{unknown}</Empty>;
+  const kinds = (Object.keys(KINDS) as WhyKind[]).filter((kind) => why.shares[kind] > 0);
+  const longest = [...why.path].sort((a, b) => b.ended - b.began - (a.ended - a.began)).slice(0, 12);
+  return (
+    <section className="wg-trace-why" aria-label="Why slow">
+      <p className="says">
+        <Prose text={why.says} />
+      </p>
+      <div
+        className="shares"
+        role="img"
+        aria-label={kinds.map((kind) => shareWords(kind, why.shares, why.seconds)).join(", ")}
+      >
+        {kinds.map((kind) => (
+          <i key={kind} className={kind} style={{ flexGrow: why.shares[kind] }} title={KINDS[kind].about} />
+        ))}
+      </div>
+      <ul className="legend">
+        {kinds.map((kind) => (
+          <li key={kind} title={KINDS[kind].about}>
+            <i className={kind} aria-hidden />
+            {shareWords(kind, why.shares, why.seconds)}
+          </li>
+        ))}
+      </ul>
+      {why.bottleneck && (
+        <p>
+          Bottleneck: <strong>{why.bottleneck.lane}</strong> on rank {why.bottleneck.rank},{" "}
+          {showSeconds(why.bottleneck.seconds)} ({Math.round(why.bottleneck.share * 100)} %){" "}
+          {KINDS[why.bottleneck.kind].label.toLowerCase()}.
+        </p>
+      )}
+      {why.path.length === 0 ? (
+        <p className="about">
+          Telemetry was set to <code>{trace.level}</code>: shares are sums. Set it to <code>full</code> before the
+          next run to see the path.
+        </p>
+      ) : (
+        <>
+          <label className="check">
+            <input type="checkbox" checked={path} onChange={(event) => onPath(event.target.checked)} /> Draw the
+            critical path ({plural(why.path.length, "piece")})
+          </label>
+          <h3>Its longest pieces</h3>
+          <ol>
+            {longest.map((piece) => (
+              <li key={`${piece.began} ${piece.kind}`}>
+                <button type="button" className="wg-trace-link" onClick={() => onPiece(piece)}>
+                  {KINDS[piece.kind].label} {trace.lanes[piece.lane]?.name ?? ""}{" "}
+                  <b>{showMicros(piece.ended - piece.began)}</b>
+                </button>
+              </li>
+            ))}
+          </ol>
+        </>
+      )}
+    </section>
+  );
+}
+
+function shareWords(kind: WhyKind, shares: Record<WhyKind, number>, seconds: number): string {
+  const share = Math.round((shares[kind] / Math.max(seconds, 1e-9)) * 100);
+  return `${KINDS[kind].label} ${showMicros(shares[kind] * 1e6)} (${share} %)`;
+}
+
+// ── nodes ───────────────────────────────────────────────────────────────────────────────────────
+
+interface NodesProps {
+  model: Model;
+  version: number;
+  other: Model | null;
+  statistics: StatisticsShown | null;
+  onLane: (rank: number, name: string) => void;
+}
+
+export function NodesPanel({ model, version, other, statistics, onLane }: NodesProps) {
+  const figures = useMemo(() => figuresOf(model), [model, version]);
+  const compared = useMemo(() => other && differences(figures, figuresOf(other)), [figures, other]);
+  return (
+    <section className="wg-trace-nodes" aria-label="Nodes">
+      {compared ? <Differences rows={compared} onLane={onLane} /> : <Figures rows={figures} onLane={onLane} />}
+      {!compared && statistics && statistics.runs > 0 && <Kept statistics={statistics} onLane={onLane} />}
+    </section>
+  );
+}
+
+function Named({
+  row,
+  onLane,
+}: {
+  row: { rank: number; name: string; loop: boolean };
+  onLane: NodesProps["onLane"];
+}) {
+  return (
+    <button type="button" className="wg-trace-link" onClick={() => onLane(row.rank, row.name)}>
+      {row.loop ? "↻ " : ""}
+      {row.name} <small>{row.rank}</small>
+    </button>
+  );
+}
+
+function Figures({ rows, onLane }: { rows: readonly LaneFigures[]; onLane: NodesProps["onLane"] }) {
+  const all = [...rows].sort((a, b) => b.busy - a.busy);
+  return (
+    <table className="wg-table">
+      <caption>What is shown, per node and rank</caption>
+      <thead>
+        <tr>
+          <th scope="col">Node</th>
+          <th scope="col">Calls</th>
+          <th scope="col" title="Of one call or iteration, the middle one">
+            p50
+          </th>
+          <th scope="col">p95</th>
+          <th scope="col">Busy</th>
+          <th scope="col">Queued</th>
+          <th scope="col" title="Rows of its batches, on average">
+            Batch
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {all.map((row) => (
+          <tr key={`${row.rank} ${row.loop} ${row.name}`}>
+            <td>
+              <Named row={row} onLane={onLane} />
+            </td>
+            <td>{row.calls}</td>
+            <td title={row.p50 === null ? "Summary telemetry doesn't tell calls apart: the mean" : undefined}>
+              {row.p50 === null ? `ø ${showMs(row.mean)}` : showMs(row.p50)}
+            </td>
+            <td>{showMs(row.p95)}</td>
+            <td>{showMs(row.busy)}</td>
+            <td>{showMs(row.queued)}</td>
+            <td>{row.batch.toFixed(1)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Differences({ rows, onLane }: { rows: readonly Difference[]; onLane: NodesProps["onLane"] }) {
+  return (
+    <table className="wg-table">
+      <caption>The second run against the first, largest change first</caption>
+      <thead>
+        <tr>
+          <th scope="col">Node</th>
+          <th scope="col">Calls</th>
+          <th scope="col">Busy</th>
+          <th scope="col">Change</th>
+          <th scope="col">One call</th>
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row) => (
+          <tr key={`${row.rank} ${row.loop} ${row.name}`}>
+            <td>
+              <Named row={row} onLane={onLane} />
+            </td>
+            <td>
+              {row.a?.calls ?? "–"} → {row.b?.calls ?? "–"}
+            </td>
+            <td>
+              {showMs(row.a?.busy ?? null)} → {showMs(row.b?.busy ?? null)}
+            </td>
+            <td className={row.busy > 0 ? "more" : "less"}>{`${row.busy > 0 ? "+" : ""}${showMs(row.busy)}`}</td>
+            <td>
+              {showMs(row.a?.mean ?? null)} → {showMs(row.b?.mean ?? null)}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Kept({ statistics, onLane }: { statistics: StatisticsShown; onLane: NodesProps["onLane"] }) {
+  const all = [...statistics.nodes].sort((a, b) => b.share - a.share || b.busy - a.busy);
+  return (
+    <table className="wg-table">
+      <caption>Over the last {plural(statistics.runs, "run")} that are kept</caption>
+      <thead>
+        <tr>
+          <th scope="col">Node</th>
+          <th scope="col">Calls</th>
+          <th scope="col">p50</th>
+          <th scope="col">p95</th>
+          <th scope="col">p99</th>
+          <th scope="col">Queued p95</th>
+          <th scope="col" title="Of the critical paths">
+            Share
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {all.map((row) => (
+          <tr key={`${row.rank} ${row.node}`}>
+            <td>
+              <Named row={{ rank: row.rank, name: row.node, loop: false }} onLane={onLane} />
+            </td>
+            <td>{row.calls}</td>
+            <td>{showMs(row.p50)}</td>
+            <td>{showMs(row.p95)}</td>
+            <td>{showMs(row.p99)}</td>
+            <td>{showMs(row.queued_p95)}</td>
+            <td>{Math.round(row.share * 100)} %</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

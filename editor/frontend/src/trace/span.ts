@@ -1,0 +1,75 @@
+// The piece of time that is shown, and its axis. Microseconds. Pure.
+
+export interface Span {
+  from: number;
+  to: number;
+}
+
+/** Nothing shorter is shown: a few clock ticks. */
+export const SHORTEST = 5;
+
+/** `by` > 1: more is shown; `at` stays where it is. */
+export function zoomed(span: Span, by: number, at: number, longest: number): Span {
+  const length = span.to - span.from;
+  const next = Math.min(Math.max(length * by, SHORTEST), Math.max(longest, SHORTEST));
+  const share = (at - span.from) / length;
+  const from = at - share * next;
+  return { from, to: from + next };
+}
+
+export function moved(span: Span, by: number): Span {
+  return { from: span.from + by, to: span.to + by };
+}
+
+/** At least the middle of what is shown lies in what there is. */
+export function kept(span: Span, all: Span): Span {
+  const middle = (span.from + span.to) / 2;
+  const by = middle < all.from ? all.from - middle : middle > all.to ? all.to - middle : 0;
+  return by === 0 ? span : moved(span, by);
+}
+
+/** All of it, with a little room at both sides. */
+export function fitted(all: Span): Span {
+  const length = Math.max(all.to - all.from, SHORTEST);
+  return { from: all.from - length * 0.01, to: all.from + length * 1.02 };
+}
+
+/** So that the piece is in sight: as it is where it already is and isn't tiny. */
+export function around(span: Span, piece: Span): Span {
+  const length = span.to - span.from;
+  const own = Math.max(piece.to - piece.from, SHORTEST);
+  if (piece.from >= span.from && piece.to <= span.to && own > length / 400) return span;
+  const next = own > length || own < length / 400 ? own * 12 : length;
+  const middle = (piece.from + piece.to) / 2;
+  return { from: middle - next / 2, to: middle + next / 2 };
+}
+
+/** Places of the axis, `room` apart at least as a share of the span: 1, 2 or 5 times a power of ten. */
+export function ticks(span: Span, room: number): number[] {
+  const least = (span.to - span.from) * room;
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = power * ([1, 2, 5, 10].find((times) => times * power >= least) ?? 10);
+  const found: number[] = [];
+  for (let at = Math.ceil(span.from / step) * step; at <= span.to; at += step)
+    found.push(Math.round(at / step) * step);
+  return found;
+}
+
+/** A time or a length, with three or four figures: `850 µs`, `12.4 ms`, `1.25 s`, `2:05 min`. */
+export function showMicros(micros: number): string {
+  const size = Math.abs(micros);
+  const sign = micros < 0 ? "−" : "";
+  if (size < 999.5) return `${sign}${Number(size.toFixed(size < 10 && size % 1 ? 1 : 0))} µs`;
+  if (size < 999_500) return `${sign}${Number((size / 1e3).toPrecision(3))} ms`;
+  if (size < 60e6) return `${sign}${Number((size / 1e6).toPrecision(size < 10e6 ? 3 : 4))} s`;
+  const seconds = Math.round(size / 1e6);
+  return `${sign}${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")} min`;
+}
+
+/** On an axis whose ticks are `step` apart: as many figures as tell them apart. */
+export function showTick(at: number, step: number): string {
+  const [unit, size] = step >= 1e6 ? ["s", 1e6] : step >= 1e3 ? ["ms", 1e3] : ["µs", 1];
+  const whole = Math.abs(at) >= 1e6 && unit !== "s" ? ["s", 1e6] : [unit, size];
+  const digits = Math.max(0, Math.ceil(-Math.log10(step / Number(whole[1])) - 1e-9));
+  return `${(at / Number(whole[1])).toFixed(digits)} ${whole[0]}`.replace("-", "−");
+}
