@@ -3,7 +3,7 @@
 On a CPU everything is done at once, and the same calls do nothing.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -44,14 +44,15 @@ class Lines:
         if self._back is None:
             return None
         self._back.wait_stream(torch.cuda.current_stream(self.device))
-        return _marked(self._back)
+        return _marked(self.device, self._back)
 
 
 class Side:
     """A stream beside the current one, which neither waits for the other unless it reads from there."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, device: torch.device, marks: "Marks | None" = None) -> None:
+        """`marks`: makes the marks of its stream."""
+        self.device, self._marks = device, marks or _marked
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     @contextmanager
@@ -85,10 +86,13 @@ class Side:
 
     def mark(self) -> Mark | None:
         """Of all that was launched on the side so far; None where it is done already."""
-        return None if self._stream is None else _marked(self._stream)
+        return None if self._stream is None else self._marks(self.device, self._stream)
 
 
-def _marked(stream: torch.cuda.Stream) -> Mark:
+Marks = Callable[[torch.device, torch.cuda.Stream], Mark]
+
+
+def _marked(device: torch.device, stream: torch.cuda.Stream) -> Mark:
     # Waiting for it must leave the core to others.
     event = torch.cuda.Event(blocking=True)
     event.record(stream)

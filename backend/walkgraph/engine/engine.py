@@ -11,29 +11,28 @@ collected while the next is under way.
 """
 
 import time
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from walkgraph.engine.batches import Batches
 from walkgraph.engine.capture import Capturer
-from walkgraph.engine.clocks import Timing
+from walkgraph.engine.clocks import Stopwatch
 from walkgraph.engine.entering import Loaded, with_examples
 from walkgraph.engine.load import load_operators, make_pools, nodes_here, rank_plan
 from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.pages import PAGE
-from walkgraph.engine.parts import Done, Forwarded, Parts
+from walkgraph.engine.parts import Done, Forwarded
 from walkgraph.engine.pool import Pool, PoolInfo, page_bytes
 from walkgraph.engine.prefix import PrefixStats
 from walkgraph.engine.reading import host_ports
 from walkgraph.engine.resident import LoopDone, Resident, Stepped
-from walkgraph.engine.runner import Launched, Result, Runner, is_memory
-from walkgraph.engine.schedule import MIX, Mix, Part, Schedule
+from walkgraph.engine.runner import Runner, is_memory
+from walkgraph.engine.schedule import MIX, Mix
 from walkgraph.engine.single import Singles
 from walkgraph.engine.states import Kept, StateTable
 from walkgraph.engine.swap import Swap, Swapped
@@ -47,25 +46,6 @@ from walkgraph.placement.demand import state_tokens
 from walkgraph.placement.tables import Plan
 
 Event = Done | Forwarded | Items | LoopDone | Stepped | Swapped
-
-
-class _Batch(NamedTuple):
-    calls: Sequence[Call]
-    launched: Launched
-    began: float
-    handed: float
-
-
-class _Lane(NamedTuple):
-    way: Literal["turn", "side", "host"]
-    """`turn`: in turn with the steps of loops; `side`: by captured steps beside them; `host`: by a processor next to a
-    device, which has its own work meanwhile."""
-    operator: int
-    bucket: Hashable
-
-
-BESIDE = 2
-"""Batches of captured steps under way: what comes meanwhile forms the next one together."""
 
 
 class Engine:
@@ -91,19 +71,12 @@ class Engine:
             torch.set_num_threads(threads)
         self._plan, self._rank, self._roots, self._clock = plan, rank, weights_roots, clock
         self._here = rank_plan(plan, rank)
-        self._schedule, self._since = Schedule(), 0
-        """And the batches launched since the last step of the loops."""
-        self._parts, self._mix, self._capture = Parts(), mix._replace(single=mix.single or batch_invariant), capture
-        self._timed = False
+        self._mix, self._capture = mix._replace(single=mix.single or batch_invariant), capture
+        self._watch = Stopwatch(torch.device(self._here.device), clock)
         self._stopped: set[str] = set()
         """Runs whose loops are held."""
         self._invariant, self._prefix_cache = batch_invariant, prefix_cache and not batch_invariant
         self._nodes: dict[str, Loaded] = {}
-        self._unready: list[Done] = []
-        self._batches: deque[_Batch] = deque()
-        self._beside: deque[_Batch] = deque()
-        self._over: list[_Batch] = []
-        """Those that were done at once."""
         self._capturer = cache(lambda device: Capturer(device, enabled=capture, priority=-1))
         self._start({})
 
@@ -127,13 +100,25 @@ class Engine:
         ports = host_ports(self._plan, self._here)
         self._states = StateTable(pools, Contexts(), prefix_cache=self._prefix_cache)
         self._singles = cache(self._make_singles)
-        self._runner = Runner(self._states, self._rank, host_ports=lambda call: ports.get(call.node, ()))
+        self._runner = Runner(
+            self._states, self._rank, host_ports=lambda call: ports.get(call.node, ()), stamp=self._watch.stamp
+        )
+        self._batches = Batches(
+            self._nodes,
+            self._runner,
+            self._singles,
+            mix=self._mix,
+            device=torch.device(self._here.device),
+            watch=self._watch,
+            clock=self._clock,
+        )
         self._resident = Resident(
             self._states,
             lambda node: self._nodes[node],
             self._runner.failed,
             host_ports=lambda node: ports.get(node, ()),
             capturer=self._capturer,
+            watch=self._watch,
             clock=self._clock,
         )
         self._swap = Swap(self._states, self._hold, self._quiet, self._release, self._resident.cells)
@@ -143,7 +128,8 @@ class Engine:
 
     def _make_singles(self, device: torch.device) -> Singles | None:
         capturer = Capturer(device, enabled=self._capture)
-        return Singles(capturer, most=1 if self._invariant else None) if capturer.enabled else None
+        most = 1 if self._invariant else None
+        return Singles(capturer, most=most, marks=self._watch.mark) if capturer.enabled else None
 
     def admit(self, run: str, params: Mapping[str, Scalar]) -> None:
         """Hold a run (or the owner of a session's states) to its states' capacities, by the task's parameters: what was
@@ -159,13 +145,7 @@ class Engine:
     def add(self, call: Call) -> None:
         """Queue a call that has all it needs. Its tensors may lie on any device."""
         call.ready_at = call.ready_at or self._clock()
-        loaded = self._nodes[call.node]
-        try:
-            ready = self._part(loaded, call)
-        except Exception as raised:  # noqa: BLE001 (inputs that an operator can't even sort end that run alone)
-            self._unready.append(Done(call, None, self._runner.failed(call, raised), 0.0, 0.0, 1))
-            return
-        self._schedule.add(*ready)
+        self._batches.add(call)
 
     def add_loop(self, call: LoopCall) -> None:
         """Queue a loop that is run whole."""
@@ -190,21 +170,22 @@ class Engine:
 
     def time_steps(self, *, on: bool) -> None:
         """Whether `step` tells of every batch and of every launch of the loops, as `Forwarded` and `Stepped`."""
-        self._timed = self._resident.timed = on
+        self._watch.switch(on=on)
 
     def step(self) -> list[Event]:
         """Launch what can be, and give what is done; empty when nothing waits."""
-        while not self._over:
+        batches = self._batches
+        while not batches.over:
             # One of each in turn: a prefill waits for one step of the loops, and they for one part of it.
             with invariance.batch_invariant(self._invariant):
-                batch = len(self._batches) < 2 and self._launch()
+                batch = batches.launch(running=self._resident.running)
                 stepped = self._resident.launch()
-                beside = self._launch_beside()
-            self._since = 0 if stepped else self._since + batch
+                beside = batches.launch_beside()
+            batches.since = 0 if stepped else batches.since + batch
             if not (stepped or batch or beside):
                 break
         events = self._collected() + self._swap.advance()
-        if not events and (self._batches or self._beside or self._resident.under_way):
+        if not events and (batches.under_way or self._resident.under_way):
             # Nothing can be launched before something has come back.
             events = self._waited()
         elif not events:
@@ -214,14 +195,7 @@ class Engine:
     @property
     def idle(self) -> bool:
         """Nothing can be launched or collected."""
-        return (
-            not self._unready
-            and not len(self._schedule)
-            and not self._batches
-            and not self._beside
-            and self._swap.idle
-            and self._resident.idle
-        )
+        return self._batches.idle and self._swap.idle and self._resident.idle
 
     def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
         """Copy-on-write; replaces the target. `width`: sequences of the target, where it is wider than the source."""
@@ -270,12 +244,10 @@ class Engine:
 
     def cancel(self, run: str) -> list[Call]:
         """Take a run's calls and loops out; its states stay until `drop`."""
-        removed = [one.call for one in self._unready if one.call.run == run]
-        self._unready = [one for one in self._unready if one.call.run != run]
         self._stopped.discard(run)
         self._resident.cancel(run)
         self._swap.cancel(run)
-        return removed + self._parts.forget(self._schedule.cancel(run))
+        return self._batches.cancel(run)
 
     def pages(self) -> tuple[int, int]:
         """(free, total) of all pools; pages that are only kept for runs to come are free."""
@@ -299,117 +271,29 @@ class Engine:
         """The integrity check for idle moments: raises `PageFault` for a page that is lost or held twice."""
         self._states.audit()
 
-    # ── batches ──
-
-    def _launch(self) -> bool:
-        running = self._resident.running
-        if not self._mix.may(running, self._since):
-            return False
-        batch = self._schedule.next(
-            self._mix.rows(running), lambda call, rows: self._cut(call, rows, running), _in_turn
-        )
-        if batch is None:
-            return False
-        loaded, began = self._nodes[batch.calls[0].node], self._clock()
-        launched = self._runner.launch(loaded.operator, loaded.device, batch.calls)
-        self._note(self._batches, _Batch(batch.calls, launched, began, self._clock()))
-        return True
-
-    def _launch_beside(self) -> bool:
-        """Launch what takes no turn: a batch of captured steps, then one of an operator that has the host to itself."""
-        launched, rows = False, self._mix.rows(running=False)
-        for way, room in ("side", len(self._beside) < BESIDE), ("host", True):
-            batch = self._schedule.next(rows, fits=lambda lane, way=way: lane.way == way) if room else None
-            if batch is not None:
-                loaded, began = self._nodes[batch.calls[0].node], self._clock()
-                singles = self._singles(loaded.device)
-                if way == "side" and singles is not None:
-                    made = self._runner.launch_beside(singles, loaded.operator, loaded.device, batch.calls)
-                else:
-                    made = self._runner.launch(loaded.operator, loaded.device, batch.calls)
-                self._note(self._beside, _Batch(batch.calls, made, began, self._clock()))
-                launched = True
-        return launched
-
-    def _note(self, under_way: deque[_Batch], batch: _Batch) -> None:
-        (under_way if batch.launched.asynchronous else self._over).append(batch)
-
-    def _part(self, loaded: Loaded, call: Call) -> Part:
-        operator, singles = loaded.operator, self._singles(loaded.device)
-        key = None if singles is None else singles.lane(operator, call)
-        if key is not None:
-            return Part(call, _Lane("side", loaded.index, key), operator.rows(call))
-        way = "host" if loaded.device.type == "cpu" and self._here.device != "cpu" else "turn"
-        return Part(call, _Lane(way, loaded.index, operator.bucket(call)), operator.rows(call))
-
-    def _cut(self, call: Call, rows: int, running: bool) -> Sequence[Part]:
-        loaded, most = self._nodes[call.node], self._mix.part(running)
-        with suppress(Exception):  # what can't be split says why when it is served whole
-            parts = loaded.operator.split(call, most) if rows > most else ()
-            ready = [self._part(loaded, part) for part in parts]
-            if len(ready) > 1:
-                self._parts.add(call, parts)
-                return ready
-        return ()
+    # ── helpers ──
 
     def _hold(self, run: str) -> None:
-        self._schedule.hold(run)
+        self._batches.hold(run)
         self._resident.hold(run)
 
     def _quiet(self, run: str) -> bool:
         """Nothing of a held run is under way."""
-        return not self._resident.rides(run) and all(
-            c.run != run for b in (*self._batches, *self._beside) for c in b.calls
-        )
+        return not (self._resident.rides(run) or self._batches.rides(run))
 
     def _release(self, run: str) -> None:
-        self._schedule.release(run)
+        self._batches.release(run)
         if run not in self._stopped:
             self._resident.release(run)
 
     def _collected(self) -> list[Event]:
-        events: list[Event] = [*self._unready]
-        self._unready.clear()
-        over, self._over = self._over, []
-        for under_way in self._batches, self._beside:
-            while under_way and under_way[0].launched.ready:
-                over.append(under_way.popleft())
-        for batch in over:
-            events += self._settled(batch)
-        return events + self._resident.collect(wait=False)
+        return [*self._batches.collect(), *self._resident.collect(wait=False)]
 
     def _waited(self) -> list[Event]:
         if self._resident.waits_for_peers:
             return self._collected()
-        if self._batches and not self._resident.full:
-            self._batches[0].launched.wait()
-        elif self._resident.under_way:
-            return [*self._resident.collect(wait=True)]
-        else:
-            self._beside[0].launched.wait()
+        if self._resident.full or not self._batches.wait(turns=True):
+            if self._resident.under_way:
+                return [*self._resident.collect(wait=True)]
+            self._batches.wait(turns=False)
         return self._collected()
-
-    def _settled(self, batch: _Batch) -> list[Event]:
-        done: list[Event] = []
-        results = batch.launched.results()
-        if self._timed:
-            done.append(self._told(batch, results))
-        for call, result in zip(batch.calls, results, strict=True):
-            queued = max(0.0, batch.began - call.ready_at)
-            part = Done(call, result.outputs, result.error, result.busy, queued, result.batch)
-            whole, rest = self._parts.settle(part)
-            self._schedule.remove(rest)
-            done += [] if whole is None else [whole]
-        return done
-
-    def _told(self, batch: _Batch, results: Sequence[Result]) -> Forwarded:
-        finished = self._clock() if batch.launched.asynchronous else batch.handed
-        ready = [self._parts.ready(call) for call in batch.calls]
-        for call in batch.calls:
-            self._parts.went(call, finished)
-        failed = tuple(at for at, result in enumerate(results) if result.error is not None)
-        return Forwarded(batch.calls, ready, failed, Timing(batch.began, batch.handed, batch.began, finished))
-
-
-def _in_turn(lane: _Lane) -> bool:
-    return lane.way == "turn"

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from walkgraph.engine.body import Place
 from walkgraph.engine.capture import Capturer, bucket
-from walkgraph.engine.clocks import Timing
+from walkgraph.engine.clocks import Stopwatch, Timing
 from walkgraph.engine.crossing import Crossing
-from walkgraph.engine.device import Lines
+from walkgraph.engine.device import Lines, Mark
 from walkgraph.engine.entering import Entrance, Loaded
 from walkgraph.engine.lanes import TABLE_BYTES, Graph, Lane, Rooms, sizes_of
 from walkgraph.engine.program import Buffers, Program, fields_of, row_bytes
@@ -44,8 +44,11 @@ class _Flight(NamedTuple):
     riders: Sequence[Rider]
     buffers: Buffers
     host: Tensor
+    taken: float
     began: float
-    mark: Any
+    handed: float
+    """The host was done with it; this and `taken` are told while the stopwatch is on."""
+    mark: Mark | None
 
 
 class Resident:
@@ -58,13 +61,14 @@ class Resident:
         host_ports: Callable[[str], Collection[str]] = lambda node: (),
         capturer: Callable[[torch.device], Capturer] = Capturer,
         rows: int = ROWS,
+        watch: Stopwatch,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`loaded`: a node's operator and device. `failed`: what a client learns of an exception."""
+        """`loaded`: a node's operator and device. `failed`: what a client learns of an exception. `watch`: while it is
+        on, each launch is told, as `Stepped`."""
         self._states, self._failed, self._clock, self._rows = states, failed, clock, rows
+        self._watch = watch
         self.crossing = Crossing()
-        self.timed = False
-        """Whether each launch is told, as `Stepped`."""
         self._entrance = Entrance(states, loaded)
         self._host_ports, self._capturers = host_ports, capturer
         self._lanes: dict[Hashable, Lane] = {}
@@ -160,6 +164,16 @@ class Resident:
         return self.crossing.busy or any(flight.lane.spans for flight in self._flights)
 
     @property
+    def waiting(self) -> int:
+        """Loops that wait for a row."""
+        return len(self._queue)
+
+    @property
+    def since_when(self) -> float | None:
+        """When the oldest launch that is under way was begun."""
+        return self._flights[0].began if self._flights else None
+
+    @property
     def full(self) -> bool:
         return len(self._flights) >= DEPTH
 
@@ -215,6 +229,7 @@ class Resident:
         return DEPTH if self._flights[0].mark and (lane.spans or not lane.long) else 1
 
     def _launch(self, lane: Lane, riders: Sequence[Rider], iterations: int) -> _Flight:
+        taken = self._clock() if self._watch.on else 0.0
         graph = lane.graph(riders[0].form, bucket(len(riders), lane.sizes), iterations, riders)
         lane.show(graph, riders)
         for rider in riders:
@@ -224,7 +239,9 @@ class Resident:
         began = self._clock()
         with torch.inference_mode():
             graph.replay()
-        return self._fly(lane, riders, graph, began)
+        host, mark = self._told_by(lane, graph)
+        handed = self._clock() if self._watch.on else 0.0
+        return _Flight(lane, riders, graph.buffers, host, taken, began, handed, mark)
 
     def riders(self) -> list[Rider]:
         return [rider for lane in self._lanes.values() for rider in lane.riders]
@@ -335,40 +352,45 @@ class Resident:
             self._rooms.forget(self._lanes.pop(key))
             self._turn.remove(key)
 
-    def _fly(self, lane: Lane, riders: Sequence[Rider], graph: Graph, began: float) -> _Flight:
-        """A few bytes for each row, so they come back on the stream of the steps: its own would wait longer."""
-        buffers = graph.buffers
+    def _told_by(self, lane: Lane, graph: Graph) -> tuple[Tensor, Mark | None]:
+        """What a launch tells the host, there once the mark is reached. A few bytes for each row, so they come back on
+        the stream of the steps: its own would wait longer."""
+        staging = graph.buffers.staging
         if lane.program.device.type == "cpu":
-            return _Flight(lane, riders, buffers, buffers.staging, began, None)
-        host = torch.empty(buffers.staging.shape, dtype=torch.uint8, pin_memory=True)
-        host.copy_(buffers.staging, non_blocking=True)
-        mark = torch.cuda.Event(blocking=True)
-        mark.record()
-        return _Flight(lane, riders, buffers, host, began, mark)
+            return staging, None
+        host = torch.empty(staging.shape, dtype=torch.uint8, pin_memory=True)
+        host.copy_(staging, non_blocking=True)
+        return host, self._watch.mark(lane.program.device)
 
     # ── collect ──
 
     def _settle(self, flight: _Flight) -> None:
-        now = self._clock()
-        busy, self._ended = now - max(flight.began, self._ended), now
-        lane = flight.lane
+        lane, timing = flight.lane, self._timing(flight)
         stopped, sound, values = self._read(flight)
-        if self.timed:
+        if self._watch.on:
             riding = [rider for rider in flight.riders if not rider.over]
-            timing = Timing(flight.began, flight.began, now - busy, now)
             self._events.append(
                 Stepped(riding, [rider.done for rider in riding], flight.buffers.nodes, len(stopped), timing)
             )
         for place, rider in enumerate(flight.riders):
             if rider.over:
                 continue
-            rider.busy += busy
+            rider.busy += timing.busy
             told = [(stops[place], sounds[place]) for stops, sounds in zip(stopped, sound, strict=True)]
             try:
                 self._went(lane, rider, told, values, place)
             except Exception as raised:  # noqa: BLE001 (what can't be taken from its row ends that run alone)
                 self._finish(lane, rider, None, self._failed(rider.call, raised))
             self._leave(lane, rider)
+
+    def _timing(self, flight: _Flight) -> Timing:
+        """Of a launch that is over."""
+        now = flight.handed if flight.mark is None and flight.handed else self._clock()
+        began = max(flight.began, self._ended)
+        if self._watch.on:
+            began, now = self._watch.span(flight.lane.program.device, flight.mark, began, now)
+        self._ended = now
+        return Timing(flight.taken or began, flight.handed or began, began, now)
 
     def _went(
         self, lane: Lane, rider: Rider, told: Sequence[tuple[bool, bool]], values: Mapping[str, Tensor], place: int

@@ -43,8 +43,9 @@ class Result(NamedTuple):
 class Launched:
     """A batch under way. `wait` before `results`."""
 
-    def __init__(self, mark: Mark | None, results: "Callable[[], list[Result]]") -> None:
-        self._mark, self.results = mark, results
+    def __init__(self, mark: Mark | None, results: "Callable[[], list[Result]]", stamp: Mark | None = None) -> None:
+        """`stamp`: when its forward was over, where `mark` is of more than that."""
+        self._mark, self.results, self.stamp = mark, results, stamp or mark
         self.asynchronous = mark is not None
         """Whether it goes on by itself."""
 
@@ -64,8 +65,9 @@ class Runner:
         rank: int,
         clock: Callable[[], float] = time.perf_counter,
         host_ports: HostPorts = lambda call: (),
+        stamp: Callable[[torch.device], Mark | None] = lambda device: None,
     ) -> None:
-        self._states, self._rank, self._clock, self._host_ports = states, rank, clock, host_ports
+        self._states, self._rank, self._clock, self._host_ports, self._stamp = states, rank, clock, host_ports, stamp
         self._lines: dict[torch.device, Lines] = {}
 
     def run(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> list[Result]:
@@ -78,7 +80,8 @@ class Runner:
         """A call that fails takes no other with it, and leaves no state behind."""
         lines = self._lines.setdefault(device, Lines(device))
         results = self._launch(operator, device, calls, lines)
-        return Launched(lines.mark(), lambda: [result() for result in results])
+        stamp = self._stamp(device)
+        return Launched(lines.mark(), lambda: [result() for result in results], stamp)
 
     def launch_beside(
         self, singles: Singles, operator: Operator, device: torch.device, calls: Sequence[Call]

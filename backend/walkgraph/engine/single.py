@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.capture import Capturer, bucket
-from walkgraph.engine.device import Mark, Side
+from walkgraph.engine.device import Mark, Marks, Side
 from walkgraph.engine.sound import sound_rows
 from walkgraph.networks.base import Call, Operator, Outputs, Scalar, StepBatch, StepOutputs, StepSpec
 
@@ -47,11 +47,11 @@ class _Made:
 
 
 class Singles:
-    def __init__(self, capturer: Capturer, *, most: int | None = None) -> None:
+    def __init__(self, capturer: Capturer, *, most: int | None = None, marks: Marks | None = None) -> None:
         """`capturer`: no other's, as its graphs run beside the others. `most`: calls of a batch, where not as many as
-        the step says."""
+        the step says. `marks`: makes those behind its launches."""
         self._capturer, self._most = capturer, most
-        self._side = Side(capturer.device)
+        self._side = Side(capturer.device, marks)
         self._graphs: dict[Hashable, _Graph] = {}
         self._ready: set[Hashable] = set()
 
