@@ -11,6 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Self
+from urllib.parse import unquote
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -62,6 +63,11 @@ class Settings(BaseSettings):
     """A run gives the same numbers, to the last bit, whatever other runs it shares its device with; steps take longer,
     and prompts are computed one at a time and never shared. Deployments that are started from then on keep to it."""
 
+    otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """Where traces of runs go as OpenTelemetry spans, `http://localhost:4318`: a collector that takes OTLP as JSON."""
+    otlp_headers: SecretStr | None = None
+    """Headers for it, `name=value,name=value`."""
+
     @model_validator(mode="after")
     def _exposed_only_with_a_token(self) -> Self:
         if self.token is not None and len(self.token.get_secret_value()) < MIN_TOKEN:
@@ -72,6 +78,20 @@ class Settings(BaseSettings):
                 f"{MIN_TOKEN} characters, or keep `WALKGRAPH_HOST` at 127.0.0.1"
             )
         return self
+
+    @model_validator(mode="after")
+    def _headers_have_values(self) -> Self:
+        if any(not name or not found for name, found, _ in self._otlp_pairs()):
+            raise ValueError("`WALKGRAPH_OTLP_HEADERS` is a list of `name=value`, with commas between them")
+        return self
+
+    def otlp_header_fields(self) -> dict[str, str]:
+        return {name: unquote(value) for name, _, value in self._otlp_pairs()}
+
+    def _otlp_pairs(self) -> list[tuple[str, str, str]]:
+        text = self.otlp_headers.get_secret_value() if self.otlp_headers else ""
+        parts = (part.partition("=") for part in text.split(",") if part.strip())
+        return [(name.strip(), found, value.strip()) for name, found, value in parts]
 
     @property
     def database(self) -> str:

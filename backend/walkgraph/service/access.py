@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from walkgraph.service import limits
 from walkgraph.service.body import BodyTooLarge, SlowBody
 from walkgraph.service.problems import problem
+from walkgraph.telemetry import traceparent
 
 OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready"})
 BOOTSTRAP_PATHS = frozenset({"/", "/studio", "/studio/"})
@@ -331,7 +332,7 @@ def _bounded(scope: Scope, receive: Receive) -> Receive:
 
 
 def _finishing(scope: Scope, send: Send, told: dict[str, Any]) -> Callable[[Message], Awaitable[None]]:
-    """Add the security headers to every answer, and note its status."""
+    """Add the security headers to every answer, and the span of a run that it is of; note its status."""
     studio = scope["path"].startswith("/studio")
 
     async def finish(message: Message) -> None:
@@ -340,6 +341,9 @@ def _finishing(scope: Scope, send: Send, told: dict[str, Any]) -> Callable[[Mess
             headers = MutableHeaders(raw=message.setdefault("headers", []))
             for name, value in _HEADERS.items():
                 headers[name] = value
+            span = scope.get("state", {}).get(traceparent.HEADER)
+            if span is not None:
+                headers[traceparent.HEADER] = span
             headers["Content-Security-Policy"] = _STUDIO_POLICY if studio else _API_POLICY
             if studio:
                 headers["Permissions-Policy"] = _STUDIO_PERMISSIONS

@@ -49,6 +49,10 @@ class LiveRun:
         self.finished: m.Finished | None = None
         self.asked: Asked | None = None
         """What the client sent."""
+        self.parent = ""
+        """`traceparent` of that, where it had one."""
+        self.heard: Callable[[LiveRun, Event | m.Rejected], None] | None = None
+        """Told of what is taken, before it is."""
         self.bytes = 0
         """Kept outputs."""
         self._send = send
@@ -68,6 +72,8 @@ class LiveRun:
         """Append what the conductor said; nothing follows `Finished`."""
         if self.finished is not None:
             return
+        if self.heard is not None:
+            self.heard(self, event)
         match event:
             case m.Accepted():
                 self.seed = event.seed
@@ -143,6 +149,8 @@ class Runs:
     """The live runs of all deployments, and their way into the store."""
 
     def __init__(self, store: Store) -> None:
+        self.heard: Callable[[LiveRun, Event | m.Rejected], None] | None = None
+        """Of those that are added from now on."""
         self._store = store
         self._runs: dict[RunId, LiveRun] = {}
         self._unsaved: asyncio.Queue[LiveRun] = asyncio.Queue()
@@ -159,6 +167,7 @@ class Runs:
             await asyncio.gather(self._saver, return_exceptions=True)
 
     def add(self, run: LiveRun) -> None:
+        run.heard = self.heard
         self._runs[run.id] = run
         self._unsaved.put_nowait(run)
         self._forget_oldest()

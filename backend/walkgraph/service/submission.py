@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from walkgraph.errors import NotFound
+from starlette.requests import HTTPConnection
+
+from walkgraph.errors import NotFound, WalkgraphError
 from walkgraph.graph.document import Task
 from walkgraph.placement.request import task_of
 from walkgraph.service import runs
@@ -11,10 +13,24 @@ from walkgraph.service.deployments import Managed
 from walkgraph.service.deps import Services
 from walkgraph.service.runs import LiveRun
 from walkgraph.service.tasks import read_request
+from walkgraph.telemetry import traceparent
 
 
-def submit(services: Services, deployment: str, task: str, body: Any) -> LiveRun:
-    """Check a request and hand it over."""
+def submit(services: Services, deployment: str, task: str, body: Any, caller: HTTPConnection | None = None) -> LiveRun:
+    """Check a request and hand it over. What `caller` says of its trace is kept, and answered with the run's span."""
+    try:
+        run = _submitted(services, deployment, task, body)
+    except WalkgraphError as error:
+        services.metrics.refused(deployment, error)
+        raise
+    if caller is not None:
+        parent = traceparent.parse(caller.headers.get(traceparent.HEADER))
+        run.parent = traceparent.write(parent) if parent else ""
+        caller.state.traceparent = traceparent.write(traceparent.of_run(run.id, parent))
+    return run
+
+
+def _submitted(services: Services, deployment: str, task: str, body: Any) -> LiveRun:
     managed = services.deployments.get(deployment)
     message = read_request(runs.new_run_id(), task, declared(managed, task), body, services.settings.run_timeout)
     run = services.deployments.submit(managed, message)

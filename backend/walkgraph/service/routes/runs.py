@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, WebSocket
 from fastapi.responses import Response
+from starlette.requests import Request
 
 from walkgraph.errors import WalkgraphError
 from walkgraph.service import runs, streaming
@@ -22,9 +23,9 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
 @router.post(_PREFIX, status_code=202)
-async def create(services: ServicesDep, request: RunRequest) -> dict[str, Any]:
+async def create(services: ServicesDep, caller: Request, request: RunRequest) -> dict[str, Any]:
     """Start a run that needs no client."""
-    run = submit(services, request.deployment, request.task, request.request)
+    run = submit(services, request.deployment, request.task, request.request, caller)
     return runs.public(runs.row_of(run))
 
 

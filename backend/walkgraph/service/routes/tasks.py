@@ -42,7 +42,7 @@ async def run_task(
     body: Annotated[dict[str, Any], Body()],
 ) -> Response:
     """Run a task and answer with its outputs; with `"stream": true`, or `Accept: text/event-stream`, as they come."""
-    run = submit(services, deployment, task, body)
+    run = submit(services, deployment, task, body, request)
     if body.get("stream") is True or "text/event-stream" in request.headers.get("accept", ""):
         return streaming.sse(run, abort=True)
     await streaming.result_or_disconnect(request, run)
@@ -60,7 +60,7 @@ async def run_over_websocket(services: ServicesDep, socket: WebSocket, deploymen
     await streaming.accept(socket)
     try:
         body = await streaming.first_message(socket, limits.WS_FRAME_BYTES)
-        run = submit(services, deployment, task, body)
+        run = submit(services, deployment, task, body, socket)
     except WebSocketDisconnect:
         return
     except WalkgraphError as error:
