@@ -66,12 +66,19 @@ class Traces:
     """A sink of telemetry."""
 
     def __init__(
-        self, store: Store, runs: Runs, plan_of: PlanOf, keep: int, clock: Callable[[], float] = time.monotonic
+        self,
+        store: Store,
+        runs: Runs,
+        plan_of: PlanOf,
+        keep: int,
+        made: Callable[[Trace], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`keep`: traces of one deployment."""
+        """`keep`: traces of one deployment. `made` is called with that of each run that is over, and must not wait."""
         self.given_up = 0
         """Runs whose trace was not kept, as there were too many at once."""
         self._store, self._runs, self._plan_of, self._keep, self._clock = store, runs, plan_of, keep, clock
+        self._made = made
         self._versions: dict[str, _Version] = {}
         self._some_end = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -110,7 +117,7 @@ class Traces:
         found = self._draft(RunId(run))
         if found is not None:
             draft, deployment = found
-            return await anyio.to_thread.run_sync(assemble, draft, deployment)
+            return await anyio.to_thread.run_sync(assemble, draft, deployment, self._parent(draft.run))
         try:
             data = await self._store.read(kept.get_trace, run)
         except NotFound:
@@ -174,14 +181,23 @@ class Traces:
 
     async def _store_some(self, version: _Version, runs: Sequence[RunId]) -> None:
         drafts = [draft for run in runs if (draft := version.keeper.draft(run, self._clock())) is not None]
-        rows = await anyio.to_thread.run_sync(_rows, drafts, version.deployment)
+        parents = [self._parent(draft.run) for draft in drafts]
         try:
-            await self._store.write(kept.save_traces, rows, self._keep)
-        except WalkgraphError as error:
-            _log.error("traces not kept", count=len(rows), reason=str(error))
+            found = await anyio.to_thread.run_sync(_finish, drafts, parents, version.deployment)
+            if self._made is not None:
+                for trace, _ in found:
+                    self._made(trace)
+            await self._store.write(kept.save_traces, [row for _, row in found], self._keep)
+        except (WalkgraphError, OverflowError) as error:
+            # The latter: a rank has told a number that has no place in a column.
+            _log.error("traces not kept", count=len(drafts), reason=str(error))
         finally:
             for run in runs:
                 version.keeper.forget(run)
+
+    def _parent(self, run: RunId) -> str:
+        live = self._runs.get(run)
+        return live.parent if live else ""
 
     def _sweep(self, now: float) -> None:
         """A conductor that died has told no end of its runs: the service has seen it."""
@@ -207,19 +223,19 @@ class Traces:
         self._some_end.set()
 
 
-def _rows(drafts: Sequence[Draft], deployment: str) -> list[RunTrace]:
-    return [_row(draft, deployment) for draft in drafts]
+def _finish(drafts: Sequence[Draft], parents: Sequence[str], deployment: str) -> list[tuple[Trace, RunTrace]]:
+    traces = [assemble(draft, deployment, parent) for draft, parent in zip(drafts, parents, strict=True)]
+    return [(trace, _row(trace, draft)) for trace, draft in zip(traces, drafts, strict=True)]
 
 
-def _row(draft: Draft, deployment: str) -> RunTrace:
-    trace = assemble(draft, deployment)
+def _row(trace: Trace, draft: Draft) -> RunTrace:
     data = columns.encode(trace)
     recording = None
     if draft.recorded:
         recording = columns.encode_recording((one.sample, one.picked) for one in draft.recorded)
     return RunTrace(
         run=trace.run,
-        deployment=deployment,
+        deployment=trace.deployment,
         task=trace.task,
         state=trace.state,
         level=trace.level,
@@ -246,4 +262,5 @@ def _untold(live: LiveRun) -> Trace:
         seconds=seconds,
         phases={},
         error=live.finished.error.code if live.finished and live.finished.error else None,
+        parent=live.parent,
     )
