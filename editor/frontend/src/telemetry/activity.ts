@@ -5,14 +5,17 @@ import { toBytes } from "../api/base64";
 import { ApiError, call, send } from "../api/client";
 import type { RunEvent, RunShown, ValueShown } from "../api/types";
 import type { GraphDocument } from "../document/types";
-import type { QueueGauge } from "./frames";
-import { NodeStore, type Clock } from "./nodes";
-import { feeders, nodesOf } from "./previews";
-import type { Activity, Latest } from "./shown";
+import type { QueueGauge, RankGauge } from "./frames";
+import type { Clock } from "./flush";
+import { NodeStore } from "./nodes";
+import { Params } from "./params";
+import { feeders } from "./previews";
+import type { Activity, Latest, LoopActivity } from "./shown";
 import { telemetry } from "./socket";
 import { eventsOf } from "./sse";
+import { loopsAround, loopTimes, stepsOf } from "./steps";
 
-export type { Activity, Latest, NodeState, Preview } from "./shown";
+export type { Activity, Latest, LoopActivity, NodeState, Preview } from "./shown";
 export type { QueueGauge, RankGauge } from "./frames";
 
 const clock: Clock = {
@@ -23,6 +26,8 @@ const clock: Clock = {
     const timer = setTimeout(run, ms);
     return () => clearTimeout(timer);
   },
+  // React has drawn what it was told when its own turn, asked for before this one, is over.
+  drawn: (run) => queueMicrotask(run),
 };
 
 let graph: GraphDocument | null = null;
@@ -32,8 +37,14 @@ let reading: AbortController | null = null;
 /** Whose outputs are read from the service. */
 let readRun: string | null = null;
 
+const params = new Params(
+  async (run, signal) => (await call<RunShown>(`/api/v1/runs/${run}`, { signal })).value.params,
+);
+
 const store = new NodeStore(clock, {
-  expected: (task) => (graph ? nodesOf(graph, task) : []),
+  steps: (task) => graph && stepsOf(graph, task),
+  loops: (walk, node, depth) => graph && loopsAround(graph, walk, node, depth),
+  times: (walk, loop, run) => graph && loopTimes(graph, walk, loop, params.of(run)),
   failed: (run) => void findError(run),
   revoke: (url) => URL.revokeObjectURL(url),
 });
@@ -128,6 +139,18 @@ export function useActivities(nodes: readonly string[]): readonly (Activity | nu
     };
   }, [nodes]);
   return useSyncExternalStore(watch, get);
+}
+
+/** Where the runs of a loop are; null where nothing was heard of it. */
+export function useLoop(walk: string, loop: string): LoopActivity | null {
+  const watch = useCallback((changed: () => void) => store.watchLoop(walk, loop, changed), [walk, loop]);
+  const get = useCallback(() => store.loop(walk, loop), [walk, loop]);
+  return useSyncExternalStore(watch, get);
+}
+
+/** The newest gauge of each rank. */
+export function useRankGauges(): ReadonlyMap<number, RankGauge> {
+  return useSyncExternalStore(store.watchGauges, store.gauges);
 }
 
 /** Whether the node runs; renders only when that changes. */

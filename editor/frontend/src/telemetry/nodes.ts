@@ -1,62 +1,42 @@
-// What every node does, from telemetry: figures gathered in place as messages come, shown as new objects a few times
-// a second; a change of state is shown with the next frame of the screen. No React, no browser.
+// What every node and loop does, from telemetry: figures gathered in place as messages come, shown as new objects a few
+// times a second; a change of state is shown with the next frame of the screen. No React, no browser.
 import type { RunShown } from "../api/types";
-import type { Activity, Latest, NodeError, NodeState, Preview } from "./shown";
-import type { ActivityEvent, Frame, QueueGauge, RunPhaseEvent } from "./frames";
+import { toldBy, type LoopTold, type Told } from "./calls";
+import { Live, LiveLoop } from "./cells";
+import { Flusher, type Clock } from "./flush";
+import type { Frame, LoopEndedEvent, QueueGauge, RankGauge, RunPhaseEvent } from "./frames";
+import type { Activity, Latest, LoopActivity, NodeState } from "./shown";
+import { Runs } from "./runs";
+import type { Steps } from "./steps";
 
-/** Time, and when to show; tests give their own. */
-export interface Clock {
-  /** In ms, never going back. */
-  now: () => number;
-  /** Calls back with the next frame of the screen. */
-  frame: (run: () => void) => void;
-  /** Calls back after so many ms; the returned function takes it back. */
-  after: (ms: number, run: () => void) => () => void;
+export interface Hooks {
+  /** What a run of a task may call; null: not known. */
+  steps: (task: string) => Steps | null;
+  /** Names of the loops whose indices a call of the node has. */
+  loops: (walk: string, node: string, depth: number) => readonly string[] | null;
+  /** How often a loop goes around at most in a run; of null: in every run. */
+  times: (walk: string, loop: string, run: string | null) => number | null;
+  /** A run ended with an error whose node isn't known yet. */
+  failed: (run: string) => void;
+  /** An object URL isn't needed any more. */
+  revoke: (url: string) => void;
 }
 
-export const FLUSH_MS = 125;
 /** A node without news for so long is no longer running: packets of a busy one come twenty times a second. */
 const HOLD_MS = 500;
 const LONGEST_HOLD_MS = 5_000;
-const RATE_WINDOW_MS = 1_000;
 const WORDS = 160;
-const REMEMBERED = 64;
-
-class Live {
-  state: NodeState = "idle";
-  iteration: number[] | null = null;
-  calls = 0;
-  rate = 0;
-  ms = 0;
-  batch = 0;
-  ranks: number[] = [];
-  error: NodeError | null = null;
-  preview: Preview | null = null;
-  words: string | null = null;
-  sound: string | null = null;
-  /** When it was last heard of, by the clock. */
-  heard = 0;
-  /** Runs that are in a loop on the device, which tells of its calls once it has ended. */
-  readonly inside = new Set<string>();
-  /** Of the rate's window. */
-  windowAt = 0;
-  windowCalls = 0;
-  dirty = false;
-  shown: Activity | null = null;
-  readonly listeners = new Set<() => void>();
-}
 
 export class NodeStore {
   private readonly nodes = new Map<string, Live>();
-  private readonly dirty: Live[] = [];
+  /** By `walk/loop`. */
+  private readonly loops = new Map<string, LiveLoop>();
   private readonly running = new Set<Live>();
-  /** Under way. */
-  private readonly runs = new Set<string>();
-  /** Ended of late: packets of the ranks may still come after the news of the end. */
-  private readonly over = new Set<string>();
+  private readonly runs = new Runs();
   private readonly gaugeListeners = new Set<() => void>();
   private queue: QueueGauge | null = null;
-  private newest: ActivityEvent | null = null;
+  private ranks: ReadonlyMap<number, RankGauge> = new Map();
+  private newest: Latest | null = null;
   private latest: Latest | null = null;
   private gaugesChanged = false;
   private deployment: string | null = null;
@@ -64,23 +44,18 @@ export class NodeStore {
   private frozen = false;
   private paused = false;
   private stale = false;
-  private soon = false;
-  private flushing = false;
-  private cancelTick: (() => void) | null = null;
-  private lastFlush = -Infinity;
+  private readonly flusher: Flusher;
 
-  /**
-   * `expected`: nodes that a task may call. `failed`: a run ended with an error whose node isn't known yet.
-   * `revoke`: an object URL isn't needed any more.
-   */
   constructor(
     private readonly clock: Clock,
-    private readonly hooks: {
-      expected: (task: string) => Iterable<string>;
-      failed: (run: string) => void;
-      revoke: (url: string) => void;
-    },
-  ) {}
+    private readonly hooks: Hooks,
+  ) {
+    this.flusher = new Flusher(clock, {
+      before: (now) => this.expire(now),
+      stale: () => this.stale,
+      after: () => this.told(),
+    });
+  }
 
   // ── reading ───────────────────────────────────────────────────────────────────────────────────
 
@@ -88,8 +63,18 @@ export class NodeStore {
     const live = this.nodes.get(node);
     if (!live) return null;
     // Nobody watched it, so no flush made its picture.
-    if (live.dirty && live.listeners.size === 0) live.shown = this.shown(live);
+    if (live.dirty && live.listeners.size === 0) live.show(this.stale);
     return live.shown;
+  };
+
+  /** Where a loop's runs are; null: nothing was heard of it. */
+  readonly loop = (walk: string, loop: string): LoopActivity | null =>
+    this.loops.get(`${walk}/${loop}`)?.shown ?? null;
+
+  readonly watchLoop = (walk: string, loop: string, changed: () => void): (() => void) => {
+    const live = this.liveLoop(walk, loop);
+    live.listeners.add(changed);
+    return () => live.listeners.delete(changed);
   };
 
   readonly isRunning = (node: string): boolean => this.nodes.get(node)?.shown?.state === "running";
@@ -104,6 +89,8 @@ export class NodeStore {
   /** The last call that was told of. */
   readonly now = (): Latest | null => this.latest;
   readonly queued = (): QueueGauge | null => this.queue;
+  /** The newest of each rank. */
+  readonly gauges = (): ReadonlyMap<number, RankGauge> => this.ranks;
 
   /** Called when gauges, the focus, or whether anything runs may have changed. */
   readonly watchGauges = (changed: () => void): (() => void) => {
@@ -117,6 +104,7 @@ export class NodeStore {
     if (deployment === this.deployment) return;
     this.deployment = deployment;
     this.queue = null;
+    this.ranks = new Map();
     this.gaugesChanged = true;
     this.focusOn(null);
   }
@@ -127,7 +115,7 @@ export class NodeStore {
     this.frozen = false;
     this.gaugesChanged = true;
     this.runs.clear();
-    for (const live of this.nodes.values()) this.clear(live);
+    this.clearAll();
     this.schedule(true);
   }
 
@@ -143,7 +131,7 @@ export class NodeStore {
       const busy = (live.ms * live.calls) / 1000 + row.busy;
       live.calls += row.calls;
       live.ms = live.calls ? (busy / live.calls) * 1000 : 0;
-      if (!live.ranks.includes(row.rank)) live.ranks = [...live.ranks, row.rank];
+      live.on(row.rank);
       live.state = "done";
       this.touch(live);
     }
@@ -182,13 +170,23 @@ export class NodeStore {
     for (const event of frame.events) {
       switch (event.type) {
         case "activity":
-          this.called(event, now);
+        case "forward":
+        case "launch":
+        case "looping":
+          for (const told of toldBy(event)) this.called(told, now);
+          break;
+        case "loop_ended":
+          this.left(event);
           break;
         case "run":
           this.phase(event);
           break;
         case "queue":
           this.queue = event;
+          this.gaugesChanged = true;
+          break;
+        case "rank":
+          this.ranks = new Map(this.ranks).set(event.rank, event);
           this.gaugesChanged = true;
           break;
         default:
@@ -200,9 +198,9 @@ export class NodeStore {
 
   /** A run is under way. The first one after a quiet time starts all figures anew. */
   begin(run: string): void {
-    if (this.runs.has(run) || this.over.has(run) || !this.follows(run)) return;
-    if (this.runs.size === 0 && !this.frozen) for (const live of this.nodes.values()) this.clear(live);
-    this.runs.add(run);
+    if (this.runs.has(run) || this.runs.isOver(run) || !this.follows(run)) return;
+    if (this.runs.size === 0 && !this.frozen) this.clearAll();
+    this.runs.begin(run);
     for (const live of this.nodes.values()) {
       if (!live.error || live.error.run === run) continue;
       live.error = null;
@@ -262,58 +260,67 @@ export class NodeStore {
     return this.focus === null || this.focus === run;
   }
 
-  private called(event: ActivityEvent, now: number): void {
-    if (this.frozen || !this.follows(event.run)) return;
-    const late = this.over.has(event.run);
-    if (!late) this.begin(event.run);
-    const live = this.live(event.node);
-    const { calls } = event;
-    if (calls === 0) {
-      if (!late) this.enter(live, event, now);
-      return;
+  /** Whether news of a run's work count; it is under way from now on, unless it is over. */
+  private hears(run: string, walk: string): boolean {
+    if (this.frozen || !this.follows(run)) return false;
+    if (!this.runs.isOver(run)) {
+      this.begin(run);
+      this.release(this.runs.reach(run, walk));
     }
-    live.inside.delete(event.run);
-    const ms = (event.busy / Math.max(calls, 1)) * 1000;
-    live.ms = live.calls ? live.ms + (ms - live.ms) * 0.5 : ms;
-    live.calls += calls;
-    live.iteration = event.iteration;
-    if (!late) this.newest = event;
-    live.batch = event.batch;
+    return true;
+  }
+
+  private called(told: Told, now: number): void {
+    const { run, walk, node, iteration, calls, busy, loop } = told;
+    const over = this.runs.isOver(run);
+    // News of a loop's way that come after its run's end say nothing.
+    if ((over && loop?.again) || !this.hears(run, walk)) return;
+    const live = this.live(node);
+    if (loop?.again) {
+      live.inside.set(run, loop.done);
+      if (loop.alone && loop.ms > 0) live.ms = loop.ms;
+    } else {
+      live.inside.delete(run);
+      if (busy !== null) live.spend(calls, busy, told.queued);
+      else live.calls += calls;
+    }
+    live.iteration = iteration;
+    live.batch = told.batch;
     live.heard = now;
-    if (!live.ranks.includes(event.rank)) live.ranks = [...live.ranks, event.rank];
+    live.on(told.rank);
     this.touch(live);
-    if (late) {
+    if (over) {
       if (live.state === "idle" || live.state === "queued") this.turn(live, "done");
       return;
     }
-    this.measure(live, calls, now);
-    if (!live.error) this.turn(live, "running");
+    this.newest = { run, node, iteration };
+    this.count(told);
+    live.measure(calls, now);
+    if (told.failed) this.fail(run, { code: "node_error", message: "failed", node });
+    else if (!live.error) this.turn(live, "running");
   }
 
-  private enter(live: Live, event: ActivityEvent, now: number): void {
-    live.inside.add(event.run);
-    live.heard = now;
-    if (!live.ranks.includes(event.rank)) live.ranks = [...live.ranks, event.rank];
-    if (!live.error) this.turn(live, "running");
+  /** A call's indices count the loops around it. */
+  private count({ run, walk, node, iteration, loop }: Told): void {
+    if (loop) this.turnLoop(walk, loop.name, run, loop.done, loop);
+    else if (iteration.length > 0)
+      this.hooks
+        .loops(walk, node, iteration.length)
+        ?.forEach((name, depth) => this.turnLoop(walk, name, run, (iteration[depth] ?? 0) + 1, null));
+  }
+
+  private turnLoop(walk: string, loop: string, run: string, done: number, whole: LoopTold | null): void {
+    const live = this.liveLoop(walk, loop);
+    live.reach(run, done, whole !== null);
+    if (whole && whole.ms > 0) live.ms = whole.ms;
     this.touch(live);
-    this.schedule(false);
   }
 
-  private measure(live: Live, calls: number, now: number): void {
-    if (live.state !== "running") {
-      // The first packet's calls were before the window.
-      live.windowAt = now;
-      live.windowCalls = 0;
-      return;
-    }
-    live.windowCalls += calls;
-    const seconds = (now - live.windowAt) / 1000;
-    if (seconds > 0) live.rate = live.windowCalls / seconds;
-    if (now - live.windowAt > RATE_WINDOW_MS) {
-      // Half of the window stays, so that the rate doesn't jump.
-      live.windowAt += (now - live.windowAt) / 2;
-      live.windowCalls /= 2;
-    }
+  private left({ run, walk, loop, iterations, reason }: LoopEndedEvent): void {
+    if (this.frozen || !this.follows(run)) return;
+    const live = this.liveLoop(walk, loop);
+    live.leave(run, reason === "error", iterations);
+    this.touch(live);
   }
 
   private phase(event: RunPhaseEvent): void {
@@ -322,32 +329,47 @@ export class NodeStore {
       this.ended(event.run, event.error !== null && event.error !== "cancelled");
       return;
     }
-    if (this.over.has(event.run)) return;
+    if (this.runs.isOver(event.run)) return;
     this.begin(event.run);
     if (event.phase === "first_output") return;
-    for (const node of this.hooks.expected(event.task)) {
+    for (const node of this.runs.expect(event.run, this.hooks.steps(event.task))) {
       const live = this.live(node);
-      if (live.state === "running") continue;
+      if (live.state === "running" || live.error) continue;
       this.turn(live, "queued");
       this.touch(live);
     }
   }
 
+  /** Nobody waits for these nodes any more. */
+  private release(nodes: readonly string[]): void {
+    for (const node of nodes) {
+      const live = this.live(node);
+      if (live.state === "queued") this.settle(live);
+    }
+  }
+
   private ended(run: string, failed: boolean): void {
-    if (this.frozen || !this.follows(run) || this.over.has(run)) return;
-    this.over.add(run);
-    if (this.over.size > REMEMBERED) for (const oldest of this.over) if (this.over.delete(oldest)) break;
-    for (const live of this.nodes.values()) live.inside.delete(run);
+    if (this.frozen || !this.follows(run)) return;
+    const end = this.runs.end(run);
+    if (!end) return;
+    for (const live of this.nodes.values()) if (live.inside.delete(run)) this.touch(live);
+    for (const live of this.loops.values()) this.leave(live, run, failed);
     if (failed) this.hooks.failed(run);
-    if (!this.runs.delete(run) || this.runs.size > 0) return;
-    for (const live of this.nodes.values()) this.settle(live);
+    if (!end.known) return;
+    this.release(end.released);
+    if (this.runs.size === 0) for (const live of this.nodes.values()) this.settle(live);
     this.schedule(true);
+  }
+
+  private leave(live: LiveLoop, run: string, failed: boolean): void {
+    if (live.end(run, failed)) this.touch(live);
   }
 
   /** Something may have been missed: nothing counts as under way until it is heard of again. */
   private lose(): void {
     this.runs.clear();
     for (const live of this.nodes.values()) this.settle(live);
+    for (const live of this.loops.values()) for (const run of [...live.runs.keys()]) this.leave(live, run, false);
     this.schedule(true);
   }
 
@@ -360,13 +382,15 @@ export class NodeStore {
     this.touch(live);
   }
 
+  private clearAll(): void {
+    for (const live of this.nodes.values()) this.clear(live);
+    for (const live of this.loops.values()) (live.clear(), this.touch(live));
+  }
+
   private clear(live: Live): void {
     this.turn(live, "idle");
-    live.iteration = live.error = null;
-    live.calls = live.rate = live.ms = live.batch = live.heard = live.windowAt = live.windowCalls = 0;
-    live.ranks = [];
     if (live.sound) this.hooks.revoke(live.sound);
-    live.words = live.sound = null;
+    live.clear();
     if (live.preview && !live.preview.pinned) {
       this.hooks.revoke(live.preview.url);
       live.preview = null;
@@ -383,10 +407,12 @@ export class NodeStore {
     this.schedule(true);
   }
 
-  private touch(live: Live): void {
-    if (live.dirty) return;
-    live.dirty = true;
-    this.dirty.push(live);
+  private touch(cell: Live | LiveLoop): void {
+    this.flusher.touch(cell);
+  }
+
+  private schedule(atOnce: boolean): void {
+    this.flusher.schedule(atOnce);
   }
 
   private live(node: string): Live {
@@ -395,37 +421,19 @@ export class NodeStore {
     return live;
   }
 
-  // ── showing ───────────────────────────────────────────────────────────────────────────────────
-
-  private schedule(atOnce: boolean): void {
-    if (this.flushing) return;
-    if (atOnce && !this.soon) {
-      this.soon = true;
-      this.clock.frame(this.onFrame);
-    }
-    if (!this.cancelTick) {
-      const wait = Math.max(0, this.lastFlush + FLUSH_MS - this.clock.now());
-      this.cancelTick = this.clock.after(wait, this.flush);
-    }
+  private liveLoop(walk: string, loop: string): LiveLoop {
+    const key = `${walk}/${loop}`;
+    let live = this.loops.get(key);
+    if (!live) this.loops.set(key, (live = new LiveLoop(walk, loop, this.hooks.times)));
+    return live;
   }
 
-  private readonly onFrame = (): void => {
-    if (this.soon) this.flush();
-  };
+  // ── showing ───────────────────────────────────────────────────────────────────────────────────
 
-  private readonly flush = (): void => {
-    this.flushing = true;
-    this.soon = false;
-    this.cancelTick?.();
-    this.cancelTick = null;
-    const now = (this.lastFlush = this.clock.now());
-    this.expire(now);
-    const changed = this.dirty.splice(0);
-    for (const live of changed) live.shown = this.shown(live);
-    for (const live of changed) for (const listener of live.listeners) listener();
+  /** Cells were shown; whether something runs that may stop without news. */
+  private told(): boolean {
     if (this.newest !== null) {
-      const { run, node, iteration } = this.newest;
-      this.latest = { run, node, iteration };
+      this.latest = this.newest;
       this.newest = null;
       this.gaugesChanged = true;
     }
@@ -433,9 +441,8 @@ export class NodeStore {
       this.gaugesChanged = false;
       for (const listener of this.gaugeListeners) listener();
     }
-    this.flushing = false;
-    if (this.running.size > 0) this.schedule(false);
-  };
+    return this.running.size > 0;
+  }
 
   private expire(now: number): void {
     for (const live of this.running) {
@@ -446,13 +453,5 @@ export class NodeStore {
       live.rate = 0;
       this.touch(live);
     }
-  }
-
-  private shown(live: Live): Activity {
-    live.dirty = false;
-    const { state, iteration, calls, rate, ms, batch, ranks, error: failure, preview, words, sound } = live;
-    const { stale } = this;
-    const shown = { state, iteration, calls, rate, ms, batch, ranks, failure, preview, words, sound, stale };
-    return failure ? { ...shown, error: failure.message } : shown;
   }
 }

@@ -1,10 +1,11 @@
 // Where a run's outputs are shown on the canvas: at the nodes whose edges feed them. Pure.
 import type { GraphDocument } from "../document/types";
 import { entries, flat } from "../document/tree";
+import { stepsOf } from "./steps";
 
 /** Output name -> nodes with an edge to `@out.NAME` in a Walk of the task (of any Walk without a task). */
 export function feeders(graph: GraphDocument, task?: string): Map<string, string[]> {
-  const walks = task === undefined ? null : walksOf(graph, task);
+  const walks = task === undefined ? null : stepsOf(graph, task).walks;
   const found = new Map<string, string[]>();
   for (const [name, walk] of Object.entries(graph.walks ?? {})) {
     if (walks && !walks.has(name)) continue;
@@ -19,31 +20,6 @@ export function feeders(graph: GraphDocument, task?: string): Map<string, string
       if (!list.includes(node)) found.set(output, [...list, node]);
     }
   }
-  return found;
-}
-
-/** Nodes that a task's Walks use: those that a run of it may call. */
-export function nodesOf(graph: GraphDocument, task: string): Set<string> {
-  const found = new Set<string>();
-  for (const name of walksOf(graph, task)) {
-    const walk = graph.walks?.[name];
-    if (walk) for (const entry of flat(entries(walk))) if (entry.node) found.add(entry.node);
-  }
-  return found;
-}
-
-/** Walks that a task's steps name, at any depth. */
-export function walksOf(graph: GraphDocument, task: string): Set<string> {
-  const found = new Set<string>();
-  const read = (value: unknown): void => {
-    if (Array.isArray(value)) return value.forEach(read);
-    if (typeof value !== "object" || value === null) return;
-    for (const [key, child] of Object.entries(value)) {
-      if (key === "walk" && typeof child === "string") found.add(child);
-      else if (key !== "with") read(child);
-    }
-  };
-  read(graph.tasks?.[task]?.steps);
   return found;
 }
 

@@ -18,13 +18,15 @@ export interface Preview {
 export interface Activity {
   state: NodeState;
   /** Loop indices of the latest call, outermost first; empty outside of loops. */
-  iteration: number[] | null;
+  iteration: readonly number[] | null;
   /** Since the run (or, with several, the busy time) began. */
   calls: number;
   /** Calls a second, now. */
   rate: number;
-  /** Of one call, now. */
+  /** Of the forward of one call, now; 0: not known. */
   ms: number;
+  /** That a call waited from having all its inputs to its forward, now. */
+  queuedMs: number;
   /** Largest batch of late. */
   batch: number;
   /** Ranks it was seen on. */
@@ -41,9 +43,22 @@ export interface Activity {
   stale: boolean;
 }
 
+/** Where the runs of a loop are. */
+export interface LoopActivity {
+  state: "running" | "done" | "error";
+  /** Iterations done, of the run furthest behind and of the one ahead. */
+  low: number;
+  high: number;
+  /** At most; null: not known, or not the same for all runs. */
+  times: number | null;
+  runs: number;
+  /** Of one iteration that the device runs as a whole, now; 0: it is stepped. */
+  ms: number;
+}
+
 /** What a run does now. */
 export interface Latest {
   run: string;
   node: string;
-  iteration: number[];
+  iteration: readonly number[];
 }

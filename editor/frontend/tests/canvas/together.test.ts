@@ -9,6 +9,7 @@ const QUIET: Activity = {
   calls: 0,
   rate: 0,
   ms: 0,
+  queuedMs: 0,
   batch: 0,
   ranks: [],
   failure: null,

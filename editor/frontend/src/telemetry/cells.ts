@@ -1,0 +1,181 @@
+// Figures that are gathered in place and shown as new objects at a flush, a few times a second. Pure.
+import type { Activity, LoopActivity, NodeError, NodeState, Preview } from "./shown";
+
+/** Something that changes in place, and what is shown of it. */
+export abstract class Cell<T> {
+  dirty = false;
+  shown: T | null = null;
+  readonly listeners = new Set<() => void>();
+
+  abstract picture(stale: boolean): T;
+
+  show(stale: boolean): void {
+    this.dirty = false;
+    this.shown = this.picture(stale);
+  }
+}
+
+const RATE_WINDOW_MS = 1_000;
+
+/** A node. */
+export class Live extends Cell<Activity> {
+  state: NodeState = "idle";
+  iteration: readonly number[] | null = null;
+  calls = 0;
+  rate = 0;
+  ms = 0;
+  queuedMs = 0;
+  batch = 0;
+  ranks: readonly number[] = [];
+  error: NodeError | null = null;
+  preview: Preview | null = null;
+  words: string | null = null;
+  sound: string | null = null;
+  /** When it was last heard of, by the page's clock. */
+  heard = 0;
+  /** Runs in a loop on the device, whose calls are told once it has ended -> iterations until now. */
+  readonly inside = new Map<string, number>();
+  private windowAt = 0;
+  private windowCalls = 0;
+
+  /** Calls a second, of what was told while it ran. */
+  measure(calls: number, now: number): void {
+    if (this.state !== "running") {
+      // The calls of the first packet were before the window.
+      this.windowAt = now;
+      this.windowCalls = 0;
+      return;
+    }
+    this.windowCalls += calls;
+    const seconds = (now - this.windowAt) / 1000;
+    if (seconds > 0) this.rate = this.windowCalls / seconds;
+    if (now - this.windowAt > RATE_WINDOW_MS) {
+      // Half of the window stays, so that the rate doesn't jump.
+      this.windowAt += (now - this.windowAt) / 2;
+      this.windowCalls /= 2;
+    }
+  }
+
+  /** Seconds of `calls` calls. */
+  spend(calls: number, busy: number, queued: number): void {
+    const blend = (before: number, now: number) => (this.calls ? before + (now - before) * 0.5 : now);
+    this.ms = blend(this.ms, (busy / calls) * 1000);
+    this.queuedMs = blend(this.queuedMs, (queued / calls) * 1000);
+    this.calls += calls;
+  }
+
+  on(rank: number): void {
+    if (!this.ranks.includes(rank)) this.ranks = [...this.ranks, rank];
+  }
+
+  clear(): void {
+    this.iteration = this.error = null;
+    this.calls = this.rate = this.ms = this.queuedMs = this.batch = this.heard = 0;
+    this.windowAt = this.windowCalls = 0;
+    this.ranks = [];
+    this.words = this.sound = null;
+    this.inside.clear();
+  }
+
+  override picture(stale: boolean): Activity {
+    const { state, iteration, rate, ms, queuedMs, batch, ranks, error: failure, preview, words, sound } = this;
+    let { calls } = this;
+    for (const iterations of this.inside.values()) calls += iterations;
+    const shown = {
+      state,
+      iteration,
+      calls,
+      rate,
+      ms,
+      queuedMs,
+      batch,
+      ranks,
+      failure,
+      preview,
+      words,
+      sound,
+      stale,
+    };
+    return failure ? { ...shown, error: failure.message } : shown;
+  }
+}
+
+/** Of more runs side by side a loop shows where they are, and no run's own end. */
+const FEW = 4;
+
+/** A loop of a Walk. */
+export class LiveLoop extends Cell<LoopActivity | null> {
+  state: LoopActivity["state"] = "running";
+  ms = 0;
+  /** Under way in it -> iterations done. */
+  readonly runs = new Map<string, number>();
+  /** Runs that iterate it on the device. */
+  private readonly whole = new Set<string>();
+  /** Iterations of the run that left it last. */
+  private left: number | null = null;
+  /** And how many these were at most. */
+  private last: number | null = null;
+
+  constructor(
+    readonly walk: string,
+    readonly loop: string,
+    private readonly times: (walk: string, loop: string, run: string | null) => number | null,
+  ) {
+    super();
+  }
+
+  /** `whole`: the device tells of it; what its nodes tell of a run's calls there comes late. */
+  reach(run: string, done: number, whole: boolean): void {
+    if (whole) this.whole.add(run);
+    else if (this.whole.has(run)) return;
+    this.runs.set(run, done);
+    this.state = "running";
+  }
+
+  /** It comes no more. */
+  end(run: string, failed: boolean): boolean {
+    const was = this.runs.has(run);
+    if (was) this.leave(run, failed);
+    this.whole.delete(run);
+    return was;
+  }
+
+  /** `iterations` where it is told how many there were. */
+  leave(run: string, failed: boolean, iterations: number | null = null): void {
+    if (iterations !== null) this.whole.add(run);
+    const reached = this.runs.get(run);
+    if (reached === undefined && iterations === null) return;
+    this.left = iterations ?? reached ?? null;
+    this.last = this.most(run);
+    this.runs.delete(run);
+    if (this.runs.size === 0) this.state = failed ? "error" : "done";
+  }
+
+  clear(): void {
+    this.runs.clear();
+    this.whole.clear();
+    this.left = this.last = null;
+    this.ms = 0;
+    this.state = "running";
+  }
+
+  private most(run: string): number | null {
+    return this.times(this.walk, this.loop, this.runs.size <= FEW ? run : null);
+  }
+
+  override picture(): LoopActivity | null {
+    const { state, ms, left } = this;
+    if (this.runs.size === 0) {
+      return left === null ? null : { state, low: left, high: left, times: this.last, runs: 0, ms };
+    }
+    let [low, high] = [Infinity, 0];
+    let times: number | null | undefined;
+    for (const [run, done] of this.runs) {
+      low = Math.min(low, done);
+      high = Math.max(high, done);
+      const most = this.most(run);
+      times = times === undefined || times === most ? most : null;
+    }
+    return { state, low, high, times: times ?? null, runs: this.runs.size, ms };
+  }
+}

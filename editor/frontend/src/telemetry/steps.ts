@@ -1,0 +1,122 @@
+// What the shape of a graph says of its runs: which nodes a task's steps may call, when a Walk can come no more, which
+// loop an index counts. Pure; facts are kept by the graph's object.
+import { factsOf } from "../document/routes";
+import type { GraphDocument, Walk } from "../document/types";
+import { timesOf, type Values } from "./times";
+
+/** Where a Walk stands among the steps of one partition. */
+interface Stand {
+  partition: number;
+  first: number;
+  last: number;
+}
+
+export interface Steps {
+  /** Nodes that a run may call -> the Walks that call them. */
+  nodes: ReadonlyMap<string, readonly string[]>;
+  walks: ReadonlyMap<string, readonly Stand[]>;
+}
+
+const known = new WeakMap<GraphDocument, Map<string, Steps>>();
+
+export function stepsOf(graph: GraphDocument, task: string): Steps {
+  const tasks = known.get(graph) ?? new Map<string, Steps>();
+  known.set(graph, tasks);
+  const found = tasks.get(task) ?? derive(graph, task);
+  tasks.set(task, found);
+  return found;
+}
+
+/** The Walk can't come any more in a run that has reached another. */
+export function isOver({ walks }: Steps, walk: string, reached: string): boolean {
+  const there = walks.get(reached);
+  const here = walks.get(walk);
+  if (!here || !there || walk === reached) return false;
+  return here.every(({ partition, last }) =>
+    there.some((other) => other.partition === partition && last < other.first),
+  );
+}
+
+/**
+ * Names of the loops around a node's calls whose index has so many numbers, outermost first; null where several uses
+ * of it differ, or there is none.
+ */
+export function loopsAround(
+  graph: GraphDocument,
+  walk: string,
+  node: string,
+  depth: number,
+): readonly string[] | null {
+  const body = graph.walks?.[walk];
+  if (!body) return null;
+  let around = loopsOf.get(body);
+  if (!around) loopsOf.set(body, (around = loopsByNode(body)));
+  return around.get(node)?.[depth] ?? null;
+}
+
+/** Node -> by depth the loops around its uses there. */
+type Around = Map<string, (readonly string[] | null)[]>;
+
+const loopsOf = new WeakMap<Walk, Around>();
+
+function loopsByNode(body: Walk): Around {
+  const found: Around = new Map();
+  for (const { kind, node, loops } of factsOf(body).list) {
+    if (kind !== "use") continue;
+    const depths = found.get(node) ?? [];
+    found.set(node, depths);
+    const same = depths[loops.length] === undefined || depths[loops.length]?.every((name, at) => name === loops[at]);
+    depths[loops.length] = same ? loops : null;
+  }
+  return found;
+}
+
+/** How often a loop goes around at most in a run with these parameters; null: not known. */
+export function loopTimes(graph: GraphDocument, walk: string, loop: string, params: Values): number | null {
+  const body = graph.walks?.[walk];
+  const entry = body && factsOf(body).list.find(({ kind, name }) => kind === "loop" && name === loop);
+  const times: unknown = entry && (entry.item as { times?: unknown }).times;
+  return typeof times === "string" || typeof times === "number" ? timesOf(String(times), params) : null;
+}
+
+function derive(graph: GraphDocument, task: string): Steps {
+  const walks = new Map<string, Stand[]>();
+  const steps: unknown = graph.tasks?.[task]?.steps ?? [];
+  const partitions = Array.isArray(steps) ? [steps] : Object.values(steps as Record<string, unknown>);
+  partitions.forEach((list, partition) => {
+    let position = 0;
+    const put = (walk: string, first: number, last: number) => {
+      const stands = walks.get(walk) ?? [];
+      const own = stands.find((stand) => stand.partition === partition);
+      if (own) [own.first, own.last] = [Math.min(own.first, first), Math.max(own.last, last)];
+      else walks.set(walk, [...stands, { partition, first, last }]);
+    };
+    for (const step of Array.isArray(list) ? list : []) {
+      // The Walks of interleaved parts come in any order, and again.
+      const together = typeof step === "object" && step !== null && "for" in step;
+      const named = walksIn(step);
+      named.forEach((walk, index) => {
+        const at = together ? position : position + index;
+        put(walk, at, at);
+      });
+      position += together ? 1 : Math.max(1, named.length);
+    }
+  });
+  const nodes = new Map<string, string[]>();
+  for (const walk of walks.keys()) {
+    const body = graph.walks?.[walk];
+    const used = body ? factsOf(body).list.filter(({ kind }) => kind === "use") : [];
+    for (const node of new Set(used.map((entry) => entry.node))) nodes.set(node, [...(nodes.get(node) ?? []), walk]);
+  }
+  return { nodes, walks };
+}
+
+/** Walks that a step names, at any depth, in their order. */
+function walksIn(step: unknown): string[] {
+  if (Array.isArray(step)) return step.flatMap(walksIn);
+  if (typeof step !== "object" || step === null) return [];
+  return Object.entries(step).flatMap(([key, value]) => {
+    if (key === "walk") return typeof value === "string" ? [value] : [];
+    return key === "with" ? [] : walksIn(value);
+  });
+}
