@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -20,6 +21,8 @@ from walkgraph.settings import Settings, read_token
 
 TIMEOUT = httpx.Timeout(10.0, read=60.0)
 """Of everything but runs and undeploying, which take as long as they take."""
+FRAME_BYTES = 4 * 1024 * 1024
+"""Largest frame of telemetry that is read."""
 
 Kind = Literal["graph", "placement"]
 
@@ -75,6 +78,7 @@ class Client:
         # The machine's proxies are for other machines.
         self._http = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT, transport=transport, trust_env=False)
         self.url = url
+        self._token = token
 
     @classmethod
     def local(cls, settings: Settings) -> Self:
@@ -209,6 +213,47 @@ class Client:
     def runs(self, deployment: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
         params: dict[str, str | int] = {"limit": limit, **({"deployment": deployment} if deployment else {})}
         return self._get("/api/v1/runs", params)
+
+    # ── traces ──────────────────────────────────────────────────────────────────────────────────
+
+    def trace(self, run: str) -> dict[str, Any]:
+        """What a run did, on which rank, when; also while it goes on."""
+        return self._get(f"/api/v1/runs/{run}/trace")
+
+    def trace_file(self, run: str, form: Literal["perfetto", "otlp"]) -> bytes:
+        with self._reached():
+            return _checked(self._http.get(f"/api/v1/runs/{run}/trace", params={"format": form})).content
+
+    def why(self, run: str) -> dict[str, Any]:
+        """Where its time went, and what it waited for."""
+        return self._get(f"/api/v1/runs/{run}/why")
+
+    def traces(self, deployment: str, limit: int = 20) -> list[dict[str, Any]]:
+        """Those that are kept, newest first."""
+        return self._get(f"/api/v1/deployments/{deployment}/traces", {"limit": limit})
+
+    def statistics(self, deployment: str, task: str | None = None) -> dict[str, Any]:
+        """What its nodes took, over the traces that are kept."""
+        return self._get(f"/api/v1/deployments/{deployment}/statistics", {"task": task} if task else None)
+
+    def telemetry(self, deployment: str, every: float = 1.0) -> Iterator[dict[str, Any] | None]:
+        """Frames as they come, until the service closes; None where none came for `every` seconds."""
+        from websockets.exceptions import ConnectionClosed, InvalidHandshake
+        from websockets.sync.client import connect
+
+        address = f"ws{self.url.removeprefix('http')}/ws/v1/telemetry?deployment={quote(deployment, safe='')}"
+        headers = {"Authorization": f"Bearer {self._token}"}
+        try:
+            with connect(address, additional_headers=headers, proxy=None, max_size=FRAME_BYTES) as socket:
+                while True:
+                    try:
+                        yield json.loads(socket.recv(every))
+                    except TimeoutError:
+                        yield None
+        except ConnectionClosed:
+            return
+        except (OSError, InvalidHandshake):
+            raise Unreachable(f"the telemetry of {self.url} can't be followed; see `walkgraph status`") from None
 
     def studio_address(self) -> str:
         """An address that lets one browser into the studio, once."""
