@@ -28,9 +28,42 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
+from walkgraph.wire.watching import HeldCall
 
 PAGES = 40
 POOL = m.PoolSize(states=("main", "copy", "kept"), pages=PAGES, page_tokens=16, page_bytes=1024)
+
+
+@dataclass
+class FakeGate:
+    """Of one run on one rank: what it holds is told whenever it changes while it isn't open."""
+
+    open: bool = True
+    through: bool = False
+    held: list[HeldCall] = field(default_factory=list)
+    breakpoint: str = ""
+    number: int = 0
+    said: tuple[Any, ...] = ((), "")
+
+    def obey(self, order: m.Gate) -> None:
+        self.open, self.through = order.mode == "open", order.mode == "through"
+        self.breakpoint, self.number = "", order.number
+        if order.mode == "one":
+            self.held = [call for call in self.held if call != order.call]
+        elif order.mode != "close":
+            self.held = []
+        if self.open:
+            self.said = ((), "")
+
+    def close(self, breakpoint_: str) -> None:
+        self.open, self.through, self.breakpoint = False, False, breakpoint_
+
+    def halted(self, rank: Rank, run: str) -> m.Halted | None:
+        said = (tuple(self.held), self.breakpoint)
+        if self.open or said == self.said:
+            return None
+        self.said = said
+        return m.Halted(rank=rank, run=RunId(run), held=said[0], breakpoint=self.breakpoint, gate=self.number)
 
 
 @dataclass
@@ -45,22 +78,38 @@ class FakeWorker:
     ended: set[str] = field(default_factory=set)
     suspended: set[str] = field(default_factory=set)
     sessions: set[str] = field(default_factory=set)
+    gates: dict[str, FakeGate] = field(default_factory=dict)
+    watch: m.Watch = field(default_factory=m.Watch)
+    calls: int = 0
     stopped: bool = False
     """As by SIGSTOP."""
     over: bool = False
 
     def read(self) -> None:
         match self.inbox.popleft():
+            case m.Watch() as watch:
+                self.watch = watch
+            case m.Gate(run=run) as order:
+                if run in self.gates:
+                    self.gates[run].obey(order)
+                    self.say(run)
+            case message:
+                self.obey(message)
+
+    def obey(self, message: m.ToWorker) -> None:
+        match message:
             case m.Load():
                 self.outbox.append(m.Progress(rank=self.rank, phase="load", fraction=1.0))
                 self.outbox.append(m.Ready(rank=self.rank, seconds=0.1, pools=(POOL,)))
             case m.Start() as start:
                 if start.run not in self.ended:
                     self.runs[start.run] = start
+                    self.gates[start.run] = FakeGate(open=not start.hold)
                     if start.session:
                         self.sessions.add(start.session)
             case m.Cancel(run=run):
                 self.runs.pop(run, None)
+                self.gates.pop(run, None)
                 self.suspended.discard(run)
                 self.ended.add(run)
                 self.sessions.discard(run.removeprefix("session:"))
@@ -76,16 +125,18 @@ class FakeWorker:
                 self.outbox.append(m.Pong(rank=self.rank, number=number))
             case m.Stop():
                 self.over = True
-            case m.Peers() | m.Watch():
-                pass
-            case m.Gate():
+            case _:
                 pass
 
     def work(self, chance: random.Random) -> None:
         """One sign of life of one run."""
-        run = chance.choice(sorted(self.runs.keys() - self.suspended))
-        start = self.runs[run]
-        if chance.random() < 0.6:
+        run = chance.choice(self.movable)
+        start, gate = self.runs[run], self.gates[run]
+        if gate.open and self.watch.breaks and chance.random() < 0.2:
+            gate.close(chance.choice(self.watch.breaks).id)
+        if not gate.open and not (gate.through and chance.random() < 0.3):
+            self.hold(run)
+        elif chance.random() < 0.6:
             name = chance.choice(start.itinerary.outputs)
             value = m.Small(value=chance.randrange(9))
             self.outbox.append(m.Emit(rank=self.rank, run=RunId(run), name=name, value=value, iteration=()))
@@ -96,6 +147,26 @@ class FakeWorker:
         else:
             del self.runs[run]
             self.outbox.append(m.RankDone(rank=self.rank, run=RunId(run), times=()))
+
+    def hold(self, run: str) -> None:
+        """A run has few calls that could be made at a time."""
+        gate = self.gates[run]
+        if len(gate.held) < 3:
+            self.calls += 1
+            where = {"walk": "w", "use": "u", "node": "n", "step": self.calls % 3, "iteration": (self.calls,)}
+            gate.held.append(HeldCall(rank=self.rank, **where))  # type: ignore[arg-type]
+        self.say(run)
+
+    def say(self, run: str) -> None:
+        halted = self.gates[run].halted(self.rank, run)
+        if halted is not None:
+            self.outbox.append(halted)
+
+    @property
+    def movable(self) -> list[str]:
+        """Runs that can do something."""
+        full = {run for run, gate in self.gates.items() if not gate.open and len(gate.held) >= 3}
+        return sorted(self.runs.keys() - self.suspended - full)
 
 
 class World:
@@ -112,6 +183,8 @@ class World:
         self.spawned: list[tuple[float, Rank]] = []
         self.killed: list[Rank] = []
         self.told: list[Any] = []
+        self.paused: dict[str, m.Paused] = {}
+        """As the service sees it."""
         self.exited = False
         self.perform(self.core.begin(self.now))
 
@@ -168,10 +241,17 @@ class World:
                 assert run in self.accepted
                 assert run not in self.finished, "once"
                 self.finished[run] = message
+                self.paused.pop(run, None)
             case m.Status():
                 self.statuses.append(message)
-            case m.Paused() | m.Resumed():
-                pass
+            case m.Paused(run=run):
+                assert run in self.accepted
+                assert run not in self.finished, "nothing after the end"
+                assert self.paused.get(run) != message, "only what is new"
+                self.paused[run] = message
+            case m.Resumed(run=run):
+                assert run in self.paused
+                del self.paused[run]
 
     # ── what may happen ──
 
@@ -205,7 +285,7 @@ class World:
             choices.append(worker.read)
         if worker.outbox:
             choices.append(lambda: self.deliver(rank, self.chance.random() < 0.1))
-        if worker.runs.keys() - worker.suspended:
+        if worker.movable:
             choices.append(lambda: worker.work(self.chance))
         if not choices:
             return False
@@ -215,7 +295,7 @@ class World:
             self.handle(Died(rank, worker.start, 0))
         return True
 
-    def settle(self, turns: int = 20_000) -> None:
+    def settle(self, turns: int = 60_000) -> None:
         """Until nothing moves any more, time included."""
         for _ in range(turns):
             ranks = list(self.workers)
@@ -224,6 +304,47 @@ class World:
                     return
                 self.pass_time(0.25)
         raise AssertionError("it doesn't come to rest")
+
+    def steer(self, run: str, action: Any, call: HeldCall | None = None) -> None:
+        self.handle(FromService(m.Steer(run=RunId(run), action=action, call=call)))
+
+    def steer_any(self, run: str) -> None:
+        action = self.chance.choice(["pause", "step", "iteration", "resume", "resume"])
+        held = [call for paused in self.paused.values() for call in paused.held]
+        self.steer(run, action, self.chance.choice([None, *held]) if action != "pause" else None)
+        if self.chance.random() < 0.3:
+            self.hear()
+            self.check_paused()
+
+    def hear(self) -> None:
+        """All that was said is heard; nobody does anything else meanwhile."""
+        while any(worker.inbox or worker.outbox for worker in self.workers.values() if not worker.stopped):
+            for rank, worker in list(self.workers.items()):
+                while worker.inbox and not worker.stopped and self.workers.get(rank) is worker:
+                    worker.read()
+                while worker.outbox and not worker.stopped and self.workers.get(rank) is worker:
+                    self.deliver(rank)
+            for rank, worker in list(self.workers.items()):
+                if worker.over and not worker.outbox:
+                    del self.workers[rank]
+                    self.handle(Died(rank, worker.start, 0))
+
+    def check_paused(self) -> None:
+        """Once all was heard: what the service was told of each run is what its ranks hold."""
+        if any(worker.stopped for worker in self.workers.values()):
+            return
+        gates: dict[str, list[FakeGate]] = defaultdict(list)
+        for rank in sorted(self.workers):
+            for run, gate in self.workers[rank].gates.items():
+                gates[run].append(gate)
+        for run in self.accepted - set(self.finished):
+            told = self.paused.get(run)
+            if told is None:
+                assert all(gate.open for gate in gates[run])
+            else:
+                assert not any(gate.open for gate in gates[run])
+                held = [call for gate in gates[run] for call in gate.held]
+                assert list(told.held) == sorted(held, key=lambda call: (call.rank, call.step, call.iteration))
 
     def check(self) -> None:
         """Pages are never promised twice, and never negative."""

@@ -124,7 +124,8 @@ class Runs:
         run = _Run(submit, request, self._order, now, hold=submit.hold)
         self._runs[submit.run] = run
         seed = int(request.params["seed"])
-        return [*commands, ToService(m.Accepted(run=submit.run, seed=seed)), _phase(run, "queued", now)]
+        paused = [ToService(m.Paused(run=run.id, held=()))] if run.hold else []
+        return [*commands, ToService(m.Accepted(run=submit.run, seed=seed)), *paused, _phase(run, "queued", now)]
 
     def abort(self, name: str, reason: str, now: float) -> list[Command]:
         run = self._runs.get(name)
@@ -343,8 +344,9 @@ class Runs:
         ]
         # A task without a step has nothing to wait for.
         over = [] if run.holding else self._end(run, None, now)
-        paused = self.steering.begin(run.id, now) if run.hold and run.holding else []
-        return [*starts, _phase(run, "started", now), *paused, *over]
+        if run.hold and run.holding:
+            self.steering.begin(run.id, now)
+        return [*starts, _phase(run, "started", now), *over]
 
     def _end(self, run: _Run, error: ErrorInfo | None, now: float) -> list[Command]:
         if run.state == "ending":

@@ -27,10 +27,10 @@ class _Pause:
     since: float
     steered: float
     held: dict[Rank, tuple[HeldCall, ...]] = field(default_factory=dict[Rank, tuple[HeldCall, ...]])
-    stops: dict[Rank, str] = field(default_factory=dict[Rank, str])
-    """Breakpoint that has closed a rank's gate since it was last let go on."""
     asked: dict[Rank, int] = field(default_factory=dict[Rank, int])
     """The last gate that a rank was sent."""
+    goes: bool = False
+    """Some of its ranks' gates are open, or let an iteration pass: one that comes to a breakpoint closes them."""
     breakpoint: str = ""
     told: m.Paused | None = None
 
@@ -52,9 +52,9 @@ class Steering:
         pause = self._paused.get(run)
         return deadline + self._spent.get(run, 0.0) if pause is None else pause.steered + PAUSED_SECONDS
 
-    def begin(self, run: RunId, now: float) -> list[Command]:
-        """It starts with its gates closed."""
-        return self._tell(run, self._pause(run, now))
+    def begin(self, run: RunId, now: float) -> None:
+        """It starts with its gates closed; that it is paused was told while it waited."""
+        self._pause(run, now).told = m.Paused(run=run, held=())
 
     def steer(self, message: m.Steer, ranks: Iterable[Rank], now: float) -> list[Command]:
         """`ranks`: those that take part in the run. What it isn't in a state for is left alone: the list that it was
@@ -78,25 +78,26 @@ class Steering:
         if message.action == "step":
             mode, ranks = "one", (call.rank,)
             pause.held[call.rank] = tuple(other for other in pause.held[call.rank] if other != call)
-        for rank in ranks:
-            pause.stops.pop(rank, None)
-        pause.breakpoint = ""
+        pause.breakpoint, pause.goes = "", mode == "through"
         return [*self._gate(message.run, mode, ranks, call), *self._tell(message.run, pause)]
 
     def halted(self, message: m.Halted, ranks: Iterable[Rank], now: float) -> list[Command]:
         run = message.run
         if message.gate < self._opened.get(run, 0):
             return []
-        pause, commands = self._paused.get(run), list[Command]()
+        pause = self._paused.get(run)
         if pause is None:
             if not message.breakpoint:
                 return []
             pause = self._pause(run, now)
-            commands = self._gate(run, "close", [rank for rank in ranks if rank != message.rank])
+            pause.goes = True
         pause.held[message.rank] = message.held
-        fresh = message.gate >= pause.asked.get(message.rank, 0)
-        if message.breakpoint and fresh and pause.stops.get(message.rank) != message.breakpoint:
-            pause.breakpoint = pause.stops[message.rank] = message.breakpoint
+        commands: list[Command] = []
+        if message.breakpoint and message.gate >= pause.asked.get(message.rank, 0):
+            pause.breakpoint = message.breakpoint
+            if pause.goes:
+                pause.goes = False
+                commands = self._gate(run, "close", [rank for rank in ranks if rank != message.rank])
         return [*commands, *self._tell(run, pause)]
 
     def forget(self, run: RunId) -> None:

@@ -15,6 +15,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry.events import RunPhase
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
+from walkgraph.wire.watching import Break
 
 GRAPH, PLAN = plan_named("synthetic_states")
 ONE_GRAPH, ONE_PLAN = plan_named("synthetic_states", ranks=1)
@@ -45,6 +46,7 @@ def test_whatever_happens_every_run_ends_once_and_nothing_is_held(seed: int) -> 
             number += 1
             tokens = chance.choice([20, 100, 300, PAGES * 16])
             fields = {"deadline": chance.choice([None, 0.5, 5.0]), "priority": chance.randrange(3)}
+            fields["hold"] = chance.random() < 0.1
             if chance.random() < 0.3:
                 w.submit(f"r{number}", "remember", session=chance.choice("ab"), params={"room": tokens}, **fields)
             else:
@@ -58,8 +60,19 @@ def test_whatever_happens_every_run_ends_once_and_nothing_is_held(seed: int) -> 
             w.workers[chance.choice(list(w.workers))].stopped = True
         elif what < 0.30:
             w.pass_time(chance.choice([0.01, 0.3, 2.0]))
+        elif what < 0.32:
+            some = [Break(id="b", walk="w", use="u")]
+            w.handle(FromService(m.Watch(breaks=tuple(some[: chance.randrange(2)]))))
+        elif what < 0.42 and number:
+            w.steer_any(f"r{chance.randrange(number) + 1}")
         elif w.workers:
             w.act(chance.choice(list(w.workers)))
+    w.hear()
+    w.check_paused()
+    w.handle(FromService(m.Watch()))
+    w.hear()
+    for run in list(w.paused):
+        w.steer(run, "resume")
     w.settle()
     assert set(w.finished) == w.accepted
     assert all(indices == list(range(len(indices))) for run, indices in w.outputs.items() if len(indices) < 2)
