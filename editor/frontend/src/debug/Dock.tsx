@@ -102,7 +102,7 @@ function Controls({ paused, all, alone }: ControlsProps) {
       </IconButton>
       <IconButton
         label={button("Go on to the loop's next iteration", hint("debug.iteration", keys))}
-        disabled={!next}
+        disabled={!next?.iteration.length}
         onClick={() => void steer(editor, paused, "iteration")}
       >
         <Repeat1 size={15} />

@@ -1,13 +1,16 @@
 // A paused run: the calls that it is held before, and what goes into the one that is chosen.
 import { StepForward } from "lucide-react";
 import { useMemo } from "react";
-import { useEditor, useEditorState } from "../store/react";
-import { isOf, useHeld, type HeldCall } from "../store/watch";
+import { useEditor } from "../store/react";
+import { isOf, useHeld, type HeldCall, type SampleEvent } from "../store/watch";
 import { SampleView } from "../taps/SampleView";
 import { Badge, IconButton, Prose } from "../ui/kit";
 import { currentCall, steer, type PausedShown } from "./actions";
-import { entryOf, inOrder, keyOfCall, nameOfCall, placeOfCall } from "./calls";
+import { inOrder, keyOfCall, nameOfCall, placeOfCall } from "./calls";
 import { debuggingOf, useDebugging } from "./state";
+
+/** Kinds of states, where samples of ports have a modality. */
+const STATES: ReadonlySet<string> = new Set(["paged_kv", "tensor", "rng"]);
 
 export function PausedPane({ paused }: { paused: PausedShown }) {
   const editor = useEditor();
@@ -63,38 +66,52 @@ export function PausedPane({ paused }: { paused: PausedShown }) {
 
 function Inputs({ paused, call }: { paused: PausedShown; call: HeldCall }) {
   const seen = useHeld(paused.deployment, paused.run);
-  const graph = useEditorState((state) => state.documents.graph);
   const own = useMemo(() => {
     const ports = new Map<string, (typeof seen)[number]>();
     // Newest first: what was told of a port last is what goes in.
     for (const one of seen)
-      if (isOf(one.sample, call) && !ports.has(one.sample.source)) ports.set(one.sample.source, one);
+      if (isOfCall(one.sample, call) && !ports.has(one.sample.source)) ports.set(one.sample.source, one);
     return [...ports.values()].sort((a, b) => a.sample.source.localeCompare(b.sample.source));
   }, [seen, call]);
-  const isState = (modality: string) => modality === "state";
-  const inputs = own.filter(({ sample }) => !isState(sample.modality));
-  const states = own.filter(({ sample }) => isState(sample.modality));
+  const inputs = own.filter(({ sample }) => !STATES.has(sample.modality));
+  const states = own.filter(({ sample }) => STATES.has(sample.modality));
   if (own.length === 0)
     return (
       <div className="inputs">
         <p className="wg-dock-quiet">
-          {call.loop
-            ? "A loop of the device is called as a whole. Set a breakpoint inside it, and new runs go through it step by step."
-            : entryOf(graph, call) === null && !call.node
-              ? "A state moves between ranks here."
-              : "What goes into it was not told to this page: it is told once, when the run comes here."}
+          {call.node || call.loop
+            ? "What goes into it was not told to this page: it is told once, when the run comes here."
+            : "A state is copied or moved here: no values go in."}
         </p>
       </div>
     );
   return (
     <div className="inputs">
-      <Values title="Goes in" samples={inputs} />
-      <Values title="States" samples={states} />
+      {call.loop && (
+        <p className="wg-dock-quiet">
+          The device runs this loop as a whole. Set a breakpoint inside it, and runs that start then go through it
+          step by step.
+        </p>
+      )}
+      <Values title="Goes in" samples={inputs} whole={call.loop !== ""} />
+      <Values title="States" samples={states} whole={call.loop !== ""} />
     </div>
   );
 }
 
-function Values({ title, samples }: { title: string; samples: ReturnType<typeof useHeld> }) {
+/** Of a loop, what goes into all the uses in it. */
+function isOfCall(sample: SampleEvent, call: HeldCall): boolean {
+  return isOf(sample, call.loop ? { ...call, use: sample.source.split(".", 1)[0]! } : call);
+}
+
+interface ValuesProps {
+  title: string;
+  samples: ReturnType<typeof useHeld>;
+  /** Of several uses: their names are told. */
+  whole: boolean;
+}
+
+function Values({ title, samples, whole }: ValuesProps) {
   if (samples.length === 0) return null;
   return (
     <section aria-label={title}>
@@ -104,7 +121,7 @@ function Values({ title, samples }: { title: string; samples: ReturnType<typeof 
           <SampleView
             key={sample.source}
             sample={sample}
-            title={sample.source.slice(sample.source.indexOf(".") + 1)}
+            title={whole ? sample.source : sample.source.slice(sample.source.indexOf(".") + 1)}
           />
         ))}
       </div>

@@ -1,7 +1,7 @@
 // The calls that a paused run is held before: their order, in words, and where the graph shows them. Pure.
 import { factsOf } from "../document/routes";
 import type { Entry } from "../document/tree";
-import type { GraphDocument } from "../document/types";
+import type { Fork, GraphDocument } from "../document/types";
 import type { Located } from "../store/locate";
 import type { HeldCall } from "../telemetry/frames";
 
@@ -32,8 +32,17 @@ export function keyOfCall({ rank, walk, use, step, iteration, loop }: HeldCall):
 /** What is about to be called; names stand in backticks. */
 export function nameOfCall({ use, node, loop }: HeldCall): string {
   if (loop) return `the loop \`${loop}\``;
-  if (!node) return use ? `the move of a state for \`${use}\`` : "the move of a state";
+  const [move, state = ""] = moved(use);
+  if (move === "fork") return `the fork of \`${state.replace(">", "` into `")}\``;
+  if (move === "export") return `sending the state \`${state}\` to another rank`;
+  if (move === "import") return `taking the state \`${state}\` from another rank`;
   return use === node ? `\`${use}\`` : `\`${use}\` (${node})`;
+}
+
+/** Of the use that stands for a move of a state, `fork:main>copy`: its kind and what it moves. */
+function moved(use: string): [kind: string, state?: string] {
+  const at = use.indexOf(":");
+  return at < 0 ? [""] : [use.slice(0, at), use.slice(at + 1)];
 }
 
 /** Counted from 1, outermost loop first: `3 · 1`. */
@@ -69,9 +78,18 @@ export function entryOf(
   const found = graph.walks?.[walk];
   if (!found) return null;
   const facts = factsOf(found);
+  const [move, state = ""] = moved(use);
+  if (move) return facts.list.find((entry) => isFork(entry, state.split(">"))) ?? null;
   const own = facts.uses.get(use);
   if (own && !loop) return own;
   return facts.list.find((entry) => entry.kind === "loop" && entry.name === loop) ?? own ?? null;
+}
+
+/** `[from]` is as good as `[from, into]`: a state that goes to another rank is named alone. */
+function isFork(entry: Entry, names: readonly string[]): boolean {
+  if (entry.kind !== "fork") return false;
+  const { fork, into } = entry.item as Fork;
+  return names.length === 1 ? names[0] === fork || names[0] === into : names[0] === fork && names[1] === into;
 }
 
 /** Where the graph shows it; null where the open graph has no such place. */

@@ -45,7 +45,9 @@ describe("held calls", () => {
     expect(nameOfCall(call())).toBe("`llm`");
     expect(nameOfCall(call({ use: "next" }))).toBe("`next` (llm)");
     expect(nameOfCall(call({ use: "words", node: "", loop: "words" }))).toBe("the loop `words`");
-    expect(nameOfCall(call({ use: "next", node: "" }))).toBe("the move of a state for `next`");
+    expect(nameOfCall(call({ use: "fork:main>copy", node: "" }))).toBe("the fork of `main` into `copy`");
+    expect(nameOfCall(call({ use: "export:main", node: "" }))).toBe("sending the state `main` to another rank");
+    expect(nameOfCall(call({ use: "import:main", node: "" }))).toBe("taking the state `main` from another rank");
   });
 
   it("count from 1 in words", () => {
@@ -76,6 +78,9 @@ describe("places in the graph", () => {
       selection: ["node:vae"],
     });
     expect(locateCall(GRAPH, call({ walk: "gone", node: "gone" }))).toBeNull();
+    for (const use of ["fork:main>copy", "export:main", "import:copy"])
+      expect(locateCall(GRAPH, call({ use, node: "" }))?.selection).toEqual(["fork:0"]);
+    expect(locateCall(GRAPH, call({ use: "fork:copy>main", node: "" }))).toBeNull();
   });
 
   it("of a source are all its edges, else what makes it", () => {

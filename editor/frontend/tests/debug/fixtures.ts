@@ -13,6 +13,7 @@ export const GRAPH = {
         "llm",
         { loop: "words", times: "8", body: [{ use: "llm", as: "next" }, { parallel: [["vae"]] }] },
         { use: "llm", as: "last" },
+        { fork: "main", into: "copy" },
       ],
       edges: [
         ["@in.tokens", "llm.tokens"],
