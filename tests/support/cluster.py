@@ -179,17 +179,22 @@ class Cluster:
                     self.reports.append(command.message)
                 case DropStates():
                     self.dropped.extend(command.keys)
-                case HoldLoops(run=run):
-                    assert (rank, run) not in self.parked
-                    self.parked.add((rank, run))
-                case FreeLoops(run=run):
-                    self.parked.remove((rank, run))
-                case Observe():
-                    self.observed.append((rank, command))
+                case HoldLoops() | FreeLoops() | Observe():
+                    self._watch(rank, command)
                 case Release():
                     self.parked.discard((rank, command.run))
                     self.released.append((rank, command.run))
                     self._work[rank] = [w for w in self._work[rank] if _run_of(w) != command.run]
+
+    def _watch(self, rank: Rank, command: HoldLoops | FreeLoops | Observe) -> None:
+        match command:
+            case HoldLoops(run=run):
+                assert (rank, run) not in self.parked
+                self.parked.add((rank, run))
+            case FreeLoops(run=run):
+                self.parked.remove((rank, run))
+            case Observe():
+                self.observed.append((rank, command))
 
     def _allow(self, rank: Rank, command: Allow) -> None:
         loops = [loop for _, loop in self._blocked] + [w for w in self._work[rank] if isinstance(w, FakeLoop)]
