@@ -87,8 +87,18 @@ class SteerRequest(Given):
     """For `step` and `iteration`: one of those that are held; null: the first."""
 
 
+class HeldShown(Shown):
+    rank: int
+    walk: str
+    use: str
+    node: str
+    step: int
+    iteration: list[int]
+    loop: str
+
+
 class PausedShown(Shown):
-    held: list[HeldCall]
+    held: list[HeldShown]
     breakpoint: str
     """Id of the one that it came to; empty where it was asked for, or stepped."""
 
