@@ -41,7 +41,7 @@ export class Live extends Cell<Activity> {
   /** Calls a second, of what was told while it ran. */
   measure(calls: number, now: number): void {
     if (this.state !== "running") {
-      // The calls of the first packet were before the window.
+      // The calls of the first packet came before it began.
       this.windowAt = now;
       this.windowCalls = 0;
       return;

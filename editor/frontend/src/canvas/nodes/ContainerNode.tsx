@@ -12,7 +12,8 @@ import { CONTAINER_HEAD, RAIL } from "../geometry";
 import { worst } from "../model/problems";
 import type { CanvasNode, ContainerData } from "../types";
 import { InPlace } from "./InPlace";
-import { Changed, LiveTogether, Ports, Problems, portTitle } from "./parts";
+import { LiveTogether, LoopAt } from "./live";
+import { Changed, Ports, Problems, portTitle } from "./parts";
 
 const ICONS = { loop: Repeat, parallel: Split, sequence: List };
 const TEACH = {
@@ -108,6 +109,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
               drops last
             </span>
           )}
+          {box.container === "loop" && <LoopAt walk={box.walk} loop={box.name} />}
           {box.closed && <small>{box.count === 1 ? "1 step inside" : `${box.count} steps inside`}</small>}
         </div>
       )}

@@ -8,7 +8,8 @@ import { NodePreview } from "../../telemetry/views";
 import { HEAD, SUB } from "../geometry";
 import { worst } from "../model/problems";
 import type { CanvasNode, UseData } from "../types";
-import { Changed, Live, Ports, Problems, Ranks, States, When } from "./parts";
+import { Live } from "./live";
+import { Changed, Ports, Problems, Ranks, States, When } from "./parts";
 
 export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
   const use = data as UseData;
@@ -42,7 +43,7 @@ export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
       <div className="wg-foot">
         {use.when && <When when={use.when} />}
         <States states={use.states} />
-        <Live node={use.node} />
+        <Live node={use.node} paged={use.states.some((state) => state.kind === "paged_kv")} />
       </div>
       <NodePreview node={use.node} />
       <div className="wg-far" aria-hidden>

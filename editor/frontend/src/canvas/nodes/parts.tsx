@@ -1,16 +1,13 @@
-// What the nodes of the canvas have in common: ports, problem marks, chips, the telemetry row.
+// What the nodes of the canvas have in common: ports, problem marks, chips.
 import { Handle, Position } from "@xyflow/react";
 import { memo, useContext } from "react";
 import type { Problem } from "../../api/types";
 import { changedNodes } from "../../deploy/changed";
 import { useEditorState } from "../../store/react";
-import { useActivities, useActivity, type NodeState } from "../../telemetry/activity";
-import { NodePreview } from "../../telemetry/views";
 import { color, glyph } from "../../ui/modality";
 import { Far } from "../far";
 import { ROW } from "../geometry";
 import { told, worst } from "../model/problems";
-import { showing, together } from "../model/together";
 import type { PortShown, StateShown } from "../types";
 
 interface PortsProps {
@@ -104,51 +101,6 @@ export const States = memo(function States({ states }: { states: StateShown[] })
     </div>
   );
 });
-
-/** The only part of a node that telemetry touches; its height is kept free, so that nothing moves. */
-export const Live = memo(function Live({ node }: { node: string }) {
-  const activity = useActivity(node);
-  if (!activity || activity.state === "idle") return <Figures state="idle" />;
-  const { state, iteration, rate, ms, batch, error } = activity;
-  const more = [ms > 0 ? `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms` : "", batch > 1 ? `×${batch}` : ""];
-  return <Figures state={state} iteration={iteration ?? []} rate={rate} more={more} error={error ?? ""} />;
-});
-
-/** The same of all nodes in a closed container, and the last preview among theirs. */
-export const LiveTogether = memo(function LiveTogether({ nodes }: { nodes: readonly string[] }) {
-  const activities = useActivities(nodes);
-  const all = together(activities);
-  const preview = showing(nodes, activities);
-  return (
-    <>
-      {!all || all.state === "idle" ? <Figures state="idle" /> : <Figures {...all} />}
-      {preview !== null && <NodePreview node={preview} />}
-    </>
-  );
-});
-
-interface FiguresProps {
-  state: NodeState;
-  iteration?: readonly number[];
-  rate?: number;
-  more?: readonly string[];
-  error?: string;
-}
-
-function Figures({ state, iteration = [], rate = 0, more = [], error = "" }: FiguresProps) {
-  if (state === "idle") return <div className="wg-live" data-activity="idle" />;
-  const parts = [
-    iteration.length ? `#${iteration.map((index) => index + 1).join(".")}` : "",
-    rate > 0 ? `${rate < 10 ? rate.toFixed(1) : Math.round(rate)}/s` : "",
-    ...more,
-  ];
-  return (
-    <div className={`wg-live ${state}`} data-activity={state} title={error || undefined}>
-      <em>{error || state}</em>
-      <span>{parts.filter(Boolean).join(" · ")}</span>
-    </div>
-  );
-}
 
 /** A dot where the open graph differs from what runs. */
 export function Changed({ nodes }: { nodes: readonly string[] }) {

@@ -1,0 +1,62 @@
+// A node's and a loop's activity in few letters, and in words. Pure.
+import type { RankGauge } from "../../telemetry/frames";
+import type { Activity, LoopActivity } from "../../telemetry/shown";
+import { plural } from "../../ui/words";
+
+type Figures = Pick<Activity, "rate" | "ms" | "batch"> & { iteration: readonly number[] | null };
+
+/** In the order of what matters: a narrow node shows the first ones. `used`: share of the pages; null: has none. */
+export function figuresOf({ iteration, rate, ms, batch }: Figures, used: number | null = null): string[] {
+  const parts = [
+    iteration?.length ? `#${iteration.map((index) => index + 1).join(".")}` : "",
+    rate > 0 ? `${few(rate)}/s` : "",
+    ms > 0 ? `${few(ms)} ms` : "",
+    batch > 1 ? `×${batch}` : "",
+    used === null ? "" : `KV ${Math.round(used * 100)}%`,
+  ];
+  return parts.filter(Boolean);
+}
+
+/** A line each. */
+export function tellingOf(activity: Activity, used: number | null = null): string {
+  const { iteration, calls, rate, ms, queuedMs, batch, ranks } = activity;
+  const lines = [
+    iteration?.length ? `iteration ${iteration.map((index) => index + 1).join(" . ")}` : "",
+    `${Math.round(calls).toLocaleString("en")} ${calls === 1 ? "call" : "calls"}${rate > 0 ? `, ${few(rate)} a second` : ""}`,
+    ms > 0 ? `${few(ms)} ms on the device` : "",
+    queuedMs >= 0.05 ? `waited ${few(queuedMs)} ms for its batch` : "",
+    batch > 1 ? `${plural(batch, "call")} in a batch` : "",
+    ranks.length ? `on rank ${[...ranks].sort((a, b) => a - b).join(", ")}` : "",
+    used === null ? "" : `${Math.round(used * 100)} % of its rank's pages hold keys and values`,
+  ];
+  return lines.filter(Boolean).join("\n");
+}
+
+/** Of the fullest of these ranks; null: none of them has pages. */
+export function pagesUsed(ranks: readonly number[], gauges: ReadonlyMap<number, RankGauge>): number | null {
+  let most: number | null = null;
+  for (const rank of ranks) {
+    const gauge = gauges.get(rank);
+    if (gauge && gauge.pages_total > 0) most = Math.max(most ?? 0, 1 - gauge.pages_free / gauge.pages_total);
+  }
+  return most;
+}
+
+/** `17 / 50`; of several runs `4–17 / 50`. `share`: of the way, for the bar; 0 where nobody knows how far it is. */
+export function loopWords({ state, low, high, times, runs, ms }: LoopActivity) {
+  const at = low === high ? `${low}` : `${low}–${high}`;
+  const end = times === null ? "" : ` / ${times}`;
+  const done = `${at} of ${times ?? "an unknown number of"} iterations`;
+  const many = runs > 1 ? ` · ${runs} runs` : "";
+  const told = ms > 0 ? `\n${few(ms)} ms an iteration` : "";
+  const ending = { running: "", done: ", ended", error: ", ended by an error" }[state];
+  return {
+    short: `${at}${end}${many}`,
+    long: `${done}${ending}${runs > 1 ? `, in ${runs} runs` : ""}${told}`,
+    share: times ? Math.min(1, high / times) : 0,
+  };
+}
+
+function few(value: number): string {
+  return value < 10 ? value.toFixed(1) : `${Math.round(value)}`;
+}

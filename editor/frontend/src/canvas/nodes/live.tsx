@@ -1,0 +1,76 @@
+// The parts of a node that telemetry touches. Their height is kept free, so that nothing moves.
+import { memo } from "react";
+import { useActivities, useActivity, useLoop, useRankGauges, type NodeState } from "../../telemetry/activity";
+import { NodePreview } from "../../telemetry/views";
+import { showing, together } from "../model/together";
+import { figuresOf, loopWords, pagesUsed, tellingOf } from "./figures";
+
+/** `paged`: it keeps keys and values in its rank's pages. */
+export const Live = memo(function Live({ node, paged = false }: { node: string; paged?: boolean }) {
+  const activity = useActivity(node);
+  if (!activity || activity.state === "idle") return <Figures state="idle" />;
+  const { state, error } = activity;
+  if (paged && state === "running") return <WithPages node={node} />;
+  return <Figures state={state} parts={figuresOf(activity)} telling={tellingOf(activity)} error={error} />;
+});
+
+function WithPages({ node }: { node: string }) {
+  const activity = useActivity(node);
+  const gauges = useRankGauges();
+  if (!activity) return null;
+  const used = pagesUsed(activity.ranks, gauges);
+  const parts = figuresOf(activity, used);
+  return <Figures state={activity.state} parts={parts} telling={tellingOf(activity, used)} error={activity.error} />;
+}
+
+/** The same of all nodes in a closed container, and the last preview among theirs. */
+export const LiveTogether = memo(function LiveTogether({ nodes }: { nodes: readonly string[] }) {
+  const activities = useActivities(nodes);
+  const all = together(activities);
+  const preview = showing(nodes, activities);
+  return (
+    <>
+      {!all || all.state === "idle" ? (
+        <Figures state="idle" />
+      ) : (
+        <Figures state={all.state} parts={figuresOf({ ...all, ms: 0, batch: 0 })} error={all.error} />
+      )}
+      {preview !== null && <NodePreview node={preview} />}
+    </>
+  );
+});
+
+interface FiguresProps {
+  state: NodeState;
+  parts?: readonly string[];
+  /** All of it in words. */
+  telling?: string;
+  error?: string | undefined;
+}
+
+function Figures({ state, parts = [], telling = "", error = "" }: FiguresProps) {
+  if (state === "idle") return <div className="wg-live" data-activity="idle" />;
+  return (
+    <div className={`wg-live ${state}`} data-activity={state} title={error || telling || undefined}>
+      <em>{error || state}</em>
+      <span>{parts.join(" · ")}</span>
+    </div>
+  );
+}
+
+/** Where the runs of a loop are, in its rail. */
+export const LoopAt = memo(function LoopAt({ walk, loop }: { walk: string; loop: string }) {
+  const activity = useLoop(walk, loop);
+  if (!activity) return null;
+  const { short, long, share } = loopWords(activity);
+  return (
+    <span
+      className={`wg-loop-at ${activity.state}`}
+      title={long}
+      aria-label={`${loop}: ${long}`}
+      style={{ "--share": `${share * 100}%` } as React.CSSProperties}
+    >
+      {short}
+    </span>
+  );
+});
