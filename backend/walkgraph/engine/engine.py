@@ -23,6 +23,7 @@ from walkgraph.engine.batches import Batches
 from walkgraph.engine.capture import Capturer
 from walkgraph.engine.clocks import Stopwatch
 from walkgraph.engine.entering import Loaded, with_examples
+from walkgraph.engine.gauges import Gauges, memory
 from walkgraph.engine.load import load_operators, make_pools, nodes_here, rank_plan
 from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.pages import PAGE
@@ -98,6 +99,7 @@ class Engine:
 
     def _start(self, pools: Mapping[str, Pool]) -> None:
         ports = host_ports(self._plan, self._here)
+        self._pools = tuple(set(pools.values()))
         self._states = StateTable(pools, Contexts(), prefix_cache=self._prefix_cache)
         self._singles = cache(self._make_singles)
         self._runner = Runner(
@@ -251,8 +253,19 @@ class Engine:
 
     def pages(self) -> tuple[int, int]:
         """(free, total) of all pools; pages that are only kept for runs to come are free."""
-        pools = set(self._states.pools.values())
-        return sum(pool.pages.free for pool in pools), sum(pool.pages.total for pool in pools)
+        return sum(pool.pages.free for pool in self._pools), sum(pool.pages.total for pool in self._pools)
+
+    def gauges(self) -> Gauges:
+        """What it has to do, and to do it with."""
+        under_way = [at for at in (self._batches.since_when, self._resident.since_when) if at is not None]
+        return Gauges(
+            self._batches.waiting + self._resident.waiting,
+            self._watch.busy.share(self._clock(), min(under_way, default=None)),
+            *memory(torch.device(self._here.device)),
+            *self.pages(),
+            self._states.prefix_stats.tokens,
+            self._states.prefix_stats.saved,
+        )
 
     def prefixes(self) -> PrefixStats:
         """What sharing pages by prefix has saved."""

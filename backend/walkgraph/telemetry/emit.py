@@ -42,8 +42,8 @@ class Emitter(Protocol):
         """At level `off`, samples alone are taken: somebody has asked for them."""
         ...
 
-    def due(self, now: float) -> bool:
-        """Whether `flush` would send what there is."""
+    def rest(self, now: float) -> float:
+        """Seconds before another packet may leave."""
         ...
 
     def wait(self, now: float) -> float | None:
@@ -67,8 +67,8 @@ class Off:
     def emit(self, event: e.Any) -> None:
         return
 
-    def due(self, now: float) -> bool:
-        return False
+    def rest(self, now: float) -> float:
+        return 0.0
 
     def wait(self, now: float) -> float | None:
         return None
@@ -103,14 +103,14 @@ class Buffered:
         self._weights.append(nbytes)
         self._bytes += nbytes
 
-    def due(self, now: float) -> bool:
-        return now - self._last >= INTERVAL
+    def rest(self, now: float) -> float:
+        return max(0.0, self._last + INTERVAL - now)
 
     def wait(self, now: float) -> float | None:
-        return max(0.0, self._last + INTERVAL - now) if self._events else None
+        return self.rest(now) if self._events else None
 
     def flush(self, now: float, force: bool = False) -> None:
-        if not self._events or not (force or self.due(now)):
+        if not self._events or not (force or not self.rest(now)):
             return
         self._last = now
         events, weights = self._events, self._weights

@@ -202,7 +202,7 @@ class RankGauge(Event, frozen=True, tag="rank"):
     busy: float
     """Share of the time since the last gauge in which its device had work, 0 to 1."""
     memory_used: int
-    """Bytes: of a GPU, by this process; of a CPU, its resident set."""
+    """Bytes: in use on a GPU, by whomever; on a CPU, of this process."""
     memory_total: int
     pages_free: int
     pages_total: int

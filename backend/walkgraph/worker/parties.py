@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from walkgraph.engine.engine import Done, Forwarded, LoopDone, Stepped, Swapped
+from walkgraph.engine.gauges import Gauges
 from walkgraph.networks.base import Call, Scalar, StateKey
 from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.worker import looking, moving
@@ -34,6 +35,8 @@ class Engine(moving.Keeper, looking.Keeper, Protocol):
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None: ...
 
     def time_steps(self, *, on: bool) -> None: ...
+
+    def gauges(self) -> Gauges: ...
 
     def step(self) -> Sequence[Done | Forwarded | Items | LoopDone | Stepped | Swapped]: ...
 

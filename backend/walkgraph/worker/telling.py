@@ -6,6 +6,7 @@ Nothing is made where telemetry is off. What is told at level `summary` is added
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.parts import Forwarded
 from walkgraph.engine.riders import LoopDone, Rider, Stepped
 from walkgraph.ids import Rank, RunId
@@ -27,6 +28,8 @@ class Engine(Protocol):
         """Free, total."""
         ...
 
+    def gauges(self) -> Gauges: ...
+
     def time_steps(self, *, on: bool) -> None: ...
 
 
@@ -47,6 +50,8 @@ class Teller:
         self._folds = Folds(rank)
         self._number = 0
         self._gauged = 0.0
+        self._working = False
+        """The last gauge told of work, so that the next one is to come soon."""
         self._level: Level = "off"
         self.set_level(emitter.level)
 
@@ -136,7 +141,11 @@ class Teller:
 
     def wait(self, longest: float) -> float:
         """Seconds that may pass before the next `flush`."""
-        told = self._emitter.wait(self._clock())
+        if self._level == "off" and self._emitter.wait(0.0) is None:
+            return longest
+        now = self._clock()
+        told = self._emitter.rest(now) if self._folds else self._emitter.wait(now)
+        longest = min(longest, GAUGE_SECONDS) if self._working else longest
         return longest if told is None else min(longest, told)
 
     def flush(self, runs: int) -> None:
@@ -147,25 +156,19 @@ class Teller:
         if self._level != "off" and now - self._gauged >= GAUGE_SECONDS:
             self._gauged = now
             self._emitter.emit(self._gauge(runs, now))
-        if self._folds and (not runs or self._emitter.due(now)):
+        if self._folds and not (runs and self._emitter.rest(now)):
             for one in self._folds.take():
                 self._emitter.emit(one)
         self._emitter.flush(now, force=not runs)
 
     def _gauge(self, runs: int, now: float) -> t.RankGauge:
-        free, total = self._engine.pages()
+        gauges = self._engine.gauges()
+        self._working = bool(runs or gauges.busy or gauges.queue)
         return t.RankGauge(
             rank=self._rank,
             at=now,
             runs=runs,
-            queue=0,
-            busy=0.0,
-            memory_used=0,
-            memory_total=0,
-            pages_free=free,
-            pages_total=total,
-            prefix_tokens=0,
-            prefix_hits=0,
+            **gauges._asdict(),
             out_tickets=self._links.tickets_out,
             rejected=self._links.rejected,
             dropped=self._emitter.dropped + self._folds.lost,

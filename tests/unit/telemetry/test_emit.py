@@ -75,7 +75,7 @@ def test_the_first_change_leaves_at_once_and_what_follows_is_gathered() -> None:
     emitter = buffered(reader)
     emitter.flush(10.0)
     emitter.emit(phase(0))
-    assert (emitter.wait(10.001), emitter.due(10.001)) == (0.0, True)
+    assert (emitter.wait(10.001), emitter.rest(10.001)) == (0.0, 0.0)
     emitter.flush(10.001)
     assert len(reader.packets) == 1, "a turn without events puts nothing off"
     for number in (1, 2):
@@ -188,7 +188,7 @@ def test_where_nobody_listens_nothing_is_held() -> None:
     emitter.set_level("full")
     emitter.emit(phase(0))
     emitter.flush(0, force=True)
-    assert (emitter.level, emitter.dropped, emitter.wait(1.0), emitter.due(1.0)) == ("off", 0, None, False)
+    assert (emitter.level, emitter.dropped, emitter.wait(1.0), emitter.rest(1.0)) == ("off", 0, None, 0.0)
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x80\x04K\x01.", b"\xff" * 10, b"\x00" * (e.MAX_BYTES + 1)])
