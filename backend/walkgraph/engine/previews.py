@@ -68,13 +68,13 @@ def reduced(value: Tensor, modality: str) -> Reduced | None:
     """None for an empty tensor."""
     if not value.numel():
         return None
+    if value.dim() == 0 or modality in _FEW:
+        return _numbers(value)
     if modality in _SEEN and (picture := _pictured(value, modality)) is not None:
         return _picture(picture, measured=modality == "latents")
-    if modality in _HEARD and value.dim() and value.is_floating_point():
+    if modality in _HEARD and value.is_floating_point():
         return _sound(value)
-    if value.dim() == 0 or modality in _FEW or value.numel() <= CELLS:
-        return _numbers(value)
-    return _heat(value)
+    return _numbers(value) if value.numel() <= CELLS else _heat(value)
 
 
 # ── numbers ─────────────────────────────────────────────────────────────────────────────────────
@@ -103,7 +103,7 @@ def _pictured(value: Tensor, modality: str) -> Tensor | None:
     side = round(value.shape[0] ** 0.5)
     if value.dim() == 2 and modality == "latents" and side > 1 and side * side == value.shape[0]:
         return value.view(side, side, value.shape[1]).permute(2, 0, 1)
-    return value[None] if value.dim() == 2 else None
+    return value[None] if value.dim() == 2 and modality != "latents" else None
 
 
 def _picture(value: Tensor, *, measured: bool) -> Reduced:
