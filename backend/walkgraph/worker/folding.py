@@ -125,6 +125,8 @@ class Folds:
         work, self._work = self._work, {}
         loops, self._loops = self._loops, {}
         begun, self._begun = self._begun, {}
+        for rider in [rider for one in loops.values() for rider in one.riders] if begun else ():
+            begun.pop(id(rider.call), None)
         sent, self._sent = self._sent, {}
         for (run, node), one in work.items():
             yield self._activity(run, node, one)
