@@ -1,12 +1,12 @@
 // A paused run: the calls that it is held before, and what goes into the one that is chosen.
 import { StepForward } from "lucide-react";
 import { useMemo } from "react";
-import { useEditor } from "../store/react";
+import { useEditor, useEditorState } from "../store/react";
 import { isOf, useHeld, type HeldCall, type SampleEvent } from "../store/watch";
 import { SampleView } from "../taps/SampleView";
 import { Badge, IconButton, Prose } from "../ui/kit";
 import { currentCall, steer, type PausedShown } from "./actions";
-import { inOrder, keyOfCall, nameOfCall, placeOfCall } from "./calls";
+import { inOrder, isFed, keyOfCall, nameOfCall, placeOfCall, stateWords } from "./calls";
 import { debuggingOf, useDebugging } from "./state";
 
 /** Kinds of states, where samples of ports have a modality. */
@@ -66,6 +66,7 @@ export function PausedPane({ paused }: { paused: PausedShown }) {
 
 function Inputs({ paused, call }: { paused: PausedShown; call: HeldCall }) {
   const seen = useHeld(paused.deployment, paused.run);
+  const graph = useEditorState((state) => state.documents.graph);
   const own = useMemo(() => {
     const ports = new Map<string, (typeof seen)[number]>();
     // Newest first: what was told of a port last is what goes in.
@@ -79,9 +80,11 @@ function Inputs({ paused, call }: { paused: PausedShown; call: HeldCall }) {
     return (
       <div className="inputs">
         <p className="wg-dock-quiet">
-          {call.node || call.loop
-            ? "What goes into it was not told to this page: it is told once, when the run comes here."
-            : "A state is copied or moved here: no values go in."}
+          {isFed(graph, call) === false
+            ? "Nothing goes into it."
+            : call.node
+              ? "What goes into it was not told to this page: it is told once, when the run comes here."
+              : "A state is copied or moved here: no values go in."}
         </p>
       </div>
     );
@@ -94,7 +97,7 @@ function Inputs({ paused, call }: { paused: PausedShown; call: HeldCall }) {
         </p>
       )}
       <Values title="Goes in" samples={inputs} whole={call.loop !== ""} />
-      <Values title="States" samples={states} whole={call.loop !== ""} />
+      <States samples={states} whole={call.loop !== ""} />
     </div>
   );
 }
@@ -102,6 +105,32 @@ function Inputs({ paused, call }: { paused: PausedShown; call: HeldCall }) {
 /** Of a loop, what goes into all the uses in it. */
 function isOfCall(sample: SampleEvent, call: HeldCall): boolean {
   return isOf(sample, call.loop ? { ...call, use: sample.source.split(".", 1)[0]! } : call);
+}
+
+function States({ samples, whole }: Omit<ValuesProps, "title">) {
+  const tensors = samples.filter(({ sample }) => stateWords(sample) === null);
+  const others = samples.filter(({ sample }) => stateWords(sample) !== null);
+  return (
+    <>
+      {others.length > 0 && (
+        <section aria-label="States">
+          <h3>States</h3>
+          <ul className="states">
+            {others.map(({ sample }) => (
+              <li key={sample.source}>
+                <strong>{titleOf(sample, whole)}</strong> {stateWords(sample)}
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+      <Values title={others.length ? "Tensors kept" : "States"} samples={tensors} whole={whole} />
+    </>
+  );
+}
+
+function titleOf({ source }: SampleEvent, whole: boolean): string {
+  return whole ? source : source.slice(source.indexOf(".") + 1);
 }
 
 interface ValuesProps {
@@ -118,11 +147,7 @@ function Values({ title, samples, whole }: ValuesProps) {
       <h3>{title}</h3>
       <div className="values">
         {samples.map(({ sample }) => (
-          <SampleView
-            key={sample.source}
-            sample={sample}
-            title={whole ? sample.source : sample.source.slice(sample.source.indexOf(".") + 1)}
-          />
+          <SampleView key={sample.source} sample={sample} title={titleOf(sample, whole)} />
         ))}
       </div>
     </section>

@@ -3,20 +3,14 @@ import { factsOf } from "../document/routes";
 import type { Entry } from "../document/tree";
 import type { Fork, GraphDocument } from "../document/types";
 import type { Located } from "../store/locate";
-import type { HeldCall } from "../telemetry/frames";
+import type { HeldCall, SampleEvent } from "../telemetry/frames";
+import { plural } from "../ui/words";
 
 export type Place = Pick<Located, "tab" | "canvas" | "selection">;
 
 /** As the service takes them: `step` without a call makes the first of these. */
 export function inOrder(held: readonly HeldCall[]): HeldCall[] {
-  return [...held].sort(
-    (a, b) =>
-      a.rank - b.rank ||
-      a.step - b.step ||
-      lexical(a.iteration, b.iteration) ||
-      a.walk.localeCompare(b.walk) ||
-      a.use.localeCompare(b.use),
-  );
+  return [...held].sort((a, b) => a.rank - b.rank || a.step - b.step || lexical(a.iteration, b.iteration));
 }
 
 export function lexical(a: readonly number[], b: readonly number[]): number {
@@ -90,6 +84,23 @@ function isFork(entry: Entry, names: readonly string[]): boolean {
   if (entry.kind !== "fork") return false;
   const { fork, into } = entry.item as Fork;
   return names.length === 1 ? names[0] === fork || names[0] === into : names[0] === fork && names[1] === into;
+}
+
+/** Whether values go into it at all; null where the open graph doesn't tell. */
+export function isFed(graph: GraphDocument, { walk, use, loop }: HeldCall): boolean | null {
+  const found = graph.walks?.[walk];
+  if (!found) return null;
+  const { routes } = factsOf(found);
+  return routes.some(({ target }) => (loop ? target.entry?.loops.includes(loop) : target.name === use));
+}
+
+/** What a state holds, as a sample of it tells: a cache by its sequences, tokens and pages. */
+export function stateWords({ dtype, shape }: Pick<SampleEvent, "dtype" | "shape">): string | null {
+  if (dtype === "absent") return "holds nothing yet";
+  if (dtype !== "cache") return null;
+  const [rows = 0, tokens = 0, pages = 0] = shape;
+  const sequences = rows > 1 ? `${rows} sequences of up to ` : "";
+  return `${sequences}${plural(tokens, "token")} on ${plural(pages, "page")}`;
 }
 
 /** Where the graph shows it; null where the open graph has no such place. */

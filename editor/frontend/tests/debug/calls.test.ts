@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import {
   inOrder,
+  isFed,
   keyOfCall,
   lexical,
   locateCall,
@@ -8,6 +9,7 @@ import {
   nameOfCall,
   pausedWords,
   placeOfCall,
+  stateWords,
 } from "../../src/debug/calls";
 import { call, GRAPH } from "./fixtures";
 
@@ -60,6 +62,22 @@ describe("held calls", () => {
   it("say what comes first and how many more there are", () => {
     expect(pausedWords([])).toContain("comes to its end");
     expect(pausedWords([call({ rank: 1, use: "last" }), call()])).toBe("before `llm` and 1 more");
+  });
+});
+
+describe("what goes in", () => {
+  it("is told of uses, of loops by what they hold, and not of other graphs", () => {
+    expect(isFed(GRAPH, call({ use: "vae" }))).toBe(true);
+    expect(isFed(GRAPH, call({ use: "next", loop: "words" }))).toBe(true);
+    expect(isFed(GRAPH, call({ use: "fork:main>copy", node: "" }))).toBe(false);
+    expect(isFed(GRAPH, call({ walk: "gone" }))).toBeNull();
+  });
+
+  it("of states is what they hold", () => {
+    expect(stateWords({ dtype: "cache", shape: [1, 5, 1] })).toBe("5 tokens on 1 page");
+    expect(stateWords({ dtype: "cache", shape: [4, 20, 8] })).toBe("4 sequences of up to 20 tokens on 8 pages");
+    expect(stateWords({ dtype: "absent", shape: [] })).toBe("holds nothing yet");
+    expect(stateWords({ dtype: "float32", shape: [2] })).toBeNull();
   });
 });
 
