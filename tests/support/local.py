@@ -18,6 +18,7 @@ from walkgraph.placement.document import Placement
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import fill_params, name_inputs, task_of
 from walkgraph.wire import messages as m
+from walkgraph.wire.watching import Gate, Halted
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import (
     ABSENT,
@@ -27,7 +28,11 @@ from walkgraph.worker.events import (
     Cancelled,
     Command,
     DropStates,
+    FreeLoops,
+    Gated,
+    HoldLoops,
     MoveState,
+    Observe,
     Ref,
     Release,
     Report,
@@ -61,6 +66,8 @@ class LocalDeployment:
             engine.load()
         self.outputs: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
         self.failed: dict[str, Any] = {}
+        self.observed: list[Observe] = []
+        self.halted: list[Halted] = []
         self.times: dict[str, list[m.NodeTime]] = defaultdict(list)
         self._sent: deque[tuple[Rank, Arrived]] = deque()
 
@@ -71,13 +78,15 @@ class LocalDeployment:
         params: Mapping[str, Any],
         inputs: Mapping[str, Sequence[Any]] | None = None,
         parts: Sequence[Any] = (),
+        **how: bool,
     ) -> None:
+        """`how`: `stepped`, `record`, `hold`."""
         declared = task_of(self.graph, task)
         filled = fill_params(declared, {"seed": 0, **params})
         itinerary = expand(self.graph, self.plan, task, filled, inputs or {}, parts)
         values = {given.name: given.value for given in name_inputs(declared, inputs or {}, parts)}
         for rank in itinerary.ranks:
-            self._begin(rank, Started(RunId(run), itinerary, filled, values))
+            self._begin(rank, Started(RunId(run), itinerary, filled, values, **how))
 
     def _begin(self, rank: Rank, event: Started) -> None:
         self._perform(rank, self.cores[rank].handle(event))
@@ -98,6 +107,9 @@ class LocalDeployment:
                 for event in engine.step():
                     told = event if isinstance(event, Items) else _told(event)
                     self._perform(rank, self.cores[rank].handle(told))
+
+    def gate(self, rank: Rank, order: Gate) -> None:
+        self._perform(rank, self.cores[rank].handle(Gated(order)))
 
     def release(self, run: str) -> None:
         for rank, core in self.cores.items():
@@ -122,6 +134,12 @@ class LocalDeployment:
                 self._perform(rank, self.cores[rank].handle(CallDone(command.ref, self._move(engine, command))))
             case Send():
                 self._sent.append((command.rank, Arrived(command.message, command.value)))
+            case HoldLoops(run=run):
+                engine.hold(run)
+            case FreeLoops(run=run):
+                engine.release(run)
+            case Observe():
+                self.observed.append(command)
             case DropStates(keys=keys):
                 engine.drop_states(keys)
             case Release(run=run):
@@ -136,6 +154,8 @@ class LocalDeployment:
                     self.outputs[emit.run][emit.name].append(report.value)
             case m.RankFailed() as failed:
                 self.failed[failed.run] = failed.error
+            case Halted() as halted:
+                self.halted.append(halted)
             case m.RankDone() as done:
                 self.times[done.run].extend(done.times)
             case _:
