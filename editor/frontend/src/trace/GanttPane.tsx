@@ -5,7 +5,7 @@ import { useStore } from "zustand";
 import { highlight } from "../store/highlight";
 import { rankColor } from "../placement/ranks";
 import { neighbour, type Link } from "./find";
-import { Gantt, type Shown } from "./gantt";
+import { Gantt, type Hover, type Shown } from "./gantt";
 import type { Model } from "./model";
 import { TOP, type Piece } from "./paint";
 import type { Row, Rows } from "./rows";
@@ -34,7 +34,7 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
   const gantt = useRef<Gantt | null>(null);
   const [rows, setRows] = useState<Rows>({ list: [], height: 0 });
   const [closed, setClosed] = useState<ReadonlySet<number>>(new Set());
-  const [hover, setHover] = useState<{ block: number; x: number; y: number } | null>(null);
+  const [hover, setHover] = useState<Hover | null>(null);
   const selection = useStore(session.store, (state) => state.selected);
   const lane = useStore(session.store, (state) => state.lane);
   const follow = useStore(session.store, (state) => state.follow);
@@ -149,7 +149,7 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
           />
         </div>
       </div>
-      {hover && hover.block < model.size && <Card model={model} {...hover} />}
+      {hover && <Card model={model} hover={hover} />}
       <div className="visually-hidden" role="status">
         {selected !== null && sentenceOf(model, selected)}
       </div>
@@ -204,7 +204,8 @@ function Name({ row, model, device, closed, chosen, onToggle, onChoose }: NamePr
 
 const CARD = { width: 240, height: 250 };
 
-function Card({ model, block, x, y }: { model: Model; block: number; x: number; y: number }) {
+function Card({ model, hover }: { model: Model; hover: Hover }) {
+  const { x, y } = hover;
   const root = useRef<HTMLDivElement>(null);
   const [room, setRoom] = useState({ width: 0, height: 0 });
   useEffect(() => {
@@ -215,15 +216,21 @@ function Card({ model, block, x, y }: { model: Model; block: number; x: number; 
   const top = Math.max(4, Math.min(y + 12, room.height - CARD.height));
   return (
     <div ref={root} className="card" style={{ left, top, width: CARD.width }} aria-hidden>
-      <strong>{sentenceOf(model, block)}</strong>
-      <dl>
-        {factsOf(model, block).map(({ name, value }) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
+      {"marks" in hover ? (
+        hover.marks.map((words) => <div key={words}>{words}</div>)
+      ) : hover.block < model.size ? (
+        <>
+          <strong>{sentenceOf(model, hover.block)}</strong>
+          <dl>
+            {factsOf(model, hover.block).map(({ name, value }) => (
+              <div key={name}>
+                <dt>{name}</dt>
+                <dd>{value}</dd>
+              </div>
+            ))}
+          </dl>
+        </>
+      ) : null}
     </div>
   );
 }

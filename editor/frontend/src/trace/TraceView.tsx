@@ -17,7 +17,7 @@ import type { Piece } from "./paint";
 import { BlockPanel, LanePanel, NodesPanel, WhyPanel } from "./panels";
 import { RunsPane } from "./RunsPane";
 import { traceOf, type Shown, type Side, type TraceSession, type TraceState } from "./session";
-import { around } from "./span";
+import { around, showMicros } from "./span";
 import { Timeline } from "./timeline";
 import type { WhyPiece } from "./types";
 import { LEVELS } from "./words";
@@ -239,11 +239,21 @@ function Export({ run }: { run: string | null }) {
   );
 }
 
+/** `started after 0.2 ms, first output after 61 ms`. */
+function phaseWords({ started, first_output: first }: Record<string, number>): string {
+  const words = [
+    started !== undefined && `started after ${showMicros(started)}`,
+    first !== undefined && `first output after ${showMicros(first)}`,
+  ];
+  return words.filter(Boolean).join(", ");
+}
+
 function Head({ shown: { trace } }: { shown: Shown }) {
   return (
     <div className="wg-trace-head">
       <strong>{trace.task}</strong> <code>{trace.run.slice(0, 8)}</code>
       <span>{showSeconds(trace.seconds)}</span>
+      <small>{phaseWords(trace.phases)}</small>
       {trace.state !== "done" && (
         <Badge kind={trace.state === "failed" ? "bad" : trace.state === "running" ? "busy" : "warn"}>
           {trace.error ?? trace.state}

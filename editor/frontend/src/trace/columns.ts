@@ -11,30 +11,27 @@ export class Numbers {
     this.data = new Float64Array(room);
   }
 
-  static of(values: ArrayLike<number>): Numbers {
-    const made = new Numbers(Math.max(values.length, 1));
-    made.data.set(values);
-    made.size = values.length;
-    return made;
-  }
-
   at(index: number): number {
     return this.data[index]!;
   }
 
   push(value: number): void {
-    this.insert(this.size, value);
+    if (this.size === this.data.length) this.grow();
+    this.data[this.size] = value;
+    this.size += 1;
   }
 
   insert(index: number, value: number): void {
-    if (this.size === this.data.length) {
-      const grown = new Float64Array(this.size * 2);
-      grown.set(this.data);
-      this.data = grown;
-    }
+    if (this.size === this.data.length) this.grow();
     if (index < this.size) this.data.copyWithin(index + 1, index, this.size);
     this.data[index] = value;
     this.size += 1;
+  }
+
+  private grow(): void {
+    const grown = new Float64Array(this.size * 2);
+    grown.set(this.data);
+    this.data = grown;
   }
 }
 

@@ -3,7 +3,7 @@ import { blockAt, type Link } from "./find";
 import type { Model } from "./model";
 import { densityOf, MAP_HEIGHT, paint, TOP, type Palette, type Piece, type Scene } from "./paint";
 import { rowAt, rowsOf, trackPlace, type Row, type Rows } from "./rows";
-import type { Span } from "./span";
+import { showMicros, type Span } from "./span";
 import type { Timeline } from "./timeline";
 
 /** A press that moves less is a click. */
@@ -14,9 +14,12 @@ const DENSITY_MS = 500;
 const CELLS = 240;
 const WHEEL = 0.0022;
 
+/** What is under the pointer: a block, or the names of marks on the axis. */
+export type Hover = { x: number; y: number } & ({ block: number } | { marks: string[] });
+
 export interface Told {
   onSelect: (block: number | null) => void;
-  onHover: (hover: { block: number; x: number; y: number } | null) => void;
+  onHover: (hover: Hover | null) => void;
   /** Rows have changed: names beside them must follow. */
   onRows: (rows: Rows) => void;
   /** The user has moved or zoomed it. */
@@ -42,6 +45,7 @@ export class Gantt {
   private rows: Rows = { list: [], height: 0 };
   private seen = "";
   private hovered: number | null = null;
+  private hovering = false;
   private palette: Palette;
   private waiting = 0;
   private density: { at: number; version: number; cells: Float64Array } = {
@@ -284,16 +288,26 @@ export class Gantt {
   }
 
   private point(x: number, y: number): void {
+    const marks = y >= MAP_HEIGHT && y < TOP ? this.marksAt(x) : [];
     const block = this.find(x, y);
-    this.hover(block === null ? null : { block, x, y });
+    this.hover(marks.length ? { marks, x, y } : block === null ? null : { block, x, y });
   }
 
-  private hover(hover: { block: number; x: number; y: number } | null): void {
-    const block = hover?.block ?? null;
-    if (block === null && this.hovered === null) return;
+  private hover(hover: Hover | null): void {
+    if (hover === null && !this.hovering) return;
+    this.hovering = hover !== null;
+    const block = hover && "block" in hover ? hover.block : null;
     if (block !== this.hovered) this.invalidate();
     this.hovered = block;
     this.told.onHover(hover);
+  }
+
+  private marksAt(x: number): string[] {
+    const { model, timeline, canvas } = this;
+    const reach = ((timeline.span.to - timeline.span.from) / canvas.clientWidth) * (REACH + 2);
+    const at = this.timeAt(x);
+    const found = model.marks.filter((mark) => Math.abs(mark.at - at) <= reach);
+    return found.slice(-8).map(({ name, run, at }) => `${run.slice(0, 8)} ${name}, ${showMicros(at)}`);
   }
 
   private find(x: number, y: number): number | null {

@@ -75,46 +75,43 @@ export class LiveTrace {
   /** A block per node and Walk of the batch: its rows are calls of several runs. */
   private forward(event: ForwardEvent, origin: number): void {
     const { model } = this;
-    const groups = new Map<string, number[]>();
-    event.nodes.forEach((node, row) => {
-      const key = `${node}\n${event.walks[row]}`;
-      const rows = groups.get(key);
-      if (rows) rows.push(row);
-      else groups.set(key, [row]);
-    });
-    for (const rows of groups.values()) {
-      const first = rows[0]!;
-      const node = event.nodes[first]!;
-      const ready = Math.min(...rows.map((row) => event.ready[row]!));
-      model.add({
-        ...timesOf(event, ready, origin),
-        kind: CALL,
-        lane: model.laneOf(event.rank, node, [node], false),
-        walk: model.name(event.walks[first]!),
-        step: event.steps[first]!,
-        iteration: event.iterations[first]!,
-        count: rows.length,
-        runs: rows.map((row) => model.name(event.runs[row]!)),
-        batch: event.runs.length,
-        failed: event.failed.some((row) => rows.includes(row)),
-      });
+    const { rank, nodes, walks } = event;
+    for (let first = 0; first < nodes.length; first += 1) {
+      const [node, walk] = [nodes[first]!, walks[first]!];
+      if (foundBefore(nodes, walks, first)) continue;
+      const runs: number[] = [];
+      let ready = Infinity;
+      let failed = false;
+      for (let row = first; row < nodes.length; row += 1) {
+        if (nodes[row] !== node || walks[row] !== walk) continue;
+        runs.push(model.name(event.runs[row]!));
+        ready = Math.min(ready, event.ready[row]!);
+        failed ||= event.failed.includes(row);
+      }
+      const lane = model.laneOf(rank, node, [node], false);
+      const block = timed(event, ready, origin, lane, runs);
+      block.walk = model.name(walk);
+      block.step = event.steps[first]!;
+      block.iteration = event.iterations[first]!;
+      block.count = runs.length;
+      block.batch = nodes.length;
+      block.failed = failed;
+      model.add(block);
     }
   }
 
   private launch(event: LaunchEvent, origin: number): void {
     const { model } = this;
-    model.add({
-      ...timesOf(event, event.taken, origin),
-      kind: LAUNCH,
-      lane: model.laneOf(event.rank, event.loop, event.nodes, true),
-      walk: model.name(event.walks[0] ?? ""),
-      step: event.steps[0] ?? -1,
-      iteration: [...(event.outer[0] ?? []), event.first[0] ?? 0],
-      count: event.count,
-      runs: event.runs.map((run) => model.name(run)),
-      batch: event.runs.length,
-      failed: false,
-    });
+    const lane = model.laneOf(event.rank, event.loop, event.nodes, true);
+    const runs = event.runs.map((run) => model.name(run));
+    const block = timed(event, event.taken, origin, lane, runs);
+    block.kind = LAUNCH;
+    block.walk = model.name(event.walks[0] ?? "");
+    block.step = event.steps[0] ?? -1;
+    block.iteration = [...(event.outer[0] ?? []), event.first[0] ?? 0];
+    block.count = event.count;
+    block.batch = event.runs.length;
+    model.add(block);
   }
 
   private activity(event: ActivityEvent, origin: number): void {
@@ -220,20 +217,45 @@ export class LiveTrace {
 /** What a folded block doesn't know. */
 const FOLD = { kind: FOLDED, step: -1, number: -1, pages: -1, failed: false };
 
-function timesOf(event: ForwardEvent | LaunchEvent, ready: number, origin: number) {
-  const at = (seconds: number) => (seconds - origin) * 1e6;
-  const [started, finished] = [at(event.started), at(event.finished)];
+/** All that a forward and a launch say alike. */
+function timed(
+  event: ForwardEvent | LaunchEvent,
+  ready: number,
+  origin: number,
+  lane: number,
+  runs: number[],
+): Block {
+  const started = (event.started - origin) * 1e6;
+  const finished = (event.finished - origin) * 1e6;
+  const since = (ready - origin) * 1e6;
   return {
+    kind: CALL,
+    lane,
+    walk: 0,
+    step: -1,
+    iteration: NONE,
+    count: 1,
     number: event.number,
-    ready: at(ready),
-    taken: at(event.taken),
-    launched: at(event.launched),
+    batch: 1,
+    runs,
+    ready: since,
+    taken: (event.taken - origin) * 1e6,
+    launched: (event.launched - origin) * 1e6,
     started,
     finished,
     busy: finished - started,
-    queued: Math.max(0, started - at(ready)),
+    queued: Math.max(0, started - since),
     pages: event.pages_free,
+    failed: false,
   };
+}
+
+const NONE: readonly number[] = [];
+
+/** Whether a row before this one is of the same node and Walk. */
+function foundBefore(nodes: readonly string[], walks: readonly string[], at: number): boolean {
+  for (let row = at - 1; row >= 0; row -= 1) if (nodes[row] === nodes[at] && walks[row] === walks[at]) return true;
+  return false;
 }
 
 function keyOf(event: TransferEvent | ArrivalEvent, rank: number): string {

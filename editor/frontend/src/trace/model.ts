@@ -75,24 +75,6 @@ export class Counter {
   pagesTotal = 0;
 }
 
-const COLUMNS = [
-  "kind",
-  "lane",
-  "walk",
-  "step",
-  "count",
-  "number",
-  "batch",
-  "ready",
-  "taken",
-  "launched",
-  "started",
-  "finished",
-  "busy",
-  "queued",
-  "pages",
-] as const;
-
 export class Model {
   readonly names: string[] = [];
   readonly lanes: Lane[] = [];
@@ -126,7 +108,6 @@ export class Model {
   version = 0;
   private readonly nameIndex = new Map<string, number>();
   private readonly laneIndex = new Map<string, number>();
-  private readonly byBatch = new Map<string, number[]>();
 
   get size(): number {
     return this.started.size;
@@ -154,17 +135,25 @@ export class Model {
 
   add(block: Block): number {
     const id = this.size;
-    for (const column of COLUMNS) this[column].push(block[column]);
+    this.kind.push(block.kind);
+    this.lane.push(block.lane);
+    this.walk.push(block.walk);
+    this.step.push(block.step);
+    this.count.push(block.count);
+    this.number.push(block.number);
+    this.batch.push(block.batch);
+    this.ready.push(block.ready);
+    this.taken.push(block.taken);
+    this.launched.push(block.launched);
+    this.started.push(block.started);
+    this.finished.push(block.finished);
+    this.busy.push(block.busy);
+    this.queued.push(block.queued);
+    this.pages.push(block.pages);
     this.iteration.push(block.iteration);
     this.runs.push(block.runs);
     if (block.failed) this.failed.add(id);
     this.place(id, this.lanes[block.lane]!);
-    if (block.number >= 0) {
-      const key = this.batchKey(id);
-      const mates = this.byBatch.get(key);
-      if (mates) mates.push(id);
-      else this.byBatch.set(key, [id]);
-    }
     this.reach(block.started, block.finished);
     return id;
   }
@@ -192,8 +181,14 @@ export class Model {
   }
 
   /** Blocks of the same batch, itself among them. */
-  mates(id: number): readonly number[] {
-    return this.byBatch.get(this.batchKey(id)) ?? [id];
+  mates(id: number): number[] {
+    const number = this.number.at(id);
+    if (number < 0) return [id];
+    const { rank } = this.laneAt(id);
+    const found: number[] = [];
+    for (let other = 0; other < this.size; other += 1)
+      if (this.number.at(other) === number && this.laneAt(other).rank === rank) found.push(other);
+    return found;
   }
 
   get ranks(): number[] {
@@ -210,14 +205,9 @@ export class Model {
     return all.sort((a, b) => this.started.at(a) - this.started.at(b) || a - b);
   }
 
-  private batchKey(id: number): string {
-    return `${this.laneAt(id).rank} ${this.number.at(id)}`;
-  }
-
   private place(id: number, lane: Lane): void {
     const [started, finished] = [this.started.at(id), this.finished.at(id)];
-    const free = lane.tracks.find((track) => track.end <= started);
-    if (free) return this.append(free, id, started, finished);
+    for (const track of lane.tracks) if (track.end <= started) return this.append(track, id, started, finished);
     if (lane.tracks.length < MOST_TRACKS) {
       const track = new Track();
       lane.tracks.push(track);

@@ -11,8 +11,7 @@ import { FOLDED, LAUNCH } from "./types";
 export const MAP_HEIGHT = 26;
 export const AXIS_HEIGHT = 22;
 export const TOP = MAP_HEIGHT + AXIS_HEIGHT;
-/** Blocks narrower than this are drawn together. */
-const LEAST = 1.5;
+/** Blocks narrower than this are drawn together, as many as start in a piece of this width. */
 const CELL = 2;
 const WORDS_FROM = 46;
 /** Iterations of a launch are told apart from so many pixels each. */
@@ -133,12 +132,12 @@ function paintTrack(context: Context, scene: Scene, top: number, lane: Lane, tra
     const started = model.started.at(id);
     if (started > span.to) return;
     const length = model.finished.at(id) - started;
-    if (length * scale >= LEAST) {
+    if (length * scale >= CELL) {
       paintBlock(context, scene, id, { y, height: place.height, color, scale });
       at += 1;
       continue;
     }
-    const next = cellEnd(model, track, at, started + CELL / scale, LEAST / scale);
+    const next = cellEnd(model, track, at, CELL / scale);
     const filled = (next < ids.size ? track.before.at(next) : track.total) - track.before.at(at);
     context.globalAlpha = 0.35 + 0.65 * quarter((filled * scale) / CELL);
     context.fillStyle = color;
@@ -148,8 +147,9 @@ function paintTrack(context: Context, scene: Scene, top: number, lane: Lane, tra
   }
 }
 
-/** The first block after those that start before `until`, or one among them that is wide enough for itself. */
-function cellEnd(model: Model, track: Track, from: number, until: number, wide: number): number {
+/** The first block after those that start within `wide`; the last among them where it needs no company. */
+function cellEnd(model: Model, track: Track, from: number, wide: number): number {
+  const until = model.started.at(track.ids.at(from)) + wide;
   const next = lower(track.ids.size, until, (at) => model.started.at(track.ids.at(at)), from + 1);
   const last = next - 1;
   if (last <= from) return from + 1;
@@ -396,12 +396,13 @@ function paintAxis(context: Context, scene: Scene, times: readonly number[]): vo
   context.font = palette.font;
   context.textBaseline = "middle";
   const step = times.length > 1 ? times[1]! - times[0]! : scene.span.to - scene.span.from;
+  const most = Math.max(...times.map(Math.abs), 0);
   for (const at of times) {
     const x = Math.round(xOf(scene, at));
     context.fillStyle = palette.line;
     context.fillRect(x, TOP - 5, 1, 5);
     context.fillStyle = palette.muted;
-    context.fillText(showTick(at, step), x + 4, MAP_HEIGHT + AXIS_HEIGHT / 2);
+    context.fillText(showTick(at, step, most), x + 4, MAP_HEIGHT + AXIS_HEIGHT / 2);
   }
   context.fillStyle = palette.accent;
   for (const mark of model.marks) {
@@ -419,12 +420,14 @@ function paintMap(context: Context, scene: Scene): void {
   const { palette, width, span, all, density } = scene;
   context.fillStyle = palette.soft;
   context.fillRect(0, 0, width, MAP_HEIGHT);
+  context.globalAlpha = 0.6;
   context.fillStyle = palette.muted;
   const cell = width / density.length;
   for (let at = 0; at < density.length; at += 1) {
     const tall = density[at]! * (MAP_HEIGHT - 4);
     if (tall > 0) context.fillRect(at * cell, MAP_HEIGHT - 2 - tall, cell + 0.5, tall);
   }
+  context.globalAlpha = 1;
   const scale = width / (all.to - all.from);
   const left = Math.max(0, (span.from - all.from) * scale);
   const right = Math.min(width, (span.to - all.from) * scale);

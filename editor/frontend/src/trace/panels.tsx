@@ -7,7 +7,7 @@ import { blockWords, differences, figuresOf, type Difference, type LaneFigures }
 import type { Link } from "./find";
 import type { Lane, Model } from "./model";
 import type { Shown } from "./session";
-import { showMicros } from "./span";
+import { showAt, showMicros } from "./span";
 import type { StatisticsShown, WhyKind, WhyPiece } from "./types";
 import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./words";
 
@@ -138,7 +138,7 @@ export function LanePanel({ model, lane, selected, version, onBlock }: LaneProps
                 </button>
               </td>
               <td>{model.names[model.walk.at(id)]}</td>
-              <td>{showMicros(model.started.at(id))}</td>
+              <td>{showAt(model.started.at(id))}</td>
               <td>{showMicros(model.busy.at(id))}</td>
               <td>{showMicros(model.queued.at(id))}</td>
               <td>{model.batch.at(id)}</td>
@@ -175,7 +175,12 @@ export function WhyPanel({ shown, path, onPath, onPiece }: WhyProps) {
         aria-label={kinds.map((kind) => shareWords(kind, why.shares, why.seconds)).join(", ")}
       >
         {kinds.map((kind) => (
-          <i key={kind} className={kind} style={{ flexGrow: why.shares[kind] }} title={KINDS[kind].about} />
+          <i
+            key={kind}
+            className={kind}
+            style={{ width: `${(why.shares[kind] / Math.max(why.seconds, 1e-9)) * 100}%` }}
+            title={KINDS[kind].about}
+          />
         ))}
       </div>
       <ul className="legend">
@@ -328,7 +333,9 @@ function Differences({ rows, onLane }: { rows: readonly Difference[]; onLane: No
             <td>
               {showMs(row.a?.busy ?? null)} → {showMs(row.b?.busy ?? null)}
             </td>
-            <td className={row.busy > 0 ? "more" : "less"}>{`${row.busy > 0 ? "+" : ""}${showMs(row.busy)}`}</td>
+            <td
+              className={row.busy > 0.001 ? "more" : row.busy < -0.001 ? "less" : ""}
+            >{`${row.busy > 0 ? "+" : ""}${showMs(row.busy)}`}</td>
             <td>
               {showMs(row.a?.mean ?? null)} → {showMs(row.b?.mean ?? null)}
             </td>

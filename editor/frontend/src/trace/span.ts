@@ -66,10 +66,22 @@ export function showMicros(micros: number): string {
   return `${sign}${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")} min`;
 }
 
-/** On an axis whose ticks are `step` apart: as many figures as tell them apart. */
-export function showTick(at: number, step: number): string {
-  const [unit, size] = step >= 1e6 ? ["s", 1e6] : step >= 1e3 ? ["ms", 1e3] : ["µs", 1];
-  const whole = Math.abs(at) >= 1e6 && unit !== "s" ? ["s", 1e6] : [unit, size];
-  const digits = Math.max(0, Math.ceil(-Math.log10(step / Number(whole[1])) - 1e-9));
-  return `${(at / Number(whole[1])).toFixed(digits)} ${whole[0]}`.replace("-", "−");
+/** A point in time, to ten microseconds and better: `70.23 ms`, `1.23456 s`. */
+export function showAt(micros: number): string {
+  const size = Math.abs(micros);
+  const words =
+    size < 1e3
+      ? `${Math.round(size)} µs`
+      : size < 1e6
+        ? `${(size / 1e3).toFixed(2)} ms`
+        : `${(size / 1e6).toFixed(5)} s`;
+  return micros < 0 ? `−${words}` : words;
+}
+
+/** On an axis whose ticks are `step` apart and go up to `most`: as many figures as tell them apart, one unit for all. */
+export function showTick(at: number, step: number, most: number): string {
+  const [unit, size] =
+    most >= 1e6 ? (["s", 1e6] as const) : most >= 1e3 ? (["ms", 1e3] as const) : (["µs", 1] as const);
+  const digits = Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9));
+  return `${(at / size).toFixed(digits)} ${unit}`.replace("-", "−");
 }

@@ -2,7 +2,7 @@
 import { showBytes } from "../ui/words";
 import { blockWords } from "./figures";
 import type { Hop, Model } from "./model";
-import { showMicros } from "./span";
+import { showAt, showMicros } from "./span";
 import { FOLDED, LAUNCH, type WhyKind } from "./types";
 
 export const KINDS: Record<WhyKind, { label: string; about: string }> = {
@@ -29,7 +29,7 @@ export interface Fact {
 export function factsOf(model: Model, id: number): Fact[] {
   const lane = model.laneAt(id);
   const kind = model.kind.at(id);
-  const at = (column: "ready" | "taken" | "launched" | "started" | "finished") => showMicros(model[column].at(id));
+  const at = (column: "ready" | "taken" | "launched" | "started" | "finished") => showAt(model[column].at(id));
   const count = model.count.at(id);
   const busy = model.busy.at(id);
   const facts: Fact[] = [
