@@ -18,6 +18,8 @@ import { Menu } from "../ui/kit";
 import { middle, type Board as BoardApi } from "./board";
 import { Bar, type Prefs } from "./Bar";
 import { receive } from "./dragging";
+import { FlowingOn, TokenLayer } from "./edges/TokenLayer";
+import { Tokens } from "./edges/tokens";
 import { WireEdge, WireShape } from "./edges/WireEdge";
 import { dropTarget } from "./gestures/drop";
 import { addReroute } from "./gestures/reroute";
@@ -76,6 +78,10 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
     if (document.activeElement === document.body) root.current?.focus({ preventScroll: true });
   }, []);
 
+  const flowing = useMemo(
+    () => ({ tokens: new Tokens(), walk: canvas.kind === "walk" ? canvas.walk : null }),
+    [canvas],
+  );
   const many = model.nodes.length > MANY;
   const far = useStore(isFar);
   return (
@@ -91,40 +97,43 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
       }}
     >
       <WireShape value={prefs.shape}>
-        <Far value={far}>
-          <ReactFlow<CanvasNode, CanvasEdge>
-            {...laid}
-            {...connecting}
-            nodeTypes={NODES}
-            edgeTypes={EDGES}
-            defaultViewport={viewport}
-            fitView={viewport === undefined}
-            fitViewOptions={FIT}
-            onMoveEnd={remember}
-            minZoom={0.08}
-            maxZoom={2.5}
-            deleteKeyCode={null}
-            selectionKeyCode="Shift"
-            multiSelectionKeyCode={MULTI}
-            selectionMode={SelectionMode.Partial}
-            zoomOnDoubleClick={false}
-            snapToGrid
-            snapGrid={SNAP}
-            connectionRadius={22}
-            reconnectRadius={REACH}
-            elevateNodesOnSelect={false}
-            zIndexMode="manual"
-            disableKeyboardA11y
-            edgesFocusable
-            onlyRenderVisibleElements={many}
-            {...menus}
-          >
-            <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} />
-            {prefs.map && model.nodes.length <= MAP_MOST && model.nodes.length > 0 && (
-              <MiniMap pannable zoomable ariaLabel="Map" nodeColor={mapColor} nodeStrokeWidth={0} />
-            )}
-          </ReactFlow>
-        </Far>
+        <FlowingOn value={flowing}>
+          <Far value={far}>
+            <ReactFlow<CanvasNode, CanvasEdge>
+              {...laid}
+              {...connecting}
+              nodeTypes={NODES}
+              edgeTypes={EDGES}
+              defaultViewport={viewport}
+              fitView={viewport === undefined}
+              fitViewOptions={FIT}
+              onMoveEnd={remember}
+              minZoom={0.08}
+              maxZoom={2.5}
+              deleteKeyCode={null}
+              selectionKeyCode="Shift"
+              multiSelectionKeyCode={MULTI}
+              selectionMode={SelectionMode.Partial}
+              zoomOnDoubleClick={false}
+              snapToGrid
+              snapGrid={SNAP}
+              connectionRadius={22}
+              reconnectRadius={REACH}
+              elevateNodesOnSelect={false}
+              zIndexMode="manual"
+              disableKeyboardA11y
+              edgesFocusable
+              onlyRenderVisibleElements={many}
+              {...menus}
+            >
+              <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} />
+              {prefs.map && model.nodes.length <= MAP_MOST && model.nodes.length > 0 && (
+                <MiniMap pannable zoomable ariaLabel="Map" nodeColor={mapColor} nodeStrokeWidth={0} />
+              )}
+              <TokenLayer tokens={flowing.tokens} />
+            </ReactFlow>
+          </Far>
+        </FlowingOn>
       </WireShape>
       <Bar board={board} prefs={prefs} onPrefs={setPrefs} mapOff={model.nodes.length > MAP_MOST} />
       {model.nodes.length <= 2 && <Hint canvas={canvas} model={model} />}

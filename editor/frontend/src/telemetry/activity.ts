@@ -6,6 +6,7 @@ import { ApiError, call, send } from "../api/client";
 import type { RunEvent, RunShown, ValueShown } from "../api/types";
 import type { GraphDocument } from "../document/types";
 import type { QueueGauge, RankGauge } from "./frames";
+import { FlowStore } from "./flows";
 import type { Clock } from "./flush";
 import { NodeStore } from "./nodes";
 import { Params } from "./params";
@@ -49,14 +50,18 @@ const store = new NodeStore(clock, {
   revoke: (url) => URL.revokeObjectURL(url),
 });
 
+/** What moves along the edges; read while it is drawn. */
+export const flows = new FlowStore(clock.now);
+
 /** Show this deployment's activity. `of`: the graph it was made from, so that outputs find their nodes. */
 export function follow(deployment: string | null, of: GraphDocument | null = null): void {
   graph = of;
   store.follow(deployment);
+  flows.follow(deployment);
   if (deployment !== null && !unsubscribe) {
-    const leave = telemetry.subscribe(store.take);
+    const leaves = [telemetry.subscribe(store.take), telemetry.subscribe(flows.take)];
     const forget = telemetry.watch(() => store.setStale(telemetry.status().state !== "open"));
-    unsubscribe = () => (leave(), forget());
+    unsubscribe = () => [...leaves, forget].forEach((leave) => leave());
   } else if (deployment === null && unsubscribe) {
     unsubscribe();
     unsubscribe = null;
@@ -67,6 +72,7 @@ export function follow(deployment: string | null, of: GraphDocument | null = nul
 export function focusRun(run: string | null): void {
   stopReading();
   store.focusOn(run);
+  flows.focusOn(run);
   if (run !== null) void readOutputs(run);
 }
 
@@ -86,6 +92,7 @@ export function showRun(run: RunShown): void {
 export function setPaused(paused: boolean): void {
   telemetry.setPaused(paused);
   store.setPaused(paused);
+  flows.setPaused(paused);
 }
 
 /** Keep the node's preview through later runs. */

@@ -1,11 +1,14 @@
 // A wire: an edge of a Walk, a result, or a stream.
 import { useInternalNode, useReactFlow, type EdgeProps } from "@xyflow/react";
-import { createContext, memo, useContext, useRef, useState, type PointerEvent } from "react";
+import { createContext, memo, useContext, useEffect, useRef, useState, type PointerEvent } from "react";
+import { factsOf } from "../../document/routes";
 import { setReroutes } from "../../document/edits/layout";
 import { useEditor } from "../../store/react";
-import { useIsRunning } from "../../telemetry/activity";
+import { flows, useIsRunning } from "../../telemetry/activity";
 import { LANE, snapped } from "../geometry";
 import type { CanvasEdge, Point, WireData } from "../types";
+import { Hovered } from "./Hovered";
+import { FlowingOn } from "./TokenLayer";
 import { back, forward, type Shape, type Way } from "./paths";
 
 export const WireShape = createContext<Shape>("curved");
@@ -26,7 +29,7 @@ function Forward(props: EdgeProps<CanvasEdge>) {
   const way = forward(endsOf(props), points, shape);
   const [near, far] = [data.chips.filter(atTarget), data.chips.filter((chip) => !atTarget(chip))];
   return (
-    <Drawing data={data} way={way}>
+    <Drawing id={props.id} data={data} way={way}>
       {near.length > 0 && <Chip text={near.join(" · ")} at={[props.targetX - 8, props.targetY]} anchor="end" />}
       {far.length > 0 && <Chip text={far.join(" · ")} at={way.label} anchor="middle" />}
       {points.map((point, index) => (
@@ -48,7 +51,7 @@ function Carried(props: EdgeProps<CanvasEdge>) {
   const way = back(endsOf(props), floor, data.lane);
   const [x, y] = way.arrow;
   return (
-    <Drawing data={data} way={way}>
+    <Drawing id={props.id} data={data} way={way}>
       <path
         className="wg-arrow"
         d={`M${x + 5},${y - 4}L${x - 3},${y}L${x + 5},${y + 4}`}
@@ -63,7 +66,16 @@ function atTarget(chip: string): boolean {
   return chip === "first" || chip === "each";
 }
 
-function Drawing({ data, way, children }: { data: WireData; way: Way; children?: React.ReactNode }) {
+interface DrawingProps {
+  id: string;
+  data: WireData;
+  way: Way;
+  children?: React.ReactNode;
+}
+
+function Drawing({ id, data, way, children }: DrawingProps) {
+  const [over, setOver] = useState(false);
+  const walk = useContext(FlowingOn)?.walk ?? null;
   const color = data.broken ? "var(--bad)" : data.color;
   const kinds = [
     "wg-wire",
@@ -73,14 +85,20 @@ function Drawing({ data, way, children }: { data: WireData; way: Way; children?:
     data.warning ? "warned" : "",
   ];
   return (
-    <g className={kinds.join(" ")} style={{ color }}>
+    <g
+      className={kinds.join(" ")}
+      style={{ color }}
+      onPointerEnter={() => setOver(true)}
+      onPointerLeave={() => setOver(false)}
+    >
       <title>{titleOf(data)}</title>
       <path className="react-flow__edge-interaction" d={way.path} fill="none" strokeOpacity={0} strokeWidth={14} />
       <path className="wg-line" d={way.path} />
       {data.kind === "stream" && <path className="wg-core" d={way.path} />}
-      {data.node && !data.broken && <Flow node={data.node} path={way.path} />}
+      {data.node && !data.broken && <Flow id={id} data={data} path={way.path} />}
       {data.broken && <Mark at={way.label} />}
       {children}
+      {over && walk !== null && data.index >= 0 && <Hovered walk={walk} index={data.index} at={way.label} />}
     </g>
   );
 }
@@ -92,9 +110,21 @@ function titleOf(data: WireData): string {
   return `${data.from} → ${data.to}${data.type ? `\n${data.type}` : ""}${way}${walks}${trouble ? `\n${trouble}` : ""}`;
 }
 
-/** Runs along the wire while its source works. */
-const Flow = memo(function Flow({ node, path }: { node: string; path: string }) {
-  return useIsRunning(node) ? <path className="wg-flowing" d={path} /> : null;
+/** Lit while its source works; what leaves the source runs along it. */
+const Flow = memo(function Flow({ id, data, path }: { id: string; data: WireData; path: string }) {
+  const on = useContext(FlowingOn);
+  const editor = useEditor();
+  useEffect(() => {
+    if (!on) return;
+    const { tokens, walk } = on;
+    const body = walk === null ? undefined : editor.graph.walks?.[walk];
+    const depth = body && factsOf(body).uses.get(data.from.split(".", 1)[0] ?? "")?.loops.length;
+    const walks = walk === null ? data.walks : [walk];
+    const left = () => walks.reduce((sum, one) => sum + flows.left(one, data.node, depth ?? null), 0);
+    tokens.put(id, { path, color: data.color, left });
+    return () => tokens.drop(id);
+  }, [on, editor, id, data, path]);
+  return useIsRunning(data.node) ? <path className="wg-flowing" d={path} /> : null;
 });
 
 function Mark({ at: [x, y] }: { at: Point }) {

@@ -1,0 +1,105 @@
+// One canvas between the wires and the nodes, on which dots run along the wires; drawn only while some do.
+import { useStoreApi, ViewportPortal } from "@xyflow/react";
+import { createContext, useEffect, useRef } from "react";
+import { flows } from "../../telemetry/activity";
+import { isFar } from "../far";
+import type { Dot, Tokens } from "./tokens";
+
+export interface Flowing {
+  tokens: Tokens;
+  /** Of the canvas; null: components, whose wires are of several Walks. */
+  walk: string | null;
+}
+
+export const FlowingOn = createContext<Flowing | null>(null);
+
+const RADIUS = 3.4;
+
+export function TokenLayer({ tokens }: { tokens: Tokens }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const flow = useStoreApi();
+  useEffect(() => {
+    const still = matchMedia("(prefers-reduced-motion: reduce)");
+    const colors = new Map<string, string>();
+    let frame = 0;
+    const draw = () => {
+      frame = 0;
+      const sheet = canvas.current;
+      if (!sheet) return;
+      const state = flow.getState();
+      const { transform, width, height } = state;
+      const dots = still.matches || isFar(state) ? [] : tokens.at(performance.now());
+      if (dots.length === 0) {
+        tokens.still();
+        sheet.hidden = true;
+        return;
+      }
+      frame = requestAnimationFrame(draw);
+      place(sheet, transform, width, height);
+      paint(sheet, transform, dots, (color) => resolved(sheet, color, colors));
+    };
+    const wake = () => {
+      if (frame === 0 && !document.hidden) frame = requestAnimationFrame(draw);
+    };
+    const leave = flows.watch(wake);
+    return () => {
+      leave();
+      cancelAnimationFrame(frame);
+    };
+  }, [flow, tokens]);
+  return (
+    <ViewportPortal>
+      <canvas ref={canvas} className="wg-tokens" aria-hidden hidden />
+    </ViewportPortal>
+  );
+}
+
+/** Over all that is seen: the viewport moves it, and this moves it back. */
+function place(
+  sheet: HTMLCanvasElement,
+  [x, y, zoom]: [number, number, number],
+  width: number,
+  height: number,
+): void {
+  const dense = Math.min(2, devicePixelRatio);
+  const [w, h] = [Math.round(width * dense), Math.round(height * dense)];
+  if (sheet.width !== w) sheet.width = w;
+  if (sheet.height !== h) sheet.height = h;
+  sheet.hidden = false;
+  sheet.style.width = `${width}px`;
+  sheet.style.height = `${height}px`;
+  sheet.style.transform = `scale(${1 / zoom}) translate(${-x}px, ${-y}px)`;
+}
+
+function paint(
+  sheet: HTMLCanvasElement,
+  [x, y, zoom]: [number, number, number],
+  dots: readonly Dot[],
+  colorOf: (color: string) => string,
+): void {
+  const context = sheet.getContext("2d");
+  if (!context) return;
+  const scale = sheet.width / sheet.clientWidth || 1;
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.clearRect(0, 0, sheet.width, sheet.height);
+  context.setTransform(scale * zoom, 0, 0, scale * zoom, scale * x, scale * y);
+  context.strokeStyle = colorOf("var(--bg)");
+  context.lineWidth = 1.4;
+  for (const dot of dots) {
+    context.fillStyle = colorOf(dot.color);
+    context.beginPath();
+    context.arc(dot.x, dot.y, RADIUS, 0, Math.PI * 2);
+    context.fill();
+    context.stroke();
+  }
+}
+
+/** A colour of the theme as a canvas takes it; kept for as long as the layer is mounted. */
+function resolved(sheet: HTMLCanvasElement, color: string, known: Map<string, string>): string {
+  let found = known.get(color);
+  if (found === undefined) {
+    sheet.style.color = color;
+    known.set(color, (found = getComputedStyle(sheet).color));
+  }
+  return found;
+}
