@@ -44,7 +44,7 @@ from walkgraph.worker.events import (
 )
 from walkgraph.worker.gate import Gate
 
-QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 R = RunId("r")
 STEPS = tuple(StepPlan(index=i, walk=0, lane=lane, bindings={}) for i, lane in enumerate((0, 0, 1)))
 Path = tuple[tuple[float, ...], ...]

@@ -13,7 +13,7 @@ from tests.unit.worker.test_resident import INPUTS, STREAM, drawn, placed, plan_
 from walkgraph.graph.document import Graph
 from walkgraph.placement.regions import stepped
 
-QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 RANKS = st.lists(st.integers(0, 2), min_size=12, max_size=12)
 
 
