@@ -59,7 +59,7 @@ class FakeService:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, Any]] = []
-        self.answers: dict[tuple[str, str], httpx.Response] = {
+        self.answers: dict[tuple[str, str], httpx.Response | Callable[[httpx.Request], httpx.Response]] = {
             ("GET", "/api/v1/deployments"): httpx.Response(200, json=[SHAPES]),
             ("GET", "/api/v1/deployments/shapes"): httpx.Response(200, json=SHAPES),
             ("POST", "/api/v1/deployments"): httpx.Response(202, json={**SHAPES, "state": "starting", "ranks": []}),
@@ -82,7 +82,7 @@ class FakeService:
         self.asked.append((request.method, request.url.path, body))
         found = self.answers.get((request.method, request.url.path))
         problem = {"code": "not_found", "detail": "there is no such thing", "errors": []}
-        return found or httpx.Response(404, json=problem)
+        return (found(request) if callable(found) else found) or httpx.Response(404, json=problem)
 
 
 @pytest.fixture

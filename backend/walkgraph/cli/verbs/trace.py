@@ -1,0 +1,221 @@
+"""`walkgraph trace`: what a run did, where its time went; what a deployment's runs take; all of it live."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from walkgraph.cli import output
+from walkgraph.cli.options import Json
+from walkgraph.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from walkgraph.client import Client
+
+ID_LENGTH = 32
+PREFIX = 4
+"""Characters that a run may be named by, at least."""
+SEARCHED = 1000
+"""Runs that are looked through for one that was named by its first characters."""
+REDRAWN = 4
+"""Times a second, while a deployment is followed."""
+
+Run = Annotated[str | None, typer.Argument(help="Its id, the first characters of it, or `last`.", show_default=False)]
+Deployment = Annotated[
+    str | None,
+    typer.Option("--deployment", "-d", help="List its traces, and what its nodes take.", show_default=False),
+]
+File = Annotated[
+    str | None,
+    typer.Option("--perfetto", metavar="FILE", help="Write it for ui.perfetto.dev; `-` for standard output."),
+]
+Spans = Annotated[
+    str | None, typer.Option("--otlp", metavar="FILE", help="Write it as OpenTelemetry spans, OTLP's JSON; `-` too.")
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="With `--deployment`: show it as it runs, until Ctrl-C.")]
+Task = Annotated[str | None, typer.Option("--task", help="With `--deployment`: of this task only.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Traces that are listed.")]
+
+
+def command(
+    run: Run = None,
+    deployment: Deployment = None,
+    perfetto: File = None,
+    otlp: Spans = None,
+    follow: Follow = False,
+    task: Task = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """Show what a run did: its phases, its nodes, what each rank did over time, and why it took so long.
+
+    \b
+    walkgraph trace last            the newest run
+    walkgraph trace 3f2a            the run whose id starts so
+    walkgraph trace -d shapes       the runs of a deployment, and what its nodes take
+    walkgraph trace -d shapes -f    the deployment as it runs
+    """
+    from walkgraph.client import Client
+    from walkgraph.settings import Settings
+
+    _check(run, deployment, files=(perfetto, otlp), follow=follow, task=task)
+    with Client.local(Settings()) as client:
+        if run is None and deployment is not None:
+            if follow:
+                _follow(client, deployment, as_json=as_json)
+            else:
+                _list(client, deployment, task, limit, as_json=as_json)
+            return
+        id_ = _found(client, run or "", deployment)
+        if perfetto is not None:
+            _write(perfetto, client.trace_file(id_, "perfetto"))
+        if otlp is not None:
+            _write(otlp, client.trace_file(id_, "otlp"))
+        if perfetto is None and otlp is None:
+            _show(client, id_, as_json=as_json)
+
+
+def _check(
+    run: str | None, deployment: str | None, *, files: tuple[str | None, ...], follow: bool, task: str | None
+) -> None:
+    """Raises typer.BadParameter for words that don't go together."""
+    if run is None and deployment is None:
+        raise typer.BadParameter("name a run, `last`, or a deployment with `--deployment`")
+    if run is not None and (follow or task):
+        raise typer.BadParameter("`--follow` and `--task` go with `--deployment`, without a run")
+    if run is None and any(file is not None for file in files):
+        raise typer.BadParameter("name the run to write, or `last`")
+
+
+def _found(client: Client, named: str, deployment: str | None) -> str:
+    """The whole id. Raises NotFound, InvalidInput where several are meant."""
+    if len(named) == ID_LENGTH:
+        return named
+    if named == "last":
+        newest = client.runs(deployment, 1)
+        if not newest:
+            raise NotFound("there is no run yet; start one with `walkgraph run`")
+        return newest[0]["id"]
+    if len(named) < PREFIX:
+        raise InvalidInput(f"name a run by {PREFIX} characters of its id at least, or by `last`")
+    ids = [found["id"] for found in client.runs(deployment, SEARCHED) if found["id"].startswith(named)]
+    if not ids:
+        raise NotFound(f"no run's id starts with `{named}`; `walkgraph trace --deployment D` lists those with a trace")
+    if len(ids) > 1:
+        raise InvalidInput(f"the ids of {len(ids)} runs start with `{named}`; give some more of it")
+    return ids[0]
+
+
+def _write(file: str, data: bytes) -> None:
+    if file == "-":
+        sys.stdout.write(data.decode() + "\n")
+        return
+    try:
+        Path(file).write_bytes(data)
+    except OSError as error:
+        raise InvalidInput(f"`{file}` can't be written: {error.strerror}") from None
+    output.note(f"wrote {file}")
+
+
+# ── a run ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _show(client: Client, run: str, *, as_json: bool) -> None:
+    import msgspec
+
+    from walkgraph.cli import timelines
+    from walkgraph.telemetry.trace import Trace
+
+    found, why = client.trace(run), client.why(run)
+    if as_json:
+        output.as_json({"trace": found, "why": why})
+        return
+    trace = msgspec.convert(found, Trace)
+    for line in timelines.heading(trace):
+        output.line(line)
+    if not trace.blocks.lane:
+        output.line("\nnothing was told of its nodes: the level of telemetry was off, or they have not been called yet")
+        return
+    output.line()
+    output.table(timelines.NODE_HEADERS, timelines.nodes(trace), right=timelines.NODE_RIGHT)
+    output.line()
+    for line in timelines.timeline(trace, shutil.get_terminal_size().columns):
+        output.line(line)
+    output.line()
+    for line in timelines.why(why):
+        output.line(line)
+
+
+# ── a deployment ────────────────────────────────────────────────────────────────────────────────
+
+
+def _list(client: Client, deployment: str, task: str | None, limit: int, *, as_json: bool) -> None:
+    from walkgraph.cli import timelines
+
+    traces = [found for found in client.traces(deployment, limit) if task in (None, found["task"])]
+    statistics = client.statistics(deployment, task)
+    if as_json:
+        output.as_json({"traces": traces, "statistics": statistics})
+        return
+    if not traces:
+        output.line(f"no traces of `{deployment}` are kept yet; run a task, and see `walkgraph trace last`")
+        return
+    rows = [
+        (
+            found["run"],
+            found["task"],
+            found["state"],
+            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found["at"])),
+            timelines.duration(found["seconds"]),
+            found["level"],
+            found["blocks"],
+            "yes" if found["recorded"] else "",
+        )
+        for found in traces
+    ]
+    output.table(("RUN", "TASK", "STATE", "BEGAN", "TOOK", "LEVEL", "BLOCKS", "RECORDED"), rows, right=(4, 6))
+    output.line(f"\nover {statistics['runs']} runs:")
+    output.table(timelines.STATISTICS, timelines.statistics(statistics), right=tuple(range(1, 11)))
+
+
+def _follow(client: Client, deployment: str, *, as_json: bool) -> None:
+    """Until the service, or whoever watches, ends it. Raises NotFound for what is not deployed."""
+    from walkgraph.cli.following import Board
+
+    client.deployment(deployment)
+    if as_json:
+        for frame in client.telemetry(deployment):
+            if frame is not None:
+                sys.stdout.write(json.dumps(frame, ensure_ascii=False) + "\n")
+                sys.stdout.flush()
+        return
+    board = Board(deployment)
+    if sys.stdout.isatty():
+        _follow_live(client, deployment, board)
+    else:
+        for frame in client.telemetry(deployment):
+            for line in board.take(frame, time.monotonic()) if frame is not None else ():
+                output.line(line)
+
+
+def _follow_live(client: Client, deployment: str, board: Any) -> None:
+    """On a terminal: one picture, drawn anew."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    drawn = 0.0
+    with Live(console=Console(highlight=False), auto_refresh=False, transient=False) as live:
+        for frame in client.telemetry(deployment, 1 / REDRAWN):
+            now = time.monotonic()
+            if frame is not None:
+                list(board.take(frame, now))
+            if now - drawn >= 1 / REDRAWN:
+                drawn = now
+                live.update(Text(output.clean("\n".join(board.lines(now)))), refresh=True)
