@@ -1,6 +1,7 @@
 """What a rank tells of the values that somebody looks at: each as a `Sample`, of a tap not more often than it wants."""
 
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from walkgraph.engine.looking import Looked, Looker, Wants
@@ -39,7 +40,7 @@ class Looking:
     def look(self, observe: Observe) -> None:
         now, taps = self._clock(), observe.taps
         if observe.why == "tap":
-            taps = tuple(tap for tap in taps if now - self._last.get(tap.id, -LEAST) >= max(LEAST, tap.interval))
+            taps = tuple(tap for tap in taps if now - self._last.get(tap.id, -inf) >= max(LEAST, tap.interval))
             if not taps:
                 return
             self._last.update((tap.id, now) for tap in taps)
