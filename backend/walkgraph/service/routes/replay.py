@@ -1,0 +1,30 @@
+"""Runs once more, and what two runs differ by."""
+
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from walkgraph.service import replay, runs
+from walkgraph.service.body import StrictRoute
+from walkgraph.service.deps import RunName, ServicesDep
+from walkgraph.service.schemas_watch import DifferencesShown, ReplayRequest
+
+router = APIRouter(prefix="/api/v1/runs/{run}", tags=["runs"], route_class=StrictRoute)
+
+
+@router.post("/replay", status_code=202)
+async def again(services: ServicesDep, run: RunName, request: ReplayRequest) -> dict[str, Any]:
+    """Start a run with the same inputs, parameters and seed, on the same deployment or another one. It needs no
+    client; by default it is recorded."""
+    started = await replay.replay(services, run, request.deployment, record=request.record)
+    return runs.public(runs.row_of(started))
+
+
+@router.get("/differences/{other}", response_model=DifferencesShown)
+async def differences(services: ServicesDep, run: RunName, other: RunName) -> Response:
+    """What passed inside two runs, and came out of them, value by value. Where neither was recorded, their outputs."""
+    found = await replay.compared(services, run, other)
+    # Not by the model: numbers that aren't finite become null.
+    return Response(msgspec.json.encode(found), media_type="application/json")
