@@ -53,7 +53,7 @@ export function DebugDock({ alone = false }: { alone?: boolean }) {
         </IconButton>
       </header>
       {open && (
-        <div className="body">
+        <div className={`body ${pane}`}>
           {pane === "paused" && current && <PausedPane key={current.run} paused={current} />}
           {pane === "breakpoints" && <Breakpoints rows={breaks} several={watches.length > 1} />}
           {pane === "differences" && comparison && <DifferencesPane comparison={comparison} alone={alone} />}
@@ -129,11 +129,17 @@ function others({ held }: PausedShown, next: PausedShown["held"][number]) {
   return held.filter((call) => call !== next);
 }
 
-/** The first run that pauses opens the dock. */
+/** The first run that pauses opens the dock, and the last one that goes on folds what was opened for it. */
 function useOpening(editor: Editor, all: readonly PausedShown[]): void {
   const before = useRef(0);
+  const opened = useRef(false);
   useEffect(() => {
-    if (all.length > 0 && before.current === 0) showPane(editor, "paused");
+    const { open, pane } = debuggingOf(editor).getState();
+    if (all.length > 0 && before.current === 0) {
+      opened.current = !open;
+      showPane(editor, "paused");
+    } else if (all.length === 0 && before.current > 0 && opened.current && pane === "paused")
+      debuggingOf(editor).setState({ open: false });
     before.current = all.length;
   }, [editor, all.length]);
 }

@@ -9,8 +9,8 @@ const HELD_MS = 10_000;
 const KEEP_S = 900;
 
 /**
- * A run that was started with `hold` goes on to the spot and is shown there. The returned function takes the
- * breakpoint away: call it when the run is over.
+ * A run that was started with `hold` goes on to the spot and is shown there. Call what is returned when the run is
+ * over: the service has taken its breakpoint away then.
  */
 export function arrive(editor: Editor, watch: WatchStore, run: string, spot: Spot): () => void {
   const arrival = new Arrival(editor, watch, run, spot);
@@ -30,7 +30,7 @@ class Arrival {
     private readonly spot: Spot,
   ) {
     this.leave = watch.watch(() => {
-      if (this.own && this.paused()?.breakpoint === this.own.id) this.arrived();
+      if (this.own && this.isThere()) this.arrived();
     });
   }
 
@@ -39,26 +39,32 @@ class Arrival {
     await attempt(this.editor, async () => {
       this.own = await watch.addBreakpoint({ ...spot, run, seconds: KEEP_S });
     });
+    // It came too late to go with the run.
     if (this.over) return this.clear();
     await until(watch, () => this.over || (this.paused()?.held.length ?? 0) > 0);
     if (this.over) return;
     // It may begin where it is to stop.
-    if (this.own && this.paused()?.held.some((held) => !held.loop && isAt(held, spot))) return this.arrived();
+    if (this.own && this.isThere()) return this.arrived();
     await attempt(this.editor, () => watch.steer(run, "resume"));
   }
 
   readonly end = (): void => {
     this.over = true;
     this.leave();
-    this.clear();
+    this.own = null;
   };
 
   private paused(): PausedRun | undefined {
     return this.watch.get().paused[this.run];
   }
 
+  private isThere(): boolean {
+    return this.paused()?.held.some((held) => !held.loop && isAt(held, this.spot)) ?? false;
+  }
+
   private arrived(): void {
     look(this.editor, this.run);
+    this.clear();
     this.end();
   }
 

@@ -71,7 +71,7 @@ it("one that begins where it is to stop stays", async () => {
   expect(debuggingOf(editor).getState().run).toBe("r1");
 });
 
-it("another breakpoint on the way leaves its own armed until the run is over", async () => {
+it("another breakpoint on the way leaves its own armed, which ends with the run", async () => {
   const end = arrive(editor, watch, "r1", SPOT);
   await soon();
   pausedAt([call()]);
@@ -80,6 +80,16 @@ it("another breakpoint on the way leaves its own armed until the run is over", a
   await soon();
   expect(asked).toEqual([SET, GO_ON]);
   end();
+  await soon();
+  expect(asked).toEqual([SET, GO_ON]);
+});
+
+it("where another breakpoint stands at the same place, it has arrived as well", async () => {
+  arrive(editor, watch, "r1", SPOT);
+  await soon();
+  pausedAt([call()]);
+  await soon();
+  pausedAt([call({ use: "next" })], "b9");
   await soon();
   expect(asked).toEqual([SET, GO_ON, CLEAR]);
 });
