@@ -25,6 +25,7 @@ FRAME_BYTES = 4 * 1024 * 1024
 """Largest frame of telemetry that is read."""
 
 Kind = Literal["graph", "placement"]
+Level = Literal["off", "summary", "full"]
 
 
 class ClientError(Exception):
@@ -213,6 +214,66 @@ class Client:
     def runs(self, deployment: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
         params: dict[str, str | int] = {"limit": limit, **({"deployment": deployment} if deployment else {})}
         return self._get("/api/v1/runs", params)
+
+    def start_run(self, deployment: str, task: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Start one that needs no client. With `"record": true` it can be compared with another one, with
+        `"hold": true` it starts paused."""
+        return self._send("POST", "/api/v1/runs", {"deployment": deployment, "task": task, "request": dict(request)})
+
+    def get_run(self, run: str) -> dict[str, Any]:
+        """How it is; `paused` tells what it is paused before."""
+        return self._get(f"/api/v1/runs/{run}")
+
+    def result(self, run: str) -> dict[str, Any]:
+        """Its outputs so far; all of them once its `state` is `done`."""
+        return self._get(f"/api/v1/runs/{run}/result")
+
+    def cancel(self, run: str) -> None:
+        with self._reached():
+            _checked(self._http.delete(f"/api/v1/runs/{run}"))
+
+    # ── looking inside ──────────────────────────────────────────────────────────────────────────
+
+    def watch(self, deployment: str) -> dict[str, Any]:
+        """The level of its telemetry, its taps and its breakpoints."""
+        return self._get(f"/api/v1/deployments/{deployment}/watch")
+
+    def set_level(self, deployment: str, level: Level) -> dict[str, Any]:
+        return self._send("PUT", f"/api/v1/deployments/{deployment}/watch/level", {"level": level})
+
+    def tap(self, deployment: str, walk: str, source: str, **more: Any) -> dict[str, Any]:
+        """Look at the values that leave `use.port`, or come in as `@in.name`; they come as samples in the frames of
+        `telemetry`. `more`: `interval` and `seconds` (until it goes by itself), `preview`, `run`."""
+        return self._send("POST", f"/api/v1/deployments/{deployment}/taps", {"walk": walk, "source": source, **more})
+
+    def remove_tap(self, deployment: str, tap: str) -> None:
+        with self._reached():
+            _checked(self._http.delete(f"/api/v1/deployments/{deployment}/taps/{tap}"))
+
+    def set_breakpoint(self, deployment: str, walk: str, use: str, **more: Any) -> dict[str, Any]:
+        """Pause runs before the calls of a use. `more`: `iteration` (of the innermost loop), `run`, `seconds`."""
+        return self._send("POST", f"/api/v1/deployments/{deployment}/breakpoints", {"walk": walk, "use": use, **more})
+
+    def remove_breakpoint(self, deployment: str, id_: str) -> None:
+        with self._reached():
+            _checked(self._http.delete(f"/api/v1/deployments/{deployment}/breakpoints/{id_}"))
+
+    def steer(
+        self,
+        run: str,
+        action: Literal["pause", "step", "iteration", "resume"],
+        call: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """`call`: for `step` and `iteration`, one of those that are held; None: the first."""
+        return self._send("POST", f"/api/v1/runs/{run}/steer", {"action": action, "call": call})
+
+    def replay(self, run: str, deployment: str | None = None, *, record: bool = True) -> dict[str, Any]:
+        """Start it once more, with the same inputs, parameters and seed."""
+        return self._send("POST", f"/api/v1/runs/{run}/replay", {"deployment": deployment, "record": record})
+
+    def differences(self, a: str, b: str) -> dict[str, Any]:
+        """Of two runs that were recorded, value by value; of others, of their outputs."""
+        return self._get(f"/api/v1/runs/{a}/differences/{b}")
 
     # ── traces ──────────────────────────────────────────────────────────────────────────────────
 
