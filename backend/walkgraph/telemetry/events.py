@@ -41,7 +41,8 @@ class RunPhase(Event, frozen=True, tag="run"):
 
 
 class Forward(Event, frozen=True, tag="forward"):
-    """One forward of a rank, outside of the loops on its device: a batch of calls, told by columns, a row each."""
+    """One forward of a rank, outside of the loops on its device: a batch of calls, told by columns, a row each. A long
+    call that is served in parts has a row in the forward of each."""
 
     rank: Rank
     number: int
@@ -52,7 +53,7 @@ class Forward(Event, frozen=True, tag="forward"):
     steps: tuple[int, ...]
     iterations: tuple[tuple[int, ...], ...]
     ready: tuple[float, ...]
-    """When a call had all its inputs, and was queued."""
+    """When a call had all its inputs, and was queued; of a later part, when the one before it was done."""
     taken: float
     """The batch was formed: its tensors and tables are prepared from here."""
     launched: float
