@@ -22,7 +22,7 @@ from walkgraph.service.metrics import Metrics
 from walkgraph.service.runs import Runs
 from walkgraph.service.studio import Studio
 from walkgraph.service.telemetry import Collector, ToHub
-from walkgraph.service.traces import Traces, plan_of
+from walkgraph.service.traces import Traces
 from walkgraph.settings import Settings
 from walkgraph.store import queries
 from walkgraph.store.session import Store
@@ -44,7 +44,7 @@ def create_app(
     spans = SpanExporter(settings.otlp_endpoint, settings.otlp_header_fields()) if settings.otlp_endpoint else None
     address = collector.address if collector else None
     deployments = Deployments(settings, store, runs, hub, spawn, address)
-    traces = Traces(store, runs, plan_of(deployments), settings.kept_traces, spans.offer if spans else None)
+    traces = Traces(store, runs, deployments, settings.kept_traces, spans.offer if spans else None)
     metrics = Metrics(deployments, hub, lambda: collector.rejected if collector else 0, spans)
     runs.heard = metrics.heard
     services = Services(

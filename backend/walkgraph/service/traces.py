@@ -6,6 +6,7 @@ traces, before it slows down what answers clients.
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,11 +18,13 @@ from walkgraph.ids import RunId
 from walkgraph.placement.tables import Plan
 from walkgraph.service.deployments import Deployments
 from walkgraph.service.runs import LiveRun, Runs
+from walkgraph.service.versions import Version
 from walkgraph.store import traces as kept
 from walkgraph.store.session import Store
 from walkgraph.store.tables import RunTrace
-from walkgraph.telemetry import columns
+from walkgraph.telemetry import columns, statistics
 from walkgraph.telemetry.assembling import assemble
+from walkgraph.telemetry.critical import Why, why
 from walkgraph.telemetry.events import Packet, Sample
 from walkgraph.telemetry.keeping import Draft, Keeper
 from walkgraph.telemetry.places import Places
@@ -35,21 +38,12 @@ BATCH = 4
 """Traces written in one go."""
 MAX_WAITING = 256
 """Runs that are over and not kept; the oldest of more are given up."""
+PARTIALS = 400
+"""Traces whose figures are remembered, so that they need not be read again."""
 IDLE_SECONDS = 60.0
 """A version that is gone, and has told nothing for so long, is forgotten."""
 
 _log = structlog.get_logger("walkgraph.traces")
-
-PlanOf = Callable[[str], Plan | None]
-"""What packets call a version of a deployment -> its plan; None for one that is gone."""
-
-
-def plan_of(deployments: Deployments) -> PlanOf:
-    def found(label: str) -> Plan | None:
-        versions = (version for managed in deployments.listed() for version in managed.versions)
-        return next((version.plan for version in versions if version.label == label), None)
-
-    return found
 
 
 @dataclass(slots=True)
@@ -69,7 +63,7 @@ class Traces:
         self,
         store: Store,
         runs: Runs,
-        plan_of: PlanOf,
+        deployments: Deployments,
         keep: int,
         made: Callable[[Trace], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -77,9 +71,11 @@ class Traces:
         """`keep`: traces of one deployment. `made` is called with that of each run that is over, and must not wait."""
         self.given_up = 0
         """Runs whose trace was not kept, as there were too many at once."""
-        self._store, self._runs, self._plan_of, self._keep, self._clock = store, runs, plan_of, keep, clock
+        self._store, self._runs, self._deployments, self._keep, self._clock = store, runs, deployments, keep, clock
         self._made = made
         self._versions: dict[str, _Version] = {}
+        self._partials: OrderedDict[str, statistics.Partial] = OrderedDict()
+        """Of kept traces that were asked for."""
         self._some_end = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -102,8 +98,8 @@ class Traces:
         now = self._clock()
         found = self._versions.get(packet.deployment)
         if found is None:
-            plan = self._plan_of(packet.deployment)
-            keeper = Keeper(Places.of(plan) if plan else Places())
+            plans = [known.plan for known in self._versions_of(deployment) if known.label == packet.deployment]
+            keeper = Keeper(Places.of(plans[0]) if plans and plans[0] else Places())
             found = self._versions[packet.deployment] = _Version(deployment, keeper, now)
         found.heard = now
         found.keeper.take(packet, nbytes, now)
@@ -118,17 +114,16 @@ class Traces:
         if found is not None:
             draft, deployment = found
             return await anyio.to_thread.run_sync(assemble, draft, deployment, self._parent(draft.run))
-        try:
-            data = await self._store.read(kept.get_trace, run)
-        except NotFound:
-            live = self._runs.get(run)
-            if live is None:
-                raise NotFound(
-                    f"no trace of the run `{run}` is kept: telemetry was off while it ran, or newer traces took its "
-                    f"place; the deployment's `/traces` lists those that there are"
-                ) from None
-            return _untold(live)
-        return await anyio.to_thread.run_sync(columns.decode, data)
+        stored = await self._kept(run)
+        if stored is not None:
+            return stored
+        live = self._runs.get(run)
+        if live is None:
+            raise NotFound(
+                f"no trace of the run `{run}` is kept: telemetry was off while it ran, or newer traces took its place; "
+                f"the deployment's `/traces` lists those that there are"
+            )
+        return _untold(live)
 
     async def recording(self, run: str) -> tuple[Sample, ...] | None:
         """The values of a run that was recorded, in the order they were told; None for one that was not, or whose
@@ -142,6 +137,46 @@ class Traces:
     async def listed(self, deployment: str, task: str | None, limit: int) -> Sequence[RunTrace]:
         """Kept ones, newest first; without their bytes."""
         return await self._store.read(kept.list_traces, deployment, task, limit)
+
+    async def why(self, run: str) -> Why:
+        """Raises NotFound as `trace` does."""
+        trace = await self.trace(run)
+        return await anyio.to_thread.run_sync(why, trace, await self._places(trace))
+
+    async def statistics(self, deployment: str, task: str | None, runs: int) -> statistics.Statistics:
+        """Over the newest traces that are kept."""
+        names = [row.run for row in await self.listed(deployment, task, runs)]
+        for name in names:
+            if name in self._partials:
+                self._partials.move_to_end(name)
+                continue
+            trace = await self._kept(name)
+            if trace is not None:
+                self._partials[name] = await anyio.to_thread.run_sync(_partial, trace, await self._places(trace))
+        found = [self._partials[name] for name in names if name in self._partials]
+        while len(self._partials) > PARTIALS:
+            self._partials.popitem(last=False)
+        return await anyio.to_thread.run_sync(statistics.over, found)
+
+    async def _kept(self, run: str) -> Trace | None:
+        try:
+            data = await self._store.read(kept.get_trace, run)
+        except NotFound:
+            return None
+        return await anyio.to_thread.run_sync(columns.decode, data)
+
+    async def _places(self, trace: Trace) -> Places | None:
+        """Of the version that has them all; its own may be gone."""
+        plans = [version.plan for version in self._versions_of(trace.deployment) if version.plan is not None]
+        return await anyio.to_thread.run_sync(_fitting, trace, plans)
+
+    def _versions_of(self, deployment: str) -> list[Version]:
+        return [
+            version
+            for managed in self._deployments.listed()
+            if managed.id == deployment
+            for version in managed.versions
+        ]
 
     def _draft(self, run: RunId) -> tuple[Draft, str] | None:
         for version in self._versions.values():
@@ -202,7 +237,7 @@ class Traces:
     def _sweep(self, now: float) -> None:
         """A conductor that died has told no end of its runs: the service has seen it."""
         for label, version in list(self._versions.items()):
-            gone = self._plan_of(label) is None
+            gone = all(known.label != label for known in self._versions_of(version.deployment))
             suspects: dict[RunId, float] = {}
             for run in version.keeper.open:
                 live = self._runs.get(run)
@@ -247,6 +282,15 @@ def _row(trace: Trace, draft: Draft) -> RunTrace:
         trace=data,
         recording=recording,
     )
+
+
+def _fitting(trace: Trace, plans: Sequence[Plan]) -> Places | None:
+    nodes = {node for lane in trace.lanes for node in lane.nodes}
+    return next((places for places in map(Places.of, plans) if nodes <= places.nodes), None)
+
+
+def _partial(trace: Trace, places: Places | None) -> statistics.Partial:
+    return statistics.partial(trace, why(trace, places))
 
 
 def _untold(live: LiveRun) -> Trace:

@@ -1,6 +1,6 @@
 """What the numbers in events stand for, from the plan: edges by name, and which node can wait for which."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -17,6 +17,7 @@ class Places:
     """`@stream.name`."""
     devices: tuple[str, ...] = ()
     """By rank."""
+    nodes: frozenset[str] = frozenset()
     follows: frozenset[tuple[str, str]] | None = None
     """(node, another that may wait for it), through edges, streams and states of a Walk."""
     readers: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict[tuple[str, str], frozenset[str]])
@@ -37,6 +38,7 @@ class Places:
             edges=edges,
             streams=streams,
             devices=tuple(rank.device for rank in sorted(plan.ranks, key=lambda rank: rank.rank)),
+            nodes=frozenset(node.name for node in plan.nodes),
             follows=frozenset(_follows(plan, into, out)),
             readers=_ends(plan, edges, streams, out, reading=True),
             writers=_ends(plan, edges, streams, into, reading=False),
@@ -104,6 +106,7 @@ def _follows(plan: Plan, into: dict[int, set[str]], out: dict[int, set[str]]) ->
             for before in use.before:
                 if before in nodes and use.index in nodes:
                     yield nodes[before], nodes[use.index]
+        yield from _sharing(plan, walk)
         for loop in walk.loops:
             # An iteration begins where the one before is judged to be not the last.
             if loop.until is not None and loop.until[0] in nodes:
@@ -111,6 +114,16 @@ def _follows(plan: Plan, into: dict[int, set[str]], out: dict[int, set[str]]) ->
                 yield from ((nodes[loop.until[0]], node) for node in inside)
     for stream, feeding in into.items():
         yield from ((one, other) for one in feeding for other in out[stream])
+
+
+def _sharing(plan: Plan, walk: WalkPlan) -> Iterator[tuple[str, str]]:
+    """In a loop, what uses a state waits for what changed it an iteration ago."""
+    looped = [use for use in walk.uses if use.node >= 0 and use.loops]
+    for writer in looped:
+        for use in looped:
+            if not set(writer.writes).isdisjoint(plan.nodes[use.node].states.values()):
+                yield plan.nodes[writer.node].name, plan.nodes[use.node].name
+                yield plan.nodes[use.node].name, plan.nodes[writer.node].name
 
 
 def _ends(
@@ -132,8 +145,3 @@ def _ends(
             if of_streams[index]:
                 found[walk.name, name] = frozenset(of_streams[index])
     return found
-
-
-def connected(follows: Iterable[tuple[str, str]]) -> frozenset[str]:
-    """The nodes that any pair names."""
-    return frozenset(node for pair in follows for node in pair)

@@ -8,6 +8,7 @@ from typing import Any
 from tests.support.telling import A, activity, forward, packet, phase, sample
 from tests.unit.service.conftest import Running
 from walkgraph.ids import RunId
+from walkgraph.service.schemas_traces import StatisticsShown, WhyShown
 from walkgraph.telemetry import events as e
 
 
@@ -99,3 +100,33 @@ async def test_runs_that_end_with_the_service_are_kept(service: Running) -> None
     await service.services.traces.close()
     (row,) = await listed(service, 1)
     assert row["run"] == run
+
+
+async def test_why_a_run_took_its_time_and_what_nodes_do_are_answered(service: Running) -> None:
+    await service.deploy()
+    run = await start(service)
+    tell(service, "conductor", phase(run, "queued", 10.0), phase(run, "started", 10.25))
+    tell(service, "rank 0.1", forward((10.25, 10.25, 10.5, 11.0), (run, A)))
+    tell(service, "conductor", phase(run, "finished", 11.0), first=2)
+    answer = await service.http.get(f"/api/v1/runs/{run}/why")
+    found = WhyShown.model_validate(answer.json())
+    assert found.shares == {
+        "admission": 0.25,
+        "queue": 0.0,
+        "launch": 0.25,
+        "compute": 0.5,
+        "transfer": 0.0,
+        "wait": 0.0,
+    }
+    assert [piece.kind for piece in found.path] == ["admission", "launch", "compute"]
+    assert found.bottleneck is not None
+    assert found.bottleneck.lane == "llm"
+    await listed(service, 1)
+    for _ in range(2):
+        answer = await service.http.get("/api/v1/deployments/shapes/statistics?task=draw")
+        figures = StatisticsShown.model_validate(answer.json())
+        assert (figures.runs, [node.node for node in figures.nodes]) == (1, ["llm"])
+        assert (figures.nodes[0].p50, figures.nodes[0].busy, figures.nodes[0].share) == (500.0, 0.25, 0.75)
+    none = (await service.http.get("/api/v1/deployments/shapes/statistics?task=other")).json()
+    assert none == {"runs": 0, "nodes": []}
+    assert (await service.http.get(f"/api/v1/runs/{A}/why")).status_code == 404

@@ -10,12 +10,15 @@ from fastapi.responses import Response
 
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, RunName, ServicesDep
-from walkgraph.service.schemas_traces import TraceListed
+from walkgraph.service.schemas_traces import StatisticsShown, TraceListed, WhyShown
+from walkgraph.telemetry.critical import Why
 from walkgraph.telemetry.sinks import otlp, perfetto
+from walkgraph.telemetry.statistics import Statistics
 from walkgraph.telemetry.trace import Trace
 
 router = APIRouter(prefix="/api/v1", tags=["traces"], route_class=StrictRoute)
 Limit = Annotated[int, Query(ge=1, le=1000)]
+Runs = Annotated[int, Query(ge=1, le=200)]
 Task = Annotated[str | None, Query(max_length=64)]
 _ENCODE: dict[str, Callable[[Trace], bytes]] = {
     "json": msgspec.json.encode,
@@ -40,9 +43,26 @@ async def trace(
     return Response(data, media_type="application/json", headers=headers)
 
 
+@router.get("/runs/{run}/why", response_model=WhyShown)
+async def why(services: ServicesDep, run: RunName) -> Response:
+    """Where its time went, and what it waited for."""
+    return await _answer(await services.traces.why(run))
+
+
+@router.get("/deployments/{deployment}/statistics", response_model=StatisticsShown)
+async def statistics(services: ServicesDep, deployment: Name, task: Task = None, runs: Runs = 100) -> Response:
+    """What its nodes did, over the newest `runs` traces that are kept."""
+    return await _answer(await services.traces.statistics(deployment, task, runs))
+
+
 @router.get("/deployments/{deployment}/traces")
 async def listed(services: ServicesDep, deployment: Name, task: Task = None, limit: Limit = 100) -> list[TraceListed]:
     """Those that are kept, newest first; they outlive the deployment."""
     shown = {"run", "task", "state", "level", "seconds", "blocks", "recorded"}
     rows = await services.traces.listed(deployment, task, limit)
     return [TraceListed.model_validate({**row.model_dump(include=shown), "at": row.created_at}) for row in rows]
+
+
+async def _answer(found: Why | Statistics) -> Response:
+    # By their own encoder, off the event loop: a path may have ten thousand pieces.
+    return Response(await anyio.to_thread.run_sync(msgspec.json.encode, found), media_type="application/json")

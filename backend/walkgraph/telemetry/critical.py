@@ -1,0 +1,390 @@
+"""Why a run took as long as it did: from its end back to its beginning, through what let each thing begin.
+
+A block could begin once what it waits for was there: a block before it on its rank, a value from another rank, or the
+run's admission; of these, whichever came last. The time in between is the block's: it waits, is queued, is handed to
+the device. What the path consists of covers the run without gaps, so that the shares are the run's seconds.
+
+`summary` telemetry does not tell calls apart, so there is no path: the shares are then estimated from what was busy
+or queued at each moment.
+"""
+
+import sys
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+
+from walkgraph.telemetry.places import Places
+from walkgraph.telemetry.trace import FOLDED, Trace
+
+Key = TypeVar("Key")
+Kind = Literal["admission", "queue", "launch", "compute", "transfer", "wait"]
+KINDS: tuple[Kind, ...] = ("admission", "queue", "launch", "compute", "transfer", "wait")
+SLACK = 1000
+"""Microseconds between what let a block begin and its beginning, as long as which the host may take. Where it is more,
+something that the plan doesn't join to it, because what lies between was skipped, may have been the reason."""
+TRIES = 64
+"""Candidates of a lane that are looked at."""
+
+_DOING: dict[Kind, str] = {
+    "queue": "waiting for a batch",
+    "launch": "being handed to the device",
+    "compute": "computing",
+    "transfer": "on its way between ranks",
+    "wait": "waiting for what comes before",
+}
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """Part of the critical path; times in microseconds from the run's beginning."""
+
+    kind: Kind
+    lane: int
+    """Index of the trace's lanes; -1 for none."""
+    walk: str
+    block: int | None
+    """Row of the trace's blocks."""
+    hop: int | None
+    """Row of the trace's hops."""
+    rank: int
+    """-1 for none."""
+    began: int
+    ended: int
+
+
+class Bottleneck(msgspec.Struct, frozen=True, kw_only=True):
+    lane: str
+    """Of a transfer, the name of its edge."""
+    rank: int
+    seconds: float
+    share: float
+    kind: Kind
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    run: str
+    seconds: float
+    shares: dict[Kind, float]
+    """Seconds; together the run's."""
+    path: tuple[Piece, ...]
+    """From its beginning to its end, without gaps; empty where calls are not told apart."""
+    bottleneck: Bottleneck | None
+    says: str
+    """In a sentence, or a few."""
+
+
+def why(trace: Trace, places: Places | None = None) -> Why:
+    """`places`: of its deployment's plan; without, a block may have waited for any that came before it on its rank."""
+    total = max(0, round(trace.seconds * 1e6))
+    if any(kind == FOLDED for kind in trace.blocks.kind):
+        shares, tops = _estimated(trace, total)
+        path: tuple[Piece, ...] = ()
+    else:
+        path = _Path(trace, places or Places(), total).walked()
+        shares, tops = Counter[Kind](), Counter[_Top]()
+        for piece in path:
+            shares[piece.kind] += piece.ended - piece.began
+            name = _named(trace, piece)
+            if name is not None:
+                tops[name, piece.rank, piece.kind] += piece.ended - piece.began
+    bottleneck = _bottleneck(tops, total)
+    return Why(
+        run=trace.run,
+        seconds=total / 1e6,
+        shares={kind: shares[kind] / 1e6 for kind in KINDS},
+        path=path,
+        bottleneck=bottleneck,
+        says=_says(trace, total, shares, bottleneck, bool(path)),
+    )
+
+
+_Top = tuple[str, int, Kind]
+"""Lane or edge, rank."""
+_Found = tuple[int, bool, int]
+"""When it let something begin; whether it is a hop; its row."""
+
+
+class _Path:
+    def __init__(self, trace: Trace, places: Places, total: int) -> None:
+        self._trace, self._blocks, self._hops = trace, trace.blocks, trace.hops
+        self._places, self._total = places, total
+        admitted = trace.phases.get("started", 0 if trace.blocks.kind else total)
+        self._admitted = min(max(0, admitted), total)
+        self._cursor = total
+        self._pieces: list[Piece] = []
+        self._finished = _sorted(self._blocks.lane, self._blocks.finished)
+        self._arrived = _sorted(
+            list(zip(self._hops.target, self._hops.walk, self._hops.edge, strict=True)), self._hops.arrived
+        )
+        self._lanes: dict[int, list[int]] = defaultdict(list)
+        for lane in self._finished:
+            self._lanes[trace.lanes[lane].rank].append(lane)
+        self._edges: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        for key in self._arrived:
+            self._edges[key[0]].append(key)
+        self._linked: dict[tuple[int, int], bool] = {}
+
+    def walked(self) -> tuple[Piece, ...]:
+        found = self._last()
+        after: int | None = None
+        seen: set[tuple[bool, int]] = set()
+        while found is not None and self._cursor > self._admitted and found[1:] not in seen:
+            _, hop, row = found
+            seen.add((hop, row))
+            found, after = self._through_hop(row, after) if hop else self._through_block(row, after)
+        self._add("wait", self._admitted, block=after)
+        self._pieces.reverse()
+        if self._admitted > 0:
+            first = Piece(
+                kind="admission", lane=-1, walk="", block=None, hop=None, rank=-1, began=0, ended=self._admitted
+            )
+            return (first, *self._pieces)
+        return tuple(self._pieces)
+
+    # ── pieces ──────────────────────────────────────────────────────────────────────────────────
+
+    def _through_block(self, row: int, after: int | None) -> tuple[_Found | None, int]:
+        blocks = self._blocks
+        self._add("wait", blocks.finished[row], block=after)
+        self._add("compute", blocks.started[row], block=row)
+        found = self._before_block(row)
+        since = found[0] if found else self._admitted
+        self._add("launch", max(since, blocks.taken[row]), block=row)
+        self._add("queue", max(since, blocks.ready[row]), block=row)
+        return found, row
+
+    def _through_hop(self, row: int, after: int | None) -> tuple[_Found | None, int | None]:
+        self._add("wait", self._hops.arrived[row], block=after)
+        self._add("transfer", self._hops.sent[row], hop=row)
+        return self._before_hop(row), after
+
+    def _add(self, kind: Kind, began: int, *, block: int | None = None, hop: int | None = None) -> None:
+        """Of a wait, `block` is what waits."""
+        began = min(max(began, self._admitted), self._cursor)
+        if began == self._cursor:
+            return
+        lane = -1 if block is None else self._blocks.lane[block]
+        walk = self._blocks.walk[block] if block is not None else self._hops.walk[hop] if hop is not None else -1
+        rank = self._trace.lanes[lane].rank if lane >= 0 else self._hops.target[hop] if hop is not None else -1
+        name = self._trace.names[walk] if walk >= 0 else ""
+        piece = Piece(kind=kind, lane=lane, walk=name, block=block, hop=hop, rank=rank, began=began, ended=self._cursor)
+        self._pieces.append(piece)
+        self._cursor = began
+
+    # ── what let it begin ───────────────────────────────────────────────────────────────────────
+
+    def _last(self) -> _Found | None:
+        return max(
+            ((self._blocks.finished[entries[-1][1]], False, entries[-1][1]) for entries in self._finished.values()),
+            default=None,
+        )
+
+    def _before_block(self, row: int) -> _Found | None:
+        blocks = self._blocks
+        rank = self._trace.lanes[blocks.lane[row]].rank
+        place = (blocks.step[row], blocks.iteration[row])
+        found = self._latest(row, rank, place, blocks.started[row], self._waits)
+        if found is None or blocks.ready[row] - found[0] > SLACK:
+            other = self._latest(row, rank, place, blocks.ready[row], None)
+            if other is not None and (found is None or other[0] > found[0]):
+                return other
+        return found
+
+    def _latest(
+        self,
+        row: int,
+        rank: int,
+        place: tuple[int, tuple[int, ...]],
+        limit: int,
+        linked: Callable[[int, int], bool] | None,
+    ) -> _Found | None:
+        """Of the blocks on the rank and the hops to it, not after this place, by this time."""
+        lane, (step, _) = self._blocks.lane[row], place
+        found: _Found | None = None
+        for other in self._lanes[rank]:
+            for at, candidate in _before(self._finished[other], limit):
+                told = (self._blocks.step[candidate], self._blocks.iteration[candidate])
+                fits = candidate != row and _not_after(told, place)
+                if fits and (linked is None or told[0] != step or linked(lane, other)):
+                    found = max(found, (at, False, candidate)) if found else (at, False, candidate)
+                    break
+        for key in self._edges[rank]:
+            if linked is not None and not self._reads(lane, key):
+                continue
+            for at, candidate in _before(self._arrived[key], limit):
+                if _not_after((self._hops.step[candidate], self._hops.key[candidate]), place):
+                    found = max(found, (at, True, candidate)) if found else (at, True, candidate)
+                    break
+        return found
+
+    def _before_hop(self, row: int) -> _Found | None:
+        hops, names = self._hops, self._trace.names
+        writers = self._places.writers.get((names[hops.walk[row]], names[hops.edge[row]]))
+        place = (hops.step[row], hops.key[row])
+        found: _Found | None = None
+        for lane in self._lanes[hops.source[row]]:
+            if writers is not None and writers.isdisjoint(self._trace.lanes[lane].nodes):
+                continue
+            for at, candidate in _before(self._finished[lane], hops.sent[row]):
+                if _not_after((self._blocks.step[candidate], self._blocks.iteration[candidate]), place):
+                    found = max(found, (at, False, candidate)) if found else (at, False, candidate)
+                    break
+        return found
+
+    def _waits(self, lane: int, other: int) -> bool:
+        """Whether what is done in a lane can wait for what is done in the other."""
+        follows = self._places.follows
+        if follows is None or (lane == other and self._trace.lanes[lane].loop):
+            return True
+        if (lane, other) not in self._linked:
+            one, two = self._trace.lanes[other].nodes, self._trace.lanes[lane].nodes
+            self._linked[lane, other] = any((a, b) in follows for a in one for b in two)
+        return self._linked[lane, other]
+
+    def _reads(self, lane: int, key: tuple[int, int, int]) -> bool:
+        names = self._trace.names
+        readers = self._places.readers.get((names[key[1]], names[key[2]]))
+        return readers is None or not readers.isdisjoint(self._trace.lanes[lane].nodes)
+
+
+def _sorted(keys: Sequence[Key], times: Sequence[int]) -> dict[Key, list[tuple[int, int]]]:
+    """(time, row) of each key, in their order; rows without a time are left out."""
+    found: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+    for row, (key, time) in enumerate(zip(keys, times, strict=True)):
+        if time >= 0:
+            found[key].append((time, row))
+    for entries in found.values():
+        entries.sort()
+    return dict(found)
+
+
+def _before(entries: Sequence[tuple[int, int]], limit: int) -> Iterator[tuple[int, int]]:
+    """Latest first."""
+    end = bisect_right(entries, (limit, sys.maxsize))
+    for at in range(end - 1, max(-1, end - 1 - TRIES), -1):
+        yield entries[at]
+
+
+def _not_after(one: tuple[int, tuple[int, ...]], other: tuple[int, tuple[int, ...]]) -> bool:
+    """By step and by the indices of the loops around both; -1 is a step that is not known."""
+    if -1 in (one[0], other[0]):
+        return True
+    if one[0] != other[0]:
+        return one[0] < other[0]
+    both = min(len(one[1]), len(other[1]))
+    return one[1][:both] <= other[1][:both]
+
+
+# ── without calls told apart ────────────────────────────────────────────────────────────────────
+
+
+def _estimated(trace: Trace, total: int) -> tuple[Counter[Kind], Counter[_Top]]:
+    """At each moment, work is done as far as the blocks of then were busy; of the rest, calls are queued as far as
+    theirs were; of the rest, values are on their way; and nothing else is known."""
+    admitted = min(max(0, trace.phases.get("started", 0)), total)
+    changes: list[tuple[int, int, float]] = [(total, 0, 0.0)]
+    tops = Counter[_Top]()
+    for began, ended, which, amount in _spans(trace):
+        began, ended = min(max(began, admitted), total), min(max(ended, admitted), total)
+        if ended > began:
+            changes += [(began, which, amount), (ended, which, -amount)]
+    for lane, busy, queued in zip(trace.blocks.lane, trace.blocks.busy, trace.blocks.queued, strict=True):
+        name, rank = trace.lanes[lane].name, trace.lanes[lane].rank
+        tops[name, rank, "compute"] += busy
+        tops[name, rank, "queue"] += queued
+    level = [0.0, 0.0, 0.0]
+    spent = [0.0, 0.0, 0.0]
+    at = admitted
+    for time, which, amount in sorted(changes):
+        room = 1.0
+        for kind in range(3):
+            taken = min(room, max(0.0, level[kind]))
+            spent[kind] += taken * (time - at)
+            room -= taken
+        level[which] += amount
+        at = time
+    compute, queue, transfer = map(round, spent)
+    shares = Counter[Kind]({"admission": admitted, "compute": compute, "queue": queue, "transfer": transfer})
+    shares["wait"] = total - shares.total()
+    if shares["wait"] < 0:
+        # Of rounding, a microsecond.
+        shares["compute"], shares["wait"] = shares["compute"] + shares["wait"], 0
+    return shares, tops
+
+
+def _spans(trace: Trace) -> Iterator[tuple[int, int, int, float]]:
+    """(from, to, 0 busy, 1 queued or 2 under way, how much of the time)."""
+    b, h = trace.blocks, trace.hops
+    for row, kind in enumerate(b.kind):
+        began, ended = b.started[row], b.finished[row]
+        if kind == FOLDED:
+            length = max(1, ended - began)
+            yield began, ended, 0, min(1.0, b.busy[row] / length)
+            yield began, ended, 1, min(1.0, b.queued[row] / length)
+        else:
+            yield began, ended, 0, 1.0
+            yield b.ready[row], began, 1, 1.0
+    for sent, arrived in zip(h.sent, h.arrived, strict=True):
+        yield sent, arrived, 2, 1.0
+
+
+# ── words ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _named(trace: Trace, piece: Piece) -> str | None:
+    if piece.hop is not None:
+        return trace.names[trace.hops.edge[piece.hop]]
+    return trace.lanes[piece.lane].name if piece.lane >= 0 else None
+
+
+def _bottleneck(tops: Counter[_Top], total: int) -> Bottleneck | None:
+    if not total or not tops:
+        return None
+    (lane, rank, kind), spent = max(tops.items(), key=lambda item: (item[1], item[0]))
+    if not spent:
+        return None
+    spent = min(spent, total)
+    return Bottleneck(lane=lane, rank=rank, seconds=spent / 1e6, share=spent / total, kind=kind)
+
+
+def _says(trace: Trace, total: int, shares: Counter[Kind], bottleneck: Bottleneck | None, exact: bool) -> str:
+    if not total:
+        return "It took no time that could be measured."
+    told: list[str] = []
+    if not trace.blocks.kind:
+        off = "telemetry was off" if trace.level == "off" else "nothing of its calls was told"
+        told.append(f"Where its {_seconds(total)} went is not known: {off}.")
+    elif bottleneck is not None:
+        on = f" on rank {bottleneck.rank}" if bottleneck.kind != "transfer" else ""
+        share = _share(round(bottleneck.seconds * 1e6), total)
+        told.append(f"Of its {_seconds(total)}, {share} was `{bottleneck.lane}`{on} {_DOING[bottleneck.kind]}.")
+    others: list[tuple[Kind, str]] = [
+        ("admission", "waited to be admitted"),
+        ("queue", "waited for batches"),
+        ("transfer", "values were on their way between ranks"),
+        ("launch", "the host prepared work for the devices"),
+        ("wait", "nothing of it was running, queued or on its way"),
+    ]
+    for kind, words in others:
+        if trace.blocks.kind and shares[kind] * 10 >= total and (bottleneck is None or bottleneck.kind != kind):
+            subject = "it " if kind in ("admission", "queue") else ""
+            told.append(f"For {_share(shares[kind], total)} {subject}{words}.")
+    if trace.blocks.kind and not exact:
+        told.append("These are estimates: calls are told apart, and the critical path is known, on level `full`.")
+    if trace.lost or trace.cut:
+        told.append("Part of its trace is missing: what is not told counts as waiting.")
+    return " ".join(told)
+
+
+def _share(spent: int, total: int) -> str:
+    return f"{_seconds(spent)} ({round(100 * spent / total)} %)"
+
+
+def _seconds(microseconds: int) -> str:
+    if microseconds >= 1_000_000:
+        return f"{microseconds / 1e6:.2f} s"
+    if microseconds >= 1000:
+        return f"{microseconds / 1e3:.1f} ms"
+    return f"{microseconds} µs"

@@ -1,0 +1,142 @@
+"""What nodes do, over many runs: how long their calls take and wait, and how much of the runs' time is theirs.
+
+Each trace is boiled down once to a `Partial`, which is small enough to keep.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from walkgraph.telemetry.critical import Why
+from walkgraph.telemetry.trace import Trace
+
+
+class NodeFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a node, or of a loop that a device runs whole, of which nothing tells its nodes apart, on one rank."""
+
+    node: str
+    rank: int
+    loop: bool
+    nodes: tuple[str, ...]
+    calls: int
+    """Or iterations."""
+    p50: float
+    """Milliseconds of compute, of a call or an iteration: all of its batch's, as that is what a run waits for. Of what
+    `summary` told, of the calls of a while on average."""
+    p95: float
+    p99: float
+    queued_p50: float
+    """Milliseconds from ready to started; likewise."""
+    queued_p95: float
+    batch_mean: float
+    """Rows of a call's batch."""
+    share: float
+    """Of the runs' critical paths, 0 to 1: computing, and being queued and launched for it. 0 without a path."""
+    busy: float
+    """Seconds of its device: those of a batch in equal parts to its rows, as each is in another run's trace."""
+
+
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    runs: int
+    nodes: tuple[NodeFigures, ...]
+    """Those that the runs waited for longest come first."""
+
+
+LaneKey = tuple[str, int, bool, tuple[str, ...]]
+"""Name, rank, whether it is a loop, nodes."""
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Of one trace."""
+
+    seconds: float
+    """Of its critical path; 0 without one."""
+    lanes: dict[LaneKey, tuple[Floats, Floats, Floats, Floats]]
+    """Of each block: calls; milliseconds of each of them; milliseconds that each was queued; rows of its batch."""
+    on_path: dict[LaneKey, float]
+    """Seconds."""
+
+
+@dataclass(slots=True)
+class _Gathered:
+    parts: list[tuple[Floats, Floats, Floats, Floats]] = field(
+        default_factory=list[tuple[Floats, Floats, Floats, Floats]]
+    )
+    on_path: float = 0.0
+
+
+def partial(trace: Trace, why: Why) -> Partial:
+    keys: list[LaneKey] = [(lane.name, lane.rank, lane.loop, lane.nodes) for lane in trace.lanes]
+    b = trace.blocks
+    lane = np.asarray(b.lane, dtype=np.int64)
+    count, busy, queued, batch = (
+        np.asarray(column, dtype=np.float64) for column in (b.count, b.busy, b.queued, b.batch)
+    )
+    each = np.maximum(1.0, count)
+    lanes: dict[LaneKey, tuple[Floats, Floats, Floats, Floats]] = {}
+    for number, key in enumerate(keys):
+        rows = lane == number
+        if rows.any():
+            figures = (count[rows], (busy / each)[rows] / 1e3, (queued / each)[rows] / 1e3, batch[rows])
+            lanes[key] = figures
+    on_path: dict[LaneKey, float] = defaultdict(float)
+    for piece in why.path:
+        if piece.lane >= 0 and piece.kind in ("compute", "queue", "launch"):
+            on_path[keys[piece.lane]] += (piece.ended - piece.began) / 1e6
+    return Partial(seconds=why.seconds if why.path else 0.0, lanes=lanes, on_path=dict(on_path))
+
+
+def over(partials: Iterable[Partial]) -> Statistics:
+    gathered: dict[LaneKey, _Gathered] = defaultdict(_Gathered)
+    runs, seconds = 0, 0.0
+    for found in partials:
+        runs, seconds = runs + 1, seconds + found.seconds
+        for key, figures in found.lanes.items():
+            gathered[key].parts.append(figures)
+        for key, spent in found.on_path.items():
+            gathered[key].on_path += spent
+    nodes = [_figures(key, all_, seconds) for key, all_ in gathered.items() if all_.parts]
+    nodes.sort(key=lambda node: (-node.share, -node.busy, node.node, node.rank))
+    return Statistics(runs=runs, nodes=tuple(nodes))
+
+
+def _figures(key: LaneKey, gathered: _Gathered, seconds: float) -> NodeFigures:
+    calls, took, queued, batch = (np.concatenate(column) for column in zip(*gathered.parts, strict=True))
+    name, rank, loop, nodes = key
+    total = float(calls.sum())
+    p50, p95, p99 = weighted(took, calls, (0.5, 0.95, 0.99))
+    queued_p50, queued_p95 = weighted(queued, calls, (0.5, 0.95))
+    return NodeFigures(
+        node=name,
+        rank=rank,
+        loop=loop,
+        nodes=nodes,
+        calls=int(total),
+        p50=p50,
+        p95=p95,
+        p99=p99,
+        queued_p50=queued_p50,
+        queued_p95=queued_p95,
+        batch_mean=float((batch * calls).sum() / total) if total else 0.0,
+        share=gathered.on_path / seconds if seconds else 0.0,
+        busy=float((took * calls / np.maximum(1.0, batch)).sum() / 1e3),
+    )
+
+
+def weighted(values: Floats, weights: Floats, at: Sequence[float]) -> list[float]:
+    """[n] values, each as often as its weight says; the smallest of which at least such a part of all is not larger.
+    0.0 where there are none."""
+    if not len(values) or not weights.sum():
+        return [0.0] * len(at)
+    order = np.argsort(values, kind="stable")
+    up_to: Floats = np.cumsum(weights[order])
+    # Less a rounding, so that a part that ends with a value is that value's.
+    parts: Floats = np.asarray(at, dtype=np.float64) * float(up_to[-1]) * (1 - 1e-12)
+    places: NDArray[np.intp] = np.searchsorted(up_to, parts, side="left")
+    return values[order][np.minimum(places, len(values) - 1)].tolist()
