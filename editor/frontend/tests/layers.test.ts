@@ -44,6 +44,12 @@ const SHARED = [
   "placement/ranks",
   "taps/SampleView",
   "taps/looks",
+  "taps/actions",
+  "taps/cards",
+  "taps/places",
+  "taps/TapCard",
+  "taps/TapField",
+  "taps/TapList",
   "versions/DiffList",
 ];
 

@@ -13,6 +13,8 @@ import {
 } from "@xyflow/react";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useEditor, useEditorState } from "../store/react";
+import { useDeployed, useWatch } from "../store/watch";
+import { TapList } from "../taps/TapList";
 import type { Canvas } from "../store/types";
 import { Menu } from "../ui/kit";
 import { middle, type Board as BoardApi } from "./board";
@@ -29,6 +31,7 @@ import { ContainerNode } from "./nodes/ContainerNode";
 import { BoundaryNode, ForkNode, FrameNode, NoteNode } from "./nodes/SmallNodes";
 import { UseNode } from "./nodes/UseNode";
 import { QuickAdd, type Adding } from "./QuickAdd";
+import { TapCards, Tapped, tappedOn } from "./TapCards";
 import type { CanvasEdge, CanvasNode, Model, Point } from "./types";
 import { useConnecting } from "./useConnecting";
 import { Far, isFar } from "./far";
@@ -82,6 +85,9 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
     () => ({ tokens: new Tokens(), walk: canvas.kind === "walk" ? canvas.walk : null }),
     [canvas],
   );
+  const deployment = useDeployed();
+  const { taps } = useWatch(deployment);
+  const tapped = useMemo(() => tappedOn(canvas, taps), [canvas, taps]);
   const many = model.nodes.length > MANY;
   const far = useStore(isFar);
   return (
@@ -98,43 +104,51 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
     >
       <WireShape value={prefs.shape}>
         <FlowingOn value={flowing}>
-          <Far value={far}>
-            <ReactFlow<CanvasNode, CanvasEdge>
-              {...laid}
-              {...connecting}
-              nodeTypes={NODES}
-              edgeTypes={EDGES}
-              defaultViewport={viewport}
-              fitView={viewport === undefined}
-              fitViewOptions={FIT}
-              onMoveEnd={remember}
-              minZoom={0.08}
-              maxZoom={2.5}
-              deleteKeyCode={null}
-              selectionKeyCode="Shift"
-              multiSelectionKeyCode={MULTI}
-              selectionMode={SelectionMode.Partial}
-              zoomOnDoubleClick={false}
-              snapToGrid
-              snapGrid={SNAP}
-              connectionRadius={22}
-              reconnectRadius={REACH}
-              elevateNodesOnSelect={false}
-              zIndexMode="manual"
-              disableKeyboardA11y
-              edgesFocusable
-              onlyRenderVisibleElements={many}
-              {...menus}
-            >
-              <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} />
-              {prefs.map && model.nodes.length <= MAP_MOST && model.nodes.length > 0 && (
-                <MiniMap pannable zoomable ariaLabel="Map" nodeColor={mapColor} nodeStrokeWidth={0} />
-              )}
-              <TokenLayer tokens={flowing.tokens} />
-            </ReactFlow>
-          </Far>
+          <Tapped value={tapped}>
+            <Far value={far}>
+              <ReactFlow<CanvasNode, CanvasEdge>
+                {...laid}
+                {...connecting}
+                nodeTypes={NODES}
+                edgeTypes={EDGES}
+                defaultViewport={viewport}
+                fitView={viewport === undefined}
+                fitViewOptions={FIT}
+                onMoveEnd={remember}
+                minZoom={0.08}
+                maxZoom={2.5}
+                deleteKeyCode={null}
+                selectionKeyCode="Shift"
+                multiSelectionKeyCode={MULTI}
+                selectionMode={SelectionMode.Partial}
+                zoomOnDoubleClick={false}
+                snapToGrid
+                snapGrid={SNAP}
+                connectionRadius={22}
+                reconnectRadius={REACH}
+                elevateNodesOnSelect={false}
+                zIndexMode="manual"
+                disableKeyboardA11y
+                edgesFocusable
+                onlyRenderVisibleElements={many}
+                {...menus}
+              >
+                <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} />
+                {prefs.map && model.nodes.length <= MAP_MOST && model.nodes.length > 0 && (
+                  <MiniMap pannable zoomable ariaLabel="Map" nodeColor={mapColor} nodeStrokeWidth={0} />
+                )}
+                <TokenLayer tokens={flowing.tokens} />
+              </ReactFlow>
+            </Far>
+          </Tapped>
         </FlowingOn>
       </WireShape>
+      {deployment !== null && taps.length > 0 && (
+        <>
+          <TapCards deployment={deployment} taps={taps} canvas={canvas} model={model} />
+          <TapList taps={taps} />
+        </>
+      )}
       <Bar board={board} prefs={prefs} onPrefs={setPrefs} mapOff={model.nodes.length > MAP_MOST} />
       {model.nodes.length <= 2 && <Hint canvas={canvas} model={model} />}
       <div ref={tip} className="wg-tip" role="status" hidden />

@@ -1,6 +1,8 @@
 // Keys of the canvas; those of the whole editor (undo, save, tabs) are the shell's.
 import type { KeyboardEvent } from "react";
-import { middle, type Board } from "./board";
+import { toggleTap } from "../taps/actions";
+import { placeOfEdge } from "../taps/places";
+import { middle, walkOfBoard, type Board } from "./board";
 import * as commands from "./commands";
 import { GRID } from "./geometry";
 import { copy, cut, duplicate, paste } from "./gestures/clipboard";
@@ -38,6 +40,7 @@ const ACTS: Record<string, Act> = {
   "-": (board) => void board.flow.zoomOut({ duration: 120 }),
   " ": (board) => openAddAtPointer(board),
   o: commands.toggleClosed,
+  t: (board) => tap(board),
   enter: (board, event) => {
     const id = focused(event);
     if (id) board.editor.select(id);
@@ -50,7 +53,7 @@ const ACTS: Record<string, Act> = {
 
 /** What is done to the selection; where nothing is selected, to what has the focus. */
 const ON_SELECTION = new Set(
-  "delete backspace shift+delete mod+c mod+x mod+d shift+d mod+m mod+b mod+g mod+shift+g shift+enter o".split(" "),
+  "delete backspace shift+delete mod+c mod+x mod+d shift+d mod+m mod+b mod+g mod+shift+g shift+enter o t".split(" "),
 );
 
 /** For the sheet of all keys. */
@@ -73,6 +76,7 @@ export const CANVAS_KEYS: readonly { label: string; keys: readonly string[] }[] 
   { label: "Keep the container while dragging", keys: ["Alt+drag"] },
   { label: "Show all, show the selection", keys: ["F", "Shift+F"] },
   { label: "Lay out all, the selection", keys: ["L", "Shift+L"] },
+  { label: "Tap an edge, or its tap away", keys: ["T"] },
   { label: "Zoom to 100 %, in, out", keys: ["1", "+", "-"] },
 ];
 
@@ -92,6 +96,14 @@ export function onKey(event: KeyboardEvent, board: Board): void {
   else return;
   event.preventDefault();
   event.stopPropagation();
+}
+
+/** The edge that is selected. */
+function tap(board: Board): void {
+  const walk = walkOfBoard(board);
+  const { selection } = board.editor.state.view;
+  const place = walk !== null && selection.length === 1 && placeOfEdge(board.editor.graph, walk, selection[0] ?? "");
+  if (place) void toggleTap(board.editor, place);
 }
 
 /** The focus stays on the canvas when what had it goes. */

@@ -3,6 +3,8 @@ import { breakEntries, selectedSpots } from "../debug/actions";
 import { makeCarried, makeForward, setEdge } from "../document/edits";
 import type { GraphDocument } from "../document/types";
 import { setReroutes } from "../document/edits/layout";
+import { tapEntries } from "../taps/actions";
+import { placeOf } from "../taps/places";
 import type { MenuEntry } from "../ui/kit";
 import { itemsIn, walkOfBoard, type Board } from "./board";
 import * as commands from "./commands";
@@ -112,19 +114,23 @@ function lines(board: Board): MenuEntry[] {
 }
 
 export function edgeMenu(board: Board, edge: CanvasEdge, at: At): Opened {
-  const entries: MenuEntry[] = [];
   const walk = walkOfBoard(board);
   const { data } = edge;
-  const change = (label: string, edit: (graph: GraphDocument) => GraphDocument): MenuEntry => ({
+  const entries: MenuEntry[] = data ? tapEntries(board.editor, placeOf(walk, data.from)) : [];
+  const taps = entries.length > 0;
+  const change = (label: string, edit: (graph: GraphDocument) => GraphDocument, apart = false): MenuEntry => ({
     label,
+    apart,
     run: () => void attempt(board.editor, label, edit),
   });
   if (walk !== null && data && data.index >= 0 && data.kind === "wire") {
     const each = data.chips.includes("each");
     const all = data.chips.includes("all");
     entries.push(
-      change(each ? "Not each by itself" : "Each: one value an iteration", (graph) =>
-        setEdge(graph, walk, data.index, { each: !each, ...(each ? {} : { collect: false }) }),
+      change(
+        each ? "Not each by itself" : "Each: one value an iteration",
+        (graph) => setEdge(graph, walk, data.index, { each: !each, ...(each ? {} : { collect: false }) }),
+        taps,
       ),
       change(all ? "Only the last value" : "Collect the values of all iterations", (graph) =>
         setEdge(graph, walk, data.index, { collect: !all, ...(all ? {} : { each: false }) }),

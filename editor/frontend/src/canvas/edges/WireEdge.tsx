@@ -5,7 +5,9 @@ import { factsOf } from "../../document/routes";
 import { setReroutes } from "../../document/edits/layout";
 import { useEditor } from "../../store/react";
 import { flows, useIsRunning } from "../../telemetry/activity";
+import { openCard } from "../../taps/cards";
 import { LANE, snapped } from "../geometry";
+import { Tapped } from "../TapCards";
 import type { CanvasEdge, Point, WireData } from "../types";
 import { Hovered } from "./Hovered";
 import { FlowingOn } from "./TokenLayer";
@@ -98,6 +100,7 @@ function Drawing({ id, data, way, children }: DrawingProps) {
       {data.node && !data.broken && <Flow id={id} data={data} path={way.path} />}
       {data.broken && <Mark at={way.label} />}
       {children}
+      <TapMark data={data} at={way.start} />
       {over && walk !== null && data.index >= 0 && <Hovered walk={walk} index={data.index} at={way.label} />}
     </g>
   );
@@ -126,6 +129,26 @@ const Flow = memo(function Flow({ id, data, path }: { id: string; data: WireData
   }, [on, editor, id, data, path]);
   return useIsRunning(data.node) ? <path className="wg-flowing" d={path} /> : null;
 });
+
+/** Where its source is tapped: shows what the tap sees. */
+function TapMark({ data, at: [x, y] }: { data: WireData; at: Point }) {
+  const tap = useContext(Tapped).get(data.from);
+  if (tap === undefined) return null;
+  return (
+    <g
+      className="wg-tap-mark nopan"
+      transform={`translate(${x + 13} ${y})`}
+      onClick={(event) => {
+        event.stopPropagation();
+        openCard(tap);
+      }}
+    >
+      <title>{`${data.from} is tapped: show its values`}</title>
+      <circle r={6} />
+      <circle r={2.4} />
+    </g>
+  );
+}
 
 function Mark({ at: [x, y] }: { at: Point }) {
   return (

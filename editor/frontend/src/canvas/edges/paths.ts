@@ -12,6 +12,7 @@ interface Ends {
 
 export interface Way {
   path: string;
+  start: Point;
   /** Where a label may stand. */
   label: Point;
 }
@@ -23,7 +24,8 @@ export function forward({ sx, sy, tx, ty }: Ends, points: readonly Point[], shap
   const segments = stops.slice(1).map((to, index) => segment(stops[index] as Point, to, shape));
   const middle = Math.floor((stops.length - 1) / 2);
   const [a, b] = [stops[middle] as Point, stops[middle + 1] ?? (stops[middle] as Point)];
-  return { path: `M${f(sx)},${f(sy)}${segments.join("")}`, label: [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2] };
+  const label: Point = [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
+  return { path: `M${f(sx)},${f(sy)}${segments.join("")}`, start: [sx, sy], label };
 }
 
 function segment([x, y]: Point, [tx, ty]: Point, shape: Shape): string {
@@ -44,7 +46,7 @@ export function back({ sx, sy, tx, ty }: Ends, floor: number, lane: number): Way
     `H${f(left + r)}Q${f(left)},${f(floor)} ${f(left)},${f(floor - r)}` +
     `V${f(ty + r)}Q${f(left)},${f(ty)} ${f(left + r)},${f(ty)}H${f(tx)}`;
   const middle = (right + left) / 2;
-  return { path, label: [middle, floor], arrow: [Math.max(left + 16, middle - 62), floor] };
+  return { path, start: [sx, sy], label: [middle, floor], arrow: [Math.max(left + 16, middle - 62), floor] };
 }
 
 /** Between which stops a new point of a wire belongs: where the way grows least. */

@@ -9,6 +9,8 @@ import { join } from "../../document/pointer";
 import { routesOf, type Route } from "../../document/routes";
 import type { GraphDocument } from "../../document/types";
 import { useEditorState } from "../../store/react";
+import { placeOf } from "../../taps/places";
+import { TapField } from "../../taps/TapField";
 import { Button } from "../../ui/kit";
 import { color, modalityOf } from "../../ui/modality";
 import { Glyph, ProblemLines, Section } from "../bits";
@@ -24,6 +26,7 @@ export function EdgeForm({ walk, index }: { walk: string; index: number }) {
   if (!route) return <p className="wg-quiet">This edge is gone.</p>;
   const source = portType(graph, catalogue, walk, route.from, "source");
   const target = portType(graph, catalogue, walk, route.to, "target");
+  const place = placeOf(walk, route.from);
   const remove = () => {
     if (attempt(`Remove the edge to ${route.to}`, (graph) => edges.removeEdges(graph, walk, [index])))
       editor.select();
@@ -37,6 +40,11 @@ export function EdgeForm({ walk, index }: { walk: string; index: number }) {
       </div>
       <ProblemLines problems={problems} />
       <Way walk={walk} route={route} />
+      {place && (
+        <Section title="Tap">
+          <TapField place={place} />
+        </Section>
+      )}
       <Insert walk={walk} route={route} graph={graph} catalogue={catalogue} type={source} target={target} />
       <div className="wg-actions">
         <Button kind="danger" onClick={remove}>

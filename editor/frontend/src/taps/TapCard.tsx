@@ -1,0 +1,125 @@
+// What a tap sees: the newest value, or the one that was held; how often it looks, and what to do with it.
+import { Move, Pause, Pin, Play, Trash2, X } from "lucide-react";
+import { memo, useState, type KeyboardEvent, type PointerEvent } from "react";
+import { useEditor } from "../store/react";
+import { useSamples, type Seen, type TapShown } from "../store/watch";
+import { IconButton, Select } from "../ui/kit";
+import { lookEvery, removeTap } from "./actions";
+import { closeCard } from "./cards";
+import { whereWords } from "./looks";
+import { INSIDE, INTERVALS } from "./places";
+import { SampleView } from "./SampleView";
+
+interface Props {
+  deployment: string;
+  tap: TapShown;
+  pinned: boolean;
+  onPin: () => void;
+  /** By so many pixels of the screen. */
+  onMove: (dx: number, dy: number) => void;
+}
+
+const STEP = 16;
+const ARROWS: Record<string, [number, number]> = {
+  ArrowLeft: [-STEP, 0],
+  ArrowRight: [STEP, 0],
+  ArrowUp: [0, -STEP],
+  ArrowDown: [0, STEP],
+};
+
+export const TapCard = memo(function TapCard({ deployment, tap, pinned, onPin, onMove }: Props) {
+  const [held, hold] = useState<Seen | null>(null);
+  const samples = useSamples(deployment, tap.id);
+  const seen = held ?? samples[0] ?? null;
+  return (
+    <section className="wg-tap-card nowheel" aria-label={`Tap of ${tap.source} in ${tap.walk}`}>
+      <Head tap={tap} pinned={pinned} onPin={onPin} onMove={onMove} />
+      <div className="body">
+        {tap.inside && <p className="note">{INSIDE}</p>}
+        <Newest seen={seen} />
+      </div>
+      <footer>
+        <Often tap={tap} />
+        <IconButton
+          label={held ? "Show what comes" : "Hold this value"}
+          aria-pressed={held !== null}
+          disabled={!seen}
+          onClick={() => hold(held ? null : seen)}
+        >
+          {held ? <Play size={13} /> : <Pause size={13} />}
+        </IconButton>
+      </footer>
+    </section>
+  );
+});
+
+function Head({ tap, pinned, onPin, onMove }: Omit<Props, "deployment">) {
+  const editor = useEditor();
+  const move = (event: PointerEvent<HTMLElement>) => {
+    if (event.currentTarget.hasPointerCapture(event.pointerId)) onMove(event.movementX, event.movementY);
+  };
+  const key = (event: KeyboardEvent) => {
+    const by = ARROWS[event.key];
+    if (!by) return;
+    event.preventDefault();
+    event.stopPropagation();
+    onMove(...by);
+  };
+  return (
+    <header
+      onPointerDown={(event) => {
+        if (!(event.target as Element).closest("button")) event.currentTarget.setPointerCapture(event.pointerId);
+      }}
+      onPointerMove={move}
+    >
+      <strong title={`${tap.source} in ${tap.walk}`}>{tap.source}</strong>
+      <IconButton label="Move with the arrow keys" className="mover" onKeyDown={key}>
+        <Move size={12} />
+      </IconButton>
+      <IconButton label={pinned ? "Let it follow the edge" : "Pin it here"} aria-pressed={pinned} onClick={onPin}>
+        <Pin size={12} />
+      </IconButton>
+      <IconButton label="Remove the tap" onClick={() => void removeTap(editor, tap.id)}>
+        <Trash2 size={12} />
+      </IconButton>
+      <IconButton label="Close; the tap stays" onClick={() => closeCard(tap.id)}>
+        <X size={13} />
+      </IconButton>
+    </header>
+  );
+}
+
+/** The value with where and when, or that none has come. */
+export function Newest({ seen }: { seen: Seen | null }) {
+  if (!seen) return <p className="wg-quiet">Armed. The next value of a run is shown here.</p>;
+  const { sample, at } = seen;
+  return (
+    <>
+      <SampleView sample={sample} />
+      <small className="where" title={`run ${sample.run}`}>
+        {whereWords(sample)} · <time>{clock(at)}</time>
+      </small>
+    </>
+  );
+}
+
+/** How often it looks. */
+export function Often({ tap }: { tap: TapShown }) {
+  const editor = useEditor();
+  const own = INTERVALS.some(({ value }) => Number(value) === tap.interval);
+  const options = own ? INTERVALS : [{ value: `${tap.interval}`, label: `every ${tap.interval} s` }, ...INTERVALS];
+  return (
+    <Select
+      aria-label="How often it looks, at most"
+      value={options.find(({ value }) => Number(value) === tap.interval)?.value ?? ""}
+      options={options}
+      onChange={(value) => void lookEvery(editor, tap, Number(value))}
+    />
+  );
+}
+
+const times = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+
+function clock(at: number): string {
+  return times.format(at * 1000);
+}

@@ -1,0 +1,50 @@
+// All taps that are armed in the deployment, over the canvas; nothing while there are none.
+import { Crosshair, Trash2 } from "lucide-react";
+import { useState } from "react";
+import { useEditor } from "../store/react";
+import type { TapShown } from "../store/watch";
+import { Button, IconButton } from "../ui/kit";
+import { plural } from "../ui/words";
+import { removeTap, removeTaps, showTap } from "./actions";
+import { openCard } from "./cards";
+
+export function TapList({ taps }: { taps: readonly TapShown[] }) {
+  const editor = useEditor();
+  const [open, setOpen] = useState(false);
+  if (taps.length === 0) return null;
+  const show = (tap: TapShown) => {
+    showTap(editor, tap);
+    openCard(tap.id);
+  };
+  return (
+    <section className="wg-tap-list" aria-label="Taps">
+      <button type="button" className="wg-button" aria-expanded={open} onClick={() => setOpen(!open)}>
+        <Crosshair size={14} aria-hidden /> {plural(taps.length, "tap")}
+      </button>
+      {open && (
+        <div className="sheet">
+          <ul>
+            {taps.map((tap) => (
+              <li key={tap.id}>
+                <button type="button" className="place" title="Show it on its canvas" onClick={() => show(tap)}>
+                  <strong>{tap.source}</strong>
+                  <span>
+                    {tap.walk}
+                    {tap.run && ` · run ${tap.run.slice(0, 8)}`}
+                    {tap.inside && " · stepped"}
+                  </span>
+                </button>
+                <IconButton label={`Remove the tap of ${tap.source}`} onClick={() => void removeTap(editor, tap.id)}>
+                  <Trash2 size={13} />
+                </IconButton>
+              </li>
+            ))}
+          </ul>
+          <Button kind="danger" onClick={() => void removeTaps(editor)}>
+            Remove all
+          </Button>
+        </div>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,79 @@
+// Taps set and taken away: what menus, keys and buttons do. What the service refuses is said.
+import { ApiError } from "../api/client";
+import { deploymentOf } from "../store/deployments";
+import type { Editor } from "../store/editor";
+import { tapsAt, watchOf, type TapShown, type WatchStore } from "../store/watch";
+import type { MenuEntry } from "../ui/kit";
+import { cards, closeCard, openCard } from "./cards";
+import { edgesFrom, type Place } from "./places";
+
+const NOT_DEPLOYED = "Deploy the graph first: a tap looks at what runs.";
+
+function storeOf(editor: Editor): WatchStore | null {
+  const deployment = deploymentOf(editor.state.deployments, editor.state.name);
+  return deployment && watchOf(deployment.id);
+}
+
+async function attempt(editor: Editor, doing: () => Promise<unknown>): Promise<void> {
+  try {
+    await doing();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    editor.say(error.problems[0]?.message ?? error.message, "error");
+  }
+}
+
+/** Arm one, with its card, where there is none; else take it away. */
+export async function toggleTap(editor: Editor, place: Place): Promise<void> {
+  const store = storeOf(editor);
+  if (!store) return editor.say(NOT_DEPLOYED);
+  const [armed] = tapsAt(store.get(), place.walk, place.source);
+  if (armed) return removeTap(editor, armed.id);
+  await attempt(editor, async () => openCard((await store.addTap({ ...place })).id));
+}
+
+export async function removeTap(editor: Editor, tap: string): Promise<void> {
+  const store = storeOf(editor);
+  closeCard(tap);
+  if (store) await attempt(editor, () => store.removeTap(tap));
+}
+
+export async function removeTaps(editor: Editor): Promise<void> {
+  const store = storeOf(editor);
+  if (!store) return;
+  for (const { id } of store.get().taps) closeCard(id);
+  await attempt(editor, () => store.removeTaps());
+}
+
+/** Another tap in its place, with its card; the old one goes once the new one is there. */
+export async function lookEvery(editor: Editor, tap: TapShown, interval: number): Promise<void> {
+  const store = storeOf(editor);
+  if (!store) return;
+  const { walk, source, preview, run, id } = tap;
+  await attempt(editor, async () => {
+    const made = await store.addTap({ walk, source, preview, run, interval });
+    const card = cards.getState()[id];
+    if (card) openCard(made.id, card);
+    closeCard(id);
+    await store.removeTap(id);
+  });
+}
+
+/** Show the place on its canvas. */
+export function showTap(editor: Editor, place: Place): void {
+  const [edge] = edgesFrom(editor.graph, place);
+  editor.open({ kind: "walk", walk: place.walk, inside: null }, edge === undefined ? [] : [edge]);
+}
+
+/** Of an edge's menu. */
+export function tapEntries(editor: Editor, place: Place | null): MenuEntry[] {
+  if (!place) return [];
+  const store = storeOf(editor);
+  const [armed] = store ? tapsAt(store.get(), place.walk, place.source) : [];
+  if (!armed)
+    return [{ label: "Tap this edge: see its values", keys: "T", run: () => void toggleTap(editor, place) }];
+  return [
+    { label: "Show the tap's values", run: () => openCard(armed.id) },
+    { label: "Remove the tap", keys: "T", run: () => void removeTap(editor, armed.id) },
+  ];
+}

@@ -1,0 +1,69 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import type { GraphDocument } from "../../src/document/types";
+import { cards, closeCard, moveCard, openCard, pinCard } from "../../src/taps/cards";
+import { edgesFrom, placeOf, placeOfEdge } from "../../src/taps/places";
+
+const graph = {
+  walks: {
+    draw: {
+      body: [{ loop: "steps", times: "4", body: ["dit"] }, "vae"],
+      edges: [
+        ["@in.noise", "dit.latents"],
+        ["dit.latents", "dit.latents"],
+        ["dit.latents", "vae.latents"],
+        ["@loop.index", "dit.step"],
+        ["vae.pixels", "@out.image"],
+      ],
+      results: { last: { from: "dit.latents" } },
+    },
+  },
+} as unknown as GraphDocument;
+
+describe("places", () => {
+  it("are outputs of uses and inputs of the Walk", () => {
+    expect(placeOf("draw", "dit.latents")).toEqual({ walk: "draw", source: "dit.latents" });
+    expect(placeOf("draw", "@in.noise")).toEqual({ walk: "draw", source: "@in.noise" });
+    expect([placeOf("draw", "@loop.index"), placeOf("draw", "@stream.x"), placeOf("draw", "dit")]).toEqual([
+      null,
+      null,
+      null,
+    ]);
+    expect(placeOf(null, "dit.latents")).toBeNull();
+  });
+
+  it("are found by the edge that is selected, and find all their edges", () => {
+    const of = (id: string) => placeOfEdge(graph, "draw", id)?.source ?? null;
+    expect(["edge:0", "edge:4", "result:last", "edge:3", "edge:9", "use:dit", "sink:x"].map(of)).toEqual([
+      "@in.noise",
+      "vae.pixels",
+      "dit.latents",
+      null,
+      null,
+      null,
+      null,
+    ]);
+    expect(placeOfEdge(graph, "gone", "edge:0")).toBeNull();
+    expect(edgesFrom(graph, { walk: "draw", source: "dit.latents" })).toEqual(["edge:1", "edge:2", "result:last"]);
+    expect(edgesFrom(graph, { walk: "gone", source: "dit.latents" })).toEqual([]);
+  });
+});
+
+describe("cards", () => {
+  beforeEach(() => cards.setState({}, true));
+
+  it("open once, beside each other, and stay where they are moved or pinned", () => {
+    openCard("a");
+    openCard("b");
+    const [first, second] = [cards.getState()["a"]!, cards.getState()["b"]!];
+    expect(first.at).not.toEqual(second.at);
+    moveCard("a", [5, 6]);
+    openCard("a");
+    expect(cards.getState()["a"]).toEqual({ at: [5, 6], pinned: false });
+    pinCard("a", true, [100, 200]);
+    expect(cards.getState()["a"]).toEqual({ at: [100, 200], pinned: true });
+    moveCard("gone", [0, 0]);
+    pinCard("gone", true, [0, 0]);
+    closeCard("a");
+    expect(Object.keys(cards.getState())).toEqual(["b"]);
+  });
+});
