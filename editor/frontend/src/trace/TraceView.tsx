@@ -372,8 +372,9 @@ function useTimeline(session: TraceSession, { run, shown, other }: TraceState): 
     if (run === null) {
       const { to } = session.liveTrace.model;
       const end = Number.isFinite(to) ? to : 0;
-      timeline.all = { from: Math.min(0, end - LIVE_SPAN), to: Math.max(end, 1) };
-      timeline.set({ from: end - LIVE_SPAN * 0.97, to: end + LIVE_SPAN * 0.03 });
+      timeline.span = { from: end - LIVE_SPAN, to: end };
+      timeline.all = timeline.span;
+      timeline.follow(end);
     }
   }, [timeline, session, run]);
   useEffect(() => {

@@ -12,6 +12,8 @@ const CLICK = 4;
 const REACH = 4;
 const DENSITY_MS = 500;
 const CELLS = 240;
+/** Microseconds that a live picture is of at least. */
+const LIVE_LEAST = 10e6;
 const WHEEL = 0.0022;
 
 /** What is under the pointer: a block, or the names of marks on the axis. */
@@ -127,8 +129,8 @@ export class Gantt {
 
   private grow(): void {
     const { model, timeline, shown } = this;
-    timeline.all = { from: model.from, to: model.to };
     const length = timeline.span.to - timeline.span.from;
+    timeline.all = { from: Math.min(model.from, model.to - LIVE_LEAST), to: model.to };
     if (!shown.follow || model.to <= timeline.span.to - length * 0.03) return;
     timeline.follow(model.to);
     // It has asked for the frame that is being drawn.
@@ -168,6 +170,7 @@ export class Gantt {
       lane: shown.lane,
       path: shown.path,
       links: shown.links,
+      wall: shown.live ? model.wall : null,
       density: this.density.cells,
     };
   }

@@ -129,8 +129,13 @@ export class Model {
       index = this.lanes.length;
       this.lanes.push({ rank, name, nodes: [...nodes], loop, index, tracks: [] });
       this.laneIndex.set(key, index);
-    }
+    } else if (loop) this.widen(this.lanes[index]!, nodes);
     return index;
+  }
+
+  /** A loop's iterations may call other nodes in another Walk, or under another condition. */
+  private widen(lane: Lane, nodes: readonly string[]): void {
+    for (const node of nodes) if (!lane.nodes.includes(node)) lane.nodes.push(node);
   }
 
   add(block: Block): number {

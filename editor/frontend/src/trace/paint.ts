@@ -5,7 +5,7 @@ import { blockWords } from "./figures";
 import { firstIn, type Link } from "./find";
 import type { Counter, Lane, Model, Track } from "./model";
 import { laneHeight, trackPlace, type Row, type Rows } from "./rows";
-import { showMicros, showTick, ticks, type Span } from "./span";
+import { showClock, showTick, ticks, type Span } from "./span";
 import { FOLDED, LAUNCH } from "./types";
 
 export const MAP_HEIGHT = 26;
@@ -14,6 +14,8 @@ export const TOP = MAP_HEIGHT + AXIS_HEIGHT;
 /** Blocks narrower than this are drawn together, as many as start in a piece of this width. */
 const CELL = 2;
 const WORDS_FROM = 46;
+const MOST_LINES = 12;
+const HOUR = 3600;
 /** Iterations of a launch are told apart from so many pixels each. */
 const NOTCH = 5;
 
@@ -55,6 +57,8 @@ export interface Scene {
   lane: number | null;
   path: readonly Piece[] | null;
   links: readonly Link[];
+  /** Seconds since 1970 at 0, for an axis of the time of day; null: of the time since 0. */
+  wall: number | null;
   /** Shares of the whole's width that work fills, for the small picture. */
   density: Float64Array;
 }
@@ -65,7 +69,9 @@ export function paint(context: Context, scene: Scene): void {
   const { width, height, palette } = scene;
   context.fillStyle = palette.bg;
   context.fillRect(0, 0, width, height);
-  const times = ticks(scene.span, 90 / width);
+  const offset = scene.wall === null ? 0 : (scene.wall % HOUR) * 1e6;
+  const { from, to } = scene.span;
+  const times = ticks({ from: from + offset, to: to + offset }, 90 / width).map((at) => at - offset);
   context.save();
   context.beginPath();
   context.rect(0, TOP, width, Math.max(0, height - TOP));
@@ -287,11 +293,12 @@ function firstGauge(counter: Counter, { span }: Scene): number {
 function paintMarks(context: Context, scene: Scene): void {
   const { model, palette, width, scroll, height } = scene;
   context.fillStyle = palette.muted;
-  let last = -Infinity;
-  for (const mark of model.marks) {
-    const x = Math.round(xOf(scene, mark.at));
-    if (x < -1 || x > width || x === last) continue;
-    last = x;
+  const places = new Set(
+    model.marks.map((mark) => Math.round(xOf(scene, mark.at))).filter((x) => x >= 0 && x <= width),
+  );
+  // Of many runs the marks on the axis say enough.
+  if (places.size > MOST_LINES) return;
+  for (const x of places) {
     for (let y = scroll; y < scroll + height; y += 6) context.fillRect(x, y, 1, 3);
   }
 }
@@ -402,7 +409,8 @@ function paintAxis(context: Context, scene: Scene, times: readonly number[]): vo
     context.fillStyle = palette.line;
     context.fillRect(x, TOP - 5, 1, 5);
     context.fillStyle = palette.muted;
-    context.fillText(showTick(at, step, most), x + 4, MAP_HEIGHT + AXIS_HEIGHT / 2);
+    const words = scene.wall === null ? showTick(at, step, most) : showClock(scene.wall + at / 1e6, step);
+    context.fillText(words, x + 4, MAP_HEIGHT + AXIS_HEIGHT / 2);
   }
   context.fillStyle = palette.accent;
   for (const mark of model.marks) {
@@ -454,9 +462,4 @@ export function densityOf(model: Model, all: Span, cells: number): Float64Array 
   const most = Math.max(...filled, 1e-9);
   for (let at = 0; at < cells; at += 1) filled[at]! /= most;
   return filled;
-}
-
-/** What the axis can't say: how long the piece shown is. */
-export function spanWords(span: Span): string {
-  return showMicros(span.to - span.from);
 }

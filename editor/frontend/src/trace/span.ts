@@ -78,6 +78,15 @@ export function showAt(micros: number): string {
   return micros < 0 ? `−${words}` : words;
 }
 
+/** Seconds since 1970 as the time of day here; to the thousandth where ticks are closer than a second. */
+export function showClock(seconds: number, step: number): string {
+  // Of what a tick's own rounding leaves.
+  const date = new Date(Math.round(seconds * 1e4) / 10);
+  const two = (value: number) => String(value).padStart(2, "0");
+  const time = [date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(":");
+  return step >= 1e6 ? time : `${time}.${String(date.getMilliseconds()).padStart(3, "0")}`;
+}
+
 /** On an axis whose ticks are `step` apart and go up to `most`: as many figures as tell them apart, one unit for all. */
 export function showTick(at: number, step: number, most: number): string {
   const [unit, size] =

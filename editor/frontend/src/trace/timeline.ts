@@ -30,6 +30,7 @@ export class Timeline {
   follow(to: number): void {
     const length = this.span.to - this.span.from;
     const end = to + length * 0.03;
-    this.set({ from: end - length, to: end });
+    this.span = { from: end - length, to: end };
+    for (const listener of this.listeners) listener();
   }
 }
