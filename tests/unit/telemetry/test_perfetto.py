@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 import pytest
@@ -14,69 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import traces
+from tests.support.chrome import Event, faults
 from walkgraph.telemetry.sinks import perfetto
 from walkgraph.telemetry.trace import Blocks, Counters, Hops, Lane, Trace
 from walkgraph.telemetry.tracks import spread
 
-Event = dict[str, Any]
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda p: (p[0], p[0] + p[1])), max_size=30)
-
-
-def faults(events: list[Event]) -> list[str]:
-    """What a reader of the file would choke on."""
-    found: list[str] = []
-    threads: dict[tuple[int, int], list[Event]] = defaultdict(list)
-    for event in events:
-        if event["ph"] == "X":
-            threads[event["pid"], event["tid"]].append(event)
-    for place, slices in threads.items():
-        found += _overlaps(place, slices)
-    ends: dict[int, list[Event]] = defaultdict(list)
-    for event in events:
-        if event["ph"] in "sf":
-            ends[event["id"]].append(event)
-            if not any(_holds(one, event["ts"]) for one in threads[event["pid"], event["tid"]]):
-                found.append(f"flow {event['id']} ({event['ph']}) is bound to no slice")
-    for id_, pair in ends.items():
-        if [event["ph"] for event in pair] != ["s", "f"] or pair[0]["ts"] > pair[1]["ts"]:
-            found.append(f"flow {id_} has no two ends in order")
-        if len({(event["name"], event["cat"]) for event in pair}) != 1:
-            found.append(f"flow {id_} is of two kinds")
-    named = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
-    return found + [f"thread {place} has no name" for place in threads.keys() - named]
-
-
-def _overlaps(place: tuple[int, int], slices: list[Event]) -> list[str]:
-    """A stack of what is open, as the file's readers keep it: of those that start at once, the first written is around
-    the others."""
-    found: list[str] = []
-    stack: list[Event] = []
-    for event in sorted(slices, key=lambda event: event["ts"]):
-        while stack and _end(stack[-1]) <= event["ts"] and not _same_instant(stack[-1], event):
-            stack.pop()
-        if event["dur"] < 0 or (stack and _end(event) > _end(stack[-1])):
-            found.append(f"{event['name']} at {event['ts']} sticks out on {place}")
-        stack.append(event)
-    return found
-
-
-def _same_instant(outer: Event, inner: Event) -> bool:
-    return outer["ts"] == inner["ts"] and inner["dur"] == 0 == outer["dur"]
-
-
-def _end(event: Event) -> int:
-    return event["ts"] + event["dur"]
-
-
-def _holds(event: Event, at: int) -> bool:
-    return event["ts"] <= at <= _end(event)
 
 
 def blocks_of(events: list[Event], trace: Trace) -> Counter[tuple[int, str, int, int]]:
     """(rank, lane, start, end) of every block that was drawn."""
     kinds = ("call", "launch", "folded")
     return Counter(
-        (e["pid"] - perfetto.RANKS_FROM, e["name"], e["ts"], _end(e))
+        (e["pid"] - perfetto.RANKS_FROM, e["name"], e["ts"], (e["ts"] + e["dur"]))
         for e in events
         if e["ph"] == "X" and e["cat"] in kinds
     )

@@ -1,0 +1,186 @@
+"""What a run over three ranks leaves for others' tools: a file for Perfetto, spans at a collector, Prometheus' text."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.chrome import faults
+from tests.support.serving import Service, service
+from tests.support.yardstick import patience
+from walkgraph.telemetry import traceparent
+
+CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+KINDS = ("call", "launch")
+
+
+class Spans(HTTPServer):
+    """A collector: keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.bodies: queue.Queue[Any] = queue.Queue()
+        super().__init__(("127.0.0.1", 0), _Answer)
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: Spans
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.bodies.put((self.path, json.loads(body)))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+@dataclass
+class Ran:
+    """A run, as its client saw it."""
+
+    running: Service
+    spans: Spans
+    seconds: float
+    result: dict[str, Any]
+    answered: str
+    """`traceparent`."""
+    trace: dict[str, Any] = field(default_factory=dict[str, Any])
+    perfetto: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    spans = Spans()
+    thread = threading.Thread(target=spans.serve_forever)
+    thread.start()
+    endpoint = f"http://127.0.0.1:{spans.server_port}"
+    try:
+        home = tmp_path_factory.mktemp("exports") / "home"
+        with service(home, telemetry="full", otlp_endpoint=endpoint) as running:
+            running.up("--no-deploy")
+            with running.client() as client:
+                client.deploy("shapes", "shapes_cfg3_cpu")
+                running.wait_ready("shapes")
+                edit(running)
+                spans.bodies.get(timeout=patience(10))
+                found = edit(running)
+                done = Ran(running, spans, *found)
+                done.trace = whole(running, done.result["run"])
+                done.perfetto = json.loads(client.trace_file(done.result["run"], "perfetto"))["traceEvents"]
+            yield done
+    finally:
+        spans.shutdown()
+        thread.join()
+        spans.server_close()
+
+
+def edit(running: Service) -> tuple[float, dict[str, Any], str]:
+    """By a picture and words: all three ranks take part."""
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64), "red").save(file, "PNG")
+    picture = {"type": "image", "data": base64.b64encode(file.getvalue()).decode()}
+    body = {
+        "inputs": {"parts": [picture, {"type": "text", "text": "make it blue"}]},
+        "params": {"steps": 40, "seed": 3, "cfg_img_scale": 2.0},
+    }
+    headers = {"Authorization": f"Bearer {running.token}", "traceparent": CALLER}
+    with httpx.Client(base_url=running.told["url"], headers=headers, timeout=300, trust_env=False) as http:
+        began = time.monotonic()
+        answer = http.post("/v1/tasks/shapes/edit", json=body)
+        seconds = time.monotonic() - began
+    assert answer.status_code == 200, answer.text
+    return seconds, answer.json(), answer.headers["traceparent"]
+
+
+def whole(running: Service, run: str) -> dict[str, Any]:
+    """The trace once all ranks have told what they did: it is kept from then on."""
+    limit = time.monotonic() + patience(10)
+    with running.client() as client:
+        while not any(found["run"] == run for found in client.traces("shapes")):
+            assert time.monotonic() < limit, "the trace was never kept"
+        return client.trace(run)
+
+
+def test_perfetto_nests_and_its_sums_are_those_of_the_clients_clock(ran: Ran) -> None:
+    events = ran.perfetto
+    assert faults(events) == []
+    [run] = [event for event in events if event.get("cat") == "run"]
+    slack = max(0.02 * ran.seconds, 0.05)
+    assert run["dur"] / 1e6 == pytest.approx(ran.seconds, abs=slack)
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert sorted(names.values())[:3] == ["rank 0 (cpu)", "rank 1 (cpu)", "rank 2 (cpu)"]
+    for pid, name in names.items():
+        worked = [
+            (event["ts"], event["dur"]) for event in events if event.get("cat") == "device" and event["pid"] == pid
+        ]
+        if name.startswith("rank"):
+            assert worked, name
+            assert sum(dur for _, dur in worked) <= run["dur"] + slack * 1e6
+            assert max(ts + dur for ts, dur in worked) <= run["dur"] + slack * 1e6
+            assert min(ts for ts, _ in worked) >= 0
+
+
+def test_perfetto_has_all_calls_and_the_arrows_between_ranks(ran: Ran) -> None:
+    """A call is told by the forward that it was in; its run's own sums count the same."""
+    drawn: Counter[tuple[int, str]] = Counter()
+    for event in ran.perfetto:
+        if event.get("cat") in KINDS:
+            for node in event["args"].get("nodes", [event["name"]]):
+                drawn[event["pid"] - 2, node] += event["args"]["count"]
+    told = {(row["rank"], row["node"]): row["calls"] for row in ran.result["times"]}
+    assert {key: calls for key, calls in drawn.items() if key in told} == {
+        key: calls for key, calls in told.items() if key in drawn
+    }
+    assert {(1, "llm_cfg_text"), (2, "llm_cfg_img")} <= drawn.keys()
+    hops = [event for event in ran.perfetto if event.get("cat") == "hop" and event["ph"] == "s"]
+    assert len(hops) == sum(at >= 0 for at in ran.trace["hops"]["arrived"]) > 0
+    assert any(event["ph"] == "C" and event["name"] == "queue" for event in ran.perfetto)
+
+
+def test_the_collector_has_the_run_below_its_caller(ran: Ran) -> None:
+    path, body = ran.spans.bodies.get(timeout=patience(10))
+    assert path == "/v1/traces"
+    spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    own = traceparent.parse(ran.answered)
+    assert own is not None
+    assert (spans[0]["traceId"], spans[0]["spanId"]) == (own.trace, own.span)
+    assert f"{own.trace}-{spans[0]['parentSpanId']}" in CALLER
+    ids = {span["spanId"] for span in spans}
+    assert all(span["parentSpanId"] in ids for span in spans[1:])
+    ranks = {a["value"]["intValue"] for s in spans for a in s["attributes"] if a["key"] == "walkgraph.rank"}
+    assert ranks == {"0", "1", "2"}
+    with ran.running.client() as client:
+        assert json.loads(client.trace_file(ran.result["run"], "otlp")) == body
+
+
+def test_prometheus_counts_the_calls_that_runs_tell(ran: Ran) -> None:
+    headers = {"Authorization": f"Bearer {ran.running.token}"}
+    text = httpx.get(f"{ran.running.told['url']}/metrics", headers=headers, trust_env=False).text
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name == "walkgraph_node_execution_seconds_count":
+                found[sample.labels["node"]] = sample.value
+            if sample.name == "walkgraph_request_success_total":
+                assert sample.value == 2
+    for row in ran.result["times"]:
+        if row["node"] in found:
+            assert found[row["node"]] == 2 * row["calls"], row
+    assert {"llm", "llm_cfg_text", "llm_cfg_img", "vae_decoder"} <= found.keys()
+    assert "walkgraph_edge_bytes_total{" in text
