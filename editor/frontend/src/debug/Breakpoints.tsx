@@ -29,7 +29,7 @@ export function Breakpoints({ rows, several }: { rows: readonly BreakRow[]; seve
             <th>Before</th>
             <th>In iteration</th>
             <th>Runs</th>
-            <th>Goes in</th>
+            <th>Expires in</th>
             <th>
               <Button kind="quiet" onClick={clear}>
                 Remove all

@@ -158,7 +158,7 @@ function Outputs({ outputs }: { outputs: readonly OutputDifference[] }) {
 
 function Groups({ groups, rows, alone }: { groups: readonly Group[]; rows: number; alone: boolean }) {
   return (
-    <section aria-label="Places that differ">
+    <section className="all" aria-label="Places that differ">
       <h3>
         {plural(groups.length, "place")} in the order in which they part
         {rows >= MOST_ROWS && `; the first ${MOST_ROWS} values`}

@@ -1,7 +1,9 @@
 // Two runs side by side: pictures under a slider, texts with their differences, and what was asked differently.
-import { X } from "lucide-react";
+import { Diff, X } from "lucide-react";
 import { useMemo, useState, type CSSProperties } from "react";
-import { IconButton } from "../ui/kit";
+import { compareRuns } from "../debug/replay";
+import { useEditor } from "../store/react";
+import { Button, IconButton } from "../ui/kit";
 import type { Entry } from "./history";
 import { labelOf } from "./form";
 import { dataUrl } from "./media";
@@ -12,12 +14,20 @@ import type { Result } from "./types";
 import { differing } from "./words";
 
 export function ComparePane({ entries, onClose }: { entries: [Entry, Entry]; onClose: () => void }) {
+  const editor = useEditor();
   const [left, right] = entries;
   const rows = differing(left, right);
   return (
     <div className="wg-play-compare">
       <header>
         <h2>Compare</h2>
+        <Button
+          kind="quiet"
+          title="Value by value, where both runs were recorded"
+          onClick={() => void compareRuns(editor, left.head.id, right.head.id)}
+        >
+          <Diff size={13} aria-hidden /> What they computed
+        </Button>
         <IconButton label="End the comparison" onClick={onClose}>
           <X size={16} />
         </IconButton>
