@@ -63,13 +63,14 @@ def launch(
     number: int = 0,
     rank: int = 0,
     step: int = 0,
+    nodes: tuple[str, ...] = ("llm", "head"),
 ) -> e.Launch:
     taken, launched, started, finished = times
     return e.Launch(
         rank=Rank(rank),
         number=number,
         loop="decode",
-        nodes=("llm", "head"),
+        nodes=nodes,
         count=count,
         runs=tuple(runs),
         walks=("draw",) * len(runs),

@@ -39,7 +39,8 @@ def assemble(draft: Draft, deployment: str, parent: str = "") -> Trace:
                 handle(found, event)
     found.loops_under_way()
     blocks = sorted(found.blocks, key=_started)
-    ranks = {lane.rank for lane in found.lanes.values()} | {rank for hop in found.hops for rank in hop[:2]}
+    lanes = found.lanes()
+    ranks = {lane.rank for lane in lanes} | {rank for hop in found.hops for rank in hop[:2]}
     counters = sorted((row for row in found.gauges if row[0] in ranks), key=_at)
     return Trace(
         run=draft.run,
@@ -53,7 +54,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "") -> Trace:
         error=draft.error,
         parent=parent,
         devices=draft.places.devices,
-        lanes=tuple(found.lanes.values()),
+        lanes=lanes,
         blocks=_table(Blocks, blocks[-MAX_BLOCKS:]),
         hops=_table(Hops, sorted(found.arrived(), key=_sent)),
         counters=_table(Counters, counters),
@@ -70,12 +71,13 @@ class _Assembly:
         self.run, self.places = draft.run, draft.places
         self.began, self.until = draft.began, draft.until
         self.names: dict[str, int] = {}
-        self.lanes: dict[tuple[int, str, tuple[str, ...]], Lane] = {}
+        self._lanes: dict[tuple[int, str, bool], dict[str, None]] = {}
+        """With their nodes: a loop may not call all of them in every iteration."""
         self.blocks: list[Row] = []
         self.hops: list[Row] = []
         self.gauges: list[Row] = []
         self.ended: list[LoopEnd] = []
-        self._numbers: dict[tuple[int, str, tuple[str, ...]], int] = {}
+        self._numbers: dict[tuple[int, str, bool], int] = {}
         self._arrivals: dict[Row, list[int]] = defaultdict(list)
         self._keys: list[Row] = []
         """Of the hops: what their arrivals are known by."""
@@ -95,11 +97,17 @@ class _Assembly:
         return self.names.setdefault(text, len(self.names))
 
     def lane(self, rank: int, name: str, nodes: tuple[str, ...], loop: bool) -> int:
-        key = (rank, name, nodes if loop else ())
-        if key not in self._numbers:
-            self._numbers[key] = len(self._numbers)
-            self.lanes[key] = Lane(rank=rank, name=name, nodes=nodes, loop=loop)
-        return self._numbers[key]
+        key = (rank, name, loop)
+        number = self._numbers.setdefault(key, len(self._numbers))
+        self._lanes.setdefault(key, {}).update(dict.fromkeys(nodes))
+        return number
+
+    def lanes(self) -> tuple[Lane, ...]:
+        """All that have blocks."""
+        return tuple(
+            Lane(rank=rank, name=name, nodes=tuple(nodes), loop=loop)
+            for (rank, name, loop), nodes in self._lanes.items()
+        )
 
     def rows(self, runs: Sequence[str]) -> Iterable[int]:
         """Those of the run, mostly none or one."""

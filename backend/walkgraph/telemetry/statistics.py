@@ -46,8 +46,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """Those that the runs waited for longest come first."""
 
 
-LaneKey = tuple[str, int, bool, tuple[str, ...]]
-"""Name, rank, whether it is a loop, nodes."""
+LaneKey = tuple[str, int, bool]
+"""Name, rank, whether it is a loop."""
 Floats = NDArray[np.float64]
 
 
@@ -61,6 +61,7 @@ class Partial:
     """Of each block: calls; milliseconds of each of them; milliseconds that each was queued; rows of its batch."""
     on_path: dict[LaneKey, float]
     """Seconds."""
+    nodes: dict[LaneKey, tuple[str, ...]]
 
 
 @dataclass(slots=True)
@@ -69,10 +70,11 @@ class _Gathered:
         default_factory=list[tuple[Floats, Floats, Floats, Floats]]
     )
     on_path: float = 0.0
+    nodes: dict[str, None] = field(default_factory=dict[str, None])
 
 
 def partial(trace: Trace, why: Why) -> Partial:
-    keys: list[LaneKey] = [(lane.name, lane.rank, lane.loop, lane.nodes) for lane in trace.lanes]
+    keys: list[LaneKey] = [(lane.name, lane.rank, lane.loop) for lane in trace.lanes]
     b = trace.blocks
     lane = np.asarray(b.lane, dtype=np.int64)
     count, busy, queued, batch = (
@@ -89,7 +91,8 @@ def partial(trace: Trace, why: Why) -> Partial:
     for piece in why.path:
         if piece.lane >= 0 and piece.kind in ("compute", "queue", "launch"):
             on_path[keys[piece.lane]] += (piece.ended - piece.began) / 1e6
-    return Partial(seconds=why.seconds if why.path else 0.0, lanes=lanes, on_path=dict(on_path))
+    nodes = {key: lane.nodes for key, lane in zip(keys, trace.lanes, strict=True)}
+    return Partial(seconds=why.seconds if why.path else 0.0, lanes=lanes, on_path=dict(on_path), nodes=nodes)
 
 
 def over(partials: Iterable[Partial]) -> Statistics:
@@ -99,6 +102,7 @@ def over(partials: Iterable[Partial]) -> Statistics:
         runs, seconds = runs + 1, seconds + found.seconds
         for key, figures in found.lanes.items():
             gathered[key].parts.append(figures)
+            gathered[key].nodes.update(dict.fromkeys(found.nodes[key]))
         for key, spent in found.on_path.items():
             gathered[key].on_path += spent
     nodes = [_figures(key, all_, seconds) for key, all_ in gathered.items() if all_.parts]
@@ -108,7 +112,7 @@ def over(partials: Iterable[Partial]) -> Statistics:
 
 def _figures(key: LaneKey, gathered: _Gathered, seconds: float) -> NodeFigures:
     calls, took, queued, batch = (np.concatenate(column) for column in zip(*gathered.parts, strict=True))
-    name, rank, loop, nodes = key
+    name, rank, loop = key
     total = float(calls.sum())
     p50, p95, p99 = weighted(took, calls, (0.5, 0.95, 0.99))
     queued_p50, queued_p95 = weighted(queued, calls, (0.5, 0.95))
@@ -116,7 +120,7 @@ def _figures(key: LaneKey, gathered: _Gathered, seconds: float) -> NodeFigures:
         node=name,
         rank=rank,
         loop=loop,
-        nodes=nodes,
+        nodes=tuple(gathered.nodes),
         calls=int(total),
         p50=p50,
         p95=p95,

@@ -88,6 +88,18 @@ def test_launches_wait_for_the_launch_before_in_their_loop() -> None:
     assert found.count == (4, 4)
 
 
+def test_a_loop_is_one_lane_whatever_its_iterations_call() -> None:
+    world = begun()
+    world.tell("rank 0.1", launch((11.0,) * 4, nodes=("llm",)), launch((12.0,) * 4, first=(4,)), now=12.0)
+    world.tell("rank 1.1", launch((12.0,) * 4, rank=1), now=12.0)
+    found = world.trace(A)
+    assert [(lane.rank, lane.name, lane.nodes) for lane in found.lanes] == [
+        (0, "decode", ("llm", "head")),
+        (1, "decode", ("llm", "head")),
+    ]
+    assert found.blocks.lane == (0, 0, 1)
+
+
 def test_summaries_are_folded_and_loops_shown_until_they_have_ended() -> None:
     world = begun()
     world.tell("rank 0.1", activity(A, (11.0, 11.2), node="vae"), activity(B, (11.0, 11.2)), now=11.2)
