@@ -40,41 +40,12 @@ def create_app(
     collector: Collector | None = None,
 ) -> FastAPI:
     """The control service. `spawn` starts deployment processes; `studio` is mounted at `/studio`."""
-    hub, runs = Hub(), Runs(store)
-    spans = SpanExporter(settings.otlp_endpoint, settings.otlp_header_fields()) if settings.otlp_endpoint else None
-    address = collector.address if collector else None
-    deployments = Deployments(settings, store, runs, hub, spawn, address)
-    traces = Traces(store, runs, deployments, settings.kept_traces, spans.offer if spans else None)
-    metrics = Metrics(deployments, hub, lambda: collector.rejected if collector else 0, spans)
-    runs.heard = metrics.heard
-    services = Services(
-        settings=settings,
-        store=store,
-        hub=hub,
-        runs=runs,
-        deployments=deployments,
-        traces=traces,
-        metrics=metrics,
-        codes=Codes(),
-        gallery=Gallery(settings.checkpoint_roots),
-    )
+    services = _services(settings, store, spawn, collector)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
-            await _bring_up_to_date(store)
-            runs.start()
-            stack.push_async_callback(runs.close)
-            if spans is not None:
-                spans.start()
-                stack.push_async_callback(spans.close)
-            traces.start()
-            stack.push_async_callback(traces.close)
-            if collector is not None:
-                stack.push_async_callback(collector.close)
-                collector.start(deployments.telemetry_of, (ToHub(hub), traces, metrics))
-            stack.push_async_callback(deployments.close, 0.0)
-            await deployments.start()
+            await _start(services, collector, stack)
             if studio is not None:
                 await stack.enter_async_context(studio.lifespan()(app))
             yield
@@ -97,6 +68,44 @@ def create_app(
     if studio is not None:
         app.mount("/studio", studio.app)
     return app
+
+
+def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collector | None) -> Services:
+    hub, runs = Hub(), Runs(store)
+    spans = SpanExporter(settings.otlp_endpoint, settings.otlp_header_fields()) if settings.otlp_endpoint else None
+    deployments = Deployments(settings, store, runs, hub, spawn, collector.address if collector else None)
+    metrics = Metrics(deployments, hub, lambda: collector.rejected if collector else 0, spans)
+    runs.heard = metrics.heard
+    return Services(
+        settings=settings,
+        store=store,
+        hub=hub,
+        runs=runs,
+        deployments=deployments,
+        traces=Traces(store, runs, deployments, settings.kept_traces, spans.offer if spans else None),
+        metrics=metrics,
+        spans=spans,
+        codes=Codes(),
+        gallery=Gallery(settings.checkpoint_roots),
+    )
+
+
+async def _start(services: Services, collector: Collector | None, stack: AsyncExitStack) -> None:
+    """What ends first is started last."""
+    await _bring_up_to_date(services.store)
+    services.runs.start()
+    stack.push_async_callback(services.runs.close)
+    if services.spans is not None:
+        services.spans.start()
+        stack.push_async_callback(services.spans.close)
+    services.traces.start()
+    stack.push_async_callback(services.traces.close)
+    if collector is not None:
+        stack.push_async_callback(collector.close)
+        sinks = (ToHub(services.hub), services.traces, services.metrics)
+        collector.start(services.deployments.telemetry_of, sinks)
+    stack.push_async_callback(services.deployments.close, 0.0)
+    await services.deployments.start()
 
 
 async def _bring_up_to_date(store: Store) -> None:

@@ -9,6 +9,7 @@ from starlette.requests import HTTPConnection
 
 from walkgraph.service.access import Codes
 from walkgraph.service.deployments import Deployments
+from walkgraph.service.exporting import SpanExporter
 from walkgraph.service.gallery import Gallery
 from walkgraph.service.hub import Hub
 from walkgraph.service.metrics import Metrics
@@ -27,6 +28,8 @@ class Services:
     deployments: Deployments
     traces: Traces
     metrics: Metrics
+    spans: SpanExporter | None
+    """Where traces are sent to, if anywhere."""
     codes: Codes
     gallery: Gallery
 
