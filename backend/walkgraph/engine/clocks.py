@@ -26,9 +26,9 @@ DRIFT = 30e-6
 """Seconds by which the clocks may part in one."""
 LATENCY = 5e-6
 """From recording an event on an idle stream to its stamp, usually."""
-
 LONG_SECONDS = 50e-6
 """No record takes so long."""
+MOST_SPANS = 4096
 
 
 class Timing(NamedTuple):
@@ -195,21 +195,31 @@ class Busy:
     """How much of the time a device had work."""
 
     def __init__(self, now: float = 0.0) -> None:
-        self._sum, self._covered, self._asked = 0.0, now, now
+        self._spans: list[tuple[float, float]] = []
+        self._covered = self._asked = now
+        self._sum = 0.0
 
     def add(self, started: float, finished: float) -> None:
-        """Spans may overlap, and come nearly in their order."""
-        if finished > self._covered:
-            self._sum += finished - max(started, self._covered)
-            self._covered = finished
+        """Spans may overlap, and come in any order."""
+        self._spans.append((started, finished))
+        if len(self._spans) >= MOST_SPANS:
+            self._settle()
 
     def share(self, now: float, since: float | None) -> float:
         """Of the time since the last call. `since`: what is under way was launched then; None: nothing is."""
         if since is not None:
-            self.add(since, now)
+            self._spans.append((since, now))
+        self._settle()
         found, passed = self._sum, now - self._asked
         self._sum, self._asked = 0.0, now
         return min(1.0, found / passed) if passed > 0 else 0.0
+
+    def _settle(self) -> None:
+        for started, finished in sorted(self._spans):
+            if finished > self._covered:
+                self._sum += finished - max(started, self._covered)
+                self._covered = finished
+        self._spans.clear()
 
 
 def device_clock(device: torch.device, clock: Callable[[], float] = time.monotonic) -> DeviceClock:

@@ -15,7 +15,7 @@ from walkgraph.wire.codec import MAX_BYTES, BadMessage, Direction
 
 MAX_QUEUED = 4096
 """Messages in one direction of one pipe; beyond it a send says so instead of growing."""
-MAX_FEED = 64
+MAX_FEED = 160
 """Packets of telemetry on their way; a reader that is slower loses some."""
 _LONGEST_PATH = 107
 """Bytes of a unix socket's path, terminator excluded."""

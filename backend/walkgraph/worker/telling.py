@@ -56,7 +56,9 @@ class Teller:
         self.set_level(emitter.level)
 
     def set_level(self, level: Level) -> None:
-        """From now on."""
+        """From now on; what was added up before leaves as it is."""
+        for one in self._folds.take():
+            self._emitter.emit(one)
         self._emitter.set_level(level)
         self._level = self._emitter.level
         self._engine.time_steps(on=self._level != "off")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from walkgraph.engine.clocks import Busy, DeviceClock, Offset, Stamp, Stopwatch, Track
+from walkgraph.engine.clocks import MOST_SPANS, Busy, DeviceClock, Offset, Stamp, Stopwatch, Track
 
 US = 1e-6
 CPU = torch.device("cpu")
@@ -205,13 +205,21 @@ def test_bounds_are_the_naive_ones() -> None:
 def test_busy_time_is_that_of_the_union() -> None:
     draw = random.Random(8)
     for _ in range(50):
-        spans = sorted((at, at + draw.randrange(1, 6)) for at in (draw.randrange(90) for _ in range(12)))
+        spans = [(at, at + draw.randrange(1, 6)) for at in (draw.randrange(90) for _ in range(12))]
         busy = Busy()
         for started, finished in spans:
             busy.add(started, finished)
         naive = sum(any(a <= second < b for a, b in spans) for second in range(100))
         assert busy.share(100.0, None) == pytest.approx(naive / 100)
         assert busy.share(110.0, None) == 0.0
+
+
+def test_however_many_spans_there_are_few_are_kept() -> None:
+    busy = Busy()
+    for at in range(3 * MOST_SPANS):
+        busy.add(at, at + 0.25)
+    assert len(vars(busy)["_spans"]) < MOST_SPANS
+    assert busy.share(3.0 * MOST_SPANS, None) == pytest.approx(0.25)
 
 
 def test_what_is_under_way_counts_as_busy_once() -> None:

@@ -420,11 +420,12 @@ def test_the_level_changes_at_run_time() -> None:
     assert world.engine.timed == [False, True, True, False]
 
 
-def test_what_was_added_up_before_a_change_leaves_all_the_same() -> None:
+@pytest.mark.parametrize("level", ["full", "off"])
+def test_what_was_added_up_before_a_change_leaves_all_the_same(level: Level) -> None:
     world = World()
     everything(world.teller)
-    world.teller.set_level("full")
-    assert {type(one) for one in world.told()} >= {e.Activity, e.Transfer}
+    world.teller.set_level(level)
+    assert {type(one) for one in world.told()} == {e.Activity, e.Looping, e.LoopEnded, e.Transfer}
 
 
 def test_where_nobody_listens_the_engine_is_not_asked_to_time() -> None:
