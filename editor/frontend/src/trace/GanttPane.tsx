@@ -4,13 +4,14 @@ import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react"
 import { useStore } from "zustand";
 import { highlight } from "../store/highlight";
 import { rankColor } from "../placement/ranks";
-import { neighbour, type Link } from "./find";
+import type { Link } from "./find";
 import { Gantt, type Hover, type Shown } from "./gantt";
 import type { Model } from "./model";
 import { TOP, type Piece } from "./paint";
+import { act, KEYS } from "./pressing";
 import type { Row, Rows } from "./rows";
 import type { TraceSession } from "./session";
-import { around, showMicros } from "./span";
+import { showMicros } from "./span";
 import type { Timeline } from "./timeline";
 import { factsOf, sentenceOf } from "./words";
 
@@ -24,9 +25,6 @@ interface Props {
   path: readonly Piece[] | null;
   live: boolean;
 }
-
-const KEYS =
-  "Plus and minus zoom, left and right move, 0 shows all, up and down choose a lane, comma and full stop a block.";
 
 export function GanttPane({ session, of, model, timeline, label, devices, path, live }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
@@ -72,44 +70,11 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
     if (selected !== null) gantt.current?.reveal(selected);
   }, [selected]);
 
-  const choose = (block: number | null) => {
-    if (block === null) return;
-    session.select(block, of);
-    session.setFollow(false);
-    timeline.set(around(timeline.span, { from: model.started.at(block), to: model.finished.at(block) }));
-  };
   const press = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (!act(event.key)) return;
+    if (!act(event.key, { session, of, model, timeline, rows, selected, lane })) return;
     event.preventDefault();
     event.stopPropagation();
-  };
-  const act = (key: string): boolean => {
-    const moved = () => (session.setFollow(false), true);
-    switch (key) {
-      case "+":
-      case "=":
-        return (timeline.zoom(1 / 1.4), moved());
-      case "-":
-        return (timeline.zoom(1.4), moved());
-      case "0":
-        return (timeline.fit(), moved());
-      case "ArrowLeft":
-      case "ArrowRight":
-        return (timeline.move(key === "ArrowLeft" ? -0.15 : 0.15), moved());
-      case "ArrowUp":
-      case "ArrowDown":
-        if (of === "b") return false;
-        return (session.selectLane(nextLane(rows, lane, key === "ArrowUp" ? -1 : 1)), true);
-      case ",":
-      case ".":
-        return (choose(nextBlock(model, rows, selected, lane, key === "," ? -1 : 1)), true);
-      case "Escape":
-        if (selected === null && lane === null) return false;
-        return (session.selectLane(null), true);
-      default:
-        return false;
-    }
   };
   const toggle = (rank: number) => {
     const next = new Set(closed);
@@ -247,24 +212,4 @@ export function SpanWords({ timeline }: { timeline: Timeline }) {
     return () => void timeline.listeners.delete(show);
   }, [timeline]);
   return <span ref={words} className="spanned" title="How long the piece shown is" />;
-}
-
-function nextLane(rows: Rows, lane: number | null, step: 1 | -1): number | null {
-  const lanes = rows.list.flatMap((row) => (row.kind === "lane" ? [row.lane.index] : []));
-  if (lanes.length === 0) return null;
-  const at = lane === null ? (step === 1 ? -1 : lanes.length) : lanes.indexOf(lane);
-  return lanes[Math.min(Math.max(at + step, 0), lanes.length - 1)]!;
-}
-
-function nextBlock(
-  model: Model,
-  rows: Rows,
-  selected: number | null,
-  lane: number | null,
-  step: 1 | -1,
-): number | null {
-  if (selected !== null) return neighbour(model, selected, step);
-  const found = lane ?? nextLane(rows, null, 1);
-  const blocks = found === null ? [] : model.inLane(model.lanes[found]!);
-  return (step === 1 ? blocks[0] : blocks.at(-1)) ?? null;
 }

@@ -14,6 +14,12 @@ vi.mock("../../src/play/PlayView", () => ({
     return <p>{`play ${name} ${alone ? "alone" : "beside its graph"}`}</p>;
   },
 }));
+vi.mock("../../src/trace/TraceView", () => ({
+  TraceView: function TraceView({ alone = false }: { alone?: boolean }) {
+    const name = useEditorState((state) => state.name);
+    return <p>{`trace ${name} ${alone ? "alone" : "beside its graph"}`}</p>;
+  },
+}));
 vi.mock("../../src/telemetry/following", () => ({
   Following: class {
     dispose() {}
@@ -195,5 +201,11 @@ it("r and c stay inside, elsewhere they are Streamlit's", async () => {
 it("the playground alone needs no document", async () => {
   await call({ mode: "play", deployment: "shapes" });
   expect(parent.textContent).toContain("play shapes alone");
+  expect(service.count("GET", "/api/v1/graphs")).toBe(0);
+});
+
+it("the trace alone needs no document", async () => {
+  await call({ mode: "trace", deployment: "shapes" });
+  expect(parent.textContent).toContain("trace shapes alone");
   expect(service.count("GET", "/api/v1/graphs")).toBe(0);
 });

@@ -1,0 +1,105 @@
+// @vitest-environment jsdom
+import { flushSync } from "react-dom";
+import { createRoot, type Root } from "react-dom/client";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { Model } from "../../src/trace/model";
+import { BlockPanel, LanePanel, NodesPanel, WhyPanel } from "../../src/trace/panels";
+import { modelOf } from "../../src/trace/whole";
+import { fill, trace } from "./made";
+
+let root: Root;
+let host: HTMLElement;
+
+beforeEach(() => {
+  host = document.createElement("div");
+  document.body.append(host);
+  root = createRoot(host);
+});
+
+afterEach(() => {
+  flushSync(() => root.unmount());
+  host.remove();
+});
+
+const show = (view: React.ReactNode) => flushSync(() => root.render(view));
+const press = (name: string) => {
+  const found = [...host.querySelectorAll("button")].find((button) => button.textContent?.includes(name));
+  flushSync(() => found!.click());
+};
+
+it("a lane's blocks are a table, a hundred at once, from which each can be chosen", () => {
+  const model = new Model();
+  fill(model, 250, 1, 1);
+  const chosen = vi.fn();
+  show(<LanePanel model={model} lane={model.lanes[0]!} selected={null} version={0} onBlock={chosen} />);
+  const rows = () => [...host.querySelectorAll("tbody tr")];
+  expect([rows().length, host.querySelector("h3")?.textContent]).toEqual([100, "n0, rank 0: 250 blocks"]);
+  press("Later");
+  press("Later");
+  expect(rows().length).toBe(50);
+  flushSync(() => rows()[0]!.querySelector("button")!.click());
+  expect(chosen).toHaveBeenCalledWith(model.inLane(model.lanes[0]!)[200]);
+});
+
+it("a block is told with its batch and its values, each leading on", () => {
+  const model = modelOf(trace());
+  const [go, onCanvas] = [vi.fn(), vi.fn()];
+  const links = [{ hop: model.hops[0]!, from: 0, to: 1 }];
+  show(<BlockPanel model={model} block={0} links={links} onBlock={go} onCanvas={onCanvas} />);
+  expect(host.textContent).toContain("run r2");
+  press("sent llm.hidden -> vae.latents");
+  expect(go).toHaveBeenCalledWith(1);
+  press("Show on the canvas");
+  expect(onCanvas).toHaveBeenCalledWith(["llm"]);
+});
+
+it("why a run was slow is a sentence, shares, and a way to each piece", () => {
+  const shares = { admission: 0, queue: 0.0005, launch: 0, compute: 0.0015, transfer: 0, wait: 0 };
+  const piece = {
+    kind: "compute",
+    lane: 0,
+    walk: "decode",
+    block: 0,
+    hop: null,
+    rank: 0,
+    began: 10,
+    ended: 500,
+  } as const;
+  const bottleneck = { lane: "llm", rank: 0, seconds: 0.001, share: 0.5, kind: "compute" } as const;
+  const why = { run: "r1", seconds: 0.002, shares, path: [piece], bottleneck, says: "Half of it was `llm`." };
+  const [onPath, onPiece] = [vi.fn(), vi.fn()];
+  const shown = { trace: trace(), model: modelOf(trace()), why, unknown: null };
+  show(<WhyPanel shown={shown} path onPath={onPath} onPiece={onPiece} />);
+  expect(host.querySelector(".shares")?.getAttribute("aria-label")).toBe(
+    "Queue 500 µs (25 %), Compute 1.5 ms (75 %)",
+  );
+  expect([...host.querySelectorAll<HTMLElement>(".shares i")].map((part) => part.style.width)).toEqual([
+    "25%",
+    "75%",
+  ]);
+  expect(host.textContent).toContain("Bottleneck: llm on rank 0");
+  press("Compute llm");
+  expect(onPiece).toHaveBeenCalledWith(piece);
+  flushSync(() => host.querySelector<HTMLInputElement>("input")!.click());
+  expect(onPath).toHaveBeenCalledWith(false);
+  show(<WhyPanel shown={{ ...shown, why: null, unknown: "Not yet." }} path onPath={onPath} onPiece={onPiece} />);
+  expect(host.textContent).toContain("Not yet.");
+});
+
+it("nodes are told of one run, of two, and of all that are kept", () => {
+  const model = modelOf(trace());
+  const onLane = vi.fn();
+  const figures = { p50: 1, p95: 2, p99: 3, queued_p50: 0, queued_p95: 1, batch_mean: 1, share: 0.25, busy: 1 };
+  const statistics = { runs: 4, nodes: [{ node: "llm", rank: 0, calls: 9, ...figures }] };
+  const view = (other: Model | null) => (
+    <NodesPanel model={model} version={0} other={other} statistics={statistics} onLane={onLane} />
+  );
+  show(view(null));
+  const captions = () => [...host.querySelectorAll("caption")].map((caption) => caption.textContent);
+  expect(captions()).toEqual(["What is shown, per node and rank", "Over the last 4 runs that are kept"]);
+  press("vae");
+  expect(onLane).toHaveBeenCalledWith(1, "vae");
+  show(view(new Model()));
+  expect(captions()).toEqual(["The second run against the first, largest change first"]);
+  expect(host.querySelector(".less")?.textContent).toBe("−800 µs");
+});
