@@ -1,4 +1,5 @@
-"""What the verbs print: results on standard output, the rest on standard error. Nothing printed moves the cursor."""
+"""What the verbs print: results on standard output, the rest on standard error. Nothing printed moves the cursor, but
+`trace --follow` on a terminal."""
 
 from __future__ import annotations
 

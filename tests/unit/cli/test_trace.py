@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -249,3 +250,21 @@ def test_without_a_terminal_changes_are_lines(walkgraph: Call, capsys: Output, m
     assert walkgraph("trace", "-d", "shapes", "--follow", "--json") == 0
     assert [json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()] == ["deployment", "events"]
     assert walkgraph("trace", "-d", "nothing", "--follow") == 1
+
+
+def test_on_a_terminal_one_picture_is_drawn_anew(
+    walkgraph: Call, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def telemetry(self: Client, deployment: str, every: float = 1.0) -> Iterator[dict[str, Any] | None]:
+        yield from ({"type": "deployment", "state": "ready"}, frames({**activity(1, 0.1), "node": "[red]\x1b[31m"}))
+        clock[0] += 1.0
+        yield None
+
+    clock = [1000.0]
+    monkeypatch.setattr(Client, "telemetry", telemetry)
+    monkeypatch.setattr("walkgraph.cli.verbs.trace.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert walkgraph("trace", "-d", "shapes", "--follow") == 0
+    shown = capsys.readouterr().out
+    assert shown.count("shapes: ready, 0 runs") >= 2
+    assert "[red]\\x1b[31m" in shown
