@@ -1,0 +1,86 @@
+"""A rank's loop tells in time: what it holds leaves although nothing more happens, at the level that was last asked."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.unit.worker.test_loop import Desk, FakeEngine, R, Trio, Worker, outside, trio
+from walkgraph.engine.gauges import Gauges
+from walkgraph.networks.loops import LoopCall, LoopUse
+from walkgraph.telemetry import events as e
+from walkgraph.telemetry.emit import INTERVAL, Buffered
+from walkgraph.wire import messages as m
+from walkgraph.wire.watching import Level, Watch
+from walkgraph.worker.events import RunLoop
+from walkgraph.worker.loop import Loop
+
+__all__ = ["outside", "trio"]  # fixtures
+
+
+class Gauged(FakeEngine):
+    """Loops that are handed to it take their time."""
+
+    def gauges(self) -> Gauges:
+        return Gauges(0, 0.0, 1, 2, 3, 4, 5, 6)
+
+    def add_loop(self, call: LoopCall) -> None:
+        del call
+
+    def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None: ...
+
+
+class Told:
+    def __init__(self, worker: Worker, level: Level) -> None:
+        self.frames: list[bytes] = []
+        worker.engine = Gauged()
+        worker.core.runs = (R,)
+        emitter = Buffered("d", "rank 0.1", level, lambda frame: not self.frames.append(frame))
+        worker.loop = Loop(worker.rank, worker.core, worker.engine, worker.links, emitter)
+
+    @property
+    def events(self) -> list[e.Any]:
+        return [event for frame in self.frames for event in e.decode(frame).events]
+
+
+def begin(worker: Worker, desk: Desk) -> None:
+    use = LoopUse(node="n", inputs=(), params={}, varying={}, states={}, seed=0)
+    loop = LoopCall(
+        run=R, walk="w", step=0, use=0, loop="l", iteration=(), body=(use,), times=9, until=None, outputs=()
+    )
+    worker.core.answers.append([RunLoop(loop)])
+    desk.say(worker, m.Cancel(run=R))
+
+
+def test_what_waits_for_its_packet_leaves_while_the_loop_is_idle(trio: Trio) -> None:
+    desk, one, _ = trio
+    told = Told(one, "summary")
+    begin(one, desk)
+    one.turn()
+    assert sum(isinstance(event, e.Looping) for event in told.events) == 1, "the first change leaves at once"
+    begin(one, desk)
+    one.turn()
+    began = time.monotonic()
+    while len(told.events) < 3 and time.monotonic() - began < 5:
+        one.turn()
+    assert time.monotonic() - began < 10 * INTERVAL
+    kinds = [type(event) for event in told.events]
+    assert sorted(kinds, key=str) == [e.Looping, e.Looping, e.RankGauge]
+
+
+@pytest.mark.parametrize("level", ["off", "full"])
+def test_the_level_is_the_one_that_was_last_asked(trio: Trio, level: Level) -> None:
+    desk, one, _ = trio
+    told = Told(one, "summary")
+    desk.say(one, Watch(level=level))
+    one.turn()
+    told.frames.clear()
+    begin(one, desk)
+    one.turn()
+    assert not any(isinstance(event, e.Looping) for event in told.events)
+    desk.say(one, Watch(level="summary"))
+    begin(one, desk)
+    one.turn()
+    one.turn()
+    assert any(isinstance(event, e.Looping) for event in told.events)
