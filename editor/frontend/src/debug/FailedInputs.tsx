@@ -1,9 +1,9 @@
 // What went into the node that failed: shapes and figures, where the run was recorded.
-import { useMemo } from "react";
+import { useMemo, useSyncExternalStore } from "react";
 import { useEditorState } from "../store/react";
 import { alarm, figure, typeWords } from "../taps/looks";
 import { showIteration } from "./calls";
-import { fedTo, latestOf } from "./recorded";
+import { fedTo, recorded } from "./recorded";
 
 interface Props {
   run: string;
@@ -15,8 +15,12 @@ interface Props {
 
 export function FailedInputs({ run, walk, node, onRecord }: Props) {
   const deployed = useEditorState((state) => state.deployed ?? state.documents.graph);
-  const latest = latestOf(run);
-  const fed = useMemo(() => (latest ? fedTo(deployed, walk, node, latest) : []), [deployed, walk, node, latest]);
+  const version = useSyncExternalStore(recorded.watch, recorded.now);
+  const latest = recorded.of(run);
+  const fed = useMemo(
+    () => (latest ? fedTo(deployed, walk, node, latest) : []),
+    [deployed, walk, node, latest, version],
+  );
   if (!latest)
     return (
       onRecord && (

@@ -1,38 +1,73 @@
-// What a run of this page has sent of late, edge by edge, so that an error can tell what went into the node that
-// failed. Of recorded runs alone: of others the service tells no values.
+// What recorded runs have sent of late, edge by edge, so that an error can tell what went into the node that failed.
+// Kept while a run that this page has started recorded is under way; of others the service tells no values.
 import type { GraphDocument } from "../document/types";
 import { factsOf } from "../document/routes";
 import type { Frame, SampleEvent } from "../telemetry/frames";
 import { subscribe } from "../telemetry/socket";
 
-/** Samples come a moment after the run has told its end. */
+/** Samples may come a moment after the run has told its end. */
 const LATE_MS = 2_000;
+const TELL_MS = 100;
 const RUNS = 8;
 
 /** Walk and source -> the newest sample of it. */
-export type Latest = Map<string, SampleEvent>;
+export type Latest = ReadonlyMap<string, SampleEvent>;
 
-const runs = new Map<string, Latest>();
+export class Recorded {
+  private readonly runs = new Map<string, Map<string, SampleEvent>>();
+  private readonly listeners = new Set<() => void>();
+  private telling = false;
+  /** Counts what came, for those who show it. */
+  private version = 0;
 
-/** Keep what this run tells until the returned function is called. */
-export function keep(run: string): () => void {
-  const latest: Latest = new Map();
-  runs.set(run, latest);
-  for (const oldest of runs.keys()) if (runs.size > RUNS) runs.delete(oldest);
-  const leave = subscribe((frame) => take(latest, run, frame));
-  return () => void setTimeout(leave, LATE_MS);
+  readonly take = (frame: Frame): void => {
+    if (frame.type !== "events") return;
+    for (const event of frame.events) if (event.type === "sample" && event.why === "record") this.put(event);
+  };
+
+  /** null: nothing was told of this run. */
+  readonly of = (run: string): Latest | null => this.runs.get(run) ?? null;
+
+  readonly now = (): number => this.version;
+
+  /** Called a little after something came. */
+  readonly watch = (changed: () => void): (() => void) => {
+    this.listeners.add(changed);
+    return () => this.listeners.delete(changed);
+  };
+
+  private put(sample: SampleEvent): void {
+    const latest = this.runs.get(sample.run) ?? new Map<string, SampleEvent>();
+    this.runs.set(sample.run, latest);
+    for (const oldest of this.runs.keys()) if (this.runs.size > RUNS) this.runs.delete(oldest);
+    latest.set(`${sample.walk} ${sample.source}`, sample);
+    if (this.telling) return;
+    this.telling = true;
+    setTimeout(() => {
+      this.telling = false;
+      this.version += 1;
+      for (const changed of this.listeners) changed();
+    }, TELL_MS);
+  }
 }
 
-export function take(latest: Latest, run: string, frame: Frame): void {
-  if (frame.type !== "events") return;
-  for (const event of frame.events)
-    if (event.type === "sample" && event.why === "record" && event.run === run)
-      latest.set(`${event.walk} ${event.source}`, event);
-}
+/** The page's. */
+export const recorded = new Recorded();
 
-/** null: nothing was kept of this run. */
-export function latestOf(run: string): Latest | null {
-  return runs.get(run) ?? null;
+let keepers = 0;
+let leave: (() => void) | null = null;
+
+/** Keep what recorded runs tell until the returned function is called. */
+export function keep(): () => void {
+  keepers += 1;
+  leave ??= subscribe(recorded.take);
+  return () =>
+    void setTimeout(() => {
+      keepers -= 1;
+      if (keepers > 0) return;
+      leave?.();
+      leave = null;
+    }, LATE_MS);
 }
 
 export interface Fed {

@@ -146,7 +146,7 @@ export class Play {
     this.player.stop();
     this.player.ready();
     const start = performance.now();
-    const ends: (() => void)[] = [];
+    const ends: (() => void)[] = record ? [keep()] : [];
     this.store.setState({ compared: null });
     let result = begun(task.deployment, task.name, Date.now());
     let waiting: ReturnType<typeof setTimeout> | undefined;
@@ -180,7 +180,6 @@ export class Play {
         this.listen(event);
         if (event.event !== "accepted") continue;
         this.noteSeed(task, event.seed);
-        if (record) ends.push(keep(event.run));
         if (hold) look(this.editor, event.run);
         if (upTo) ends.push(arrive(this.editor, watchOf(task.deployment), event.run, upTo));
       }
