@@ -20,8 +20,11 @@ WS_FRAME_BYTES = 1024 * 1024
 WS_MESSAGE_BYTES = 64 * 1024
 WS_CLIENTS = 1000
 WS_HELLO_SECONDS = 10.0
-TELEMETRY_BUFFER_BYTES = 1024 * 1024
-"""Of one client; what does not fit is dropped and counted."""
+TELEMETRY_BUFFER_BYTES = 512 * 1024
+"""Of one client; what does not fit is dropped and counted. With what lies in its socket a client that takes nothing
+holds less than a MiB."""
+WS_SEND_BYTES = 128 * 1024
+"""Of a WebSocket's kernel buffer, which keeps the books of as much again; by itself it would grow to 4 MiB."""
 TELEMETRY_STALL_SECONDS = 30.0
 RUN_OUTPUT_BYTES = 256 * 1024 * 1024
 """Of one run, kept for whoever follows it."""

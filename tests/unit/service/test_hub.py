@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 from typing import Any
 
 import pytest
+import uvicorn
+from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 
 from tests.unit.service.conftest import Running
 from tests.unit.service.sockets import connect
 from walkgraph.errors import Overloaded
+from walkgraph.launch import _configuration
 from walkgraph.service.hub import Hub, Stalled
 
 
@@ -83,6 +88,60 @@ async def test_a_reader_that_takes_nothing_is_given_up() -> None:
     with pytest.raises(Stalled):
         await hub.serve(stuck, None)
     assert hub.clients == 0
+
+
+async def test_a_client_that_takes_nothing_holds_less_than_a_mib() -> None:
+    """With what lies in its socket: of the server's send buffer, and of its own receive buffer."""
+    hub, app, passed = Hub(), FastAPI(), 0
+
+    @app.websocket("/telemetry")
+    async def telemetry(opened: WebSocket) -> None:
+        async def send(text: str) -> None:
+            nonlocal passed
+            await opened.send_text(text)
+            passed += len(text)
+
+        await opened.accept()
+        with contextlib.suppress(WebSocketDisconnect):
+            await hub.serve(send, None)
+
+    server = uvicorn.Server(_configuration(app))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname(), limit=1000)
+        writer.write(
+            b"GET /telemetry HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        await reader.readuntil(b"\r\n\r\n")
+        while not hub.dropped:
+            hub.publish("a", {"type": "events", "text": "x" * 20_000})
+            await asyncio.sleep(0.001)
+        assert hub.seq * 20_000 > passed > 0
+        published = (hub.seq - hub.dropped) * 20_000
+        assert published < 2**20
+        writer.transport.abort()
+        server.should_exit = True
+        await serving
+
+
+async def test_a_frame_is_encoded_once_for_all_readers() -> None:
+    hub, taken = Hub(), list[str]()
+
+    async def take(text: str) -> None:
+        taken.append(text)
+
+    tasks = [asyncio.create_task(hub.serve(take, None)) for _ in range(3)]
+    await settle()
+    taken.clear()
+    hub.publish("a", {"type": "events"})
+    await settle()
+    assert [text is taken[0] for text in taken] == [True] * 3
+    assert hub.wanted("a")
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert not hub.wanted("a")
 
 
 async def test_readers_are_counted_and_choose_a_deployment() -> None:

@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import zmq
 
 from walkgraph.service.hub import Hub
-from walkgraph.service.telemetry import Collector, ToHub
+from walkgraph.service.telemetry import FRAME_BYTES, Collector, ToHub
 from walkgraph.telemetry import events
 from walkgraph.wire import sockets
 
@@ -46,3 +47,26 @@ async def test_packets_become_frames_of_the_version_that_serves(tmp_path: Path) 
     reader.cancel()
     context.destroy(linger=0)
     await collector.close()
+
+
+async def test_a_large_packet_becomes_frames_that_are_numbered_on() -> None:
+    hub, texts = Hub(), list[str]()
+
+    async def send(text: str) -> None:
+        texts.append(text)
+
+    reader = asyncio.create_task(hub.serve(send, "shapes"))
+    while not texts:
+        await asyncio.sleep(0)
+    told = tuple(msgspec.structs.replace(GAUGE, at=float(at)) for at in range(10))
+    found = events.Packet(deployment="shapes v1", source="rank 0.1", first=5, dropped=2, wall=0.5, events=told)
+    ToHub(hub).take(found, "shapes", "v1", FRAME_BYTES * 3)
+    ToHub(hub).take(found, "other", "v1", FRAME_BYTES)
+    while len(texts) < 4:
+        await asyncio.sleep(0)
+    frames = [json.loads(text) for text in texts[1:]]
+    assert [(frame["first"], len(frame["events"])) for frame in frames] == [(5, 4), (9, 4), (13, 2)]
+    assert [event["at"] for frame in frames for event in frame["events"]] == list(range(10))
+    assert {(frame["dropped"], frame["wall"]) for frame in frames} == {(2, 0.5)}
+    reader.cancel()
+    await asyncio.gather(reader, return_exceptions=True)
