@@ -50,21 +50,18 @@ async def test_packets_become_frames_of_the_version_that_serves(tmp_path: Path) 
 
 
 async def test_a_large_packet_becomes_frames_that_are_numbered_on() -> None:
-    hub, texts = Hub(), list[str]()
+    hub, texts = Hub(), asyncio.Queue[str]()
 
     async def send(text: str) -> None:
-        texts.append(text)
+        texts.put_nowait(text)
 
     reader = asyncio.create_task(hub.serve(send, "shapes"))
-    while not texts:
-        await asyncio.sleep(0)
+    await texts.get()
     told = tuple(msgspec.structs.replace(GAUGE, at=float(at)) for at in range(10))
     found = events.Packet(deployment="shapes v1", source="rank 0.1", first=5, dropped=2, wall=0.5, events=told)
     ToHub(hub).take(found, "shapes", "v1", FRAME_BYTES * 3)
     ToHub(hub).take(found, "other", "v1", FRAME_BYTES)
-    while len(texts) < 4:
-        await asyncio.sleep(0)
-    frames = [json.loads(text) for text in texts[1:]]
+    frames = [json.loads(await texts.get()) for _ in range(3)]
     assert [(frame["first"], len(frame["events"])) for frame in frames] == [(5, 4), (9, 4), (13, 2)]
     assert [event["at"] for frame in frames for event in frame["events"]] == list(range(10))
     assert {(frame["dropped"], frame["wall"]) for frame in frames} == {(2, 0.5)}
