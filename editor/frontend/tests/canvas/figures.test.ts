@@ -16,7 +16,7 @@ const activity = {
 
 it("a node says where it is, how fast and how long, and leaves out what is nothing", () => {
   expect(figuresOf(activity, 0.427)).toEqual(["#3.17", "42/s", "3.1 ms", "×4", "KV 43%"]);
-  expect(figuresOf({ iteration: [], rate: 0, ms: 0, batch: 1 })).toEqual([]);
+  expect(figuresOf({ iteration: [], rate: 0, ms: 0, batch: 1 }, 0.001)).toEqual([]);
   expect(tellingOf(activity)).toBe(
     "iteration 3 . 17\n1,200 calls, 42 a second\n3.1 ms on the device\nwaited 0.8 ms for its batch\n4 calls in a batch\non rank 0, 2",
   );

@@ -1,4 +1,5 @@
 // What a wire tells while the pointer is over it: how it goes from rank to rank, and how much goes there.
+import { EdgeLabelRenderer, useStore } from "@xyflow/react";
 import { useEffect, useState } from "react";
 import { useEditorState } from "../../store/react";
 import { flows } from "../../telemetry/activity";
@@ -7,8 +8,9 @@ import type { Point } from "../types";
 
 const EVERY_MS = 500;
 
-export function Hovered({ walk, index, at }: { walk: string; index: number; at: Point }) {
+export function Hovered({ walk, index, at: [x, y] }: { walk: string; index: number; at: Point }) {
   const planned = useEditorState((state) => crossing(state.planned.plan, walk, index));
+  const zoom = useStore((state) => state.transform[2]);
   const [traffic, setTraffic] = useState(() => flows.traffic(walk, index));
   useEffect(() => {
     const timer = setInterval(() => setTraffic(flows.traffic(walk, index)), EVERY_MS);
@@ -16,13 +18,13 @@ export function Hovered({ walk, index, at }: { walk: string; index: number; at: 
   }, [walk, index]);
   const words = trafficWords(traffic, planned);
   if (!words) return null;
-  const width = words.length * 5.9 + 14;
+  // Above the nodes, and as large as any text whatever the zoom.
+  const transform = `translate(${x}px, ${y}px) scale(${1 / zoom}) translate(-50%, -140%)`;
   return (
-    <g className="wg-traffic" transform={`translate(${at[0] - width / 2} ${at[1] - 20})`}>
-      <rect y={-9} width={width} height={18} rx={4} />
-      <text x={width / 2} y={3.6} textAnchor="middle">
+    <EdgeLabelRenderer>
+      <div className="wg-traffic" style={{ transform }}>
         {words}
-      </text>
-    </g>
+      </div>
+    </EdgeLabelRenderer>
   );
 }

@@ -13,7 +13,11 @@ export interface Flowing {
 
 export const FlowingOn = createContext<Flowing | null>(null);
 
-const RADIUS = 3.4;
+const RADIUS = 4.2;
+/** In pixels of the screen, however small the canvas is drawn. */
+const SMALLEST = 3.2;
+/** Between two drawings: half the frames of a screen are smooth enough for dots, and leave the rest to the others. */
+const EVERY_MS = 30;
 
 export function TokenLayer({ tokens }: { tokens: Tokens }) {
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -22,13 +26,19 @@ export function TokenLayer({ tokens }: { tokens: Tokens }) {
     const still = matchMedia("(prefers-reduced-motion: reduce)");
     const colors = new Map<string, string>();
     let frame = 0;
-    const draw = () => {
+    let drawn = 0;
+    const draw = (now: number) => {
       frame = 0;
       const sheet = canvas.current;
       if (!sheet) return;
+      if (now - drawn < EVERY_MS && !sheet.hidden) {
+        frame = requestAnimationFrame(draw);
+        return;
+      }
+      drawn = now;
       const state = flow.getState();
       const { transform, width, height } = state;
-      const dots = still.matches || isFar(state) ? [] : tokens.at(performance.now());
+      const dots = still.matches || isFar(state) ? [] : tokens.at(now);
       if (dots.length === 0) {
         tokens.still();
         sheet.hidden = true;
@@ -84,11 +94,12 @@ function paint(
   context.clearRect(0, 0, sheet.width, sheet.height);
   context.setTransform(scale * zoom, 0, 0, scale * zoom, scale * x, scale * y);
   context.strokeStyle = colorOf("var(--bg)");
-  context.lineWidth = 1.4;
+  const radius = Math.max(RADIUS, SMALLEST / zoom);
+  context.lineWidth = radius * 0.4;
   for (const dot of dots) {
     context.fillStyle = colorOf(dot.color);
     context.beginPath();
-    context.arc(dot.x, dot.y, RADIUS, 0, Math.PI * 2);
+    context.arc(dot.x, dot.y, radius, 0, Math.PI * 2);
     context.fill();
     context.stroke();
   }

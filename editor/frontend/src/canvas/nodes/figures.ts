@@ -12,7 +12,7 @@ export function figuresOf({ iteration, rate, ms, batch }: Figures, used: number 
     rate > 0 ? `${few(rate)}/s` : "",
     ms > 0 ? `${few(ms)} ms` : "",
     batch > 1 ? `×${batch}` : "",
-    used === null ? "" : `KV ${Math.round(used * 100)}%`,
+    used === null || used < 0.005 ? "" : `KV ${Math.round(used * 100)}%`,
   ];
   return parts.filter(Boolean);
 }
