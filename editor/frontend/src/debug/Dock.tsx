@@ -10,7 +10,7 @@ import { hint } from "../ui/keys";
 import { IconButton, Prose, Select, Tabs } from "../ui/kit";
 import { abort, currentCall, currentRun, showCall, steer, type PausedShown } from "./actions";
 import { Breakpoints, type BreakRow } from "./Breakpoints";
-import { inOrder, keyOfCall, locateCall, pausedWords } from "./calls";
+import { keyOfCall, locateCall, pausedWords } from "./calls";
 import { DifferencesPane } from "./DifferencesPane";
 import { pausedIn, useWatches } from "./hooks";
 import { PausedPane } from "./PausedPane";
@@ -113,7 +113,7 @@ function Controls({ paused, all, alone }: ControlsProps) {
       <span className="words" role="status">
         <CirclePause size={14} aria-hidden />
         <span>
-          <Prose text={pausedWords(next ? [next, ...others(paused, next)] : [])} />
+          <Prose text={pausedWords(next, paused.held.length - 1)} />
         </span>
       </span>
       {!alone && next && (
@@ -123,10 +123,6 @@ function Controls({ paused, all, alone }: ControlsProps) {
       )}
     </div>
   );
-}
-
-function others({ held }: PausedShown, next: PausedShown["held"][number]) {
-  return held.filter((call) => call !== next);
 }
 
 /** The first run that pauses opens the dock, and the last one that goes on folds what was opened for it. */
@@ -146,9 +142,9 @@ function useOpening(editor: Editor, all: readonly PausedShown[]): void {
 
 /** An open canvas goes along with what comes next in the run that is looked at. */
 function useFollowing(editor: Editor, current: PausedShown | null, alone: boolean): void {
-  const call = useDebugging((state) => state.call);
+  useDebugging((state) => state.call);
   const tab = useEditorState((state) => state.view.tab);
-  const next = current && (current.held.find((one) => keyOfCall(one) === call) ?? inOrder(current.held)[0] ?? null);
+  const next = current && currentCall(editor, current);
   const key = next ? `${current?.run} ${keyOfCall(next)}` : "";
   const shown = useRef("");
   useEffect(() => {

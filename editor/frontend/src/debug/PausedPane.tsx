@@ -76,7 +76,7 @@ function Inputs({ paused, call }: { paused: PausedShown; call: HeldCall }) {
   }, [seen, call]);
   const inputs = own.filter(({ sample }) => !STATES.has(sample.modality));
   const states = own.filter(({ sample }) => STATES.has(sample.modality));
-  if (own.length === 0)
+  if (own.length === 0 && !call.loop)
     return (
       <div className="inputs">
         <p className="wg-dock-quiet">
@@ -92,8 +92,8 @@ function Inputs({ paused, call }: { paused: PausedShown; call: HeldCall }) {
     <div className="inputs">
       {call.loop && (
         <p className="wg-dock-quiet">
-          The device runs this loop as a whole. Set a breakpoint inside it, and runs that start then go through it
-          step by step.
+          The device runs this loop as a whole, and holds it now. Set a breakpoint inside it, and runs that start then
+          go through it step by step.
         </p>
       )}
       <Values title="Goes in" samples={inputs} whole={call.loop !== ""} />

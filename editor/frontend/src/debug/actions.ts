@@ -10,7 +10,7 @@ import { watchOf, type HeldCall, type PausedRun, type SteerAction } from "../sto
 import type { MenuEntry } from "../ui/kit";
 import { plural } from "../ui/words";
 import { breaksAt, spotsOf, type Spot } from "./breaks";
-import { inOrder, keyOfCall, locateCall } from "./calls";
+import { keyOfCall, locateCall, nextOf } from "./calls";
 import { debuggingOf, showPane } from "./state";
 
 /** A paused run and whose it is. */
@@ -115,10 +115,13 @@ export function currentRun(editor: Editor, all: readonly PausedShown[] = pausedR
   return all.find((paused) => paused.run === run) ?? all[0] ?? null;
 }
 
-/** The held call that is chosen, else the first; null: none is held yet. */
-export function currentCall(editor: Editor, { held }: PausedShown): HeldCall | null {
+/** The held call that is chosen, else what comes next; null: none is held yet. */
+export function currentCall(editor: Editor, { deployment, held, breakpoint }: PausedShown): HeldCall | null {
   const { call } = debuggingOf(editor).getState();
-  return held.find((one) => keyOfCall(one) === call) ?? inOrder(held)[0] ?? null;
+  const spot = watchOf(deployment)
+    .get()
+    .breakpoints.find(({ id }) => id === breakpoint);
+  return held.find((one) => keyOfCall(one) === call) ?? nextOf(held, spot ?? null);
 }
 
 export function steer(editor: Editor, paused: PausedShown, action: SteerAction): Promise<boolean> {
@@ -147,9 +150,9 @@ async function pauseNewest(editor: Editor): Promise<void> {
   });
 }
 
-/** Choose the paused run that is looked at. */
-export function look(editor: Editor, run: string): void {
-  debuggingOf(editor).setState({ run, call: null });
+/** Choose the paused run that is looked at, and which of its calls. */
+export function look(editor: Editor, run: string, of: HeldCall | null = null): void {
+  debuggingOf(editor).setState({ run, call: of && keyOfCall(of) });
   showPane(editor, "paused");
 }
 

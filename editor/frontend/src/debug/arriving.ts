@@ -1,6 +1,6 @@
 // A run that stops once, before one use: it starts paused, gets a breakpoint of its own, and is let go.
 import type { Editor } from "../store/editor";
-import type { BreakShown, PausedRun, WatchStore } from "../store/watch";
+import type { BreakShown, HeldCall, PausedRun, WatchStore } from "../store/watch";
 import { attempt, look } from "./actions";
 import { isAt, type Spot } from "./breaks";
 
@@ -30,7 +30,7 @@ class Arrival {
     private readonly spot: Spot,
   ) {
     this.leave = watch.watch(() => {
-      if (this.own && this.isThere()) this.arrived();
+      if (this.own && this.here()) this.arrived();
     });
   }
 
@@ -44,7 +44,7 @@ class Arrival {
     await until(watch, () => this.over || (this.paused()?.held.length ?? 0) > 0);
     if (this.over) return;
     // It may begin where it is to stop.
-    if (this.own && this.isThere()) return this.arrived();
+    if (this.own && this.here()) return this.arrived();
     await attempt(this.editor, () => watch.steer(run, "resume"));
   }
 
@@ -58,12 +58,13 @@ class Arrival {
     return this.watch.get().paused[this.run];
   }
 
-  private isThere(): boolean {
-    return this.paused()?.held.some((held) => !held.loop && isAt(held, this.spot)) ?? false;
+  /** The call that it is held before at the spot. */
+  private here(): HeldCall | null {
+    return this.paused()?.held.find((held) => !held.loop && isAt(held, this.spot)) ?? null;
   }
 
   private arrived(): void {
-    look(this.editor, this.run);
+    look(this.editor, this.run, this.here());
     this.clear();
     this.end();
   }

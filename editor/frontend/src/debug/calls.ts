@@ -3,6 +3,7 @@ import { factsOf } from "../document/routes";
 import type { Entry } from "../document/tree";
 import type { Fork, GraphDocument } from "../document/types";
 import type { Located } from "../store/locate";
+import { isAt, type Spot } from "./breaks";
 import type { HeldCall, SampleEvent } from "../telemetry/frames";
 import { plural } from "../ui/words";
 
@@ -56,12 +57,18 @@ export function placeOfCall(call: Pick<HeldCall, "walk" | "step" | "iteration" |
     .join(", ");
 }
 
-/** How a paused run stands, in a line. */
-export function pausedWords(held: readonly HeldCall[]): string {
-  const [first, ...others] = inOrder(held);
-  if (!first) return "what runs already comes to its end, then it stops";
-  const more = others.length ? ` and ${others.length} more` : "";
-  return `before ${nameOfCall(first)}${more}`;
+/** What a run is about to do: the call that its breakpoint is at, else the first that is no whole loop. */
+export function nextOf(held: readonly HeldCall[], spot: Spot | null): HeldCall | null {
+  const calls = inOrder(held);
+  const single = calls.filter((call) => !call.loop);
+  return (spot && single.find((call) => isAt(call, spot))) ?? single[0] ?? calls[0] ?? null;
+}
+
+/** How a paused run stands, in a line; `more`: calls held beside the next. */
+export function pausedWords(next: HeldCall | null, more: number): string {
+  if (!next) return "what runs already comes to its end, then it stops";
+  const words = next.loop ? `in ${nameOfCall(next)}` : `before ${nameOfCall(next)}`;
+  return more ? `${words} and ${more} more` : words;
 }
 
 /** The item of a Walk that is about to be called; null where the open graph has none such. */

@@ -7,6 +7,7 @@ import {
   locateCall,
   locateSource,
   nameOfCall,
+  nextOf,
   pausedWords,
   placeOfCall,
   stateWords,
@@ -60,8 +61,19 @@ describe("held calls", () => {
   });
 
   it("say what comes first and how many more there are", () => {
-    expect(pausedWords([])).toContain("comes to its end");
-    expect(pausedWords([call({ rank: 1, use: "last" }), call()])).toBe("before `llm` and 1 more");
+    expect(pausedWords(null, 0)).toContain("comes to its end");
+    expect(pausedWords(call(), 1)).toBe("before `llm` and 1 more");
+    expect(pausedWords(call({ loop: "words" }), 0)).toBe("in the loop `words`");
+  });
+
+  it("go on with the breakpoint's call, else with a single one before a whole loop", () => {
+    const loop = call({ loop: "words" });
+    const [first, second] = [call({ iteration: [1] }), call({ use: "vae", node: "vae", rank: 1 })];
+    expect(nextOf([second, first, loop], { walk: "decode", use: "vae" })).toBe(second);
+    expect(nextOf([second, first, loop], { walk: "other", use: "vae" })).toBe(first);
+    expect(nextOf([second, first, loop], null)).toBe(first);
+    expect(nextOf([loop], { walk: "decode", use: "llm" })).toBe(loop);
+    expect(nextOf([], null)).toBeNull();
   });
 });
 
