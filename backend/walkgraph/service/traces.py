@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio.to_thread
 import structlog
@@ -132,7 +132,10 @@ class Traces:
         if found is not None:
             return tuple(recorded.whole() for recorded in found[0].recorded) or None
         data = await self._store.read(kept.get_recording, run)
-        return None if data is None else await anyio.to_thread.run_sync(columns.decode_recording, data)
+        try:
+            return None if data is None else await anyio.to_thread.run_sync(columns.decode_recording, data)
+        except columns.Unreadable:
+            return None
 
     async def listed(self, deployment: str, task: str | None, limit: int) -> Sequence[RunTrace]:
         """Kept ones, newest first; without their bytes."""
@@ -161,9 +164,9 @@ class Traces:
     async def _kept(self, run: str) -> Trace | None:
         try:
             data = await self._store.read(kept.get_trace, run)
-        except NotFound:
+            return await anyio.to_thread.run_sync(columns.decode, data)
+        except (NotFound, columns.Unreadable):
             return None
-        return await anyio.to_thread.run_sync(columns.decode, data)
 
     async def _places(self, trace: Trace) -> Places | None:
         """Of the version that has them all; its own may be gone."""
@@ -180,10 +183,15 @@ class Traces:
 
     def _draft(self, run: RunId) -> tuple[Draft, str] | None:
         for version in self._versions.values():
-            draft = version.keeper.draft(run, self._clock())
+            draft = self._drafted(version, run)
             if draft is not None:
                 return draft, version.deployment
         return None
+
+    def _drafted(self, version: _Version, run: RunId) -> Draft | None:
+        draft, live = version.keeper.draft(run, self._clock()), self._runs.get(run)
+        # Where telemetry is off, a recorded run has told its values, and nothing else.
+        return replace(draft, task=live.task) if draft is not None and live is not None else draft
 
     # ── keeping ─────────────────────────────────────────────────────────────────────────────────
 
@@ -215,7 +223,7 @@ class Traces:
             await self._store_some(version, due[at : at + BATCH])
 
     async def _store_some(self, version: _Version, runs: Sequence[RunId]) -> None:
-        drafts = [draft for run in runs if (draft := version.keeper.draft(run, self._clock())) is not None]
+        drafts = [draft for run in runs if (draft := self._drafted(version, run)) is not None]
         parents = [self._parent(draft.run) for draft in drafts]
         try:
             found = await anyio.to_thread.run_sync(_finish, drafts, parents, version.deployment)

@@ -30,6 +30,8 @@ BEFORE_SECONDS = 1.1
 RECORDED_SAMPLES = 50_000
 """Of one run, and of all its numbers:"""
 RECORDED_NUMBERS = 8_000_000
+MAX_FORGOTTEN = 4096
+"""Runs of which what comes late is not taken for new ones."""
 MAX_SHARED = 4096
 """Columns that many forwards have alike, kept once."""
 
@@ -126,6 +128,7 @@ class Keeper:
         """When the last packet came that is not in the ring any more."""
         self._runs: dict[RunId, _Run] = {}
         self._ending: dict[RunId, None] = {}
+        self._forgotten: dict[RunId, None] = {}
         self._sources: dict[str, _Source] = {}
         self._shared: dict[object, object] = {}
 
@@ -159,8 +162,12 @@ class Keeper:
             self._end(run, found, max(now, found.began), error, now)
 
     def forget(self, run: RunId) -> None:
+        """What still comes of it is dropped."""
         self._runs.pop(run, None)
         self._ending.pop(run, None)
+        self._forgotten[run] = None
+        if len(self._forgotten) > MAX_FORGOTTEN:
+            del self._forgotten[next(iter(self._forgotten))]
 
     # ── what is asked ───────────────────────────────────────────────────────────────────────────
 
@@ -217,6 +224,8 @@ class Keeper:
 
     def _phase(self, event: e.RunPhase, wall: float, now: float) -> None:
         found = self._known(event.run, event.at, wall)
+        if found is None:
+            return
         found.task = event.task
         if event.phase == "finished":
             if "finished" not in found.phases:
@@ -233,15 +242,20 @@ class Keeper:
         if sample.why != "record":
             return
         found = self._known(sample.run, sample.at, wall)
+        if found is None:
+            return
         found.numbers += len(sample.picked)
         if len(found.recorded) >= RECORDED_SAMPLES or found.numbers > RECORDED_NUMBERS:
             found.cut = True
             return
         found.recorded.append(Recorded(msgspec.structs.replace(sample, picked=()), array("d", sample.picked)))
 
-    def _known(self, run: RunId, at: float, wall: float) -> _Run:
+    def _known(self, run: RunId, at: float, wall: float) -> _Run | None:
+        """None for one that was forgotten."""
         found = self._runs.get(run)
         if found is None:
+            if run in self._forgotten:
+                return None
             found = self._runs[run] = _Run(task="", began=at, wall=wall, lost_before=self.lost)
             if len(self._runs) > MAX_RUNS:
                 self.forget(next(iter(self._runs)))

@@ -9,6 +9,8 @@ from tests.support.telling import A, activity, forward, packet, phase, sample
 from tests.unit.service.conftest import Running
 from walkgraph.ids import RunId
 from walkgraph.service.schemas_traces import StatisticsShown, WhyShown
+from walkgraph.store.tables import RunTrace
+from walkgraph.store.traces import save_traces
 from walkgraph.telemetry import events as e
 
 
@@ -123,10 +125,40 @@ async def test_why_a_run_took_its_time_and_what_nodes_do_are_answered(service: R
     assert found.bottleneck.lane == "llm"
     await listed(service, 1)
     for _ in range(2):
-        answer = await service.http.get("/api/v1/deployments/shapes/statistics?task=draw")
+        answer = await service.http.get("/api/v1/deployments/shapes/statistics?task=text_to_image")
         figures = StatisticsShown.model_validate(answer.json())
         assert (figures.runs, [node.node for node in figures.nodes]) == (1, ["llm"])
         assert (figures.nodes[0].p50, figures.nodes[0].busy, figures.nodes[0].share) == (500.0, 0.25, 0.75)
     none = (await service.http.get("/api/v1/deployments/shapes/statistics?task=other")).json()
     assert none == {"runs": 0, "nodes": []}
     assert (await service.http.get(f"/api/v1/runs/{A}/why")).status_code == 404
+
+
+async def test_a_recorded_run_is_kept_where_telemetry_is_off(service: Running) -> None:
+    await service.deploy()
+    run = await start(service)
+    tell(service, "rank 0.1", sample(run, service.services.traces._clock()))
+    service.fleet.started[0].finish(await service.fleet.started[0].waiting.get())
+    (row,) = await listed(service, 1)
+    assert (row["task"], row["state"], row["level"], row["recorded"]) == ("text_to_image", "done", "off", True)
+
+
+async def test_traces_of_another_version_are_as_if_there_were_none(service: Running) -> None:
+    row = RunTrace(
+        run=A,
+        deployment="shapes",
+        task="draw",
+        state="done",
+        level="full",
+        created_at=1.0,
+        seconds=1.0,
+        blocks=1,
+        nbytes=5,
+        recorded=True,
+        trace=b"other",
+        recording=b"other",
+    )
+    await service.services.store.write(save_traces, [row], 10)
+    assert (await service.http.get(f"/api/v1/runs/{A}/trace")).status_code == 404
+    assert await service.services.traces.recording(A) is None
+    assert (await service.http.get("/api/v1/deployments/shapes/statistics")).json()["runs"] == 0

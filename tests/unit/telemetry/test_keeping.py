@@ -177,6 +177,9 @@ def test_a_run_is_complete_once_every_source_has_told_something_later() -> None:
     assert (found.state, found.seconds, len(found.blocks.kind)) == ("done", 1.3, 3)
     world.keeper.forget(A)
     assert world.keeper.due(20.0) == []
+    # What comes late would be another, empty trace of it.
+    world.tell("rank 1.1", sample(A, 11.2), now=12.0)
+    world.tell("conductor", phase(A, "finished", 11.3), now=12.0)
     assert world.keeper.draft(A, 20.0) is None
 
 
