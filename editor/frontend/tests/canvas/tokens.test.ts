@@ -1,9 +1,12 @@
 import { describe, expect, it } from "vitest";
 import type { PlanShown } from "../../src/api/types";
+import { countedOn } from "../../src/canvas/edges/counted";
 import { back, forward } from "../../src/canvas/edges/paths";
 import { along, polyline } from "../../src/canvas/edges/polyline";
 import { GAP_MS, Tokens } from "../../src/canvas/edges/tokens";
 import { crossing, trafficWords } from "../../src/canvas/edges/traffic";
+import type { WireData } from "../../src/canvas/types";
+import type { Walk } from "../../src/document/types";
 
 describe("polylines", () => {
   it("begin and end where the wire does, whatever its way", () => {
@@ -82,6 +85,48 @@ describe("tokens", () => {
     tokens.drop("edge:0");
     send();
     expect(tokens.at(1000)).toEqual([]);
+  });
+});
+
+describe("what goes along a wire", () => {
+  const body = {
+    body: ["noise", { loop: "steps", times: "4", body: ["dit", { use: "dit", as: "again" }] }, "vae"],
+    edges: [
+      ["noise.x", "dit.x"],
+      ["dit.x", "again.x"],
+      ["again.x", "dit.x"],
+      ["again.x", "vae.x"],
+      { from: "again.x", to: "@out.x", each: true },
+      ["again.x", "@out.last"],
+      ["@in.text", "noise.text"],
+      ["@in.text", "dit.text"],
+      ["@loop.index", "dit.step"],
+    ],
+    results: { kept: { from: "noise.x" }, last: { from: "dit.x" } },
+  } as unknown as Walk;
+  const wire = (index: number, from = "", to = "") => ({ index, from, to, node: "dit" }) as WireData;
+
+  it("is told by its source's calls, or by its target's where one value of many goes, or it comes from outside", () => {
+    const told = Array.from({ length: 9 }, (_, index) => countedOn(body, wire(index)));
+    expect(told).toEqual([
+      { node: "noise", depth: 0 },
+      { node: "dit", depth: 1 },
+      { node: "dit", depth: 1 },
+      { node: "vae", depth: 0 },
+      { node: "dit", depth: 1 },
+      null,
+      { node: "noise", depth: 0 },
+      null,
+      null,
+    ]);
+  });
+
+  it("is told of results and sinks, and of components by their node", () => {
+    expect(countedOn(body, wire(-1, "noise.x", "@result.kept"))).toEqual({ node: "noise", depth: 0 });
+    expect(countedOn(body, wire(-1, "dit.x", "@result.last"))).toBeNull();
+    expect(countedOn(body, wire(-1, "dit.x", "@sink.frames"))).toEqual({ node: "dit", depth: 1 });
+    expect(countedOn(body, wire(-1, "gone.x", "@result.kept"))).toBeNull();
+    expect([countedOn(body, wire(99)), countedOn(null, wire(0))]).toEqual([null, { node: "dit", depth: null }]);
   });
 });
 

@@ -1,7 +1,6 @@
 // A wire: an edge of a Walk, a result, or a stream.
 import { useInternalNode, useReactFlow, type EdgeProps } from "@xyflow/react";
 import { createContext, memo, useContext, useEffect, useRef, useState, type PointerEvent } from "react";
-import { factsOf } from "../../document/routes";
 import { setReroutes } from "../../document/edits/layout";
 import { useEditor } from "../../store/react";
 import { flows, useIsRunning } from "../../telemetry/activity";
@@ -9,6 +8,7 @@ import { openCard } from "../../taps/cards";
 import { LANE, snapped } from "../geometry";
 import { Tapped } from "../TapCards";
 import type { CanvasEdge, Point, WireData } from "../types";
+import { countedOn } from "./counted";
 import { Hovered } from "./Hovered";
 import { FlowingOn } from "./TokenLayer";
 import { back, forward, type Shape, type Way } from "./paths";
@@ -97,7 +97,7 @@ function Drawing({ id, data, way, children }: DrawingProps) {
       <path className="react-flow__edge-interaction" d={way.path} fill="none" strokeOpacity={0} strokeWidth={14} />
       <path className="wg-line" d={way.path} />
       {data.kind === "stream" && <path className="wg-core" d={way.path} />}
-      {data.node && !data.broken && <Flow id={id} data={data} path={way.path} />}
+      {!data.broken && <Flow id={id} data={data} path={way.path} />}
       {data.broken && <Mark at={way.label} />}
       {children}
       <TapMark data={data} at={way.start} />
@@ -113,22 +113,26 @@ function titleOf(data: WireData): string {
   return `${data.from} → ${data.to}${data.type ? `\n${data.type}` : ""}${way}${walks}${trouble ? `\n${trouble}` : ""}`;
 }
 
-/** Lit while its source works; what leaves the source runs along it. */
+/** What goes along the wire runs along it as dots; lit while whoever tells of it works. */
 const Flow = memo(function Flow({ id, data, path }: { id: string; data: WireData; path: string }) {
   const on = useContext(FlowingOn);
   const editor = useEditor();
+  const walk = on?.walk ?? null;
+  const counted = countedOn((walk !== null && editor.graph.walks?.[walk]) || null, data);
+  const [node, depth] = [counted?.node ?? "", counted?.depth ?? null];
   useEffect(() => {
-    if (!on) return;
-    const { tokens, walk } = on;
-    const body = walk === null ? undefined : editor.graph.walks?.[walk];
-    const depth = body && factsOf(body).uses.get(data.from.split(".", 1)[0] ?? "")?.loops.length;
-    const walks = walk === null ? data.walks : [walk];
-    const left = () => walks.reduce((sum, one) => sum + flows.left(one, data.node, depth ?? null), 0);
-    tokens.put(id, { path, color: data.color, left });
-    return () => tokens.drop(id);
-  }, [on, editor, id, data, path]);
-  return useIsRunning(data.node) ? <path className="wg-flowing" d={path} /> : null;
+    if (!on || !node) return;
+    const walks = on.walk === null ? data.walks : [on.walk];
+    const left = () => walks.reduce((sum, one) => sum + flows.left(one, node, depth), 0);
+    on.tokens.put(id, { path, color: data.color, left });
+    return () => on.tokens.drop(id);
+  }, [on, id, data, path, node, depth]);
+  return node ? <Lit node={node} path={path} /> : null;
 });
+
+function Lit({ node, path }: { node: string; path: string }) {
+  return useIsRunning(node) ? <path className="wg-flowing" d={path} /> : null;
+}
 
 /** Where its source is tapped: shows what the tap sees. */
 function TapMark({ data, at: [x, y] }: { data: WireData; at: Point }) {
