@@ -6,9 +6,9 @@ import { useStore } from "zustand";
 import type { Editor } from "../store/editor";
 import { useKeys } from "../store/preferences";
 import { useEditor, useEditorState } from "../store/react";
-import { hint } from "../ui/keys";
+import { actionOf, chordOf, hint, isTyping } from "../ui/keys";
 import { IconButton, Prose, Select, Tabs } from "../ui/kit";
-import { abort, currentCall, currentRun, showCall, steer, type PausedShown } from "./actions";
+import { abort, currentCall, currentRun, onDebugKey, showCall, steer, type PausedShown } from "./actions";
 import { Breakpoints, type BreakRow } from "./Breakpoints";
 import { keyOfCall, locateCall, pausedWords } from "./calls";
 import { DifferencesPane } from "./DifferencesPane";
@@ -29,6 +29,7 @@ export function DebugDock({ alone = false }: { alone?: boolean }) {
   const current = useMemo(() => currentRun(editor, all), [editor, all, run]);
   useOpening(editor, all);
   useFollowing(editor, current, alone);
+  useOwnKeys(editor, alone && current !== null);
   const panes: { value: Pane; label: string }[] = [];
   if (all.length) panes.push({ value: "paused", label: all.length > 1 ? `Paused (${all.length})` : "Paused" });
   if (breaks.length) panes.push({ value: "breakpoints", label: `Breakpoints (${breaks.length})` });
@@ -138,6 +139,21 @@ function useOpening(editor: Editor, all: readonly PausedShown[]): void {
       debuggingOf(editor).setState({ open: false });
     before.current = all.length;
   }, [editor, all.length]);
+}
+
+/** Where no shell takes the keys. */
+function useOwnKeys(editor: Editor, wanted: boolean): void {
+  const overrides = useKeys();
+  useEffect(() => {
+    if (!wanted) return;
+    const take = (event: KeyboardEvent) => {
+      const action = actionOf(chordOf(event), isTyping(event.composedPath()), overrides);
+      if (action !== "debug.resume" && action !== "debug.step" && action !== "debug.iteration") return;
+      if (onDebugKey(editor, action)) event.preventDefault();
+    };
+    window.addEventListener("keydown", take);
+    return () => window.removeEventListener("keydown", take);
+  }, [editor, wanted, overrides]);
 }
 
 /** An open canvas goes along with what comes next in the run that is looked at. */
