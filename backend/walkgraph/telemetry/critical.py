@@ -110,8 +110,7 @@ class _Path:
     def __init__(self, trace: Trace, places: Places, total: int) -> None:
         self._trace, self._blocks, self._hops = trace, trace.blocks, trace.hops
         self._places, self._total = places, total
-        admitted = trace.phases.get("started", 0 if trace.blocks.kind else total)
-        self._admitted = min(max(0, admitted), total)
+        self._admitted = _admitted(trace, total)
         self._cursor = total
         self._pieces: list[Piece] = []
         self._finished = _sorted(self._blocks.lane, self._blocks.finished)
@@ -249,6 +248,12 @@ class _Path:
         return readers is None or not readers.isdisjoint(self._trace.lanes[lane].nodes)
 
 
+def _admitted(trace: Trace, total: int) -> int:
+    """When it was; at once where that was not told, never where it only came."""
+    waits = "queued" in trace.phases and not trace.blocks.kind
+    return min(max(0, trace.phases.get("started", total if waits else 0)), total)
+
+
 def _sorted(keys: Sequence[Key], times: Sequence[int]) -> dict[Key, list[tuple[int, int]]]:
     """(time, row) of each key, in their order; rows without a time are left out."""
     found: dict[Key, list[tuple[int, int]]] = defaultdict(list)
@@ -283,7 +288,7 @@ def _not_after(one: tuple[int, tuple[int, ...]], other: tuple[int, tuple[int, ..
 def _estimated(trace: Trace, total: int) -> tuple[Counter[Kind], Counter[_Top]]:
     """At each moment, work is done as far as the blocks of then were busy; of the rest, calls are queued as far as
     theirs were; of the rest, values are on their way; and nothing else is known."""
-    admitted = min(max(0, trace.phases.get("started", 0)), total)
+    admitted = _admitted(trace, total)
     changes: list[tuple[int, int, float]] = [(total, 0, 0.0)]
     tops = Counter[_Top]()
     for began, ended, which, amount in _spans(trace):

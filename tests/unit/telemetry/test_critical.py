@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -261,6 +262,11 @@ def test_a_run_of_which_nothing_was_told_has_no_reason() -> None:
     assert micros(found)["wait"] == 600
     assert found.bottleneck is None
     assert "not known" in found.says
+    waits = msgspec.structs.replace(traced([], [], [], 1000), phases={"queued": 0})
+    assert micros(why(waits))["admission"] == 1000
+    off = msgspec.structs.replace(waits, phases={}, level="off")
+    assert micros(why(off))["wait"] == 1000
+    assert "telemetry was off" in why(off).says
 
 
 def test_what_comes_later_in_a_loop_is_no_reason() -> None:
