@@ -3,6 +3,7 @@
 from typing import Any
 
 import anyio.to_thread
+from starlette.requests import HTTPConnection
 
 from walkgraph.errors import Conflict
 from walkgraph.service.deps import Services
@@ -16,7 +17,9 @@ _WAY = "stream", "record", "hold"
 """Of a request: how it is answered, not what is computed."""
 
 
-async def replay(services: Services, name: str, deployment: str | None, *, record: bool) -> LiveRun:
+async def replay(
+    services: Services, name: str, deployment: str | None, *, record: bool, caller: HTTPConnection | None = None
+) -> LiveRun:
     """Start it. Raises NotFound for a run that never was, Conflict where it can't be done again, and as `submit`."""
     run = services.runs.get(name)
     if run is None:
@@ -24,7 +27,7 @@ async def replay(services: Services, name: str, deployment: str | None, *, recor
         raise Conflict(f"what the run `{name}` was asked is not kept any more; send the request again")
     if run.session is not None:
         raise Conflict("the run went on with what its session had kept; only runs without a session can be replayed")
-    return submit(services, deployment or run.deployment, run.task, _request(run, record=record))
+    return submit(services, deployment or run.deployment, run.task, _request(run, record=record), caller)
 
 
 def _request(run: LiveRun, *, record: bool) -> dict[str, Any]:

@@ -43,3 +43,13 @@ async def test_other_answers_have_none(service: Running) -> None:
     headers = {"traceparent": CALLER}
     assert "traceparent" not in (await service.http.get("/api/v1/runs", headers=headers)).headers
     assert "traceparent" not in (await service.http.post(DRAW, json={}, headers=headers)).headers
+
+
+async def test_a_replay_takes_part_in_the_trace_of_who_asked_for_it(service: Running) -> None:
+    await service.deploy()
+    run = (await service.http.post(DRAW, json=BODY)).json()["run"]
+    answer = await service.http.post(f"/api/v1/runs/{run}/replay", json={}, headers={"traceparent": CALLER})
+    assert answer.status_code == 202, answer.text
+    again = service.services.runs.live(answer.json()["id"])
+    assert again.parent == CALLER
+    assert answer.headers["traceparent"] == traceparent.write(traceparent.of_run(again.id, traceparent.parse(CALLER)))

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter
 from fastapi.responses import Response
+from starlette.requests import Request
 
 from walkgraph.service import replay, runs
 from walkgraph.service.body import StrictRoute
@@ -15,10 +16,10 @@ router = APIRouter(prefix="/api/v1/runs/{run}", tags=["runs"], route_class=Stric
 
 
 @router.post("/replay", status_code=202)
-async def again(services: ServicesDep, run: RunName, request: ReplayRequest) -> dict[str, Any]:
+async def again(services: ServicesDep, caller: Request, run: RunName, request: ReplayRequest) -> dict[str, Any]:
     """Start a run with the same inputs, parameters and seed, on the same deployment or another one. It needs no
     client; by default it is recorded."""
-    started = await replay.replay(services, run, request.deployment, record=request.record)
+    started = await replay.replay(services, run, request.deployment, record=request.record, caller=caller)
     return runs.public(runs.row_of(started))
 
 
