@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("gpu_fp8", [], ["products", "norm, fp8", "gates, fp8", "TFLOP/s", "small layers", "relative"]),
         ("gpu_read_image", ["--rounds", "1"], ["encoder", "picture", "question", "floor", "kernel"]),
         ("noop_loop", ["--devices", "cpu", "--no-http"], ["static", "until", "stepped", "walk"]),
+        ("telling", [], ["launch", "forwards", "summary", "us a step"]),
     ],
 )
 def test_a_benchmark_can_be_run(

@@ -1,6 +1,5 @@
 """Work as level `summary` tells it: calls and launches are added up, until what there is leaves."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +10,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call
 from walkgraph.networks.loops import LoopCall
 from walkgraph.telemetry import events as t
+from walkgraph.worker.riding import Parties, Party
 
 MOST = 4096
 """Activities, and transfers, that are held at a time."""
@@ -35,6 +35,7 @@ class _Loops:
     """Of one name."""
 
     riders: dict[Rider, None] = field(default_factory=dict[Rider, None])
+    latest: Party | None = None
     nodes: dict[str, None] = field(default_factory=dict[str, None])
     launches: int = 0
     calls: int = 0
@@ -44,8 +45,8 @@ class _Loops:
 
 
 class Folds:
-    def __init__(self, rank: Rank) -> None:
-        self._rank = rank
+    def __init__(self, rank: Rank, parties: Parties) -> None:
+        self._rank, self._parties = rank, parties
         self._work: dict[tuple[str, str], _Work] = {}
         self._loops: dict[str, _Loops] = {}
         self._begun: dict[int, tuple[LoopCall, float]] = {}
@@ -59,14 +60,18 @@ class Folds:
     def forwarded(self, event: Forwarded) -> None:
         _, _, started, finished = event.timing
         busy, batch, work = finished - started, len(event.calls), self._work
+        # A row for each call: no call of a function here.
         for call, ready in zip(event.calls, event.ready, strict=True):
-            one = work.get((call.run, call.node)) or self._opened(call, call.node, started)
+            one = work.get((call.run, call.node))
             if one is None:
-                continue
+                one = self._opened(call, call.node, started)
+                if one is None:
+                    continue
             one.last, one.iteration, one.finished = call, call.iteration, finished
             one.calls += 1
             one.busy += busy
-            one.queued += max(0.0, started - ready)
+            if started > ready:
+                one.queued += started - ready
             one.batch = max(one.batch, batch)
 
     def began(self, call: LoopCall) -> None:
@@ -75,19 +80,18 @@ class Folds:
             self._begun[id(call)] = call, call.ready_at
 
     def stepped(self, event: Stepped) -> None:
-        names = [rider.call.loop for rider in event.riders]
-        counts: Mapping[str, int] = Counter(names)
-        for name, count in counts.items():
-            one = self._loops.get(name)
+        for party in self._parties.of(event.riders):
+            one = self._loops.get(party.loop)
             if one is None:
-                one = self._loops[name] = _Loops()
-            riders = event.riders if len(counts) == 1 else [r for r in event.riders if r.call.loop == name]
-            one.riders.update(dict.fromkeys(riders))
+                one = self._loops[party.loop] = _Loops()
+            if party is not one.latest:
+                one.latest = party
+                one.riders.update(dict.fromkeys(party.riders))
             one.nodes.update(dict.fromkeys(event.nodes))
             one.launches += 1
-            one.calls += count * event.iterations
+            one.calls += len(party.riders) * event.iterations
             one.busy += event.timing.busy
-            one.batch, one.at = len(names), event.timing.finished
+            one.batch, one.at = len(event.riders), event.timing.finished
 
     def ended(self, done: LoopDone, began: float, finished: float) -> None:
         """The nodes of a loop share its time by their calls, as nothing else tells them apart."""

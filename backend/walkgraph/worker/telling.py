@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.parts import Forwarded
-from walkgraph.engine.riders import LoopDone, Rider, Stepped
+from walkgraph.engine.riders import LoopDone, Stepped
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.loops import LoopCall
 from walkgraph.telemetry import events as t
@@ -17,6 +17,7 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Level
 from walkgraph.worker.events import Arrived, Send
 from walkgraph.worker.folding import Folds
+from walkgraph.worker.riding import Parties, Party
 
 GAUGE_SECONDS = 1.0
 
@@ -47,7 +48,8 @@ class Teller:
     def __init__(self, rank: Rank, emitter: Emitter, clock: Callable[[], float], engine: Engine, links: Links) -> None:
         self._rank, self._emitter, self._clock = rank, emitter, clock
         self._engine, self._links = engine, links
-        self._folds = Folds(rank)
+        self._parties = Parties()
+        self._folds = Folds(rank, self._parties)
         self._number = 0
         self._gauged = 0.0
         self._working = False
@@ -158,10 +160,12 @@ class Teller:
         if self._level != "off" and now - self._gauged >= GAUGE_SECONDS:
             self._gauged = now
             self._emitter.emit(self._gauge(runs, now))
-        if self._folds and not (runs and self._emitter.rest(now)):
-            for one in self._folds.take():
-                self._emitter.emit(one)
-        self._emitter.flush(now, force=not runs)
+        if runs and self._emitter.rest(now):
+            return
+        for one in self._folds.take():
+            self._emitter.emit(one)
+        self._parties.forget()
+        self._emitter.flush(now, force=True)
 
     def _gauge(self, runs: int, now: float) -> t.RankGauge:
         gauges = self._engine.gauges()
@@ -180,9 +184,7 @@ class Teller:
         free, _ = self._engine.pages()
         if isinstance(event, Forwarded):
             return [self._forward(event, free)]
-        loops = {rider.call.loop for rider in event.riders}
-        rows = list(zip(event.riders, event.first, strict=True))
-        return [self._launch(event, name, [row for row in rows if row[0].call.loop == name], free) for name in loops]
+        return [self._launch(event, party, free) for party in self._parties.of(event.riders)]
 
     def _forward(self, event: Forwarded, pages_free: int) -> t.Forward:
         calls, timing = event.calls, event.timing
@@ -203,19 +205,21 @@ class Teller:
             failed=event.failed,
         )
 
-    def _launch(self, event: Stepped, loop: str, rows: Sequence[tuple[Rider, int]], pages_free: int) -> t.Launch:
-        calls, timing = [rider.call for rider, _ in rows], event.timing
+    def _launch(self, event: Stepped, party: Party, pages_free: int) -> t.Launch:
+        timing, columns, first = event.timing, party.columns, event.first
+        if len(party.riders) < len(event.riders):
+            first = [k for rider, k in zip(event.riders, first, strict=True) if rider.call.loop == party.loop]
         return t.Launch(
             rank=self._rank,
             number=self._number,
-            loop=loop,
+            loop=party.loop,
             nodes=tuple(event.nodes),
             count=event.iterations,
-            runs=tuple([RunId(call.run) for call in calls]),
-            walks=tuple([call.walk for call in calls]),
-            steps=tuple([call.step for call in calls]),
-            outer=tuple([call.iteration for call in calls]),
-            first=tuple([first for _, first in rows]),
+            runs=columns.runs,
+            walks=columns.walks,
+            steps=columns.steps,
+            outer=columns.outer,
+            first=tuple(first),
             taken=timing.taken,
             launched=timing.launched,
             started=timing.started,

@@ -1,0 +1,156 @@
+"""What telling of a step costs a worker's processor: microseconds, the packets encoded, at each level of telemetry.
+
+    python benchmarks/telling.py [--riders 32] [--steps 3000] [--out FILE] [--check]
+
+`launch`: a launch of a loop of three nodes with so many riders; `forwards`: three batches of as many calls. Steps
+follow each other every 4 ms of a clock that is played, so packets leave as they would. `stamp`: on a GPU, an event
+recorded behind a launch and its time asked once it was reached, timed and untimed; its host's wait for it included.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from _common import ROOT, Row, show, write
+from _runtime import device_name
+
+from walkgraph.engine.clocks import Stopwatch, Timing
+from walkgraph.engine.gauges import Gauges
+from walkgraph.engine.parts import Forwarded
+from walkgraph.engine.riders import Rider, Stepped, Waiting
+from walkgraph.ids import Rank
+from walkgraph.networks.base import Call
+from walkgraph.networks.loops import LoopCall, LoopUse
+from walkgraph.telemetry.emit import Buffered
+from walkgraph.wire.watching import Level
+from walkgraph.worker.telling import Teller
+
+RESULTS = ROOT / "benchmarks" / "results" / "telling.json"
+LEVELS: tuple[Level, ...] = ("off", "summary", "full")
+NODES = ("embed", "blocks", "head")
+STEP = 0.004
+"""Seconds."""
+ROUNDS = 5
+Step = Callable[[float], Sequence[Forwarded | Stepped]]
+"""What an engine tells of a step that ends then."""
+
+
+class Idle:
+    """An engine, and links, that have nothing to tell but that they are there."""
+
+    tickets_out = rejected = 0
+
+    def pages(self) -> tuple[int, int]:
+        return 1000, 2000
+
+    def gauges(self) -> Gauges:
+        return Gauges(0, 0.5, 1, 2, 1000, 2000, 0, 0)
+
+    def time_steps(self, *, on: bool) -> None: ...
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--riders", type=int, default=32)
+    arguments.add_argument("--steps", type=int, default=3000)
+    arguments.add_argument("--out", type=Path, default=RESULTS)
+    arguments.add_argument("--check", action="store_true", help="few steps, and nothing is written")
+    given = arguments.parse_args()
+    steps = 50 if given.check else given.steps
+    made: dict[str, Step] = {"launch": launches(given.riders), "forwards": forwards(given.riders)}
+    rows = [cost(what, level, step, steps) for what, step in made.items() for level in LEVELS]
+    show(f"telling of a step, {given.riders} riders, {len(NODES)} nodes", rows)
+    device = device_name()
+    stamps = [] if device == "cpu" else [stamped(torch.device(device), on, steps) for on in (False, True)]
+    show("timing a launch", stamps)
+    write(None if given.check else given.out, device, {"riders": given.riders, "telling": rows, "stamps": stamps})
+
+
+def launches(count: int) -> Step:
+    body = tuple(LoopUse(node=node, inputs=(), params={}, varying={}, states={}, seed=0) for node in NODES)
+    riders: list[Rider] = []
+    for row in range(count):
+        call = LoopCall(
+            run=f"run_{row:020}", walk="speak", step=0, use=0, loop="decode", iteration=(), body=body,
+            times=1 << 40, until=None, outputs=(),
+        )  # fmt: skip
+        riders.append(Rider(call, row, cast("Any", None), 0.0, Waiting(0.0, row, call)))
+
+    def step(now: float) -> Sequence[Stepped]:
+        first = [rider.done for rider in riders]
+        for rider in riders:
+            rider.done += 1
+        return [Stepped(riders, first, NODES, 1, Timing(now - STEP, now - STEP, now - STEP, now))]
+
+    return step
+
+
+def forwards(count: int) -> Step:
+    batches = [[call(f"run_{row:020}", node) for row in range(count)] for node in NODES]
+    ready = [1.0] * count
+
+    def step(now: float) -> Sequence[Forwarded]:
+        timing = Timing(now - STEP, now - STEP, now - STEP, now)
+        return [Forwarded(calls, ready, (), timing) for calls in batches]
+
+    return step
+
+
+def call(run: str, node: str) -> Call:
+    return Call(
+        run=run, walk="speak", node=node, step=0, use=0, iteration=(5,), inputs={}, params={}, states={}, seed=0,
+        ready_at=1.0,
+    )  # fmt: skip
+
+
+def cost(what: str, level: Level, step: Step, steps: int) -> Row:
+    """The least of some rounds, less what it takes to make the events."""
+    now, sent, best = 100.0, 0, float("inf")
+
+    def send(frame: bytes) -> bool:
+        nonlocal sent
+        sent += len(frame)
+        return True
+
+    emitter = Buffered("bench", "rank 0.1", level, send)
+    teller = Teller(Rank(0), emitter, lambda: now, Idle(), Idle())
+    for _ in range(ROUNDS):
+        began = time.thread_time()
+        for _ in range(steps):
+            now += STEP
+            step(now)
+        alone = time.thread_time() - began
+        began = time.thread_time()
+        for _ in range(steps):
+            now += STEP
+            events = step(now)
+            for event in events if level != "off" else ():
+                teller.worked(event)
+            teller.flush(1)
+        best = min(best, (time.thread_time() - began - alone) / steps)
+    share = best / STEP
+    return {
+        "what": what, "level": level, "us a step": 1e6 * best, "of a step, %": 100 * share,
+        "bytes a step": sent / ROUNDS / steps, "dropped": emitter.dropped,
+    }  # fmt: skip
+
+
+def stamped(device: torch.device, on: bool, steps: int) -> Row:
+    watch, best = Stopwatch(device), float("inf")
+    watch.switch(on=on)
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        for _ in range(steps):
+            mark = watch.mark(device)
+            mark.synchronize()
+            if on:
+                watch.span(device, mark, 0.0, 0.0)
+        best = min(best, (time.perf_counter() - began) / steps)
+    return {"timed": on, "us a launch": 1e6 * best}
+
+
+if __name__ == "__main__":
+    main()
