@@ -18,12 +18,10 @@ import { BlockPanel, LanePanel, NodesPanel, WhyPanel } from "./panels";
 import { RunsPane } from "./RunsPane";
 import { traceOf, type Shown, type Side, type TraceSession, type TraceState } from "./session";
 import { around, showMicros } from "./span";
-import { Timeline } from "./timeline";
+import type { Timeline } from "./timeline";
 import type { WhyPiece } from "./types";
 import { LEVELS } from "./words";
 
-/** Shown of live work at first, in microseconds. */
-const LIVE_SPAN = 10e6;
 /** Tables of live work are made anew so often. */
 const TABLE_MS = 1000;
 
@@ -64,7 +62,7 @@ function Traced({ deployment, session, alone }: TracedProps) {
   useEffect(() => session.open(id), [session, id]);
   const [path, drawPath] = useState(true);
   const live = state.run === null;
-  const timeline = useTimeline(session, state);
+  const { timeline } = session;
   const version = useVersion(session, live);
   useCanvasSelection(alone);
   const devices = useDevices(deployment, state.shown);
@@ -83,6 +81,7 @@ function Traced({ deployment, session, alone }: TracedProps) {
         <RunsPane session={session} state={state} deployment={id} editor={editor} />
         <main className="wg-trace-main">
           {state.shown && <Head shown={state.shown} />}
+          {live && model.size === 0 && <Waiting deployment={id} />}
           {state.refused ? (
             <Empty title="This run's trace can't be shown">{state.refused}</Empty>
           ) : state.loading && !state.shown ? (
@@ -239,6 +238,18 @@ function Export({ run }: { run: string | null }) {
   );
 }
 
+/** Over the empty picture. */
+function Waiting({ deployment }: { deployment: string }) {
+  const { level } = useWatch(deployment);
+  return (
+    <p className="wg-trace-waiting" role="status">
+      {level === "off"
+        ? "Telemetry is off: set it to summary or full, and what runs is drawn here."
+        : "What runs is drawn here as it runs: start something, here or from elsewhere."}
+    </p>
+  );
+}
+
 /** `started after 0.2 ms, first output after 61 ms`. */
 function phaseWords({ started, first_output: first }: Record<string, number>): string {
   const words = [
@@ -363,31 +374,6 @@ function SidePane({ session, state, version, path, drawPath, go, alone }: SidePr
 }
 
 // ── inside ──────────────────────────────────────────────────────────────────────────────────────
-
-/** One for all pictures; it begins with all of a run, with the newest of live work. */
-function useTimeline(session: TraceSession, { run, shown, other }: TraceState): Timeline {
-  const timeline = useMemo(() => new Timeline(), []);
-  const first = shown?.trace.run ?? null;
-  useEffect(() => {
-    if (run === null) {
-      const { to } = session.liveTrace.model;
-      const end = Number.isFinite(to) ? to : 0;
-      timeline.span = { from: end - LIVE_SPAN, to: end };
-      timeline.all = timeline.span;
-      timeline.follow(end);
-    }
-  }, [timeline, session, run]);
-  useEffect(() => {
-    if (!shown) return;
-    const last = Math.max(shown.model.to, other?.model.to ?? 0);
-    timeline.all = { from: Math.min(shown.model.from, other?.model.from ?? 0), to: last };
-    timeline.set(timeline.span);
-  }, [timeline, shown, other]);
-  useEffect(() => {
-    if (first !== null) timeline.fit();
-  }, [timeline, first, other]);
-  return timeline;
-}
 
 /** Grows with live events, once a second. */
 function useVersion(session: TraceSession, live: boolean): number {

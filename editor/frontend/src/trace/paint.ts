@@ -350,6 +350,8 @@ function paintPath(context: Context, scene: Scene, path: readonly Piece[]): void
     if (piece.block === null) continue;
     const [a, b] = [spot(scene, piece.block, piece.from), spot(scene, piece.block, piece.to)];
     if (!a || !b) continue;
+    // Below the words on a block.
+    a.y = b.y += trackPlace(0).height / 2;
     if (last) context.lineTo(a.x, a.y);
     else context.moveTo(a.x, a.y);
     context.lineTo(b.x, b.y);

@@ -12,6 +12,7 @@ import { subscribe } from "../telemetry/socket";
 import { linksOf, type Link } from "./find";
 import { LiveTrace } from "./live";
 import type { Model } from "./model";
+import { Timeline } from "./timeline";
 import type { StatisticsShown, TraceRow, TraceShown, WhyShown } from "./types";
 import { modelOf } from "./whole";
 
@@ -20,6 +21,8 @@ const AGAIN_MS = 1000;
 /** Of a finished run: its trace is put together a moment after its end. */
 const SETTLE_MS = 700;
 const LISTED = 100;
+/** Shown of live work at first, in microseconds. */
+const LIVE_SPAN = 10e6;
 
 export interface Shown {
   trace: TraceShown;
@@ -74,6 +77,8 @@ export class TraceSession {
     follow: true,
     statistics: null,
   }));
+  /** Of all pictures of this page. */
+  readonly timeline = new Timeline();
   readonly live = new Map<string, LiveTrace>();
   /** Called when live events have come. */
   readonly told = new Set<() => void>();
@@ -104,6 +109,7 @@ export class TraceSession {
       clearTimeout(this.again);
       const nothing = { run: null, shown: null, other: null, selected: null, lane: null, statistics: null };
       this.store.setState({ ...nothing, rows: [], running: [], problem: null, refused: null, loading: false });
+      this.toLive();
     }
     this.watchers += 1;
     this.leave ??= subscribe((frame) => this.hear(frame));
@@ -137,8 +143,17 @@ export class TraceSession {
     clearTimeout(this.again);
     this.select(null);
     this.store.setState({ run, shown: null, other: null, comparing: false, refused: null, loading: run !== null });
-    if (run === null) this.store.setState({ follow: true });
+    if (run === null) this.toLive();
     else await this.load(run);
+  }
+
+  /** The newest seconds, and on with them. */
+  toLive(): void {
+    const { to } = this.liveTrace.model;
+    const end = Number.isFinite(to) ? to : 0;
+    this.timeline.all = this.timeline.span = { from: end - LIVE_SPAN, to: end };
+    this.timeline.follow(end);
+    this.store.setState({ follow: true });
   }
 
   startComparing(): void {
@@ -148,6 +163,7 @@ export class TraceSession {
   endComparing(): void {
     this.select(null);
     this.store.setState({ comparing: false, other: null });
+    this.spread();
   }
 
   select(block: number | null, of: "a" | "b" = "a"): void {
@@ -245,8 +261,10 @@ export class TraceSession {
     try {
       const shown = await fetched(run);
       if (asked !== this.asking) return;
+      const first = this.state.shown === null;
       this.keepSelected(shown.model);
       this.store.setState({ shown, loading: false, refused: null });
+      this.spread(first);
       if (shown.trace.state === "running" && this.watchers > 0)
         this.again = setTimeout(() => void this.load(run), AGAIN_MS);
     } catch (error) {
@@ -276,12 +294,27 @@ export class TraceSession {
     });
   }
 
+  /** The timeline is of what is shown; all of it at once where `fit`. */
+  private spread(fit = true): void {
+    const { shown, other } = this.state;
+    if (!shown) return;
+    const models = [shown.model, ...(other ? [other.model] : [])];
+    this.timeline.all = {
+      from: Math.min(...models.map((model) => model.from)),
+      to: Math.max(...models.map((model) => model.to)),
+    };
+    if (fit) this.timeline.fit();
+    else this.timeline.set(this.timeline.span);
+  }
+
   private async compare(run: string): Promise<void> {
     const asked = this.asking;
     this.store.setState({ loading: true });
     try {
       const other = await fetched(run);
-      if (asked === this.asking) this.store.setState({ other, comparing: false, side: "nodes" });
+      if (asked !== this.asking) return;
+      this.store.setState({ other, comparing: false, side: "nodes" });
+      this.spread();
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       this.editor.say(error.message, "error");

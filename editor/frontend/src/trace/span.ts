@@ -38,8 +38,9 @@ export function fitted(all: Span): Span {
 export function around(span: Span, piece: Span): Span {
   const length = span.to - span.from;
   const own = Math.max(piece.to - piece.from, SHORTEST);
-  if (piece.from >= span.from && piece.to <= span.to && own > length / 400) return span;
-  const next = own > length || own < length / 400 ? own * 12 : length;
+  const tiny = own < length / 1500;
+  if (piece.from >= span.from && piece.to <= span.to && !tiny) return span;
+  const next = own > length ? own * 1.5 : tiny ? own * 150 : length;
   const middle = (piece.from + piece.to) / 2;
   return { from: middle - next / 2, to: middle + next / 2 };
 }
