@@ -130,6 +130,7 @@ def test_a_run_that_has_not_begun_is_a_file_too() -> None:
     trace = traces.trace(1, batches=0, ranks=1, phases={"queued": 0}, state="running", seconds=0.25)
     file = json.loads(perfetto.encode(trace))
     assert file["otherData"]["run"] == traces.RUN
+    assert file["traceEvents"] == perfetto.events(trace)
     assert faults(file["traceEvents"]) == []
     assert [e["name"] for e in file["traceEvents"] if e["ph"] == "X"] == ["draw", "queued"]
 
@@ -149,4 +150,5 @@ def test_spans_of_one_line_are_apart_and_lines_are_few(ordered: list[tuple[int, 
 def test_the_file_is_the_same_for_what_was_kept() -> None:
     trace = traces.trace(3)
     kept = msgspec.json.decode(msgspec.json.encode(trace), type=Trace)
+    assert json.loads(perfetto.encode(trace))["traceEvents"] == perfetto.events(trace)
     assert perfetto.encode(kept) == perfetto.encode(trace)

@@ -13,7 +13,7 @@ Times are microseconds from the run's beginning.
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -47,32 +47,43 @@ def encode(trace: Trace) -> bytes:
         "began": trace.wall,
         "lost_events": trace.lost,
     }
-    return msgspec.json.encode({"traceEvents": events(trace), "displayTimeUnit": "ms", "otherData": about})
+    file, encoder = bytearray(b'{"traceEvents":['), msgspec.json.Encoder()
+
+    # One by one: a long trace has a million events, which as objects take ten times what they take as text.
+    def take(event: Event) -> None:
+        file.extend(encoder.encode(event))
+        file.extend(b",\n")
+
+    _Writer(trace, take).write()
+    # A run's process is always named.
+    del file[-2:]
+    file.extend(b'],"displayTimeUnit":"ms","otherData":' + encoder.encode(about) + b"}")
+    return bytes(file)
 
 
 def events(trace: Trace) -> list[Event]:
     """Of a thread, the slice around comes before those inside."""
-    return _Writer(trace).written()
+    found: list[Event] = []
+    _Writer(trace, found.append).write()
+    return found
 
 
 class _Writer:
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-        self._events: list[Event] = []
+    def __init__(self, trace: Trace, take: Callable[[Event], None]) -> None:
+        self._trace, self._take = trace, take
         self._threads: dict[tuple[int, str], int] = {}
         self._processes: dict[int, str] = {}
         self._flows = 0
         self._at: dict[int, Spot] = {}
         """Block -> where it stands."""
 
-    def written(self) -> list[Event]:
+    def write(self) -> None:
         self._run()
         self._lanes()
         self._batches()
         self._hops()
         self._counters()
         self._loop_ends()
-        return self._events
 
     # ── processes and threads ───────────────────────────────────────────────────────────────────
 
@@ -99,23 +110,23 @@ class _Writer:
         return self._threads[key]
 
     def _meta(self, name: str, pid: int, tid: int, args: Event) -> None:
-        self._events.append({"ph": "M", "name": name, "pid": pid, "tid": tid, "ts": 0, "args": args})
+        self._take({"ph": "M", "name": name, "pid": pid, "tid": tid, "ts": 0, "args": args})
 
     def _slice(self, name: str, kind: str, pid: int, tid: int, span: tuple[int, int], **args: Any) -> None:
         start, end = span
         place = {"ts": start, "dur": end - start, "pid": pid, "tid": tid}
-        self._events.append({"ph": "X", "name": name, "cat": kind, **place, "args": args})
+        self._take({"ph": "X", "name": name, "cat": kind, **place, "args": args})
 
     def _flow(self, kind: str, source: Spot, target: Spot) -> None:
         self._flows += 1
         common = {"name": kind, "cat": kind, "id": self._flows}
         for phase, (pid, tid, ts) in (("s", source), ("f", target)):
             binding = {"bp": "e"} if phase == "f" else {}
-            self._events.append({"ph": phase, **common, "ts": ts, "pid": pid, "tid": tid, **binding})
+            self._take({"ph": phase, **common, "ts": ts, "pid": pid, "tid": tid, **binding})
 
     def _mark(self, name: str, pid: int, tid: int, at: int, **args: Any) -> None:
         place = {"ts": at, "pid": pid, "tid": tid}
-        self._events.append({"ph": "i", "name": name, "cat": "mark", "s": "t", **place, "args": args})
+        self._take({"ph": "i", "name": name, "cat": "mark", "s": "t", **place, "args": args})
 
     # ── the run ─────────────────────────────────────────────────────────────────────────────────
 
@@ -299,7 +310,7 @@ class _Writer:
                 used, total = counters.pages_used[row], counters.pages_total[row]
                 told["KV pages"] = {"used": used, "free": total - used}
             for name, values in told.items():
-                self._events.append({"ph": "C", "name": name, "ts": at, "pid": pid, "tid": 0, "args": values})
+                self._take({"ph": "C", "name": name, "ts": at, "pid": pid, "tid": 0, "args": values})
 
     def _loop_ends(self) -> None:
         for end in self._trace.loops:
