@@ -5,6 +5,7 @@ traces, before it slows down what answers clients.
 """
 
 import asyncio
+import contextlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -38,6 +39,8 @@ BATCH = 4
 """Traces written in one go."""
 MAX_WAITING = 256
 """Runs that are over and not kept; the oldest of more are given up."""
+SETTLE_SECONDS = 3.0
+"""What a recording that is asked for right after its run's end waits for the values that are still on their way."""
 PARTIALS = 400
 """Traces whose figures are remembered, so that they need not be read again."""
 IDLE_SECONDS = 60.0
@@ -77,6 +80,8 @@ class Traces:
         self._partials: OrderedDict[str, statistics.Partial] = OrderedDict()
         """Of kept traces that were asked for."""
         self._some_end = asyncio.Event()
+        self._some_kept = asyncio.Event()
+        """Set, and replaced, whenever traces were kept, or given up."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -126,8 +131,9 @@ class Traces:
         return _untold(live)
 
     async def recording(self, run: str) -> tuple[Sample, ...] | None:
-        """The values of a run that was recorded, in the order they were told; None for one that was not, or whose
-        recording is not kept any more."""
+        """The values of a run that was recorded, in the order they were told: all of them once it is over. None for
+        one that was not, or whose recording is not kept any more."""
+        await self._settled(RunId(run))
         found = self._draft(RunId(run))
         if found is not None:
             return tuple(recorded.whole() for recorded in found[0].recorded) or None
@@ -237,6 +243,22 @@ class Traces:
         finally:
             for run in runs:
                 version.keeper.forget(run)
+            self._some_kept.set()
+            self._some_kept = asyncio.Event()
+
+    async def _settled(self, run: RunId) -> None:
+        """Wait until the trace of a run that is over is kept."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while self._over(run):
+                    await self._some_kept.wait()
+
+    def _over(self, run: RunId) -> bool:
+        """And not kept yet."""
+        live = self._runs.get(run)
+        ended = live is not None and live.finished is not None
+        keepers = [version.keeper for version in self._versions.values() if run in version.keeper]
+        return any(ended or run in keeper.ending for keeper in keepers)
 
     def _parent(self, run: RunId) -> str:
         live = self._runs.get(run)

@@ -143,6 +143,19 @@ async def test_a_recorded_run_is_kept_where_telemetry_is_off(service: Running) -
     assert (row["task"], row["state"], row["level"], row["recorded"]) == ("text_to_image", "done", "off", True)
 
 
+async def test_a_recording_waits_for_what_is_on_its_way_at_the_end(service: Running) -> None:
+    await service.deploy()
+    run = await start(service)
+    now = service.services.traces._clock()
+    tell(service, "conductor", phase(run, "queued", now), phase(run, "finished", now + 0.1))
+    tell(service, "rank 0.1", sample(run, now + 0.05))
+    asking = asyncio.create_task(service.services.traces.recording(run))
+    await asyncio.sleep(0.02)
+    assert not asking.done()
+    tell(service, "rank 0.1", sample(run, now + 0.06), first=1)
+    assert await asking == (sample(run, now + 0.05), sample(run, now + 0.06))
+
+
 async def test_traces_of_another_version_are_as_if_there_were_none(service: Running) -> None:
     row = RunTrace(
         run=A,
