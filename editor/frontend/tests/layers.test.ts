@@ -48,8 +48,10 @@ const SHARED = [
   "taps/cards",
   "taps/places",
   "taps/TapCard",
+  "taps/standing",
   "taps/TapField",
   "taps/TapList",
+  "trace/session",
   "versions/DiffList",
 ];
 

@@ -9,7 +9,8 @@ export interface Card {
   pinned: boolean;
 }
 
-const FIRST: readonly [number, number] = [44, 28];
+/** From the place, of a new card. */
+export const FIRST: readonly [number, number] = [44, 28];
 const STAGGER = 22;
 
 /** By the tap's id. */

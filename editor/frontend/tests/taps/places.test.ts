@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { GraphDocument } from "../../src/document/types";
 import { cards, closeCard, moveCard, openCard, pinCard } from "../../src/taps/cards";
+import { standing, standingAt } from "../../src/taps/standing";
 import { edgesFrom, placeOf, placeOfEdge } from "../../src/taps/places";
 
 const graph = {
@@ -65,5 +66,22 @@ describe("cards", () => {
     pinCard("gone", true, [0, 0]);
     closeCard("a");
     expect(Object.keys(cards.getState())).toEqual(["b"]);
+  });
+
+  it("stand by their place, in sight while it is, and where they are pinned whatever is shown", () => {
+    const board = [1000, 600] as const;
+    const card = { at: [44, 28], pinned: false } as const;
+    expect(standing(card, [100, 100], board)).toEqual([144, 128]);
+    expect(standing(card, [990, 590], board)).toEqual([738, 480]);
+    expect(standing(card, [-300, 100], board)).toEqual([-256, 128]);
+    const pinned = { at: [500, 900], pinned: true } as const;
+    expect([standing(pinned, null, board), standing(pinned, [5, 5], board)]).toEqual([
+      [500, 480],
+      [500, 480],
+    ]);
+    expect(standing({ ...card, at: standingAt([300, 200], [100, 100], false) }, [100, 100], board)).toEqual([
+      300, 200,
+    ]);
+    expect(standing({ at: standingAt([300, 200], [9, 9], true), pinned: true }, [9, 9], board)).toEqual([300, 200]);
   });
 });
