@@ -24,6 +24,7 @@ import { ResultPane } from "./ResultPane";
 import { keyOf, playOf, type Play, type PlayState, type RunOptions } from "./session";
 import { SnippetDialog } from "./SnippetDialog";
 import { suffixOf } from "./snippets";
+import { traceOf } from "../trace/session";
 import { TaskForm } from "./TaskForm";
 import type { Made, OutputShown, Result, TaskShown } from "./types";
 
@@ -264,6 +265,7 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
             uses={uses}
             onSameSeed={() => last.result.run && attempt(again(last.result.run))}
             onRecord={() => last.result.run && attempt(again(last.result.run, { record: true }))}
+            onTrace={alone ? null : () => onTrace(last.result, editor)}
             onCanvas={alone ? null : () => onCanvas(last.result, editor)}
             onNode={alone ? null : (node) => editor.open({ kind: "components" }, [`node:${node}`])}
           />
@@ -299,6 +301,11 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
       {calling && <SnippetDialog task={task} given={given} onClose={() => setCalling(false)} />}
     </div>
   );
+}
+
+function onTrace({ run, deployment }: Result, editor: Editor): void {
+  if (run !== null) traceOf(editor).lookAt(deployment, run);
+  editor.see({ tab: "trace" });
 }
 
 /** The run's figures at the nodes of the graph. */

@@ -1,5 +1,5 @@
 // The run under way, or the last one: how it stands, what it made, where its time went.
-import { Crosshair, RotateCw } from "lucide-react";
+import { ChartGantt, Crosshair, RotateCw } from "lucide-react";
 import { useEffect, useState, type ReactNode } from "react";
 import { FailedInputs } from "../debug/FailedInputs";
 import { RunMark } from "../debug/marks";
@@ -23,12 +23,14 @@ interface Props {
   onRecord: () => void;
   /** null: no graph is open. */
   onCanvas: (() => void) | null;
+  /** null: there is no page of traces beside this one. */
+  onTrace: (() => void) | null;
   /** Opens the node in the graph. */
   onNode: ((node: string) => void) | null;
 }
 
 export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }: Props) {
-  const { onSameSeed, onRecord, onCanvas, onNode } = on;
+  const { onSameSeed, onRecord, onCanvas, onTrace, onNode } = on;
   const over = isOver(result);
   const outputs = ordered(task, result);
   const preview = outputs.find((output) => output.name === PREVIEW && isPicture(output)) ?? null;
@@ -53,6 +55,11 @@ export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }:
           {over && result.run !== null && onCanvas && (
             <Button kind="quiet" title="Show this run's figures on the graph" onClick={onCanvas}>
               <Crosshair size={13} aria-hidden /> On the graph
+            </Button>
+          )}
+          {over && result.run !== null && onTrace && (
+            <Button kind="quiet" title="What ran when, and why it took its time" onClick={onTrace}>
+              <ChartGantt size={13} aria-hidden /> Trace
             </Button>
           )}
         </div>

@@ -319,7 +319,8 @@ function SidePane({ session, state, version, path, drawPath, go, alone }: SidePr
     mark(nodes);
   };
   const onPiece = (piece: WhyPiece) => {
-    if (piece.block !== null) go(piece.block, "a");
+    const block = piece.block ?? (piece.hop === null ? null : session.blockOfHop(piece.hop));
+    if (block !== null) go(block, "a");
   };
   const onLane = (rank: number, name: string) => {
     const found = session.modelOf("a").lanes.find((each) => each.rank === rank && each.name === name);

@@ -8,7 +8,7 @@ import type { Link } from "./find";
 import type { Lane, Model } from "./model";
 import type { Shown } from "./session";
 import { showAt, showMicros } from "./span";
-import type { StatisticsShown, WhyKind, WhyPiece } from "./types";
+import type { StatisticsShown, TraceShown, WhyKind, WhyPiece } from "./types";
 import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./words";
 
 // ── details ─────────────────────────────────────────────────────────────────────────────────────
@@ -214,8 +214,7 @@ export function WhyPanel({ shown, path, onPath, onPiece }: WhyProps) {
             {longest.map((piece) => (
               <li key={`${piece.began} ${piece.kind}`}>
                 <button type="button" className="wg-trace-link" onClick={() => onPiece(piece)}>
-                  {KINDS[piece.kind].label} {trace.lanes[piece.lane]?.name ?? ""}{" "}
-                  <b>{showMicros(piece.ended - piece.began)}</b>
+                  {KINDS[piece.kind].label} {placeOf(trace, piece)} <b>{showMicros(piece.ended - piece.began)}</b>
                 </button>
               </li>
             ))}
@@ -224,6 +223,12 @@ export function WhyPanel({ shown, path, onPath, onPiece }: WhyProps) {
       )}
     </section>
   );
+}
+
+/** The node or loop it is of, else the edge. */
+function placeOf(trace: TraceShown, { lane, hop }: WhyPiece): string {
+  const edge = hop === null ? undefined : trace.names[trace.hops.edge[hop] ?? -1];
+  return trace.lanes[lane]?.name ?? edge ?? "";
 }
 
 function shareWords(kind: WhyKind, shares: Record<WhyKind, number>, seconds: number): string {

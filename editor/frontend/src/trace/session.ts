@@ -101,16 +101,7 @@ export class TraceSession {
 
   /** Somebody looks at this deployment until the returned function is called. */
   open(deployment: string): () => void {
-    if (deployment !== this.deployment) {
-      this.deployment = deployment;
-      this.graph = null;
-      this.links = null;
-      this.asking += 1;
-      clearTimeout(this.again);
-      const nothing = { run: null, shown: null, other: null, selected: null, lane: null, statistics: null };
-      this.store.setState({ ...nothing, rows: [], running: [], problem: null, refused: null, loading: false });
-      this.toLive();
-    }
+    this.turnTo(deployment);
     this.watchers += 1;
     this.leave ??= subscribe((frame) => this.hear(frame));
     void this.list();
@@ -124,6 +115,26 @@ export class TraceSession {
       clearTimeout(this.again);
       clearTimeout(this.listing);
     };
+  }
+
+  private turnTo(deployment: string): void {
+    if (deployment === this.deployment) return;
+    this.deployment = deployment;
+    this.graph = null;
+    this.links = null;
+    this.asking += 1;
+    clearTimeout(this.again);
+    const nothing = { run: null, shown: null, other: null, selected: null, lane: null, statistics: null };
+    this.store.setState({ ...nothing, rows: [], running: [], problem: null, refused: null, loading: false });
+    this.toLive();
+  }
+
+  /** A run, for who comes from another view. */
+  lookAt(deployment: string, run: string): void {
+    this.choose(deployment);
+    this.turnTo(deployment);
+    this.store.setState({ comparing: false });
+    void this.show(run);
   }
 
   choose(deployment: string): void {
@@ -204,6 +215,13 @@ export class TraceSession {
       this.links = { model, block, list };
     }
     return this.links.list;
+  }
+
+  /** The block that could begin with a hop, else the one that it came from; null where neither is known. */
+  blockOfHop(hop: number): number | null {
+    const { shown } = this.state;
+    const link = shown && linksOf(shown.model, this.nodeOf)[hop];
+    return link ? (link.to ?? link.from) : null;
   }
 
   private readonly nodeOf = (walk: string, use: string): string => {

@@ -80,6 +80,16 @@ it("shows a run, and a second one beside it while one is looked for", async () =
   expect([session.state.shown?.trace.run, session.state.other]).toEqual(["r2", null]);
 });
 
+it("is led to a run of another deployment, which stays when the page opens", async () => {
+  session.lookAt("other", "r1");
+  await settled();
+  expect(session.state).toMatchObject({ chosen: "other", run: "r1", rows: [] });
+  const leave = session.open("other");
+  await settled();
+  expect(session.state.shown?.trace.run).toBe("r1");
+  leave();
+});
+
 it("says why a run can't be shown", async () => {
   await session.show("gone");
   expect(session.state).toMatchObject({ shown: null, loading: false, refused: "it is gone" });
@@ -90,6 +100,7 @@ it("marks the nodes of what is chosen, and finds the other end of its values", a
   session.select(1);
   expect([...highlight.getState().nodes]).toEqual(["vae"]);
   expect(session.linksOf(1, "a")).toMatchObject([{ from: 0, to: 1 }]);
+  expect([session.blockOfHop(0), session.blockOfHop(7)]).toEqual([1, null]);
   session.selectLane(0);
   expect([...highlight.getState().nodes]).toEqual(["llm"]);
   session.selectLane(null);
