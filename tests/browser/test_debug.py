@@ -17,7 +17,7 @@ def dock(page: Page) -> Locator:
 def run_recorded(page: Page) -> None:
     page.get_by_label("Prompt", exact=True).fill("a red circle")
     page.get_by_label("Steps", exact=True).fill("6")
-    page.get_by_role("button", name="Other ways to run").click()
+    page.get_by_role("button", name="Other ways to start").click()
     page.get_by_role("menuitem", name="Run recorded").click()
 
 

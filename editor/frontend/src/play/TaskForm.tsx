@@ -145,7 +145,7 @@ function OtherRuns({ disabled, onRun }: { disabled: boolean; onRun: (options: Ru
     <>
       <IconButton
         kind="primary"
-        label="Other ways to run"
+        label="Other ways to start"
         aria-haspopup="menu"
         aria-expanded={menu !== null}
         disabled={disabled}
