@@ -20,8 +20,6 @@ from walkgraph.engine.device import Mark
 
 ANCHOR_SECONDS = 0.1
 """From one anchor to the next, while something is launched: spans of a device's clock are told in ms as float32."""
-FRESH_SECONDS = 10.0
-"""Of a longer span, nothing is believed that was known before it."""
 DRIFT = 30e-6
 """Seconds by which the clocks may part in one."""
 LATENCY = 5e-6
@@ -75,9 +73,6 @@ class Offset:
         # Where they contradict each other, the clocks have parted faster, and what is newest holds.
         self._low, self._high = max(min(before, high), low), min(max(after, low), high)
         self._at = device
-
-    def forget(self) -> None:
-        self._low, self._high = float("-inf"), float("inf")
 
     def host(self, device: float) -> float:
         """When it was for the host."""
@@ -135,11 +130,9 @@ class DeviceClock:
             return
         (event, recorded), self._next = self._next, None
         if self._anchor is not None:
-            span = self._anchor.elapsed_time(event) / 1000
-            self._base += span
+            # Rounded to 24 bits, which is less than clocks may part meanwhile.
+            self._base += self._anchor.elapsed_time(event) / 1000
             self._pool.append(self._anchor)
-            if span > FRESH_SECONDS:
-                self._offset.forget()
         self._anchor = event
         self._offset.bound(self._base, recorded, seen)
 
