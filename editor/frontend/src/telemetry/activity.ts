@@ -14,7 +14,7 @@ import { feeders } from "./previews";
 import type { Activity, Latest, LoopActivity } from "./shown";
 import { telemetry } from "./socket";
 import { eventsOf } from "./sse";
-import { loopsAround, loopTimes, stepsOf } from "./steps";
+import { loopsAround, loopTimes, paramsOf, stepsOf } from "./steps";
 
 export type { Activity, Latest, LoopActivity, NodeState, Preview } from "./shown";
 export type { QueueGauge, RankGauge } from "./frames";
@@ -38,9 +38,10 @@ let reading: AbortController | null = null;
 /** Whose outputs are read from the service. */
 let readRun: string | null = null;
 
-const params = new Params(
-  async (run, signal) => (await call<RunShown>(`/api/v1/runs/${run}`, { signal })).value.params,
-);
+const params = new Params(async (run, signal) => {
+  const { value } = await call<RunShown>(`/api/v1/runs/${run}`, { signal });
+  return graph ? paramsOf(graph, value.task, value.params) : value.params;
+});
 
 const store = new NodeStore(clock, {
   steps: (task) => graph && stepsOf(graph, task),

@@ -58,7 +58,7 @@ export class Live extends Cell<Activity> {
 
   /** Seconds of `calls` calls. */
   spend(calls: number, busy: number, queued: number): void {
-    const blend = (before: number, now: number) => (this.calls ? before + (now - before) * 0.5 : now);
+    const blend = (before: number, now: number) => (this.calls > 0 && before > 0 ? (before + now) / 2 : now);
     this.ms = blend(this.ms, (busy / calls) * 1000);
     this.queuedMs = blend(this.queuedMs, (queued / calls) * 1000);
     this.calls += calls;

@@ -278,7 +278,7 @@ export class NodeStore {
     const live = this.live(node);
     if (loop?.again) {
       live.inside.set(run, loop.done);
-      if (loop.alone && loop.ms > 0) live.ms = loop.ms;
+      if (loop.ms > 0 || !loop.alone) live.ms = loop.alone ? loop.ms : 0;
     } else {
       live.inside.delete(run);
       if (busy !== null) live.spend(calls, busy, told.queued);

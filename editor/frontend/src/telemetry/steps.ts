@@ -71,6 +71,12 @@ function loopsByNode(body: Walk): Around {
   return found;
 }
 
+/** Parameters of a run: what it was given, and the task's own for the rest. */
+export function paramsOf(graph: GraphDocument, task: string, given: Values): Values {
+  const own = Object.entries(graph.tasks?.[task]?.params ?? {}).map(([name, { default: value }]) => [name, value]);
+  return { ...Object.fromEntries(own), ...given };
+}
+
 /** How often a loop goes around at most in a run with these parameters; null: not known. */
 export function loopTimes(graph: GraphDocument, walk: string, loop: string, params: Values): number | null {
   const body = graph.walks?.[walk];

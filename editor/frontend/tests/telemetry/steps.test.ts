@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { GraphDocument } from "../../src/document/types";
-import { isOver, loopsAround, loopTimes, stepsOf } from "../../src/telemetry/steps";
+import { isOver, loopsAround, loopTimes, paramsOf, stepsOf } from "../../src/telemetry/steps";
 import { timesOf } from "../../src/telemetry/times";
 
 const read = (name: string) =>
@@ -68,6 +68,14 @@ describe("loops", () => {
     expect(loopTimes(graph, "w", "m", {})).toBe(2);
     expect(loopTimes(graph, "w", "k", { steps: 50 })).toBe(4);
     expect(loopTimes(graph, "w", "other", {})).toBeNull();
+  });
+
+  it("read the task's own parameters where the run was given none", () => {
+    const shapes = read("shapes");
+    const params = (given: Record<string, unknown>) => paramsOf(shapes, "text_to_image", given);
+    expect(loopTimes(shapes, "image_gen", "denoise", params({}))).toBe(49);
+    expect(loopTimes(shapes, "image_gen", "denoise", params({ steps: 8 }))).toBe(7);
+    expect(paramsOf(shapes, "gone", { a: 1 })).toEqual({ a: 1 });
   });
 });
 
