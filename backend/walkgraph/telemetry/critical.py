@@ -206,7 +206,9 @@ class _Path:
             for at, candidate in _before(self._finished[other], limit):
                 told = (self._blocks.step[candidate], self._blocks.iteration[candidate])
                 fits = candidate != row and _not_after(told, place)
-                if fits and (linked is None or told[0] != step or linked(lane, other)):
+                # A long call is served in parts, one after the other.
+                part = other == lane and told == place
+                if fits and (linked is None or told[0] != step or part or linked(lane, other)):
                     found = max(found, (at, False, candidate)) if found else (at, False, candidate)
                     break
         for key in self._edges[rank]:

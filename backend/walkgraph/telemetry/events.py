@@ -19,8 +19,8 @@ MAX_BYTES = 1024 * 1024
 """Largest packet."""
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    pass
+class Event(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", gc=False):
+    """No cycle goes through one, and a process may keep a hundred thousand: a collection needn't look at them."""
 
 
 # ── runs ────────────────────────────────────────────────────────────────────────────────────────
@@ -229,7 +229,7 @@ class QueueGauge(Event, frozen=True, tag="queue"):
 # ── looked at ───────────────────────────────────────────────────────────────────────────────────
 
 
-class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+class Statistics(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Of a tensor's finite numbers; booleans count as 0 and 1."""
 
     count: int
@@ -246,7 +246,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """All but `count` are of an even sample of a large tensor: of one number in so many."""
 
 
-class Preview(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+class Preview(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", gc=False):
     pass
 
 

@@ -39,8 +39,7 @@ State = Literal["running", "done", "failed", "cancelled"]
 Column = TypeVar("Column")
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(msgspec.Struct, frozen=True, gc=False):
     """Events of one packet that are no run's own."""
 
     at: float

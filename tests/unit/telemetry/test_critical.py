@@ -279,3 +279,9 @@ def test_what_comes_later_in_a_loop_is_no_reason() -> None:
     places = Places(follows=frozenset({("a", "b"), ("a", "a")}))
     found = why(traced([("a", 0), ("b", 0)], rows, [], 30_000), places)
     assert [(piece.kind, piece.block) for piece in found.path] == [("compute", 0), ("queue", 2), ("compute", 2)]
+
+
+def test_parts_of_a_call_follow_each_other() -> None:
+    rows = [block(0, 0, 0, 0, 500), block(0, 500, 550, 550, 900)]
+    found = why(traced([("llm", 0)], rows, [], 900), Places(follows=frozenset()))
+    assert [(piece.kind, piece.block) for piece in found.path] == [("compute", 0), ("queue", 1), ("compute", 1)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -245,3 +247,15 @@ def test_a_trace_is_what_its_events_say_one_by_one(told: list[tuple[RunId, int, 
     blocks = world.trace(A).blocks
     assert list(zip(blocks.kind, blocks.number, blocks.started, strict=True)) == expected
     assert all(len(getattr(blocks, name)) == len(expected) for name in blocks.__struct_fields__)
+
+
+def test_a_full_ring_is_nothing_to_a_garbage_collection() -> None:
+    """It would hold up whoever is answered, for a tenth of a second where there are a hundred thousand."""
+    world = begun()
+    gc.collect()
+    before = len(gc.get_objects())
+    for number in range(500):
+        world.tell("rank 0.1", *(forward((11.0,) * 4, (A, B), number=number) for _ in range(4)), now=11.0)
+    gc.collect()
+    assert len(gc.get_objects()) - before < 100
+    assert len(world.trace(A).blocks.kind) == 2000
