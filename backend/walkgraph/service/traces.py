@@ -118,7 +118,7 @@ class Traces:
         found = self._draft(RunId(run))
         if found is not None:
             draft, deployment = found
-            return await anyio.to_thread.run_sync(assemble, draft, deployment, self._parent(draft.run))
+            return await anyio.to_thread.run_sync(assemble, draft, deployment, self._parent(draft.run), _pause)
         stored = await self._kept(run)
         if stored is not None:
             return stored
@@ -288,8 +288,13 @@ class Traces:
         self._some_end.set()
 
 
+def _pause() -> None:
+    # Lets go of the interpreter: the event loop would get it only after the 5 ms for which a thread may keep it.
+    time.sleep(0)
+
+
 def _finish(drafts: Sequence[Draft], parents: Sequence[str], deployment: str) -> list[tuple[Trace, RunTrace]]:
-    traces = [assemble(draft, deployment, parent) for draft, parent in zip(drafts, parents, strict=True)]
+    traces = [assemble(draft, deployment, parent, _pause) for draft, parent in zip(drafts, parents, strict=True)]
     return [(trace, _row(trace, draft)) for trace, draft in zip(traces, drafts, strict=True)]
 
 

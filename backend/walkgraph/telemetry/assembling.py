@@ -24,19 +24,28 @@ MATES = 4
 MAX_BLOCKS = 200_000
 """Of one trace; of a longer one the latest are kept."""
 
+PAUSE_EVENTS = 64
+"""Of which each may be a block: half a millisecond's."""
+
 Row = tuple[Any, ...]
 """Of a table, in the order of its columns."""
 Table = TypeVar("Table", Blocks, Hops, Counters)
 
 
-def assemble(draft: Draft, deployment: str, parent: str = "") -> Trace:
-    """The trace of a draft; takes time in proportion to what its deployment told while it ran."""
+def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[], None] | None = None) -> Trace:
+    """The trace of a draft; takes time in proportion to what its deployment told while it ran. `pause` is called now
+    and then, for a thread to let others have their turn."""
     found = _Assembly(draft)
+    taken = 0
     for heard in draft.heard:
         for event in heard.events:
             handle = _HANDLERS.get(type(event))
             if handle is not None:
                 handle(found, event)
+        taken += len(heard.events)
+        if pause is not None and taken >= PAUSE_EVENTS:
+            pause()
+            taken = 0
     found.loops_under_way()
     blocks = sorted(found.blocks, key=_started)
     lanes = found.lanes()

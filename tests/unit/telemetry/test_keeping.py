@@ -26,7 +26,7 @@ from tests.support.telling import (
 )
 from walkgraph.ids import RunId
 from walkgraph.telemetry import events as e
-from walkgraph.telemetry.assembling import assemble
+from walkgraph.telemetry.assembling import PAUSE_EVENTS, assemble
 from walkgraph.telemetry.keeping import LATE_SECONDS, Keeper
 from walkgraph.telemetry.places import Places
 from walkgraph.telemetry.trace import CALL, FOLDED, LAUNCH, Trace
@@ -259,3 +259,13 @@ def test_a_full_ring_is_nothing_to_a_garbage_collection() -> None:
     gc.collect()
     assert len(gc.get_objects()) - before < 100
     assert len(world.trace(A).blocks.kind) == 2000
+
+
+def test_a_long_trace_lets_others_have_their_turn() -> None:
+    world, pauses = begun(), list[None]()
+    for number in range(100):
+        world.tell("rank 0.1", *(forward((11.0,) * 4, number=number) for _ in range(8)), now=11.0)
+    draft = world.keeper.draft(A, 12.0)
+    assert draft is not None
+    assert assemble(draft, "shapes", "", lambda: pauses.append(None)) == assemble(draft, "shapes")
+    assert len(pauses) == 800 // PAUSE_EVENTS
