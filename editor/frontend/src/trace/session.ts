@@ -283,6 +283,9 @@ export class TraceSession {
       this.keepSelected(shown.model);
       this.store.setState({ shown, loading: false, refused: null });
       this.spread(first);
+      // It has just ended: the list was read before its trace was kept.
+      if (shown.trace.state !== "running" && !this.state.rows.some((row) => row.run === run))
+        this.listSoon(SETTLE_MS);
       if (shown.trace.state === "running" && this.watchers > 0)
         this.again = setTimeout(() => void this.load(run), AGAIN_MS);
     } catch (error) {
