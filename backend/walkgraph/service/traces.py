@@ -6,6 +6,7 @@ traces, before it slows down what answers clients.
 
 import asyncio
 import contextlib
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -118,7 +119,7 @@ class Traces:
         found = self._draft(RunId(run))
         if found is not None:
             draft, deployment = found
-            return await anyio.to_thread.run_sync(assemble, draft, deployment, self._parent(draft.run), _pause)
+            return await anyio.to_thread.run_sync(assemble, draft, deployment, self._parent(draft.run), os.sched_yield)
         stored = await self._kept(run)
         if stored is not None:
             return stored
@@ -288,13 +289,12 @@ class Traces:
         self._some_end.set()
 
 
-def _pause() -> None:
-    # Lets go of the interpreter: the event loop would get it only after the 5 ms for which a thread may keep it.
-    time.sleep(0)
-
-
 def _finish(drafts: Sequence[Draft], parents: Sequence[str], deployment: str) -> list[tuple[Trace, RunTrace]]:
-    traces = [assemble(draft, deployment, parent, _pause) for draft, parent in zip(drafts, parents, strict=True)]
+    # Between two of its parts a thread lets go of the interpreter: the event loop would get it only after the 5 ms for
+    # which a thread may keep it.
+    traces = [
+        assemble(draft, deployment, parent, os.sched_yield) for draft, parent in zip(drafts, parents, strict=True)
+    ]
     return [(trace, _row(trace, draft)) for trace, draft in zip(traces, drafts, strict=True)]
 
 
