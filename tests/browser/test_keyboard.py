@@ -112,7 +112,7 @@ def test_everything_says_what_it_is(person: Person) -> None:
         person.tab(tab)
         expect(person.page.get_by_role("main", name=re.compile("^The "))).to_be_visible()
         unnamed[tab] = nameless(person)
-    for path in ("", "library", "playground?deployment=shapes"):
+    for path in ("", "library", "playground?deployment=shapes", "trace?deployment=shapes"):
         person.go(path)
         expect(person.page.get_by_test_id("stMain").get_by_role("button").first).to_be_visible()
         unnamed[path or "start"] = nameless(person)
