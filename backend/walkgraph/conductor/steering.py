@@ -76,8 +76,10 @@ class Steering:
             return []
         mode: Mode = "through"
         if message.action == "step":
-            mode, ranks = "one", (call.rank,)
-            pause.held[call.rank] = tuple(other for other in pause.held[call.rank] if other != call)
+            # Of a loop on a device there may be parts on other ranks, which wait for each other.
+            mode, ranks = "one", [*ranks] if call.loop else [call.rank]
+            for rank in [rank for rank in ranks if rank in pause.held]:
+                pause.held[rank] = tuple(other for other in pause.held[rank] if not _goes(other, call))
         pause.breakpoint, pause.goes = "", mode == "through"
         return [*self._gate(message.run, mode, ranks, call), *self._tell(message.run, pause)]
 
@@ -132,6 +134,12 @@ class Steering:
             return []
         pause.told = paused
         return [ToService(paused)]
+
+
+def _goes(one: HeldCall, let: HeldCall) -> bool:
+    """Whether a held call is the one that is let pass, or a part of the same loop."""
+    same = (one.step, one.loop, one.iteration) == (let.step, let.loop, let.iteration)
+    return one == let or (same and bool(let.loop))
 
 
 def _in_order(pause: _Pause) -> list[HeldCall]:

@@ -92,8 +92,9 @@ class Resumed(Message, frozen=True, tag="resumed"):
 
 class Gate(Message, frozen=True, tag="gate"):
     """The gate that the calls of a run pass. `close`: hold all that come. `open`: let all pass, and those to come.
-    `one`: let `call` pass, if it is held. `through`: let pass what belongs to the iteration of `call`'s innermost loop
-    or an earlier one, on all ranks of the run, and hold the rest."""
+    `one`: let `call` pass, if it is held; of a loop on a device, its part on the rank that obeys. `through`: let pass
+    what belongs to the iteration of `call`'s innermost loop or an earlier one, on all ranks of the run, and hold the
+    rest."""
 
     run: RunId
     mode: Literal["close", "open", "one", "through"]

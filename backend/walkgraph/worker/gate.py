@@ -71,7 +71,7 @@ class Gate:
             case "one":
                 self._open, self._through = False, None
                 call = order.call or next(iter(self._list()), None)
-                self._let(out, lambda told: call is not None and _key(told) == _key(call))
+                self._let(out, lambda told: call is not None and _same(told, call))
             case "through":
                 self._open, self._through = False, order.call
                 self._let(out, self._within)
@@ -187,8 +187,11 @@ def _hits(one: Break, told: HeldCall) -> bool:
     return one.iteration is None or (told.iteration or (0,))[-1] == one.iteration
 
 
-def _key(told: HeldCall) -> tuple[int, str, tuple[int, ...]]:
-    return told.step, told.use, told.iteration
+def _same(one: HeldCall, other: HeldCall) -> bool:
+    """Parts of a loop on several ranks are one call: those that go on must not wait for others that are held."""
+    if one.loop or other.loop:
+        return (one.step, one.loop, one.iteration) == (other.step, other.loop, other.iteration)
+    return (one.step, one.use, one.iteration) == (other.step, other.use, other.iteration)
 
 
 def _ref(command: _Called) -> Ref:

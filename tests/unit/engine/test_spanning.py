@@ -299,3 +299,24 @@ def test_a_set_halt_is_cleared_when_it_is_taken_again() -> None:
     halts.give(word)
     assert halts.take() == word
     assert not halts.is_set(word)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_held_run_leaves_its_rows_whoever_hears_of_it_first(nodes: list[Node], seed: int) -> None:
+    """Again and again; all ranks hear of a hold, and of a release, in any order."""
+    draw = random.Random(seed)
+    nodes[0].engine.resident.crossing.spans = cut = _Cut(nodes[0], "a", 2)
+    fill(nodes, {"a": 20, "b": 40})
+    times = TIMES * 20
+    expected = {run: given(nodes, run, at, [None, None], times) for run, at in (("a", 20), ("b", 40))}
+    assert cut.reached.wait(20)
+    for _ in range(3):
+        for at in draw.sample(range(3), 3):
+            nodes[at].do(lambda at=at: nodes[at].engine.hold("a"))
+        assert quiet(nodes, parts=False)
+        assert not any(node.engine.resident.rides("a") for node in nodes)
+        for at in draw.sample(range(3), 3):
+            nodes[at].do(lambda at=at: nodes[at].engine.release("a"))
+    assert quiet(nodes)
+    for run, value in expected.items():
+        same(nodes, run, value)

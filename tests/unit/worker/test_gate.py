@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.support.cluster import Cluster
 from tests.support.random_walks import PARAMS, followed, graphs
@@ -351,6 +352,22 @@ def test_a_loop_on_the_device_leaves_its_row_and_is_told_as_held() -> None:
     assert [c for c in order(core, "open") if not isinstance(c, Report)] == [FreeLoops(R)]
     core.handle(Items(loop, 0, 0, {}))
     assert order(core, "open") == []
+
+
+def test_a_loop_goes_on_with_its_part_on_another_rank() -> None:
+    graph = drawn("synthetic_faults")
+    core = Core(plan_of(graph), Rank(0))
+    params = {"seed": 0, "times": 6, "at": 99, "work": 0, "side": 1}
+    core.handle(Started(R, one_walk(core.plan, "fail"), params, {}))
+    (held,) = halts(order(core, "close"))[0].held
+    part = structs.replace(held, rank=Rank(1), use="elsewhere", node="elsewhere")
+    for other in (
+        structs.replace(part, loop="l"),
+        structs.replace(part, iteration=(0,)),
+        structs.replace(part, step=1),
+    ):
+        assert order(core, "one", other) == []
+    assert order(core, "one", part)[0] == FreeLoops(R)
 
 
 def test_a_loop_is_held_before_it_is_entered() -> None:
