@@ -1,24 +1,23 @@
 """What watching costs: runs that decode together with telemetry off, in summary and in full, and beside readers that
 take nothing.
 
-    python benchmarks/telemetry.py [--clients 32] [--tokens 400] [--rounds 5] [--stalled 50]
+    python benchmarks/telemetry.py [--clients 32] [--tokens 1000] [--rounds 8] [--stalled 50]
         [--placement orpheus_one_gpu] [--budget 300] [--out FILE] [--tiny] [--check]
 
-A service is started by the plain command in a home of its own, and Orpheus is deployed with random weights (`--tiny`:
-of the tiny models, as on a machine without a GPU). One reader, a process that decodes every frame as an open trace page
-does, is there all the time. A round runs at every level, in an order that turns, and only what was measured in one
-round is compared:
+A service is started by the plain command in a home of its own, and Orpheus's language model is deployed with random
+weights (`--tiny`: the tiny one, as on a machine without a GPU), for a task that decodes and gives the last token alone.
+One reader, a process that decodes every frame as an open trace page does, is there all the time. A round runs at every
+level, in an order that turns, and only what was measured in one round is compared:
 
-    token      between two frames' arrivals at their client, by a frame's tokens: median over all runs
-    run        from its admission to its end, by its tokens: median over all runs
-    step       what the worker says that a step took
-    / off      median over the rounds of (the level / off in the same round)
+    step       of a run: its seconds from admission to its end, by its tokens; median over the runs
+    / off      (the level / off in the same round): median over the rounds, and the least and the greatest
 
-Then in full, in turn with and without readers that connect and never read: the times between the starts of a loop's
-launches, as the runs' traces tell them, and what a reader that takes nothing costs the service in memory.
+Then in full, in turn with and without readers that connect and never read: the times between the starts of launches
+that all runs are in, as the trace of one tells them, and what a reader that takes nothing costs the service in memory.
 """
 
 import argparse
+import asyncio
 import json
 import statistics
 import subprocess
@@ -30,19 +29,19 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from _common import ROOT, Budget, Row, show, spread, write
+from _common import ROOT, Budget, Row, show, write
 from _runtime import device_name
 from _service import deployed, home, service
-from speech import FRAME, NAME, Asker, Heard, Watch, graph_of
+from speech import NAME, TEXT, Watch, graph_of
 from websockets.sync.client import connect
 
 from walkgraph.client import read_address
 from walkgraph.settings import Settings
+from walkgraph.telemetry.trace import LAUNCH
 
 RESULTS = ROOT / "benchmarks" / "results" / "telemetry.json"
 LEVELS = ("off", "summary", "full")
 PAGE = Path(__file__).with_name("_page.py")
-PAGE_SECONDS = 30.0
 MIB = 1 << 20
 
 
@@ -52,18 +51,18 @@ def main() -> None:
     tiny = given.tiny or given.check or device == "cpu"
     placement = given.placement or ("orpheus_one_gpu" if device != "cpu" else None)
     if given.check:
-        given.clients, given.tokens, given.rounds, given.stalled = 2, 35, 1, 2
+        given.clients, given.tokens, given.rounds, given.stalled = 2, 40, 1, 2
     budget = Budget(given.budget)
     with home() as folder, service(folder, starter=False) as server, ExitStack() as stack:
-        deployed(server.client, graph_of(tiny=tiny), placement, NAME)
+        deployed(server.client, decoding(tiny=tiny), placement, NAME)
         token = (folder / "token").read_text().strip()
-        asker = Asker(server.client.url, token, given.tokens)
+        asker = Asker(server.client.url, token, given.clients, given.tokens)
         control = stack.enter_context(Control(server.client.url, token))
         address = read_address(Settings(home=folder))
         watch = Watch(server.client, Settings(home=folder))
-        asker.all_of(given.clients, 1)
+        asker.all()
         with page(server.client.url, token) as told:
-            rounds = levels(control, asker, watch, given.clients, given.rounds, budget)
+            rounds = levels(control, asker, watch, given.rounds, budget)
         rows = [row_of(level, rounds) for level in LEVELS]
         show(f"{'tiny' if tiny else 'full'} Orpheus, {given.clients} runs of {given.tokens} tokens, a page open", rows)
         show("the page", [told])
@@ -77,8 +76,8 @@ def main() -> None:
 def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--clients", type=int, default=32, help="runs that decode together")
-    arguments.add_argument("--tokens", type=int, default=400)
-    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--tokens", type=int, default=1000, help="of every run")
+    arguments.add_argument("--rounds", type=int, default=8)
     arguments.add_argument("--stalled", type=int, default=50, help="readers that take nothing")
     arguments.add_argument("--placement", help="a bundled one of `orpheus`; none on a CPU")
     arguments.add_argument("--budget", type=float, default=300.0, help="seconds; what comes after is left out")
@@ -86,6 +85,44 @@ def options() -> argparse.Namespace:
     arguments.add_argument("--tiny", action="store_true", help="the tiny models")
     arguments.add_argument("--check", action="store_true", help="the least sizes, and nothing is written")
     return arguments.parse_args()
+
+
+def decoding(*, tiny: bool) -> dict[str, Any]:
+    """Orpheus with a task that decodes and is not heard: the vocoder takes no part."""
+    graph = graph_of(tiny=tiny)
+    graph["walks"]["decode"]["edges"].append(["llm.token", "@out.token"])
+    speak = graph["tasks"]["speak"]
+    steps = {"language": speak["steps"]["language"]}
+    graph["tasks"]["decode"] = {**speak, "label": "Decode", "outputs": ["token"], "steps": steps}
+    return graph
+
+
+class Asker:
+    """Clients that each ask once, at the same time, over connections made before."""
+
+    def __init__(self, url: str, token: str, clients: int, tokens: int) -> None:
+        self._url, self._headers = url, {"Authorization": f"Bearer {token}"}
+        self._clients, self._tokens = clients, tokens
+
+    def all(self) -> list[float]:
+        """Seconds of a step, run by run."""
+        return asyncio.run(self._all())
+
+    async def _all(self) -> list[float]:
+        async def one(number: int) -> float:
+            async with httpx.AsyncClient(
+                base_url=self._url, headers=self._headers, timeout=600, trust_env=False
+            ) as client:
+                (await client.get("/health/live")).raise_for_status()
+                await barrier.wait()
+                params = {"max_tokens": self._tokens, "seed": number}
+                body = {"inputs": {"text": TEXT.format(number)}, "params": params}
+                answer = (await client.post(f"/v1/tasks/{NAME}/decode", json=body)).raise_for_status().json()
+                made = max(row["calls"] for row in answer["times"] if row["node"] == "llm")
+                return (answer["seconds"] - answer["queued"]) / made
+
+        barrier = asyncio.Barrier(self._clients)
+        return await asyncio.gather(*map(one, range(self._clients)))
 
 
 class Control:
@@ -106,10 +143,10 @@ class Control:
         path = f"/api/v1/deployments/{NAME}/watch/level"
         self._http.put(path, json={"level": level}).raise_for_status()
 
-    def traces(self, count: int) -> list[Mapping[str, Any]]:
-        """Of the newest runs."""
-        found = self._http.get(f"/api/v1/deployments/{NAME}/traces", params={"limit": count}).raise_for_status().json()
-        return [self._http.get(f"/api/v1/runs/{row['run']}/trace").raise_for_status().json() for row in found]
+    def trace(self) -> Mapping[str, Any]:
+        """Of the newest run."""
+        newest = self._http.get("/api/v1/runs", params={"deployment": NAME, "limit": 1}).raise_for_status().json()[0]
+        return self._http.get(f"/api/v1/runs/{newest['id']}/trace").raise_for_status().json()
 
 
 @contextmanager
@@ -129,8 +166,9 @@ def page(url: str, token: str) -> Iterator[dict[str, Any]]:
 
 
 def levels(
-    control: Control, asker: Asker, watch: Watch, clients: int, rounds: int, budget: Budget
+    control: Control, asker: Asker, watch: Watch, rounds: int, budget: Budget
 ) -> list[dict[str, dict[str, float]]]:
+    """Round -> level -> milliseconds of a step, and seconds that processes worked."""
     found: list[dict[str, dict[str, float]]] = []
     for turn in range(rounds):
         if not budget.allows(f"round {turn + 1}"):
@@ -140,33 +178,19 @@ def levels(
         for level in order if turn % 2 == 0 else reversed(order):
             control.level(level)
             before = watch.seconds()
-            heard = asker.all_of(clients, 1)
-            used = {name: seconds - before[name] for name, seconds in watch.seconds().items()}
-            one[level] = figures(heard, used)
+            steps = asker.all()
+            used = {f"{name} s": seconds - before[name] for name, seconds in watch.seconds().items()}
+            one[level] = {"step ms": 1e3 * statistics.median(steps), **used}
         found.append(one)
     return found
-
-
-def figures(heard: Sequence[Heard], used: Mapping[str, float]) -> dict[str, float]:
-    """Milliseconds, and seconds of processors."""
-    arrivals = [(later - sooner) / FRAME for one in heard for sooner, later in pairwise(one.at[1:-2])]
-    tokens = [len(one.at) * FRAME for one in heard]
-    runs = [(one.at[-1] - one.at[0]) / max(1, count - FRAME) for one, count in zip(heard, tokens, strict=True)]
-    steps = [one.step for one in heard if one.step is not None]
-    found = {"token ms": arrivals or [0.0], "run ms": runs, "step ms": steps or [0.0]}
-    return {name: 1e3 * statistics.median(values) for name, values in found.items()} | {
-        f"{name} s": seconds for name, seconds in used.items()
-    }
 
 
 def row_of(level: str, rounds: Sequence[Mapping[str, Mapping[str, float]]]) -> Row:
     row: dict[str, Any] = {"level": level}
     for name in rounds[0][level]:
         row[name] = statistics.median(one[level][name] for one in rounds)
-    for name in ("token ms", "run ms", "step ms"):
-        ratios = [one[level][name] / one["off"][name] for one in rounds if one["off"][name]]
-        row[f"{name.removesuffix(' ms')} / off"] = statistics.median(ratios) if ratios else None
-    return row
+    ratios = [one[level]["step ms"] / one["off"]["step ms"] for one in rounds]
+    return row | {"/ off": statistics.median(ratios), "least": min(ratios), "greatest": max(ratios)}
 
 
 def stalled(control: Control, asker: Asker, pid: int, given: argparse.Namespace, budget: Budget) -> Row:
@@ -176,21 +200,25 @@ def stalled(control: Control, asker: Asker, pid: int, given: argparse.Namespace,
     for turn in range(given.rounds):
         if not budget.allows(f"stalled, round {turn + 1}"):
             break
-        asker.all_of(given.clients, 1)
-        alone = launches(control.traces(given.clients))
+        asker.all()
+        alone = launches(control.trace(), given.clients)
         before = resident(pid)
         with ExitStack() as stack:
             for _ in range(given.stalled):
                 stack.enter_context(never_reads(control))
-            asker.all_of(given.clients, 1)
+            asker.all()
             grew = max(grew, resident(pid) - before)
-        together = launches(control.traces(given.clients))
+        together = launches(control.trace(), given.clients)
         without += alone
         beside += together
         ratios.append(at(together, 0.99) / at(alone, 0.99))
     row: dict[str, Any] = {"p50 ms": 1e3 * at(without, 0.5), "p50 beside ms": 1e3 * at(beside, 0.5)}
     row |= {"p99 ms": 1e3 * at(without, 0.99), "p99 beside ms": 1e3 * at(beside, 0.99)}
-    row |= {"p99 / alone": statistics.median(ratios), "p99 / alone, p5 to p95": list(spread(ratios).values())[1:]}
+    row |= {
+        "p99 / alone": at(beside, 0.99) / at(without, 0.99),
+        "of rounds, least": min(ratios),
+        "greatest": max(ratios),
+    }
     return row | {"MiB a reader": grew / given.stalled / MIB}
 
 
@@ -206,14 +234,12 @@ def never_reads(control: Control) -> Iterator[None]:
         socket.socket.close()
 
 
-def launches(traces: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Seconds between the starts of a run's launches of its loop."""
-    found: list[float] = []
-    for trace in traces:
-        blocks = trace["blocks"]
-        starts = [start for kind, start in zip(blocks["kind"], blocks["started"], strict=True) if kind == 1]
-        found += [(later - sooner) / 1e6 for sooner, later in pairwise(sorted(starts))]
-    return found
+def launches(trace: Mapping[str, Any], clients: int) -> list[float]:
+    """Seconds between the starts of launches that follow each other and have all runs in them."""
+    blocks = trace["blocks"]
+    rows = zip(blocks["started"], blocks["kind"], blocks["batch"], strict=True)
+    made = [(start, batch) for start, kind, batch in sorted(rows) if kind == LAUNCH]
+    return [(b - a) / 1e6 for (a, first), (b, second) in pairwise(made) if first == second == clients]
 
 
 def at(values: Sequence[float], share: float) -> float:
