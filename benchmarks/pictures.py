@@ -1,7 +1,7 @@
 """Pictures drawn, edited and described through the whole server, HTTP to the workers and back.
 
     python benchmarks/pictures.py [--placement bagel_one_gpu] [--cases draw_1024 draw_512 edit_1024 describe cancel]
-        [--rounds 2] [--fp8] [--against FOLDER] [--budget 300] [--out FILE] [--tiny] [--check]
+        [--rounds 2] [--fp8] [--against FOLDER] [--traces FOLDER] [--budget 300] [--out FILE] [--tiny] [--check]
 
 A service is started by the plain command in a home of its own, and BAGEL is deployed with random weights (`--tiny`: the
 starter in its place, as on a machine without a GPU, whose pictures are of one small size). Times are the client's, in
@@ -18,7 +18,8 @@ seconds from just before its request is sent:
 `step ms` is what the worker says that one step of the denoising loop took, `busy` the seconds by node. `pictures`
 counts how many different ones the same seed gave, and `apart dB` is how far the two that differ most are from each
 other. With `--against`, pictures are compared with those in the folder (of another placement, say), which gets those
-that it lacks.
+that it lacks. With `--traces`, telemetry is full, the folder gets each case's last run for Perfetto, and what its trace
+says is held against its client's clock: `trace` its seconds, `parts` those of its critical path by kind, summed.
 """
 
 import argparse
@@ -41,6 +42,7 @@ from _runtime import device_name
 from _service import deployed, home, service
 from PIL import Image
 
+from walkgraph.client import Client
 from walkgraph.resources import bundled
 
 RESULTS = ROOT / "benchmarks" / "results" / "pictures.json"
@@ -54,6 +56,7 @@ QUESTION = "What is in this picture?"
 class Got:
     """One request, as its client saw it. Seconds from the request on."""
 
+    run: str = ""
     seconds: float = 0.0
     at: list[float] = field(default_factory=list[float])
     """When each piece of text came, or each preview."""
@@ -75,11 +78,16 @@ def main() -> None:
         )
         show("from the command to the service, and from `deploy` to ready by what rank 0 was at, s", [start])
         asker = Asker(server.client.url, (folder / "token").read_text().strip(), tiny=tiny)
+        if given.traces:
+            given.traces.mkdir(parents=True, exist_ok=True)
+            server.client.set_level(NAME, "full")
         for case in given.cases:
             if budget.allows(case):
                 rows.append({"case": case, **CASES[case](asker, given.rounds)})
                 if given.against and asker.last:
                     rows[-1] = {**rows[-1], "dB to the other": compared(given.against / f"{case}.png", asker.last)}
+                if given.traces and asker.run:
+                    rows[-1] = {**rows[-1], **traced(server.client, asker, given.traces / f"{case}.json")}
                 show(f"{'tiny' if tiny else 'full'} BAGEL, {placement or 'no placement'}", rows[-1:])
     show(f"{'tiny' if tiny else 'full'} BAGEL, {placement or 'no placement'}", rows)
     report = {"tiny": tiny, "placement": placement, "fp8": given.fp8, "start": start, "cases": rows}
@@ -93,6 +101,7 @@ def options() -> argparse.Namespace:
     arguments.add_argument("--placement", help="a bundled one of `bagel`; none on a CPU")
     arguments.add_argument("--fp8", action="store_true", help="the generation expert's linears in float8")
     arguments.add_argument("--against", type=Path, help="folder of pictures to compare with, or to keep them")
+    arguments.add_argument("--traces", type=Path, help="folder for the last run of each case, as Perfetto reads it")
     arguments.add_argument("--budget", type=float, default=300.0, help="seconds; what comes after is left out")
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--tiny", action="store_true", help="the starter in BAGEL's place")
@@ -116,6 +125,8 @@ class Asker:
         self.tiny = tiny
         self.last = b""
         """The last picture of a case."""
+        self.run, self.seconds = "", 0.0
+        """Its last run, and what that took by the client's clock."""
 
     def picture(self, pixels: int) -> dict[str, str]:
         """A smooth random one, as a client sends it."""
@@ -131,7 +142,7 @@ class Asker:
         async with httpx.AsyncClient(base_url=self._url, headers=self._headers, timeout=600, trust_env=False) as http:
             (await http.get("/health/live")).raise_for_status()
             got = list(await asyncio.gather(*(self._asked(http, task, body) for _ in range(clients))))
-            self.last = got[-1].picture
+            self.last, self.run, self.seconds = got[-1].picture, got[-1].run, got[-1].seconds
             return got
 
     async def _asked(self, http: httpx.AsyncClient, task: str, body: Mapping[str, Any]) -> Got:
@@ -172,12 +183,26 @@ class Asker:
 def _take(got: Got, name: str, data: Mapping[str, Any], at: float) -> None:
     if name == "error":
         raise RuntimeError(data["error"]["message"])
+    if name == "accepted":
+        got.run = data["run"]
     if name == "output" and data["name"] == "image":
         got.picture = base64.b64decode(data["value"]["data"])
     elif name == "output":
         got.at.append(at)
     if name == "done":
         got.seconds, got.times = at, data["times"]
+
+
+def traced(client: Client, asker: Asker, file: Path) -> Row:
+    file.write_bytes(client.trace_file(asker.run, "perfetto"))
+    told, why = client.trace(asker.run)["seconds"], client.why(asker.run)
+    return {
+        "client s": asker.seconds,
+        "trace / client": told / asker.seconds,
+        "parts / client": sum(why["shares"].values()) / asker.seconds,
+        "shares": why["shares"],
+        "says": why["says"],
+    }
 
 
 def draw(pixels: int, steps: int, clients: int = 1, **more: Any) -> Callable[[Asker, int], Row]:
