@@ -115,7 +115,8 @@ class Traces:
     # ── what is asked ───────────────────────────────────────────────────────────────────────────
 
     async def trace(self, run: str) -> Trace:
-        """Of a run that goes on, or is over. Raises NotFound."""
+        """Of a run that goes on, or is over, then whole. Raises NotFound."""
+        await self._settled(RunId(run))
         found = self._draft(RunId(run))
         if found is not None:
             draft, deployment = found
