@@ -1,9 +1,10 @@
 """What a client asked for, remembered with its run: as it was sent, without values that are too large to keep."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, cast
+
+import msgspec
 
 from walkgraph.service import limits
 from walkgraph.service.problems import pointer
@@ -12,36 +13,42 @@ from walkgraph.service.problems import pointer
 @dataclass(frozen=True)
 class Asked:
     body: dict[str, Any] | None
-    """Values that were too large are None; None: all of it was."""
+    """Values that were too large are None; None: all of it was, or the requests that came since took its room."""
     left_out: tuple[tuple[str, int], ...]
     """(pointer, bytes)."""
     bytes: int
     """Kept."""
 
+    def forgotten(self) -> Self:
+        return type(self)(None, (("", self.bytes + sum(count for _, count in self.left_out)),), 0)
+
 
 def remembered(body: dict[str, Any]) -> Asked:
-    """A copy of a request's body (JSON, of limited depth)."""
-    left_out: list[tuple[str, int]] = []
-    kept = _kept(body, (), left_out)
-    size = _size(kept)
-    if size > limits.ASKED_BYTES:
-        return Asked(None, (("", size + sum(count for _, count in left_out)),), 0)
-    return Asked(cast(dict[str, Any], kept), tuple(left_out), size)
+    """Of a request's body (JSON, of limited depth); its texts and lists of numbers are kept as they are, not copied."""
+    reading = _Reading()
+    kept = reading.kept(body, ())
+    found = Asked(cast(dict[str, Any], kept), tuple(reading.left_out), reading.bytes)
+    return found if found.bytes <= limits.ASKED_BYTES else found.forgotten()
 
 
-def _kept(value: Any, path: tuple[str, ...], left_out: list[tuple[str, int]]) -> Any:
-    """Texts, and lists of numbers, that are too large go whole; other containers are gone through."""
-    is_list = isinstance(value, list) and not any(isinstance(v, dict | str) for v in cast(list[Any], value))
-    if isinstance(value, str) or is_list:
+class _Reading:
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.left_out: list[tuple[str, int]] = []
+
+    def kept(self, value: Any, path: tuple[str, ...]) -> Any:
+        """Texts, and lists of numbers, that are too large go whole; other containers are gone through."""
+        mixed = isinstance(value, list) and any(isinstance(v, dict | str) for v in cast(list[Any], value))
+        if isinstance(value, dict) or mixed:
+            entries = {key: self.kept(child, (*path, key)) for key, child in _children(value)}
+            self.bytes += sum(len(key) for key in entries)
+            return entries if isinstance(value, dict) else list(entries.values())
         size = _size(value)
         if size > limits.ASKED_VALUE_BYTES:
-            left_out.append((pointer(path), size))
+            self.left_out.append((pointer(path), size))
             return None
+        self.bytes += size
         return cast(Any, value)
-    if isinstance(value, dict | list):
-        entries = {key: _kept(child, (*path, key), left_out) for key, child in _children(value)}
-        return entries if isinstance(value, dict) else list(entries.values())
-    return value
 
 
 def _children(value: Any) -> Iterator[tuple[str, Any]]:
@@ -52,4 +59,7 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _size(value: Any) -> int:
-    return len(value.encode()) if isinstance(value, str) else len(json.dumps(value))
+    """As JSON, roughly."""
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode())
+    return len(msgspec.json.encode(value))

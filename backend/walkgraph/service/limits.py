@@ -35,10 +35,12 @@ TAPS = 16
 """Of one deployment."""
 BREAKPOINTS = 32
 """Likewise."""
-ASKED_BYTES = 1024 * 1024
-"""Of one run's request, kept for as long as the run can be followed."""
-ASKED_VALUE_BYTES = 256 * 1024
+ASKED_BYTES = 16 * 1024 * 1024
+"""Of one run's request, kept for as long as the run can be followed, to replay it."""
+ASKED_VALUE_BYTES = 4 * 1024 * 1024
 """Of one of its values; larger ones are left out."""
+KEPT_ASKED_BYTES = 128 * 1024 * 1024
+"""Of all runs that can be followed; of more, the oldest requests are forgotten."""
 
 TABLE: dict[str, float] = {
     "body_bytes": BODY_BYTES,
@@ -62,6 +64,8 @@ TABLE: dict[str, float] = {
     "telemetry_buffer_bytes": TELEMETRY_BUFFER_BYTES,
     "telemetry_stall_seconds": TELEMETRY_STALL_SECONDS,
     "run_output_bytes": RUN_OUTPUT_BYTES,
+    "request_kept_bytes": ASKED_BYTES,
+    "request_kept_value_bytes": ASKED_VALUE_BYTES,
     "taps": TAPS,
     "breakpoints": BREAKPOINTS,
 }

@@ -33,12 +33,12 @@ async def replay(
 def _request(run: LiveRun, *, record: bool) -> dict[str, Any]:
     asked = run.asked
     if asked is None or asked.body is None:
-        raise Conflict("the run's request was too large to be kept; send it again, and ask for `record`")
+        raise Conflict("the run's request is too large to be kept, or to be kept longer; send it again with `record`")
     if asked.left_out:
         parts = ", ".join(f"`{at}` ({count} bytes)" for at, count in asked.left_out[:8])
-        raise Conflict(f"the run's request is kept without {parts}: too large; send it again, and ask for `record`")
+        raise Conflict(f"the run's request is kept without {parts}: too large; send it again with `record`")
     if run.seed is None:
-        raise Conflict("the run was never accepted, so that it has no seed; send its request again")
+        raise Conflict("the run has not been accepted, so that it has no seed yet; send its request again")
     body = {key: value for key, value in asked.body.items() if key not in _WAY}
     return {**body, "params": {**body.get("params", {}), "seed": run.seed}, **({"record": True} if record else {})}
 

@@ -16,7 +16,7 @@ import structlog
 from walkgraph.errors import ErrorInfo, NotFound, WalkgraphError
 from walkgraph.ids import RunId
 from walkgraph.service import limits, values
-from walkgraph.service.asked import Asked
+from walkgraph.service.asked import Asked, remembered
 from walkgraph.store import queries
 from walkgraph.store.session import Store
 from walkgraph.store.tables import Run
@@ -171,6 +171,17 @@ class Runs:
         self._runs[run.id] = run
         self._unsaved.put_nowait(run)
         self._forget_oldest()
+
+    def remember(self, run: LiveRun, body: dict[str, Any]) -> None:
+        """What its client sent."""
+        run.asked = remembered(body)
+        surplus = sum(found.asked.bytes for found in self._runs.values() if found.asked) - limits.KEPT_ASKED_BYTES
+        for found in self._runs.values():
+            if surplus <= 0:
+                return
+            if found.asked is not None and found is not run:
+                surplus -= found.asked.bytes
+                found.asked = found.asked.forgotten()
 
     def ended(self, run: LiveRun) -> None:
         """To be called once a run's log is complete."""

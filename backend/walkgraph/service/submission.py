@@ -8,7 +8,6 @@ from walkgraph.errors import NotFound, WalkgraphError
 from walkgraph.graph.document import Task
 from walkgraph.placement.request import task_of
 from walkgraph.service import runs
-from walkgraph.service.asked import remembered
 from walkgraph.service.deployments import Managed
 from walkgraph.service.deps import Services
 from walkgraph.service.runs import LiveRun
@@ -34,7 +33,7 @@ def _submitted(services: Services, deployment: str, task: str, body: Any) -> Liv
     managed = services.deployments.get(deployment)
     message = read_request(runs.new_run_id(), task, declared(managed, task), body, services.settings.run_timeout)
     run = services.deployments.submit(managed, message)
-    run.asked = remembered(body)
+    services.runs.remember(run, body)
     return run
 
 

@@ -80,17 +80,19 @@ async def test_what_can_not_be_replayed_says_why(deployed: Running, monkeypatch:
         assert answer.status_code == 409, answer.text
         return answer.json()["detail"]
 
-    long = "red " * limits.ASKED_VALUE_BYTES
+    long = "red " * 100
+    monkeypatch.setattr(limits, "ASKED_VALUE_BYTES", 399)
     said = await refused(await finished(deployed, inputs={"prompt": long}))
     assert "`/inputs/prompt`" in said
     assert str(len(long)) in said
+    monkeypatch.undo()
     assert "session" in await refused(await finished(deployed, session="s"))
     monkeypatch.setattr(limits, "ASKED_BYTES", 10)
     assert "too large" in await refused(await finished(deployed))
     monkeypatch.undo()
     run = await finished(deployed)
     deployed.services.runs.live(run).seed = None
-    assert "never accepted" in await refused(run)
+    assert "has not been accepted" in await refused(run)
     await deployed.services.runs._unsaved.join()
     del deployed.services.runs._runs[RunId(run)]
     assert "not kept" in await refused(run)
