@@ -246,6 +246,10 @@ class Client:
         `telemetry`. `more`: `interval` and `seconds` (until it goes by itself), `preview`, `run`."""
         return self._send("POST", f"/api/v1/deployments/{deployment}/taps", {"walk": walk, "source": source, **more})
 
+    def change_tap(self, deployment: str, tap: str, interval: float) -> dict[str, Any]:
+        """`interval`: seconds between two samples of a rank."""
+        return self._send("PATCH", f"/api/v1/deployments/{deployment}/taps/{tap}", {"interval": interval})
+
     def remove_tap(self, deployment: str, tap: str) -> None:
         with self._reached():
             _checked(self._http.delete(f"/api/v1/deployments/{deployment}/taps/{tap}"))

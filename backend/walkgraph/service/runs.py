@@ -257,8 +257,8 @@ def row_of(run: LiveRun) -> Run:
     )
 
 
-def public(row: Run) -> dict[str, Any]:
-    """A run without its outputs."""
+def public(row: Run, live: LiveRun | None) -> dict[str, Any]:
+    """What `schemas_runs.RunShown` says; `live`: of the run, while it can be followed."""
     fields = row.model_dump(exclude={"params", "error", "times"})
     error = msgspec.json.decode(row.error) if row.error else None
     return {
@@ -266,6 +266,7 @@ def public(row: Run) -> dict[str, Any]:
         "params": msgspec.json.decode(row.params),
         "error": error,
         "times": msgspec.json.decode(row.times),
+        "paused": paused_of(live) if live else None,
     }
 
 

@@ -17,16 +17,23 @@ class LevelRequest(Given):
     level: Level
 
 
+Interval = Annotated[float, Field(ge=0.05, le=60, strict=False)]
+"""Seconds between two samples of a rank, at least."""
+
+
 class TapRequest(Given):
     walk: PlaceName
     source: PlaceName
     """As edges name it: `use.port`, `@in.name`."""
-    interval: Annotated[float, Field(ge=0.05, le=60, strict=False)] = 0.25
-    """Seconds between two samples of a rank, at least."""
+    interval: Interval = 0.25
     preview: bool = True
     run: RunId | None = None
     """null: of all runs."""
     seconds: Seconds = 1800.0
+
+
+class TapChange(Given):
+    interval: Interval
 
 
 class BreakRequest(Given):

@@ -81,15 +81,22 @@ class Watched:
     def shown(self, id_: str, places: Places) -> dict[str, Any]:
         return _shown((self._taps | self._breaks)[id_], places)
 
+    def change_tap(self, id_: str, interval: float) -> None:
+        """`interval`: seconds between two samples of a rank. Raises NotFound."""
+        armed = self._taps.get(id_)
+        if armed is None:
+            raise _gone("tap", id_)
+        self._taps[id_] = armed._replace(place=msgspec.structs.replace(armed.place, interval=interval))
+
     def remove_tap(self, id_: str) -> None:
         """Raises NotFound."""
         if self._taps.pop(id_, None) is None:
-            raise NotFound(f"there is no tap `{id_[:64]}`; it may have expired")
+            raise _gone("tap", id_)
 
     def remove_break(self, id_: str) -> None:
         """Raises NotFound."""
         if self._breaks.pop(id_, None) is None:
-            raise NotFound(f"there is no breakpoint `{id_[:64]}`; it may have expired")
+            raise _gone("breakpoint", id_)
 
     def keep_where(self, places: Places) -> bool:
         """Forget what a new version has no place for; whether there was any."""
@@ -138,6 +145,10 @@ def _walk(name: str, places: Places) -> None:
 
 def _unknown(pointer: str, message: str, code: str = "unknown_name") -> Unprocessable:
     return Unprocessable(message, [Fault(pointer, code, message)])
+
+
+def _gone(kind: str, id_: str) -> NotFound:
+    return NotFound(f"there is no {kind} `{id_[:64]}`: it has expired, or was removed; set it anew")
 
 
 def _new_id(kind: str) -> str:

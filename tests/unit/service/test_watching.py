@@ -98,6 +98,20 @@ async def test_taps_and_breakpoints_are_armed_shown_and_removed(
     assert len(told) == len(watches(deployed)) == 5
 
 
+async def test_a_tap_looks_more_often_or_less(deployed: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    tap = (await deployed.http.post(f"{PATH}/taps", json=TAP)).json()
+    told = frames(deployed, monkeypatch)
+    answer = await deployed.http.patch(f"{PATH}/taps/{tap['id']}", json={"interval": 2})
+    assert (answer.status_code, answer.json()) == (200, {**tap, "interval": 2.0})
+    assert [(one.id, one.interval) for one in watches(deployed)[-1].taps] == [(tap["id"], 2.0)]
+    assert (await deployed.http.get(f"{PATH}/watch")).json()["taps"] == told[-1]["taps"] == [answer.json()]
+    for body in ({"interval": 0.01}, {"interval": None}, {}, {"interval": 1, "seconds": 5}):
+        assert (await deployed.http.patch(f"{PATH}/taps/{tap['id']}", json=body)).status_code == 422
+    answer = await deployed.http.patch(f"{PATH}/taps/tap-none", json={"interval": 1})
+    assert (answer.status_code, "expired" in answer.json()["detail"]) == (404, True)
+    assert len(told) == 1
+
+
 async def test_the_level_is_told_at_once(deployed: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     told = frames(deployed, monkeypatch)
     answer = await deployed.http.put(f"{PATH}/watch/level", json={"level": "full"})

@@ -1,7 +1,5 @@
 """Runs once more, and what two runs differ by."""
 
-from typing import Any
-
 import msgspec
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -10,17 +8,18 @@ from starlette.requests import Request
 from walkgraph.service import replay, runs
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import RunName, ServicesDep
+from walkgraph.service.schemas_runs import RunShown
 from walkgraph.service.schemas_watch import DifferencesShown, ReplayRequest
 
 router = APIRouter(prefix="/api/v1/runs/{run}", tags=["runs"], route_class=StrictRoute)
 
 
 @router.post("/replay", status_code=202)
-async def again(services: ServicesDep, caller: Request, run: RunName, request: ReplayRequest) -> dict[str, Any]:
+async def again(services: ServicesDep, caller: Request, run: RunName, request: ReplayRequest) -> RunShown:
     """Start a run with the same inputs, parameters and seed, on the same deployment or another one. It needs no
     client; by default it is recorded."""
     started = await replay.replay(services, run, request.deployment, record=request.record, caller=caller)
-    return runs.public(runs.row_of(started))
+    return RunShown.model_validate(runs.public(runs.row_of(started), started))
 
 
 @router.get("/differences/{other}", response_model=DifferencesShown)

@@ -11,8 +11,8 @@ from walkgraph.errors import WalkgraphError
 from walkgraph.service import runs, streaming
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import RunName, ServicesDep
-from walkgraph.service.runs import LiveRun
 from walkgraph.service.schemas import AskedShown, LeftOut, RunRequest
+from walkgraph.service.schemas_runs import RunShown
 from walkgraph.service.submission import submit
 from walkgraph.store import queries
 from walkgraph.store.tables import RunState
@@ -23,10 +23,10 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
 @router.post(_PREFIX, status_code=202)
-async def create(services: ServicesDep, caller: Request, request: RunRequest) -> dict[str, Any]:
+async def create(services: ServicesDep, caller: Request, request: RunRequest) -> RunShown:
     """Start a run that needs no client."""
     run = submit(services, request.deployment, request.task, request.request, caller)
-    return runs.public(runs.row_of(run))
+    return RunShown.model_validate(runs.public(runs.row_of(run), run))
 
 
 @router.get(_PREFIX)
@@ -36,19 +36,19 @@ async def list_runs(
     state: RunState | None = None,
     limit: Limit = 100,
     before: float | None = None,
-) -> list[dict[str, Any]]:
+) -> list[RunShown]:
     """Newest first; `before` is the `created_at` of the last one of the page before."""
     before = before if before is not None else time.time() + 1
     stored = await services.store.read(queries.list_runs, deployment, state, limit, before)
     rows = services.runs.newest(stored, deployment, state, before)
-    return [{**runs.public(row), "paused": _paused(services.runs.get(row.id))} for row in rows[:limit]]
+    return [RunShown.model_validate(runs.public(row, services.runs.get(row.id))) for row in rows[:limit]]
 
 
 @router.get(_PREFIX + "/{run}")
-async def get(services: ServicesDep, run: RunName) -> dict[str, Any]:
+async def get(services: ServicesDep, run: RunName) -> RunShown:
     live = services.runs.get(run)
     row = runs.row_of(live) if live else await services.store.read(queries.get_run, run)
-    return {**runs.public(row), "paused": _paused(live)}
+    return RunShown.model_validate(runs.public(row, live))
 
 
 @router.get(_PREFIX + "/{run}/result")
@@ -97,7 +97,3 @@ async def follow(services: ServicesDep, socket: WebSocket, run: RunName) -> None
         await streaming.refuse(socket, error)
         return
     await streaming.over_websocket(socket, live, abort=False)
-
-
-def _paused(live: LiveRun | None) -> dict[str, Any] | None:
-    return runs.paused_of(live) if live else None

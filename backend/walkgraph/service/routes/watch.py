@@ -14,6 +14,7 @@ from walkgraph.service.schemas_watch import (
     BreakRequest,
     BreakShown,
     LevelRequest,
+    TapChange,
     TapRequest,
     TapShown,
     WatchShown,
@@ -47,6 +48,16 @@ async def add_tap(services: ServicesDep, deployment: Name, request: TapRequest) 
     id_ = managed.watched.tap(request, places)
     services.deployments.rewatch(managed)
     return TapShown.model_validate(managed.watched.shown(id_, places))
+
+
+@router.patch("/taps/{tap}")
+async def change_tap(services: ServicesDep, deployment: Name, tap: Name, request: TapChange) -> TapShown:
+    """Look more often, or less; at once, and until it was to go anyway."""
+    managed = services.deployments.get(deployment)
+    places = _places(managed)
+    managed.watched.change_tap(tap, request.interval)
+    services.deployments.rewatch(managed)
+    return TapShown.model_validate(managed.watched.shown(tap, places))
 
 
 @router.delete("/taps/{tap}", status_code=204, response_class=Response)

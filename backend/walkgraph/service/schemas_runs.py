@@ -1,0 +1,55 @@
+"""Answers about runs."""
+
+from pydantic import ConfigDict
+
+from walkgraph.errors import ErrorCode
+from walkgraph.service.schemas import JsonObject, Shown
+from walkgraph.service.schemas_watch import PausedShown
+from walkgraph.store.tables import RunState
+
+
+class NodeTimeShown(Shown):
+    node: str
+    rank: int
+    calls: int
+    busy: float
+    """Seconds."""
+    queued: float
+    """Seconds that calls were ready, and not yet running."""
+
+
+class ErrorShown(Shown):
+    model_config = ConfigDict(extra="allow")
+
+    code: ErrorCode
+    message: str
+    node: str | None
+    port: str | None
+    walk: str | None
+    iteration: list[int]
+    """Loop indices, outermost first, of the call that failed."""
+    rank: int | None
+    retryable: bool
+
+
+class RunShown(Shown):
+    """A run without its outputs."""
+
+    id: str
+    deployment: str
+    task: str
+    state: RunState
+    created_at: float
+    """When it came, in seconds since 1970."""
+    seconds: float | None
+    """From its arrival to its end; null: it goes on."""
+    queued: float | None
+    """Of these, until it was begun."""
+    seed: int | None
+    """null until it is accepted."""
+    params: JsonObject
+    """As its client gave them."""
+    error: ErrorShown | None
+    times: list[NodeTimeShown]
+    paused: PausedShown | None
+    """What it is paused before; null: it goes on, or is over."""
