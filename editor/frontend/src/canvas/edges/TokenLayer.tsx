@@ -16,6 +16,8 @@ export const FlowingOn = createContext<Flowing | null>(null);
 const RADIUS = 4.2;
 /** In pixels of the screen, however small the canvas is drawn. */
 const SMALLEST = 3.2;
+/** Dots are no text: more pixels than these are not seen, and each is drawn anew thirty times a second. */
+const DENSEST = 1.5;
 /** Between two drawings: half the frames of a screen are smooth enough for dots, and leave the rest to the others. */
 const EVERY_MS = 30;
 
@@ -45,8 +47,8 @@ export function TokenLayer({ tokens }: { tokens: Tokens }) {
         return;
       }
       frame = requestAnimationFrame(draw);
-      place(sheet, transform, width, height);
-      paint(sheet, transform, dots, (color) => resolved(sheet, color, colors));
+      const dense = place(sheet, transform, width, height);
+      paint(sheet, transform, dense, dots, (color) => resolved(sheet, color, colors));
     };
     const wake = () => {
       if (frame === 0 && !document.hidden) frame = requestAnimationFrame(draw);
@@ -64,14 +66,14 @@ export function TokenLayer({ tokens }: { tokens: Tokens }) {
   );
 }
 
-/** Over all that is seen: the viewport moves it, and this moves it back. */
+/** Over all that is seen: the viewport moves it, and this moves it back. Returns its pixels per pixel of the screen. */
 function place(
   sheet: HTMLCanvasElement,
   [x, y, zoom]: [number, number, number],
   width: number,
   height: number,
-): void {
-  const dense = Math.min(2, devicePixelRatio);
+): number {
+  const dense = Math.min(DENSEST, devicePixelRatio);
   const [w, h] = [Math.round(width * dense), Math.round(height * dense)];
   if (sheet.width !== w) sheet.width = w;
   if (sheet.height !== h) sheet.height = h;
@@ -79,27 +81,32 @@ function place(
   sheet.style.width = `${width}px`;
   sheet.style.height = `${height}px`;
   sheet.style.transform = `scale(${1 / zoom}) translate(${-x}px, ${-y}px)`;
+  return dense;
 }
 
+/** All dots of a colour are one path. `dense`: pixels per pixel of the screen. */
 function paint(
   sheet: HTMLCanvasElement,
   [x, y, zoom]: [number, number, number],
+  dense: number,
   dots: readonly Dot[],
   colorOf: (color: string) => string,
 ): void {
   const context = sheet.getContext("2d");
   if (!context) return;
-  const scale = sheet.width / sheet.clientWidth || 1;
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.clearRect(0, 0, sheet.width, sheet.height);
-  context.setTransform(scale * zoom, 0, 0, scale * zoom, scale * x, scale * y);
+  context.setTransform(dense * zoom, 0, 0, dense * zoom, dense * x, dense * y);
   context.strokeStyle = colorOf("var(--bg)");
   const radius = Math.max(RADIUS, SMALLEST / zoom);
   context.lineWidth = radius * 0.4;
-  for (const dot of dots) {
-    context.fillStyle = colorOf(dot.color);
+  for (const [color, own] of Map.groupBy(dots, (dot) => dot.color)) {
+    context.fillStyle = colorOf(color);
     context.beginPath();
-    context.arc(dot.x, dot.y, radius, 0, Math.PI * 2);
+    for (const dot of own) {
+      context.moveTo(dot.x + radius, dot.y);
+      context.arc(dot.x, dot.y, radius, 0, Math.PI * 2);
+    }
     context.fill();
     context.stroke();
   }
