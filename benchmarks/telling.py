@@ -20,7 +20,7 @@ from _runtime import device_name
 from walkgraph.engine.clocks import Stopwatch, Timing
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.parts import Forwarded
-from walkgraph.engine.riders import Rider, Stepped, Waiting
+from walkgraph.engine.riders import Rider, Stepped, Waiting, stepped
 from walkgraph.ids import Rank
 from walkgraph.networks.base import Call
 from walkgraph.networks.loops import LoopCall, LoopUse
@@ -70,8 +70,8 @@ def main() -> None:
 
 
 def launches(count: int) -> Step:
-    body = tuple(LoopUse(node=node, inputs=(), params={}, varying={}, states={}, seed=0) for node in NODES)
-    riders: list[Rider] = []
+    body = tuple(LoopUse(node, (), {}, {}, {}, 0, name=node) for node in NODES)
+    riders, places = list[Rider](), tuple(range(len(NODES)))
     for row in range(count):
         call = LoopCall(
             run=f"run_{row:020}", walk="speak", step=0, use=0, loop="decode", iteration=(), body=body,
@@ -80,10 +80,10 @@ def launches(count: int) -> Step:
         riders.append(Rider(call, row, cast("Any", None), 0.0, Waiting(0.0, row, call)))
 
     def step(now: float) -> Sequence[Stepped]:
-        first = [rider.done for rider in riders]
+        event = stepped(riders, places, 1, Timing(now - STEP, now - STEP, now - STEP, now))
         for rider in riders:
             rider.done += 1
-        return [Stepped(riders, first, NODES, 1, Timing(now - STEP, now - STEP, now - STEP, now))]
+        return [event]
 
     return step
 
@@ -102,7 +102,7 @@ def forwards(count: int) -> Step:
 def call(run: str, node: str) -> Call:
     return Call(
         run=run, walk="speak", node=node, step=0, use=0, iteration=(5,), inputs={}, params={}, states={}, seed=0,
-        ready_at=1.0,
+        ready_at=1.0, name=node,
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ def forward(
     iteration: tuple[int, ...] = (),
     failed: tuple[int, ...] = (),
     walk: str = "draw",
+    uses: Sequence[str] | None = None,
 ) -> e.Forward:
     """`times`: taken, launched, started, finished."""
     taken, launched, started, finished = times
@@ -42,6 +43,7 @@ def forward(
         runs=tuple(runs),
         walks=(walk,) * count,
         nodes=tuple(nodes or ("llm",) * count),
+        uses=tuple(uses or nodes or ("llm",) * count),
         steps=(step,) * count,
         iterations=(iteration,) * count,
         ready=tuple(ready or (taken,) * count),
@@ -64,6 +66,7 @@ def launch(
     rank: int = 0,
     step: int = 0,
     nodes: tuple[str, ...] = ("llm", "head"),
+    ready: Sequence[float] | None = None,
 ) -> e.Launch:
     taken, launched, started, finished = times
     return e.Launch(
@@ -71,12 +74,14 @@ def launch(
         number=number,
         loop="decode",
         nodes=nodes,
+        uses=nodes,
         count=count,
         runs=tuple(runs),
         walks=("draw",) * len(runs),
         steps=(step,) * len(runs),
         outer=((),) * len(runs),
         first=tuple(first),
+        ready=tuple(ready or (taken,) * len(runs)),
         taken=taken,
         launched=launched,
         started=started,
@@ -91,6 +96,7 @@ def activity(run: RunId, span: tuple[float, float], *, node: str = "llm", calls:
         run=run,
         rank=Rank(rank),
         node=node,
+        use=node,
         walk="draw",
         iteration=(3,),
         calls=calls,
@@ -107,6 +113,7 @@ def looping(runs: Sequence[RunId], at: float, done: Sequence[int], busy: float) 
         rank=Rank(0),
         loop="decode",
         nodes=("llm", "head"),
+        uses=("llm", "head"),
         runs=tuple(runs),
         walks=("draw",) * len(runs),
         iterations=tuple((count,) for count in done),

@@ -10,9 +10,9 @@ from walkgraph.telemetry.trace import CALL, FOLDED, LAUNCH, Blocks, Counters, Ho
 
 RUN = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-NAMES = ("prefill", "decode", "llm.next -> vae.x", "shm", "b" * 32)
-"""Two Walks, an edge, a transport, another run."""
-WALKS, EDGE, TRANSPORT, MATE = (0, 1), 2, 3, 4
+NAMES = ("prefill", "decode", "llm.next -> vae.x", "shm", "b" * 32, "llm", "vae", "again")
+"""Two Walks, an edge, a transport, another run, uses: the last one is of node `vae` too."""
+WALKS, EDGE, TRANSPORT, MATE, USES = (0, 1), 2, 3, 4, ((5,), (6, 7), (-1,))
 
 
 def trace(seed: int, *, ranks: int = 3, batches: int = 12, folded: bool = False, **fields: Any) -> Trace:
@@ -67,6 +67,7 @@ def _batch(dice: random.Random, rank: int, number: int, span: tuple[int, int], *
             "kind": FOLDED if folded else LAUNCH if in_loop else CALL,
             "lane": lane,
             "walk": walk,
+            "use": dice.choice(USES[lane % 3]),
             "step": step,
             "iteration": (number,) if in_loop else (),
             "count": 4 if in_loop else 1,

@@ -2,17 +2,20 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from walkgraph.engine.body import Body, Form, Place
 from walkgraph.engine.capture import Capturer
-from walkgraph.engine.program import Buffers, Program
+from walkgraph.engine.device import Mark
+from walkgraph.engine.program import Buffers, Program, fields_of
 from walkgraph.engine.riders import Rider
 from walkgraph.layers import invariance
+from walkgraph.networks.base import Row
 
 BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64)
 """Batch sizes that are captured where no step says which; a batch is padded to the next."""
@@ -183,3 +186,32 @@ def sizes_of(body: Body, rows: int) -> tuple[int, ...]:
     alone = invariance.is_batch_invariant() and any(use.spec.scratch for use in body.uses)
     found = set.intersection(*asked) if asked else set(BUCKETS)
     return (1,) if alone else tuple(sorted(size for size in found | {1} if size <= rows))
+
+
+class Flight(NamedTuple):
+    """A launch that may be under way."""
+
+    lane: Lane
+    riders: Sequence[Rider]
+    buffers: Buffers
+    host: Tensor
+    """uint8: what it tells, there once the mark is reached."""
+    taken: float
+    began: float
+    handed: float
+    """The host was done with it; this and `taken` are told while the stopwatch is on."""
+    mark: Mark | None
+    """None where it was done at once."""
+
+    def read(self) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Tensor]]:
+        """Stops, soundness (by iteration and row) and values of a launch that is over, copied out of its buffer."""
+        count, batch = self.buffers.stopped.shape
+        body, form = self.lane.program.body, self.buffers.form
+        rows = [Row((), torch.bool), Row((), torch.bool), *(body.output(place) for place in form.told)]
+        views = fields_of(self.host, rows, self.buffers.sizes, count, batch)
+        values = dict(zip(form.told, views[2:], strict=True))
+        own = self.mark is not None
+        given = {
+            key: values[place] if own else values[place].clone() for key, place in self.lane.outputs if place in values
+        }
+        return views[0].tolist(), views[1].tolist(), given

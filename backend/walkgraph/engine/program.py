@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.blocks import Held, Room, capacity_for, room_bytes
-from walkgraph.engine.body import Body, Entry, Form, Place, Source, columns_of, fed_ports, with_seeds
+from walkgraph.engine.body import SKIPPED, Body, Entry, Form, Place, Source, columns_of, fed_ports, with_seeds
 from walkgraph.engine.pool import Pool
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Gathered, Tables, gather_rows, settle_rows
@@ -44,8 +44,8 @@ class Buffers:
     """bool `[K, B]`"""
     sizes: list[int]
     """Bytes of its segments: stops, soundness, then what the form tells."""
-    nodes: tuple[str, ...]
-    """That are called."""
+    uses: tuple[int, ...]
+    """By their places in the body: those that are called, or have what an equal one gives."""
     rooms: dict[Place, Room] = field(default_factory=dict[Place, Room])
     """First use of a group, and slot -> where its blocks are attended."""
 
@@ -153,13 +153,11 @@ class Program:
         views = fields_of(staging, [row for _, row in shapes], sizes, iterations, batch)
         fields = {place: view for (place, _), view in zip(shapes, views, strict=True) if place is not None}
         groups = self.body.groups(form)
-        buffers = Buffers(form, groups, rows, staging, fields, views[0], views[1], sizes, self._called(groups))
+        uses = tuple(use for use, by in enumerate(form.runs) if by != SKIPPED)
+        buffers = Buffers(form, groups, rows, staging, fields, views[0], views[1], sizes, uses)
         for (group, slot, pool, tokens), capacity in zip(self._blocks(form), capacities, strict=True):
             buffers.rooms[group[0], slot] = Room(pool, batch * len(group), tokens, capacity)
         return buffers
-
-    def _called(self, groups: Sequence[Sequence[int]]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self.body.uses[use].node for group in groups for use in group))
 
     def capacities(self, form: Form, batch: int, held: Sequence[Mapping[str, Held]]) -> tuple[int, ...]:
         """Tokens of each room of such a batch. `held`: the contexts of its rows, by state."""

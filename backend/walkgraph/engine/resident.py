@@ -12,7 +12,8 @@ or because its run is suspended. It waits again, and goes on in any row from whe
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,13 +24,13 @@ from walkgraph.engine.clocks import Stopwatch, Timing
 from walkgraph.engine.crossing import Crossing
 from walkgraph.engine.device import Lines, Mark
 from walkgraph.engine.entering import Entrance, Loaded
-from walkgraph.engine.lanes import TABLE_BYTES, Graph, Lane, Rooms, sizes_of
-from walkgraph.engine.program import Buffers, Program, fields_of, row_bytes
-from walkgraph.engine.riders import LoopDone, Queue, Rider, Stepped, Waiting, row_of, to_leave
+from walkgraph.engine.lanes import TABLE_BYTES, Flight, Graph, Lane, Rooms, sizes_of
+from walkgraph.engine.program import Program, row_bytes
+from walkgraph.engine.riders import LoopDone, Queue, Rider, Stepped, Waiting, row_of, stepped, to_leave
 from walkgraph.engine.spanning import ROWS as SPANNING_ROWS
 from walkgraph.engine.states import StateTable
 from walkgraph.errors import ErrorInfo
-from walkgraph.networks.base import CallFailed, Outputs, Row
+from walkgraph.networks.base import CallFailed, Outputs
 from walkgraph.networks.loops import Items, LoopCall
 
 ROWS = 64
@@ -37,18 +38,6 @@ DEPTH = 2
 """Launches under way."""
 MOST_LANES = 16
 """Loops of different bodies or shapes that are kept ready; those that were not used for longest go first."""
-
-
-class _Flight(NamedTuple):
-    lane: Lane
-    riders: Sequence[Rider]
-    buffers: Buffers
-    host: Tensor
-    taken: float
-    began: float
-    handed: float
-    """The host was done with it; this and `taken` are told while the stopwatch is on."""
-    mark: Mark | None
 
 
 class Resident:
@@ -74,7 +63,7 @@ class Resident:
         self._lanes: dict[Hashable, Lane] = {}
         self._rooms = Rooms()
         self._queue = Queue()
-        self._flights: deque[_Flight] = deque()
+        self._flights: deque[Flight] = deque()
         self._leaving: deque[tuple[Any, LoopDone]] = deque()
         self._turn: deque[Hashable] = deque()
         self._events: list[Items | LoopDone | Stepped] = []
@@ -110,6 +99,8 @@ class Resident:
 
     def release(self, run: str) -> None:
         """Loops that were held wait for rows again, in the places that they had."""
+        for rider in [one.rider for one in self._queue.held(run) if one.rider is not None]:
+            rider.since = self._clock()
         self._queue.release(run)
         self.crossing.release(run)
         self._news = True
@@ -124,8 +115,12 @@ class Resident:
 
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
         """A loop may launch iterations up to this many."""
-        for call in (*self._queue.calls(), *(rider.call for rider in self.riders())):
-            if (call.run, call.step, call.use, call.iteration) == (run, step, use, iteration):
+        named = attrgetter("run", "step", "use", "iteration")
+        riders = [rider for rider in self.riders() if named(rider.call) == (run, step, use, iteration)]
+        for rider in [rider for rider in riders if rider.reach <= 0]:
+            rider.since = self._clock()
+        for call in (*self._queue.calls(), *(rider.call for rider in riders)):
+            if named(call) == (run, step, use, iteration):
                 call.allowed = upto
 
     def cancel(self, run: str) -> None:
@@ -228,7 +223,7 @@ class Resident:
             return 1
         return DEPTH if self._flights[0].mark and (lane.spans or not lane.long) else 1
 
-    def _launch(self, lane: Lane, riders: Sequence[Rider], iterations: int) -> _Flight:
+    def _launch(self, lane: Lane, riders: Sequence[Rider], iterations: int) -> Flight:
         taken = self._clock() if self._watch.on else 0.0
         graph = lane.graph(riders[0].form, bucket(len(riders), lane.sizes), iterations, riders)
         lane.show(graph, riders)
@@ -241,7 +236,7 @@ class Resident:
             graph.replay()
         host, mark = self._told_by(lane, graph)
         handed = self._clock() if self._watch.on else 0.0
-        return _Flight(lane, riders, graph.buffers, host, taken, began, handed, mark)
+        return Flight(lane, riders, graph.buffers, host, taken, began, handed, mark)
 
     def riders(self) -> list[Rider]:
         return [rider for lane in self._lanes.values() for rider in lane.riders]
@@ -282,6 +277,7 @@ class Resident:
             entered = self._entrance.enter(one.call, lane.program, row, rider.done, rider.cells)
             entered.collected = rider.entered.collected
             rider.row, rider.entered, rider.cells = row, entered, None
+            rider.queued += max(0.0, self._clock() - rider.ready)
             rider.over = rider.leaving = False
         self.crossing.seat(lane, rider)
         lane.riders.append(rider)
@@ -364,26 +360,24 @@ class Resident:
 
     # ── collect ──
 
-    def _settle(self, flight: _Flight) -> None:
+    def _settle(self, flight: Flight) -> None:
         lane, timing = flight.lane, self._timing(flight)
-        stopped, sound, values = self._read(flight)
+        stops, sound, values = flight.read()
         if self._watch.on:
-            riding = [rider for rider in flight.riders if not rider.over]
-            self._events.append(
-                Stepped(riding, [rider.done for rider in riding], flight.buffers.nodes, len(stopped), timing)
-            )
+            self._events.append(stepped(flight.riders, flight.buffers.uses, len(stops), timing))
         for place, rider in enumerate(flight.riders):
             if rider.over:
                 continue
             rider.busy += timing.busy
-            told = [(stops[place], sounds[place]) for stops, sounds in zip(stopped, sound, strict=True)]
+            rider.since = max(rider.since, timing.finished)
+            told = [(stop[place], sounds[place]) for stop, sounds in zip(stops, sound, strict=True)]
             try:
                 self._went(lane, rider, told, values, place)
             except Exception as raised:  # noqa: BLE001 (what can't be taken from its row ends that run alone)
                 self._finish(lane, rider, None, self._failed(rider.call, raised))
             self._leave(lane, rider)
 
-    def _timing(self, flight: _Flight) -> Timing:
+    def _timing(self, flight: Flight) -> Timing:
         """Of a launch that is over."""
         now = flight.handed if flight.mark is None and flight.handed else self._clock()
         began = max(flight.began, self._ended)
@@ -408,21 +402,6 @@ class Resident:
                 break
             if lane.outputs and self._due(rider):
                 self._hand_out(rider)
-
-    def _read(self, flight: _Flight) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Tensor]]:
-        """Stops, soundness (by iteration and row) and values of a launch, copied out of its buffer."""
-        count, batch = flight.buffers.stopped.shape
-        body, form = flight.lane.program.body, flight.buffers.form
-        rows = [Row((), torch.bool), Row((), torch.bool), *(body.output(place) for place in form.told)]
-        views = fields_of(flight.host, rows, flight.buffers.sizes, count, batch)
-        values = dict(zip(form.told, views[2:], strict=True))
-        own = flight.mark is not None
-        given = {
-            key: values[place] if own else values[place].clone()
-            for key, place in flight.lane.outputs
-            if place in values
-        }
-        return views[0].tolist(), views[1].tolist(), given
 
     def _due(self, rider: Rider) -> bool:
         grain = rider.call.grain

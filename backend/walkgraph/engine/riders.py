@@ -53,6 +53,8 @@ class Rider:
     there."""
     busy: float = 0.0
     batch: int = 0
+    since: float = 0.0
+    """Its last launch was over, or it was allowed more after that."""
     linked: bool = True
     """False: it is not known yet where what it sends to other ranks goes."""
     rides: Rides | None = None
@@ -63,6 +65,11 @@ class Rider:
         """Whether another iteration may be launched. What a leader has launched must be, though the run is held."""
         leaving = self.leaving and self.rides is None
         return not self.over and not leaving and self.linked and self.reach > 0
+
+    @property
+    def ready(self) -> float:
+        """Since when nothing but a row, and the launches of others, kept its next iteration waiting."""
+        return max(self.since, self.call.ready_at)
 
     @property
     def form(self) -> Form:
@@ -104,10 +111,19 @@ class Stepped(NamedTuple):
     """The loops in it, as they are after it."""
     first: Sequence[int]
     """Of each, its first iteration in the launch."""
-    nodes: Sequence[str]
-    """That were called."""
+    ready: Sequence[float]
+    """Of each, since when that could have been launched."""
+    uses: tuple[int, ...]
+    """That took part, by their places in the body."""
     iterations: int
     timing: Timing
+
+
+def stepped(riders: Sequence[Rider], uses: tuple[int, ...], iterations: int, timing: Timing) -> Stepped:
+    """Of a launch that is over, before its riders have gone on. Those that left them meanwhile are not in it."""
+    riding = [rider for rider in riders if not rider.over]
+    first, ready = [rider.done for rider in riding], [rider.ready for rider in riding]
+    return Stepped(riding, first, ready, uses, iterations, timing)
 
 
 class Queue:

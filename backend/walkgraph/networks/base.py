@@ -67,6 +67,8 @@ class Call:
     priority: int = 0
     ready_at: float = 0.0
     """Monotonic seconds; for the queueing figure."""
+    name: str = ""
+    """Of the use in its Walk, for who watches."""
     host: dict[str, Tensor] = field(default_factory=dict[str, Tensor], init=False)
     """Inputs of whole numbers `[n]` that came from the host's memory, as they are there; filled by the engine when it
     brings them to the device."""

@@ -57,6 +57,8 @@ class LoopUse:
     seed: int
     active: tuple[bool, ...] | None = None
     """Whether it is called, iteration by iteration; None: in all. What it gives is absent where it isn't."""
+    name: str = ""
+    """As that of `Call`."""
 
 
 class LoopSend(NamedTuple):

@@ -90,8 +90,6 @@ class _Assembly:
         self._arrivals: dict[Row, list[int]] = defaultdict(list)
         self._keys: list[Row] = []
         """Of the hops: what their arrivals are known by."""
-        self._launched: dict[Row, int] = {}
-        """Loop -> when its last launch was finished."""
         self._moving: dict[Row, list[tuple[e.Looping, Row]]] = defaultdict(list)
         """Loop under way -> its blocks so far, still without a lane."""
         self._passed: dict[Row, tuple[int, int]] = {}
@@ -144,6 +142,7 @@ class _Assembly:
                     CALL,
                     self.lane(event.rank, node, (node,), loop=False),
                     self.name(event.walks[row]),
+                    self.name(event.uses[row]),
                     event.steps[row],
                     event.iterations[row],
                     1,
@@ -165,18 +164,16 @@ class _Assembly:
     def launch(self, event: e.Launch) -> None:
         for row in self.rows(event.runs):
             taken, first = self.us(event.taken), event.first[row]
-            loop = (event.rank, event.loop, event.steps[row], event.outer[row])
             started = max(self.us(event.started), taken)
             finished = max(self.us(event.finished), started)
-            # Its next iterations could have begun when the last ones were done, prepared before that as they may be.
-            before = self._launched.get(loop) if first > 0 else None
-            ready = taken if before is None else min(before, started)
-            self._launched[loop] = finished
+            # It may be prepared before the launch before it is over, and so before it is ready.
+            ready = min(self.us(event.ready[row]), started)
             self.blocks.append(
                 (
                     LAUNCH,
                     self.lane(event.rank, event.loop, event.nodes, loop=True),
                     self.name(event.walks[row]),
+                    -1,
                     event.steps[row],
                     (*event.outer[row], first),
                     event.count,
@@ -202,7 +199,7 @@ class _Assembly:
         self.blocks.append(
             self._folded(
                 self.lane(event.rank, event.node, (event.node,), loop=False),
-                self.name(event.walk),
+                (self.name(event.walk), self.name(event.use)),
                 event.iteration,
                 event.calls,
                 event.batch,
@@ -221,23 +218,23 @@ class _Assembly:
             if done <= before:
                 continue
             began = min(max(0, began), at)
-            walk, busy = self.name(event.walks[row]), min(round(event.busy * 1e6), at - began)
-            told = self._folded(-1, walk, iteration, done - before, event.batch, (began, at), (busy, 0))
+            place, busy = (self.name(event.walks[row]), -1), min(round(event.busy * 1e6), at - began)
+            told = self._folded(-1, place, iteration, done - before, event.batch, (began, at), (busy, 0))
             self._moving[loop].append((event, told))
 
     @staticmethod
     def _folded(
         lane: int,
-        walk: int,
+        place: tuple[int, int],
         iteration: tuple[int, ...],
         count: int,
         batch: int,
         span: tuple[int, int],
         times: tuple[int, int],
     ) -> Row:
-        """`times`: busy and queued."""
+        """`place`: Walk and use. `times`: busy and queued."""
         started, finished = span
-        places = (FOLDED, lane, walk, -1, iteration, count, -1, batch, ())
+        places = (FOLDED, lane, *place, -1, iteration, count, -1, batch, ())
         return (*places, started, started, started, started, finished, *times, -1, False)
 
     def loop_ended(self, event: e.LoopEnded) -> None:

@@ -50,6 +50,8 @@ class Forward(Event, frozen=True, tag="forward"):
     runs: tuple[RunId, ...]
     walks: tuple[str, ...]
     nodes: tuple[str, ...]
+    uses: tuple[str, ...]
+    """Of these nodes in their Walks, by name."""
     steps: tuple[int, ...]
     iterations: tuple[tuple[int, ...], ...]
     ready: tuple[float, ...]
@@ -69,13 +71,16 @@ class Forward(Event, frozen=True, tag="forward"):
 
 
 class Launch(Event, frozen=True, tag="launch"):
-    """`count` iterations of loops on the device, one loop a row."""
+    """`count` iterations of loops on the device, one loop a row: those of one name in one Walk. A launch of several
+    such is told by several events with one number."""
 
     rank: Rank
     number: int
     loop: str
     nodes: tuple[str, ...]
     """Those that these iterations call: a captured launch does not tell their times apart."""
+    uses: tuple[str, ...]
+    """Of these nodes, in the order of their calls."""
     count: int
     runs: tuple[RunId, ...]
     walks: tuple[str, ...]
@@ -84,6 +89,9 @@ class Launch(Event, frozen=True, tag="launch"):
     """Indices of the loops around."""
     first: tuple[int, ...]
     """Its first iteration here."""
+    ready: tuple[float, ...]
+    """When that could have been launched: a loop's first when it had all its inputs, and waited for a row; another when
+    the one before it was over, or a reader had room for what it gives."""
     taken: float
     launched: float
     started: float
@@ -95,11 +103,12 @@ class Launch(Event, frozen=True, tag="launch"):
 
 
 class Activity(Event, frozen=True, tag="activity"):
-    """What a node did for a run on one rank since the last packet."""
+    """What a use of a node did for a run on one rank since the last packet."""
 
     run: RunId
     rank: Rank
     node: str
+    use: str
     walk: str
     iteration: tuple[int, ...]
     """Of the latest call."""
@@ -117,12 +126,14 @@ class Activity(Event, frozen=True, tag="activity"):
 
 
 class Looping(Event, frozen=True, tag="looping"):
-    """Where the loops of one body on a rank's device are now, told anew as long as it moves; what their nodes did is
-    told as `Activity` once a loop has ended."""
+    """Where the loops of one name in one Walk are now on a rank's device, told anew as long as they move; what their
+    nodes did is told as `Activity` once a loop has ended."""
 
     rank: Rank
     loop: str
     nodes: tuple[str, ...]
+    uses: tuple[str, ...]
+    """As those of `Launch`: of all its launches since the last event of this loop."""
     runs: tuple[RunId, ...]
     walks: tuple[str, ...]
     iterations: tuple[tuple[int, ...], ...]

@@ -297,8 +297,8 @@ class Keeper:
 
 
 _ALIKE: dict[type, tuple[str, ...]] = {
-    e.Forward: ("runs", "walks", "nodes", "steps"),
-    e.Launch: ("loop", "nodes", "runs", "walks", "steps", "outer"),
+    e.Forward: ("runs", "walks", "nodes", "uses", "steps"),
+    e.Launch: ("loop", "nodes", "uses", "runs", "walks", "steps", "outer"),
 }
 
 

@@ -31,6 +31,8 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
     """Index into `Trace.lanes`."""
     walk: tuple[int, ...] = ()
     """Name."""
+    use: tuple[int, ...] = ()
+    """Name of the node's use in that Walk; -1 of a loop."""
     step: tuple[int, ...] = ()
     iteration: tuple[tuple[int, ...], ...] = ()
     """Loop indices, outermost first; of a launch its first iteration's, of a folded block the last call's."""

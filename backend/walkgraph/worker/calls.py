@@ -55,6 +55,7 @@ class Calls:
                 seed=self.seed(use.node.name),
                 chunks=chunks,
                 priority=self.priority,
+                name=use.plan.name,
             )
         )
 

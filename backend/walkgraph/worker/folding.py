@@ -1,6 +1,6 @@
 """Work as level `summary` tells it: calls and launches are added up, until what there is leaves."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from walkgraph.engine.parts import Forwarded
@@ -8,18 +8,22 @@ from walkgraph.engine.resident import LoopDone, Stepped
 from walkgraph.engine.riders import Rider
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call
-from walkgraph.networks.loops import LoopCall
+from walkgraph.networks.loops import LoopCall, LoopUse
 from walkgraph.telemetry import events as t
 from walkgraph.worker.riding import Parties, Party
 
 MOST = 4096
 """Activities, and transfers, that are held at a time."""
 
+_Key = tuple[str, str, str]
+"""Run, Walk, use."""
+
 
 @dataclass(slots=True)
 class _Work:
-    """Of a node for a run."""
+    """Of a use of a node for a run."""
 
+    node: str
     last: Call | LoopCall
     iteration: tuple[int, ...]
     launched: float
@@ -32,11 +36,12 @@ class _Work:
 
 @dataclass(slots=True)
 class _Loops:
-    """Of one name."""
+    """Of one name in one Walk."""
 
     riders: dict[Rider, None] = field(default_factory=dict[Rider, None])
     latest: Party | None = None
     nodes: dict[str, None] = field(default_factory=dict[str, None])
+    uses: dict[str, None] = field(default_factory=dict[str, None])
     launches: int = 0
     calls: int = 0
     busy: float = 0.0
@@ -47,8 +52,9 @@ class _Loops:
 class Folds:
     def __init__(self, rank: Rank, parties: Parties) -> None:
         self._rank, self._parties = rank, parties
-        self._work: dict[tuple[str, str], _Work] = {}
-        self._loops: dict[str, _Loops] = {}
+        self._work: dict[_Key, _Work] = {}
+        self._loops: dict[tuple[str, str], _Loops] = {}
+        """By Walk and name."""
         self._begun: dict[int, tuple[LoopCall, float]] = {}
         self._sent: dict[tuple[RunId, Rank, int, int], t.Transfer] = {}
         self.lost = 0
@@ -62,9 +68,9 @@ class Folds:
         busy, batch, work = finished - started, len(event.calls), self._work
         # A row for each call: no call of a function here.
         for call, ready in zip(event.calls, event.ready, strict=True):
-            one = work.get((call.run, call.node))
+            one = work.get((call.run, call.walk, call.name))
             if one is None:
-                one = self._opened(call, call.node, started)
+                one = self._opened(call, call.name, call.node, started)
                 if one is None:
                     continue
             one.last, one.iteration, one.finished = call, call.iteration, finished
@@ -81,28 +87,31 @@ class Folds:
 
     def stepped(self, event: Stepped) -> None:
         for party in self._parties.of(event.riders):
-            one = self._loops.get(party.loop)
+            place, uses = (party.walk, party.loop), party.uses(event.uses)
+            one = self._loops.get(place)
             if one is None:
-                one = self._loops[party.loop] = _Loops()
+                one = self._loops[place] = _Loops()
             if party is not one.latest:
                 one.latest = party
                 one.riders.update(dict.fromkeys(party.riders))
-            one.nodes.update(dict.fromkeys(event.nodes))
+            one.nodes.update(dict.fromkeys(uses.nodes))
+            one.uses.update(dict.fromkeys(uses.names))
             one.launches += 1
             one.calls += len(party.riders) * event.iterations
             one.busy += event.timing.busy
             one.batch, one.at = len(event.riders), event.timing.finished
 
     def ended(self, done: LoopDone, began: float, finished: float) -> None:
-        """The nodes of a loop share its time by their calls, as nothing else tells them apart."""
-        self._begun.pop(id(done.call), None)
+        """The uses in a loop share its time by their calls, as nothing else tells them apart."""
+        call = done.call
+        self._begun.pop(id(call), None)
         counted = calls_of(done)
-        every = max(1, sum(counted.values()))
-        for node, calls in counted.items():
-            one = self._work.get((done.call.run, node)) or self._opened(done.call, node, began)
+        every = max(1, sum(calls for _, calls in counted))
+        for use, calls in counted:
+            one = self._work.get((call.run, call.walk, use.name)) or self._opened(call, use.name, use.node, began)
             if one is None:
                 continue
-            one.last, one.iteration = done.call, (*done.call.iteration, max(0, done.iterations - 1))
+            one.last, one.iteration = call, (*call.iteration, max(0, done.iterations - 1))
             one.finished = finished
             one.calls += calls
             one.busy += done.busy * calls / every
@@ -132,27 +141,28 @@ class Folds:
         for rider in [rider for one in loops.values() for rider in one.riders] if begun else ():
             begun.pop(id(rider.call), None)
         sent, self._sent = self._sent, {}
-        for (run, node), one in work.items():
-            yield self._activity(run, node, one)
-        for name, one in loops.items():
+        for (run, walk, use), one in work.items():
+            yield self._activity(run, walk, use, one)
+        for (_, name), one in loops.items():
             yield self._looping(name, one)
         for call, at in begun.values():
             yield self._entered(call, at)
         yield from sent.values()
 
-    def _opened(self, call: Call | LoopCall, node: str, began: float) -> _Work | None:
+    def _opened(self, call: Call | LoopCall, use: str, node: str, began: float) -> _Work | None:
         if len(self._work) >= MOST:
             self.lost += 1
             return None
-        one = self._work[call.run, node] = _Work(call, call.iteration, began)
+        one = self._work[call.run, call.walk, use] = _Work(node, call, call.iteration, began)
         return one
 
-    def _activity(self, run: str, node: str, one: _Work) -> t.Activity:
+    def _activity(self, run: str, walk: str, use: str, one: _Work) -> t.Activity:
         return t.Activity(
             run=RunId(run),
             rank=self._rank,
-            node=node,
-            walk=one.last.walk,
+            node=one.node,
+            use=use,
+            walk=walk,
             iteration=one.iteration,
             calls=one.calls,
             busy=one.busy,
@@ -168,6 +178,7 @@ class Folds:
             rank=self._rank,
             loop=name,
             nodes=tuple(one.nodes),
+            uses=tuple(one.uses),
             runs=tuple([RunId(rider.call.run) for rider in here]),
             walks=tuple([rider.call.walk for rider in here]),
             iterations=tuple([(*rider.call.iteration, rider.done) for rider in here]),
@@ -179,10 +190,12 @@ class Folds:
         )
 
     def _entered(self, call: LoopCall, at: float) -> t.Looping:
+        uses = [use for use in call.body if use.active is None or any(use.active)]
         return t.Looping(
             rank=self._rank,
             loop=call.loop,
-            nodes=tuple(dict.fromkeys(use.node for use in call.body if use.active is None or any(use.active))),
+            nodes=tuple(dict.fromkeys(use.node for use in uses)),
+            uses=tuple(use.name for use in uses),
             runs=(RunId(call.run),),
             walks=(call.walk,),
             iterations=((*call.iteration, 0),),
@@ -194,12 +207,9 @@ class Folds:
         )
 
 
-def calls_of(done: LoopDone) -> Mapping[str, int]:
-    """Node -> how often the loop has called it, at least once each where it failed before its first iteration."""
-    found: dict[str, int] = {}
+def calls_of(done: LoopDone) -> Sequence[tuple[LoopUse, int]]:
+    """How often the loop has called its uses, those that it has; as if once where it failed before its first
+    iteration."""
     tried = max(1, done.iterations)
-    for use in done.call.body:
-        count = tried if use.active is None else sum(use.active[:tried])
-        if count:
-            found[use.node] = found.get(use.node, 0) + count
-    return found
+    counted = [(use, tried if use.active is None else sum(use.active[:tried])) for use in done.call.body]
+    return [(use, count) for use, count in counted if count]

@@ -211,9 +211,9 @@ class Loops:
             bound = _first(bound, failed)
             varying, failed = self._varying(inner, at, times if bound is None else bound.at, active)
             bound = _first(bound, failed)
-            name = inner.node.name if inner.node else ""
+            node, name = inner.node.name if inner.node else "", inner.plan.name
             states = self._calls.states(walker, inner, (*at, 0))
-            body.append(LoopUse(name, sources, params, varying, states, self._calls.seed(name), active))
+            body.append(LoopUse(node, sources, params, varying, states, self._calls.seed(node), active, name))
         return body, bound
 
     def _sends(self, table: RegionTable, body: Sequence[LoopUse], others: Others, times: int) -> tuple[LoopSend, ...]:

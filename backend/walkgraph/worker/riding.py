@@ -15,12 +15,34 @@ class Columns(NamedTuple):
     outer: tuple[tuple[int, ...], ...]
 
 
-class Party:
-    """Riders whose loops have one name."""
+class Uses(NamedTuple):
+    """Of a launch."""
 
-    def __init__(self, loop: str, riders: Sequence[Rider]) -> None:
-        self.loop, self.riders = loop, riders
+    names: tuple[str, ...]
+    nodes: tuple[str, ...]
+    """Each once."""
+
+
+class Party:
+    """Riders whose loops have one name, in one Walk."""
+
+    def __init__(self, walk: str, loop: str, riders: Sequence[Rider]) -> None:
+        self.walk, self.loop, self.riders = walk, loop, riders
         self._columns: Columns | None = None
+        self._uses: dict[tuple[int, ...], Uses] = {}
+
+    def has(self, rider: Rider) -> bool:
+        """Of a launch of this party."""
+        return (rider.call.walk, rider.call.loop) == (self.walk, self.loop)
+
+    def uses(self, places: tuple[int, ...]) -> Uses:
+        """Those at these places of the body."""
+        found = self._uses.get(places)
+        if found is None:
+            body = self.riders[0].call.body
+            names = tuple([body[place].name for place in places])
+            found = self._uses[places] = Uses(names, tuple(dict.fromkeys([body[place].node for place in places])))
+        return found
 
     @property
     def columns(self) -> Columns:
@@ -44,8 +66,10 @@ class Parties:
         """Loops of one body may have several names. The same objects as the last time, if the riders are."""
         if self._riders != riders:
             self._riders = list(riders)
-            names = dict.fromkeys([rider.call.loop for rider in riders])
-            self._found = [Party(name, [rider for rider in riders if rider.call.loop == name]) for name in names]
+            named: dict[tuple[str, str], list[Rider]] = {}
+            for rider in riders:
+                named.setdefault((rider.call.walk, rider.call.loop), []).append(rider)
+            self._found = [Party(walk, loop, found) for (walk, loop), found in named.items()]
         return self._found
 
     def forget(self) -> None:

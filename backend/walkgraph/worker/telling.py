@@ -194,6 +194,7 @@ class Teller:
             runs=tuple([RunId(call.run) for call in calls]),
             walks=tuple([call.walk for call in calls]),
             nodes=tuple([call.node for call in calls]),
+            uses=tuple([call.name for call in calls]),
             steps=tuple([call.step for call in calls]),
             iterations=tuple([call.iteration for call in calls]),
             ready=tuple(event.ready),
@@ -206,20 +207,24 @@ class Teller:
         )
 
     def _launch(self, event: Stepped, party: Party, pages_free: int) -> t.Launch:
-        timing, columns, first = event.timing, party.columns, event.first
+        timing, columns, uses = event.timing, party.columns, party.uses(event.uses)
+        first, ready = event.first, event.ready
         if len(party.riders) < len(event.riders):
-            first = [k for rider, k in zip(event.riders, first, strict=True) if rider.call.loop == party.loop]
+            mine = [row for row, rider in enumerate(event.riders) if party.has(rider)]
+            first, ready = [first[row] for row in mine], [ready[row] for row in mine]
         return t.Launch(
             rank=self._rank,
             number=self._number,
             loop=party.loop,
-            nodes=tuple(event.nodes),
+            nodes=uses.nodes,
+            uses=uses.names,
             count=event.iterations,
             runs=columns.runs,
             walks=columns.walks,
             steps=columns.steps,
             outer=columns.outer,
             first=tuple(first),
+            ready=tuple(ready),
             taken=timing.taken,
             launched=timing.launched,
             started=timing.started,

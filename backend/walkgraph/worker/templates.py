@@ -78,6 +78,7 @@ def _use(plan: Plan, use: UseTable, ports: Sequence[Port], forms: Active, region
         states={slot: StateKey(_RUN, plan.states[state].name) for slot, state in slots.items()},
         seed=0,
         active=None if all(active) else active,
+        name=use.plan.name,
     )
 
 

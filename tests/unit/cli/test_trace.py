@@ -127,8 +127,8 @@ def test_a_column_is_shaded_where_its_lane_was_busy(seed: int, width: int, folde
 
 def test_how_busy_is_shaded_by_hand() -> None:
     blocks = Blocks(
-        kind=(FOLDED, 0), lane=(0, 0), walk=(0, 0), step=(0, 0), iteration=((), ()), count=(4, 1), number=(-1, 1),
-        batch=(1, 1), mates=((), ()), ready=(0, 0), taken=(0, 0), launched=(0, 0), started=(0, 500_000),
+        kind=(FOLDED, 0), lane=(0, 0), walk=(0, 0), use=(-1, -1), step=(0, 0), iteration=((), ()), count=(4, 1),
+        number=(-1, 1), batch=(1, 1), mates=((), ()), ready=(0, 0), taken=(0, 0), launched=(0, 0), started=(0, 500_000),
         finished=(500_000, 750_000), busy=(250_000, 250_000), queued=(0, 0), pages_free=(-1, -1), failed=(False, False),
     )  # fmt: skip
     lane = Lane(rank=0, name="llm", nodes=("llm",), loop=False)

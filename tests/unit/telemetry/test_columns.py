@@ -84,7 +84,7 @@ def _lifelike(count: int) -> Blocks:
         launched = taken + vary.randint(150, 400)
         started = taken + vary.randint(30, 90)
         at = finished = started + vary.randint(3000, 3400)
-        place = (LAUNCH, 0, 1, 0, (number,), 1) if looped else (CALL, 1, 1, 0, (), 1)
+        place = (LAUNCH, 0, 1, -1, 0, (number,), 1) if looped else (CALL, 1, 1, 2, 0, (), 1)
         times = (ready, taken, launched, started, finished, finished - started, started - ready)
         rows.append((*place, 1000 + number, 32, (2, 3, 4, 5), *times, 5000 - number // 16, False))
     return Blocks(**dict(zip(Blocks.__struct_fields__, zip(*rows, strict=True), strict=True)))

@@ -49,6 +49,7 @@ def block(lane: int, ready: int, taken: int, started: int, finished: int, **othe
         "kind": CALL,
         "lane": lane,
         "walk": 0,
+        "use": -1,
         "step": 0,
         "iteration": (),
         "count": 1,

@@ -46,7 +46,8 @@ def sample(nbytes: int) -> e.Sample:
 
 def launch(rows: int) -> e.Launch:
     return e.Launch(
-        rank=Rank(0), number=1, loop="decode", nodes=("embed", "blocks", "head"), count=64, pages_free=1_000_000,
+        rank=Rank(0), number=1, loop="decode", nodes=("embed", "blocks", "head"), uses=("embed", "blocks", "head"),
+        count=64, pages_free=1_000_000, ready=(1e6 + 0.05,) * rows,
         runs=tuple(RunId(f"run_{row:020}") for row in range(rows)), walks=("speak_and_listen",) * rows,
         steps=(3,) * rows, outer=((100_000, 7),) * rows, first=(70_000,) * rows,
         taken=1e6 + 0.1, launched=1e6 + 0.2, started=1e6 + 0.3, finished=1e6 + 0.4,

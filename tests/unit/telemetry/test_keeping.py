@@ -78,16 +78,28 @@ def test_calls_become_blocks_of_lanes_with_their_times() -> None:
     assert found.seconds == 90.0
 
 
-def test_launches_wait_for_the_launch_before_in_their_loop() -> None:
+def test_launches_have_waited_since_they_could_have_been() -> None:
     world = begun()
-    world.tell("rank 0.1", launch((11.0, 11.1, 11.2, 11.5), (A, B), first=(0, 8)), now=12.0)
-    world.tell("rank 0.1", launch((11.1, 11.2, 11.6, 11.9), (B, A), first=(12, 4), number=1), now=12.0)
+    first = launch((11.0, 11.1, 11.2, 11.5), (A, B), first=(0, 8), ready=(10.5, 10.9))
+    second = launch((11.1, 11.2, 11.6, 11.9), (B, A), first=(12, 4), number=1, ready=(11.5, 11.5))
+    third = launch((11.6, 11.7, 11.9, 12.0), first=(8,), number=2, ready=(11.95,))
+    world.tell("rank 0.1", first, second, third, now=12.0)
     found = world.trace(A).blocks
-    assert found.kind == (LAUNCH, LAUNCH)
-    assert found.iteration == ((0,), (4,))
-    assert found.ready == (1_000_000, 1_500_000)
-    assert found.queued == (200_000, 100_000)
-    assert found.count == (4, 4)
+    assert found.kind == (LAUNCH, LAUNCH, LAUNCH)
+    assert found.iteration == ((0,), (4,), (8,))
+    assert found.ready == (500_000, 1_500_000, 1_900_000)
+    assert found.queued == (700_000, 100_000, 0)
+    assert found.count == (4, 4, 4)
+    assert found.use == (-1, -1, -1)
+
+
+def test_uses_of_a_node_are_told_apart() -> None:
+    world = begun()
+    both = forward((11.0,) * 4, (A, A), ("llm", "llm"), uses=("llm", "again"))
+    world.tell("rank 0.1", both, activity(A, (11.5, 11.6)), now=12.0)
+    found = world.trace(A)
+    assert [found.names[use] for use in found.blocks.use] == ["llm", "again", "llm"]
+    assert found.blocks.lane == (0, 0, 0)
 
 
 def test_a_loop_is_one_lane_whatever_its_iterations_call() -> None:

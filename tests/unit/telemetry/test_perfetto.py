@@ -25,7 +25,7 @@ def blocks_of(events: list[Event], trace: Trace) -> Counter[tuple[int, str, int,
     """(rank, lane, start, end) of every block that was drawn."""
     kinds = ("call", "launch", "folded")
     return Counter(
-        (e["pid"] - perfetto.RANKS_FROM, e["name"], e["ts"], (e["ts"] + e["dur"]))
+        (e["pid"] - perfetto.RANKS_FROM, e["args"].get("node", e["name"]), e["ts"], (e["ts"] + e["dur"]))
         for e in events
         if e["ph"] == "X" and e["cat"] in kinds
     )
@@ -83,8 +83,8 @@ def test_a_run_of_two_ranks_by_hand() -> None:
         phases={"queued": 0, "started": 100, "finished": 1000}, devices=("cuda:0", "cuda:1"), names=traces.NAMES,
         lanes=tuple(Lane(rank=rank, name=name, nodes=(name,), loop=False) for rank, name in enumerate(("llm", "vae"))),
         blocks=Blocks(
-            kind=(0, 0), lane=(0, 1), walk=(0, 0), step=(0, 0), iteration=((), ()), count=(1, 1), number=(5, 9),
-            batch=(1, 2), mates=((), (4,)), ready=(100, 420), taken=(110, 430), launched=(120, 440),
+            kind=(0, 0), lane=(0, 1), walk=(0, 0), use=(5, 7), step=(0, 0), iteration=((), ()), count=(1, 1),
+            number=(5, 9), batch=(1, 2), mates=((), (4,)), ready=(100, 420), taken=(110, 430), launched=(120, 440),
             started=(130, 450), finished=(400, 800), busy=(270, 350), queued=(30, 30), pages_free=(-1, -1),
             failed=(False, False),
         ),
@@ -119,8 +119,8 @@ def test_a_run_of_two_ranks_by_hand() -> None:
     ]
     on_run = [(e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X" and where(e)[0] == "run"]
     assert on_run == [("t", 0, 1000), ("queued", 0, 100), ("running", 100, 900), ("prefill #0", 130, 670)]
-    [vae] = [e for e in events if e["name"] == "vae"]
-    assert vae["args"]["with"] == ["b" * 32]
+    [vae] = [e for e in events if e["name"] == "again"]
+    assert (vae["args"]["with"], vae["args"]["node"]) == (["b" * 32], "vae")
     counted = {e["name"]: e["args"] for e in events if e["ph"] == "C"}
     assert counted["KV pages"] == {"used": 4, "free": 6}
     assert counted["busy"] == {"share": 0.5}

@@ -55,15 +55,15 @@ def labels(**given: str) -> tuple[tuple[str, str], ...]:
 def forward(nodes: tuple[str, ...], ready: tuple[float, ...], started: float, finished: float) -> e.Forward:
     count = len(nodes)
     return e.Forward(
-        rank=RANK, number=1, runs=(RUN,) * count, walks=("w",) * count, nodes=nodes, steps=(0,) * count,
+        rank=RANK, number=1, runs=(RUN,) * count, walks=("w",) * count, nodes=nodes, uses=nodes, steps=(0,) * count,
         iterations=((),) * count, ready=ready, taken=started, launched=started, started=started, finished=finished,
     )  # fmt: skip
 
 
 def activity(node: str, calls: int, busy: float, queued: float = 0.0) -> e.Activity:
     return e.Activity(
-        run=RUN, rank=RANK, node=node, walk="w", iteration=(), calls=calls, busy=busy, queued=queued, launched=0.0,
-        finished=1.0, batch=1,
+        run=RUN, rank=RANK, node=node, use=node, walk="w", iteration=(), calls=calls, busy=busy, queued=queued,
+        launched=0.0, finished=1.0, batch=1,
     )  # fmt: skip
 
 
@@ -116,12 +116,16 @@ def test_levels_agree_on_calls_and_seconds() -> None:
 def test_nodes_of_a_launch_share_its_time() -> None:
     metrics = sink()
     launch = e.Launch(
-        rank=RANK, number=1, loop="generate", nodes=("llm", "sampler"), count=8, runs=(RUN, OTHER), walks=("w", "w"),
-        steps=(0, 0), outer=((), ()), first=(0, 4), taken=0.0, launched=0.0, started=1.0, finished=1.5,
+        rank=RANK, number=1, loop="generate", nodes=("llm", "sampler"), uses=("llm", "sampler"), count=8,
+        runs=(RUN, OTHER), walks=("w", "w"), steps=(0, 0), outer=((), ()), first=(0, 4), ready=(0.25, 1.5), taken=0.0,
+        launched=0.0, started=1.0, finished=1.5,
     )  # fmt: skip
     metrics.take(packet(launch), "d", "v1", 0)
     assert metrics.nodes.count("d", "llm") == metrics.nodes.count("d", "sampler") == 16
     assert metrics.nodes.sum("d", "llm") + metrics.nodes.sum("d", "sampler") == pytest.approx(0.5 * 2)
+    assert metrics.queued.count("d", "llm") == metrics.queued.count("d", "sampler") == 16
+    waited = metrics.queued.sum("d", "llm") + metrics.queued.sum("d", "sampler")
+    assert waited == pytest.approx(0.75), "the one that was ready later hasn't waited"
 
 
 def test_the_text_has_names_units_and_labels() -> None:

@@ -39,6 +39,7 @@ def trace(rows: list[tuple[int, int, int, int, int, int]]) -> Trace:
         kind=kind,
         lane=lane,
         walk=nothing,
+        use=nothing,
         step=nothing,
         iteration=none,
         count=count,

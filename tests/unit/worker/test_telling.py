@@ -15,7 +15,7 @@ from walkgraph.engine.clocks import Timing
 from walkgraph.engine.entering import Entered
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.parts import Forwarded
-from walkgraph.engine.riders import LoopDone, Rider, Stepped, Waiting
+from walkgraph.engine.riders import LoopDone, Rider, Stepped, Waiting, stepped
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call
@@ -75,10 +75,10 @@ class World:
         return found if kind is e.RankGauge else [one for one in found if not isinstance(one, e.RankGauge)]
 
 
-def call(run: str, node: str = "n", at: float = 4.0, iteration: tuple[int, ...] = ()) -> Call:
+def call(run: str, node: str = "n", at: float = 4.0, iteration: tuple[int, ...] = (), use: str = "n_1") -> Call:
     return Call(
         run=run, walk="w", node=node, step=2, use=0, iteration=iteration, inputs={}, params={}, states={}, seed=0,
-        ready_at=at,
+        ready_at=at, name=use,
     )  # fmt: skip
 
 
@@ -86,8 +86,8 @@ def loop_call(run: str, name: str = "l", times: int = 8, ready: float = 4.0) -> 
     """Of two nodes, the second of which is called in the first and the third iteration."""
     active = (True, False, True, *(False,) * (times - 3))
     body = (
-        LoopUse(node="always", inputs=(), params={}, varying={}, states={}, seed=0),
-        LoopUse(node="at_times", inputs=(), params={}, varying={}, states={}, seed=0, active=active),
+        LoopUse(node="always", inputs=(), params={}, varying={}, states={}, seed=0, name="a"),
+        LoopUse(node="at_times", inputs=(), params={}, varying={}, states={}, seed=0, active=active, name="b"),
     )
     return LoopCall(
         run=run, walk=f"w_{name}", step=1, use=0, loop=name, iteration=(3,), body=body, times=times, until=None,
@@ -108,8 +108,8 @@ def forwards(seed: int) -> list[Forwarded]:
     at = 5.0
     for _ in range(30):
         calls = [
-            call(f"r{draw.randrange(4)}", f"n{draw.randrange(3)}", at - draw.random(), (draw.randrange(9),))
-            for _ in range(draw.randrange(1, 6))
+            call(f"r{draw.randrange(4)}", f"n{use // 2}", at - draw.random(), (draw.randrange(9),), f"u{use}")
+            for use in [draw.randrange(6) for _ in range(draw.randrange(1, 6))]
         ]
         started, finished = at + 0.01, at + 0.01 + draw.random()
         failed = tuple(k for k in range(len(calls)) if draw.random() < 0.1)
@@ -127,8 +127,9 @@ def test_a_batch_is_told_with_a_row_for_each_call(seed: int) -> None:
     assert [type(one) for one in told] == [e.Forward] * len(given)
     assert [one.number for one in told] == list(range(1, len(given) + 1))
     for found, one in zip(told, given, strict=True):
-        rows = list(zip(found.runs, found.walks, found.nodes, found.steps, found.iterations, found.ready, strict=True))
-        assert rows == [(c.run, c.walk, c.node, c.step, c.iteration, c.ready_at) for c in one.calls]
+        places = zip(found.runs, found.walks, found.nodes, found.uses, strict=True)
+        rows = list(zip(places, found.steps, found.iterations, found.ready, strict=True))
+        assert rows == [((c.run, c.walk, c.node, c.name), c.step, c.iteration, c.ready_at) for c in one.calls]
         assert (found.taken, found.launched, found.started, found.finished) == tuple(one.timing)
         assert (found.rank, found.failed, found.pages_free) == (R, one.failed, 3)
 
@@ -141,12 +142,12 @@ def test_the_summary_of_batches_is_the_sum_of_their_calls(seed: int) -> None:
         world.teller.worked(one)
         if number == cut:
             world.teller.flush(0)
-    sums: dict[tuple[str, str], list[Any]] = {}
+    sums: dict[tuple[str, str, str], list[Any]] = {}
     for half in (given[: cut + 1], given[cut + 1 :]):
-        rows: dict[tuple[str, str], list[tuple[Call, Forwarded]]] = defaultdict(list)
+        rows: dict[tuple[str, str, str], list[tuple[Call, Forwarded]]] = defaultdict(list)
         for one in half:
             for c in one.calls:
-                rows[c.run, c.node].append((c, one))
+                rows[c.run, c.node, c.name].append((c, one))
         for key, found in rows.items():
             sums.setdefault(key, []).append(
                 (
@@ -159,10 +160,10 @@ def test_the_summary_of_batches_is_the_sum_of_their_calls(seed: int) -> None:
                     max(len(one.calls) for _, one in found),
                 )
             )
-    told: dict[tuple[str, str], list[Any]] = {}
+    told: dict[tuple[str, str, str], list[Any]] = {}
     for one in world.told(e.Activity):
         fields = (one.calls, one.busy, one.queued, one.launched, one.finished, one.iteration, one.batch)
-        told.setdefault((one.run, one.node), []).append(fields)
+        told.setdefault((one.run, one.node, one.use), []).append(fields)
     assert told.keys() == sums.keys()
     for key, wanted in sums.items():
         for found, true in zip(told[key], wanted, strict=True):
@@ -185,6 +186,8 @@ class Loops:
 
     def go(self, steps: int) -> None:
         draw, riders, number, at = random.Random(self.seed), list[Rider](), itertools.count(), 20.0
+        over = rider(loop_call("over"))
+        over.over = True
         for _ in range(steps):
             while len(riders) < 6 and draw.random() < 0.5:
                 one = loop_call(f"r{next(number)}", draw.choice(["l", "m"]), times=draw.randrange(3, 30))
@@ -195,10 +198,11 @@ class Loops:
                 continue
             count = min(draw.randrange(1, 4), *(one.call.times - one.done for one in riding))
             timing = Timing(at, at + 0.1, at + 0.05, at + 0.05 + draw.random())
-            event = Stepped(riding, [one.done for one in riding], ("always",), count, timing)
+            event = stepped([*riding, over], (0,), count, timing)
             for one in riding:
                 one.done += count
                 one.busy += timing.busy
+                one.since = timing.finished
             self.stepped.append(event)
             self.world.teller.worked(event)
             for one in [one for one in riding if one.done == one.call.times]:
@@ -220,6 +224,7 @@ def test_a_launch_is_told_with_a_row_for_each_loop(seed: int) -> None:
     for one in world.told(e.Launch):
         told[one.number].append(one)
     assert list(told) == list(range(1, len(loops.stepped) + 1))
+    since: dict[str, float] = {}
     for number, given in enumerate(loops.stepped, 1):
         rows = {
             (one.loop, run, walk, step, outer, first)
@@ -230,9 +235,12 @@ def test_a_launch_is_told_with_a_row_for_each_loop(seed: int) -> None:
             (r.call.loop, r.call.run, r.call.walk, 1, (3,), first)
             for r, first in zip(given.riders, given.first, strict=True)
         }
+        ready = {run: at for one in told[number] for run, at in zip(one.runs, one.ready, strict=True)}
+        assert ready == {r.call.run: since.get(r.call.run, 4.0) for r in given.riders}
+        since.update(dict.fromkeys(ready, given.timing.finished))
         assert {one.loop for one in told[number]} == {r.call.loop for r in given.riders}
         for one in told[number]:
-            assert (one.count, one.nodes) == (given.iterations, ("always",))
+            assert (one.count, one.nodes, one.uses) == (given.iterations, ("always",), ("a",))
             assert (one.taken, one.launched, one.started, one.finished) == tuple(given.timing)
     assert not world.told(e.Looping)
     assert not world.told(e.Activity)
@@ -301,6 +309,7 @@ def test_a_loop_that_has_begun_is_told_before_its_first_launch_is_over() -> None
     world.teller.began(loop_call("r"))
     [one] = world.told(e.Looping)
     assert (one.nodes, one.runs, one.iterations, one.launches) == (("always", "at_times"), ("r",), ((3, 0),), 0)
+    assert one.uses == ("a", "b")
     quick = loop_call("q")
     world.teller.began(quick)
     world.teller.ended(LoopDone(quick, {}, None, 8, False, 1.0, 0.5, 2))
@@ -385,7 +394,7 @@ def test_what_arrives_is_told_on_full_and_names_what_was_sent() -> None:
 def everything(teller: Teller) -> None:
     of = loop_call("r")
     teller.began(of)
-    teller.worked(Stepped([rider(of)], [0], ("always",), 1, Timing(1, 2, 3, 4)))
+    teller.worked(stepped([rider(of)], (0,), 1, Timing(1, 2, 3, 4)))
     teller.ended(LoopDone(of, {}, None, 8, False, 1.0, 0.5, 2))
     teller.sent(SENT[0])
     teller.arrived(Arrived(SENT[0].message, SENT[0].value))

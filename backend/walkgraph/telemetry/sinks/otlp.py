@@ -124,11 +124,12 @@ class _Writer:
         blocks = self._trace.blocks
         groups = [[row] for row in range(len(blocks.lane))]
         if len(groups) > MAX_SPANS:
-            groups = _together(groups, [(blocks.lane[row], blocks.walk[row], blocks.step[row]) for [row] in groups])
+            keys = zip(blocks.lane, blocks.walk, blocks.use, blocks.step, strict=True)
+            groups = _together(groups, list(keys))
         return [self._node(rows) for rows in groups[:MAX_SPANS]], max(0, len(groups) - MAX_SPANS)
 
     def _node(self, rows: Sequence[int]) -> Span:
-        """Of blocks of one lane and Walk step."""
+        """Of blocks of one lane, use and Walk step."""
         blocks, names, first = self._trace.blocks, self._trace.names, rows[0]
         lane = self._trace.lanes[blocks.lane[first]]
         devices = self._trace.devices
@@ -144,6 +145,8 @@ class _Writer:
             "walkgraph.queued_seconds": sum(blocks.queued[row] for row in rows) / 1e6,
             "walkgraph.kind": _kind(blocks.kind[first], together=len(rows) > 1),
         }
+        if blocks.use[first] >= 0:
+            attributes["walkgraph.use"] = names[blocks.use[first]]
         if lane.rank < len(devices):
             attributes["walkgraph.device"] = devices[lane.rank]
         if lane.loop:

@@ -209,8 +209,12 @@ class _Writer:
             args["failed"] = True
         if lane.loop:
             args["nodes"] = list(lane.nodes)
+        use = blocks.use[row]
+        name = self._trace.names[use] if use >= 0 else lane.name
+        if name != lane.name:
+            args["node"] = lane.name
         span = self._span(row)
-        self._slice(lane.name, _KINDS.get(blocks.kind[row], "call"), pid, tid, span, **args)
+        self._slice(name, _KINDS.get(blocks.kind[row], "call"), pid, tid, span, **args)
         self._at[row] = (pid, tid, span[0])
 
     def _span(self, row: int) -> tuple[int, int]:
@@ -320,8 +324,8 @@ class _Writer:
 
 
 class _Calls:
-    """Which call gave a value that left, and which one took it: by the names in the edge where a use is called like
-    its node, else by time alone, among those of the same rank and Walk step."""
+    """Which call gave a value that left, and which one took it: of the use that the edge names where that is no loop's,
+    else by time alone, among those of the same rank and Walk step."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -330,7 +334,8 @@ class _Calls:
         self._ends: dict[tuple[int | str, ...], list[tuple[int, int]]] = defaultdict(list)
         for row, lane in enumerate(blocks.lane):
             place = (trace.lanes[lane].rank, blocks.walk[row], blocks.step[row])
-            for key in (place, *((*place, node) for node in trace.lanes[lane].nodes)):
+            use = blocks.use[row]
+            for key in (place, *(((*place, trace.names[use]),) if use >= 0 else ())):
                 self._starts[key].append((blocks.ready[row] if blocks.number[row] >= 0 else blocks.started[row], row))
                 self._ends[key].append((blocks.finished[row], row))
         for rows in (*self._starts.values(), *self._ends.values()):

@@ -181,9 +181,12 @@ class FromPackets:
         """The nodes of a loop share its time, as nothing tells them apart."""
         if not event.nodes or not event.count:
             return
-        seconds = (event.finished - event.started) / (event.count * len(event.nodes))
+        calls = event.count * len(event.nodes)
+        seconds = (event.finished - event.started) / calls
         for node in event.nodes:
             self.nodes.observe((deployment, node), seconds, event.count * len(event.runs))
+            for ready in event.ready:
+                self.queued.observe((deployment, node), max(0.0, event.started - ready) / calls, event.count)
 
     def _transfer(self, event: e.Transfer, deployment: str, version: str) -> None:
         place = (deployment, version, event.walk, event.edge, event.stream)
