@@ -15,6 +15,7 @@ from walkgraph.service.access import Access, Codes
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deployments import Deployments, Spawn
 from walkgraph.service.deps import Services
+from walkgraph.service.documenting import PROBLEMS
 from walkgraph.service.exporting import SpanExporter
 from walkgraph.service.gallery import Gallery
 from walkgraph.service.hub import Hub
@@ -50,7 +51,7 @@ def create_app(
                 await stack.enter_async_context(studio.lifespan()(app))
             yield
 
-    app = FastAPI(title="Walkgraph", version="1", docs_url=None, redoc_url=None, lifespan=lifespan)
+    app = FastAPI(title="Walkgraph", version="1", docs_url=None, redoc_url=None, lifespan=lifespan, responses=PROBLEMS)
     app.state.services = services
     app.router.route_class = StrictRoute
     package = f"{__package__}.routes"

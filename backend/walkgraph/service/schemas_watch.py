@@ -122,7 +122,7 @@ class ReplayRequest(Given):
     record: bool = True
 
 
-class StatisticsShown(Shown):
+class NumbersShown(Shown):
     """Of a tensor's finite numbers."""
 
     count: int
@@ -133,6 +133,9 @@ class StatisticsShown(Shown):
     mean: float
     std: float
     histogram: list[int]
+    """Empty: of recorded values none is made."""
+    every: int
+    """All but `count` are of one number in so many."""
 
 
 class RowShown(Shown):
@@ -148,8 +151,8 @@ class RowShown(Shown):
     shape_b: list[int]
     dtype_a: str
     dtype_b: str
-    statistics_a: StatisticsShown | None
-    statistics_b: StatisticsShown | None
+    statistics_a: NumbersShown | None
+    statistics_b: NumbersShown | None
     max_abs: float | None
     """Of the numbers at up to 256 places; null where they can't be compared."""
     max_rel: float | None

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, RunName, ServicesDep
+from walkgraph.service.documenting import answer, schema_of
 from walkgraph.service.schemas_traces import StatisticsShown, TraceListed, WhyShown
 from walkgraph.telemetry.critical import Why
 from walkgraph.telemetry.sinks import otlp, perfetto
@@ -20,6 +21,7 @@ router = APIRouter(prefix="/api/v1", tags=["traces"], route_class=StrictRoute)
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Runs = Annotated[int, Query(ge=1, le=200)]
 Task = Annotated[str | None, Query(max_length=64)]
+_TRACE = answer("The trace, or a file of it.", {"application/json": schema_of(Trace)})
 _ENCODE: dict[str, Callable[[Trace], bytes]] = {
     "json": msgspec.json.encode,
     "perfetto": perfetto.encode,
@@ -27,7 +29,7 @@ _ENCODE: dict[str, Callable[[Trace], bytes]] = {
 }
 
 
-@router.get("/runs/{run}/trace", response_class=Response)
+@router.get("/runs/{run}/trace", response_class=Response, responses={200: _TRACE})
 async def trace(
     services: ServicesDep,
     run: RunName,

@@ -1,0 +1,94 @@
+"""The OpenAPI document says what is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+
+from tests.unit.service.conftest import Running
+from walkgraph.errors import ErrorInfo
+from walkgraph.service import problems
+from walkgraph.service import schemas_runs as runs
+from walkgraph.service import schemas_traces as traces
+from walkgraph.service import schemas_watch as watch
+from walkgraph.service.documenting import Problem, schema_of
+from walkgraph.store.tables import RunTrace
+from walkgraph.telemetry import critical, differences, events, statistics
+from walkgraph.telemetry.trace import Trace
+from walkgraph.wire import messages as m
+from walkgraph.wire.watching import Break, HeldCall, Tap
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
+
+
+async def test_what_is_watched_traced_and_run_is_typed(service: Running) -> None:
+    document = service.app.openapi()
+    checked = 0
+    for name, operation in operations(document):
+        assert {"4XX", "5XX"} <= operation["responses"].keys(), name
+        assert problems.MEDIA_TYPE in operation["responses"]["4XX"]["content"], name
+        new = {"watch", "traces", "metrics"} & set(operation["tags"])
+        if not new and not any(word in name for word in ("/replay", "/steer", "/differences")):
+            continue
+        (status,) = set(operation["responses"]) - {"4XX", "5XX"}
+        if status == "204":
+            continue
+        checked += 1
+        for content in operation["responses"][status]["content"].values():
+            schema = content["schema"]
+            schema = schema.get("items", schema)
+            assert "$ref" in schema or schema.get("properties") or schema["type"] == "string", name
+    assert checked == 13
+    assert not [name for name in document["components"]["schemas"] if "__" in name]
+
+
+@pytest.mark.parametrize(
+    ("shown", "kind", "apart"),
+    [
+        (watch.TapShown, Tap, {"expires_at", "inside"}),
+        (watch.BreakShown, Break, {"expires_at", "inside"}),
+        (watch.HeldShown, HeldCall, set()),
+        (watch.PausedShown, m.Paused, {"run"}),
+        (watch.NumbersShown, events.Statistics, set()),
+        (watch.RowShown, differences.Row, set()),
+        (runs.NodeTimeShown, m.NodeTime, set()),
+        (traces.WhyShown, critical.Why, set()),
+        (traces.PieceShown, critical.Piece, set()),
+        (traces.BottleneckShown, critical.Bottleneck, set()),
+        (traces.NodeFiguresShown, statistics.NodeFigures, set()),
+        (traces.StatisticsShown, statistics.Statistics, set()),
+    ],
+)
+def test_models_have_the_fields_of_what_they_show(shown: type[BaseModel], kind: Any, apart: set[str]) -> None:
+    fields = getattr(kind, "_fields", None) or kind.__struct_fields__
+    assert set(shown.model_fields) ^ set(fields) == apart
+
+
+def test_an_error_is_shown_whole() -> None:
+    assert set(runs.ErrorShown.model_fields) <= set(ErrorInfo.__struct_fields__)
+    assert set(traces.TraceListed.model_fields) - {"at"} <= set(RunTrace.model_fields)
+
+
+def test_a_problem_is_what_its_schema_says() -> None:
+    plain = problems.problem(422, "invalid_input", "no", faults=[problems.Fault("/a", "b", "c")])
+    failed = problems.of_run(ErrorInfo(code="numeric_error", message="no", iteration=(1,)))
+    for answer in (plain, failed):
+        found = msgspec.json.decode(answer.body, type=Problem)
+        assert set(msgspec.json.decode(answer.body)) <= set(Problem.__struct_fields__)
+        assert found.status == answer.status_code
+    assert msgspec.json.decode(failed.body, type=Problem).error is not msgspec.UNSET
+
+
+def test_schemas_hold_no_references() -> None:
+    found = schema_of(Trace)
+    assert "$ref" not in str(found)
+    assert found["properties"]["blocks"]["properties"]["kind"]["items"] == {"type": "integer"}
+    assert set(found["properties"]) == set(Trace.__struct_fields__)
