@@ -88,11 +88,13 @@ def when(client: Client, deployment: str, holds: Callable[[Mapping[str, Any]], b
     raise RuntimeError(f"`{deployment}` is gone")
 
 
-def report(command: str, figures: Mapping[str, Any], out: Path) -> None:
-    """Print the figures, and write them with what they were measured on."""
+def report(command: str, figures: Mapping[str, Any], out: Path | None) -> None:
+    """Print the figures, and write them with what they were measured on; nowhere where `out` is None."""
     rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
     for name, value in rounded.items():
         print(f"{name:58} {value}")
+    if out is None:
+        return
     git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     processor = next((s for s in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in s), "")
     about = {
