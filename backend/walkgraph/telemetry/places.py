@@ -24,6 +24,8 @@ class Places:
     """(Walk, edge by name) -> the nodes that what travels on it can be for."""
     writers: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict[tuple[str, str], frozenset[str]])
     """Likewise: those that it can come from."""
+    tokens: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """(Walk, loop that devices run whole) in which tokens are made -> the rank that makes them."""
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
@@ -42,6 +44,7 @@ class Places:
             follows=frozenset(_follows(plan, into, out)),
             readers=_ends(plan, edges, streams, out, reading=True),
             writers=_ends(plan, edges, streams, into, reading=False),
+            tokens={(walk.name, loop): rank for walk in plan.walks for loop, rank in _making_tokens(plan, walk)},
         )
 
     def hop(self, walk: str, edge: int, stream: bool) -> str:
@@ -124,6 +127,19 @@ def _sharing(plan: Plan, walk: WalkPlan) -> Iterator[tuple[str, str]]:
             if not set(writer.writes).isdisjoint(plan.nodes[use.node].states.values()):
                 yield plan.nodes[writer.node].name, plan.nodes[use.node].name
                 yield plan.nodes[use.node].name, plan.nodes[writer.node].name
+
+
+def _making_tokens(plan: Plan, walk: WalkPlan) -> Iterator[tuple[str, int]]:
+    """Loops in which a node gives tokens that somebody reads, with its rank."""
+    for loop in walk.loops:
+        sources = (edge.source for edge in walk.edges if edge.source.kind == "use" and edge.source.use in loop.core)
+        ranks = [
+            walk.uses[source.use].rank
+            for source in sources
+            if plan.nodes[walk.uses[source.use].node].outputs.get(source.port) == "tokens"
+        ]
+        if loop.resident and ranks:
+            yield loop.name, min(ranks)
 
 
 def _ends(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from tests.support.placing import at, planned
+from walkgraph import resources
+from walkgraph.graph.guard import read_json
+from walkgraph.service.judging import judge
 from walkgraph.telemetry.places import Places
 
 
@@ -28,6 +31,16 @@ def test_edges_are_called_as_the_graph_calls_them() -> None:
     assert found.hop("nowhere", 3, stream=False) == "edge 3"
     assert found.hop("nowhere", 3, stream=True) == "stream 3"
     assert found.devices == ("cpu", "cpu")
+
+
+def test_loops_that_make_tokens_are_known_with_their_rank() -> None:
+    graph = read_json(resources.bundled("graphs")["shapes"].read_bytes())
+    placement = read_json(resources.bundled("placements")["shapes_one_cpu"].read_bytes())
+    plan = judge(graph, placement, [], ()).plan
+    assert plan is not None
+    # In `denoise` the same node gives what is no token.
+    assert {loop.name for walk in plan.walks for loop in walk.loops if loop.resident} == {"tokens", "denoise"}
+    assert Places.of(plan).tokens == {("decode", "tokens"): 0}
 
 
 def test_nodes_wait_for_nodes_through_edges_streams_states_and_ends_of_loops() -> None:

@@ -19,7 +19,9 @@ from walkgraph.telemetry.sinks import prometheus
 from walkgraph.telemetry.sinks.prometheus import FromPackets, Histogram, Total
 
 RUN, OTHER, RANK = RunId("a" * 32), RunId("b" * 32), Rank(0)
-PLACES = Places(edges={("decode", 3): "llm.next -> vae.x"}, streams={1: "@stream.speech"})
+PLACES = Places(
+    edges={("decode", 3): "llm.next -> vae.x"}, streams={1: "@stream.speech"}, tokens={("decode", "tokens"): 1}
+)
 
 
 def packet(*events: e.Any, source: str = "rank 0.1", dropped: int = 0) -> e.Packet:
@@ -165,6 +167,25 @@ def test_running_totals_of_sources_add_up_over_their_starts() -> None:
     assert metrics.dropped.value("d", "rank 1") == 2
     assert metrics.asked.value("d", "0") == 30 + 4 + 7
     assert metrics.hits.value("d", "0") == 15 + 2 + 7
+
+
+def test_tokens_are_counted_once_and_only_of_loops_that_make_them() -> None:
+    metrics = sink()
+
+    def ended(walk: str, loop: str, rank: int, iterations: int) -> e.LoopEnded:
+        fields = {"run": RUN, "step": 0, "iteration": (), "reason": "until", "at": 1.0}
+        return e.LoopEnded(rank=Rank(rank), walk=walk, loop=loop, iterations=iterations, **fields)
+
+    told = [ended("decode", "tokens", 0, 40), ended("decode", "tokens", 1, 40), ended("draw", "denoise", 1, 50)]
+    metrics.take(packet(*told, ended("decode", "tokens", 1, 2), gauge(asked=30, hits=16)), "d", "v1", 0)
+    metrics.take(packet(gauge(asked=35, hits=16)), "d", "v1", 0)
+    metrics.take(packet(gauge(1, asked=4), source="rank 1.1"), "d", "v1", 0)
+    found = read(metrics)
+    assert found["walkgraph_generation_tokens_total", labels()] == 42
+    assert found["walkgraph_prompt_tokens_total", labels()] == 39
+    # A version that is gone has no places.
+    metrics.take(packet(*told), "d", "v0", 0)
+    assert metrics.generated.value("d") == 42
 
 
 def test_a_rank_that_is_silent_is_not_shown_as_it_was() -> None:

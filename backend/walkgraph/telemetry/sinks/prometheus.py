@@ -99,7 +99,7 @@ class FromPackets:
     """A sink of packets: what nodes, loops, edges and ranks did."""
 
     def __init__(self, places: Callable[[str, str], Places | None], now: Callable[[], float] = time.monotonic) -> None:
-        """`places`: of a deployment's version, for the names of its edges."""
+        """`places`: of a deployment's version, for the names of its edges and the loops that make tokens."""
         self._places, self._now = places, now
         self.nodes = Histogram(
             "walkgraph_node_execution_seconds", "Time of a node's call on its device, with its batch", FINE, "node"
@@ -114,6 +114,16 @@ class FromPackets:
         self.sent = Total("walkgraph_edge_tensors", "Tensors sent from rank to rank", "edge", "transport")
         self.asked = Total("walkgraph_prefix_cache_queries", "Tokens looked up among the kept ones", "rank")
         self.hits = Total("walkgraph_prefix_cache_hits", "Tokens found among the kept ones", "rank")
+        self.prompts = Total(
+            "walkgraph_prompt_tokens",
+            "Tokens of texts that begin a sequence and were looked up among the kept ones: all of them, but none where "
+            "sums are the same in any batch",
+        )
+        self.generated = Total(
+            "walkgraph_generation_tokens",
+            "Iterations of the loops that make tokens, at a loop's end, the token that ends a text among them; "
+            "of loops that are stepped call by call, none",
+        )
         self.dropped = Total("walkgraph_telemetry_dropped", "Events that were never sent", "source")
         self._edges: dict[tuple[str, str, str, int, bool], str] = {}
         self._gauges: dict[tuple[str, int], tuple[float, e.RankGauge]] = {}
@@ -133,7 +143,7 @@ class FromPackets:
                 case e.Launch():
                     self._launch(event, deployment)
                 case e.LoopEnded():
-                    self.loops.observe((deployment, event.loop, str(event.rank)), event.iterations)
+                    self._loop_ended(event, deployment, version)
                 case e.Transfer():
                     self._transfer(event, deployment, version)
                 case e.RankGauge():
@@ -159,7 +169,7 @@ class FromPackets:
 
     @property
     def _totals(self) -> tuple[Total, ...]:
-        return self.bytes, self.sent, self.asked, self.hits, self.dropped
+        return self.bytes, self.sent, self.asked, self.hits, self.prompts, self.generated, self.dropped
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────
 
@@ -188,6 +198,13 @@ class FromPackets:
             for ready in event.ready:
                 self.queued.observe((deployment, node), max(0.0, event.started - ready) / calls, event.count)
 
+    def _loop_ended(self, event: e.LoopEnded, deployment: str, version: str) -> None:
+        self.loops.observe((deployment, event.loop, str(event.rank)), event.iterations)
+        places = self._places(deployment, version)
+        # Of a loop on several ranks each tells its end.
+        if places is not None and places.tokens.get((event.walk, event.loop)) == event.rank:
+            self.generated.add((deployment,), event.iterations)
+
     def _transfer(self, event: e.Transfer, deployment: str, version: str) -> None:
         place = (deployment, version, event.walk, event.edge, event.stream)
         name = self._edges.get(place)
@@ -205,6 +222,7 @@ class FromPackets:
         key = (deployment, str(event.rank))
         self._count(self.asked, key, source, "asked", event.prefix_tokens)
         self._count(self.hits, key, source, "hits", event.prefix_hits)
+        self._count(self.prompts, (deployment,), source, "prompts", event.prefix_tokens)
 
     def _count(self, total: Total, key: Key, source: Key, what: str, value: int) -> None:
         """Add what a source's own running total has grown by; a source that is started anew has another name."""
