@@ -11,13 +11,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import quote
+from weakref import WeakSet
 
 import httpx
 import msgspec
 
 from walkgraph.settings import Settings, read_token
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
 
 TIMEOUT = httpx.Timeout(10.0, read=60.0)
 """Of everything but runs and undeploying, which take as long as they take."""
@@ -80,6 +84,8 @@ class Client:
         self._http = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT, transport=transport, trust_env=False)
         self.url = url
         self._token = token
+        self._followed: WeakSet[ClientConnection] = WeakSet()
+        """Sockets of the telemetry that is followed."""
 
     @classmethod
     def local(cls, settings: Settings) -> Self:
@@ -96,6 +102,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """Also of what is followed: the iterators of `telemetry` end."""
+        for socket in tuple(self._followed):
+            socket.close()
         self._http.close()
 
     # ── state ───────────────────────────────────────────────────────────────────────────────────
@@ -302,7 +311,7 @@ class Client:
         return self._get(f"/api/v1/deployments/{deployment}/statistics", {"task": task} if task else None)
 
     def telemetry(self, deployment: str, every: float = 1.0) -> Iterator[dict[str, Any] | None]:
-        """Frames as they come, until the service closes; None where none came for `every` seconds."""
+        """Frames as they come, until the service or this client closes; None where none came for `every` seconds."""
         from websockets.exceptions import ConnectionClosed, InvalidHandshake
         from websockets.sync.client import connect
 
@@ -310,6 +319,7 @@ class Client:
         headers = {"Authorization": f"Bearer {self._token}"}
         try:
             with connect(address, additional_headers=headers, proxy=None, max_size=FRAME_BYTES) as socket:
+                self._followed.add(socket)
                 while True:
                     try:
                         yield json.loads(socket.recv(every))
