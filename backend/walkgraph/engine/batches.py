@@ -193,9 +193,7 @@ class Batches:
     def _told(self, batch: _Batch, results: Sequence[Result]) -> Forwarded:
         now = self._clock() if batch.launched.asynchronous else batch.handed
         started, finished = self._watch.span(batch.device, batch.launched.stamp, batch.began, now)
-        ready = [self._parts.ready(call) for call in batch.calls]
-        for call in batch.calls:
-            self._parts.went(call, finished)
+        ready = self._parts.went(batch.calls, finished)
         failed = tuple(at for at, result in enumerate(results) if result.error is not None)
         return Forwarded(batch.calls, ready, failed, Timing(batch.began, batch.handed, started, finished))
 

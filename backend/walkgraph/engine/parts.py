@@ -64,16 +64,17 @@ class Parts:
             whole.parts[at : at + 1] = parts
         self._wholes.update({id(part): whole for part in parts})
 
-    def ready(self, call: Call) -> float:
-        """When it could be served: of a part, when the one before it was done."""
-        whole = self._wholes.get(id(call))
-        return call.ready_at if whole is None else max(whole.since, whole.call.ready_at)
-
-    def went(self, call: Call, finished: float) -> None:
-        """A part, if it is one, is done: the next may be served."""
-        whole = self._wholes.get(id(call))
-        if whole is not None:
-            whole.since = finished
+    def went(self, calls: Sequence[Call], finished: float) -> list[float]:
+        """A batch is over, after which the next parts of those that are parts may be served; when each of these could:
+        of a part, when the one before it was done."""
+        ready = [call.ready_at for call in calls]
+        # Hardly ever is there a part.
+        for row, call in enumerate(calls) if self._wholes else ():
+            whole = self._wholes.get(id(call))
+            if whole is not None:
+                ready[row] = max(whole.since, whole.call.ready_at)
+                whole.since = finished
+        return ready
 
     def settle(self, done: Done) -> tuple[Done | None, Sequence[Call]]:
         """What is done with this part, if anything, and the parts that are not to be made any more."""

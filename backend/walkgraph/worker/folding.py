@@ -1,37 +1,19 @@
 """Work as level `summary` tells it: calls and launches are added up, until what there is leaves."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from walkgraph.engine.parts import Forwarded
 from walkgraph.engine.resident import LoopDone, Stepped
 from walkgraph.engine.riders import Rider
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call
-from walkgraph.networks.loops import LoopCall, LoopUse
+from walkgraph.networks.loops import LoopCall
 from walkgraph.telemetry import events as t
-from walkgraph.worker.riding import Parties, Party
+from walkgraph.worker.riding import Parties, Party, Uses
+from walkgraph.worker.summing import Sums
 
 MOST = 4096
-"""Activities, and transfers, that are held at a time."""
-
-_Key = tuple[str, str, str]
-"""Run, Walk, use."""
-
-
-@dataclass(slots=True)
-class _Work:
-    """Of a use of a node for a run."""
-
-    node: str
-    last: Call | LoopCall
-    iteration: tuple[int, ...]
-    launched: float
-    calls: int = 0
-    busy: float = 0.0
-    queued: float = 0.0
-    finished: float = 0.0
-    batch: int = 0
+"""Transfers, and loops that have begun, that are held at a time."""
 
 
 @dataclass(slots=True)
@@ -40,6 +22,8 @@ class _Loops:
 
     riders: dict[Rider, None] = field(default_factory=dict[Rider, None])
     latest: Party | None = None
+    called: Uses | None = None
+    """By its latest launch."""
     nodes: dict[str, None] = field(default_factory=dict[str, None])
     uses: dict[str, None] = field(default_factory=dict[str, None])
     launches: int = 0
@@ -52,33 +36,23 @@ class _Loops:
 class Folds:
     def __init__(self, rank: Rank, parties: Parties) -> None:
         self._rank, self._parties = rank, parties
-        self._work: dict[_Key, _Work] = {}
+        self._work = Sums(rank)
         self._loops: dict[tuple[str, str], _Loops] = {}
         """By Walk and name."""
         self._begun: dict[int, tuple[LoopCall, float]] = {}
         self._sent: dict[tuple[RunId, Rank, int, int], t.Transfer] = {}
-        self.lost = 0
+        self._lost = 0
+
+    @property
+    def lost(self) -> int:
         """What found no room."""
+        return self._lost + self._work.lost
 
     def __bool__(self) -> bool:
         return bool(self._work or self._loops or self._begun or self._sent)
 
     def forwarded(self, event: Forwarded) -> None:
-        _, _, started, finished = event.timing
-        busy, batch, work = finished - started, len(event.calls), self._work
-        # A row for each call: no call of a function here.
-        for call, ready in zip(event.calls, event.ready, strict=True):
-            one = work.get((call.run, call.walk, call.name))
-            if one is None:
-                one = self._opened(call, call.name, call.node, started)
-                if one is None:
-                    continue
-            one.last, one.iteration, one.finished = call, call.iteration, finished
-            one.calls += 1
-            one.busy += busy
-            if started > ready:
-                one.queued += started - ready
-            one.batch = max(one.batch, batch)
+        self._work.forwarded(event)
 
     def began(self, call: LoopCall) -> None:
         """A loop that the device runs whole, of which nothing is known before its first launch is over."""
@@ -94,36 +68,25 @@ class Folds:
             if party is not one.latest:
                 one.latest = party
                 one.riders.update(dict.fromkeys(party.riders))
-            one.nodes.update(dict.fromkeys(uses.nodes))
-            one.uses.update(dict.fromkeys(uses.names))
+            if uses is not one.called:
+                one.called = uses
+                one.nodes.update(dict.fromkeys(uses.nodes))
+                one.uses.update(dict.fromkeys(uses.names))
             one.launches += 1
             one.calls += len(party.riders) * event.iterations
             one.busy += event.timing.busy
             one.batch, one.at = len(event.riders), event.timing.finished
 
     def ended(self, done: LoopDone, began: float, finished: float) -> None:
-        """The uses in a loop share its time by their calls, as nothing else tells them apart."""
-        call = done.call
-        self._begun.pop(id(call), None)
-        counted = calls_of(done)
-        every = max(1, sum(calls for _, calls in counted))
-        for use, calls in counted:
-            one = self._work.get((call.run, call.walk, use.name)) or self._opened(call, use.name, use.node, began)
-            if one is None:
-                continue
-            one.last, one.iteration = call, (*call.iteration, max(0, done.iterations - 1))
-            one.finished = finished
-            one.calls += calls
-            one.busy += done.busy * calls / every
-            one.queued += done.queued * calls / every
-            one.batch = max(one.batch, done.batch)
+        self._begun.pop(id(done.call), None)
+        self._work.ended(done, began, finished)
 
     def sent(self, one: t.Transfer) -> None:
         """Those of one edge are summed, and told where the last of them was."""
         key = (one.run, one.target, -1 if one.stream else one.step, one.edge)
         before = self._sent.pop(key, None)
         if before is None and len(self._sent) >= MOST:
-            self.lost += 1
+            self._lost += 1
             return
         if before is not None:
             one = t.Transfer(
@@ -135,42 +98,17 @@ class Folds:
 
     def take(self) -> Iterable[t.Any]:
         """All that there is, once."""
-        work, self._work = self._work, {}
         loops, self._loops = self._loops, {}
         begun, self._begun = self._begun, {}
         for rider in [rider for one in loops.values() for rider in one.riders] if begun else ():
             begun.pop(id(rider.call), None)
         sent, self._sent = self._sent, {}
-        for (run, walk, use), one in work.items():
-            yield self._activity(run, walk, use, one)
+        yield from self._work.take()
         for (_, name), one in loops.items():
             yield self._looping(name, one)
         for call, at in begun.values():
             yield self._entered(call, at)
         yield from sent.values()
-
-    def _opened(self, call: Call | LoopCall, use: str, node: str, began: float) -> _Work | None:
-        if len(self._work) >= MOST:
-            self.lost += 1
-            return None
-        one = self._work[call.run, call.walk, use] = _Work(node, call, call.iteration, began)
-        return one
-
-    def _activity(self, run: str, walk: str, use: str, one: _Work) -> t.Activity:
-        return t.Activity(
-            run=RunId(run),
-            rank=self._rank,
-            node=one.node,
-            use=use,
-            walk=walk,
-            iteration=one.iteration,
-            calls=one.calls,
-            busy=one.busy,
-            queued=one.queued,
-            launched=one.launched,
-            finished=one.finished,
-            batch=one.batch,
-        )
 
     def _looping(self, name: str, one: _Loops) -> t.Looping:
         here = [rider for rider in one.riders if not rider.over]
@@ -205,11 +143,3 @@ class Folds:
             batch=0,
             at=at,
         )
-
-
-def calls_of(done: LoopDone) -> Sequence[tuple[LoopUse, int]]:
-    """How often the loop has called its uses, those that it has; as if once where it failed before its first
-    iteration."""
-    tried = max(1, done.iterations)
-    counted = [(use, tried if use.active is None else sum(use.active[:tried])) for use in done.call.body]
-    return [(use, count) for use, count in counted if count]

@@ -24,7 +24,7 @@ from walkgraph.telemetry import events as e
 from walkgraph.telemetry.emit import INTERVAL, Buffered, Off
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Level
-from walkgraph.worker import folding
+from walkgraph.worker import folding, summing
 from walkgraph.worker.events import ABSENT, Arrived, Send
 from walkgraph.worker.telling import GAUGE_SECONDS, Teller
 
@@ -106,10 +106,12 @@ def forwards(seed: int) -> list[Forwarded]:
     draw = random.Random(seed)
     found: list[Forwarded] = []
     at = 5.0
+    places: list[tuple[int, int]] = []
     for _ in range(30):
+        if draw.random() < 0.6:
+            places = [(draw.randrange(4), draw.randrange(6)) for _ in range(draw.randrange(1, 6))]
         calls = [
-            call(f"r{draw.randrange(4)}", f"n{use // 2}", at - draw.random(), (draw.randrange(9),), f"u{use}")
-            for use in [draw.randrange(6) for _ in range(draw.randrange(1, 6))]
+            call(f"r{run}", f"n{use // 2}", at - draw.random(), (draw.randrange(9),), f"u{use}") for run, use in places
         ]
         started, finished = at + 0.01, at + 0.01 + draw.random()
         failed = tuple(k for k in range(len(calls)) if draw.random() < 0.1)
@@ -488,6 +490,7 @@ def test_the_first_change_leaves_at_once_and_the_next_waits_for_its_packet() -> 
 
 def test_what_finds_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding, "MOST", 3)
+    monkeypatch.setattr(summing, "MOST", 3)
     world = World()
     for number in range(5):
         world.teller.worked(Forwarded([call(f"r{number}")], [4.0], (), Timing(5, 5, 5, 6)))
