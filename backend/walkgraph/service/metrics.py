@@ -25,6 +25,8 @@ from walkgraph.wire import messages as m
 
 KEEP_SECONDS = 900.0
 """Series of a deployment that is gone."""
+MAX_NAMED = 64
+"""Versions whose names are kept at hand."""
 LONG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
 """Seconds, of whole runs."""
 
@@ -50,8 +52,8 @@ class Metrics:
         self._gone: dict[str, float] = {}
         """Deployments that have series and are not there any more, and when that was seen."""
         self._seen: set[str] = set()
-        self._named: tuple[str, Places] | None = None
-        """The version that an edge's name was asked of last."""
+        self._named: dict[str, Places] = {}
+        """Of versions, by label."""
         self._first = Histogram(
             "walkgraph_time_to_first_token_seconds", "From a run's arrival to its first output", LONG, "task"
         )
@@ -157,13 +159,16 @@ class Metrics:
 
     def _places(self, deployment: str, version: str) -> Places | None:
         label = f"{deployment} {version}"
-        if self._named is None or self._named[0] != label:
+        found = self._named.get(label)
+        if found is None:
             versions = (version for managed in self._deployments.listed() for version in managed.versions)
             plan = next((version.plan for version in versions if version.label == label), None)
             if plan is None:
                 return None
-            self._named = label, Places.of(plan)
-        return self._named[1]
+            if len(self._named) >= MAX_NAMED:
+                del self._named[next(iter(self._named))]
+            found = self._named[label] = Places.of(plan)
+        return found
 
 
 def _of_deployments(listed: Iterable[Managed]) -> Iterable[Metric]:

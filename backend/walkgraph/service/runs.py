@@ -46,6 +46,8 @@ class LiveRun:
         self.recorded = submit.record
         self.paused: m.Paused | None = None
         """As it was last told; None: it goes on."""
+        self.first_output_at: float | None = None
+        """When its first output came, in seconds since 1970."""
         self.finished: m.Finished | None = None
         self.asked: Asked | None = None
         """What the client sent."""
@@ -78,6 +80,7 @@ class LiveRun:
             case m.Accepted():
                 self.seed = event.seed
             case m.Output():
+                self.first_output_at = self.first_output_at or time.time()
                 if not self._keeps(event):
                     return
             case m.Rejected():

@@ -198,8 +198,24 @@ class Traces:
 
     def _drafted(self, version: _Version, run: RunId) -> Draft | None:
         draft, live = version.keeper.draft(run, self._clock()), self._runs.get(run)
+        if draft is None or live is None:
+            return draft
         # Where telemetry is off, a recorded run has told its values, and nothing else.
-        return replace(draft, task=live.task) if draft is not None and live is not None else draft
+        seen = self._seen(live)
+        began = draft.began if draft.phases.keys() - {"finished"} else min(draft.began, *seen.values())
+        return replace(draft, task=live.task, began=began, seen=seen)
+
+    def _seen(self, live: LiveRun) -> dict[str, float]:
+        """The phases of a run that is over as this service has seen them, by the clock of events."""
+        end, queued = live.finished, live.created_at - (time.time() - self._clock())
+        if end is None:
+            return {}
+        seen = {"queued": queued, "finished": queued + end.seconds}
+        if end.queued < end.seconds:
+            seen["started"] = queued + end.queued
+        if live.first_output_at is not None:
+            seen["first_output"] = queued + min(live.first_output_at - live.created_at, end.seconds)
+        return seen
 
     # ── keeping ─────────────────────────────────────────────────────────────────────────────────
 
@@ -286,6 +302,8 @@ class Traces:
         live = self._runs.get(run)
         error = live.finished.error if live and live.finished else None
         ended_well = live is not None and live.finished is not None and error is None
+        if live is not None:
+            at = self._seen(live).get("finished", at)
         version.keeper.close(run, at, None if ended_well else error.code if error else "worker_lost")
         self._some_end.set()
 

@@ -78,6 +78,8 @@ class Draft:
     lost: int
     cut: bool
     places: Places
+    seen: dict[str, float] = field(default_factory=dict[str, float])
+    """Phases that its conductor may not have told, as somebody else saw them."""
 
 
 @dataclass(slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.support.telling import A, activity, forward, packet, phase, sample
 from tests.unit.service.conftest import Running
 from walkgraph.ids import RunId
@@ -141,6 +143,10 @@ async def test_a_recorded_run_is_kept_where_telemetry_is_off(service: Running) -
     service.fleet.started[0].finish(await service.fleet.started[0].waiting.get())
     (row,) = await listed(service, 1)
     assert (row["task"], row["state"], row["level"], row["recorded"]) == ("text_to_image", "done", "off", True)
+    found = (await service.http.get(f"/api/v1/runs/{run}/trace")).json()
+    # As the service has seen them: the run took half a second, and waited for none of it.
+    assert found["phases"] == pytest.approx({"queued": 0, "started": 0, "finished": 500_000}, abs=1000)
+    assert found["seconds"] == row["seconds"] == pytest.approx(0.5, abs=0.001)
 
 
 async def test_a_recording_waits_for_what_is_on_its_way_at_the_end(service: Running) -> None:
