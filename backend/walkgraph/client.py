@@ -27,6 +27,8 @@ TIMEOUT = httpx.Timeout(10.0, read=60.0)
 """Of everything but runs and undeploying, which take as long as they take."""
 FRAME_BYTES = 4 * 1024 * 1024
 """Largest frame of telemetry that is read."""
+CLOSE_SECONDS = 0.5
+"""The service's word that telemetry is closed stands behind frames that nobody reads any more."""
 
 Kind = Literal["graph", "placement"]
 Level = Literal["off", "summary", "full"]
@@ -318,7 +320,9 @@ class Client:
         address = f"ws{self.url.removeprefix('http')}/ws/v1/telemetry?deployment={quote(deployment, safe='')}"
         headers = {"Authorization": f"Bearer {self._token}"}
         try:
-            with connect(address, additional_headers=headers, proxy=None, max_size=FRAME_BYTES) as socket:
+            with connect(
+                address, additional_headers=headers, proxy=None, max_size=FRAME_BYTES, close_timeout=CLOSE_SECONDS
+            ) as socket:
                 self._followed.add(socket)
                 while True:
                     try:

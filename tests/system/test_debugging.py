@@ -34,7 +34,7 @@ WHOLE = {
         {"nodes": ["vae_decoder"], "ranks": [1], "memory": "512MiB"},
     ],
 }
-"""Its loop lies on one rank. As many ranks as the other: their shares of the cores, by which sums are cut, are equal."""
+"""Its loop lies on one rank. With as many ranks as the other, as sums are cut by a rank's share of the cores."""
 PROMPT = {"inputs": {"prompt": "a red circle on white"}, "params": {"steps": 6, "seed": 7}}
 WALK = "image_gen_cfg"
 
