@@ -7,11 +7,12 @@ import type { RunEvent, RunShown, ValueShown } from "../api/types";
 import type { GraphDocument } from "../document/types";
 import type { QueueGauge, RankGauge } from "./frames";
 import { FlowStore } from "./flows";
+import { useKey } from "./calls";
 import type { Clock } from "./flush";
 import { NodeStore } from "./nodes";
 import { Params } from "./params";
 import { feeders } from "./previews";
-import type { Activity, Latest, LoopActivity } from "./shown";
+import { ofUse, type Activity, type Latest, type LoopActivity } from "./shown";
 import { telemetry } from "./socket";
 import { eventsOf } from "./sse";
 import { loopsAround, loopTimes, paramsOf, stepsOf } from "./steps";
@@ -45,7 +46,7 @@ const params = new Params(async (run, signal) => {
 
 const store = new NodeStore(clock, {
   steps: (task) => graph && stepsOf(graph, task),
-  loops: (walk, node, depth) => graph && loopsAround(graph, walk, node, depth),
+  loops: (walk, use) => graph && loopsAround(graph, walk, use),
   times: (walk, loop, run) => graph && loopTimes(graph, walk, loop, params.of(run)),
   failed: (run) => void findError(run),
   revoke: (url) => URL.revokeObjectURL(url),
@@ -129,6 +130,14 @@ export function useActivity(node: string): Activity | null {
   return useSyncExternalStore(watch, get);
 }
 
+/** What a use of a node does; `walk`: of its canvas, null of the components canvas, where it stands for the node. */
+export function useUseActivity(walk: string | null, use: string, node: string): Activity | null {
+  const own = useActivity(walk === null ? node : useKey(walk, use));
+  const whole = useActivity(node);
+  const frozen = store.isFrozen();
+  return useMemo(() => (walk === null ? whole : ofUse(whole, own, walk, frozen)), [walk, whole, own, frozen]);
+}
+
 /** What each of several nodes does; a new list only when one of them changes. Give the same list each time. */
 export function useActivities(nodes: readonly string[]): readonly (Activity | null)[] {
   const watch = useCallback(
@@ -161,10 +170,10 @@ export function useRankGauges(): ReadonlyMap<number, RankGauge> {
   return useSyncExternalStore(store.watchGauges, store.gauges);
 }
 
-/** Whether the node runs; renders only when that changes. */
-export function useIsRunning(node: string): boolean {
-  const watch = useCallback((changed: () => void) => store.watch(node, changed), [node]);
-  const get = useCallback(() => store.isRunning(node), [node]);
+/** Whether a node runs, or the use with a key of `useKey`; renders only when that changes. */
+export function useIsRunning(key: string): boolean {
+  const watch = useCallback((changed: () => void) => store.watch(key, changed), [key]);
+  const get = useCallback(() => store.isRunning(key), [key]);
   return useSyncExternalStore(watch, get);
 }
 

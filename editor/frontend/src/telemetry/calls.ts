@@ -1,4 +1,4 @@
-// What events tell of calls, one record for each node and run whatever the level they come from. Pure.
+// What events tell of calls, whatever the level they come from: one record for each use of a node and run. Pure.
 import type { ActivityEvent, ForwardEvent, LaunchEvent, LoopingEvent } from "./frames";
 
 export type Work = ActivityEvent | ForwardEvent | LaunchEvent | LoopingEvent;
@@ -7,7 +7,10 @@ export interface Told {
   run: string;
   rank: number;
   walk: string;
-  node: string;
+  /** null: of a use alone, whose node's are told by another record. */
+  node: string | null;
+  /** null: of a node alone: a loop on the device tells its nodes and its uses each by themselves. */
+  use: string | null;
   /** Loop indices of the latest call. */
   iteration: readonly number[];
   batch: number;
@@ -27,9 +30,9 @@ export interface LoopTold {
   done: number;
   /** Of one iteration, with those of the runs in the same batch; 0: not told. */
   ms: number;
-  /** It calls one node alone, whose time that is. */
+  /** It calls one use alone, whose time that is. */
   alone: boolean;
-  /** Its nodes' calls are told again once it has ended. */
+  /** Its calls are told again once it has ended. */
   again: boolean;
 }
 
@@ -46,6 +49,11 @@ export function toldBy(event: Work): Told[] {
   }
 }
 
+/** Where a use's figures are kept, beside those of nodes. */
+export function useKey(walk: string, use: string): string {
+  return `${walk}/${use}`;
+}
+
 /** Field by field: thousands of these come a second. */
 function worked(event: ActivityEvent): Told {
   return {
@@ -53,6 +61,7 @@ function worked(event: ActivityEvent): Told {
     rank: event.rank,
     walk: event.walk,
     node: event.node,
+    use: event.use,
     iteration: event.iteration,
     batch: event.batch,
     calls: event.calls,
@@ -64,7 +73,7 @@ function worked(event: ActivityEvent): Told {
 }
 
 function forwarded(event: ForwardEvent): Told[] {
-  const { rank, walks, nodes, iterations, ready, started } = event;
+  const { rank, walks, nodes, uses, iterations, ready, started } = event;
   const batches = new Map<string, number>();
   for (const node of nodes) batches.set(node, (batches.get(node) ?? 0) + 1);
   return event.runs.map((run, row) => ({
@@ -72,6 +81,7 @@ function forwarded(event: ForwardEvent): Told[] {
     rank,
     walk: walks[row] ?? "",
     node: nodes[row] ?? "",
+    use: uses[row] ?? "",
     iteration: iterations[row] ?? [],
     batch: batches.get(nodes[row] ?? "") ?? 1,
     calls: 1,
@@ -83,47 +93,53 @@ function forwarded(event: ForwardEvent): Told[] {
 }
 
 function launched(event: LaunchEvent): Told[] {
-  const { rank, nodes, count, loop, runs, walks, outer, first } = event;
-  const busy = event.finished - event.started;
+  const { rank, uses, count, loop, runs, walks, outer, first, ready, started, finished } = event;
+  const busy = finished - started;
   const ms = (busy / count) * 1000;
+  const alone = uses.length === 1;
   return runs.flatMap((run, row) => {
     const done = (first[row] ?? 0) + count;
-    const iteration = [...(outer[row] ?? []), done - 1];
-    return nodes.map((node) => ({
+    return inLoop(event, {
       run,
       rank,
       walk: walks[row] ?? "",
-      node,
-      iteration,
+      iteration: [...(outer[row] ?? []), done - 1],
       batch: runs.length,
       calls: count,
-      busy: nodes.length === 1 ? busy : null,
-      queued: 0,
+      busy: alone ? busy : null,
+      queued: alone ? Math.max(0, started - (ready[row] ?? started)) : 0,
       failed: false,
-      loop: { name: loop, done, ms, alone: nodes.length === 1, again: false },
-    }));
+      loop: { name: loop, done, ms, alone, again: false },
+    });
   });
 }
 
 function looping(event: LoopingEvent): Told[] {
-  const { rank, nodes, loop, runs, walks, iterations, calls, busy, batch } = event;
+  const { rank, uses, loop, runs, walks, iterations, calls, busy, batch } = event;
   const ms = calls > 0 ? (busy / calls) * batch * 1000 : 0;
   return runs.flatMap((run, row) => {
     const told = iterations[row] ?? [];
     const done = told.at(-1) ?? 0;
-    const iteration = [...told.slice(0, -1), Math.max(0, done - 1)];
-    return nodes.map((node) => ({
+    return inLoop(event, {
       run,
       rank,
       walk: walks[row] ?? "",
-      node,
-      iteration,
+      iteration: [...told.slice(0, -1), Math.max(0, done - 1)],
       batch,
       calls: calls / runs.length,
       busy: null,
       queued: 0,
       failed: false,
-      loop: { name: loop, done, ms, alone: nodes.length === 1, again: true },
-    }));
+      loop: { name: loop, done, ms, alone: uses.length === 1, again: true },
+    });
   });
+}
+
+/** An iteration calls each use once. */
+function inLoop({ nodes, uses }: LaunchEvent | LoopingEvent, told: Omit<Told, "node" | "use">): Told[] {
+  if (nodes.length === 1 && uses.length === 1) return [{ ...told, node: nodes[0]!, use: uses[0]! }];
+  return [
+    ...nodes.map((node): Told => ({ ...told, node, use: null })),
+    ...uses.map((use): Told => ({ ...told, node: null, use })),
+  ];
 }

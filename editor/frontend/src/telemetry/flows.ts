@@ -1,6 +1,6 @@
 // What moves along the edges of Walks: how often a node's values have left it, and what went between ranks. Gathered
 // in place; whoever draws reads it as often as the screen is drawn. No React, no browser.
-import { toldBy } from "./calls";
+import { toldBy, useKey } from "./calls";
 import type { Frame, TransferEvent } from "./frames";
 
 /** What went along an edge of a Walk from rank to rank, of late. */
@@ -24,8 +24,10 @@ interface Way extends Traffic {
 const WINDOW = 4;
 
 export class FlowStore {
-  /** `walk/node/depth`, the depth in loops, and `walk/node/` for all of them -> calls until now. */
-  private readonly calls = new Map<string, number>();
+  /** By `useKey` -> calls until now. */
+  private readonly uses = new Map<string, number>();
+  /** By Walk and node -> calls until now. */
+  private readonly nodes = new Map<string, number>();
   /** By `walk/edge`. */
   private readonly ways = new Map<string, Way>();
   private readonly listeners = new Set<() => void>();
@@ -35,9 +37,14 @@ export class FlowStore {
 
   constructor(private readonly now: () => number) {}
 
-  /** How many values have left the node's uses in so many loops of a Walk; null: in however many. */
-  left(walk: string, node: string, depth: number | null): number {
-    return this.calls.get(`${walk}/${node}/${depth ?? ""}`) ?? 0;
+  /** How many values have left the use with this key of `useKey`. */
+  left(use: string): number {
+    return this.uses.get(use) ?? 0;
+  }
+
+  /** And all uses of a node in these Walks. */
+  leftNode(walks: readonly string[], node: string): number {
+    return walks.reduce((sum, walk) => sum + (this.nodes.get(`${walk} ${node}`) ?? 0), 0);
   }
 
   /** What goes along an edge of a Walk between ranks; null: nothing did. */
@@ -62,7 +69,8 @@ export class FlowStore {
 
   focusOn(run: string | null): void {
     this.focus = run;
-    this.calls.clear();
+    this.uses.clear();
+    this.nodes.clear();
     this.ways.clear();
   }
 
@@ -79,10 +87,10 @@ export class FlowStore {
         case "forward":
         case "launch":
         case "looping":
-          for (const { run, walk, node, iteration, calls } of toldBy(event)) {
+          for (const { run, walk, node, use, calls } of toldBy(event)) {
             if (this.focus !== null && this.focus !== run) continue;
-            this.add(`${walk}/${node}/${iteration.length}`, calls);
-            this.add(`${walk}/${node}/`, calls);
+            if (node !== null) add(this.nodes, `${walk} ${node}`, calls);
+            if (use !== null) add(this.uses, useKey(walk, use), calls);
             moved = true;
           }
           break;
@@ -95,10 +103,6 @@ export class FlowStore {
     }
     if (moved) for (const listener of this.listeners) listener();
   };
-
-  private add(key: string, calls: number): void {
-    this.calls.set(key, (this.calls.get(key) ?? 0) + calls);
-  }
 
   private crossed({ run, walk, edge, stream, transport, source, target, count, nbytes }: TransferEvent): boolean {
     if (stream || (this.focus !== null && this.focus !== run)) return false;
@@ -116,6 +120,10 @@ export class FlowStore {
     for (const old of way.seconds.keys()) if (old < second - WINDOW) way.seconds.delete(old);
     return true;
   }
+}
+
+function add(to: Map<string, number>, key: string, calls: number): void {
+  to.set(key, (to.get(key) ?? 0) + calls);
 }
 
 function rateOf(seconds: ReadonlyMap<number, number>, now: number): number {

@@ -26,6 +26,8 @@ export interface ForwardEvent {
   runs: string[];
   walks: string[];
   nodes: string[];
+  /** Of these nodes in their Walks, by name. */
+  uses: string[];
   steps: number[];
   iterations: number[][];
   /** When a call had all its inputs. */
@@ -50,6 +52,8 @@ export interface LaunchEvent {
   loop: string;
   /** Those that these iterations call. */
   nodes: string[];
+  /** Of these nodes, in the order of their calls. */
+  uses: string[];
   count: number;
   runs: string[];
   walks: string[];
@@ -58,6 +62,8 @@ export interface LaunchEvent {
   outer: number[][];
   /** Its first iteration here. */
   first: number[];
+  /** When that could have been launched. */
+  ready: number[];
   taken: number;
   launched: number;
   started: number;
@@ -67,12 +73,13 @@ export interface LaunchEvent {
 
 // ── work, level `summary` ───────────────────────────────────────────────────────────────────────
 
-/** What a node did for a run on one rank since the last packet. */
+/** What a use of a node did for a run on one rank since the last packet. */
 export interface ActivityEvent {
   type: "activity";
   run: string;
   rank: number;
   node: string;
+  use: string;
   walk: string;
   /** Of the latest call. */
   iteration: number[];
@@ -84,12 +91,14 @@ export interface ActivityEvent {
   batch: number;
 }
 
-/** Where the loops of one body on a rank's device are now. */
+/** Where the loops of one name in one Walk are now on a rank's device. */
 export interface LoopingEvent {
   type: "looping";
   rank: number;
   loop: string;
   nodes: string[];
+  /** As those of `LaunchEvent`. */
+  uses: string[];
   runs: string[];
   walks: string[];
   /** Of each run's loop: those that are done; indices of the loops around come first. */
@@ -196,6 +205,8 @@ export interface Statistics {
   std: number;
   /** Equal bins from `low` to `high`; empty where none was made. */
   histogram: number[];
+  /** All but `count` are of one number in so many. */
+  every: number;
 }
 
 /** Bytes are base64; numbers that are not finite are null. */
@@ -223,8 +234,9 @@ export interface SampleEvent {
   iteration: number[];
   at: number;
   modality: string;
-  /** Of a tensor; otherwise `text`, `bytes`, `number`, `list`, `absent`. */
+  /** Of a tensor; otherwise `text`, `bytes`, `number`, `list`, `cache`, `absent`. */
   dtype: string;
+  /** Of a cache: its sequences, tokens of the longest, pages. */
   shape: number[];
   statistics: Statistics | null;
   preview: SamplePreview | null;

@@ -1,7 +1,7 @@
 // What every node and loop does, from telemetry: figures gathered in place as messages come, shown as new objects a few
 // times a second; a change of state is shown with the next frame of the screen. No React, no browser.
 import type { RunShown } from "../api/types";
-import { toldBy, type LoopTold, type Told } from "./calls";
+import { toldBy, useKey, type LoopTold, type Told } from "./calls";
 import { Live, LiveLoop } from "./cells";
 import { Flusher, type Clock } from "./flush";
 import type { Frame, LoopEndedEvent, QueueGauge, RankGauge, RunPhaseEvent } from "./frames";
@@ -12,8 +12,8 @@ import type { Steps } from "./steps";
 export interface Hooks {
   /** What a run of a task may call; null: not known. */
   steps: (task: string) => Steps | null;
-  /** Names of the loops whose indices a call of the node has. */
-  loops: (walk: string, node: string, depth: number) => readonly string[] | null;
+  /** Names of the loops whose indices a call of the use has. */
+  loops: (walk: string, use: string) => readonly string[] | null;
   /** How often a loop goes around at most in a run; of null: in every run. */
   times: (walk: string, loop: string, run: string | null) => number | null;
   /** A run ended with an error whose node isn't known yet. */
@@ -28,6 +28,7 @@ const LONGEST_HOLD_MS = 5_000;
 const WORDS = 160;
 
 export class NodeStore {
+  /** Nodes by their names, and uses by `walk/use`. */
   private readonly nodes = new Map<string, Live>();
   /** By `walk/loop`. */
   private readonly loops = new Map<string, LiveLoop>();
@@ -120,6 +121,8 @@ export class NodeStore {
   }
 
   readonly focused = (): string | null => this.focus;
+  /** What is shown is a finished run's, whose figures are of nodes alone. */
+  readonly isFrozen = (): boolean => this.frozen;
   readonly anyRunning = (): boolean => this.running.size > 0;
 
   /** A finished run's figures, until another run is focused. */
@@ -213,7 +216,8 @@ export class NodeStore {
   fail(run: string, error: { code: string; message: string; [other: string]: unknown }): void {
     if (!this.follows(run) || typeof error["node"] !== "string") return;
     const live = this.live(error["node"]);
-    live.error = { code: error.code, message: error.message, run };
+    const walk = typeof error["walk"] === "string" ? error["walk"] : null;
+    live.error = { code: error.code, message: error.message, run, walk };
     this.turn(live, "error");
     this.touch(live);
   }
@@ -271,11 +275,20 @@ export class NodeStore {
   }
 
   private called(told: Told, now: number): void {
-    const { run, walk, node, iteration, calls, busy, loop } = told;
+    const { run, walk, node, use, iteration, loop } = told;
     const over = this.runs.isOver(run);
     // News of a loop's way that come after its run's end say nothing.
     if ((over && loop?.again) || !this.hears(run, walk)) return;
-    const live = this.live(node);
+    if (node !== null) this.work(this.live(node), told, over, now);
+    if (use !== null) this.work(this.live(useKey(walk, use)), told, over, now);
+    if (over) return;
+    if (node !== null) this.newest = { run, node, iteration };
+    this.count(told);
+    if (told.failed) this.fail(run, { code: "node_error", message: "failed", node, walk });
+  }
+
+  private work(live: Live, told: Told, over: boolean, now: number): void {
+    const { run, calls, busy, loop } = told;
     if (loop?.again) {
       live.inside.set(run, loop.done);
       if (loop.ms > 0 || !loop.alone) live.ms = loop.alone ? loop.ms : 0;
@@ -284,7 +297,7 @@ export class NodeStore {
       if (busy !== null) live.spend(calls, busy, told.queued);
       else live.calls += calls;
     }
-    live.iteration = iteration;
+    live.iteration = told.iteration;
     live.batch = told.batch;
     live.heard = now;
     live.on(told.rank);
@@ -293,19 +306,16 @@ export class NodeStore {
       if (live.state === "idle" || live.state === "queued") this.turn(live, "done");
       return;
     }
-    this.newest = { run, node, iteration };
-    this.count(told);
     live.measure(calls, now);
-    if (told.failed) this.fail(run, { code: "node_error", message: "failed", node });
-    else if (!live.error) this.turn(live, "running");
+    if (!told.failed && !live.error) this.turn(live, "running");
   }
 
   /** A call's indices count the loops around it. */
-  private count({ run, walk, node, iteration, loop }: Told): void {
+  private count({ run, walk, use, iteration, loop }: Told): void {
     if (loop) this.turnLoop(walk, loop.name, run, loop.done, loop);
-    else if (iteration.length > 0)
+    else if (iteration.length > 0 && use !== null)
       this.hooks
-        .loops(walk, node, iteration.length)
+        .loops(walk, use)
         ?.forEach((name, depth) => this.turnLoop(walk, name, run, (iteration[depth] ?? 0) + 1, null));
   }
 

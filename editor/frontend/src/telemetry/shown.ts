@@ -1,10 +1,12 @@
-// What is shown of a node's activity. Pure data.
+// What is shown of the activity of a node, and of a use of it. Pure.
 export type NodeState = "idle" | "queued" | "running" | "done" | "error";
 
 export interface NodeError {
   code: string;
   message: string;
   run: string;
+  /** Where it called the node; null: not told. */
+  walk: string | null;
 }
 
 /** What a node feeds out of the followed run. */
@@ -42,6 +44,35 @@ export interface Activity {
   /** The service can't be reached: this is how it was. */
   stale: boolean;
 }
+
+/**
+ * A use on its Walk's canvas: its own figures, with what is known of its node alone: what went wrong, what it made, that
+ * it is awaited. `use`: null where it was never heard of. `frozen`: figures are of nodes alone.
+ */
+export function ofUse(node: Activity | null, use: Activity | null, walk: string, frozen: boolean): Activity | null {
+  if (!node || (frozen && !use?.calls)) return node ?? use;
+  const { failure, preview, words, sound, stale } = node;
+  const mine = failure && (failure.walk ?? walk) === walk ? failure : null;
+  const own = use ?? { ...NOTHING, stale };
+  const state = mine ? "error" : own.state === "idle" && node.state === "queued" ? "queued" : own.state;
+  return { ...own, state, failure: mine, preview, words, sound, ...(mine && { error: mine.message }) };
+}
+
+const NOTHING: Activity = {
+  state: "idle",
+  iteration: null,
+  calls: 0,
+  rate: 0,
+  ms: 0,
+  queuedMs: 0,
+  batch: 0,
+  ranks: [],
+  failure: null,
+  preview: null,
+  words: null,
+  sound: null,
+  stale: false,
+};
 
 /** Where the runs of a loop are. */
 export interface LoopActivity {

@@ -1,7 +1,7 @@
 // What the shape of a graph says of its runs: which nodes a task's steps may call, when a Walk can come no more, which
-// loop an index counts. Pure; facts are kept by the graph's object.
+// loops an index counts. Pure; facts are kept by the graph's object.
 import { factsOf } from "../document/routes";
-import type { GraphDocument, Walk } from "../document/types";
+import type { GraphDocument } from "../document/types";
 import { timesOf, type Values } from "./times";
 
 /** Where a Walk stands among the steps of one partition. */
@@ -37,38 +37,10 @@ export function isOver({ walks }: Steps, walk: string, reached: string): boolean
   );
 }
 
-/**
- * Names of the loops around a node's calls whose index has so many numbers, outermost first; null where several uses
- * of it differ, or there is none.
- */
-export function loopsAround(
-  graph: GraphDocument,
-  walk: string,
-  node: string,
-  depth: number,
-): readonly string[] | null {
+/** Names of the loops around a use, whose indices its calls have, outermost first; null where it isn't there. */
+export function loopsAround(graph: GraphDocument, walk: string, use: string): readonly string[] | null {
   const body = graph.walks?.[walk];
-  if (!body) return null;
-  let around = loopsOf.get(body);
-  if (!around) loopsOf.set(body, (around = loopsByNode(body)));
-  return around.get(node)?.[depth] ?? null;
-}
-
-/** Node -> by depth the loops around its uses there. */
-type Around = Map<string, (readonly string[] | null)[]>;
-
-const loopsOf = new WeakMap<Walk, Around>();
-
-function loopsByNode(body: Walk): Around {
-  const found: Around = new Map();
-  for (const { kind, node, loops } of factsOf(body).list) {
-    if (kind !== "use") continue;
-    const depths = found.get(node) ?? [];
-    found.set(node, depths);
-    const same = depths[loops.length] === undefined || depths[loops.length]?.every((name, at) => name === loops[at]);
-    depths[loops.length] = same ? loops : null;
-  }
-  return found;
+  return (body && factsOf(body).uses.get(use)?.loops) ?? null;
 }
 
 /** Parameters of a run: what it was given, and the task's own for the rest. */

@@ -10,14 +10,14 @@ import type { Model } from "./model";
 import { TOP, type Piece } from "./paint";
 import { act, KEYS } from "./pressing";
 import type { Row, Rows } from "./rows";
-import type { TraceSession } from "./session";
+import type { TraceSession, Which } from "./session";
 import { showMicros } from "./span";
 import type { Timeline } from "./timeline";
 import { factsOf, sentenceOf } from "./words";
 
 interface Props {
   session: TraceSession;
-  of: "a" | "b";
+  of: Which;
   model: Model;
   timeline: Timeline;
   label: string;
@@ -34,7 +34,7 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
   const [closed, setClosed] = useState<ReadonlySet<number>>(new Set());
   const [hover, setHover] = useState<Hover | null>(null);
   const selection = useStore(session.store, (state) => state.selected);
-  const lane = useStore(session.store, (state) => state.lane);
+  const lane = useStore(session.store, (state) => (state.lane?.of === of ? state.lane.index : null));
   const follow = useStore(session.store, (state) => state.follow);
   const lit = useStore(highlight, (state) => state.nodes);
   const selected = selection?.of === of && selection.block < model.size ? selection.block : null;
@@ -44,8 +44,8 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
     [session, selected, of],
   );
   const shown = useMemo<Shown>(
-    () => ({ selected, lane: of === "a" ? lane : null, lit, path, links, closed, live, follow: live && follow }),
-    [selected, lane, of, lit, path, links, closed, live, follow],
+    () => ({ selected, lane, lit, path, links, closed, live, follow: live && follow }),
+    [selected, lane, lit, path, links, closed, live, follow],
   );
   const latest = useRef({ model, shown });
   latest.current = { model, shown };
@@ -96,9 +96,9 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
               model={model}
               device={devices[row.rank] ?? ""}
               closed={closed.has(row.rank)}
-              chosen={of === "a" && row.kind === "lane" && row.lane.index === lane}
+              chosen={row.kind === "lane" && row.lane.index === lane}
               onToggle={toggle}
-              onChoose={(index) => session.selectLane(index === lane ? null : index)}
+              onChoose={(index) => (index === lane ? session.unselect() : session.selectLane(index, of))}
             />
           ))}
         </div>

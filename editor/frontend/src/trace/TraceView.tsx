@@ -16,7 +16,7 @@ import { GanttPane, SpanWords } from "./GanttPane";
 import type { Piece } from "./paint";
 import { BlockPanel, LanePanel, NodesPanel, WhyPanel } from "./panels";
 import { RunsPane } from "./RunsPane";
-import { traceOf, type Shown, type Side, type TraceSession, type TraceState } from "./session";
+import { traceOf, type Shown, type Side, type TraceSession, type TraceState, type Which } from "./session";
 import { around, showMicros } from "./span";
 import type { Timeline } from "./timeline";
 import type { WhyPiece } from "./types";
@@ -68,7 +68,7 @@ function Traced({ deployment, session, alone }: TracedProps) {
   const devices = useDevices(deployment, state.shown);
   const piecesA = useMemo(() => pieces(state.shown), [state.shown]);
   const model = session.modelOf("a");
-  const go = (block: number, of: "a" | "b") => {
+  const go = (block: number, of: Which) => {
     const target = session.modelOf(of);
     session.select(block, of);
     session.setFollow(false);
@@ -301,16 +301,16 @@ interface SideProps {
   version: number;
   path: boolean;
   drawPath: (shown: boolean) => void;
-  go: (block: number, of: "a" | "b") => void;
+  go: (block: number, of: Which) => void;
   alone: boolean;
 }
 
 function SidePane({ session, state, version, path, drawPath, go, alone }: SideProps) {
   const editor = useEditor();
   const { side, selected, shown } = state;
-  const of = selected?.of ?? "a";
+  const of = state.lane?.of ?? "a";
   const model = session.modelOf(of);
-  const lane = state.lane === null ? null : (model.lanes[state.lane] ?? null);
+  const lane = state.lane === null ? null : (model.lanes[state.lane.index] ?? null);
   const onCanvas = (nodes: readonly string[]) => {
     editor.open(
       { kind: "components" },
@@ -322,9 +322,13 @@ function SidePane({ session, state, version, path, drawPath, go, alone }: SidePr
     const block = piece.block ?? (piece.hop === null ? null : session.blockOfHop(piece.hop));
     if (block !== null) go(block, "a");
   };
-  const onLane = (rank: number, name: string) => {
-    const found = session.modelOf("a").lanes.find((each) => each.rank === rank && each.name === name);
-    if (found) session.selectLane(found.index);
+  /** In the first of two runs, where it is there. */
+  const onLane = ({ rank, name, loop }: { rank: number; name: string; loop: boolean }) => {
+    for (const side of ["a", "b"] as const) {
+      const { lanes } = session.modelOf(side);
+      const found = lanes.find((each) => each.rank === rank && each.name === name && each.loop === loop);
+      if (found) return session.selectLane(found.index, side);
+    }
   };
   return (
     <aside className="wg-trace-side" aria-label="About the trace">

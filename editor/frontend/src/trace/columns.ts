@@ -28,6 +28,12 @@ export class Numbers {
     this.size += 1;
   }
 
+  /** The first `count` go. */
+  drop(count: number): void {
+    this.data.copyWithin(0, count, this.size);
+    this.size -= count;
+  }
+
   private grow(): void {
     const grown = new Float64Array(this.size * 2);
     grown.set(this.data);

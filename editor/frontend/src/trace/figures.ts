@@ -1,7 +1,8 @@
 // What a model's blocks come to: per node, and of two runs side by side. Pure.
+import { plural } from "../ui/words";
 import { quantile } from "./columns";
 import type { Lane, Model } from "./model";
-import { CALL, FOLDED, LAUNCH } from "./types";
+import { FOLDED, LAUNCH } from "./types";
 
 /** Of one lane; milliseconds. */
 export interface LaneFigures {
@@ -79,18 +80,31 @@ export function differences(a: readonly LaneFigures[], b: readonly LaneFigures[]
   return all.sort((one, other) => Math.abs(other.busy) - Math.abs(one.busy));
 }
 
-/** What a block is, in a few words: `call 3.17`, `iterations 5–8`, `24 calls`. */
+/** What a block is, in a few words: `call #3.17`, `iterations 5–8`, `24 calls`. */
 export function blockWords(model: Model, id: number): string {
   const kind = model.kind.at(id);
   const count = model.count.at(id);
+  if (kind === FOLDED) return plural(count, model.laneAt(id).loop ? "iteration" : "call");
+  const place = placeWords(model, id);
+  if (kind === LAUNCH) return `${count > 1 ? "iterations" : "iteration"} ${place}`;
+  return `${count > 1 ? `${count} calls` : "call"}${place && ` #${place}`}`;
+}
+
+/** The same where there is little room: `#3.17`, `5–8`, `×24`. */
+export function blockMark(model: Model, id: number): string {
+  const kind = model.kind.at(id);
+  if (kind === FOLDED) return `×${model.count.at(id)}`;
+  const place = placeWords(model, id);
+  return kind === LAUNCH ? place : place && `#${place}`;
+}
+
+/** Which iteration, from 1; of a launch all of its iterations. Empty outside of loops. */
+function placeWords(model: Model, id: number): string {
   const iteration = model.iteration[id]!;
-  if (kind === FOLDED)
-    return `${count} ${model.laneAt(id).loop ? "iterations" : "calls"}`.replace(/^1 (\w+)s$/, "1 $1");
-  const outer = iteration.slice(0, -1).map((index) => index + 1);
+  const launch = model.kind.at(id) === LAUNCH;
+  if (iteration.length === 0 && !launch) return "";
   const first = (iteration.at(-1) ?? 0) + 1;
-  const place = (last: number) => [...outer, last].join(".");
-  if (kind === LAUNCH)
-    return count > 1 ? `iterations ${place(first)}–${first + count - 1}` : `iteration ${place(first)}`;
-  const at = iteration.length > 0 ? ` #${place(first)}` : "";
-  return kind === CALL && count > 1 ? `${count} calls${at}` : `call${at}`;
+  const last = launch ? first + model.count.at(id) - 1 : first;
+  const place = [...iteration.slice(0, -1).map((index) => index + 1), first].join(".");
+  return last > first ? `${place}–${last}` : place;
 }

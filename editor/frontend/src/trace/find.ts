@@ -88,8 +88,8 @@ export function linksOf(model: Model, nodeOf: NodeOf): Link[] {
     );
     return {
       hop,
-      from: nearest(model, hop, made, end - 1, -1, useNode(hop, source, nodeOf)),
-      to: nearest(model, hop, read, start, 1, useNode(hop, target, nodeOf)),
+      from: nearest(model, hop, made, end - 1, -1, useOf(hop, source, nodeOf)),
+      to: nearest(model, hop, read, start, 1, useOf(hop, target, nodeOf)),
     };
   });
 }
@@ -97,31 +97,40 @@ export function linksOf(model: Model, nodeOf: NodeOf): Link[] {
 /** Blocks looked at for one end of a hop. */
 const LOOKED = 64;
 
-/** Of its Walk and step where blocks tell theirs, of its node where the edge tells it. */
+/** Of its Walk and step where blocks tell theirs, of its use where the edge tells it. */
 function nearest(
   model: Model,
   hop: Hop,
   ids: readonly number[],
   from: number,
   step: 1 | -1,
-  node: string | null,
+  use: Use | null,
 ): number | null {
   const run = model.name(hop.run);
-  let other: number | null = null;
   for (let looked = 0, at = from; looked < LOOKED && at >= 0 && at < ids.length; looked += 1, at += step) {
     const id = ids[at]!;
     const sameStep = hop.step < 0 || model.step.at(id) < 0 || model.step.at(id) === hop.step;
     const sameWalk = hop.walk === "" || model.names[model.walk.at(id)] === hop.walk;
     if (!sameStep || !sameWalk || !model.runs[id]!.includes(run)) continue;
-    if (node === null || model.laneAt(id).nodes.includes(node)) return id;
-    other ??= id;
+    if (use === null || isOf(model, id, use)) return id;
   }
-  return node === null ? other : null;
+  return null;
 }
 
-function useNode(hop: Hop, end: string | undefined, nodeOf: NodeOf): string | null {
-  const use = end?.split(".")[0] ?? "";
-  return use === "" || use.startsWith("@") || !end?.includes(".") ? null : nodeOf(hop.walk, use);
+interface Use {
+  name: string;
+  node: string;
+}
+
+/** A loop on the device tells its nodes alone. */
+function isOf(model: Model, id: number, { name, node }: Use): boolean {
+  const own = model.use.at(id);
+  return own < 0 ? model.laneAt(id).nodes.includes(node) : model.names[own] === name;
+}
+
+function useOf(hop: Hop, end: string | undefined, nodeOf: NodeOf): Use | null {
+  const name = end?.split(".")[0] ?? "";
+  return name === "" || name.startsWith("@") || !end?.includes(".") ? null : { name, node: nodeOf(hop.walk, name) };
 }
 
 function push(groups: Map<number, number[]>, rank: number, id: number): void {

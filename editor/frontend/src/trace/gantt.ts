@@ -50,9 +50,10 @@ export class Gantt {
   private hovering = false;
   private palette: Palette;
   private waiting = 0;
-  private density: { at: number; version: number; cells: Float64Array } = {
+  private density: { at: number; version: number; all: Span; cells: Float64Array } = {
     at: -Infinity,
     version: -1,
+    all: { from: 0, to: 0 },
     cells: new Float64Array(CELLS),
   };
   private readonly pointers = new Map<number, { x: number; y: number }>();
@@ -152,9 +153,11 @@ export class Gantt {
   private scene(width: number, height: number): Scene {
     const { model, timeline, shown, density } = this;
     const now = performance.now();
-    if (density.version !== model.version && (now - density.at > DENSITY_MS || density.version < 0)) {
-      this.density = { at: now, version: model.version, cells: densityOf(model, timeline.all, CELLS) };
-    }
+    const { all } = timeline;
+    const old = density.version !== model.version || density.all.from !== all.from || density.all.to !== all.to;
+    // A live one changes with every packet.
+    if (old && (!shown.live || now - density.at > DENSITY_MS))
+      this.density = { at: now, version: model.version, all, cells: densityOf(model, all, CELLS) };
     return {
       model,
       rows: this.rows,

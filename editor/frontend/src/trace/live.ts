@@ -17,6 +17,8 @@ import { CALL, FOLDED, LAUNCH } from "./types";
 export const MOST_BLOCKS = 40_000;
 const MOST_HOPS = 20_000;
 const MOST_MARKS = 2_000;
+/** Gauges kept of a rank. */
+const MOST_GAUGES = 4_096;
 /** Of how many hops an arrival may still come. */
 const WAITING = 4_096;
 
@@ -30,6 +32,9 @@ export class LiveTrace {
   private origin: number | null = null;
   private readonly coming = new Map<string, Hop>();
   private readonly looping = new Map<string, number>();
+
+  /** `hopName`: of an edge of a Walk, or a stream, by its number; null: not known. */
+  constructor(private readonly hopName: (walk: string, edge: number, stream: boolean) => string | null) {}
 
   take(events: readonly TelemetryEvent[], wall: number): void {
     for (const event of events) this.takeOne(event, wall);
@@ -72,18 +77,18 @@ export class LiveTrace {
     return this.origin;
   }
 
-  /** A block per node and Walk of the batch: its rows are calls of several runs. */
+  /** A block per use in the batch: its rows are calls of several runs. */
   private forward(event: ForwardEvent, origin: number): void {
     const { model } = this;
-    const { rank, nodes, walks } = event;
+    const { rank, nodes, uses, walks } = event;
     for (let first = 0; first < nodes.length; first += 1) {
-      const [node, walk] = [nodes[first]!, walks[first]!];
-      if (foundBefore(nodes, walks, first)) continue;
+      const [node, use, walk] = [nodes[first]!, uses[first]!, walks[first]!];
+      if (foundBefore(uses, walks, first)) continue;
       const runs: number[] = [];
       let ready = Infinity;
       let failed = false;
       for (let row = first; row < nodes.length; row += 1) {
-        if (nodes[row] !== node || walks[row] !== walk) continue;
+        if (uses[row] !== use || walks[row] !== walk) continue;
         runs.push(model.name(event.runs[row]!));
         ready = Math.min(ready, event.ready[row]!);
         failed ||= event.failed.includes(row);
@@ -91,6 +96,7 @@ export class LiveTrace {
       const lane = model.laneOf(rank, node, [node], false);
       const block = timed(event, ready, origin, lane, runs);
       block.walk = model.name(walk);
+      block.use = model.name(use);
       block.step = event.steps[first]!;
       block.iteration = event.iterations[first]!;
       block.count = runs.length;
@@ -104,7 +110,7 @@ export class LiveTrace {
     const { model } = this;
     const lane = model.laneOf(event.rank, event.loop, event.nodes, true);
     const runs = event.runs.map((run) => model.name(run));
-    const block = timed(event, event.taken, origin, lane, runs);
+    const block = timed(event, Math.min(...event.ready), origin, lane, runs);
     block.kind = LAUNCH;
     block.walk = model.name(event.walks[0] ?? "");
     block.step = event.steps[0] ?? -1;
@@ -122,6 +128,7 @@ export class LiveTrace {
       ...FOLD,
       lane: model.laneOf(event.rank, event.node, [event.node], false),
       walk: model.name(event.walk),
+      use: model.name(event.use),
       iteration: event.iteration,
       count: event.calls,
       batch: event.batch,
@@ -164,7 +171,7 @@ export class LiveTrace {
 
   private transfer(event: TransferEvent, origin: number): void {
     const { run, source, target, walk, step, key, transport, count, nbytes } = event;
-    const edge = event.stream ? `stream ${event.edge}` : `edge ${event.edge}`;
+    const edge = this.hopName(walk, event.edge, event.stream) ?? `${event.stream ? "stream" : "edge"} ${event.edge}`;
     const sent = (event.at - origin) * 1e6;
     const hop: Hop = { source, target, run, walk, edge, step, key, transport, count, nbytes, sent, arrived: -1 };
     this.model.addHop(hop);
@@ -189,6 +196,7 @@ export class LiveTrace {
     counter.queue.push(event.queue);
     counter.pagesUsed.push(event.pages_total - event.pages_free);
     counter.pagesTotal = event.pages_total;
+    if (counter.at.size > MOST_GAUGES) counter.forget(MOST_GAUGES / 2);
     this.model.reach(at, at);
   }
 
@@ -215,7 +223,7 @@ export class LiveTrace {
 }
 
 /** What a folded block doesn't know. */
-const FOLD = { kind: FOLDED, step: -1, number: -1, pages: -1, failed: false };
+const FOLD = { kind: FOLDED, use: -1, step: -1, number: -1, pages: -1, failed: false };
 
 /** All that a forward and a launch say alike. */
 function timed(
@@ -232,6 +240,7 @@ function timed(
     kind: CALL,
     lane,
     walk: 0,
+    use: -1,
     step: -1,
     iteration: NONE,
     count: 1,
@@ -252,9 +261,9 @@ function timed(
 
 const NONE: readonly number[] = [];
 
-/** Whether a row before this one is of the same node and Walk. */
-function foundBefore(nodes: readonly string[], walks: readonly string[], at: number): boolean {
-  for (let row = at - 1; row >= 0; row -= 1) if (nodes[row] === nodes[at] && walks[row] === walks[at]) return true;
+/** Whether a row before this one is of the same use. */
+function foundBefore(uses: readonly string[], walks: readonly string[], at: number): boolean {
+  for (let row = at - 1; row >= 0; row -= 1) if (uses[row] === uses[at] && walks[row] === walks[at]) return true;
   return false;
 }
 
@@ -267,6 +276,7 @@ function blockOf(old: Model, id: number, model: Model): Block {
     kind: old.kind.at(id),
     lane: old.lane.at(id),
     walk: model.name(old.names[old.walk.at(id)] ?? ""),
+    use: old.use.at(id) < 0 ? -1 : model.name(old.names[old.use.at(id)]!),
     step: old.step.at(id),
     iteration: old.iteration[id]!,
     count: old.count.at(id),

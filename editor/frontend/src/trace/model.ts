@@ -25,6 +25,8 @@ export interface Block {
   kind: number;
   lane: number;
   walk: number;
+  /** Name of the node's use there; -1 of a loop. */
+  use: number;
   step: number;
   iteration: readonly number[];
   count: number;
@@ -73,6 +75,11 @@ export class Counter {
   readonly queue = new Numbers();
   readonly pagesUsed = new Numbers();
   pagesTotal = 0;
+
+  /** The oldest `count` go. */
+  forget(count: number): void {
+    for (const column of [this.at, this.busy, this.queue, this.pagesUsed]) column.drop(count);
+  }
 }
 
 export class Model {
@@ -81,6 +88,7 @@ export class Model {
   readonly kind = new Numbers();
   readonly lane = new Numbers();
   readonly walk = new Numbers();
+  readonly use = new Numbers();
   readonly step = new Numbers();
   readonly count = new Numbers();
   readonly number = new Numbers();
@@ -143,6 +151,7 @@ export class Model {
     this.kind.push(block.kind);
     this.lane.push(block.lane);
     this.walk.push(block.walk);
+    this.use.push(block.use);
     this.step.push(block.step);
     this.count.push(block.count);
     this.number.push(block.number);

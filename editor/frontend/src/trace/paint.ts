@@ -1,7 +1,7 @@
 // Draws what is seen of a model on a canvas: lanes, axis, the small picture of the whole. What is smaller than a pixel
 // is drawn together, so that the work follows the width and not the number of blocks.
 import { lower } from "./columns";
-import { blockWords } from "./figures";
+import { blockMark, blockWords } from "./figures";
 import { firstIn, type Link } from "./find";
 import type { Counter, Lane, Model, Track } from "./model";
 import { laneHeight, trackPlace, type Row, type Rows } from "./rows";
@@ -13,7 +13,7 @@ export const AXIS_HEIGHT = 22;
 export const TOP = MAP_HEIGHT + AXIS_HEIGHT;
 /** Blocks narrower than this are drawn together, as many as start in a piece of this width. */
 const CELL = 2;
-const WORDS_FROM = 46;
+const WORDS_FROM = 16;
 const MOST_LINES = 12;
 const HOUR = 3600;
 /** Iterations of a launch are told apart from so many pixels each. */
@@ -201,8 +201,9 @@ function paintBlock(context: Context, scene: Scene, id: number, place: Place): v
     context.fillStyle = kind === FOLDED ? palette.fg : palette.onBlock;
     context.font = palette.font;
     context.textBaseline = "middle";
-    const words = clipped(blockWords(model, id), right - left - 8);
-    if (words) context.fillText(words, left + 4, y + height / 2 + 0.5);
+    const room = right - left - 6;
+    const words = [blockWords, blockMark].map((said) => said(model, id)).find((said) => wide(said) <= room);
+    if (words) context.fillText(words, Math.max(left, 0) + 4, y + height / 2 + 0.5);
   }
 }
 
@@ -221,9 +222,8 @@ function notches(context: Context, { model, span, width, palette }: Scene, id: n
 }
 
 /** A sign of this font is about six pixels wide: measuring each text would cost more than drawing it. */
-function clipped(words: string, room: number): string {
-  const most = Math.floor(room / 6);
-  return words.length <= most ? words : most < 4 ? "" : `${words.slice(0, most - 1)}…`;
+function wide(words: string): number {
+  return words.length * 6;
 }
 
 // ── counters ────────────────────────────────────────────────────────────────────────────────────
@@ -238,7 +238,8 @@ function paintStrip(context: Context, scene: Scene, row: Row, counter: Counter):
   context.globalAlpha = 1;
   const pages = counter.pagesTotal;
   if (pages > 0) line(context, scene, counter, (at) => counter.pagesUsed.at(at) / pages, base, height, color);
-  const most = Math.max(...counter.queue.data.subarray(0, counter.queue.size), 1);
+  let most = 1;
+  for (let at = 0; at < counter.queue.size; at += 1) most = Math.max(most, counter.queue.at(at));
   line(context, scene, counter, (at) => counter.queue.at(at) / most, base, height, palette.warn);
 }
 
@@ -412,7 +413,7 @@ function paintAxis(context: Context, scene: Scene, times: readonly number[]): vo
     context.fillRect(x, TOP - 5, 1, 5);
     context.fillStyle = palette.muted;
     const words = scene.wall === null ? showTick(at, step, most) : showClock(scene.wall + at / 1e6, step);
-    context.fillText(words, x + 4, MAP_HEIGHT + AXIS_HEIGHT / 2);
+    if (x + 4 + wide(words) <= width) context.fillText(words, x + 4, MAP_HEIGHT + AXIS_HEIGHT / 2);
   }
   context.fillStyle = palette.accent;
   for (const mark of model.marks) {

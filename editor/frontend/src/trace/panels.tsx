@@ -243,7 +243,7 @@ interface NodesProps {
   version: number;
   other: Model | null;
   statistics: StatisticsShown | null;
-  onLane: (rank: number, name: string) => void;
+  onLane: (lane: { rank: number; name: string; loop: boolean }) => void;
 }
 
 export function NodesPanel({ model, version, other, statistics, onLane }: NodesProps) {
@@ -257,23 +257,25 @@ export function NodesPanel({ model, version, other, statistics, onLane }: NodesP
   );
 }
 
-function Named({
-  row,
-  onLane,
-}: {
+interface NamedProps {
   row: { rank: number; name: string; loop: boolean };
+  /** There are several: its own is told. */
+  ranks: boolean;
   onLane: NodesProps["onLane"];
-}) {
+}
+
+function Named({ row, ranks, onLane }: NamedProps) {
   return (
-    <button type="button" className="wg-trace-link" onClick={() => onLane(row.rank, row.name)}>
-      {row.loop ? "↻ " : ""}
-      {row.name} <small>{row.rank}</small>
+    <button type="button" className="wg-trace-link" title={`On rank ${row.rank}`} onClick={() => onLane(row)}>
+      {row.loop && <span aria-label="loop">↻ </span>}
+      {row.name} {ranks && <small>rank {row.rank}</small>}
     </button>
   );
 }
 
 function Figures({ rows, onLane }: { rows: readonly LaneFigures[]; onLane: NodesProps["onLane"] }) {
   const all = [...rows].sort((a, b) => b.busy - a.busy);
+  const ranks = new Set(rows.map((row) => row.rank)).size > 1;
   return (
     <table className="wg-table">
       <caption>What is shown, per node and rank</caption>
@@ -296,7 +298,7 @@ function Figures({ rows, onLane }: { rows: readonly LaneFigures[]; onLane: Nodes
         {all.map((row) => (
           <tr key={`${row.rank} ${row.loop} ${row.name}`}>
             <td>
-              <Named row={row} onLane={onLane} />
+              <Named row={row} ranks={ranks} onLane={onLane} />
             </td>
             <td>{row.calls}</td>
             <td title={row.p50 === null ? "Summary telemetry doesn't tell calls apart: the mean" : undefined}>
@@ -313,9 +315,18 @@ function Figures({ rows, onLane }: { rows: readonly LaneFigures[]; onLane: Nodes
   );
 }
 
-function Differences({ rows, onLane }: { rows: readonly Difference[]; onLane: NodesProps["onLane"] }) {
+function Both({ a, b }: { a: string; b: string }) {
   return (
-    <table className="wg-table">
+    <td>
+      <span>{a}</span> <span>→ {b}</span>
+    </td>
+  );
+}
+
+function Differences({ rows, onLane }: { rows: readonly Difference[]; onLane: NodesProps["onLane"] }) {
+  const ranks = new Set(rows.map((row) => row.rank)).size > 1;
+  return (
+    <table className="wg-table both">
       <caption>The second run against the first, largest change first</caption>
       <thead>
         <tr>
@@ -330,20 +341,14 @@ function Differences({ rows, onLane }: { rows: readonly Difference[]; onLane: No
         {rows.map((row) => (
           <tr key={`${row.rank} ${row.loop} ${row.name}`}>
             <td>
-              <Named row={row} onLane={onLane} />
+              <Named row={row} ranks={ranks} onLane={onLane} />
             </td>
-            <td>
-              {row.a?.calls ?? "–"} → {row.b?.calls ?? "–"}
-            </td>
-            <td>
-              {showMs(row.a?.busy ?? null)} → {showMs(row.b?.busy ?? null)}
-            </td>
+            <Both a={String(row.a?.calls ?? "–")} b={String(row.b?.calls ?? "–")} />
+            <Both a={showMs(row.a?.busy ?? null)} b={showMs(row.b?.busy ?? null)} />
             <td
               className={row.busy > 0.001 ? "more" : row.busy < -0.001 ? "less" : ""}
             >{`${row.busy > 0 ? "+" : ""}${showMs(row.busy)}`}</td>
-            <td>
-              {showMs(row.a?.mean ?? null)} → {showMs(row.b?.mean ?? null)}
-            </td>
+            <Both a={showMs(row.a?.mean ?? null)} b={showMs(row.b?.mean ?? null)} />
           </tr>
         ))}
       </tbody>
@@ -353,6 +358,7 @@ function Differences({ rows, onLane }: { rows: readonly Difference[]; onLane: No
 
 function Kept({ statistics, onLane }: { statistics: StatisticsShown; onLane: NodesProps["onLane"] }) {
   const all = [...statistics.nodes].sort((a, b) => b.share - a.share || b.busy - a.busy);
+  const ranks = new Set(all.map((row) => row.rank)).size > 1;
   return (
     <table className="wg-table">
       <caption>Over the last {plural(statistics.runs, "run")} that are kept</caption>
@@ -371,9 +377,9 @@ function Kept({ statistics, onLane }: { statistics: StatisticsShown; onLane: Nod
       </thead>
       <tbody>
         {all.map((row) => (
-          <tr key={`${row.rank} ${row.node}`}>
+          <tr key={`${row.rank} ${row.loop} ${row.node}`}>
             <td>
-              <Named row={{ rank: row.rank, name: row.node, loop: false }} onLane={onLane} />
+              <Named row={{ ...row, name: row.node }} ranks={ranks} onLane={onLane} />
             </td>
             <td>{row.calls}</td>
             <td>{showMs(row.p50)}</td>

@@ -2,7 +2,7 @@
 import { neighbour } from "./find";
 import type { Model } from "./model";
 import type { Rows } from "./rows";
-import type { TraceSession } from "./session";
+import type { TraceSession, Which } from "./session";
 import { around } from "./span";
 import type { Timeline } from "./timeline";
 
@@ -14,7 +14,7 @@ const MOVE = 0.15;
 
 export interface Pressed {
   session: TraceSession;
-  of: "a" | "b";
+  of: Which;
   model: Model;
   timeline: Timeline;
   rows: Rows;
@@ -42,9 +42,7 @@ export function act(key: string, on: Pressed): boolean {
       break;
     case "ArrowUp":
     case "ArrowDown":
-      // Lanes are chosen by the first picture of two.
-      if (on.of === "b") return false;
-      session.selectLane(nextLane(on.rows, lane, key === "ArrowUp" ? -1 : 1));
+      chooseLane(on, nextLane(on.rows, lane, key === "ArrowUp" ? -1 : 1));
       return true;
     case ",":
     case ".":
@@ -52,13 +50,17 @@ export function act(key: string, on: Pressed): boolean {
       break;
     case "Escape":
       if (selected === null && lane === null) return false;
-      session.selectLane(null);
+      session.unselect();
       return true;
     default:
       return false;
   }
   session.setFollow(false);
   return true;
+}
+
+function chooseLane({ session, of }: Pressed, lane: number | null): void {
+  if (lane !== null) session.selectLane(lane, of);
 }
 
 function choose({ session, of, model, timeline }: Pressed, block: number | null): void {

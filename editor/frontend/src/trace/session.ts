@@ -4,7 +4,7 @@ import { createStore, type StoreApi } from "zustand/vanilla";
 import { ApiError, call, send } from "../api/client";
 import type { RunShown } from "../api/types";
 import type { GraphDocument } from "../document/types";
-import { entries, flat } from "../document/tree";
+import { factsOf } from "../document/routes";
 import type { Editor } from "../store/editor";
 import { mark } from "../store/highlight";
 import type { Frame } from "../telemetry/frames";
@@ -32,6 +32,9 @@ export interface Shown {
   unknown: string | null;
 }
 
+/** Of two runs beside each other, or the only one. */
+export type Which = "a" | "b";
+
 export type Side = "details" | "why" | "nodes";
 
 export interface TraceState {
@@ -50,9 +53,9 @@ export interface TraceState {
   loading: boolean;
   /** Why the chosen run isn't shown. */
   refused: string | null;
-  /** Block of the run, or of the live model; of which of two. */
-  selected: { block: number; of: "a" | "b" } | null;
-  lane: number | null;
+  /** Block of the run, or of the live model. */
+  selected: { block: number; of: Which } | null;
+  lane: { index: number; of: Which } | null;
   side: Side;
   /** Live: the newest is kept in sight. */
   follow: boolean;
@@ -177,16 +180,21 @@ export class TraceSession {
     this.spread();
   }
 
-  select(block: number | null, of: "a" | "b" = "a"): void {
-    const model = block === null ? null : this.modelOf(of);
-    const lane = model && block !== null ? model.lane.at(block) : this.state.lane;
-    this.store.setState({ selected: block === null ? null : { block, of }, lane: block === null ? null : lane });
-    mark(model && block !== null ? model.laneAt(block).nodes : []);
+  select(block: number | null, of: Which = "a"): void {
+    if (block === null) return this.unselect();
+    const model = this.modelOf(of);
+    this.store.setState({ selected: { block, of }, lane: { index: model.lane.at(block), of } });
+    mark(model.laneAt(block).nodes);
   }
 
-  selectLane(lane: number | null): void {
-    this.store.setState({ lane, selected: null, side: "details" });
-    mark(lane === null ? [] : (this.modelOf("a").lanes[lane]?.nodes ?? []));
+  selectLane(index: number, of: Which): void {
+    this.store.setState({ lane: { index, of }, selected: null, side: "details" });
+    mark(this.modelOf(of).lanes[index]?.nodes ?? []);
+  }
+
+  unselect(): void {
+    this.store.setState({ selected: null, lane: null });
+    mark([]);
   }
 
   setFollow(follow: boolean): void {
@@ -198,17 +206,17 @@ export class TraceSession {
   get liveTrace(): LiveTrace {
     const deployment = this.deployment ?? "";
     let live = this.live.get(deployment);
-    if (!live) this.live.set(deployment, (live = new LiveTrace()));
+    if (!live) this.live.set(deployment, (live = new LiveTrace(this.hopName)));
     return live;
   }
 
-  modelOf(of: "a" | "b"): Model {
+  modelOf(of: Which): Model {
     const { shown, other } = this.state;
     return (of === "b" ? other : shown)?.model ?? this.liveTrace.model;
   }
 
   /** Hops that end or begin at a block; of a live one, those that were told when it was chosen. */
-  linksOf(block: number, of: "a" | "b"): Link[] {
+  linksOf(block: number, of: Which): Link[] {
     const model = this.modelOf(of);
     if (this.links?.model !== model || this.links.block !== block) {
       const list = linksOf(model, this.nodeOf).filter((link) => link.from === block || link.to === block);
@@ -226,7 +234,14 @@ export class TraceSession {
 
   private readonly nodeOf = (walk: string, use: string): string => {
     const found = this.graph?.walks?.[walk];
-    return (found && flat(entries(found)).find((entry) => entry.name === use)?.node) || use;
+    return (found && factsOf(found).uses.get(use)?.node) || use;
+  };
+
+  private readonly hopName = (walk: string, edge: number, stream: boolean): string | null => {
+    if (stream) return null;
+    const found = this.graph?.walks?.[walk];
+    const route = found && factsOf(found).routes[edge];
+    return route ? `${route.from} -> ${route.to}` : null;
   };
 
   // ── asking ────────────────────────────────────────────────────────────────────────────────────
@@ -311,7 +326,7 @@ export class TraceSession {
         : undefined;
     this.store.setState({
       selected: block === undefined ? null : { block, of: "a" },
-      lane: lane === null ? null : same(lane),
+      lane: lane?.of === "a" ? { index: same(lane.index), of: "a" } : lane,
     });
   }
 

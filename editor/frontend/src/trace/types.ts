@@ -19,6 +19,8 @@ export interface BlocksShown {
   kind: number[];
   lane: number[];
   walk: number[];
+  /** Of the node in its Walk; -1 of a loop. */
+  use: number[];
   step: number[];
   iteration: number[][];
   count: number[];
@@ -115,8 +117,10 @@ export interface TraceRow {
 
 /** `GET /deployments/{id}/statistics`. Times in ms. */
 export interface NodeFigures {
+  /** Or a loop that the device runs whole. */
   node: string;
   rank: number;
+  loop: boolean;
   calls: number;
   p50: number;
   p95: number;

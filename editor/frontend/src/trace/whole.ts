@@ -26,18 +26,19 @@ export function modelOf(trace: TraceShown): Model {
 
 function addBlocks(model: Model, { blocks, names }: TraceShown, own: number, lanes: number[]): void {
   // Equal names are one name of the model.
-  const walks = names.map((name) => model.name(name));
+  const known = names.map((name) => model.name(name));
   for (let row = 0; row < blocks.started.length; row += 1) {
     model.add({
       kind: blocks.kind[row]!,
       lane: lanes[blocks.lane[row]!]!,
-      walk: walks[blocks.walk[row]!]!,
+      walk: known[blocks.walk[row]!]!,
+      use: blocks.use[row]! < 0 ? -1 : known[blocks.use[row]!]!,
       step: blocks.step[row]!,
       iteration: blocks.iteration[row]!,
       count: blocks.count[row]!,
       number: blocks.number[row]!,
       batch: blocks.batch[row]!,
-      runs: [own, ...blocks.mates[row]!.map((mate) => walks[mate]!)],
+      runs: [own, ...blocks.mates[row]!.map((mate) => known[mate]!)],
       ready: blocks.ready[row]!,
       taken: blocks.taken[row]!,
       launched: blocks.launched[row]!,

@@ -36,6 +36,8 @@ export function factsOf(model: Model, id: number): Fact[] {
     { name: "Rank", value: String(lane.rank) },
     { name: "Walk", value: model.names[model.walk.at(id)] || "–" },
   ];
+  const use = useOf(model, id);
+  if (use !== null && use !== lane.name) facts.push({ name: "Called as", value: use });
   const fact = (name: string, value: string) => facts.push({ name, value });
   if (model.step.at(id) >= 0) fact("Step", String(model.step.at(id) + 1));
   if (model.iteration[id]!.length) fact("Iteration", model.iteration[id]!.map((index) => index + 1).join("."));
@@ -57,6 +59,11 @@ export function factsOf(model: Model, id: number): Fact[] {
   if (model.pages.at(id) >= 0) fact("Pages free after", String(model.pages.at(id)));
   if (model.failed.has(id)) fact("Failed", "yes");
   return facts;
+}
+
+/** Name of the use that a block is of; null of a loop. */
+function useOf(model: Model, id: number): string | null {
+  return model.names[model.use.at(id)] ?? null;
 }
 
 /** `dit, iterations 5–8: 12.1 ms, rank 0`. */

@@ -107,26 +107,16 @@ describe("what goes along a wire", () => {
   const wire = (index: number, from = "", to = "") => ({ index, from, to, node: "dit" }) as WireData;
 
   it("is told by its source's calls, or by its target's where one value of many goes, or it comes from outside", () => {
-    const told = Array.from({ length: 9 }, (_, index) => countedOn(body, wire(index)));
-    expect(told).toEqual([
-      { node: "noise", depth: 0 },
-      { node: "dit", depth: 1 },
-      { node: "dit", depth: 1 },
-      { node: "vae", depth: 0 },
-      { node: "dit", depth: 1 },
-      null,
-      { node: "noise", depth: 0 },
-      null,
-      null,
-    ]);
+    const told = Array.from({ length: 9 }, (_, index) => countedOn("w", body, wire(index)));
+    expect(told).toEqual(["w/noise", "w/dit", "w/again", "w/vae", "w/again", null, "w/noise", null, null]);
   });
 
   it("is told of results and sinks, and of components by their node", () => {
-    expect(countedOn(body, wire(-1, "noise.x", "@result.kept"))).toEqual({ node: "noise", depth: 0 });
-    expect(countedOn(body, wire(-1, "dit.x", "@result.last"))).toBeNull();
-    expect(countedOn(body, wire(-1, "dit.x", "@sink.frames"))).toEqual({ node: "dit", depth: 1 });
-    expect(countedOn(body, wire(-1, "gone.x", "@result.kept"))).toBeNull();
-    expect([countedOn(body, wire(99)), countedOn(null, wire(0))]).toEqual([null, { node: "dit", depth: null }]);
+    expect(countedOn("w", body, wire(-1, "noise.x", "@result.kept"))).toBe("w/noise");
+    expect(countedOn("w", body, wire(-1, "dit.x", "@result.last"))).toBeNull();
+    expect(countedOn("w", body, wire(-1, "dit.x", "@sink.frames"))).toBe("w/dit");
+    expect(countedOn("w", body, wire(-1, "gone.x", "@result.kept"))).toBeNull();
+    expect([countedOn("w", body, wire(99)), countedOn(null, null, wire(0))]).toEqual([null, "dit"]);
   });
 });
 

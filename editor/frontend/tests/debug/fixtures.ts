@@ -44,7 +44,7 @@ export function breakpoint(fields: Partial<BreakShown> = {}): BreakShown {
 }
 
 export function statistics(fields: Partial<Statistics> = {}): Statistics {
-  return { count: 4, nan: 0, infinite: 0, low: -1, high: 1, mean: 0, std: 0.5, histogram: [], ...fields };
+  return { count: 4, nan: 0, infinite: 0, low: -1, high: 1, mean: 0, std: 0.5, histogram: [], every: 1, ...fields };
 }
 
 export function sample(fields: Partial<SampleEvent> = {}): SampleEvent {

@@ -26,6 +26,7 @@ const statistics = (fields: Partial<Statistics> = {}): Statistics => ({
   mean: 0,
   std: 0.5,
   histogram: [1, 4, 0, 3],
+  every: 1,
   ...fields,
 });
 

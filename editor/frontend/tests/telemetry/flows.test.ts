@@ -11,13 +11,14 @@ function transfer(fields: Partial<TransferEvent> = {}): TransferEvent {
   return { type: "transfer", ...where, transport: "shm", count: 1, nbytes: 1000, at: 0, ...fields };
 }
 
-const call = (node: string, iteration: number[], run = "r"): TelemetryEvent => ({
+const call = (node: string, use: string, run = "r"): TelemetryEvent => ({
   type: "activity",
   run,
   rank: 0,
   node,
+  use,
   walk: "w",
-  iteration,
+  iteration: [],
   calls: 2,
   busy: 0.1,
   queued: 0,
@@ -33,32 +34,32 @@ function made() {
   return { store, pass: (ms: number) => void (now += ms) };
 }
 
-it("counts what left a node by its Walk and its depth in loops", () => {
+it("counts what left a use, and all uses of a node in some Walks", () => {
   const { store } = made();
   const moved = vi.fn();
   const leave = store.watch(moved);
-  store.take(frame(call("a", [1]), call("a", []), call("a", [2])));
-  expect([store.left("w", "a", 1), store.left("w", "a", 0), store.left("w", "a", null)]).toEqual([4, 2, 6]);
-  expect([store.left("other", "a", 0), store.left("w", "b", null)]).toEqual([0, 0]);
+  store.take(frame(call("a", "a"), call("a", "again"), call("a", "a")));
+  expect([store.left("w/a"), store.left("w/again"), store.leftNode(["w"], "a")]).toEqual([4, 2, 6]);
+  expect([store.left("other/a"), store.leftNode(["other"], "a")]).toEqual([0, 0]);
   expect(moved).toHaveBeenCalledTimes(1);
   leave();
-  store.take(frame(call("a", [])));
+  store.take(frame(call("a", "a")));
   expect(moved).toHaveBeenCalledTimes(1);
 });
 
 it("hears the followed deployment and run alone, and nothing while it is paused", () => {
   const { store } = made();
-  store.take({ ...frame(call("a", [])), deployment: "other" } as Frame);
+  store.take({ ...frame(call("a", "a")), deployment: "other" } as Frame);
   store.focusOn("r2");
-  store.take(frame(call("a", []), transfer()));
+  store.take(frame(call("a", "a"), transfer()));
   store.setPaused(true);
-  store.take(frame(call("a", [], "r2")));
-  expect([store.left("w", "a", 0), store.traffic("w", 3)]).toEqual([0, null]);
+  store.take(frame(call("a", "a", "r2")));
+  expect([store.left("w/a"), store.traffic("w", 3)]).toEqual([0, null]);
   store.setPaused(false);
-  store.take(frame(call("a", [], "r2"), transfer({ run: "r2" })));
-  expect([store.left("w", "a", 0), store.traffic("w", 3)?.count]).toEqual([2, 1]);
+  store.take(frame(call("a", "a", "r2"), transfer({ run: "r2" })));
+  expect([store.left("w/a"), store.traffic("w", 3)?.count]).toEqual([2, 1]);
   store.follow("other");
-  expect(store.left("w", "a", 0)).toBe(0);
+  expect(store.left("w/a")).toBe(0);
 });
 
 it("tells how much goes along an edge a second, and forgets what is long ago", () => {

@@ -1,6 +1,8 @@
 import { describe, expect, it, vi } from "vitest";
 import type { ForwardEvent, Frame, LoopingEvent, TelemetryEvent } from "../../src/telemetry/frames";
 import { FLUSH_MS } from "../../src/telemetry/flush";
+import { useKey } from "../../src/telemetry/calls";
+import { ofUse } from "../../src/telemetry/shown";
 import { NodeStore } from "../../src/telemetry/nodes";
 import { loopsAround, loopTimes, stepsOf } from "../../src/telemetry/steps";
 import type { GraphDocument } from "../../src/document/types";
@@ -53,7 +55,7 @@ function made(graph: GraphDocument | null = GRAPH) {
   const revoke = vi.fn();
   const store = new NodeStore(time.clock, {
     steps: (task) => graph && stepsOf(graph, task),
-    loops: (walk, node, depth) => graph && loopsAround(graph, walk, node, depth),
+    loops: (walk, use) => graph && loopsAround(graph, walk, use),
     times: (walk, loop, run) => graph && loopTimes(graph, walk, loop, run === null ? {} : { max_tokens: 51 }),
     failed,
     revoke,
@@ -72,7 +74,7 @@ function frame(...events: TelemetryEvent[]): Frame {
 }
 
 function activity(fields: Partial<Extract<TelemetryEvent, { type: "activity" }>> = {}): TelemetryEvent {
-  const where = { run: "r1", rank: 0, node: "llm", walk: "decode", iteration: [3] };
+  const where = { run: "r1", rank: 0, node: "llm", use: fields.node ?? "llm", walk: "decode", iteration: [3] };
   return {
     type: "activity",
     ...where,
@@ -87,7 +89,8 @@ function activity(fields: Partial<Extract<TelemetryEvent, { type: "activity" }>>
 }
 
 function looping(fields: Partial<LoopingEvent> = {}): TelemetryEvent {
-  const what = { loop: "words", nodes: ["llm"], runs: ["r1"], walks: ["decode"], iterations: [[4]] };
+  const uses = fields.nodes ?? ["llm"];
+  const what = { loop: "words", nodes: ["llm"], uses, runs: ["r1"], walks: ["decode"], iterations: [[4]] };
   return { type: "looping", rank: 0, ...what, launches: 1, calls: 4, busy: 0.02, batch: 1, at: 1, ...fields };
 }
 
@@ -265,19 +268,21 @@ describe("loops", () => {
       number: 1,
       loop: "parts",
       nodes: ["mtp", "head"],
+      uses: ["mtp", "head"],
       count: 3,
       runs: ["r1"],
       walks: ["decode"],
       steps: [0],
       outer: [[7]],
       first: [0],
+      ready: [0],
       taken: 0,
       launched: 0,
       started: 1,
       finished: 1.03,
       pages_free: 0,
     };
-    store.take(frame(launch, { ...launch, outer: [[8]], nodes: ["mtp"] }));
+    store.take(frame(launch, { ...launch, outer: [[8]], nodes: ["mtp"], uses: ["mtp"] }));
     time.screen();
     expect(store.loop("decode", "parts")).toMatchObject({ low: 3, times: 3, state: "running" });
     expect(store.loop("decode", "parts")?.ms).toBeCloseTo(10);
@@ -295,6 +300,7 @@ describe("level full", () => {
     runs: ["r1", "r2", "r1"],
     walks: ["decode", "decode", "paint"],
     nodes: ["llm", "llm", "vae"],
+    uses: ["llm", "llm", "vae"],
     steps: [0, 0, 1],
     iterations: [[3], [9], []],
     ready: [0.98, 1, 0.5],
@@ -317,6 +323,18 @@ describe("level full", () => {
     expect(llm?.queuedMs).toBeCloseTo(12);
     expect(store.get("vae")).toMatchObject({ calls: 1, batch: 1, iteration: [] });
     expect(store.loop("decode", "words")).toMatchObject({ low: 4, high: 10 });
+  });
+
+  it("tells two uses of a node apart, in one batch as in a loop of the device", () => {
+    const { time, store } = made();
+    store.take(frame(forward({ uses: ["llm", "again", "vae"] })));
+    time.screen();
+    const calls = (key: string) => store.get(useKey("decode", key))?.calls;
+    expect([calls("llm"), calls("again"), store.get("llm")?.calls]).toEqual([1, 1, 2]);
+    expect([calls("vae"), store.get(useKey("paint", "vae"))?.state]).toEqual([undefined, "running"]);
+    store.take(frame(looping({ runs: ["r3"], nodes: ["llm"], uses: ["llm", "again"], iterations: [[7]] })));
+    time.pass(FLUSH_MS);
+    expect([calls("llm"), calls("again"), store.get("llm")?.calls]).toEqual([8, 8, 9]);
   });
 
   it("shows the row that failed at its node at once", () => {
@@ -515,4 +533,28 @@ describe("cost", () => {
     }
     expect(changed.mock.calls.length).toBeLessThan(1000 / (20 * 8) + 3);
   });
+});
+
+it("a use on its canvas has its own figures, and its node's errors, previews and waiting", () => {
+  const { time, store } = made();
+  const at = (walk: string, use: string) => {
+    const own = store.get(useKey(walk, use));
+    return ofUse(store.get("llm"), own, walk, store.isFrozen());
+  };
+  store.take(frame(phase("started")));
+  time.screen();
+  expect([at("decode", "llm")?.state, at("decode", "again")?.state]).toEqual(["queued", "queued"]);
+  store.take(frame(activity({ use: "again" })));
+  time.screen();
+  expect(at("decode", "again")).toMatchObject({ state: "running", calls: 2 });
+  expect(at("decode", "llm")).toMatchObject({ state: "idle", calls: 0 });
+  store.picture("llm", "blob:1");
+  store.fail("r1", { code: "node_error", message: "no room", node: "llm", walk: "decode" });
+  time.screen();
+  expect(at("decode", "llm")).toMatchObject({ state: "error", error: "no room", preview: { url: "blob:1" } });
+  expect(at("paint", "llm")).toMatchObject({ state: "idle", failure: null });
+  const times = [{ node: "llm", rank: 0, calls: 3, busy: 0.3 }];
+  store.showRun({ id: "old", times, error: null } as unknown as RunShown);
+  time.screen();
+  expect(at("decode", "llm")).toMatchObject({ state: "done", calls: 3 });
 });

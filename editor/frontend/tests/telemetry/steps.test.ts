@@ -46,20 +46,17 @@ describe("loops", () => {
       w: {
         body: [
           "a",
-          { loop: "n", times: "steps - 1", body: ["a", { loop: "m", times: "2", body: ["b"] }] },
-          { loop: "k", times: "min(4, steps)", body: ["b", { use: "a", as: "again" }] },
+          { loop: "n", times: "steps - 1", body: ["c", { loop: "m", times: "2", body: ["b"] }] },
+          { loop: "k", times: "min(4, steps)", body: [{ use: "a", as: "again" }] },
         ],
       },
     },
   } as unknown as GraphDocument;
 
-  it("are known by how many are around a call, where its uses don't differ", () => {
-    expect(loopsAround(graph, "w", "a", 0)).toEqual([]);
-    expect(loopsAround(graph, "w", "a", 1)).toBeNull();
-    expect(loopsAround(graph, "w", "b", 1)).toEqual(["k"]);
-    expect(loopsAround(graph, "w", "b", 2)).toEqual(["n", "m"]);
-    expect(loopsAround(graph, "w", "c", 0)).toBeNull();
-    expect(loopsAround(graph, "none", "a", 0)).toBeNull();
+  it("are those around a use, each by itself", () => {
+    const names = ["a", "b", "again", "none"];
+    expect(names.map((use) => loopsAround(graph, "w", use))).toEqual([[], ["n", "m"], ["k"], null]);
+    expect(loopsAround(graph, "none", "a")).toBeNull();
   });
 
   it("have an end where the run's parameters tell it", () => {

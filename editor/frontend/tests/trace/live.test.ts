@@ -13,6 +13,7 @@ function forward(fields: Partial<ForwardEvent> = {}): ForwardEvent {
     runs: ["r1", "r2", "r1"],
     walks: ["w", "w", "w"],
     nodes: ["llm", "llm", "head"],
+    uses: ["llm", "llm", "again"],
     steps: [0, 0, 0],
     iterations: [[1], [5], [1]],
     ready: [10.0, 10.001, 10.002],
@@ -27,13 +28,13 @@ function forward(fields: Partial<ForwardEvent> = {}): ForwardEvent {
 }
 
 function live(...events: TelemetryEvent[]): LiveTrace {
-  const made = new LiveTrace();
+  const made = new LiveTrace((walk, edge) => (edge === 2 ? `${walk}: a.x -> b.x` : null));
   made.take(events, WALL);
   return made;
 }
 
 describe("live events", () => {
-  it("make a block per node of a batch, with the runs that were in it", () => {
+  it("make a block per use in a batch, with the runs that were in it", () => {
     const { model } = live(forward());
     expect(model.lanes.map((lane) => lane.name)).toEqual(["llm", "head"]);
     expect(model.size).toBe(2);
@@ -47,6 +48,8 @@ describe("live events", () => {
     expect(model.started.at(0)).toBeCloseTo(2000);
     expect(model.queued.at(0)).toBeCloseTo(5000);
     expect(model.mates(0)).toEqual([0, 1]);
+    expect([0, 1].map((id) => model.names[model.use.at(id)])).toEqual(["llm", "again"]);
+    expect(live(forward({ uses: ["llm", "again", "head"] })).model.size).toBe(3);
     expect(model.wall).toBeCloseTo(WALL + 10.003);
   });
 
@@ -57,12 +60,14 @@ describe("live events", () => {
       number: 0,
       loop: "denoise",
       nodes: ["dit"],
+      uses: ["dit"],
       count: 4,
       runs: ["r1", "r2"],
       walks: ["w", "w"],
       steps: [1, 1],
       outer: [[2], []],
       first: [8, 0],
+      ready: [0.9, 0.95],
       taken: 1,
       launched: 1.1,
       started: 1.2,
@@ -71,6 +76,7 @@ describe("live events", () => {
     });
     expect(model.lanes).toMatchObject([{ name: "denoise", loop: true, rank: 1, nodes: ["dit"] }]);
     expect([model.kind.at(0), model.count.at(0), model.iteration[0]]).toEqual([LAUNCH, 4, [2, 8]]);
+    expect([model.ready.at(0), model.queued.at(0)]).toEqual([expect.closeTo(-1e5), expect.closeTo(3e5)]);
   });
 
   it("of summary telemetry are folded; a loop's go on where the last were told", () => {
@@ -79,6 +85,7 @@ describe("live events", () => {
       rank: 0,
       loop: "denoise",
       nodes: ["dit"],
+      uses: ["dit"],
       runs: ["r1"],
       walks: ["w"],
       iterations: [[7]],
@@ -94,6 +101,7 @@ describe("live events", () => {
         run: "r1",
         rank: 0,
         node: "llm",
+        use: "llm",
         walk: "w",
         iteration: [3],
         calls: 5,
@@ -123,17 +131,22 @@ describe("live events", () => {
       { type: "transfer", ...where, ...sent, at: 1 },
       { type: "arrival", ...where, rank: 0, at: 1.5 },
       { type: "arrival", ...where, rank: 1, at: 2 },
+      { type: "transfer", ...where, ...sent, edge: 7, at: 3 },
     );
-    expect(model.hops).toMatchObject([{ sent: 0, arrived: 1e6, edge: "edge 2" }]);
+    expect(model.hops).toMatchObject([
+      { sent: 0, arrived: 1e6, edge: "w: a.x -> b.x" },
+      { arrived: -1, edge: "edge 7" },
+    ]);
   });
 
   it("that are too many lose their older half, not their lanes", () => {
-    const made = new LiveTrace();
+    const made = new LiveTrace(() => null);
     const one = (at: number) =>
       forward({
         runs: ["r"],
         walks: ["w"],
         nodes: ["n"],
+        uses: ["n"],
         iterations: [[]],
         steps: [0],
         ready: [at],
@@ -155,8 +168,18 @@ describe("live events", () => {
   });
 });
 
+it("gauges are kept for the newest while", () => {
+  const made = new LiveTrace(() => null);
+  const gauge = (at: number) => ({ type: "rank", rank: 0, at, busy: 1, queue: 0, pages_free: 1, pages_total: 2 });
+  for (let at = 0; at < 10_000; at += 1) made.take([gauge(at) as TelemetryEvent], WALL);
+  const counter = made.model.counter(0);
+  expect([counter.at.size, counter.busy.size]).toEqual([counter.queue.size, counter.pagesUsed.size]);
+  expect(counter.at.size).toBeLessThan(5_000);
+  expect(counter.at.at(counter.at.size - 1)).toBe(9_999e6);
+});
+
 it("5,000 batches a second take a small part of a core", () => {
-  const made = new LiveTrace();
+  const made = new LiveTrace(() => null);
   const packets = Array.from({ length: 50 }, (_, packet) =>
     Array.from({ length: 100 }, (_, each) => {
       const at = 10 + packet * 0.02 + each * 0.0002;

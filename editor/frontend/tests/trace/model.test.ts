@@ -111,8 +111,8 @@ describe("a run's trace", () => {
 
   it("joins a hop to the block that made its value and to the one that read it", () => {
     expect(linksOf(model, nodeOf)).toMatchObject([{ from: 0, to: 1 }]);
-    // A use that another node answers for is none of these.
-    expect(linksOf(model, (_walk, use) => (use === "llm" ? "other" : use))).toMatchObject([{ from: null, to: 1 }]);
+    // A loop on the device tells its nodes alone: a use that another node answers for is none of these.
+    expect(linksOf(model, () => "other")).toMatchObject([{ from: 0, to: null }]);
   });
 
   it("has the blocks of a batch together", () => {

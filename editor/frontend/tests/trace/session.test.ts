@@ -101,9 +101,9 @@ it("marks the nodes of what is chosen, and finds the other end of its values", a
   expect([...highlight.getState().nodes]).toEqual(["vae"]);
   expect(session.linksOf(1, "a")).toMatchObject([{ from: 0, to: 1 }]);
   expect([session.blockOfHop(0), session.blockOfHop(7)]).toEqual([1, null]);
-  session.selectLane(0);
+  session.selectLane(0, "a");
   expect([...highlight.getState().nodes]).toEqual(["llm"]);
-  session.selectLane(null);
+  session.unselect();
   expect(highlight.getState().nodes.size).toBe(0);
 });
 

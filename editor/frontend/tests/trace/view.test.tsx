@@ -90,7 +90,7 @@ it("nodes are told of one run, of two, and of all that are kept", () => {
   const model = modelOf(trace());
   const onLane = vi.fn();
   const figures = { p50: 1, p95: 2, p99: 3, queued_p50: 0, queued_p95: 1, batch_mean: 1, share: 0.25, busy: 1 };
-  const statistics = { runs: 4, nodes: [{ node: "llm", rank: 0, calls: 9, ...figures }] };
+  const statistics = { runs: 4, nodes: [{ node: "llm", rank: 0, loop: false, calls: 9, ...figures }] };
   const view = (other: Model | null) => (
     <NodesPanel model={model} version={0} other={other} statistics={statistics} onLane={onLane} />
   );
@@ -98,7 +98,7 @@ it("nodes are told of one run, of two, and of all that are kept", () => {
   const captions = () => [...host.querySelectorAll("caption")].map((caption) => caption.textContent);
   expect(captions()).toEqual(["What is shown, per node and rank", "Over the last 4 runs that are kept"]);
   press("vae");
-  expect(onLane).toHaveBeenCalledWith(1, "vae");
+  expect(onLane).toHaveBeenCalledWith(expect.objectContaining({ rank: 1, name: "vae", loop: false }));
   show(view(new Model()));
   expect(captions()).toEqual(["The second run against the first, largest change first"]);
   expect(host.querySelector(".less")?.textContent).toBe("−800 µs");

@@ -118,20 +118,18 @@ const Flow = memo(function Flow({ id, data, path }: { id: string; data: WireData
   const on = useContext(FlowingOn);
   const editor = useEditor();
   const walk = on?.walk ?? null;
-  const counted = countedOn((walk !== null && editor.graph.walks?.[walk]) || null, data);
-  const [node, depth] = [counted?.node ?? "", counted?.depth ?? null];
+  const counted = countedOn(walk, (walk !== null && editor.graph.walks?.[walk]) || null, data);
   useEffect(() => {
-    if (!on || !node) return;
-    const walks = on.walk === null ? data.walks : [on.walk];
-    const left = () => walks.reduce((sum, one) => sum + flows.left(one, node, depth), 0);
+    if (!on || counted === null) return;
+    const left = () => (on.walk === null ? flows.leftNode(data.walks, counted) : flows.left(counted));
     on.tokens.put(id, { path, color: data.color, left });
     return () => on.tokens.drop(id);
-  }, [on, id, data, path, node, depth]);
-  return node ? <Lit node={node} path={path} /> : null;
+  }, [on, id, data, path, counted]);
+  return counted === null ? null : <Lit counted={counted} path={path} />;
 });
 
-function Lit({ node, path }: { node: string; path: string }) {
-  return useIsRunning(node) ? <path className="wg-flowing" d={path} /> : null;
+function Lit({ counted, path }: { counted: string; path: string }) {
+  return useIsRunning(counted) ? <path className="wg-flowing" d={path} /> : null;
 }
 
 /** Where its source is tapped: shows what the tap sees. */

@@ -43,7 +43,7 @@ export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
       <div className="wg-foot">
         {use.when && <When when={use.when} />}
         <States states={use.states} />
-        <Live node={use.node} paged={use.states.some((state) => state.kind === "paged_kv")} />
+        <Live name={use.name} node={use.node} paged={use.states.some((state) => state.kind === "paged_kv")} />
       </div>
       <NodePreview node={use.node} />
       <div className="wg-far" aria-hidden>

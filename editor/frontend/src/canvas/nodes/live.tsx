@@ -1,23 +1,36 @@
 // The parts of a node that telemetry touches. Their height is kept free, so that nothing moves.
-import { memo } from "react";
-import { useActivities, useActivity, useLoop, useRankGauges, type NodeState } from "../../telemetry/activity";
+import { memo, useContext } from "react";
+import {
+  useActivities,
+  useLoop,
+  useRankGauges,
+  useUseActivity,
+  type Activity,
+  type NodeState,
+} from "../../telemetry/activity";
 import { NodePreview } from "../../telemetry/views";
+import { FlowingOn } from "../edges/TokenLayer";
 import { showing, together } from "../model/together";
 import { figuresOf, loopWords, pagesUsed, tellingOf } from "./figures";
 
-/** `paged`: it keeps keys and values in its rank's pages. */
-export const Live = memo(function Live({ node, paged = false }: { node: string; paged?: boolean }) {
-  const activity = useActivity(node);
+interface LiveProps {
+  /** Of the use on its Walk's canvas. */
+  name: string;
+  node: string;
+  /** It keeps keys and values in its rank's pages. */
+  paged?: boolean;
+}
+
+export const Live = memo(function Live({ name, node, paged = false }: LiveProps) {
+  const activity = useUseActivity(useContext(FlowingOn)?.walk ?? null, name, node);
   if (!activity || activity.state === "idle") return <Figures state="idle" />;
   const { state, error } = activity;
-  if (paged && state === "running") return <WithPages node={node} />;
+  if (paged && state === "running") return <WithPages activity={activity} />;
   return <Figures state={state} parts={figuresOf(activity)} telling={tellingOf(activity)} error={error} />;
 });
 
-function WithPages({ node }: { node: string }) {
-  const activity = useActivity(node);
+function WithPages({ activity }: { activity: Activity }) {
   const gauges = useRankGauges();
-  if (!activity) return null;
   const used = pagesUsed(activity.ranks, gauges);
   const parts = figuresOf(activity, used);
   return <Figures state={activity.state} parts={parts} telling={tellingOf(activity, used)} error={activity.error} />;
