@@ -98,7 +98,7 @@ def trace(run: str) -> dict[str, Any]:
         ends[lane] = started + chance.randint(50, 1500)
         rows.append((started, ends[lane], lane, number))
     rows.sort()
-    same = {name: [0] * BLOCKS for name in ("kind", "walk", "step", "queued", "pages_free")}
+    same = {name: [0] * BLOCKS for name in ("kind", "walk", "use", "step", "queued", "pages_free")}
     starts, finishes = [row[0] for row in rows], [row[1] for row in rows]
     blocks = {
         **same,

@@ -32,7 +32,8 @@ function addBlocks(model: Model, { blocks, names }: TraceShown, own: number, lan
       kind: blocks.kind[row]!,
       lane: lanes[blocks.lane[row]!]!,
       walk: known[blocks.walk[row]!]!,
-      use: blocks.use[row]! < 0 ? -1 : known[blocks.use[row]!]!,
+      // Traces that were kept before uses were told have none.
+      use: known[blocks.use[row] ?? -1] ?? -1,
       step: blocks.step[row]!,
       iteration: blocks.iteration[row]!,
       count: blocks.count[row]!,
