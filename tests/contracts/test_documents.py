@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from walkgraph.settings import Settings
+
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
 EXAMPLES = {
     "x.py", "x.json", "operators_x.py", "v0002_x.py", "X.tsx", "XForm.tsx", "XNode.tsx", "NAME.py", "test_<module>.py",
@@ -37,6 +39,27 @@ def test_every_verb_of_dev_is_explained(repository: Path) -> None:
     ]
     explained = set(re.findall(r"^\| `\./dev (\w+)", (repository / "CONTRIBUTING.md").read_text(), re.MULTILINE))
     assert explained == set(verbs)
+
+
+def test_every_setting_is_explained(repository: Path) -> None:
+    text = (repository / "README.md").read_text()
+    assert told_settings(text) == sorted(name.upper() for name in Settings.model_fields)
+
+
+def test_a_planted_setting_that_is_none_is_found() -> None:
+    assert told_settings(
+        "| `OTHER` | 1 |\n## Settings\n| `HOST`, `PORTS` | `no` | `X` |\n## Next\n| `LATER` | |\n"
+    ) == [
+        "HOST",
+        "PORTS",
+    ]
+
+
+def told_settings(text: str) -> list[str]:
+    """Return the names in the first column of the table below the heading `Settings`, sorted."""
+    section = text.partition("\n## Settings\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[A-Z_]+`(?:, `[A-Z_]+`)*) \|", section, re.MULTILINE)
+    return sorted(name for row in rows for name in re.findall(r"[A-Z_]+", row))
 
 
 def test_every_benchmark_is_explained(repository: Path) -> None:

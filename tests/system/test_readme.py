@@ -126,7 +126,7 @@ def speaking(running: Running) -> None:
 def test_every_block_runs(running: Running, blocks: list[str], tmp_path: Path) -> None:
     speaking(running)
     printed = [running.block(text, tmp_path) for text in blocks[1:]]
-    assert len(printed) == 5
+    assert len(printed) == 8
     with Image.open(tmp_path / "out.png") as picture:
         assert picture.size[0] >= 16
         assert len(picture.convert("RGB").getcolors(64 * 64) or ()) > 1
@@ -136,11 +136,28 @@ def test_every_block_runs(running: Running, blocks: list[str], tmp_path: Path) -
     assert list(tmp_path.glob("preview_*.png"))
     assert printed[2].startswith("done ")
     assert "plan of `shapes`" in printed[3]
+    watched(printed[5:], tmp_path)
     with wave.open(str(tmp_path / "speech.wav")) as speech:
         frames, rest = divmod(speech.getnframes(), 2048)
         assert speech.getframerate() == 24_000
         assert 1 <= frames <= 140 // 7
         assert rest == 0
+
+
+def watched(printed: list[str], folder: Path) -> None:
+    """What the blocks about watching have shown and written."""
+    traces, stopped, _ = printed
+    assert "speak on orpheus: done" in traces
+    assert "RANK" in traces
+    assert "text_to_image" in traces
+    assert json.loads((folder / "run.perfetto.json").read_text())["traceEvents"]
+    assert json.loads((folder / "run.otlp.json").read_text())["resourceSpans"]
+    held, why = stopped.splitlines()
+    assert held == "held before vae_decoder"
+    assert why.startswith("Of its ")
+    metrics = (folder / "metrics.txt").read_text()
+    for name in ("walkgraph_time_to_first_token_seconds_count", "walkgraph_kv_cache_usage_perc"):
+        assert f'{name}{{deployment="shapes"' in metrics
 
 
 def test_a_block_that_fails_is_seen(tmp_path: Path) -> None:
