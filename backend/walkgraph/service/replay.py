@@ -46,14 +46,16 @@ def _request(run: LiveRun, *, record: bool) -> dict[str, Any]:
 async def compared(services: Services, a: str, b: str) -> dict[str, Any]:
     """What `schemas_watch.DifferencesShown` says. Raises NotFound for a run that never was, Conflict for one that isn't
     over, or where one of the two alone was recorded."""
-    outputs = [await _outputs(services, name) for name in (a, b)]
+    made, others = [await _outputs(services, name) for name in (a, b)]
     ours, theirs = [await services.traces.recording(name) for name in (a, b)]
     if (ours is None) != (theirs is None):
         name = a if ours is None else b
         raise Conflict(f"the run `{name}` was not recorded, or that is not kept any more; replay it with `record`")
     recorded = ours is not None
     found = await anyio.to_thread.run_sync(differences.compare, ours or (), theirs or ())
-    told = differences.compare_outputs(*outputs)
+    told: tuple[differences.Output, ...] = ()
+    if made is not None and others is not None:
+        told = await anyio.to_thread.run_sync(differences.compare_outputs, made, others)
     rows = [row._asdict() for row in found.rows]
     return {
         "a": a,
@@ -68,12 +70,12 @@ async def compared(services: Services, a: str, b: str) -> dict[str, Any]:
     }
 
 
-async def _outputs(services: Services, name: str) -> list[m.Output]:
-    """Those that are kept."""
+async def _outputs(services: Services, name: str) -> list[m.Output] | None:
+    """None: they are not kept any more."""
     run = services.runs.get(name)
     if run is None:
         await services.store.read(queries.get_run, name)
-        return []
+        return None
     if run.finished is None:
         raise Conflict(f"the run `{name}` isn't over yet; compare it once it is")
     return run.outputs

@@ -184,7 +184,7 @@ class DifferencesShown(Shown):
     missing: MissingShown
     """Values that were recorded of the other run only, because they weren't made here or their sample was lost."""
     outputs: list[OutputShown]
-    """As far as they are kept."""
+    """Of runs that can be followed both; otherwise none."""
     first: RowShown | None
     rows: list[RowShown]
     """In the order of a's times; those that differ only, and at most 500."""

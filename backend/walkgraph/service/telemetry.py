@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+import structlog
 import zmq
 import zmq.asyncio
 
@@ -18,6 +19,8 @@ FRAME_BYTES = 96 * 1024
 """Of a packet, as it came, that becomes one frame; a larger one becomes several, for a reader's buffer to hold some."""
 TURN_PACKETS = 16
 """Taken one after the other before others have their turn."""
+
+_log = structlog.get_logger("walkgraph.telemetry")
 
 Resolve = Callable[[str], tuple[str, str] | None]
 """What a packet calls its deployment -> (the deployment, what tells its sources from those of its other versions); None
@@ -56,6 +59,7 @@ class Collector:
         """`directory`: where the socket lies; a short path. Raises InvalidInput for one that is too long."""
         self.address = sockets.address(directory, SOCKET)
         self.rejected = 0
+        """Frames that were no packets, and packets that a sink could not take."""
         self._directory = directory
         self._context: zmq.asyncio.Context | None = None
         self._task: asyncio.Task[None] | None = None
@@ -90,8 +94,19 @@ class Collector:
                 continue
             found = resolve(packet.deployment)
             if found is not None:
-                for sink in sinks:
-                    sink.take(packet, *found, len(frame))
+                self._hand_over(packet, *found, len(frame), sinks)
+
+    def _hand_over(
+        self, packet: events.Packet, deployment: str, version: str, nbytes: int, sinks: tuple[Sink, ...]
+    ) -> None:
+        for sink in sinks:
+            try:
+                sink.take(packet, deployment, version, nbytes)
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                # One that a process can't have meant (columns of unequal length) must not end the telemetry of others.
+                self.rejected += 1
+                if self.rejected == 1:
+                    _log.error("packet not taken", sink=type(sink).__name__, exc_info=error)
 
 
 def _parts(told: tuple[events.Any, ...], count: int) -> Iterator[tuple[events.Any, ...]]:

@@ -138,7 +138,7 @@ class Traces:
         await self._settled(RunId(run))
         found = self._draft(RunId(run))
         if found is not None:
-            return tuple(recorded.whole() for recorded in found[0].recorded) or None
+            return await anyio.to_thread.run_sync(_whole, found[0]) or None
         data = await self._store.read(kept.get_recording, run)
         try:
             return None if data is None else await anyio.to_thread.run_sync(columns.decode_recording, data)
@@ -254,9 +254,9 @@ class Traces:
             if self._made is not None:
                 for trace, _ in found:
                     self._made(trace)
-            await self._store.write(kept.save_traces, [row for _, row in found], self._keep)
-        except (WalkgraphError, OverflowError) as error:
-            # The latter: a rank has told a number that has no place in a column.
+            if found:
+                await self._store.write(kept.save_traces, [row for _, row in found], self._keep)
+        except WalkgraphError as error:
             _log.error("traces not kept", count=len(drafts), reason=str(error))
         finally:
             for run in runs:
@@ -309,12 +309,21 @@ class Traces:
 
 
 def _finish(drafts: Sequence[Draft], parents: Sequence[str], deployment: str) -> list[tuple[Trace, RunTrace]]:
-    # Between two of its parts a thread lets go of the interpreter: the event loop would get it only after the 5 ms for
-    # which a thread may keep it.
-    traces = [
-        assemble(draft, deployment, parent, os.sched_yield) for draft, parent in zip(drafts, parents, strict=True)
-    ]
-    return [(trace, _row(trace, draft)) for trace, draft in zip(traces, drafts, strict=True)]
+    found: list[tuple[Trace, RunTrace]] = []
+    for draft, parent in zip(drafts, parents, strict=True):
+        try:
+            # Between two of its parts a thread lets go of the interpreter: the event loop would get it only after the
+            # 5 ms for which a thread may keep it.
+            trace = assemble(draft, deployment, parent, os.sched_yield)
+            found.append((trace, _row(trace, draft)))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # A rank may have told anything: a number without a place in a column, rows of unequal length.
+            _log.error("trace not made", run=draft.run, exc_info=error)
+    return found
+
+
+def _whole(draft: Draft) -> tuple[Sample, ...]:
+    return tuple(recorded.whole() for recorded in draft.recorded)
 
 
 def _row(trace: Trace, draft: Draft) -> RunTrace:

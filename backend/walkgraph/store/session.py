@@ -8,7 +8,7 @@ import anyio.to_thread
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlmodel import Session, create_engine
 
 from walkgraph.errors import WalkgraphError
@@ -23,6 +23,13 @@ _FULL = ("database or disk is full", "disk i/o error")
 
 class StoreFull(WalkgraphError):
     """Nothing was written: there is no room on the disk."""
+
+    code = "overloaded"
+    retryable = True
+
+
+class StoreBusy(WalkgraphError):
+    """Nothing was written: somebody else holds the database, or it can't be reached."""
 
     code = "overloaded"
     retryable = True
@@ -66,13 +73,16 @@ class Store:
         *args: Arguments.args,
         **kwargs: Arguments.kwargs,
     ) -> Result:
-        """Once this returns, what was written survives a crash. Raises StoreFull where the disk has no room."""
+        """Once this returns, what was written survives a crash. Raises StoreFull where the disk has no room, StoreBusy
+        where the database can't be written now."""
         try:
             with Session(self._writes, expire_on_commit=False) as session, session.begin():
                 return query(session, *args, **kwargs)
         except DBAPIError as error:
             if any(sign in str(error.orig).lower() for sign in _FULL):
                 raise StoreFull("there is no room on the disk for the database; make some and try again") from error
+            if isinstance(error, OperationalError):
+                raise StoreBusy("the database can't be written now; try again, and see the service's log") from error
             raise
 
     async def read(

@@ -4,28 +4,43 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy.orm import defer
-from sqlmodel import Session, col, delete, desc, select
+from sqlmodel import Session, col, delete, desc, func, select
+from sqlmodel.sql.expression import Select
 
 from walkgraph.errors import NotFound
 from walkgraph.store.tables import RunTrace
 
 KEPT_BYTES = 256 * 1024 * 1024
 """Of one deployment's traces and recordings."""
-
+ALL_BYTES = 2 * 1024 * 1024 * 1024
+"""Of all deployments', those that are gone among them."""
 
 _BYTES: tuple[Any, ...] = (RunTrace.trace, RunTrace.recording)
+_AT_ONCE = 500
+"""Rows named by one statement."""
 _NEWEST_FIRST = (desc(col(RunTrace.created_at)), desc(col(RunTrace.run)))
 
 
-def save_traces(session: Session, traces: Iterable[RunTrace], keep: int, keep_bytes: int = KEPT_BYTES) -> None:
-    """Insert or replace; then each of their deployments has its `keep` newest, and of these as many as fit."""
+def save_traces(
+    session: Session,
+    traces: Iterable[RunTrace],
+    keep: int,
+    keep_bytes: int = KEPT_BYTES,
+    all_bytes: int = ALL_BYTES,
+) -> None:
+    """Insert or replace; then each of their deployments has its `keep` newest, and of these as many as fit; where all
+    deployments together have too much, the oldest traces go."""
     deployments: set[str] = set()
     for trace in traces:
         session.merge(trace)
         deployments.add(trace.deployment)
     session.flush()
     for deployment in deployments:
-        _prune(session, deployment, keep, keep_bytes)
+        _prune(
+            session, select(RunTrace.run, RunTrace.nbytes).where(RunTrace.deployment == deployment), keep, keep_bytes
+        )
+    if (session.exec(select(func.sum(RunTrace.nbytes))).one() or 0) > all_bytes:
+        _prune(session, select(RunTrace.run, RunTrace.nbytes), None, all_bytes)
 
 
 def get_trace(session: Session, run: str) -> bytes:
@@ -50,15 +65,15 @@ def list_traces(session: Session, deployment: str, task: str | None, limit: int)
     return session.exec(query.order_by(*_NEWEST_FIRST).limit(limit)).all()
 
 
-def _prune(session: Session, deployment: str, keep: int, keep_bytes: int) -> None:
-    query = select(RunTrace.run, RunTrace.nbytes).where(RunTrace.deployment == deployment)
+def _prune(session: Session, query: Select[str, int], keep: int | None, keep_bytes: int) -> None:
+    """`keep`: traces; None: any number."""
     room = keep_bytes
     surplus: list[str] = []
     newest = session.exec(query.order_by(*_NEWEST_FIRST)).all()
     for number, (run, nbytes) in enumerate(newest):
         room -= nbytes
         # The newest stays, whatever its size.
-        if number and (number >= keep or room < 0):
+        if number and (room < 0 or (keep is not None and number >= keep)):
             surplus.append(run)
-    if surplus:
-        session.exec(delete(RunTrace).where(col(RunTrace.run).in_(surplus)))
+    for at in range(0, len(surplus), _AT_ONCE):
+        session.exec(delete(RunTrace).where(col(RunTrace.run).in_(surplus[at : at + _AT_ONCE])))

@@ -49,6 +49,30 @@ async def test_packets_become_frames_of_the_version_that_serves(tmp_path: Path) 
     await collector.close()
 
 
+async def test_a_packet_that_a_sink_can_not_take_ends_nothing(tmp_path: Path) -> None:
+    taken: asyncio.Queue[str] = asyncio.Queue()
+
+    class Picky:
+        def take(self, packet: events.Packet, deployment: str, version: str, nbytes: int) -> None:
+            if packet.source == "bad":
+                raise ValueError("columns of unequal length")
+
+    class All:
+        def take(self, packet: events.Packet, deployment: str, version: str, nbytes: int) -> None:
+            taken.put_nowait(packet.source)
+
+    collector = Collector(tmp_path / "d")
+    collector.start(lambda _label: ("shapes", "v1"), (Picky(), All()))
+    context: sockets.Context = zmq.Context()
+    offer = sockets.offer(sockets.feed(context, collector.address))
+    for source in ("bad", "good", "bad"):
+        assert offer(packet("shapes v1", source))
+    assert [await taken.get() for _ in range(3)] == ["bad", "good", "bad"]
+    assert collector.rejected == 2
+    context.destroy(linger=0)
+    await collector.close()
+
+
 async def test_a_large_packet_becomes_frames_that_are_numbered_on() -> None:
     hub, texts = Hub(), asyncio.Queue[str]()
 

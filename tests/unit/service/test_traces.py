@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.support.telling import A, activity, forward, packet, phase, sample
 from tests.unit.service.conftest import Running
@@ -84,6 +85,24 @@ async def test_there_is_none_of_a_run_that_was_never_here(service: Running) -> N
     assert "telemetry was off" in answer.text
     assert (await service.http.get("/api/v1/deployments/shapes/traces")).json() == []
     assert await service.services.traces.recording(A) is None
+
+
+async def test_a_run_of_which_nonsense_was_told_costs_its_own_trace_only(service: Running) -> None:
+    await service.deploy()
+    runs = [await start(service) for _ in range(2)]
+    now = service.services.traces._clock()
+    ends = (now, now, now + 0.1, now + 0.2)
+    for number, (run, started) in enumerate(zip(runs, (now, 1e300), strict=True)):
+        tell(service, "conductor", phase(run, "queued", now), phase(run, "started", started), first=3 * number)
+        tell(service, "rank 0.1", forward(ends, (run,)), first=number)
+        tell(service, "conductor", phase(run, "finished", now + 0.3), first=3 * number + 2)
+    with structlog.testing.capture_logs() as logged:
+        (row,) = await listed(service, 1)
+        # It waits until the run is dealt with.
+        assert await service.services.traces.recording(runs[1]) is None
+    assert row["run"] == runs[0]
+    assert [(entry["event"], entry["run"]) for entry in logged] == [("trace not made", runs[1])]
+    assert (await service.http.get(f"/api/v1/runs/{runs[1]}/trace")).json()["level"] == "off"
 
 
 async def test_a_run_whose_process_died_has_its_end_from_the_service(service: Running) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm.exc import DetachedInstanceError
 
 from walkgraph.errors import NotFound
 from walkgraph.store import traces
-from walkgraph.store.session import Store
+from walkgraph.store.session import Store, StoreBusy
 from walkgraph.store.tables import RunTrace
 
 
@@ -77,6 +78,21 @@ def test_no_more_are_kept_than_fit_but_always_the_newest(store: Store) -> None:
     assert names(store) == ["d", "c"]
     store.write_now(traces.save_traces, [row("huge", 9.0, nbytes=500)], 10, 100)
     assert names(store) == ["huge"]
+
+
+def test_traces_of_deployments_that_are_gone_do_not_fill_the_disk(store: Store) -> None:
+    for at, deployment in enumerate("abcd"):
+        rows = [row(f"{deployment}{i}", 10.0 * at + i, deployment=deployment, nbytes=40) for i in range(2)]
+        store.write_now(traces.save_traces, rows, 10, 100, 250)
+    assert [names(store, deployment) for deployment in "abcd"] == [[], ["b1", "b0"], ["c1", "c0"], ["d1", "d0"]]
+
+
+def test_a_database_that_is_held_by_somebody_else_is_said_to_be(store: Store) -> None:
+    def held(_session: object) -> None:
+        raise OperationalError("INSERT", {}, Exception("database is locked"))
+
+    with pytest.raises(StoreBusy, match="try again"):
+        store.write_now(held)
 
 
 def test_a_trace_is_replaced_by_a_later_one_of_its_run(store: Store) -> None:
