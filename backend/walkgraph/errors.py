@@ -40,12 +40,16 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     """A sentence from our own catalogue that says what to do; never the text of a foreign exception."""
     node: str | None = None
+    use: str | None = None
+    """Of the node in its Walk."""
     port: str | None = None
     walk: str | None = None
     iteration: tuple[int, ...] = ()
     """Loop indices, outermost first, of the call that failed."""
     rank: int | None = None
     retryable: bool = False
+    given: dict[str, str] = {}
+    """What the call was given, by port or slot: kinds and sizes alone, `float32 [1, 256]`; of 16 at most."""
 
 
 class WalkgraphError(Exception):

@@ -74,7 +74,7 @@ class Batches:
         try:
             ready = self._part(self._nodes[call.node], call)
         except Exception as raised:  # noqa: BLE001 (inputs that an operator can't even sort end that run alone)
-            self._unready.append(Done(call, None, self._runner.failed(call, raised), 0.0, 0.0, 1))
+            self._unready.append(Done(call, None, self._runner.failures.of(call, raised), 0.0, 0.0, 1))
             return
         self._schedule.add(*ready)
 

@@ -23,6 +23,7 @@ from walkgraph.engine.batches import Batches
 from walkgraph.engine.capture import Capturer
 from walkgraph.engine.clocks import Stopwatch
 from walkgraph.engine.entering import Loaded, with_examples
+from walkgraph.engine.failures import is_memory
 from walkgraph.engine.gauges import Gauges, memory
 from walkgraph.engine.load import load_operators, make_pools, nodes_here, rank_plan
 from walkgraph.engine.paged_attention import Contexts
@@ -32,7 +33,7 @@ from walkgraph.engine.pool import Pool, PoolInfo, page_bytes
 from walkgraph.engine.prefix import PrefixStats
 from walkgraph.engine.reading import host_ports
 from walkgraph.engine.resident import LoopDone, Resident, Stepped
-from walkgraph.engine.runner import Runner, is_memory
+from walkgraph.engine.runner import Runner
 from walkgraph.engine.schedule import MIX, Mix
 from walkgraph.engine.single import Singles
 from walkgraph.engine.states import Kept, StateTable
@@ -117,7 +118,7 @@ class Engine:
         self._resident = Resident(
             self._states,
             lambda node: self._nodes[node],
-            self._runner.failed,
+            self._runner.failures,
             host_ports=lambda node: ports.get(node, ()),
             capturer=self._capturer,
             watch=self._watch,

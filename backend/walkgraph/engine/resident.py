@@ -24,6 +24,7 @@ from walkgraph.engine.clocks import Stopwatch, Timing
 from walkgraph.engine.crossing import Crossing
 from walkgraph.engine.device import Lines, Mark
 from walkgraph.engine.entering import Entrance, Loaded
+from walkgraph.engine.failures import Failures
 from walkgraph.engine.lanes import TABLE_BYTES, Flight, Graph, Lane, Rooms, sizes_of
 from walkgraph.engine.program import Program, row_bytes
 from walkgraph.engine.riders import LoopDone, Queue, Rider, Stepped, Waiting, row_of, stepped, to_leave
@@ -45,7 +46,7 @@ class Resident:
         self,
         states: StateTable,
         loaded: Callable[[str], Loaded],
-        failed: Callable[[LoopCall, Exception], ErrorInfo],
+        failures: Failures,
         *,
         host_ports: Callable[[str], Collection[str]] = lambda node: (),
         capturer: Callable[[torch.device], Capturer] = Capturer,
@@ -53,9 +54,8 @@ class Resident:
         watch: Stopwatch,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`loaded`: a node's operator and device. `failed`: what a client learns of an exception. `watch`: while it is
-        on, each launch is told, as `Stepped`."""
-        self._states, self._failed, self._clock, self._rows = states, failed, clock, rows
+        """`loaded`: a node's operator and device. `watch`: while it is on, each launch is told, as `Stepped`."""
+        self._states, self._failures, self._clock, self._rows = states, failures, clock, rows
         self._watch = watch
         self.crossing = Crossing()
         self._entrance = Entrance(states, loaded)
@@ -189,7 +189,7 @@ class Resident:
             self._flights.append(self._launch(lane, riders, iterations))
         except Exception as raised:  # noqa: BLE001 (a step that can't be captured or run ends those in it alone)
             for rider in riders:
-                self._finish(lane, rider, None, self._failed(rider.call, raised))
+                self._finish(lane, rider, None, self._failures.of(rider.call, raised))
         return True
 
     def collect(self, *, wait: bool) -> list[Items | LoopDone | Stepped]:
@@ -292,7 +292,7 @@ class Resident:
                 rider.cells = lane.program.cells_of(rider.row)
                 self._entrance.leave(lane.program, rider.row, rider.entered, rider.done)
         except Exception as raised:  # noqa: BLE001 (what can't be taken from its row ends that run alone)
-            self._finish(lane, rider, None, self._failed(rider.call, raised))
+            self._finish(lane, rider, None, self._failures.of(rider.call, raised))
             return
         self._out(lane, rider)
         self._queue.put(rider.place._replace(rider=rider))
@@ -305,7 +305,7 @@ class Resident:
                 try:
                     self.crossing.link(lane, rider)
                 except CallFailed as raised:
-                    self._finish(lane, rider, None, self._failed(rider.call, raised))
+                    self._finish(lane, rider, None, self._failures.of(rider.call, raised))
 
     def _mark(self) -> Any:
         """Behind all that was launched; None where that is done already."""
@@ -317,7 +317,7 @@ class Resident:
 
     def _fell(self, call: LoopCall, raised: Exception) -> LoopDone:
         self.crossing.end(call, None, halt=True)
-        return LoopDone(call, None, self._failed(call, raised), 0, False, 0.0, 0.0, 1)
+        return LoopDone(call, None, self._failures.of(call, raised), 0, False, 0.0, 0.0, 1)
 
     def _lane(self, call: LoopCall) -> Lane:
         key, body, pools, device = self._entrance.body(call)
@@ -374,7 +374,7 @@ class Resident:
             try:
                 self._went(lane, rider, told, values, place)
             except Exception as raised:  # noqa: BLE001 (what can't be taken from its row ends that run alone)
-                self._finish(lane, rider, None, self._failed(rider.call, raised))
+                self._finish(lane, rider, None, self._failures.of(rider.call, raised))
             self._leave(lane, rider)
 
     def _timing(self, flight: Flight) -> Timing:
@@ -392,7 +392,8 @@ class Resident:
         """A loop's part of a launch that is over. `told`: for each iteration, whether it stopped and was sound."""
         for k, (stops, sounds) in enumerate(told):
             if not sounds:
-                self._fail(lane, rider, lane.program.body.uses[0].node)
+                error = self._failures.unsound(rider.call, rider.done, spans=lane.spans)
+                self._finish(lane, rider, None, error)
                 break
             rider.done += 1
             if lane.outputs:
@@ -425,7 +426,9 @@ class Resident:
     def _end(self, lane: Lane, rider: Rider, *, stopped: bool) -> None:
         call = rider.call
         if not stopped and rider.done < call.times:
-            self._finish(lane, rider, None, self._failed(call, CallFailed(rider.entered.bound, code="invalid_input")))
+            self._finish(
+                lane, rider, None, self._failures.of(call, CallFailed(rider.entered.bound, code="invalid_input"))
+            )
             return
         self._hand_out(rider, stopped=stopped)
         form = rider.entered.forms.at(rider.done - 1)
@@ -440,13 +443,6 @@ class Resident:
                     outputs[out.key] = lines.to_host(value) if moved else value
             self._entrance.leave(lane.program, rider.row, rider.entered, rider.done)
         self._finish(lane, rider, outputs, None, stopped=stopped, mark=lines.mark() if moved else None)
-
-    def _fail(self, lane: Lane, rider: Rider, node: str) -> None:
-        what = f"`{node}` gave NaN or infinite numbers" + (", or another rank nothing," if lane.spans else "")
-        message = f"{what} at iteration {rider.done}; check its inputs and parameters"
-        at = (*rider.call.iteration, rider.done)
-        error = ErrorInfo(code="numeric_error", message=message, node=node, walk=rider.call.walk, iteration=at)
-        self._finish(lane, rider, None, error)
 
     def _finish(
         self,

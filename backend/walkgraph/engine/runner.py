@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.device import Lines, Mark
-from walkgraph.engine.pages import OutOfPages
+from walkgraph.engine.failures import Failures
 from walkgraph.engine.single import Singles
 from walkgraph.engine.sound import Unsound
 from walkgraph.engine.states import StateTable
-from walkgraph.errors import ErrorCode, ErrorInfo
-from walkgraph.networks.base import FINITE, Call, CallFailed, Operator, Outputs
-from walkgraph.networks.loops import LoopCall
+from walkgraph.errors import ErrorInfo
+from walkgraph.networks.base import FINITE, Call, Operator, Outputs
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +66,8 @@ class Runner:
         host_ports: HostPorts = lambda call: (),
         stamp: Callable[[torch.device], Mark | None] = lambda device: None,
     ) -> None:
-        self._states, self._rank, self._clock, self._host_ports, self._stamp = states, rank, clock, host_ports, stamp
+        self._states, self._clock, self._host_ports, self._stamp = states, clock, host_ports, stamp
+        self.failures = Failures(states, rank)
         self._lines: dict[torch.device, Lines] = {}
 
     def run(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> list[Result]:
@@ -99,7 +99,12 @@ class Runner:
             took = self._clock() - started
             sound = [one for flags in served.sound for one in flags.tolist()] or [True] * len(calls)
             return [
-                Result(outputs if good else None, None if good else self.numeric(call, served.port), took, len(calls))
+                Result(
+                    outputs if good else None,
+                    None if good else self.failures.numeric(call, served.port),
+                    took,
+                    len(calls),
+                )
                 for call, outputs, good in zip(calls, served.outputs, sound, strict=True)
             ]
 
@@ -122,7 +127,7 @@ class Runner:
         except Exception as raised:  # noqa: BLE001 (whatever a forward raises ends that run, never the rank)
             transaction.rollback()
             if len(calls) == 1:
-                failed = Result(None, self.failed(calls[0], raised), self._clock() - started, 1)
+                failed = Result(None, self.failures.of(calls[0], raised), self._clock() - started, 1)
                 return [lambda: failed]
             half = len(calls) // 2
             first = self._launch(operator, device, calls[:half], lines)
@@ -134,7 +139,7 @@ class Runner:
             took = self._clock() - started if busy is None else busy
             port = bad.port(index)
             if port is not None:
-                return Result(None, self.numeric(calls[index], port), took, len(calls))
+                return Result(None, self.failures.numeric(calls[index], port), took, len(calls))
             self._states.confirm(one for one in fresh if one.key in calls[index].states.values())
             return Result(given[index], None, took, len(calls))
 
@@ -145,42 +150,6 @@ class Runner:
         given = ((port, value) for port, value in ports.items() if port != FINITE)
         return {port: lines.to_host(value) if port in wanted else value for port, value in given}
 
-    def failed(self, call: Call | LoopCall, raised: Exception) -> ErrorInfo:
-        """What the client learns of an exception: our own sentence, never a foreign one's text."""
-        node = _node(call)
-        if isinstance(raised, CallFailed):
-            return self._error(call, raised.code, str(raised), raised.port)
-        if isinstance(raised, OutOfPages):
-            return self._error(call, "out_of_memory", str(raised))
-        if is_memory(raised):
-            advice = "ask for less, or try again when other runs have ended"
-            return self._error(call, "out_of_memory", f"`{node}` needs more memory than its rank has; {advice}")
-        _log.error("node `%s` failed in run %s at %s", node, call.run, call.iteration, exc_info=raised)
-        where = f"the log of rank {self._rank} says where, under this run's id"
-        return self._error(call, "node_error", f"`{node}` failed; {where}")
-
-    def numeric(self, call: Call, port: str) -> ErrorInfo:
-        where = f" at iteration {list(call.iteration)}" if call.iteration else ""
-        message = f"`{call.node}.{port}` gave NaN or infinite numbers{where}; check its inputs and parameters"
-        return self._error(call, "numeric_error", message, port)
-
-    def _error(self, call: Call | LoopCall, code: ErrorCode, message: str, port: str | None = None) -> ErrorInfo:
-        return ErrorInfo(
-            code=code,
-            message=message,
-            node=_node(call),
-            port=port,
-            walk=call.walk,
-            iteration=call.iteration,
-            rank=self._rank,
-            retryable=code == "out_of_memory",
-        )
-
-
-def _node(call: Call | LoopCall) -> str:
-    """A loop's is the first of its body."""
-    return call.node if isinstance(call, Call) else call.body[0].node
-
 
 def _place(call: Call, device: torch.device) -> None:
     for port, value in call.inputs.items():
@@ -188,10 +157,3 @@ def _place(call: Call, device: torch.device) -> None:
             if value.device.type == "cpu" and value.dim() == 1 and not value.is_floating_point():
                 call.host[port] = value
             call.inputs[port] = value.to(device, non_blocking=True)
-
-
-def is_memory(raised: Exception) -> bool:
-    """Whether memory ran out, on the host or on a device."""
-    # The CPU allocator of torch raises a plain RuntimeError, which only its own name tells from others.
-    allocator = isinstance(raised, RuntimeError) and "DefaultCPUAllocator" in str(raised)
-    return allocator or isinstance(raised, (MemoryError, torch.OutOfMemoryError))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from walkgraph.engine.runner import is_memory
+from walkgraph.engine.failures import is_memory
 from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.networks.base import StateKey
 from walkgraph.worker.events import CallDone, MoveState

@@ -11,7 +11,7 @@ import torch
 import zmq
 
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.runner import is_memory
+from walkgraph.engine.failures import is_memory
 from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import Buffered, Emitter, Off

@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import call
+from walkgraph.engine.failures import MOST_GIVEN, Failures
 from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.runner import Runner
 from walkgraph.engine.states import StateTable
-from walkgraph.networks.base import FINITE, Call, CallFailed, Operator, Outputs, States
+from walkgraph.networks.base import FINITE, Call, CallFailed, Operator, Outputs, StateKey, States
+from walkgraph.networks.loops import LoopCall, LoopInput, LoopUse
 
 CPU = torch.device("cpu")
 
@@ -121,3 +123,54 @@ def test_a_forward_may_tell_by_itself_that_its_numbers_are_none() -> None:
     [result] = runner.run(Whole(), CPU, [call("node", {"value": 1})])
     assert result.outputs is not None
     assert result.outputs.keys() == {"out"}
+
+
+def test_an_error_says_what_the_call_was_given_and_nothing_of_its_content() -> None:
+    def serve(value: Any) -> Any:
+        raise KeyError("secret")
+
+    key = StateKey("r", "kv")
+    states = StateTable({}, Contexts())
+    states.set(key, torch.zeros(2, 3))
+    runner = Runner(states, 3)
+    many = {f"p{number}": 1.5 for number in range(MOST_GIVEN)}
+    given = {"value": torch.zeros(1, 256), "text": "secret", "raw": b"secret", "parts": ["a", "b"], "n": 3, **many}
+    one = call("node", given)
+    one.states, one.name = {"kv": key}, "again"
+    [result] = runner.run(Each(serve), CPU, [one])
+    assert result.error is not None
+    assert (result.error.use, len(result.error.given)) == ("again", MOST_GIVEN)
+    assert list(result.error.given.items())[:6] == [
+        ("value", "float32 [1, 256]"),
+        ("text", "text of 6 characters"),
+        ("raw", "6 bytes"),
+        ("parts", "list of 2"),
+        ("n", "int"),
+        ("p0", "float"),
+    ]
+    few = call("node", {"value": float("nan")})
+    few.states = {"kv": key, "none": StateKey("r", "other")}
+    [result] = runner.run(Each(lambda value: value), CPU, [few])
+    assert result.error is not None
+    assert result.error.given == {"value": "float", "kv": "float32 [2, 3]", "none": "nothing"}
+
+
+def test_an_error_of_a_loop_names_all_that_may_be_at_fault() -> None:
+    inputs = (LoopInput("x", "value", torch.zeros(4)), LoopInput("i", "index"), LoopInput("xs", "each", [1, 2]))
+    body = (
+        LoopUse("net", inputs, {}, {}, {}, 0, name="first"),
+        LoopUse("net", (LoopInput("y", "use", None, 0, "x"),), {}, {}, {}, 0, name="second"),
+        LoopUse("head", (), {}, {}, {}, 0, name="head"),
+    )
+    loop = LoopCall(
+        run="r", walk="w", step=0, use=0, loop="l", iteration=(7,), body=body, times=9, until=None, outputs=()
+    )
+    failures = Failures(StateTable({}, Contexts()), 3)
+    error = failures.unsound(loop, 4, spans=False)
+    assert (
+        error.message == "`net` or `head` gave NaN or infinite numbers at iteration 4; check its inputs and parameters"
+    )
+    assert (error.node, error.use, error.walk, error.iteration, error.rank) == ("net", "first", "w", (7, 4), 3)
+    assert error.given == {"first.x": "float32 [4]", "first.xs": "list of 2"}
+    assert "another rank" in failures.unsound(loop, 4, spans=True).message
+    assert failures.of(loop, KeyError()).iteration == (7,)

@@ -1,0 +1,122 @@
+"""What a client learns of a call or a loop that has failed: our own sentences, where it was, and what it was given.
+
+What a call was given is told by kind and size, never by its content, and looked at only once something has failed.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from walkgraph.engine.pages import OutOfPages
+from walkgraph.engine.states import Kept, StateTable
+from walkgraph.errors import ErrorCode, ErrorInfo
+from walkgraph.networks.base import Call, CallFailed, StateKey
+from walkgraph.networks.loops import LoopCall
+
+_log = logging.getLogger(__name__)
+
+MOST_GIVEN = 16
+"""Ports and slots of which an error tells what was in them."""
+
+
+class Failures:
+    def __init__(self, states: StateTable, rank: int) -> None:
+        self._states, self._rank = states, rank
+
+    def of(self, call: Call | LoopCall, raised: Exception) -> ErrorInfo:
+        """What a client learns of an exception: never a foreign one's text, which only the log has."""
+        node = _nodes(call)[0]
+        if isinstance(raised, CallFailed):
+            return self._error(call, raised.code, str(raised), raised.port)
+        if isinstance(raised, OutOfPages):
+            return self._error(call, "out_of_memory", str(raised))
+        if is_memory(raised):
+            advice = "ask for less, or try again when other runs have ended"
+            return self._error(call, "out_of_memory", f"`{node}` needs more memory than its rank has; {advice}")
+        _log.error("node `%s` failed in run %s at %s", node, call.run, call.iteration, exc_info=raised)
+        where = f"the log of rank {self._rank} says where, under this run's id"
+        return self._error(call, "node_error", f"`{node}` failed; {where}")
+
+    def numeric(self, call: Call, port: str) -> ErrorInfo:
+        """Of a call whose output at this port is not all finite."""
+        where = f" at iteration {list(call.iteration)}" if call.iteration else ""
+        message = f"`{call.node}.{port}` gave NaN or infinite numbers{where}; check its inputs and parameters"
+        return self._error(call, "numeric_error", message, port)
+
+    def unsound(self, call: LoopCall, iteration: int, *, spans: bool) -> ErrorInfo:
+        """Of a loop in which an iteration gave numbers that are not all finite, by which of its nodes is not known.
+        `spans`: another rank may have failed it as well."""
+        names = " or ".join(f"`{node}`" for node in _nodes(call))
+        what = f"{names} gave NaN or infinite numbers" + (", or another rank nothing," if spans else "")
+        message = f"{what} at iteration {iteration}; check its inputs and parameters"
+        return self._error(call, "numeric_error", message, at=(*call.iteration, iteration))
+
+    def _error(
+        self,
+        call: Call | LoopCall,
+        code: ErrorCode,
+        message: str,
+        port: str | None = None,
+        at: tuple[int, ...] | None = None,
+    ) -> ErrorInfo:
+        return ErrorInfo(
+            code=code,
+            message=message,
+            node=_nodes(call)[0],
+            use=call.name if isinstance(call, Call) else call.body[0].name,
+            port=port,
+            walk=call.walk,
+            iteration=call.iteration if at is None else at,
+            rank=self._rank,
+            retryable=code == "out_of_memory",
+            given=dict(islice(self._given(call), MOST_GIVEN)),
+        )
+
+    def _given(self, call: Call | LoopCall) -> Iterator[tuple[str, str]]:
+        """By port or slot; of a loop by its uses' ports and slots, those that something enters by."""
+        if isinstance(call, Call):
+            yield from ((port, described(value)) for port, value in call.inputs.items())
+            yield from self._kept(call.states)
+            return
+        for use in call.body:
+            entering = [port for port in use.inputs if port.source in ("value", "each")]
+            yield from ((f"{use.name}.{port.port}", described(port.value)) for port in entering)
+            yield from ((f"{use.name}.{slot}", kept) for slot, kept in self._kept(use.states))
+
+    def _kept(self, states: Mapping[str, StateKey]) -> Iterable[tuple[str, str]]:
+        return [(slot, described(self._states.glance(key))) for slot, key in states.items()]
+
+
+def described(value: Any) -> str:
+    """The kind and the size of a value or a state: `float32 [1, 256]`."""
+    match value:
+        case None:
+            return "nothing"
+        case Tensor():
+            return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+        case Kept():
+            wide = f"{value.sequences} sequences of at most " if value.sequences != 1 else ""
+            return f"{wide}{value.tokens} tokens on {value.pages} pages"
+        case str():
+            return f"text of {len(value)} characters"
+        case bytes():
+            return f"{len(value)} bytes"
+        case list() | tuple():
+            return f"list of {len(value)}"  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            return type(value).__name__
+
+
+def _nodes(call: Call | LoopCall) -> list[str]:
+    return [call.node] if isinstance(call, Call) else list(dict.fromkeys(use.node for use in call.body))
+
+
+def is_memory(raised: Exception) -> bool:
+    """Whether memory ran out, on the host or on a device."""
+    # The CPU allocator of torch raises a plain RuntimeError, which only its own name tells from others.
+    allocator = isinstance(raised, RuntimeError) and "DefaultCPUAllocator" in str(raised)
+    return allocator or isinstance(raised, (MemoryError, torch.OutOfMemoryError))
