@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, expect, sync_playwright
 
 from tests.browser.person import PATIENCE, Person
-from tests.support.serving import Service, starter
+from tests.support.serving import Service, service, starter
 
 FLAGS = (
     "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
@@ -19,6 +19,15 @@ FLAGS = (
 ).split()
 WINDOW = {"width": 1440, "height": 900}
 
+
+TWO_RANKS = {
+    "format": "walkgraph/placement@1",
+    "groups": [
+        {"nodes": ["*"], "ranks": [0], "memory": "1GiB"},
+        {"nodes": ["llm_cfg_text"], "ranks": [1], "memory": "512MiB"},
+    ],
+    "ranks": [{"rank": 0, "device": "cpu"}, {"rank": 1, "device": "cpu"}],
+}
 
 expect.set_options(timeout=PATIENCE * 1000)
 
@@ -38,6 +47,23 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service with the starter deployed. Tests edit graphs of their own, or leave of others no more than a layout;
     a file that changes what is deployed has a service of its own."""
     with starter(tmp_path_factory) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def across(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service for tests that watch: `shapes` on two ranks; `guided`, the same but for its guidance; and
+    `synthetic_faults`. For a file whose own `running` gives it on."""
+    with service(tmp_path_factory.mktemp("across") / "home") as found:
+        found.up("--no-deploy")
+        with found.client() as client:
+            graph = client.document("graph", "shapes")[0]
+            graph["nodes"]["combine_cfg"]["params"]["text_scale"] = "=cfg_text_scale + 1"
+            client.deploy("shapes", {**TWO_RANKS, "name": "two", "graph": "shapes"})
+            client.deploy({**graph, "name": "guided"}, {**TWO_RANKS, "name": "two", "graph": "guided"})
+            client.deploy("synthetic_faults")
+        for name in ("shapes", "guided", "synthetic_faults"):
+            found.wait_ready(name)
         yield found
 
 

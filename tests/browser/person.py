@@ -99,6 +99,25 @@ class Person:
     def wire(self, from_: str, to: str) -> Locator:
         return self.page.locator(f'.react-flow__edge[aria-label*="{from_}"][aria-label*="{to}"]')
 
+    def halfway(self, from_: str, to: str) -> Point:
+        """A point on a wire in the window."""
+        x, y = (
+            self.wire(from_, to)
+            .locator(".wg-line")
+            .evaluate(
+                """(line) => { const at = line.getPointAtLength(line.getTotalLength() / 2), m = line.getScreenCTM();
+            return [at.x * m.a + m.e, at.y * m.d + m.f]; }"""
+            )
+        )
+        return x, y
+
+    def near(self) -> None:
+        """From all of it in sight, too far for ports, to close enough."""
+        far = self.page.locator(".wg-board.wg-lod")
+        expect(far).to_be_visible()
+        self.page.get_by_role("button", name="Zoom in").click()
+        expect(far).to_have_count(0)
+
     def port(self, reference: str, side: str) -> Locator:
         """`side`: `source` or `target`."""
         return self.page.locator(f'.react-flow__handle.{side}[data-handleid="{reference}"]')

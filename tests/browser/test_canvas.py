@@ -85,13 +85,13 @@ def test_wires_take_steps_and_bends_and_other_ends(person: Person) -> None:
     search = person.page.get_by_placeholder("Search, or")
     palette = person.page.get_by_role("listbox", name="Palette")
     search.fill("combine_cfg")
-    person.drag(person.middle(palette.locator('[data-key="node:combine_cfg"]')), halfway(person, "vae_encoder", "llm"))
+    person.drag(person.middle(palette.locator('[data-key="node:combine_cfg"]')), person.halfway("vae_encoder", "llm"))
     through = stored(lambda walk: "combine_cfg" in walk["body"])
     assert ["vae_encoder.latents", "combine_cfg.latents"] in through["edges"]
     assert through["edges"][-1] == ["combine_cfg.latents", "llm.clean"]
     person.press("Control+z")
     search.fill("tokenizer")
-    person.drag(person.middle(palette.locator('[data-key="node:tokenizer"]')), halfway(person, "vae_encoder", "llm"))
+    person.drag(person.middle(palette.locator('[data-key="node:tokenizer"]')), person.halfway("vae_encoder", "llm"))
     stored(lambda walk: "tokenizer" in walk["body"] and len(walk["edges"]) == 3)
     person.press("Control+z")
 
@@ -99,7 +99,7 @@ def test_wires_take_steps_and_bends_and_other_ends(person: Person) -> None:
         layout = layout_of(person.stored("wires"), "prefill_vae")
         return layout.get("reroutes", {}).get("picture_in.pixels>vae_encoder.pixels", [])
 
-    person.page.mouse.dblclick(*halfway(person, "picture_in", "vae_encoder"))
+    person.page.mouse.dblclick(*person.halfway("picture_in", "vae_encoder"))
     bend = person.page.locator(".wg-reroute")
     expect(bend).to_have_count(1)
     person.stored("wires", lambda _: bends())
@@ -113,7 +113,7 @@ def test_wires_take_steps_and_bends_and_other_ends(person: Person) -> None:
     person.stored("wires", lambda _: not bends())
 
     stored = opened(person, "wires", DRAW, "image_gen")
-    near(person)
+    person.near()
     end = person.wire("llm.velocity", "combine_cfg.velocity").locator(".react-flow__edgeupdater-target")
     person.drag(person.middle(end), person.middle(person.port("combine_cfg.velocity_text", "target")))
     moved = stored(lambda walk: ["llm.velocity", "combine_cfg.velocity_text"] in walk["edges"])
@@ -215,7 +215,7 @@ def test_what_runs_is_seen_on_the_canvas(person: Person) -> None:
     person.look("closed")
     expect(page.locator(".wg-changed")).to_have_count(0)
     person.press("o")
-    near(person)
+    person.near()
     person.select("use:combine_cfg")
     person.press("Control+m")
     expect(person.node("use:combine_cfg").locator(".wg-changed")).to_be_visible()
@@ -250,24 +250,6 @@ def lines(person: Person) -> Locator:
 def wires(person: Person) -> int:
     expect(lines(person).first).to_be_attached()
     return lines(person).count()
-
-
-def near(person: Person) -> None:
-    """From all of it in sight, too far for ports, to close enough."""
-    far = person.page.locator(".wg-board.wg-lod")
-    expect(far).to_be_visible()
-    person.page.get_by_role("button", name="Zoom in").click()
-    expect(far).to_have_count(0)
-
-
-def halfway(person: Person, from_: str, to: str) -> Point:
-    """A point on a wire in the window."""
-    line = person.wire(from_, to).locator(".wg-line")
-    x, y = line.evaluate(
-        """(line) => { const at = line.getPointAtLength(line.getTotalLength() / 2), m = line.getScreenCTM();
-        return [at.x * m.a + m.e, at.y * m.d + m.f]; }"""
-    )
-    return x, y
 
 
 def spot(person: Person, at: Point) -> Point:

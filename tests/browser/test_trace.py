@@ -40,7 +40,7 @@ def test_a_run_is_watched_and_told_why_it_took_its_time(person: Person) -> None:
     with person.running.client() as client:
         asked = {"inputs": {"prompt": "a large red circle on white"}, "params": {"steps": 10}}
         ran = client.run("shapes", "text_to_image", asked)
-    page.get_by_role("button", name=re.compile(f"text_to_image {ran['run'][:8]}")).click()
+    line_of(person, ran["run"]).click()
     expect(page.get_by_role("button", name=re.compile("^Rank 0"))).to_be_visible()
     person.look("run")
 
@@ -55,10 +55,51 @@ def test_a_run_is_watched_and_told_why_it_took_its_time(person: Person) -> None:
     page.get_by_role("tab", name="Why slow").click()
     expect(page.get_by_role("region", name="Why slow")).to_contain_text("Compute")
     person.look("why")
-    with page.expect_download() as saved:
-        page.get_by_role("button", name="Export").click()
-        page.get_by_role("menuitem", name=re.compile("Perfetto")).click()
-    assert json.loads(saved.value.path().read_text())["traceEvents"]
+    drawn = exported(person, "Perfetto")["traceEvents"]
+    assert {"X", "M"} <= {event["ph"] for event in drawn}
+    spans = [
+        span
+        for resource in exported(person, "OpenTelemetry")["resourceSpans"]
+        for scope in resource["scopeSpans"]
+        for span in scope["spans"]
+    ]
+    known = {span["spanId"] for span in spans}
+    assert len({span["traceId"] for span in spans}) == 1
+    # One stands for the run, all others lie in one another below it.
+    assert [span["name"] for span in spans if span.get("parentSpanId") not in known] == [
+        "invoke_workflow text_to_image"
+    ]
+    assert exported(person, "Trace as JSON")["run"] == ran["run"]
+
+
+@pytest.mark.timeout(300)
+def test_two_runs_are_compared_and_the_level_says_what_is_told(person: Person) -> None:
+    page = person.page
+    person.go("trace")
+    level = page.get_by_role("tablist", name="Telemetry")
+    runs = {}
+    with person.running.client() as client:
+        for name, steps in (("full", 8), ("summary", 16)):
+            level.get_by_role("tab", name=name).click()
+            expect(level.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+            asked = {"inputs": {"prompt": "a small blue square on white"}, "params": {"steps": steps}}
+            runs[name] = client.run("shapes", "text_to_image", asked)["run"]
+        assert client.watch("shapes")["level"] == "summary"
+    line_of(person, runs["summary"]).click()
+    expect(page.locator(".wg-trace-head")).to_contain_text("telemetry summary")
+    line_of(person, runs["full"]).click()
+    expect(page.locator(".wg-trace-head")).not_to_contain_text("telemetry")
+
+    page.get_by_role("button", name="Compare with another run").click()
+    line_of(person, runs["summary"]).click()
+    for run in runs.values():
+        expect(page.get_by_role("application", name=re.compile(f"^Run {run[:8]}"))).to_be_visible()
+    page.get_by_role("tab", name="Nodes").click()
+    table = page.get_by_role("table", name="The second run against the first, largest change first")
+    expect(table.get_by_role("row").filter(has_text="vae_decoder")).to_contain_text("1")
+    person.look("compared")
+    page.get_by_role("button", name="Compare with none").click()
+    expect(page.get_by_role("application")).to_have_count(1)
 
 
 def test_ten_thousand_blocks_move_smoothly(person: Person) -> None:
@@ -74,6 +115,19 @@ def test_ten_thousand_blocks_move_smoothly(person: Person) -> None:
     times = picture(person).evaluate(FRAMES)
     # 50 frames a second; a shared machine's hiccups stay out of it.
     assert times[len(times) // 2] <= 20, times[-5:]
+
+
+def line_of(person: Person, run: str) -> Locator:
+    """The run in the list of those whose traces are kept."""
+    return person.page.get_by_role("button", name=re.compile(f"text_to_image {run[:8]}"))
+
+
+def exported(person: Person, name: str) -> dict[str, Any]:
+    """What is downloaded of the run that is shown."""
+    with person.page.expect_download() as saved:
+        person.page.get_by_role("button", name="Export").click()
+        person.page.get_by_role("menuitem", name=re.compile(name)).click()
+    return json.loads(saved.value.path().read_text())
 
 
 def picture(person: Person) -> Locator:
