@@ -217,10 +217,13 @@ class Client:
             self._reached(),
             self._http.stream("POST", f"/v1/tasks/{deployment}/{task}", json=body, timeout=None) as answer,
         ):
-            if answer.status_code != httpx.codes.OK:
-                answer.read()
-            _checked(answer)
-            yield from _events(answer.iter_lines())
+            yield from _told(answer)
+
+    def follow_run(self, run: str) -> Iterator[Event]:
+        """All that it tells, from its start to its end; it goes on without this iterator."""
+        path = f"/api/v1/runs/{run}/events"
+        with self._reached(), self._http.stream("GET", path, timeout=None) as answer:
+            yield from _told(answer)
 
     def runs(self, deployment: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
         params: dict[str, str | int] = {"limit": limit, **({"deployment": deployment} if deployment else {})}
@@ -375,6 +378,13 @@ def _checked(answer: httpx.Response) -> httpx.Response:
     except ValueError:
         content = {}
     raise ProblemError(answer.status_code, content if isinstance(content, dict) else {})
+
+
+def _told(answer: httpx.Response) -> Iterator[Event]:
+    if answer.status_code != httpx.codes.OK:
+        answer.read()
+    _checked(answer)
+    yield from _events(answer.iter_lines())
 
 
 def _events(lines: Iterator[str]) -> Iterator[Event]:

@@ -1,8 +1,8 @@
 """The entry point: verbs found by file name, errors turned into one sentence and an exit code.
 
 0  done                       3  no service can be reached
-1  it failed, and why         130  interrupted
-2  the command is wrong
+1  it failed, and why         4  what was compared is different
+2  the command is wrong       130  interrupted
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from walkgraph.errors import WalkgraphError
 
 FAILED, UNREACHABLE = 1, 3
 VERBS = "walkgraph.cli.verbs"
-_EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 wrong command, 3 no service reached, 130 interrupted."
+_EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 wrong command, 3 no service reached, 4 different, 130 interrupted."
 
 
 def build() -> typer.Typer:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walkgraph.cli import output, request
+from walkgraph.cli import output, request, results
 from walkgraph.cli.options import Json
 
+if TYPE_CHECKING:
+    from walkgraph.client import Event
 
-def command(
+
+def command(  # noqa: PLR0913, PLR0917 - the words of a command, each by its name
     context: typer.Context,
     deployment: Annotated[str, typer.Argument(help="Of which deployment.")],
     task: Annotated[str, typer.Argument(help="Which of its tasks; `walkgraph run D T --inputs` shows what it takes.")],
     out: Annotated[str | None, typer.Option("-o", "--out", help="File for the picture or sound; or a folder/.")] = None,
     param: Annotated[list[str] | None, typer.Option("--param", "-p", help="A parameter, as `name=value`.")] = None,
     inputs: Annotated[bool, typer.Option("--inputs", help="Show what the task takes, and run nothing.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Keep a digest of every value, for `replay`.")] = False,
+    hold: Annotated[bool, typer.Option("--hold", help="Pause it before its first call, to step it.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a task. Its inputs and parameters are options: --prompt TEXT, --image FILE, --seed 7, --steps=20."""
@@ -30,59 +35,30 @@ def command(
             _show(declared, as_json=as_json)
             return
         body = request.build(declared, context.args, param or [])
-        result = _followed(client, declared, body, quiet=as_json)
+        body |= {key: True for key, asked in (("record", record), ("hold", hold)) if asked}
+        events = client.stream(deployment, task, body)
+        result = results.followed(_noted(events) if hold else events, quiet=as_json)
     files = request.save(result, declared, out)
     if as_json:
         output.as_json(result)
     else:
-        _print(result, files)
+        results.show(result, files)
+        if record and not result["error"]:
+            output.note(f"\nrecorded: compare it with `walkgraph replay {result['run']} --compare`")
     raise typer.Exit(1 if result["error"] else 0)
 
 
 command.settings = {"allow_extra_args": True, "ignore_unknown_options": True}  # type: ignore[attr-defined]
 
 
-def _followed(client: Any, declared: dict[str, Any], body: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
-    """Run it, texts printed as they come; the outputs and figures of the run."""
-    result: dict[str, Any] = {"outputs": {}, "error": None, "seed": None}
-    for event in client.stream(declared["deployment"], declared["name"], body):
+def _noted(events: Iterable[Event]) -> Iterator[Event]:
+    """The same; whoever watches is told which run it is that waits."""
+    for event in events:
         if event.name == "accepted":
-            result |= {"run": event.data["run"], "seed": event.data["seed"]}
-        elif event.name == "output":
-            value = event.data["value"]
-            request.add(result["outputs"], event.data["name"], value)
-            if quiet:
-                continue
-            if value["type"] == "text":
-                sys.stdout.write(output.clean(value["text"]))
-                sys.stdout.flush()
-            else:
-                output.note(f"{event.data['name']} {event.data['index'] + 1}")
-        else:
-            result |= {key: event.data[key] for key in ("seconds", "queued", "times")}
-            result["error"] = event.data.get("error")
-    if not quiet and any(value["type"] == "text" for found in result["outputs"].values() for value in found):
-        output.line()
-    return result
-
-
-def _print(result: dict[str, Any], files: list[str]) -> None:
-    error = result["error"]
-    if error:
-        where = f" (node `{error['node']}`)" if error.get("node") else ""
-        output.complain(f"{error['message']}{where}", ["trying again can help"] if error.get("retryable") else [])
-        return
-    for file in files:
-        output.line(f"wrote {file}")
-    seconds = result["seconds"]
-    output.note(f"\n{seconds:.2f} s, {result['queued'] * 1000:.0f} ms of it queued; seed {result['seed']}\n")
-    times = sorted(result["times"], key=lambda row: -row["busy"])
-    rows = [
-        (r["node"], r["rank"], r["calls"], f"{r['busy'] * 1000:.1f}", f"{r['queued'] * 1000:.1f}",
-         f"{r['busy'] / seconds:.0%}" if seconds else "") for r in times
-    ]  # fmt: skip
-    with output.on_stderr():
-        output.table(("NODE", "RANK", "CALLS", "BUSY MS", "QUEUED MS", "SHARE"), rows, right=(1, 2, 3, 4, 5))
+            output.note(
+                f"run {event.data['run']} is held before its first call: step it in the studio (`walkgraph open`); Ctrl-C ends it"
+            )
+        yield event
 
 
 def _show(declared: dict[str, Any], *, as_json: bool) -> None:

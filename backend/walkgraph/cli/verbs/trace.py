@@ -12,21 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walkgraph.cli import output
+from walkgraph.cli.naming import HELP, run_named
 from walkgraph.cli.options import Json
-from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.errors import InvalidInput
 
 if TYPE_CHECKING:
     from walkgraph.client import Client
 
-ID_LENGTH = 32
-PREFIX = 4
-"""Characters that a run may be named by, at least."""
-SEARCHED = 1000
-"""Runs that are looked through for one that was named by its first characters."""
 REDRAWN = 4
 """Times a second, while a deployment is followed."""
 
-Run = Annotated[str | None, typer.Argument(help="Its id, the first characters of it, or `last`.", show_default=False)]
+Run = Annotated[str | None, typer.Argument(help=HELP, show_default=False)]
 Deployment = Annotated[
     str | None,
     typer.Option("--deployment", "-d", help="List its traces, and what its nodes take.", show_default=False),
@@ -72,7 +68,7 @@ def command(
             else:
                 _list(client, deployment, task, limit, as_json=as_json)
             return
-        id_ = _found(client, run or "", deployment)
+        id_ = run_named(client, run or "", deployment)
         if perfetto is not None:
             _write(perfetto, client.trace_file(id_, "perfetto"))
         if otlp is not None:
@@ -91,25 +87,6 @@ def _check(
         raise typer.BadParameter("`--follow` and `--task` go with `--deployment`, without a run")
     if run is None and any(file is not None for file in files):
         raise typer.BadParameter("name the run to write, or `last`")
-
-
-def _found(client: Client, named: str, deployment: str | None) -> str:
-    """The whole id. Raises NotFound, InvalidInput where several are meant."""
-    if len(named) == ID_LENGTH:
-        return named
-    if named == "last":
-        newest = client.runs(deployment, 1)
-        if not newest:
-            raise NotFound("there is no run yet; start one with `walkgraph run`")
-        return newest[0]["id"]
-    if len(named) < PREFIX:
-        raise InvalidInput(f"name a run by {PREFIX} characters of its id at least, or by `last`")
-    ids = [found["id"] for found in client.runs(deployment, SEARCHED) if found["id"].startswith(named)]
-    if not ids:
-        raise NotFound(f"no run's id starts with `{named}`; `walkgraph trace --deployment D` lists those with a trace")
-    if len(ids) > 1:
-        raise InvalidInput(f"the ids of {len(ids)} runs start with `{named}`; give some more of it")
-    return ids[0]
 
 
 def _write(file: str, data: bytes) -> None:

@@ -1,0 +1,103 @@
+"""`walkgraph replay`: a run once more, here or on another deployment, and what came out otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from walkgraph.cli import comparing, output, request, results
+from walkgraph.cli.naming import HELP, run_named
+from walkgraph.cli.options import Json
+
+if TYPE_CHECKING:
+    from walkgraph.client import Client
+
+DIFFERENT = 4
+_CONFLICT = 409
+
+
+def command(
+    run: Annotated[str, typer.Argument(help=HELP)],
+    on: Annotated[str | None, typer.Option("--on", help="On this deployment; by default, on its own.")] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Say what is different, value by value.")] = False,
+    out: Annotated[str | None, typer.Option("-o", "--out", help="File for the picture or sound; or a folder/.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the same once more: same inputs, parameters and seed.
+
+    \b
+    walkgraph replay last                         its outputs, anew
+    walkgraph replay 3f2a --compare               is every value the same?
+    walkgraph replay 3f2a --on shapes2 --compare  and under another graph or placement?
+
+    With --compare it exits with 4 where anything differs; a run that was not recorded is replayed where it was, too.
+    """
+    from walkgraph.client import Client
+    from walkgraph.settings import Settings
+
+    if compare and out is not None:
+        raise typer.BadParameter("`--compare` writes no files; leave `--out` out")
+    with Client.local(Settings()) as client:
+        id_ = run_named(client, run)
+        if compare:
+            found = _compared(client, id_, on)
+            _show(found, as_json=as_json)
+            raise typer.Exit(DIFFERENT if comparing.differ(found) else 0)
+        started, result = _replayed(client, id_, on, record=False, quiet=as_json)
+        files = request.save(result, client.task(started["deployment"], started["task"]), out)
+    if as_json:
+        output.as_json(result)
+    else:
+        results.show(result, files)
+    raise typer.Exit(1 if result["error"] else 0)
+
+
+def _replayed(
+    client: Client, run: str, on: str | None, *, record: bool, quiet: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the run as it was started, its result). It is cancelled where whoever waits for it leaves."""
+    started = client.replay(run, on, record=record)
+    try:
+        result = results.followed(client.follow_run(started["id"]), quiet=quiet)
+    except KeyboardInterrupt:
+        client.cancel(started["id"])
+        raise
+    return started, result
+
+
+def _recorded(client: Client, run: str, on: str | None) -> str:
+    """The id of a recorded replay."""
+    started, result = _replayed(client, run, on, record=True, quiet=True)
+    output.note(f"replayed on {started['deployment']} as {started['id']}")
+    if result["error"]:
+        results.complain(result["error"])
+        raise typer.Exit(1)
+    return started["id"]
+
+
+def _compared(client: Client, run: str, on: str | None) -> dict[str, Any]:
+    from walkgraph.client import ProblemError
+
+    replay = _recorded(client, run, on)
+    try:
+        return client.differences(run, replay)
+    except ProblemError as error:
+        if error.status != _CONFLICT:
+            raise
+    output.note("the run was not recorded, or that is not kept any more: it is replayed where it was, too")
+    return client.differences(_recorded(client, run, None), replay)
+
+
+def _show(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        output.as_json(found)
+        return
+    for line in comparing.verdict(found):
+        output.line(line)
+    rows = comparing.rows(found)
+    if rows:
+        output.line()
+        output.table(comparing.HEADERS, rows, right=comparing.RIGHT)
+        if len(found["rows"]) > len(rows):
+            output.line(f"and {len(found['rows']) - len(rows)} more")
