@@ -52,8 +52,11 @@ class Crossing:
         if lane.spans and self.spans is not None:
             self.spans.ride(riders[0].call, riders[0].launched)
 
-    def may_leave(self, lane: Lane, rider: Rider) -> bool:
-        return not lane.spans or self.spans is None or self.spans.may_leave(rider.call)
+    def may_leave(self, call: LoopCall) -> bool:
+        return self.spans is None or self.spans.may_leave(call)
+
+    def owes(self, call: LoopCall) -> bool:
+        return self.spans is not None and self.spans.owes(call)
 
     def end(self, call: LoopCall, mark: Any, *, halt: bool) -> None:
         if self.spans is not None:
@@ -83,9 +86,7 @@ class Crossing:
         return True
 
     def ridden(self, key: Key, upto: int) -> bool:
-        if self.spans is not None:
-            self.spans.ridden(key, upto)
-        return False
+        return self.spans is not None and self.spans.ridden(key, upto)
 
     def rested(self, run: str) -> bool:
         if self.spans is not None:

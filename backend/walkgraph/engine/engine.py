@@ -125,6 +125,7 @@ class Engine:
             clock=self._clock,
         )
         self._swap = Swap(self._states, self._hold, self._quiet, self._release, self._resident.cells)
+        self._resident.here = self._swap.here
 
     def _capture_of(self, device: torch.device) -> Capture | None:
         return self._capturer(device) if self._capturer(device).enabled else None
@@ -297,7 +298,9 @@ class Engine:
 
     def _release(self, run: str) -> None:
         self._batches.release(run)
-        if run not in self._stopped:
+        if run in self._stopped:
+            self._resident.news()
+        else:
             self._resident.release(run)
 
     def _collected(self) -> list[Event]:

@@ -62,7 +62,9 @@ class Resident:
         self._host_ports, self._capturers = host_ports, capturer
         self._lanes: dict[Hashable, Lane] = {}
         self._rooms = Rooms()
-        self._queue = Queue()
+        self.here: Callable[[str], bool] = lambda run: True
+        """Whether what a run holds is where it is used."""
+        self._queue = Queue(lambda call: self.crossing.owes(call) and self.here(call.run))
         self._flights: deque[Flight] = deque()
         self._leaving: deque[tuple[Any, LoopDone]] = deque()
         self._turn: deque[Hashable] = deque()
@@ -88,8 +90,9 @@ class Resident:
                 self._leave(lane, rider)
 
     def rides(self, run: str) -> bool:
-        """Whether a loop of the run is in a row."""
-        return any(rider.call.run == run for rider in self.riders())
+        """Whether a loop of the run is in a row, or must have one yet."""
+        waiting = any(call.run == run and not self.crossing.may_leave(call) for call in self._queue.calls())
+        return waiting or any(rider.call.run == run for rider in self.riders())
 
     def cells(self, run: str) -> Iterator[MutableMapping[Place, Tensor]]:
         """What the rows of a run's held loops contained, for who moves it to other memory and back."""
@@ -106,8 +109,9 @@ class Resident:
         self._news = True
 
     def news(self) -> None:
-        """A peer has told of something by which parts of loops may go on."""
+        """A peer has told of something by which parts of loops may go on, or a held run is back."""
         self._news = True
+        self._queue.call_up()
         self._link()
         for lane in self._lanes.values():
             for rider in [rider for rider in lane.riders if rider.leaving]:
@@ -278,14 +282,15 @@ class Resident:
             entered.collected = rider.entered.collected
             rider.row, rider.entered, rider.cells = row, entered, None
             rider.queued += max(0.0, self._clock() - rider.ready)
-            rider.over = rider.leaving = False
+            rider.over = False
+        rider.leaving = self._queue.holds(one.call.run)
         self.crossing.seat(lane, rider)
         lane.riders.append(rider)
         lane.free.pop()
 
     def _leave(self, lane: Lane, rider: Rider) -> None:
         """Out of its row, if it is to leave and nothing is under way for it."""
-        if not rider.leaving or rider.over or rider.done < rider.launched or not self.crossing.may_leave(lane, rider):
+        if not rider.leaving or rider.over or rider.done < rider.launched or not self.crossing.may_leave(rider.call):
             return
         try:
             with torch.inference_mode():

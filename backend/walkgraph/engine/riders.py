@@ -1,7 +1,7 @@
 """Loops on their way through rows: those that wait for one, those that have one, those that may have none."""
 
 from bisect import insort
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -127,9 +127,11 @@ def stepped(riders: Sequence[Rider], uses: tuple[int, ...], iterations: int, tim
 
 
 class Queue:
-    """Loops without a row, in the order in which they get one; those of held runs get none."""
+    """Loops without a row, in the order in which they get one; those of held runs get none, but where they owe."""
 
-    def __init__(self) -> None:
+    def __init__(self, owes: Callable[[LoopCall], bool] = lambda call: False) -> None:
+        """`owes`: whether others wait for what it is to launch, though its run is held."""
+        self._owes = owes
         self._waiting: list[Waiting] = []
         self._held: dict[str, list[Waiting]] = {}
         self._arrivals = 0
@@ -144,7 +146,7 @@ class Queue:
 
     def put(self, one: Waiting) -> None:
         held = self._held.get(one.call.run)
-        if held is None:
+        if held is None or self._owes(one.call):
             insort(self._waiting, one)
         else:
             held.append(one)
@@ -155,9 +157,19 @@ class Queue:
         return waiting
 
     def hold(self, run: str) -> None:
-        held = self._held.setdefault(run, [])
-        held += [one for one in self._waiting if one.call.run == run]
-        self._waiting = [one for one in self._waiting if one.call.run != run]
+        self._held.setdefault(run, [])
+        for one in self.take():
+            self.put(one)
+
+    def call_up(self) -> None:
+        """Held ones that have come to owe may get a row."""
+        for held in self._held.values():
+            for one in [one for one in held if self._owes(one.call)]:
+                held.remove(one)
+                insort(self._waiting, one)
+
+    def holds(self, run: str) -> bool:
+        return run in self._held
 
     def release(self, run: str) -> None:
         for one in self._held.pop(run, ()):

@@ -258,7 +258,12 @@ class Spans:
 
     def may_leave(self, call: LoopCall) -> bool:
         """Whether a run that is held needs nothing of this part any more."""
-        return call.leads or (call.run in self._resting and not self.rides.waits(key_of(call)))
+        key = key_of(call)
+        return call.leads or key not in self._parts or (call.run in self._resting and not self.rides.waits(key))
+
+    def owes(self, call: LoopCall) -> bool:
+        """Whether its leader has launched what is to be launched here yet: devices wait for it."""
+        return not call.leads and self.rides.waits(key_of(call))
 
     def end(self, call: LoopCall, mark: Any, *, halt: bool) -> None:
         """It has no row any more and will have none. `mark`: behind what is under way, None where nothing is. `halt`:
@@ -328,11 +333,13 @@ class Spans:
         else:
             self._told.setdefault(key, {}).update({inbox.channel: (rank, inbox) for inbox in inboxes})
 
-    def ridden(self, key: Key, upto: int) -> None:
+    def ridden(self, key: Key, upto: int) -> bool:
+        """True if it is of a run that is held here: its part may have no row."""
         # Who launches doesn't rest: its word was of an earlier hold.
         self._resting.discard(key.run)
         if key in self._parts and key.run not in self._out:
             self.rides.add(key, upto)
+        return key.run in self._held
 
     def rested(self, run: str) -> None:
         if run not in self._out:

@@ -117,6 +117,10 @@ class Swap:
         """Whether a run is suspended, or on its way."""
         return run in self._absent
 
+    def here(self, run: str) -> bool:
+        """Whether what a run holds is where it is used."""
+        return run not in self._absent or self._absent[run].state == "stopping"
+
     @property
     def idle(self) -> bool:
         """No run is on its way."""

@@ -320,3 +320,37 @@ def test_a_held_run_leaves_its_rows_whoever_hears_of_it_first(nodes: list[Node],
     assert quiet(nodes)
     for run, value in expected.items():
         same(nodes, run, value)
+
+
+@pytest.mark.parametrize("suspended", [False, True])
+def test_a_part_that_is_held_launches_what_its_leader_has_launched(nodes: list[Node], *, suspended: bool) -> None:
+    """It hears that it goes on, and no more, in one breath; its leader has gone some iterations in between."""
+    nodes[0].engine.resident.crossing.spans = cut = _Cut(nodes[0], "a", 2)
+    fill(nodes, {"a": 20, "b": 40})
+    times = TIMES * 20
+    expected = {run: given(nodes, run, at, [None, None], times) for run, at in (("a", 20), ("b", 40))}
+    assert cut.reached.wait(20)
+    for node in nodes:
+        node.do(lambda node=node: node.engine.hold("a"))
+    assert quiet(nodes, parts=False)
+    cut.at, before = max(upto for run, upto in nodes[0].log if run == "a"), len(nodes[0].log)
+    cut.reached.clear()
+    nodes[0].do(lambda: nodes[0].engine.release("a"))
+    for node in nodes[1:]:
+        node.do(lambda node=node: (node.engine.release("a"), node.engine.hold("a")))
+    assert cut.reached.wait(20)
+    nodes[0].do(lambda: nodes[0].engine.hold("a"))
+    if suspended:
+        for node in nodes:
+            node.do(lambda node=node: node.engine.suspend("a"))
+    assert quiet(nodes, parts=False)
+    assert len(nodes[0].log) > before
+    assert not any(node.engine.resident.rides("a") for node in nodes)
+    same(nodes, "b", expected["b"])
+    for node in nodes:
+        if suspended:
+            assert [event.out for event in node.events if isinstance(event, Swapped)] == [True]
+            node.do(lambda node=node: node.engine.resume("a"))
+        node.do(lambda node=node: node.engine.release("a"))
+    assert quiet(nodes)
+    same(nodes, "a", expected["a"])
