@@ -55,9 +55,8 @@ def _noted(events: Iterable[Event]) -> Iterator[Event]:
     """The same; whoever watches is told which run it is that waits."""
     for event in events:
         if event.name == "accepted":
-            output.note(
-                f"run {event.data['run']} is held before its first call: step it in the studio (`walkgraph open`); Ctrl-C ends it"
-            )
+            output.note(f"run {event.data['run']} is held before its first call; Ctrl-C ends it")
+            output.note("step it in the studio: `walkgraph open`")
         yield event
 
 
