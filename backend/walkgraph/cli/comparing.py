@@ -52,11 +52,12 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def _outputs(told: Sequence[Mapping[str, Any]]) -> str:
     if not told:
         return "no outputs are kept of both"
+    count = f"{len(told)} output{'s' if len(told) > 1 else ''}"
     apart = [f"`{output['name']}` {output['index']}" for output in told if not output["equal"]]
     if not apart:
-        return f"{len(told)} outputs, all equal"
+        return f"{count}, all equal"
     more = f" and {len(apart) - 4} more" if len(apart) > 4 else ""
-    return f"{len(told)} outputs, not equal: {', '.join(apart[:4])}{more}"
+    return f"{count}, not equal: {', '.join(apart[:4])}{more}"
 
 
 def _place(row: Mapping[str, Any]) -> str:

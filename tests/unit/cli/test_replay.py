@@ -86,7 +86,7 @@ def test_a_run_is_replayed_and_gives_what_it_gave(
 def test_a_replay_that_is_the_same_says_so(service: FakeService, walkgraph: Call, capsys: Output) -> None:
     assert walkgraph("replay", FIRST[:6], "--compare", "--on", "other") == 0
     shown = capsys.readouterr()
-    assert shown.out == "identical: 12 values, 1 outputs, all equal\n"
+    assert shown.out == "identical: 12 values, 1 output, all equal\n"
     assert f"replayed on other as {AGAIN}" in shown.err
     assert sent(service) == [{"deployment": "other", "record": True}]
 
@@ -97,7 +97,7 @@ def test_a_replay_that_differs_names_the_first_value_and_exits_with_four(
     service.answers["GET", f"/api/v1/runs/{FIRST}/differences/{AGAIN}"] = httpx.Response(200, json=OTHER)
     assert walkgraph("replay", FIRST, "--compare") == 4
     shown = capsys.readouterr().out
-    assert "different: 12 of 12 values, 1 outputs, not equal: `image` 0" in shown
+    assert "different: 12 of 12 values, 1 output, not equal: `image` 0" in shown
     assert "3 values are missing of the second run" in shown
     first = "first difference: `llm.velocity` in `image_gen`, step 1, iteration 2, 0.125 apart at most, relatively 0.01"
     assert first in shown
@@ -155,7 +155,7 @@ def test_a_replay_that_nobody_waits_for_any_more_is_cancelled(
 @pytest.mark.parametrize(
     ("changed", "words", "differs"),
     [
-        ({"recorded": False, "compared": 0, "equal": 0}, "compared by outputs, 1 outputs, all equal", False),
+        ({"recorded": False, "compared": 0, "equal": 0}, "compared by outputs, 1 output, all equal", False),
         ({"outputs": []}, "identical: 12 values, no outputs are kept of both", False),
         ({"missing": {"a": 2, "b": 0}}, "2 values are missing of the first run", True),
         ({"first": {**ROW, "shape_b": [2, 2]}, "rows": [ROW]}, "of another shape or type", True),
