@@ -26,11 +26,15 @@ export function useFocusOn(board: Board, selection: readonly string[], fitted: b
   }, [board, selection, ready]);
 }
 
-/** Of a wire: what it joins. */
+/** Of a wire: between the middles of what it joins. */
 function rectOf({ boxes, edges }: Model, id: string): Rect | null {
   const box = boxes.get(id);
   if (box) return box;
   const edge = edges.find((one) => one.id === id);
-  const ends = edge ? [edge.source, edge.target].flatMap((end) => boxes.get(end) ?? []) : [];
+  const ends = edge ? [edge.source, edge.target].flatMap((end) => boxes.get(end) ?? []).map(middle) : [];
   return ends.length ? union(ends) : null;
+}
+
+function middle({ x, y, w, h }: Rect): Rect {
+  return { x: x + w / 2, y: y + h / 2, w: 0, h: 0 };
 }

@@ -113,6 +113,7 @@ export class LiveLoop extends Cell<LoopActivity | null> {
   private readonly whole = new Set<string>();
   /** Iterations of the run that left it last. */
   private left: number | null = null;
+  private lastRun: string | null = null;
   /** And how many these were at most. */
   private last: number | null = null;
 
@@ -146,15 +147,21 @@ export class LiveLoop extends Cell<LoopActivity | null> {
     const reached = this.runs.get(run);
     if (reached === undefined && iterations === null) return;
     this.left = iterations ?? reached ?? null;
+    this.lastRun = run;
     this.last = this.most(run);
     this.runs.delete(run);
     if (this.runs.size === 0) this.state = failed ? "error" : "done";
   }
 
+  /** What a rank tells of the last iterations may come after the run's end, which is told by another. */
+  late(run: string, done: number): void {
+    if (run === this.lastRun && this.left !== null) this.left = Math.max(this.left, done);
+  }
+
   clear(): void {
     this.runs.clear();
     this.whole.clear();
-    this.left = this.last = null;
+    this.left = this.last = this.lastRun = null;
     this.ms = 0;
     this.state = "running";
   }

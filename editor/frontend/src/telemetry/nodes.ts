@@ -216,8 +216,8 @@ export class NodeStore {
   fail(run: string, error: { code: string; message: string; [other: string]: unknown }): void {
     if (!this.follows(run) || typeof error["node"] !== "string") return;
     const live = this.live(error["node"]);
-    const walk = typeof error["walk"] === "string" ? error["walk"] : null;
-    live.error = { code: error.code, message: error.message, run, walk };
+    const told = (field: string) => (typeof error[field] === "string" ? error[field] : null);
+    live.error = { code: error.code, message: error.message, run, walk: told("walk"), use: told("use") };
     this.turn(live, "error");
     this.touch(live);
   }
@@ -281,10 +281,10 @@ export class NodeStore {
     if ((over && loop?.again) || !this.hears(run, walk)) return;
     if (node !== null) this.work(this.live(node), told, over, now);
     if (use !== null) this.work(this.live(useKey(walk, use)), told, over, now);
+    this.count(told, over);
     if (over) return;
     if (node !== null) this.newest = { run, node, iteration };
-    this.count(told);
-    if (told.failed) this.fail(run, { code: "node_error", message: "failed", node, walk });
+    if (told.failed) this.fail(run, { code: "node_error", message: "failed", node, walk, use });
   }
 
   private work(live: Live, told: Told, over: boolean, now: number): void {
@@ -311,17 +311,25 @@ export class NodeStore {
   }
 
   /** A call's indices count the loops around it. */
-  private count({ run, walk, use, iteration, loop }: Told): void {
-    if (loop) this.turnLoop(walk, loop.name, run, loop.done, loop);
+  private count({ run, walk, use, iteration, loop }: Told, over: boolean): void {
+    if (loop) this.turnLoop(walk, loop.name, run, loop.done, loop, over);
     else if (iteration.length > 0 && use !== null)
       this.hooks
         .loops(walk, use)
-        ?.forEach((name, depth) => this.turnLoop(walk, name, run, (iteration[depth] ?? 0) + 1, null));
+        ?.forEach((name, depth) => this.turnLoop(walk, name, run, (iteration[depth] ?? 0) + 1, null, over));
   }
 
-  private turnLoop(walk: string, loop: string, run: string, done: number, whole: LoopTold | null): void {
+  private turnLoop(
+    walk: string,
+    loop: string,
+    run: string,
+    done: number,
+    whole: LoopTold | null,
+    over: boolean,
+  ): void {
     const live = this.liveLoop(walk, loop);
-    live.reach(run, done, whole !== null);
+    if (over) live.late(run, done);
+    else live.reach(run, done, whole !== null);
     if (whole && whole.ms > 0) live.ms = whole.ms;
     this.touch(live);
   }

@@ -219,6 +219,18 @@ describe("loops", () => {
     expect(store.loop("decode", "words")).toMatchObject({ state: "done", low: 17, times: 50, runs: 0 });
   });
 
+  it("counts a loop's last calls where they are told after the run's end, by the rank that made them", () => {
+    const { time, store } = made();
+    store.take(frame(activity({ iteration: [48] }), phase("finished"), activity({ iteration: [49] })));
+    time.pass(FLUSH_MS);
+    expect(store.loop("decode", "words")).toMatchObject({ state: "done", low: 50, high: 50, runs: 0 });
+    store.take(
+      frame(activity({ run: "r2", iteration: [3] }), phase("finished", null, "r2"), activity({ iteration: [9] })),
+    );
+    time.pass(FLUSH_MS);
+    expect(store.loop("decode", "words")).toMatchObject({ low: 4, high: 4 });
+  });
+
   it("show how far runs side by side are apart, and the end of few runs alone", () => {
     const { time, store } = made();
     const runs = ["r1", "r2"];
@@ -539,7 +551,7 @@ it("a use on its canvas has its own figures, and its node's errors, previews and
   const { time, store } = made();
   const at = (walk: string, use: string) => {
     const own = store.get(useKey(walk, use));
-    return ofUse(store.get("llm"), own, walk, store.isFrozen());
+    return ofUse(store.get("llm"), own, { walk, use }, store.isFrozen());
   };
   store.take(frame(phase("started")));
   time.screen();
@@ -549,9 +561,10 @@ it("a use on its canvas has its own figures, and its node's errors, previews and
   expect(at("decode", "again")).toMatchObject({ state: "running", calls: 2 });
   expect(at("decode", "llm")).toMatchObject({ state: "idle", calls: 0 });
   store.picture("llm", "blob:1");
-  store.fail("r1", { code: "node_error", message: "no room", node: "llm", walk: "decode" });
+  store.fail("r1", { code: "node_error", message: "no room", node: "llm", walk: "decode", use: "llm" });
   time.screen();
   expect(at("decode", "llm")).toMatchObject({ state: "error", error: "no room", preview: { url: "blob:1" } });
+  expect(at("decode", "again")).toMatchObject({ state: "running", failure: null });
   expect(at("paint", "llm")).toMatchObject({ state: "idle", failure: null });
   const times = [{ node: "llm", rank: 0, calls: 3, busy: 0.3 }];
   store.showRun({ id: "old", times, error: null } as unknown as RunShown);
