@@ -307,9 +307,10 @@ class Client:
         """Where its time went, and what it waited for."""
         return self._get(f"/api/v1/runs/{run}/why")
 
-    def traces(self, deployment: str, limit: int = 20) -> list[dict[str, Any]]:
+    def traces(self, deployment: str, limit: int = 20, task: str | None = None) -> list[dict[str, Any]]:
         """Those that are kept, newest first."""
-        return self._get(f"/api/v1/deployments/{deployment}/traces", {"limit": limit})
+        more = {} if task is None else {"task": task}
+        return self._get(f"/api/v1/deployments/{deployment}/traces", {"limit": limit, **more})
 
     def statistics(self, deployment: str, task: str | None = None) -> dict[str, Any]:
         """What its nodes took, over the traces that are kept."""

@@ -107,6 +107,8 @@ class Board:
     def _phase(self, event: Frame, now: float) -> Iterator[str]:
         id_, phase = event["run"], event["phase"]
         if phase == "finished":
+            # How it ended is told by a frame of its own, which may have come first.
+            self._runs.pop(id_, None)
             return
         run = self._runs.setdefault(id_, _Run(event["task"], phase, now))
         run.phase = phase

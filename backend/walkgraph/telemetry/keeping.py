@@ -30,6 +30,9 @@ BEFORE_SECONDS = 1.1
 RECORDED_SAMPLES = 50_000
 """Of one run, and of all its numbers:"""
 RECORDED_NUMBERS = 8_000_000
+ALL_SAMPLES = 200_000
+"""Of all runs that are not kept yet, and of all their numbers:"""
+ALL_NUMBERS = 32_000_000
 MAX_FORGOTTEN = 4096
 """Runs of which what comes late is not taken for new ones."""
 MAX_SHARED = 4096
@@ -132,6 +135,8 @@ class Keeper:
         self._forgotten: dict[RunId, None] = {}
         self._sources: dict[str, _Source] = {}
         self._shared: dict[object, object] = {}
+        self._samples = self._numbers = 0
+        """Of all runs' recordings."""
 
     # ── what comes ──────────────────────────────────────────────────────────────────────────────
 
@@ -164,7 +169,10 @@ class Keeper:
 
     def forget(self, run: RunId) -> None:
         """What still comes of it is dropped."""
-        self._runs.pop(run, None)
+        found = self._runs.pop(run, None)
+        if found is not None:
+            self._samples -= len(found.recorded)
+            self._numbers -= found.numbers
         self._ending.pop(run, None)
         self._forgotten[run] = None
         if len(self._forgotten) > MAX_FORGOTTEN:
@@ -245,10 +253,13 @@ class Keeper:
         found = self._known(sample.run, sample.at, wall)
         if found is None:
             return
-        found.numbers += len(sample.picked)
-        if len(found.recorded) >= RECORDED_SAMPLES or found.numbers > RECORDED_NUMBERS:
+        count = len(sample.picked)
+        own = len(found.recorded) < RECORDED_SAMPLES and found.numbers + count <= RECORDED_NUMBERS
+        if not (own and self._samples < ALL_SAMPLES and self._numbers + count <= ALL_NUMBERS):
             found.cut = True
             return
+        found.numbers += count
+        self._samples, self._numbers = self._samples + 1, self._numbers + count
         found.recorded.append(Recorded(msgspec.structs.replace(sample, picked=()), array("d", sample.picked)))
 
     def _known(self, run: RunId, at: float, wall: float) -> _Run | None:

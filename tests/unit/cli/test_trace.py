@@ -49,11 +49,16 @@ def _answers(service: FakeService) -> None:
     def trace(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, content=files.get(request.url.params.get("format", ""), msgspec.json.encode(TRACE)))
 
+    def listed(request: httpx.Request) -> httpx.Response:
+        asked = request.url.params.get("task")
+        kept = [LISTED, {**LISTED, "task": "edit"}]
+        return httpx.Response(200, json=[found for found in kept if asked in (None, found["task"])])
+
     service.answers |= {
         ("GET", f"/api/v1/runs/{RUN}/trace"): trace,
         ("GET", f"/api/v1/runs/{RUN}/why"): httpx.Response(200, json=WHY),
         ("GET", "/api/v1/runs"): httpx.Response(200, json=[{"id": RUN}, {"id": "0af7" + "1" * 28}]),
-        ("GET", "/api/v1/deployments/shapes/traces"): httpx.Response(200, json=[LISTED, {**LISTED, "task": "edit"}]),
+        ("GET", "/api/v1/deployments/shapes/traces"): listed,
         ("GET", "/api/v1/deployments/shapes/statistics"): httpx.Response(200, json={"runs": 2, "nodes": [NODE]}),
     }
 
@@ -183,6 +188,15 @@ def test_a_board_shows_rates_of_the_last_seconds() -> None:
     over = {"type": "run", "run": RUN, "task": "draw", "state": "done", "seconds": 1.25}
     assert list(board.take(over, 106.0)) == ["0af76519  draw: done in 1.25 s"]
     assert "0 runs, 1 over" in "\n".join(board.lines(106.0))
+
+
+def test_a_board_forgets_a_run_whose_end_came_before_its_phases() -> None:
+    board = Board("shapes")
+    phase = {"type": "run", "run": RUN, "task": "draw", "at": 0.0, "error": None}
+    list(board.take({"type": "run", "run": RUN, "task": "draw", "state": "done", "seconds": 1.25}, 1.0))
+    told = frames(*({**phase, "phase": name} for name in ("queued", "started", "finished")))
+    assert list(board.take(told, 1.1)) == ["0af76519  draw: queued", "0af76519  draw: started"]
+    assert "0 runs, 1 over" in "\n".join(board.lines(2.0))
 
 
 def test_a_board_takes_every_frame() -> None:

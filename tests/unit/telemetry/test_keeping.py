@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ from tests.support.telling import (
 )
 from walkgraph.ids import RunId
 from walkgraph.telemetry import events as e
+from walkgraph.telemetry import keeping
 from walkgraph.telemetry.assembling import PAUSE_EVENTS, assemble
 from walkgraph.telemetry.keeping import LATE_SECONDS, Keeper
 from walkgraph.telemetry.places import Places
@@ -55,6 +57,22 @@ def begun(**bounds: int) -> World:
     world = World(**bounds)
     world.tell("conductor", phase(A, "queued", 10.0), phase(A, "started", 10.5), now=10.5)
     return world
+
+
+def test_recordings_of_all_runs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    picked = len(sample(A, 1.0).picked)
+    monkeypatch.setattr(keeping, "ALL_NUMBERS", 3 * picked)
+    world.tell("rank 0.1", sample(A, 1.0), sample(A, 1.1), sample(B, 1.2), sample(B, 1.3), now=2.0)
+    drafts = [world.keeper.draft(run, 3.0) for run in (A, B)]
+    assert [(len(found.recorded), found.cut) for found in drafts if found] == [(2, False), (1, True)]
+    # What is kept makes room.
+    world.keeper.forget(A)
+    monkeypatch.setattr(keeping, "ALL_SAMPLES", 2)
+    world.tell("rank 0.1", sample(C, 4.0), sample(C, 4.1), now=5.0)
+    found = world.keeper.draft(C, 5.0)
+    assert found is not None
+    assert (len(found.recorded), found.cut) == (1, True)
 
 
 def test_calls_become_blocks_of_lanes_with_their_times() -> None:

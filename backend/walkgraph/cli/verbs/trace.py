@@ -135,7 +135,7 @@ def _show(client: Client, run: str, *, as_json: bool) -> None:
 def _list(client: Client, deployment: str, task: str | None, limit: int, *, as_json: bool) -> None:
     from walkgraph.cli import timelines
 
-    traces = [found for found in client.traces(deployment, limit) if task in (None, found["task"])]
+    traces = client.traces(deployment, limit, task)
     statistics = client.statistics(deployment, task)
     if as_json:
         output.as_json({"traces": traces, "statistics": statistics})
