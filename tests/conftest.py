@@ -19,6 +19,15 @@ TIERS = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--storm-seconds", type=float, default=10.0, help="how long runs are steered at random, in all")
+
+
+@pytest.fixture
+def storm_seconds(request: pytest.FixtureRequest) -> float:
+    return request.config.getoption("--storm-seconds")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         tier = TIERS.get(item.path.relative_to(TESTS).parts[0])

@@ -6,71 +6,28 @@ import random
 import signal
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
 import pytest_asyncio
-import zmq.asyncio
 
 from tests.support.deployment import Deployment, children, deployed, is_gone, plan_named, shared_memory
+from tests.support.hearing import Hearing
 from tests.support.yardstick import patience
-from walkgraph.ids import Rank
-from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-class Gauges:
-    """The latest of each rank, as telemetry tells them."""
-
-    def __init__(self, path: Path) -> None:
-        self.address = f"ipc://{path}"
-        self.latest: dict[Rank, t.RankGauge] = {}
-        self._socket = zmq.asyncio.Context.instance().socket(zmq.PULL)
-        self._socket.bind(self.address)
-        self._changed = asyncio.Event()
-        self._reader = asyncio.create_task(self._read())
-
-    async def all_free(self, ranks: int, seconds: float = 100.0) -> None:
-        """Gauges taken from now on say that nothing is held anywhere."""
-        since = time.monotonic()
-        async with asyncio.timeout(seconds):
-            while not (
-                len(self.latest) == ranks
-                and all(
-                    gauge.at > since
-                    and gauge.pages_free == gauge.pages_total
-                    and gauge.out_tickets == 0
-                    and gauge.runs == 0
-                    for gauge in self.latest.values()
-                )
-            ):
-                self._changed.clear()
-                await self._changed.wait()
-
-    async def _read(self) -> None:
-        while True:
-            for event in t.decode(await self._socket.recv()).events:
-                if isinstance(event, t.RankGauge):
-                    self.latest[event.rank] = event
-                    self._changed.set()
-
-    def close(self) -> None:
-        self._reader.cancel()
-        self._socket.close(linger=0)
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def watched(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Deployment, Gauges]]:
-    gauges = Gauges(tmp_path_factory.mktemp("t") / "t")
+async def watched(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Deployment, Hearing]]:
+    gauges = Hearing(tmp_path_factory.mktemp("t") / "t")
     async with deployed(*plan_named("synthetic_states"), telemetry=gauges.address) as deployment:
         yield deployment, gauges
     gauges.close()
 
 
-Watched = tuple[Deployment, Gauges]
+Watched = tuple[Deployment, Hearing]
 LONG = {"prompt": 50, "times": 2000}
 
 
