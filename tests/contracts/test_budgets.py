@@ -25,10 +25,11 @@ REQUEST_PATH: tuple[str, ...] = (
     "worker/local_run.py",
     "worker/walker.py",
     "engine/engine.py",
+    "engine/batches.py",
     "engine/runner.py",
 )
 """The files that every request passes on its way to a network and back, in that order. A loop on the device branches
-off at the last one, into `engine/resident.py`."""
+off before the last two, into `engine/resident.py`."""
 REQUEST_PATH_LINES = 2500
 
 

@@ -5,15 +5,11 @@ time that the core has named.
 """
 
 import contextlib
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import zmq
@@ -34,8 +30,8 @@ from walkgraph.conductor.events import (
     ToRank,
     ToService,
 )
+from walkgraph.conductor.processes import Processes
 from walkgraph.ids import Rank
-from walkgraph.settings import worker_environment
 from walkgraph.telemetry.emit import INTERVAL, Emitter
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
@@ -45,17 +41,6 @@ MOST_WAITING = 1024
 LONGEST_WAIT = 60.0
 LATE_SECONDS = 1.0
 """Waking so much later than asked, the process itself was stopped: the workers get a moment to be heard first."""
-
-
-@dataclass(slots=True)
-class _Worker:
-    process: "subprocess.Popen[bytes]"
-    pidfd: int
-    start: int
-    waiting: deque[bytes]
-
-    def identity(self, rank: Rank) -> bytes:
-        return f"{rank}.{self.start}".encode()
 
 
 class Loop:
@@ -68,10 +53,11 @@ class Loop:
         emitter: Emitter,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._directory, self._core, self._emitter, self._clock = directory, core, emitter, clock
+        self._core, self._emitter, self._clock = core, emitter, clock
         self._from_service = sockets.Reader(service, codec.to_conductor)
         self._from_workers = sockets.Reader(workers, codec.from_worker, frames=2)
-        self._workers: dict[Rank, _Worker] = {}
+        self._processes = Processes(directory)
+        self._workers = self._processes.alive
         self._to_service: deque[bytes] = deque()
         self._over = False
         self._signals, self._wakeup = socket.socketpair()
@@ -85,9 +71,7 @@ class Loop:
         self._perform(self._core.begin(self._clock()))
         while not self._over:
             self.turn()
-        for worker in self._workers.values():
-            self._signal(worker, signal.SIGKILL)
-            worker.process.wait()
+        self._processes.end()
         self._flush()
 
     def turn(self) -> None:
@@ -98,7 +82,8 @@ class Loop:
         if len(self._to_service) < MOST_WAITING:
             for identity, message in self._from_workers.drain():
                 self._hear(identity, message)
-        self._bury()
+        for rank, start, code in self._processes.buried():
+            self._handle(Died(rank, start, code))
         for _, message in self._from_service.drain():
             if isinstance(message, m.Watch):
                 self._emitter.set_level(message.level)
@@ -134,15 +119,6 @@ class Loop:
         else:
             self._from_workers.rejected += 1
 
-    def _bury(self) -> None:
-        for rank, worker in list(self._workers.items()):
-            code = worker.process.poll()
-            if code is not None:
-                del self._workers[rank]
-                os.close(worker.pidfd)
-                (self._directory / f"rank{rank}.{worker.start}").unlink(missing_ok=True)
-                self._handle(Died(rank, worker.start, code))
-
     def _handle(self, event: Event) -> None:
         self._perform(self._core.handle(event, self._clock()))
 
@@ -157,27 +133,13 @@ class Loop:
                     if rank in self._workers:
                         self._workers[rank].waiting.append(codec.encode(message))
                 case Spawn(rank=rank, start=start):
-                    self._spawn(rank, start)
+                    self._handle(Spawned(rank, start, self._processes.spawn(rank, start)))
                 case Kill(rank=rank):
-                    if rank in self._workers:
-                        self._signal(self._workers[rank], signal.SIGKILL)
+                    self._processes.kill(rank)
                 case Tell(event=event):
                     self._emitter.emit(event)
                 case Exit():
                     self._over = True
-
-    def _spawn(self, rank: Rank, start: int) -> None:
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                *("-m", "walkgraph.worker.process", "--dir", str(self._directory)),
-                *("--rank", str(rank), "--start", str(start), "--parent", str(os.getpid())),
-            ],
-            stdin=subprocess.DEVNULL,
-            env=worker_environment(),
-        )
-        self._workers[rank] = _Worker(process, os.pidfd_open(process.pid), start, deque())
-        self._handle(Spawned(rank, start, process.pid))
 
     def _flush(self) -> None:
         with contextlib.suppress(zmq.Again):
@@ -197,7 +159,3 @@ class Loop:
                     # It hasn't said hello yet or has just ended; the latter is dealt with as its death.
                     break
                 worker.waiting.popleft()
-
-    def _signal(self, worker: _Worker, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(worker.pidfd, number)

@@ -13,36 +13,27 @@ collected while the next is under way.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from walkgraph.engine.batches import Batches
-from walkgraph.engine.capture import Capturer
 from walkgraph.engine.clocks import Stopwatch
-from walkgraph.engine.entering import Loaded, with_examples
-from walkgraph.engine.failures import is_memory
+from walkgraph.engine.entering import with_examples
 from walkgraph.engine.gauges import Gauges, memory
-from walkgraph.engine.load import load_operators, make_pools, nodes_here, rank_plan
-from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.pages import PAGE
+from walkgraph.engine.load import rank_plan
+from walkgraph.engine.making import Machine, Maker, Progress
 from walkgraph.engine.parts import Done, Forwarded
-from walkgraph.engine.pool import Pool, PoolInfo, page_bytes
+from walkgraph.engine.pool import PoolInfo, infos
 from walkgraph.engine.prefix import PrefixStats
-from walkgraph.engine.reading import host_ports
 from walkgraph.engine.resident import LoopDone, Resident, Stepped
-from walkgraph.engine.runner import Runner
 from walkgraph.engine.schedule import MIX, Mix
-from walkgraph.engine.single import Singles
-from walkgraph.engine.states import Kept, StateTable
+from walkgraph.engine.states import Kept
 from walkgraph.engine.swap import Swap, Swapped
-from walkgraph.engine.warming import capture_singles, warm_up
-from walkgraph.errors import InvalidInput, Refused
+from walkgraph.errors import InvalidInput
 from walkgraph.ids import Rank
 from walkgraph.layers import invariance
-from walkgraph.networks.base import Call, Capture, Scalar, StateKey
+from walkgraph.networks.base import Call, Scalar, StateKey
 from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.placement.demand import state_tokens
 from walkgraph.placement.tables import Plan
@@ -71,69 +62,39 @@ class Engine:
         Nothing is loaded before `load`."""
         if threads is not None:
             torch.set_num_threads(threads)
-        self._plan, self._rank, self._roots, self._clock = plan, rank, weights_roots, clock
-        self._here = rank_plan(plan, rank)
-        self._mix, self._capture = mix._replace(single=mix.single or batch_invariant), capture
-        self._watch = Stopwatch(torch.device(self._here.device), clock)
+        self._plan, self._clock, self._invariant = plan, clock, batch_invariant
+        here = rank_plan(plan, rank)
+        self._device = torch.device(here.device)
+        self._watch = Stopwatch(self._device, clock)
         self._stopped: set[str] = set()
         """Runs whose loops are held."""
-        self._invariant, self._prefix_cache = batch_invariant, prefix_cache and not batch_invariant
-        self._nodes: dict[str, Loaded] = {}
-        self._capturer = cache(lambda device: Capturer(device, enabled=capture, priority=-1))
-        self._start({})
+        self._maker = Maker(
+            plan,
+            here,
+            weights_roots,
+            mix=mix,
+            capture=capture,
+            prefix_cache=prefix_cache,
+            batch_invariant=batch_invariant,
+            watch=self._watch,
+            clock=clock,
+        )
+        self._use(self._maker.machine({}, {}))
 
-    def load(self, progress: Callable[[str, float], None] = lambda what, done: None) -> None:
+    def load(self, progress: Progress = lambda what, done: None) -> None:
         """Operators, then caches, then a warm-up through `step`. `progress`: what is going on, and its share done.
 
         Raises `Refused`, `NotFound`, `InvalidInput` for what can't be loaded, `RunFailed` for a warm-up that fails.
         """
-        try:
-            self._nodes = load_operators(self._plan, self._here, self._roots, progress, self._capture_of)
-            self._start(make_pools(self._plan, self._here, self._nodes))
-        except Exception as raised:
-            if not is_memory(raised):
-                raise
-            raise Refused(f"rank {self._rank} has too little memory for its nodes; place fewer on it") from raised
-        warm_up(self, self._plan, nodes_here(self._plan, self._here), self._nodes, progress)
-        with invariance.batch_invariant(self._invariant):
-            capture_singles(self._nodes, self._singles, progress)
+        machine = self._maker.load(progress)
+        self._use(machine)
+        self._maker.warm(self, machine, progress)
 
-    def _start(self, pools: Mapping[str, Pool]) -> None:
-        ports = host_ports(self._plan, self._here)
-        self._pools = tuple(set(pools.values()))
-        self._states = StateTable(pools, Contexts(), prefix_cache=self._prefix_cache)
-        self._singles = cache(self._make_singles)
-        self._runner = Runner(
-            self._states, self._rank, host_ports=lambda call: ports.get(call.node, ()), stamp=self._watch.stamp
-        )
-        self._batches = Batches(
-            self._nodes,
-            self._runner,
-            self._singles,
-            mix=self._mix,
-            device=torch.device(self._here.device),
-            watch=self._watch,
-            clock=self._clock,
-        )
-        self._resident = Resident(
-            self._states,
-            lambda node: self._nodes[node],
-            self._runner.failures,
-            host_ports=lambda node: ports.get(node, ()),
-            capturer=self._capturer,
-            watch=self._watch,
-            clock=self._clock,
-        )
+    def _use(self, machine: Machine) -> None:
+        self._nodes, self._states = machine.nodes, machine.states
+        self._batches, self._resident = machine.batches, machine.resident
+        self._pools = tuple(set(machine.states.pools.values()))
         self._swap = Swap(self._states, self._hold, self._quiet, self._release, self._resident.cells)
-        self._resident.here = self._swap.here
-
-    def _capture_of(self, device: torch.device) -> Capture | None:
-        return self._capturer(device) if self._capturer(device).enabled else None
-
-    def _make_singles(self, device: torch.device) -> Singles | None:
-        capturer = Capturer(device, enabled=self._capture)
-        most = 1 if self._invariant else None
-        return Singles(capturer, most=most, marks=self._watch.mark) if capturer.enabled else None
 
     def admit(self, run: str, params: Mapping[str, Scalar]) -> None:
         """Hold a run (or the owner of a session's states) to its states' capacities, by the task's parameters: what was
@@ -156,7 +117,7 @@ class Engine:
         call.ready_at = call.ready_at or self._clock()
         self._resident.add(call)
 
-    def prepare(self, call: LoopCall, progress: Callable[[str, float], None] = lambda what, done: None) -> None:
+    def prepare(self, call: LoopCall, progress: Progress = lambda what, done: None) -> None:
         """Make ready for loops like this one, whose entering values its operators' examples stand for: capture the
         steps of every batch size. A loop without examples is made ready when the first one comes."""
         for one in with_examples(call, lambda node: self._nodes[node]):
@@ -263,7 +224,7 @@ class Engine:
         return Gauges(
             self._batches.waiting + self._resident.waiting,
             self._watch.busy.share(self._clock(), min(under_way, default=None)),
-            *memory(torch.device(self._here.device)),
+            *memory(self._device),
             *self.pages(),
             self._states.prefix_stats.tokens,
             self._states.prefix_stats.saved,
@@ -275,12 +236,7 @@ class Engine:
 
     def pools(self) -> list[PoolInfo]:
         """The paged pools, for whoever promises their pages to runs."""
-        states: dict[Pool, list[str]] = {}
-        for name, pool in self._states.pools.items():
-            states.setdefault(pool, []).append(name)
-        return [
-            PoolInfo(tuple(names), pool.pages.total, PAGE, page_bytes(pool.shape)) for pool, names in states.items()
-        ]
+        return infos(self._states.pools)
 
     def audit(self) -> None:
         """The integrity check for idle moments: raises `PageFault` for a page that is lost or held twice."""

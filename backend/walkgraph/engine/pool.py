@@ -4,7 +4,7 @@ Shape letters: N layers, S slots (pages * PAGE), G key/value heads, D head dim, 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -74,3 +74,11 @@ class PoolInfo(NamedTuple):
     pages: int
     page_tokens: int
     page_bytes: int
+
+
+def infos(pools: Mapping[str, Pool]) -> list[PoolInfo]:
+    """`pools`: by state."""
+    states: dict[Pool, list[str]] = {}
+    for name, pool in pools.items():
+        states.setdefault(pool, []).append(name)
+    return [PoolInfo(tuple(names), pool.pages.total, PAGE, page_bytes(pool.shape)) for pool, names in states.items()]

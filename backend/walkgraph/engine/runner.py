@@ -70,12 +70,6 @@ class Runner:
         self.failures = Failures(states, rank)
         self._lines: dict[torch.device, Lines] = {}
 
-    def run(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> list[Result]:
-        """A result per call, in order, waited for."""
-        launched = self.launch(operator, device, calls)
-        launched.wait()
-        return launched.results()
-
     def launch(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> Launched:
         """A call that fails takes no other with it, and leaves no state behind."""
         lines = self._lines.setdefault(device, Lines(device))
@@ -98,14 +92,13 @@ class Runner:
         def results() -> list[Result]:
             took = self._clock() - started
             sound = [one for flags in served.sound for one in flags.tolist()] or [True] * len(calls)
+            errors = [
+                None if good else self.failures.numeric(call, served.port)
+                for call, good in zip(calls, sound, strict=True)
+            ]
             return [
-                Result(
-                    outputs if good else None,
-                    None if good else self.failures.numeric(call, served.port),
-                    took,
-                    len(calls),
-                )
-                for call, outputs, good in zip(calls, served.outputs, sound, strict=True)
+                Result(None if error else outputs, error, took, len(calls))
+                for outputs, error in zip(served.outputs, errors, strict=True)
             ]
 
         return Launched(served.mark, results)

@@ -44,6 +44,7 @@ from walkgraph.worker.links import Links
 from walkgraph.worker.looking import Looking
 from walkgraph.worker.parties import Core, Engine, called
 from walkgraph.worker.parts import Parts
+from walkgraph.worker.quiet import Quiet
 from walkgraph.worker.suspension import Suspension
 from walkgraph.worker.telling import Teller
 
@@ -51,8 +52,6 @@ WAIT = 0.05
 """The longest wait for a message while there are runs."""
 IDLE_SECONDS = 30.0
 """The longest wait for a message, after which gauges are told all the same."""
-QUIET_SECONDS = 1.0
-"""Without a run for so long, the engine's books are checked: a check that no run waits for."""
 
 
 class Loop:
@@ -75,8 +74,7 @@ class Loop:
         self._commands: deque[Command] = deque()
         self.parts: Parts | None = None
         """Of loops that span devices."""
-        self._worked: float | None = None
-        """When there was a run last; None once the books were checked since."""
+        self._quiet = Quiet()
 
     def run(self) -> None:
         while not self.stopping:
@@ -100,7 +98,8 @@ class Loop:
             self._fail(run, error)
         self._looking.tell()
         self._teller.flush(len(self._core.runs))
-        self._audit()
+        if self._quiet.now(len(self._core.runs), self._clock()):
+            self._engine.audit()
 
     # ── in ──
 
@@ -233,11 +232,3 @@ class Loop:
         else:
             for kept in self._suspension.end(event.run):
                 self._handle(kept)
-
-    def _audit(self) -> None:
-        """Once after every spell of work."""
-        if self._core.runs:
-            self._worked = self._clock()
-        elif self._worked is not None and self._clock() - self._worked >= QUIET_SECONDS:
-            self._worked = None
-            self._engine.audit()

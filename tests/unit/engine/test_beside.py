@@ -60,10 +60,8 @@ class Beside(Engine):
             "noop": ("operators_synthetic:Noop", {}),
         }
         super().__init__(plan_of(nodes, source="random:snac-tiny:4"), Rank(0))
+        self._maker.singles = lambda device: self.marked
         self.load()
-
-    def _make_singles(self, device: torch.device) -> Singles:
-        return self.marked
 
 
 @pytest.fixture

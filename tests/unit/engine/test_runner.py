@@ -9,7 +9,7 @@ import torch
 from tests.unit.engine.plans import call
 from walkgraph.engine.failures import MOST_GIVEN, Failures
 from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.runner import Runner
+from walkgraph.engine.runner import Result, Runner
 from walkgraph.engine.states import StateTable
 from walkgraph.networks.base import FINITE, Call, CallFailed, Operator, Outputs, StateKey, States
 from walkgraph.networks.loops import LoopCall, LoopInput, LoopUse
@@ -29,10 +29,17 @@ class Each(Operator):
         return [{"out": self.serve(one.inputs["value"])} for one in calls]
 
 
+def served(runner: Runner, operator: Operator, device: torch.device, calls: Sequence[Call]) -> list[Result]:
+    """A result per call, in order, waited for."""
+    launched = runner.launch(operator, device, calls)
+    launched.wait()
+    return launched.results()
+
+
 def run(operator: Operator, *values: Any) -> list[tuple[Any, str | None]]:
     """(output, error code) of each."""
     runner = Runner(StateTable({}, Contexts()), 3)
-    results = runner.run(operator, CPU, [call("node", {"value": v}, run=str(i)) for i, v in enumerate(values)])
+    results = served(runner, operator, CPU, [call("node", {"value": v}, run=str(i)) for i, v in enumerate(values)])
     return [(r.outputs and r.outputs["out"], r.error and r.error.code) for r in results]
 
 
@@ -96,7 +103,7 @@ def test_exceptions_become_typed_errors_without_their_text(raised: Exception, co
         raise raised
 
     runner = Runner(StateTable({}, Contexts()), 3)
-    [result] = runner.run(Each(serve), CPU, [call("node", {"value": 1}, iteration=(2,))])
+    [result] = served(runner, Each(serve), CPU, [call("node", {"value": 1}, iteration=(2,))])
     assert result.error is not None
     assert (result.error.code, result.error.node, result.error.walk) == (code, "node", "walk")
     assert (result.error.iteration, result.error.rank) == ((2,), 3)
@@ -120,7 +127,7 @@ def test_a_forward_may_tell_by_itself_that_its_numbers_are_none() -> None:
 
     assert run(Whole(), 3, -1, 0) == [(3, None), (None, "numeric_error"), (0, None)]
     runner = Runner(StateTable({}, Contexts()), 3)
-    [result] = runner.run(Whole(), CPU, [call("node", {"value": 1})])
+    [result] = served(runner, Whole(), CPU, [call("node", {"value": 1})])
     assert result.outputs is not None
     assert result.outputs.keys() == {"out"}
 
@@ -137,7 +144,7 @@ def test_an_error_says_what_the_call_was_given_and_nothing_of_its_content() -> N
     given = {"value": torch.zeros(1, 256), "text": "secret", "raw": b"secret", "parts": ["a", "b"], "n": 3, **many}
     one = call("node", given)
     one.states, one.name = {"kv": key}, "again"
-    [result] = runner.run(Each(serve), CPU, [one])
+    [result] = served(runner, Each(serve), CPU, [one])
     assert result.error is not None
     assert (result.error.use, len(result.error.given)) == ("again", MOST_GIVEN)
     assert list(result.error.given.items())[:6] == [
@@ -150,7 +157,7 @@ def test_an_error_says_what_the_call_was_given_and_nothing_of_its_content() -> N
     ]
     few = call("node", {"value": float("nan")})
     few.states = {"kv": key, "none": StateKey("r", "other")}
-    [result] = runner.run(Each(lambda value: value), CPU, [few])
+    [result] = served(runner, Each(lambda value: value), CPU, [few])
     assert result.error is not None
     assert result.error.given == {"value": "float", "kv": "float32 [2, 3]", "none": "nothing"}
 

@@ -1,0 +1,74 @@
+"""The worker processes of a deployment: started, ended, and buried when they have died."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from walkgraph.ids import Rank
+from walkgraph.settings import worker_environment
+
+
+@dataclass(slots=True)
+class Worker:
+    process: "subprocess.Popen[bytes]"
+    pidfd: int
+    start: int
+    """Counts the starts of its rank."""
+    waiting: deque[bytes] = field(default_factory=deque[bytes])
+    """Messages for it."""
+
+    def identity(self, rank: Rank) -> bytes:
+        return f"{rank}.{self.start}".encode()
+
+
+class Processes:
+    """From the main thread only: workers die with the thread that starts them."""
+
+    def __init__(self, directory: Path) -> None:
+        """`directory`: that of the deployment's sockets."""
+        self._directory = directory
+        self.alive: dict[Rank, Worker] = {}
+        """Those that were not buried."""
+
+    def spawn(self, rank: Rank, start: int) -> int:
+        """The process's id."""
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                *("-m", "walkgraph.worker.process", "--dir", str(self._directory)),
+                *("--rank", str(rank), "--start", str(start), "--parent", str(os.getpid())),
+            ],
+            stdin=subprocess.DEVNULL,
+            env=worker_environment(),
+        )
+        self.alive[rank] = Worker(process, os.pidfd_open(process.pid), start)
+        return process.pid
+
+    def buried(self) -> Iterator[tuple[Rank, int, int]]:
+        """Rank, start and exit code of those that have died since."""
+        for rank, worker in list(self.alive.items()):
+            code = worker.process.poll()
+            if code is not None:
+                del self.alive[rank]
+                os.close(worker.pidfd)
+                (self._directory / f"rank{rank}.{worker.start}").unlink(missing_ok=True)
+                yield rank, worker.start, code
+
+    def kill(self, rank: Rank) -> None:
+        """Nothing, where it is dead."""
+        worker = self.alive.get(rank)
+        if worker is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Kill all, and wait for their end."""
+        for rank, worker in self.alive.items():
+            self.kill(rank)
+            worker.process.wait()
