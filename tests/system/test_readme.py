@@ -147,9 +147,9 @@ def test_every_block_runs(running: Running, blocks: list[str], tmp_path: Path) -
 def watched(printed: list[str], folder: Path) -> None:
     """What the blocks about watching have shown and written."""
     traces, stopped, _ = printed
-    assert "speak on orpheus: done" in traces
+    assert "text_to_image on shapes: done" in traces
     assert "RANK" in traces
-    assert "text_to_image" in traces
+    assert "identical: " in traces
     assert json.loads((folder / "run.perfetto.json").read_text())["traceEvents"]
     assert json.loads((folder / "run.otlp.json").read_text())["resourceSpans"]
     held, why = stopped.splitlines()
