@@ -9,11 +9,13 @@ interface Props {
   run: string;
   walk: string;
   node: string;
+  /** By port: kinds and sizes alone, which every failure tells. */
+  given: Readonly<Record<string, string>>;
   /** Runs it again, recorded; null: it can't be. */
   onRecord: (() => void) | null;
 }
 
-export function FailedInputs({ run, walk, node, onRecord }: Props) {
+export function FailedInputs({ run, walk, node, given, onRecord }: Props) {
   const deployed = useEditorState((state) => state.deployed ?? state.documents.graph);
   const version = useSyncExternalStore(recorded.watch, recorded.now);
   const latest = recorded.of(run);
@@ -23,14 +25,17 @@ export function FailedInputs({ run, walk, node, onRecord }: Props) {
   );
   if (!latest)
     return (
-      onRecord && (
-        <p className="wg-fed-none">
-          <button type="button" className="wg-dock-link" onClick={onRecord}>
-            Run it again recorded
-          </button>{" "}
-          to see what goes into {node}.
-        </p>
-      )
+      <>
+        <Given node={node} given={given} />
+        {onRecord && (
+          <p className="wg-fed-none">
+            <button type="button" className="wg-dock-link" onClick={onRecord}>
+              Run it again recorded
+            </button>{" "}
+            to see the values that go into {node}.
+          </p>
+        )}
+      </>
     );
   if (fed.length === 0) return null;
   return (
@@ -56,6 +61,27 @@ export function FailedInputs({ run, walk, node, onRecord }: Props) {
             <td>{sample ? <code>{typeWords(sample)}</code> : "nothing was told"}</td>
             <td>{sample ? showIteration(sample.iteration) || "–" : ""}</td>
             <td>{sample?.statistics && (alarm(sample.statistics) || figuresOf(sample.statistics))}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Given({ node, given }: Pick<Props, "node" | "given">) {
+  const ports = Object.entries(given);
+  if (ports.length === 0) return null;
+  return (
+    <table className="wg-table wg-fed" aria-label={`What ${node} was given`}>
+      <tbody>
+        {ports.map(([port, words]) => (
+          <tr key={port}>
+            <th scope="row">
+              <code>{port}</code>
+            </th>
+            <td>
+              <code>{words}</code>
+            </td>
           </tr>
         ))}
       </tbody>

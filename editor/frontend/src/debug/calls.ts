@@ -5,7 +5,7 @@ import type { Fork, GraphDocument } from "../document/types";
 import type { Located } from "../store/locate";
 import { isAt, type Spot } from "./breaks";
 import type { HeldCall, SampleEvent } from "../telemetry/frames";
-import { plural } from "../ui/words";
+import { cacheWords } from "../taps/looks";
 
 export type Place = Pick<Located, "tab" | "canvas" | "selection">;
 
@@ -104,10 +104,7 @@ export function isFed(graph: GraphDocument, { walk, use, loop }: HeldCall): bool
 /** What a state holds, as a sample of it tells: a cache by its sequences, tokens and pages. */
 export function stateWords({ dtype, shape }: Pick<SampleEvent, "dtype" | "shape">): string | null {
   if (dtype === "absent") return "holds nothing yet";
-  if (dtype !== "cache") return null;
-  const [rows = 0, tokens = 0, pages = 0] = shape;
-  const sequences = rows > 1 ? `${rows} sequences of up to ` : "";
-  return `${sequences}${plural(tokens, "token")} on ${plural(pages, "page")}`;
+  return dtype === "cache" ? cacheWords(shape) : null;
 }
 
 /** Where the graph shows it; null where the open graph has no such place. */

@@ -204,7 +204,9 @@ function Failure({ result: { run, faults }, error, onRecord, onNode }: FailurePr
           </button>
         )}
       </p>
-      {run !== null && node && walk && <FailedInputs run={run} walk={walk} node={node} onRecord={onRecord} />}
+      {run !== null && node && walk && (
+        <FailedInputs run={run} walk={walk} node={node} given={error.given ?? {}} onRecord={onRecord} />
+      )}
     </div>
   );
 }

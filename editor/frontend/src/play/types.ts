@@ -91,6 +91,8 @@ export interface RunError {
   iteration?: number[];
   rank?: number | null;
   retryable?: boolean;
+  /** What the call was given, by port: kinds and sizes. */
+  given?: Record<string, string>;
 }
 
 export interface NodeTime {

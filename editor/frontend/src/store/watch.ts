@@ -132,6 +132,12 @@ export class WatchStore {
     return value;
   }
 
+  async lookEvery(tap: string, interval: number): Promise<void> {
+    const path = `${this.path}/taps/${encodeURIComponent(tap)}`;
+    const { value } = await this.around.call<TapShown>(path, { method: "PATCH", body: { interval } });
+    this.set({ taps: this.get().taps.map((one) => (one.id === tap ? value : one)) });
+  }
+
   async removeTap(tap: string): Promise<void> {
     await this.remove(`${this.path}/taps/${encodeURIComponent(tap)}`);
     this.set({ taps: this.get().taps.filter(({ id }) => id !== tap) });

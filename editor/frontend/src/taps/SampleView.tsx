@@ -44,7 +44,7 @@ export function SampleView({ sample, title }: { sample: SampleEvent; title?: str
 }
 
 export function StatisticsView({ statistics }: { statistics: Statistics }) {
-  const { low, high, mean, std, count, histogram } = statistics;
+  const { low, high, mean, std, count, histogram, every } = statistics;
   const wrong = alarm(statistics);
   return (
     <div className="wg-statistics">
@@ -56,6 +56,7 @@ export function StatisticsView({ statistics }: { statistics: Statistics }) {
         <Figure name="most" value={figure(high)} />
         <Figure name="spread" value={figure(std)} title="Standard deviation" />
         <Figure name="numbers" value={count.toLocaleString("en")} />
+        {every > 1 && <Figure name="looked at" value={`one in ${every}`} title="Evenly spread over the tensor" />}
       </dl>
     </div>
   );

@@ -1,10 +1,11 @@
 // What a tap sees: the newest value, or the one that was held; how often it looks, and what to do with it.
-import { Move, Pause, Pin, Play, Trash2, X } from "lucide-react";
+import { Filter, Move, Pause, Pin, Play, Trash2, X } from "lucide-react";
 import { memo, useState, type KeyboardEvent, type PointerEvent } from "react";
 import { useEditor } from "../store/react";
 import { useSamples, type Seen, type TapShown } from "../store/watch";
 import { IconButton, Select } from "../ui/kit";
-import { lookEvery, removeTap } from "./actions";
+import { useFocus } from "../telemetry/activity";
+import { lookAtRun, lookEvery, removeTap } from "./actions";
 import { closeCard } from "./cards";
 import { whereWords } from "./looks";
 import { INSIDE, INTERVALS } from "./places";
@@ -40,6 +41,7 @@ export const TapCard = memo(function TapCard({ deployment, tap, pinned, onPin, o
       </div>
       <footer>
         <Often tap={tap} />
+        <OneRun tap={tap} seen={seen} />
         <IconButton
           label={held ? "Show what comes" : "Hold this value"}
           aria-pressed={held !== null}
@@ -118,7 +120,25 @@ export function Often({ tap }: { tap: TapShown }) {
   );
 }
 
-const times = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+/** Looks at the run alone that is in focus, else at the one whose value is shown. */
+function OneRun({ tap, seen }: { tap: TapShown; seen: Seen | null }) {
+  const editor = useEditor();
+  const focused = useFocus();
+  const run = focused ?? seen?.sample.run ?? null;
+  const label = tap.run ? `Of run ${tap.run.slice(0, 8)} alone: look at all runs` : "Look at this run alone";
+  return (
+    <IconButton
+      label={label}
+      aria-pressed={tap.run !== null}
+      disabled={tap.run === null && run === null}
+      onClick={() => void lookAtRun(editor, tap, tap.run === null ? run : null)}
+    >
+      <Filter size={13} />
+    </IconButton>
+  );
+}
+
+const times = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
 
 function clock(at: number): string {
   return times.format(at * 1000);

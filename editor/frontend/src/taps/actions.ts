@@ -45,11 +45,16 @@ export async function removeTaps(editor: Editor): Promise<void> {
   await attempt(editor, () => store.removeTaps());
 }
 
-/** Another tap in its place, with its card; the old one goes once the new one is there. */
 export async function lookEvery(editor: Editor, tap: TapShown, interval: number): Promise<void> {
   const store = storeOf(editor);
+  if (store) await attempt(editor, () => store.lookEvery(tap.id, interval));
+}
+
+/** At one run alone, or at all with null: another tap in its place, with its card; the old one goes once it is there. */
+export async function lookAtRun(editor: Editor, tap: TapShown, run: string | null): Promise<void> {
+  const store = storeOf(editor);
   if (!store) return;
-  const { walk, source, preview, run, id } = tap;
+  const { walk, source, preview, interval, id } = tap;
   await attempt(editor, async () => {
     const made = await store.addTap({ walk, source, preview, run, interval });
     const card = cards.getState()[id];

@@ -1,6 +1,7 @@
 // How a sample looks: figures in few letters, pixels out of bytes, bars of a histogram, where and when. Pure.
 import { toBytes } from "../api/base64";
 import type { SampleEvent, SamplePreview, Statistics } from "../telemetry/frames";
+import { plural } from "../ui/words";
 
 type Of<K extends SamplePreview["kind"]> = Extract<SamplePreview, { kind: K }>;
 
@@ -24,8 +25,15 @@ export function figure(value: number | null): string {
 /** `bfloat16 [16, 64]`; of what is no tensor, its kind. */
 export function typeWords({ dtype, shape }: Pick<SampleEvent, "dtype" | "shape">): string {
   if (dtype === "absent") return "nothing was sent";
+  if (dtype === "cache") return cacheWords(shape);
   const scalar = ["text", "bytes", "number", "list"].includes(dtype) && shape.length === 0;
   return scalar ? dtype : `${dtype} [${shape.join(", ")}]`;
+}
+
+/** `120 tokens on 8 pages`. `shape`: sequences, tokens of the longest, pages. */
+export function cacheWords([sequences = 0, tokens = 0, pages = 0]: readonly number[]): string {
+  const several = sequences > 1 ? `${sequences} sequences of up to ` : "";
+  return `${several}${plural(tokens, "token")} on ${plural(pages, "page")}`;
 }
 
 /** `run 1a2b3c4d · step 2 · iteration 3.18 · rank 0`: counted from 1, but ranks. */
@@ -36,10 +44,13 @@ export function whereWords({ run, step, iteration, rank }: SampleEvent): string 
 }
 
 /** What is wrong with the numbers, in words; empty where nothing is. */
-export function alarm({ count, nan, infinite, low, high }: Statistics): string {
+export function alarm({ count, nan, infinite, low, high, every }: Statistics): string {
   if (count === 0) return "It is empty.";
   const bad = [nan && `${nan} NaN`, infinite && `${infinite} infinite`].filter(Boolean).join(", ");
-  if (bad) return nan + infinite === count ? `None of its numbers is finite: ${bad}.` : `${bad} of ${count} numbers.`;
+  // As many as were looked at.
+  const looked = Math.ceil(count / every);
+  if (bad)
+    return nan + infinite === looked ? `None of its numbers is finite: ${bad}.` : `${bad} of ${looked} numbers.`;
   return low === high && count > 1 ? `All are ${figure(low)}.` : "";
 }
 

@@ -135,7 +135,10 @@ export function useUseActivity(walk: string | null, use: string, node: string): 
   const own = useActivity(walk === null ? node : useKey(walk, use));
   const whole = useActivity(node);
   const frozen = store.isFrozen();
-  return useMemo(() => (walk === null ? whole : ofUse(whole, own, walk, frozen)), [walk, whole, own, frozen]);
+  return useMemo(
+    () => (walk === null ? whole : ofUse(whole, own, { walk, use }, frozen)),
+    [walk, use, whole, own, frozen],
+  );
 }
 
 /** What each of several nodes does; a new list only when one of them changes. Give the same list each time. */

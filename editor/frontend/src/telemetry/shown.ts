@@ -7,6 +7,7 @@ export interface NodeError {
   run: string;
   /** Where it called the node; null: not told. */
   walk: string | null;
+  use: string | null;
 }
 
 /** What a node feeds out of the followed run. */
@@ -49,10 +50,16 @@ export interface Activity {
  * A use on its Walk's canvas: its own figures, with what is known of its node alone: what went wrong, what it made, that
  * it is awaited. `use`: null where it was never heard of. `frozen`: figures are of nodes alone.
  */
-export function ofUse(node: Activity | null, use: Activity | null, walk: string, frozen: boolean): Activity | null {
+export function ofUse(
+  node: Activity | null,
+  use: Activity | null,
+  place: { walk: string; use: string },
+  frozen: boolean,
+): Activity | null {
   if (!node || (frozen && !use?.calls)) return node ?? use;
   const { failure, preview, words, sound, stale } = node;
-  const mine = failure && (failure.walk ?? walk) === walk ? failure : null;
+  const here = failure && (failure.walk ?? place.walk) === place.walk && (failure.use ?? place.use) === place.use;
+  const mine = here ? failure : null;
   const own = use ?? { ...NOTHING, stale };
   const state = mine ? "error" : own.state === "idle" && node.state === "queued" ? "queued" : own.state;
   return { ...own, state, failure: mine, preview, words, sound, ...(mine && { error: mine.message }) };

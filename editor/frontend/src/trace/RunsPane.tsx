@@ -4,7 +4,7 @@ import { useState } from "react";
 import { replayEntries } from "../debug/replay";
 import type { Editor } from "../store/editor";
 import { Badge, IconButton, Menu } from "../ui/kit";
-import { ago, showSeconds } from "../ui/words";
+import { ago, plural, showSeconds } from "../ui/words";
 import type { TraceSession, TraceState } from "./session";
 import type { RunState } from "./types";
 
@@ -22,6 +22,7 @@ interface Line {
   seconds: number | null;
   at: number;
   about: string;
+  title: string;
 }
 
 const MARKS: Partial<Record<RunState, [string, string]>> = {
@@ -56,6 +57,7 @@ export function RunsPane({ session, state, deployment, editor }: Props) {
             <button
               type="button"
               className="open"
+              title={line.title}
               aria-current={line.run === state.run}
               onClick={() => void session.show(line.run)}
             >
@@ -113,7 +115,8 @@ function linesOf({ rows, running }: TraceState): Line[] {
       state,
       seconds: state === "running" ? null : seconds,
       at,
-      about: [level === "full" ? `${blocks} blocks` : "", recorded ? "recorded" : ""].filter(Boolean).join(" · "),
+      about: recorded ? "recorded" : "",
+      title: `${run}: ${plural(blocks, "block")}, telemetry ${level}`,
     })),
     ...running
       .filter(({ id }) => !kept.has(id))
@@ -124,6 +127,7 @@ function linesOf({ rows, running }: TraceState): Line[] {
         seconds: null,
         at: created_at,
         about: "",
+        title: id,
       })),
   ];
   return lines.sort((a, b) => b.at - a.at);

@@ -93,7 +93,7 @@ export function blockWords(model: Model, id: number): string {
 /** The same where there is little room: `#3.17`, `5–8`, `×24`. */
 export function blockMark(model: Model, id: number): string {
   const kind = model.kind.at(id);
-  if (kind === FOLDED) return `×${model.count.at(id)}`;
+  if (kind === FOLDED) return model.count.at(id) > 1 ? `×${model.count.at(id)}` : "";
   const place = placeWords(model, id);
   return kind === LAUNCH ? place : place && `#${place}`;
 }

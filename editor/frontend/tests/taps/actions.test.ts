@@ -2,7 +2,7 @@ import { beforeEach, expect, it, vi } from "vitest";
 import type { DeploymentShown } from "../../src/api/types";
 import { Editor } from "../../src/store/editor";
 import { watchOf, type TapShown } from "../../src/store/watch";
-import { lookEvery, removeTaps, tapEntries, toggleTap } from "../../src/taps/actions";
+import { lookAtRun, lookEvery, removeTaps, tapEntries, toggleTap } from "../../src/taps/actions";
 import { cards, moveCard } from "../../src/taps/cards";
 import { FakeService } from "../shell/service";
 
@@ -45,12 +45,19 @@ it("arms a place with its card, and takes both away the second time", async () =
   expect([taps(), cards.getState()]).toEqual([[], {}]);
 });
 
-it("looks more or less often through another tap, whose card stands where the old one stood", async () => {
+it("looks more or less often, and at one run through another tap whose card stands where the old one stood", async () => {
   const editor = made();
   await toggleTap(editor, PLACE);
   moveCard("t1", [7, 8]);
-  await lookEvery(editor, watchOf(editor.state.name).get().taps[0]!, 1);
-  expect(watchOf(editor.state.name).get().taps).toMatchObject([{ id: "t2", interval: 1 }]);
+  const taps = () => watchOf(editor.state.name).get().taps;
+  service.answers.set(`PATCH /api/v1/deployments/${editor.state.name}/taps/t1`, ({ body }) => ({
+    ...taps()[0],
+    ...(JSON.parse(body ?? "{}") as object),
+  }));
+  await lookEvery(editor, taps()[0]!, 1);
+  expect(taps()).toMatchObject([{ id: "t1", interval: 1 }]);
+  await lookAtRun(editor, taps()[0]!, "r1");
+  expect(taps()).toMatchObject([{ id: "t2", interval: 1, run: "r1" }]);
   expect(cards.getState()).toEqual({ t2: { at: [7, 8], pinned: false } });
   await toggleTap(editor, { ...PLACE, source: "vae.pixels" });
   await removeTaps(editor);

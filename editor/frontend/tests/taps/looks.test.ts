@@ -117,3 +117,10 @@ it("media are known by their first bytes", () => {
   expect(mimeOf(new Uint8Array([0xff, 0xd8, 0xff, 0xe0]))).toBe("image/jpeg");
   expect(mimeOf(new Uint8Array(0))).toBeNull();
 });
+
+it("says of large tensors what was looked at, and of caches what they hold", () => {
+  expect(alarm(statistics({ count: 1000, every: 10, nan: 100 }))).toBe("None of its numbers is finite: 100 NaN.");
+  expect(alarm(statistics({ count: 1000, every: 10, nan: 3 }))).toBe("3 NaN of 100 numbers.");
+  expect(typeWords({ dtype: "cache", shape: [1, 120, 8] })).toBe("120 tokens on 8 pages");
+  expect(typeWords({ dtype: "cache", shape: [3, 1, 1] })).toBe("3 sequences of up to 1 token on 1 page");
+});
