@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Self
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -80,9 +80,16 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _headers_have_values(self) -> Self:
+    def _collector_can_be_asked(self) -> Self:
         if any(not name or not found for name, found, _ in self._otlp_pairs()):
             raise ValueError("`WALKGRAPH_OTLP_HEADERS` is a list of `name=value`, with commas between them")
+        texts = [text for field in self.otlp_header_fields().items() for text in field]
+        if not all(text.isascii() and text.isprintable() for text in texts):
+            raise ValueError("`WALKGRAPH_OTLP_HEADERS` has a character that no header may have")
+        try:
+            urlsplit(self.otlp_endpoint or "").port  # noqa: B018 - its look-up is the check
+        except ValueError:
+            raise ValueError("`WALKGRAPH_OTLP_ENDPOINT` needs a port from 0 to 65535, or none") from None
         return self
 
     def otlp_header_fields(self) -> dict[str, str]:

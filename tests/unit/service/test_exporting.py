@@ -121,6 +121,13 @@ def test_headers_are_a_list_of_pairs(tmp_path: object) -> None:
     settings = Settings(otlp_headers="authorization=Basic%20abc, x-team = a ", otlp_endpoint="https://otel.example")
     assert settings.otlp_header_fields() == {"authorization": "Basic abc", "x-team": "a"}
     assert "abc" not in repr(settings)
-    for wrong in ({"otlp_headers": "authorization"}, {"otlp_endpoint": "otel.example:4318"}):
+    for wrong in (
+        {"otlp_headers": "authorization"},
+        {"otlp_headers": "x-team=a%0Ab"},
+        {"otlp_headers": "x-team=\u00e9"},
+        {"otlp_endpoint": "otel.example:4318"},
+        {"otlp_endpoint": "http://otel.example:port"},
+        {"otlp_endpoint": "http://otel.example:70000"},
+    ):
         with pytest.raises(ValueError, match=r"otlp|OTLP"):
             Settings(**wrong)
