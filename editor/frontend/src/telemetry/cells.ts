@@ -109,6 +109,8 @@ export class LiveLoop extends Cell<LoopActivity | null> {
   ms = 0;
   /** Under way in it -> iterations done. */
   readonly runs = new Map<string, number>();
+  /** The newest indices that a run's calls told of, of all uses and of each. */
+  private readonly heard = new Map<string, { at: readonly number[]; by: Map<string, readonly number[]> }>();
   /** Runs that iterate it on the device. */
   private readonly whole = new Set<string>();
   /** Iterations of the run that left it last. */
@@ -125,12 +127,32 @@ export class LiveLoop extends Cell<LoopActivity | null> {
     super();
   }
 
-  /** `whole`: the device tells of it; what its nodes tell of a run's calls there comes late. */
-  reach(run: string, done: number, whole: boolean): void {
-    if (whole) this.whole.add(run);
-    else if (this.whole.has(run)) return;
+  /** The device tells of it as a whole; what its nodes tell of a run's calls there comes late. */
+  iterated(run: string, done: number): void {
+    this.whole.add(run);
+    this.reach(run, done);
+  }
+
+  /** A use was called there; `at`: the indices of the loops around it, this one's last. */
+  called(run: string, use: string, at: readonly number[]): void {
+    if (!this.whole.has(run) && this.isNews(run, use, at)) this.reach(run, at.at(-1)! + 1);
+  }
+
+  private reach(run: string, done: number): void {
     this.runs.set(run, done);
     this.state = "running";
+  }
+
+  /** Ranks, and uses that are left out now and then, tell of what is past; a use that goes back goes around anew. */
+  private isNews(run: string, use: string, at: readonly number[]): boolean {
+    let known = this.heard.get(run);
+    if (!known) this.heard.set(run, (known = { at, by: new Map() }));
+    const before = known.by.get(use);
+    known.by.set(use, at);
+    const anew = before !== undefined && isBefore(at, before);
+    if (!anew && isBefore(at, known.at)) return false;
+    known.at = at;
+    return true;
   }
 
   /** It comes no more. */
@@ -150,6 +172,7 @@ export class LiveLoop extends Cell<LoopActivity | null> {
     this.lastRun = run;
     this.last = this.most(run);
     this.runs.delete(run);
+    this.heard.delete(run);
     if (this.runs.size === 0) this.state = failed ? "error" : "done";
   }
 
@@ -160,6 +183,7 @@ export class LiveLoop extends Cell<LoopActivity | null> {
 
   clear(): void {
     this.runs.clear();
+    this.heard.clear();
     this.whole.clear();
     this.left = this.last = this.lastRun = null;
     this.ms = 0;
@@ -185,4 +209,9 @@ export class LiveLoop extends Cell<LoopActivity | null> {
     }
     return { state, low, high, times: times ?? null, runs: this.runs.size, ms };
   }
+}
+
+function isBefore(a: readonly number[], b: readonly number[]): boolean {
+  const depth = a.findIndex((index, place) => index !== b[place]);
+  return depth >= 0 && a[depth]! < (b[depth] ?? -1);
 }

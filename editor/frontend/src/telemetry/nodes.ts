@@ -1,7 +1,7 @@
 // What every node and loop does, from telemetry: figures gathered in place as messages come, shown as new objects a few
 // times a second; a change of state is shown with the next frame of the screen. No React, no browser.
 import type { RunShown } from "../api/types";
-import { toldBy, useKey, type LoopTold, type Told } from "./calls";
+import { toldBy, useKey, type Told } from "./calls";
 import { Live, LiveLoop } from "./cells";
 import { Flusher, type Clock } from "./flush";
 import type { Frame, LoopEndedEvent, QueueGauge, RankGauge, RunPhaseEvent } from "./frames";
@@ -312,26 +312,19 @@ export class NodeStore {
 
   /** A call's indices count the loops around it. */
   private count({ run, walk, use, iteration, loop }: Told, over: boolean): void {
-    if (loop) this.turnLoop(walk, loop.name, run, loop.done, loop, over);
-    else if (iteration.length > 0 && use !== null)
-      this.hooks
-        .loops(walk, use)
-        ?.forEach((name, depth) => this.turnLoop(walk, name, run, (iteration[depth] ?? 0) + 1, null, over));
-  }
-
-  private turnLoop(
-    walk: string,
-    loop: string,
-    run: string,
-    done: number,
-    whole: LoopTold | null,
-    over: boolean,
-  ): void {
-    const live = this.liveLoop(walk, loop);
-    if (over) live.late(run, done);
-    else live.reach(run, done, whole !== null);
-    if (whole && whole.ms > 0) live.ms = whole.ms;
-    this.touch(live);
+    if (loop) {
+      const live = this.liveLoop(walk, loop.name);
+      if (over) live.late(run, loop.done);
+      else live.iterated(run, loop.done);
+      if (loop.ms > 0) live.ms = loop.ms;
+      this.touch(live);
+    } else if (iteration.length > 0 && use !== null)
+      this.hooks.loops(walk, use)?.forEach((name, depth) => {
+        const live = this.liveLoop(walk, name);
+        if (over) live.late(run, (iteration[depth] ?? 0) + 1);
+        else live.called(run, use, iteration.slice(0, depth + 1));
+        this.touch(live);
+      });
   }
 
   private left({ run, walk, loop, iterations, reason }: LoopEndedEvent): void {

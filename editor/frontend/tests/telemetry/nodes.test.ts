@@ -219,6 +219,19 @@ describe("loops", () => {
     expect(store.loop("decode", "words")).toMatchObject({ state: "done", low: 17, times: 50, runs: 0 });
   });
 
+  it("does not go back with a use that is behind, and does with one that goes around anew", () => {
+    const { time, store } = made();
+    const words = () => (time.pass(FLUSH_MS), store.loop("decode", "words")?.low);
+    store.take(frame(activity({ iteration: [7] }), activity({ use: "mtp", iteration: [5, 2] })));
+    expect(words()).toBe(8);
+    expect(store.loop("decode", "parts")?.low).toBe(3);
+    store.take(frame(activity({ use: "mtp", iteration: [6, 0] })));
+    expect(words()).toBe(8);
+    expect(store.loop("decode", "parts")?.low).toBe(1);
+    store.take(frame(activity({ iteration: [0] })));
+    expect(words()).toBe(1);
+  });
+
   it("counts a loop's last calls where they are told after the run's end, by the rank that made them", () => {
     const { time, store } = made();
     store.take(frame(activity({ iteration: [48] }), phase("finished"), activity({ iteration: [49] })));
