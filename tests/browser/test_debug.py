@@ -11,6 +11,8 @@ from tests.browser.person import Person
 from tests.support.serving import Service
 
 PROMPT = "a red circle"
+BAR = 60
+"""Pixels of the canvas that its toolbar covers, at the bottom."""
 
 
 @pytest.fixture(scope="module")
@@ -97,4 +99,11 @@ def test_a_run_on_two_ranks_is_stopped_stepped_and_replayed(person: Person) -> N
     chosen = page.locator(".react-flow__edge.selected")
     expect(chosen.first).to_have_attribute("aria-label", re.compile(r"combine_cfg\."))
     expect(page.get_by_role("tab", name="Draw with guidance")).to_have_attribute("aria-selected", "true")
+    expect(person.node("loop:denoise").locator(".wg-loop-at")).to_have_text("5 / 5")
+    # It comes into sight above the debugger.
+    page.wait_for_timeout(400)
+    x, y, width, height = person.box(person.pane())
+    across, down = person.halfway("combine_cfg.estimate", "preview.latents")
+    assert x < across < x + width
+    assert y < down < y + height - BAR
     person.look("first_edge")
