@@ -61,9 +61,9 @@ class Steering:
         asked from is an old one."""
         pause = self._paused.get(message.run)
         if message.action == "pause":
-            if pause is not None:
-                return []
-            pause = self._pause(message.run, now)
+            # Ranks of one that is paused tell anew what held calls were given: who asks has not seen it.
+            pause = pause or self._pause(message.run, now)
+            pause.steered, pause.goes = now, False
             return [*self._gate(message.run, "close", ranks), *self._tell(message.run, pause)]
         if pause is None:
             return []

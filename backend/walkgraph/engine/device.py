@@ -64,10 +64,13 @@ class Side:
         here = [one for one in read if one.is_cuda]
         if here:
             self._stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self._stream):
-            yield
-        for one in here:
-            one.record_stream(self._stream)
+        try:
+            with torch.cuda.stream(self._stream):
+                yield
+        finally:
+            # Whatever was launched within may still read them.
+            for one in here:
+                one.record_stream(self._stream)
 
     def to_host(self, rows: Tensor) -> Tensor:
         """Within `opened`: a copy in memory of its own, there after the next `mark`."""

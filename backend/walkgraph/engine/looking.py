@@ -6,6 +6,7 @@ than SAMPLED numbers are those of an even sample, which says so. Digests are alw
 """
 
 import hashlib
+import logging
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,8 @@ from walkgraph.engine import previews
 from walkgraph.engine.device import Mark, Side
 from walkgraph.engine.states import Kept
 from walkgraph.telemetry.events import AnyPreview, Statistics
+
+_log = logging.getLogger(__name__)
 
 SAMPLED = 1 << 22
 """Numbers that statistics are made of, at most."""
@@ -60,8 +63,9 @@ class _Look(NamedTuple):
 
 
 class Looker:
-    def __init__(self) -> None:
-        self._sides: dict[torch.device, Side] = {}
+    def __init__(self, sides: dict[torch.device, Side] | None = None) -> None:
+        """`sides`: those of another one, to be shared."""
+        self._sides: dict[torch.device, Side] = {} if sides is None else sides
         self._looks: deque[_Look] = deque()
 
     @property
@@ -70,10 +74,17 @@ class Looker:
         return bool(self._looks)
 
     def take(self, token: Any, value: Any, modality: str, wants: Wants) -> None:
-        """`value`: as it passes between calls; None is one that is absent."""
+        """`value`: as it passes between calls; None is one that is absent. Of a tensor that can't be looked at, because
+        there is no memory left or its numbers are of a strange kind, its kind and shape are told: who is watched must
+        not fail by it."""
         with torch.inference_mode():
             if isinstance(value, Tensor):
-                self._looks.append(self._tensor(token, value, modality, wants))
+                try:
+                    self._looks.append(self._tensor(token, value, modality, wants))
+                except RuntimeError as raised:
+                    looked = Looked(token, *_kind(value))
+                    _log.warning("a value of %s %s could not be looked at: %s", *_kind(value), raised)
+                    self._looks.append(_Look(None, lambda: looked))
             elif isinstance(value, Mapping | list | tuple) and not isinstance(value, Kept):
                 self._looks.append(self._list(token, value, wants))
             else:
@@ -94,7 +105,7 @@ class Looker:
             reduced = previews.reduced(value, modality) if wants.preview else None
             small = [] if reduced is None else [side.to_host(one) for one in reduced.tensors]
             mark = side.mark()
-        dtype, shape = str(value.dtype).removeprefix("torch."), tuple(value.shape)
+        dtype, shape = _kind(value)
         count, nbytes = value.numel(), value.nbytes
 
         def made() -> Looked:
@@ -110,7 +121,7 @@ class Looker:
         if not wants.record:
             looked = Looked(token, "list", (len(items),), preview=shown)
             return _Look(None, lambda: looked)
-        inner = Looker()
+        inner = Looker(self._sides)
         for item in items:
             inner.take(None, item, "", Wants(record=True))
         looks = list(inner._looks)
@@ -140,6 +151,10 @@ class _All:
     def synchronize(self) -> None:
         for mark in self._marks:
             mark.synchronize()
+
+
+def _kind(value: Tensor) -> tuple[str, tuple[int, ...]]:
+    return str(value.dtype).removeprefix("torch."), tuple(value.shape)
 
 
 def _plain(token: Any, value: Any, wants: Wants) -> Looked:

@@ -57,7 +57,7 @@ def plain(value: Any) -> AnyPreview | None:
             return MediaPreview(data=value if len(value) <= MEDIA_BYTES else b"", nbytes=len(value))
         case bool() | int() | float():
             return NumbersPreview(values=(float(value),), columns=1)
-        case list() if value and all(isinstance(one, bool | int | float) for one in value):
+        case list() if value and all(isinstance(one, bool | int | float) for one in value[:NUMBERS]):
             numbers = tuple(float(one) for one in value[:NUMBERS])
             return NumbersPreview(values=numbers, columns=len(numbers))
         case _:

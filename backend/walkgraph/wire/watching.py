@@ -69,7 +69,8 @@ class HeldCall(Message, frozen=True, tag="held_call"):
 
 
 class Steer(Message, frozen=True, tag="steer"):
-    """`pause`: hold every call that would be made next. `step`: make one of those that are held, `call` or the first.
+    """`pause`: hold every call that would be made next; of a run that is paused, tell anew what those that are held
+    were given. `step`: make one of those that are held, `call` or the first.
     `iteration`: go on until the innermost loop of that call comes to its next iteration. `resume`: go on."""
 
     run: RunId
@@ -91,7 +92,8 @@ class Resumed(Message, frozen=True, tag="resumed"):
 
 
 class Gate(Message, frozen=True, tag="gate"):
-    """The gate that the calls of a run pass. `close`: hold all that come. `open`: let all pass, and those to come.
+    """The gate that the calls of a run pass. `close`: hold all that come, and tell what those that
+    are held were given. `open`: let all pass, and those to come.
     `one`: let `call` pass, if it is held; of a loop on a device, its part on the rank that obeys. `through`: let pass
     what belongs to the iteration of `call`'s innermost loop or an earlier one, on all ranks of the run, and hold the
     rest."""

@@ -68,6 +68,8 @@ class Gate:
                 self._free(out)
             case "close":
                 self._close(out)
+                for held in self._held.values():
+                    out += held_values(self._plan, self._steps, held.command)
             case "one":
                 self._open, self._through = False, None
                 call = order.call or next(iter(self._list()), None)

@@ -34,6 +34,8 @@ class Looking:
     def __init__(self, rank: Rank, states: Keeper, emitter: Emitter, clock: Callable[[], float]) -> None:
         self._rank, self._states, self._emitter, self._clock = rank, states, emitter, clock
         self._looker = Looker()
+        self._armed: frozenset[str] = frozenset()
+        """Taps by id: nothing is told of one that is gone, though it was looked at."""
         self._last: dict[str, float] = {}
         """Tap -> its last sample."""
 
@@ -53,7 +55,8 @@ class Looking:
 
     def keep(self, taps: Iterable[Tap]) -> None:
         """All others are gone."""
-        self._last = {tap.id: self._last[tap.id] for tap in taps if tap.id in self._last}
+        self._armed = frozenset(tap.id for tap in taps)
+        self._last = {tap: at for tap, at in self._last.items() if tap in self._armed}
 
     def wait(self, longest: float) -> float:
         """Seconds until it should be asked what is to be told."""
@@ -64,7 +67,7 @@ class Looking:
             for looked in self._looker.ready():
                 asked: _Asked = looked.token
                 if asked.observe.why == "tap":
-                    for tap in asked.taps:
+                    for tap in [tap for tap in asked.taps if tap.id in self._armed]:
                         self._tell(asked, looked, tap.id, preview=tap.preview)
                 else:
                     self._tell(asked, looked, "", preview=True)

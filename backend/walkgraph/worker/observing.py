@@ -20,6 +20,7 @@ class Observed:
         self._plan, self._rank, self._run, self._steps, self._record = plan, rank, run, steps, record
         self._taps: dict[tuple[str, str], tuple[Tap, ...]] = {}
         """By Walk and source."""
+        self._uses = {(tap.walk, tap.source.partition(".")[0]) for tap in taps}
         for tap in taps:
             self._taps[tap.walk, tap.source] = (*self._taps.get((tap.walk, tap.source), ()), tap)
 
@@ -27,7 +28,7 @@ class Observed:
         """Of a node's call that went well; a port that a tap is on may be absent."""
         walk = self._walk(step)
         place = walk.uses[use]
-        if place.op != "call":
+        if place.op != "call" or not (self._record or (walk.name, place.name) in self._uses):
             return
         known = self._plan.nodes[place.node].outputs
         asked = {source.partition(".")[2] for name, source in self._taps if name == walk.name and _of(source, place)}

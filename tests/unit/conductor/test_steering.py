@@ -71,7 +71,10 @@ def test_a_pause_closes_all_gates_and_tells_what_is_held_as_it_comes() -> None:
     halt(w, 0, call(0, 2), call(0, 1, 0))
     assert told(w)[0] == (call(0, 1, 0), call(0, 2), call(1, 0, 3))
     w.steer("a", "pause")
-    assert [gates(w, rank) for rank in BOTH] == [[("close", None)]] * 2, "it is paused already"
+    assert [gates(w, rank) for rank in BOTH] == [[("close", None)] * 2] * 2, (
+        "ranks tell anew what their calls were given"
+    )
+    assert told(w)[0] == (call(0, 1, 0), call(0, 2), call(1, 0, 3))
 
 
 def test_a_step_lets_the_call_pass_or_the_first() -> None:

@@ -365,3 +365,19 @@ def test_nothing_is_read_on_the_host_before_it_is_there(modality: str, monkeypat
     assert seen == []
     assert looker.ready()
     assert seen
+
+
+def test_what_cannot_be_looked_at_is_told_by_its_shape_and_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any, **how: Any) -> Tensor:
+        raise torch.OutOfMemoryError("no room")
+
+    assert looked(torch.ones(2, 3).to_sparse()) == Looked("t", "float32", (2, 3))
+    monkeypatch.setattr(looking, "measured", full)
+    assert looked(torch.ones(2, 3)) == Looked("t", "float32", (2, 3))
+
+
+def test_a_list_is_looked_at_by_the_same_streams() -> None:
+    looker = Looker()
+    looker.take("t", [torch.ones(2), torch.ones(3)], "list", ALL)
+    assert len(looker._sides) == 1  # pyright: ignore[reportPrivateUsage]
+    assert [one.dtype for one in looker.ready()] == ["list"]

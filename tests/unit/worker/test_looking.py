@@ -37,10 +37,13 @@ class Desk:
     def __init__(self) -> None:
         self.now, self.heard = 100.0, Heard()
         self.looking = Looking(Rank(2), States(), self.heard, lambda: self.now)
+        self.armed: dict[str, Tap] = {}
 
     def look(self, why: Any, value: Any, *taps: Tap, modality: str = "features") -> Sequence[t.Sample]:
         """What is told of it."""
         before = len(self.heard.samples)
+        self.armed |= {one.id: one for one in taps}
+        self.looking.keep(self.armed.values())
         self.looking.look(Observe(why, RunId("r"), "w", 1, "llm.hidden", (3,), modality, value, taps))
         self.looking.tell()
         return self.heard.samples[before:]
@@ -85,6 +88,7 @@ def test_taps_of_one_place_have_each_their_own_pace_and_wish() -> None:
     desk.now += 1
     assert [one.tap for one in desk.look("tap", value, seldom, often)] == ["often"]
     desk.looking.keep((often,))
+    desk.armed.clear()
     assert [one.tap for one in desk.look("tap", value, seldom)] == ["seldom"], "it is a new one"
 
 
@@ -121,3 +125,9 @@ def test_what_is_not_there_yet_is_asked_for_soon_and_waited_for_by_nobody(monkey
     desk.looking.tell()
     assert len(desk.heard.samples) == 1
     assert desk.looking.wait(30.0) == 30.0
+    ready[0], desk.now = False, 200.0
+    desk.look("tap", torch.ones(1), tap(), tap(name="b"))
+    desk.looking.keep((tap(name="b"),))
+    ready[0] = True
+    desk.looking.tell()
+    assert [one.tap for one in desk.heard.samples[1:]] == ["b"], "nothing is told of a tap that is gone"
