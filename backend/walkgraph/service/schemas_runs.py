@@ -19,17 +19,19 @@ class NodeTimeShown(Shown):
 
 
 class ErrorShown(Shown):
+    """Also as a service of another version wrote it into the database."""
+
     model_config = ConfigDict(extra="allow")
 
-    code: ErrorCode
+    code: ErrorCode | str
     message: str
-    node: str | None
-    port: str | None
-    walk: str | None
-    iteration: list[int]
+    node: str | None = None
+    port: str | None = None
+    walk: str | None = None
+    iteration: tuple[int, ...] = ()
     """Loop indices, outermost first, of the call that failed."""
-    rank: int | None
-    retryable: bool
+    rank: int | None = None
+    retryable: bool = False
 
 
 class RunShown(Shown):

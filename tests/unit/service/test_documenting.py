@@ -16,7 +16,8 @@ from walkgraph.service import schemas_runs as runs
 from walkgraph.service import schemas_traces as traces
 from walkgraph.service import schemas_watch as watch
 from walkgraph.service.documenting import Problem, schema_of
-from walkgraph.store.tables import RunTrace
+from walkgraph.store.queries import save_runs
+from walkgraph.store.tables import Run, RunTrace
 from walkgraph.telemetry import critical, differences, events, statistics
 from walkgraph.telemetry.trace import Trace
 from walkgraph.wire import messages as m
@@ -92,3 +93,13 @@ def test_schemas_hold_no_references() -> None:
     assert "$ref" not in str(found)
     assert found["properties"]["blocks"]["properties"]["kind"]["items"] == {"type": "integer"}
     assert set(found["properties"]) == set(Trace.__struct_fields__)
+
+
+async def test_runs_of_a_service_of_another_version_are_listed(service: Running) -> None:
+    error = '{"code":"of_another_version","message":"no","more":{"shape":[1]}}'
+    row = Run(id="a" * 32, deployment="d", task="t", state="failed", created_at=1.0, error=error)
+    await service.services.store.write(save_runs, [row])
+    (shown,) = (await service.http.get("/api/v1/runs")).json()
+    assert shown == (await service.http.get(f"/api/v1/runs/{row.id}")).json()
+    assert shown["error"].items() >= msgspec.json.decode(error).items()
+    assert (shown["error"]["iteration"], shown["paused"], shown["times"]) == ([], None, [])
