@@ -1,12 +1,13 @@
 // The breakpoints that are armed: where, when, for how long; changed and taken away.
 import { Trash2 } from "lucide-react";
 import { useEffect, useState } from "react";
+import { ask } from "../store/ask";
 import { go } from "../store/locate";
 import { useEditor, useEditorState } from "../store/react";
 import { watchOf, type BreakShown } from "../store/watch";
 import { Button, IconButton, Input } from "../ui/kit";
 import { showAge } from "../ui/words";
-import { attempt, setIteration } from "./actions";
+import { setIteration } from "./actions";
 import { breakWords, isLooped, readIteration } from "./breaks";
 import { entryOf } from "./calls";
 
@@ -20,7 +21,7 @@ export function Breakpoints({ rows, several }: { rows: readonly BreakRow[]; seve
   const editor = useEditor();
   const now = useNow();
   const ids = [...new Set(rows.map((row) => row.deployment))];
-  const clear = () => void attempt(editor, () => Promise.all(ids.map((id) => watchOf(id).removeBreakpoints())));
+  const clear = () => void ask(editor, () => Promise.all(ids.map((id) => watchOf(id).removeBreakpoints())));
   return (
     <div className="wg-breaks">
       <table className="wg-table">
@@ -52,7 +53,7 @@ export function Breakpoints({ rows, several }: { rows: readonly BreakRow[]; seve
               <td>
                 <IconButton
                   label={`Remove the breakpoint before ${row.use}`}
-                  onClick={() => void attempt(editor, () => watchOf(row.deployment).removeBreakpoint(row.id))}
+                  onClick={() => void ask(editor, () => watchOf(row.deployment).removeBreakpoint(row.id))}
                 >
                   <Trash2 size={13} />
                 </IconButton>

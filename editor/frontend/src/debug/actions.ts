@@ -1,8 +1,9 @@
 // Breakpoints set and taken away, runs paused, stepped and let go: what menus, keys and buttons do. What the service
 // refuses is said.
-import { ApiError, call } from "../api/client";
+import { call } from "../api/client";
 import type { RunShown } from "../api/types";
 import { factsOf } from "../document/routes";
+import { ask } from "../store/ask";
 import { deploymentOf } from "../store/deployments";
 import type { Editor } from "../store/editor";
 import { go } from "../store/locate";
@@ -18,18 +19,6 @@ export interface PausedShown extends PausedRun {
   deployment: string;
 }
 
-/** Do it; what the service refuses is said. Whether it was done. */
-export async function attempt(editor: Editor, doing: () => Promise<unknown>): Promise<boolean> {
-  try {
-    await doing();
-    return true;
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    editor.say(error.problems[0]?.message ?? error.message, "error");
-    return false;
-  }
-}
-
 // ── breakpoints ─────────────────────────────────────────────────────────────────────────────────
 
 const NOT_DEPLOYED = "Deploy the graph first: breakpoints stop the runs of what is deployed.";
@@ -40,7 +29,7 @@ export async function toggleBreak(editor: Editor, spots: readonly Spot[]): Promi
   if (!deployment) return editor.say(NOT_DEPLOYED);
   const watch = watchOf(deployment.id);
   const found = breaksAt(watch.get().breakpoints, spots);
-  await attempt(editor, () =>
+  await ask(editor, () =>
     found.length
       ? Promise.all(found.map(({ id }) => watch.removeBreakpoint(id)))
       : Promise.all(spots.map((spot) => watch.addBreakpoint(spot))),
@@ -56,7 +45,7 @@ export async function setIteration(
   iteration: number | null,
 ): Promise<void> {
   const watch = watchOf(deployment);
-  await attempt(editor, async () => {
+  await ask(editor, async () => {
     await watch.addBreakpoint({ walk, use, run, iteration });
     await watch.removeBreakpoint(id);
   });
@@ -126,23 +115,23 @@ export function currentCall(editor: Editor, { deployment, held, breakpoint }: Pa
 
 export function steer(editor: Editor, paused: PausedShown, action: SteerAction): Promise<boolean> {
   const of = action === "step" || action === "iteration" ? currentCall(editor, paused) : null;
-  return attempt(editor, () => watchOf(paused.deployment).steer(paused.run, action, of));
+  return ask(editor, () => watchOf(paused.deployment).steer(paused.run, action, of));
 }
 
 export function abort(editor: Editor, run: string): Promise<boolean> {
-  return attempt(editor, () => call(`/api/v1/runs/${encodeURIComponent(run)}`, { method: "DELETE" }));
+  return ask(editor, () => call(`/api/v1/runs/${encodeURIComponent(run)}`, { method: "DELETE" }));
 }
 
 /** Hold a run before its next calls. */
 export async function pause(editor: Editor, deployment: string, run: string): Promise<void> {
-  if (await attempt(editor, () => watchOf(deployment).steer(run, "pause"))) look(editor, run);
+  if (await ask(editor, () => watchOf(deployment).steer(run, "pause"))) look(editor, run);
 }
 
 /** Hold the newest run of the open graph's deployment. */
 async function pauseNewest(editor: Editor): Promise<void> {
   const deployment = deploymentOf(editor.state.deployments, editor.state.name);
   if (!deployment) return editor.say("Nothing runs here: the graph is not deployed.");
-  await attempt(editor, async () => {
+  await ask(editor, async () => {
     const path = `/api/v1/runs?deployment=${encodeURIComponent(deployment.id)}&state=running&limit=1`;
     const [newest] = (await call<RunShown[]>(path)).value;
     if (newest) await pause(editor, deployment.id, newest.id);

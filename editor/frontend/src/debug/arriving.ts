@@ -1,7 +1,8 @@
 // A run that stops once, before one use: it starts paused, gets a breakpoint of its own, and is let go.
+import { ask } from "../store/ask";
 import type { Editor } from "../store/editor";
 import type { BreakShown, HeldCall, PausedRun, WatchStore } from "../store/watch";
-import { attempt, look } from "./actions";
+import { look } from "./actions";
 import { isAt, type Spot } from "./breaks";
 
 /** Where a hold isn't told of, the run goes on all the same after this. */
@@ -36,7 +37,7 @@ class Arrival {
 
   async begin(): Promise<void> {
     const { watch, run, spot } = this;
-    await attempt(this.editor, async () => {
+    await ask(this.editor, async () => {
       this.own = await watch.addBreakpoint({ ...spot, run, seconds: KEEP_S });
     });
     // It came too late to go with the run.
@@ -45,7 +46,7 @@ class Arrival {
     if (this.over) return;
     // It may begin where it is to stop.
     if (this.own && this.here()) return this.arrived();
-    await attempt(this.editor, () => watch.steer(run, "resume"));
+    await ask(this.editor, () => watch.steer(run, "resume"));
   }
 
   readonly end = (): void => {
@@ -72,7 +73,7 @@ class Arrival {
   private clear(): void {
     const { own } = this;
     this.own = null;
-    if (own) void attempt(this.editor, () => this.watch.removeBreakpoint(own.id));
+    if (own) void ask(this.editor, () => this.watch.removeBreakpoint(own.id));
   }
 }
 

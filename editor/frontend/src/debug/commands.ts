@@ -1,8 +1,9 @@
 // What the command palette can do about paused runs and breakpoints.
+import { ask } from "../store/ask";
 import type { Editor } from "../store/editor";
 import { watchOf } from "../store/watch";
 import { hint, type Overrides } from "../ui/keys";
-import { attempt, onDebugKey, type DebugAction } from "./actions";
+import { onDebugKey, type DebugAction } from "./actions";
 import { showPane } from "./state";
 
 /** As the palette takes it. */
@@ -35,7 +36,7 @@ export function debugCommands(editor: Editor, overrides: Overrides): Command[] {
 
 async function removeAll(editor: Editor): Promise<void> {
   const ids = Object.keys(editor.state.deployments);
-  await attempt(editor, () => Promise.all(ids.map((id) => watchOf(id).removeBreakpoints())));
+  await ask(editor, () => Promise.all(ids.map((id) => watchOf(id).removeBreakpoints())));
 }
 
 function showAll(editor: Editor): void {

@@ -1,10 +1,10 @@
 // Replays: the same inputs, parameters and seed once more, here or on another deployment, and what came out otherwise.
 import { ApiError, call, send } from "../api/client";
 import type { RunEvent, RunShown } from "../api/types";
+import { ask } from "../store/ask";
 import type { Editor } from "../store/editor";
 import { eventsOf } from "../telemetry/sse";
 import type { MenuEntry } from "../ui/kit";
-import { attempt } from "./actions";
 import type { Differences } from "./differences";
 import { debuggingOf, showPane, type Comparison } from "./state";
 
@@ -39,7 +39,7 @@ async function replay(
   deployment: string,
   done: (run: Replayed) => void,
 ): Promise<void> {
-  await attempt(editor, async () => {
+  await ask(editor, async () => {
     const made = await start(of.run, deployment, false);
     editor.say(`Replaying as \`${made.run.slice(0, 8)}\`.`);
     await over(made.run);

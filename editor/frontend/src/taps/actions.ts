@@ -1,5 +1,5 @@
 // Taps set and taken away: what menus, keys and buttons do. What the service refuses is said.
-import { ApiError } from "../api/client";
+import { ask } from "../store/ask";
 import { deploymentOf } from "../store/deployments";
 import type { Editor } from "../store/editor";
 import { tapsAt, watchOf, type TapShown, type WatchStore } from "../store/watch";
@@ -14,40 +14,31 @@ function storeOf(editor: Editor): WatchStore | null {
   return deployment && watchOf(deployment.id);
 }
 
-async function attempt(editor: Editor, doing: () => Promise<unknown>): Promise<void> {
-  try {
-    await doing();
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    editor.say(error.problems[0]?.message ?? error.message, "error");
-  }
-}
-
 /** Arm one, with its card, where there is none; else take it away. */
 export async function toggleTap(editor: Editor, place: Place): Promise<void> {
   const store = storeOf(editor);
   if (!store) return editor.say(NOT_DEPLOYED);
   const [armed] = tapsAt(store.get(), place.walk, place.source);
   if (armed) return removeTap(editor, armed.id);
-  await attempt(editor, async () => openCard((await store.addTap({ ...place })).id));
+  await ask(editor, async () => openCard((await store.addTap({ ...place })).id));
 }
 
 export async function removeTap(editor: Editor, tap: string): Promise<void> {
   const store = storeOf(editor);
   closeCard(tap);
-  if (store) await attempt(editor, () => store.removeTap(tap));
+  if (store) await ask(editor, () => store.removeTap(tap));
 }
 
 export async function removeTaps(editor: Editor): Promise<void> {
   const store = storeOf(editor);
   if (!store) return;
   for (const { id } of store.get().taps) closeCard(id);
-  await attempt(editor, () => store.removeTaps());
+  await ask(editor, () => store.removeTaps());
 }
 
 export async function lookEvery(editor: Editor, tap: TapShown, interval: number): Promise<void> {
   const store = storeOf(editor);
-  if (store) await attempt(editor, () => store.lookEvery(tap.id, interval));
+  if (store) await ask(editor, () => store.lookEvery(tap.id, interval));
 }
 
 /** At one run alone, or at all with null: another tap in its place, with its card; the old one goes once it is there. */
@@ -55,7 +46,7 @@ export async function lookAtRun(editor: Editor, tap: TapShown, run: string | nul
   const store = storeOf(editor);
   if (!store) return;
   const { walk, source, preview, interval, id } = tap;
-  await attempt(editor, async () => {
+  await ask(editor, async () => {
     const made = await store.addTap({ walk, source, preview, run, interval });
     const card = cards.getState()[id];
     if (card) openCard(made.id, card);

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useReducer, useState } from "react";
 import { useStore } from "zustand";
 import { send } from "../api/client";
 import type { DeploymentShown } from "../api/types";
+import { ask } from "../store/ask";
 import { deploymentOf } from "../store/deployments";
 import { mark, selectedNodes } from "../store/highlight";
 import { useEditor, useEditorState } from "../store/react";
@@ -94,7 +95,7 @@ function Traced({ deployment, session, alone }: TracedProps) {
                 of="a"
                 model={model}
                 timeline={timeline}
-                label={live ? "Live, all runs" : `Run ${state.run?.slice(0, 8)}`}
+                label={state.shown ? labelOf(state.shown) : live ? "Live, all runs" : `Run ${state.run?.slice(0, 8)}`}
                 devices={devices}
                 path={path && state.side === "why" ? piecesA : null}
                 live={live}
@@ -106,7 +107,7 @@ function Traced({ deployment, session, alone }: TracedProps) {
                   of="b"
                   model={state.other.model}
                   timeline={timeline}
-                  label={`Run ${state.other.trace.run.slice(0, 8)}`}
+                  label={labelOf(state.other)}
                   devices={devices}
                   path={null}
                   live={false}
@@ -179,10 +180,7 @@ function Bar({ deployment, session, state, timeline }: BarProps) {
 function LevelSwitch({ deployment }: { deployment: string }) {
   const editor = useEditor();
   const { level, problem } = useWatch(deployment);
-  const set = (value: Level) =>
-    void watchOf(deployment)
-      .setLevel(value)
-      .catch((error: Error) => editor.say(error.message, "error"));
+  const set = (value: Level) => void ask(editor, () => watchOf(deployment).setLevel(value));
   return (
     <div className="wg-trace-level">
       <span className="label">Telemetry</span>
@@ -206,14 +204,11 @@ const EXPORTS = [
 function Export({ run }: { run: string | null }) {
   const editor = useEditor();
   const [at, open] = useState<{ x: number; y: number } | null>(null);
-  const save = async (query: string, name: string) => {
-    try {
+  const save = (query: string, name: string) =>
+    ask(editor, async () => {
       const answer = await send(`/api/v1/runs/${encodeURIComponent(run ?? "")}/trace${query}`);
       download(`${run?.slice(0, 8)}.${name}`, await answer.blob(), "application/json");
-    } catch (error) {
-      editor.say(error instanceof Error ? error.message : String(error), "error");
-    }
-  };
+    });
   return (
     <>
       <Button
@@ -409,6 +404,10 @@ function useDevices(deployment: DeploymentShown, shown: Shown | null): readonly 
     for (const { rank, device } of deployment.ranks) devices[rank] = device ?? "";
     return devices;
   }, [deployment, shown]);
+}
+
+function labelOf({ trace: { run, seconds } }: Shown): string {
+  return `Run ${run.slice(0, 8)}, ${showSeconds(seconds)}`;
 }
 
 function pieces(shown: Shown | null): readonly Piece[] {

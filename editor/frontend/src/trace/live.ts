@@ -12,6 +12,7 @@ import type {
 import { lower } from "./columns";
 import { Model, type Block, type Hop } from "./model";
 import { CALL, FOLDED, LAUNCH } from "./types";
+import { PHASES } from "./words";
 
 /** Blocks kept; half of them go when there are more. */
 export const MOST_BLOCKS = 40_000;
@@ -21,8 +22,6 @@ const MOST_MARKS = 2_000;
 const MOST_GAUGES = 4_096;
 /** Of how many hops an arrival may still come. */
 const WAITING = 4_096;
-
-const PHASES = { queued: "asked for", started: "started", first_output: "first output", finished: "finished" };
 
 export class LiveTrace {
   model = new Model();
@@ -62,7 +61,7 @@ export class LiveTrace {
         return this.gauge(event, this.start(event.at, wall));
       case "run": {
         const at = (event.at - this.start(event.at, wall)) * 1e6;
-        return this.model.addMark({ at, name: PHASES[event.phase], run: event.run });
+        return this.model.addMark({ at, name: PHASES[event.phase] ?? event.phase, run: event.run });
       }
       default:
         return;

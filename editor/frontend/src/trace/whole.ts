@@ -1,13 +1,7 @@
 // A model from a run's whole trace. Pure.
 import { Model } from "./model";
 import type { TraceShown } from "./types";
-
-const PHASES: Record<string, string> = {
-  queued: "asked for",
-  started: "started",
-  first_output: "first output",
-  finished: "finished",
-};
+import { PHASES } from "./words";
 
 export function modelOf(trace: TraceShown): Model {
   const model = new Model();

@@ -14,6 +14,14 @@ export const KINDS: Record<WhyKind, { label: string; about: string }> = {
   wait: { label: "Wait", about: "nothing of it ran: Python between steps, streams, what was not told" },
 };
 
+/** Of a run, as marks name them. */
+export const PHASES: Readonly<Record<string, string>> = {
+  queued: "asked for",
+  started: "started",
+  first_output: "first output",
+  finished: "finished",
+};
+
 export const LEVELS = {
   off: "Nothing is told: costs nothing. The canvas and this page stand still.",
   summary: "What each node did, added up a few times a second: below 1 % of a step.",
