@@ -9,6 +9,7 @@ import {
   type NodeState,
 } from "../../telemetry/activity";
 import { NodePreview } from "../../telemetry/views";
+import { Prose } from "../../ui/kit";
 import { FlowingOn } from "../edges/TokenLayer";
 import { showing, together } from "../model/together";
 import { figuresOf, loopWords, pagesUsed, tellingOf } from "./figures";
@@ -65,7 +66,7 @@ function Figures({ state, parts = [], telling = "", error = "" }: FiguresProps) 
   if (state === "idle") return <div className="wg-live" data-activity="idle" />;
   return (
     <div className={`wg-live ${state}`} data-activity={state} title={error || telling || undefined}>
-      <em>{error || state}</em>
+      <em>{error ? <Prose text={error} /> : state}</em>
       <span>{parts.join(" · ")}</span>
     </div>
   );
