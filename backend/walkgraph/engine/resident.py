@@ -281,7 +281,7 @@ class Resident:
             entered = self._entrance.enter(one.call, lane.program, row, rider.done, rider.cells)
             entered.collected = rider.entered.collected
             rider.row, rider.entered, rider.cells = row, entered, None
-            rider.queued += max(0.0, self._clock() - rider.ready)
+            rider.waited += max(0.0, self._clock() - rider.ready)
             rider.over = False
         rider.leaving = self._queue.holds(one.call.run)
         self.crossing.seat(lane, rider)
@@ -461,7 +461,8 @@ class Resident:
     ) -> None:
         self._out(lane, rider)
         self.crossing.end(rider.call, self._mark(), halt=error is not None)
-        done = LoopDone(rider.call, outputs, error, rider.done, stopped, rider.busy, rider.queued, rider.batch)
+        queued, began = rider.queued + rider.waited, rider.call.ready_at + rider.queued
+        done = LoopDone(rider.call, outputs, error, rider.done, stopped, rider.busy, queued, rider.batch, began)
         if mark is None:
             self._events.append(done)
         else:

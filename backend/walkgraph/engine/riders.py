@@ -37,6 +37,7 @@ class Rider:
     row: int
     entered: Entered
     queued: float
+    """Seconds until it had its first row."""
     place: Waiting
     """Where it waited, and will wait if it leaves its row."""
     launched: int = 0
@@ -53,6 +54,8 @@ class Rider:
     there."""
     busy: float = 0.0
     batch: int = 0
+    waited: float = 0.0
+    """Seconds for another row, after it left one."""
     since: float = 0.0
     """Its last launch was over, or it was allowed more after that."""
     linked: bool = True
@@ -100,8 +103,11 @@ class LoopDone(NamedTuple):
     busy: float
     """Seconds of its launches, shared with the other rows of each."""
     queued: float
+    """Seconds that it waited for rows."""
     batch: int
     """Rows of its last launch."""
+    began: float = 0.0
+    """When it had its first row; 0 for one that had none."""
 
 
 class Stepped(NamedTuple):

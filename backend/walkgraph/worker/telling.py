@@ -86,7 +86,7 @@ class Teller:
             return
         now, call = self._clock(), done.call
         if self._level == "summary":
-            self._folds.ended(done, call.ready_at + done.queued, now)
+            self._folds.ended(done, done.began or now, now)
         self._emitter.emit(
             t.LoopEnded(
                 run=RunId(call.run),

@@ -205,3 +205,34 @@ def test_gauges_count_what_waits_and_how_busy_the_device_was() -> None:
     assert 0 < after.busy < 1
     assert spent > 0
     assert after.pages_free < after.pages_total
+
+
+def test_a_launch_tells_since_when_it_could_have_been() -> None:
+    here = engine()
+    one = loop("r", 12)
+    one.allowed = 4
+    here.add_loop(one)
+    asked = one.ready_at
+    events = served(here)
+    assert [launch.first for launch in of(Stepped, events)] == [[0], [1], [2], [3]]
+    assert [launch.ready[0] for launch in of(Stepped, events)] == [
+        asked, *(launch.timing.finished for launch in of(Stepped, events)[:3]),
+    ]  # fmt: skip
+    clock: Any = here._clock  # pyright: ignore[reportPrivateUsage]
+    clock.now = 200.0
+    here.allow("r", 3, 0, (), 6)
+    events = served(here)
+    first, second = of(Stepped, events)
+    assert 200 < first.ready[0] < 200.1, "it was not allowed to before"
+    assert second.ready[0] == first.timing.finished
+    here.hold("r")
+    clock.now = 300.0
+    here.allow("r", 3, 0, (), 12)
+    clock.now = 400.0
+    here.release("r")
+    clock.now += 1.0
+    events = served(here)
+    assert 400 < of(Stepped, events)[0].ready[0] < 400.1, "it was held before"
+    (done,) = of(LoopDone, events)
+    assert done.queued == pytest.approx(1.0, abs=0.1), "for its second row"
+    assert asked < done.began < asked + 0.1

@@ -294,7 +294,7 @@ def test_the_end_of_a_loop_is_told_at_both_levels(level: Level) -> None:
 def test_the_nodes_of_a_loop_share_its_time_by_their_calls(iterations: int) -> None:
     world = World()
     error = ErrorInfo(code="node_error", message="no") if not iterations else None
-    done = LoopDone(loop_call("r"), None if error else {}, error, iterations, False, 6.0, 0.5, 2)
+    done = LoopDone(loop_call("r"), None if error else {}, error, iterations, False, 6.0, 0.5, 2, 4.5)
     world.teller.ended(done)
     found = {one.node: one for one in world.told(e.Activity)}
     tried = max(1, iterations)
