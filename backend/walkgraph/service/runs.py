@@ -197,7 +197,8 @@ class Runs:
     def live(self, id_: str) -> LiveRun:
         found = self.get(id_)
         if found is None:
-            raise NotFound(f"there is no run `{id_[:64]}` that can be followed; it is over, or was never here")
+            advice = "it was never here, or is over since long; `/api/v1/runs` lists those that are remembered"
+            raise NotFound(f"there is no run `{id_[:64]}` that can be followed: {advice}")
         return found
 
     def newest(self, stored: Sequence[Run], deployment: str | None, state: str | None, before: float) -> list[Run]:

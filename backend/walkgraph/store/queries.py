@@ -180,7 +180,7 @@ def save_runs(session: Session, runs: Iterable[Run]) -> None:
 def get_run(session: Session, id_: str) -> Run:
     found = session.get(Run, id_)
     if found is None:
-        raise NotFound(f"there is no run `{id_}`")
+        raise NotFound(f"there is no run `{id_}`; `/api/v1/runs` lists those that are remembered")
     return found
 
 
