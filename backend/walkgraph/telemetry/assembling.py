@@ -132,65 +132,38 @@ class _Assembly:
 
     def forward(self, event: e.Forward) -> None:
         for row in self.rows(event.runs):
-            node = event.nodes[row]
-            ready, taken = self.us(event.ready[row]), self.us(event.taken)
+            node, ready = event.nodes[row], self.us(event.ready[row])
+            lane, use = self.lane(event.rank, node, (node,), loop=False), self.name(event.uses[row])
             # A device's times are aligned to the host's: they may be off by some microseconds.
-            started = max(self.us(event.started), ready)
-            finished = max(self.us(event.finished), started)
-            self.blocks.append(
-                (
-                    CALL,
-                    self.lane(event.rank, node, (node,), loop=False),
-                    self.name(event.walks[row]),
-                    self.name(event.uses[row]),
-                    event.steps[row],
-                    event.iterations[row],
-                    1,
-                    event.number,
-                    len(event.runs),
-                    self.mates(event.runs),
-                    ready,
-                    taken,
-                    self.us(event.launched),
-                    started,
-                    finished,
-                    finished - started,
-                    started - ready,
-                    event.pages_free,
-                    row in event.failed,
-                )
-            )
+            times = ready, max(self.us(event.started), ready)
+            what = (use, event.steps[row], event.iterations[row], 1)
+            self._block((CALL, lane), event, row, what, times, failed=row in event.failed)
 
     def launch(self, event: e.Launch) -> None:
         for row in self.rows(event.runs):
-            taken, first = self.us(event.taken), event.first[row]
-            started = max(self.us(event.started), taken)
-            finished = max(self.us(event.finished), started)
+            lane = self.lane(event.rank, event.loop, event.nodes, loop=True)
+            started = max(self.us(event.started), self.us(event.taken))
             # It may be prepared before the launch before it is over, and so before it is ready.
-            ready = min(self.us(event.ready[row]), started)
-            self.blocks.append(
-                (
-                    LAUNCH,
-                    self.lane(event.rank, event.loop, event.nodes, loop=True),
-                    self.name(event.walks[row]),
-                    -1,
-                    event.steps[row],
-                    (*event.outer[row], first),
-                    event.count,
-                    event.number,
-                    len(event.runs),
-                    self.mates(event.runs),
-                    ready,
-                    taken,
-                    self.us(event.launched),
-                    started,
-                    finished,
-                    finished - started,
-                    started - ready,
-                    event.pages_free,
-                    False,
-                )
-            )
+            times = min(self.us(event.ready[row]), started), started
+            what = (-1, event.steps[row], (*event.outer[row], event.first[row]), event.count)
+            self._block((LAUNCH, lane), event, row, what, times, failed=False)
+
+    def _block(
+        self,
+        kind: tuple[int, int],
+        event: e.Forward | e.Launch,
+        row: int,
+        what: tuple[int, int, tuple[int, ...], int],
+        times: tuple[int, int],
+        *,
+        failed: bool,
+    ) -> None:
+        """`kind`: and lane. `what`: use, step, iteration, count. `times`: ready and started."""
+        (ready, started), taken = times, self.us(event.taken)
+        finished = max(self.us(event.finished), started)
+        batch = (event.number, len(event.runs), self.mates(event.runs))
+        spent = (ready, taken, self.us(event.launched), started, finished, finished - started, started - ready)
+        self.blocks.append((*kind, self.name(event.walks[row]), *what, *batch, *spent, event.pages_free, failed))
 
     def activity(self, event: e.Activity) -> None:
         if event.run != self.run or not event.calls:

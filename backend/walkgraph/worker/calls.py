@@ -111,7 +111,15 @@ class Calls:
     def lacks(self, use: UseTable, port: str, at: Vector) -> ErrorInfo:
         name = use.node.name if use.node else use.plan.name
         message = f"input `{port}` of `{name}` holds no value here; connect it or make it optional"
-        return ErrorInfo(code="node_error", message=message, node=name, port=port, iteration=at, rank=self.rank)
+        return ErrorInfo(
+            code="node_error",
+            message=message,
+            node=name,
+            use=use.plan.name,
+            port=port,
+            iteration=at,
+            rank=self.rank,
+        )
 
 
 def no_value(error: Exception) -> ErrorInfo:
