@@ -245,10 +245,11 @@ function Waiting({ deployment }: { deployment: string }) {
   );
 }
 
-/** `started after 0.2 ms, first output after 61 ms`. */
+/** `started after 20 ms, first output after 61 ms`. */
 function phaseWords({ started, first_output: first }: Record<string, number>): string {
   const words = [
-    started !== undefined && `started after ${showMicros(started)}`,
+    // Else it did not wait.
+    started !== undefined && started >= 1000 && `started after ${showMicros(started)}`,
     first !== undefined && `first output after ${showMicros(first)}`,
   ];
   return words.filter(Boolean).join(", ");
