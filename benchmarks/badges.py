@@ -154,14 +154,15 @@ def measure(browser: Browser, client: Client, folder: Path, level: str, rate: in
         before, used = busy(devtools), processor(pid)
         with reader(client) as frames:
             told = play(played)
-        worked, used = busy(devtools) - before, processor(pid) - used
+        worked = {name: seconds - before[name] for name, seconds in busy(devtools).items()}
+        used = processor(pid) - used
         shown = changes(page, ahead)
     figures = {"events a second": len(told) / (told[-1][2] - told[0][2])}
     figures |= spread("frame", later(told, frames, nodes()))
     figures |= spread("first", later(told, shown, nodes()[:RARE]))
     figures |= spread("each", later(told, shown, nodes()[RARE:]))
     figures["changes of badges a second"] = sum(map(len, shown.values())) / seconds
-    figures["page's main thread, share of a core"] = worked / seconds
+    figures |= {f"page, {name}, share of a core": spent / seconds for name, spent in worked.items()}
     figures["service, share of a core"] = used / seconds
     return figures
 
@@ -279,10 +280,11 @@ def spread(what: str, delays: Sequence[float]) -> dict[str, float]:
     return {f"{what}, {name}, ms": at[min(len(at) - 1, int(share * len(at)))] for name, share in shares.items()}
 
 
-def busy(devtools: CDPSession) -> float:
-    """Seconds that the page's main thread has worked."""
-    metrics = devtools.send("Performance.getMetrics")["metrics"]
-    return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+def busy(devtools: CDPSession) -> dict[str, float]:
+    """Seconds that the page's main thread has worked, in all and at what."""
+    found = {each["name"]: each["value"] for each in devtools.send("Performance.getMetrics")["metrics"]}
+    names = {"main thread": "Task", "of it script": "Script", "style": "RecalcStyle", "layout": "Layout"}
+    return {name: found[f"{key}Duration"] for name, key in names.items()}
 
 
 def processor(pid: int) -> float:
