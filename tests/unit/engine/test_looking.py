@@ -93,7 +93,7 @@ def test_statistics_are_those_of_the_numbers(value: Tensor) -> None:
 
 
 def test_many_numbers_are_sampled_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "SAMPLED", 100)
+    monkeypatch.setitem(looking.SAMPLED, "cpu", 100)
     value = torch.arange(1001.0)
     got = looked(value).statistics
     assert got is not None
