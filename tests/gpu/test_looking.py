@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 
+from walkgraph.engine import looking
 from walkgraph.engine.looking import Looked, Looker, Wants
 
 pytestmark = [
@@ -41,7 +42,10 @@ def looked(value: torch.Tensor, modality: str) -> Looked:
 
 
 @pytest.mark.parametrize(("modality", "shape", "dtype"), CASES)
-def test_a_gpu_tells_what_a_cpu_tells(modality: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_a_gpu_tells_what_a_cpu_tells(
+    modality: str, shape: tuple[int, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(looking.SAMPLED, "cpu", looking.SAMPLED["cuda"])
     value = value_of(shape, dtype)
     here, there = looked(value, modality), looked(value.cuda(), modality)
     assert (here.dtype, here.shape, here.digest, here.picked) == (there.dtype, there.shape, there.digest, there.picked)
