@@ -150,7 +150,7 @@ def measure(browser: Browser, client: Client, folder: Path, level: str, rate: in
         page.evaluate(SEEN)
         ahead = clock_ahead(page)
         devtools = page.context.new_cdp_session(page)
-        devtools.send("Performance.enable")
+        devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
         before, used = busy(devtools), processor(pid)
         with reader(client) as frames:
             told = play(played)
@@ -281,7 +281,7 @@ def spread(what: str, delays: Sequence[float]) -> dict[str, float]:
 
 
 def busy(devtools: CDPSession) -> dict[str, float]:
-    """Seconds that the page's main thread has worked, in all and at what."""
+    """Seconds of a core that the page's main thread has used, in all and at what."""
     found = {each["name"]: each["value"] for each in devtools.send("Performance.getMetrics")["metrics"]}
     names = {"main thread": "Task", "of it script": "Script", "style": "RecalcStyle", "layout": "Layout"}
     return {name: found[f"{key}Duration"] for name, key in names.items()}
