@@ -95,6 +95,7 @@ class Engine:
         self._batches, self._resident = machine.batches, machine.resident
         self._pools = tuple(set(machine.states.pools.values()))
         self._swap = Swap(self._states, self._hold, self._quiet, self._release, self._resident.cells)
+        self._resident.here = self._swap.here
 
     def admit(self, run: str, params: Mapping[str, Scalar]) -> None:
         """Hold a run (or the owner of a session's states) to its states' capacities, by the task's parameters: what was
