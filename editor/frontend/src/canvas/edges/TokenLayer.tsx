@@ -20,6 +20,9 @@ const SMALLEST = 3.2;
 const DENSEST = 1.5;
 /** Between two drawings: half the frames of a screen are smooth enough for dots, and leave the rest to the others. */
 const EVERY_MS = 30;
+/** Of so many dots no eye follows one. */
+const MANY = 40;
+const MANY_EVERY_MS = 50;
 
 export function TokenLayer({ tokens }: { tokens: Tokens }) {
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -29,11 +32,12 @@ export function TokenLayer({ tokens }: { tokens: Tokens }) {
     const colors = new Map<string, string>();
     let frame = 0;
     let drawn = 0;
+    let many = false;
     const draw = (now: number) => {
       frame = 0;
       const sheet = canvas.current;
       if (!sheet) return;
-      if (now - drawn < EVERY_MS && !sheet.hidden) {
+      if (now - drawn < (many ? MANY_EVERY_MS : EVERY_MS) && !sheet.hidden) {
         frame = requestAnimationFrame(draw);
         return;
       }
@@ -41,6 +45,7 @@ export function TokenLayer({ tokens }: { tokens: Tokens }) {
       const state = flow.getState();
       const { transform, width, height } = state;
       const dots = still.matches || isFar(state) ? [] : tokens.at(now);
+      many = dots.length > MANY;
       if (dots.length === 0) {
         tokens.still();
         sheet.hidden = true;
