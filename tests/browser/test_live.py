@@ -10,7 +10,11 @@ from playwright.sync_api import Locator, expect
 from tests.browser.person import Person
 from tests.support.serving import Service
 
-LONG = {"inputs": {"prompt": "a red circle on white"}, "params": {"steps": 200, "cfg_interval_low": 0.0}}
+LONG = {
+    "inputs": {"prompt": "a red circle on white"},
+    "params": {"steps": 200, "cfg_interval_low": 0.0, "preview_every": 1},
+}
+"""Many seconds on any machine: a picture is painted in every iteration. Those who start one end it."""
 
 
 @pytest.fixture(scope="module")
