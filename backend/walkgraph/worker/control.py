@@ -22,6 +22,8 @@ class Control:
         self._steps: Sequence[StepPlan] = event.itinerary.steps
         self._observed: Observed | None = None
         self._gate: Gate | None = None
+        self._number = 0
+        """Of the last order that was obeyed: what is said from then on is newer, by whichever gate."""
         if event.hold:
             self.obey(Order(run=self._run, mode="close"))
         self.watch(watch)
@@ -38,12 +40,13 @@ class Control:
         here = self._plan, self._rank, self._run, self._steps
         self._observed = Observed(*here, taps, record=self._record) if taps or self._record else None
         if breaks or self._gate is not None:
-            gate = self._gate or Gate(*here, self._loops)
+            gate = self._gate or Gate(*here, self._loops, self._number)
             gate.breaks = breaks
             self._gate = None if gate.needless else gate
 
     def obey(self, order: Order) -> list[Command]:
         gate = self._gate or Gate(self._plan, self._rank, self._run, self._steps, self._loops)
+        self._number = order.number
         out = gate.obey(order)
         self._gate = None if gate.needless else gate
         return out

@@ -28,9 +28,16 @@ class _Held(NamedTuple):
 
 class Gate:
     def __init__(
-        self, plan: Plan, rank: Rank, run: RunId, steps: Sequence[StepPlan], loops: Callable[[], Iterable[Ref]]
+        self,
+        plan: Plan,
+        rank: Rank,
+        run: RunId,
+        steps: Sequence[StepPlan],
+        loops: Callable[[], Iterable[Ref]],
+        number: int = 0,
     ) -> None:
-        """`loops`: those on the device that were asked for and haven't ended, held here or under way."""
+        """`loops`: those on the device that were asked for and haven't ended, held here or under way. `number`: of the
+        last order that the run obeyed here."""
         self.breaks: tuple[Break, ...] = ()
         self._plan, self._rank, self._run, self._steps, self._loops = plan, rank, run, steps, loops
         self._open, self._through = True, None
@@ -39,7 +46,7 @@ class Gate:
         """In the order in which they came."""
         self._parked = False
         """The engine holds the run's loops."""
-        self._breakpoint, self._number = "", 0
+        self._breakpoint, self._number = "", number
         self._said: tuple[tuple[HeldCall, ...], str] = (), ""
 
     @property

@@ -424,3 +424,12 @@ def test_a_run_that_failed_lets_nothing_pass() -> None:
     out = core.handle(CallDone(Ref("r", first.step, first.use, first.iteration), error=error))
     assert [type(c.message) for c in out if isinstance(c, Report)] == [RankFailed]
     assert order(core, "open") == []
+
+
+def test_what_a_breakpoint_holds_is_newer_than_the_orders_before_it() -> None:
+    """Though nobody needed the gate in between: a conductor drops what was said before it opened it."""
+    core, _ = climbing(hold=True)
+    commands = order(core, "open", number=7)
+    core.handle(Watched(Watch(breaks=(Break(id="b", walk="climb", use="grow"),))))
+    _, said = served_on(core, commands)
+    assert [(halted.breakpoint, halted.gate) for halted in said][:1] == [("b", 7)]
