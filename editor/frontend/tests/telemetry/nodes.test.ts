@@ -1,107 +1,9 @@
 import { describe, expect, it, vi } from "vitest";
-import type { ForwardEvent, Frame, LoopingEvent, TelemetryEvent } from "../../src/telemetry/frames";
-import { FLUSH_MS } from "../../src/telemetry/flush";
-import { useKey } from "../../src/telemetry/calls";
-import { ofUse } from "../../src/telemetry/shown";
-import { NodeStore } from "../../src/telemetry/nodes";
-import { loopsAround, loopTimes, stepsOf } from "../../src/telemetry/steps";
-import type { GraphDocument } from "../../src/document/types";
 import type { RunShown } from "../../src/api/types";
-
-class Time {
-  ms = 0;
-  private frames: (() => void)[] = [];
-  private timers: { at: number; run: () => void }[] = [];
-  readonly clock = {
-    now: () => this.ms,
-    frame: (run: () => void) => void this.frames.push(run),
-    after: (ms: number, run: () => void) => {
-      const timer = { at: this.ms + ms, run };
-      this.timers.push(timer);
-      return () => void (this.timers = this.timers.filter((other) => other !== timer));
-    },
-    drawn: (run: () => void) => run(),
-  };
-  screen() {
-    for (const run of this.frames.splice(0)) run();
-  }
-  pass(ms: number) {
-    this.ms += ms;
-    for (const timer of this.timers.filter((due) => due.at <= this.ms)) {
-      this.timers = this.timers.filter((other) => other !== timer);
-      timer.run();
-    }
-  }
-  get waiting() {
-    return this.frames.length + this.timers.length;
-  }
-}
-
-const GRAPH = {
-  nodes: {},
-  walks: {
-    decode: {
-      body: [{ loop: "words", times: "max_tokens - 1", body: ["llm", { loop: "parts", times: "3", body: ["mtp"] }] }],
-    },
-    refuse: { body: ["guard"] },
-    paint: { body: ["vae"] },
-  },
-  tasks: { draw: { steps: [{ first: [{ walk: "refuse", when: "x" }, { walk: "decode" }] }, { walk: "paint" }] } },
-} as unknown as GraphDocument;
-
-function made(graph: GraphDocument | null = GRAPH) {
-  const time = new Time();
-  const failed = vi.fn();
-  const revoke = vi.fn();
-  const store = new NodeStore(time.clock, {
-    steps: (task) => graph && stepsOf(graph, task),
-    loops: (walk, use) => graph && loopsAround(graph, walk, use),
-    times: (walk, loop, run) => graph && loopTimes(graph, walk, loop, run === null ? {} : { max_tokens: 51 }),
-    failed,
-    revoke,
-  });
-  store.follow("shapes");
-  time.screen();
-  time.pass(1000);
-  return { time, store, failed, revoke };
-}
-
-let seq = 0;
-function frame(...events: TelemetryEvent[]): Frame {
-  seq += 1;
-  const head = { deployment: "shapes", seq, source: "rank 0.0", first: 0, dropped: 0, wall: 0 };
-  return { type: "events", ...head, events };
-}
-
-function activity(fields: Partial<Extract<TelemetryEvent, { type: "activity" }>> = {}): TelemetryEvent {
-  const where = { run: "r1", rank: 0, node: "llm", use: fields.node ?? "llm", walk: "decode", iteration: [3] };
-  return {
-    type: "activity",
-    ...where,
-    calls: 2,
-    busy: 0.02,
-    queued: 0,
-    launched: 1,
-    finished: 2,
-    batch: 1,
-    ...fields,
-  };
-}
-
-function looping(fields: Partial<LoopingEvent> = {}): TelemetryEvent {
-  const uses = fields.nodes ?? ["llm"];
-  const what = { loop: "words", nodes: ["llm"], uses, runs: ["r1"], walks: ["decode"], iterations: [[4]] };
-  return { type: "looping", rank: 0, ...what, launches: 1, calls: 4, busy: 0.02, batch: 1, at: 1, ...fields };
-}
-
-function ended(iterations: number, reason: "times" | "until" | "error" = "times", run = "r1"): TelemetryEvent {
-  const where = { run, rank: 0, walk: "decode", loop: "words", step: 0, iteration: [] };
-  return { type: "loop_ended", ...where, iterations, reason, at: 2 };
-}
-
-function phase(name: "queued" | "started" | "finished", error: string | null = null, run = "r1"): TelemetryEvent {
-  return { type: "run", run, task: "draw", phase: name, at: 0, error };
-}
+import { FLUSH_MS } from "../../src/telemetry/flush";
+import type { Frame, TelemetryEvent } from "../../src/telemetry/frames";
+import { NodeStore } from "../../src/telemetry/nodes";
+import { Time, made, frame, activity, looping, ended, phase } from "./told";
 
 describe("states", () => {
   it("shows a node of a loop on the device as running until its calls are told, or its run has ended", () => {
@@ -317,60 +219,6 @@ describe("loops", () => {
   });
 });
 
-describe("level full", () => {
-  const forward = (fields: Partial<ForwardEvent> = {}): TelemetryEvent => ({
-    type: "forward",
-    rank: 2,
-    number: 1,
-    runs: ["r1", "r2", "r1"],
-    walks: ["decode", "decode", "paint"],
-    nodes: ["llm", "llm", "vae"],
-    uses: ["llm", "llm", "vae"],
-    steps: [0, 0, 1],
-    iterations: [[3], [9], []],
-    ready: [0.98, 1, 0.5],
-    taken: 1,
-    launched: 1.001,
-    started: 1.002,
-    finished: 1.012,
-    pages_free: 3,
-    failed: [],
-    ...fields,
-  });
-
-  it("counts the rows of a forward as calls, each with its batch, its time and its wait", () => {
-    const { time, store } = made();
-    store.take(frame(forward()));
-    time.screen();
-    const llm = store.get("llm");
-    expect(llm).toMatchObject({ state: "running", calls: 2, batch: 2, ranks: [2], iteration: [9] });
-    expect(llm?.ms).toBeCloseTo(10);
-    expect(llm?.queuedMs).toBeCloseTo(12);
-    expect(store.get("vae")).toMatchObject({ calls: 1, batch: 1, iteration: [] });
-    expect(store.loop("decode", "words")).toMatchObject({ low: 4, high: 10 });
-  });
-
-  it("tells two uses of a node apart, in one batch as in a loop of the device", () => {
-    const { time, store } = made();
-    store.take(frame(forward({ uses: ["llm", "again", "vae"] })));
-    time.screen();
-    const calls = (key: string) => store.get(useKey("decode", key))?.calls;
-    expect([calls("llm"), calls("again"), store.get("llm")?.calls]).toEqual([1, 1, 2]);
-    expect([calls("vae"), store.get(useKey("paint", "vae"))?.state]).toEqual([undefined, "running"]);
-    store.take(frame(looping({ runs: ["r3"], nodes: ["llm"], uses: ["llm", "again"], iterations: [[7]] })));
-    time.pass(FLUSH_MS);
-    expect([calls("llm"), calls("again"), store.get("llm")?.calls]).toEqual([8, 8, 9]);
-  });
-
-  it("shows the row that failed at its node at once", () => {
-    const { time, store } = made();
-    store.take(frame(forward({ failed: [2] })));
-    time.screen();
-    expect([store.get("vae")?.state, store.get("llm")?.state]).toEqual(["error", "running"]);
-    expect(store.get("vae")?.failure).toMatchObject({ run: "r1" });
-  });
-});
-
 describe("errors", () => {
   it("asks for a failed run's error once, shows it at its node until another run starts", () => {
     const { time, store, failed } = made(null);
@@ -558,29 +406,4 @@ describe("cost", () => {
     }
     expect(changed.mock.calls.length).toBeLessThan(1000 / (20 * 8) + 3);
   });
-});
-
-it("a use on its canvas has its own figures, and its node's errors, previews and waiting", () => {
-  const { time, store } = made();
-  const at = (walk: string, use: string) => {
-    const own = store.get(useKey(walk, use));
-    return ofUse(store.get("llm"), own, { walk, use }, store.isFrozen());
-  };
-  store.take(frame(phase("started")));
-  time.screen();
-  expect([at("decode", "llm")?.state, at("decode", "again")?.state]).toEqual(["queued", "queued"]);
-  store.take(frame(activity({ use: "again" })));
-  time.screen();
-  expect(at("decode", "again")).toMatchObject({ state: "running", calls: 2 });
-  expect(at("decode", "llm")).toMatchObject({ state: "idle", calls: 0 });
-  store.picture("llm", "blob:1");
-  store.fail("r1", { code: "node_error", message: "no room", node: "llm", walk: "decode", use: "llm" });
-  time.screen();
-  expect(at("decode", "llm")).toMatchObject({ state: "error", error: "no room", preview: { url: "blob:1" } });
-  expect(at("decode", "again")).toMatchObject({ state: "running", failure: null });
-  expect(at("paint", "llm")).toMatchObject({ state: "idle", failure: null });
-  const times = [{ node: "llm", rank: 0, calls: 3, busy: 0.3 }];
-  store.showRun({ id: "old", times, error: null } as unknown as RunShown);
-  time.screen();
-  expect(at("decode", "llm")).toMatchObject({ state: "done", calls: 3 });
 });
