@@ -212,6 +212,8 @@ def stalled(control: Control, asker: Asker, pid: int, given: argparse.Namespace,
         without += alone
         beside += together
         ratios.append(at(together, 0.99) / at(alone, 0.99))
+    if not ratios:
+        return {}
     row: dict[str, Any] = {"p50 ms": 1e3 * at(without, 0.5), "p50 beside ms": 1e3 * at(beside, 0.5)}
     row |= {"p99 ms": 1e3 * at(without, 0.99), "p99 beside ms": 1e3 * at(beside, 0.99)}
     row |= {
