@@ -25,7 +25,7 @@ export const PHASES: Readonly<Record<string, string>> = {
 export const LEVELS = {
   off: "Nothing is told: costs nothing. The canvas and this page stand still.",
   summary: "What each node did, added up a few times a second: below 1 % of a step.",
-  full: "Every batch, launch and transfer with its times: below 3 % of a step. Needed for “Why slow” with a path.",
+  full: "Every batch, launch and transfer with its times. Needed for “Why slow” with a path.",
 } as const;
 
 export interface Fact {
