@@ -1,4 +1,4 @@
-"""The benchmark of speech runs: a service, a deployment of the tiny models, two clients."""
+"""Benchmarks that start a service run: the tiny models, two clients, and say what they measured."""
 
 import runpy
 import sys
@@ -9,11 +9,18 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
-def test_the_benchmark_of_speech_can_be_run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("speech", ["ready", "first audio ms", "RTF", "underruns", "worker"]),
+        ("telemetry", ["step ms", "summary", "full", "/ off", "events", "p99 beside ms", "MiB a reader"]),
+    ],
+)
+def test_a_benchmark_of_a_service_can_be_run(
+    name: str, told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
-    monkeypatch.setattr(sys, "argv", ["speech.py", "--check"])
-    runpy.run_path(str(FOLDER / "speech.py"), run_name="__main__")
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--check"])
+    runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
     printed = capsys.readouterr().out
-    assert all(word in printed for word in ("ready", "first audio ms", "RTF", "underruns", "worker")), printed
+    assert all(word in printed for word in told), printed
