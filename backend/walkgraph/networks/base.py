@@ -315,7 +315,8 @@ class PagedRows(NamedTuple):
     """Where the sequences of a batch stand, on the device. T rows of the table, B of the batch, P pages of a row."""
 
     rows: Tensor
-    """int32 `[B]`: the batch's rows of the tables; the table's last row pads a batch."""
+    """int32 `[B]`: the batch's rows of the tables; a padded batch repeats rows that nobody reads. Of a state of w
+    sequences `[B * w]`: those of a run follow each other."""
     pages: Tensor
     """int32 `[T, P]`"""
     lengths: Tensor
@@ -404,7 +405,10 @@ class Operator(Protocol):
         return ()
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
-        """The shapes of a `step` for a call that begins with these inputs; None where only `forward` can serve it."""
+        """The shapes of a `step` for a call that begins with these inputs; None where only `forward` can serve it.
+
+        Of an input that changes with the iteration, or that another use of the loop gives, there is a tensor of its
+        shape on the device `meta`."""
         return None
 
     def step_inputs(self, call: Call) -> Mapping[str, Any] | None:

@@ -1,6 +1,7 @@
 """A loop as the engine is handed it whole: its body, what feeds it, and what it hands out.
 
-Uses are told by their place in the body.
+Uses are told by their place in the body. Loops inside are unrolled: the body has a use of theirs once for each of their
+iterations, in the order of the calls.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,15 +28,19 @@ class LoopInput:
     """Where a port of a loop's use finds its value, iteration by iteration. Uses are told by place in the body."""
 
     port: str
-    source: Literal["absent", "value", "each", "use", "index", "channel"]
+    source: Literal["absent", "value", "each", "use", "stack", "index", "channel"]
     """`value`: the same in all iterations; `each`: slice i along the first axis at iteration i, absent past its end;
-    `use`: the output of an earlier use in this iteration; `index`: the iteration's number; `channel`: what a use on
-    another rank gives in this iteration."""
+    `use`: the output of an earlier use in this iteration, or a `part` of it; `stack`: those of several, along a new
+    first axis; `index`: the iteration's number; `channel`: what a use on another rank gives in this iteration."""
     value: Any = None
     """Of `value` and `each`."""
     use: int = -1
     output: str = ""
     """Of `use`: the port."""
+    part: int | None = None
+    """Of `use`: the slice of it along its first axis; None: the whole."""
+    stacked: tuple[tuple[int, str], ...] = ()
+    """Of `stack`: uses and ports."""
     carried: tuple[int, str] | None = None
     """Use and port whose value of the iteration before is taken from iteration 1 on, whatever `source` is."""
     channel: Channel | None = None
@@ -59,6 +64,17 @@ class LoopUse:
     """Whether it is called, iteration by iteration; None: in all. What it gives is absent where it isn't."""
     name: str = ""
     """As that of `Call`."""
+    inner: tuple[int, ...] = ()
+    """Of a use of loops inside: their indices, outermost first."""
+
+
+class Anew(NamedTuple):
+    """How a state begins every iteration."""
+
+    source: StateKey | None
+    """It is a copy of this one, which the loop doesn't change; None: it is empty."""
+    width: int = 1
+    """Sequences of it."""
 
 
 class LoopSend(NamedTuple):
@@ -111,6 +127,10 @@ class LoopCall:
     wanted: Mapping[str, tuple[bool, ...]] = field(default_factory=dict[str, tuple[bool, ...]])
     """Key of an `each` output -> whether an iteration's value is handed out; all are of one that is not in it."""
     sends: tuple[LoopSend, ...] = ()
+    anew: Mapping[StateKey, Anew] = field(default_factory=dict[StateKey, Anew])
+    """States that forget at the end of an iteration what it has appended."""
+    usual: tuple[int, ...] = ()
+    """Counts of iterations that loops like this one are likeliest to have."""
     leads: bool = True
     """Of a loop with parts on several ranks: the others' parts launch what this one launches, in its order."""
     priority: int = 0

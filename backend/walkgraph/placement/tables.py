@@ -91,6 +91,8 @@ class LoopPlan(Table, frozen=True):
     what they give."""
     why: str = ""
     """The reason for either."""
+    usual: tuple[int, ...] = ()
+    """Of a resident loop: how often the tasks have it by their defaults."""
 
 
 class UsePlan(Table, frozen=True):
