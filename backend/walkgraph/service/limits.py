@@ -19,6 +19,8 @@ WS_FRAME_BYTES = 1024 * 1024
 `WS_MESSAGE_BYTES`."""
 WS_MESSAGE_BYTES = 64 * 1024
 WS_CLIENTS = 1000
+WS_SESSION_RUNS = 32
+"""Requests of one session's socket that may be under way."""
 WS_HELLO_SECONDS = 10.0
 TELEMETRY_BUFFER_BYTES = 512 * 1024
 """Of one client; what does not fit is dropped and counted. With what lies in its socket a client that takes nothing
@@ -61,6 +63,7 @@ TABLE: dict[str, float] = {
     "websocket_frame_bytes": WS_FRAME_BYTES,
     "websocket_message_bytes": WS_MESSAGE_BYTES,
     "websocket_clients": WS_CLIENTS,
+    "websocket_session_runs": WS_SESSION_RUNS,
     "telemetry_buffer_bytes": TELEMETRY_BUFFER_BYTES,
     "telemetry_stall_seconds": TELEMETRY_STALL_SECONDS,
     "run_output_bytes": RUN_OUTPUT_BYTES,

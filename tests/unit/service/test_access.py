@@ -13,7 +13,12 @@ from walkgraph.service.access import CODE_SECONDS, COOKIE_SECONDS, OPEN_PATHS, C
 from walkgraph.settings import Settings
 
 OWN = "http://127.0.0.1:8421"
-SOCKETS = ("/ws/v1/telemetry", "/ws/v1/tasks/shapes/text_to_image", "/ws/v1/runs/" + "0" * 32)
+SOCKETS = (
+    "/ws/v1/telemetry",
+    "/ws/v1/tasks/shapes/text_to_image",
+    "/ws/v1/sessions/shapes/text_to_image",
+    "/ws/v1/runs/" + "0" * 32,
+)
 ORIGINS = (
     "http://evil.example",
     "null",

@@ -1,0 +1,93 @@
+"""A session over one WebSocket: every message a request, answered in the order of what happens.
+
+A policy's client sends an observation whenever it has one; where the task's session takes the latest only, those that
+wait when a newer one comes are ended, so that what is answered is never older than one run.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, cast
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from walkgraph.errors import InvalidInput, Overloaded, WalkgraphError
+from walkgraph.service import limits, streaming
+from walkgraph.service.problems import Unprocessable
+from walkgraph.service.runs import LiveRun, event_of
+
+Submit = Callable[[dict[str, Any]], LiveRun]
+"""Raises WalkgraphError for a request that is refused."""
+
+
+class Conversation:
+    def __init__(self, socket: WebSocket, session: str, submit: Submit) -> None:
+        self._socket, self._session, self._submit = socket, session, submit
+        self._params: Any = {}
+        """Of the last request that had some: they hold for those that have none."""
+        self._asked = 0
+        self._answering: set[asyncio.Task[None]] = set()
+        self._sending = asyncio.Lock()
+        self._runs: dict[str, LiveRun] = {}
+
+    async def hold(self) -> None:
+        """Until the client leaves; then what runs for it is aborted. The session's states stay for its time to live."""
+        await self._tell({"event": "session", "session": self._session})
+        try:
+            while True:
+                await self._take(await streaming.receive_json(self._socket, limits.WS_FRAME_BYTES))
+        except WebSocketDisconnect:
+            pass
+        finally:
+            for run in self._runs.values():
+                run.abort("disconnected")
+            for task in self._answering:
+                task.cancel()
+            await asyncio.gather(*self._answering, return_exceptions=True)
+
+    async def _take(self, message: Any) -> None:
+        """`{"cancel": true}` ends what is under way; anything else is the body of a request, and may have an `id`."""
+        if message == {"cancel": True}:
+            for run in self._runs.values():
+                run.abort("cancelled")
+            return
+        number = self._asked
+        self._asked += 1
+        try:
+            body = self._body(message)
+            number = body.pop("id", number)
+            if len(self._runs) >= limits.WS_SESSION_RUNS:
+                raise Overloaded(f"{len(self._runs)} requests are under way; wait for the end of one")
+            run = self._submit(body)
+        except WalkgraphError as error:
+            faults = error.faults if isinstance(error, Unprocessable) else ()
+            await self._tell({"event": "error", "request": number, "error": error.info(), "errors": faults})
+            return
+        self._runs[run.id] = run
+        task = asyncio.create_task(self._answer(number, run))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    def _body(self, message: Any) -> dict[str, Any]:
+        if not isinstance(message, dict):
+            raise InvalidInput("a request must be an object")
+        body = {"params": self._params, **cast(dict[str, Any], message)}
+        if "session" in body:
+            raise InvalidInput("the session is the socket's; name it in the address: `?session=NAME`", "/session")
+        if not isinstance(body.get("id", 0), str | int):
+            raise InvalidInput("this must be a text or a whole number", "/id")
+        self._params = body["params"]
+        return {**body, "session": self._session}
+
+    async def _answer(self, number: str | int, run: LiveRun) -> None:
+        try:
+            async for event in run.follow():
+                name, data = event_of(event)
+                await self._tell({"event": name, "request": number, **data})
+        finally:
+            del self._runs[run.id]
+
+    async def _tell(self, value: dict[str, Any]) -> None:
+        async with self._sending:
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                await streaming.send_json(self._socket, value)

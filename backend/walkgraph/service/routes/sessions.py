@@ -1,0 +1,41 @@
+"""Sessions: a socket on which every message is a request, and what its runs keep stays between them."""
+
+import secrets
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, WebSocket
+from starlette.websockets import WebSocketDisconnect
+
+from walkgraph.errors import InvalidInput, WalkgraphError
+from walkgraph.service import streaming
+from walkgraph.service.conversing import Conversation
+from walkgraph.service.deps import Name, ServicesDep
+from walkgraph.service.runs import LiveRun
+from walkgraph.service.submission import declared, submit
+
+router = APIRouter(tags=["sessions"])
+
+
+@router.websocket("/ws/v1/sessions/{deployment}/{task}")
+async def converse(
+    services: ServicesDep,
+    socket: WebSocket,
+    deployment: Name,
+    task: Name,
+    session: Annotated[str, Query(max_length=64)] = "",
+) -> None:
+    """Every message is the body of a request to the task, with an `id` if the client likes; every answer names it as
+    `request`. A name that other sockets and requests use continues their session."""
+    await streaming.accept(socket)
+    try:
+        if declared(services.deployments.get(deployment), task).session is None:
+            raise InvalidInput(f"task `{task}` keeps no session; open /ws/v1/tasks/{deployment}/{task}")
+
+        def begin(body: dict[str, Any]) -> LiveRun:
+            return submit(services, deployment, task, body, socket)
+
+        await Conversation(socket, session or secrets.token_hex(8), begin).hold()
+    except WebSocketDisconnect:
+        return
+    except WalkgraphError as error:
+        await streaming.refuse(socket, error)
