@@ -89,10 +89,7 @@ async def test_so_many_requests_may_be_under_way(states: Running, monkeypatch: p
 
 
 async def test_a_task_without_sessions_and_none_at_all_are_refused(states: Running) -> None:
-    for path, says in (
-        (KEEP.replace("remember", "roll"), "keeps no session"),
-        (KEEP.replace("remember", "forget"), "no task"),
-    ):
+    for task, says in (("roll", "keeps no session"), ("forget", "no task")):
         async with connect(states.app, KEEP.replace("remember", task)) as socket:
             (told,) = await socket.rest()
         assert says in told["error"]["message"], task
