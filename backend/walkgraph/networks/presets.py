@@ -15,6 +15,7 @@ from walkgraph.networks.bagel import BAGEL_7B_MOT, BagelConfig, LlmConfig, Pictu
 from walkgraph.networks.flux_vae import VaeConfig
 from walkgraph.networks.llama import ORPHEUS_3B, LlamaConfig, OrpheusConfig, SpeechTokens
 from walkgraph.networks.siglip_navit import SiglipConfig
+from walkgraph.networks.vjepa2 import VJEPA2_AC_VITG, TransformerConfig, Vjepa2Config
 
 M = TypeVar("M", bound=nn.Module)
 C = TypeVar("C")
@@ -54,6 +55,16 @@ ORPHEUS: dict[str, OrpheusConfig] = {
     ),
 }
 
+VJEPA2: dict[str, Vjepa2Config] = {
+    "vjepa2-ac-vitg": VJEPA2_AC_VITG,
+    "vjepa2-ac-tiny": Vjepa2Config(
+        encoder=TransformerConfig(width=48, hidden=64, layers=2, heads=2),
+        predictor=TransformerConfig(width=32, hidden=48, layers=2, heads=2),
+        patch=8,
+        side=4,
+    ),
+}
+
 
 def bagel_config(name: str) -> BagelConfig:
     return _named(BAGEL, name)
@@ -61,6 +72,10 @@ def bagel_config(name: str) -> BagelConfig:
 
 def orpheus_config(name: str) -> OrpheusConfig:
     return _named(ORPHEUS, name)
+
+
+def vjepa2_config(name: str) -> Vjepa2Config:
+    return _named(VJEPA2, name)
 
 
 def text_edges(name: str) -> tuple[int, int]:
