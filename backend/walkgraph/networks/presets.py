@@ -14,6 +14,7 @@ from walkgraph.layers.unset import unset
 from walkgraph.networks.bagel import BAGEL_7B_MOT, BagelConfig, LlmConfig, PictureRules, SpecialTokens
 from walkgraph.networks.flux_vae import VaeConfig
 from walkgraph.networks.llama import ORPHEUS_3B, LlamaConfig, OrpheusConfig, SpeechTokens
+from walkgraph.networks.pi05 import PI05_BASE, Pi05Config, Widths
 from walkgraph.networks.siglip_navit import SiglipConfig
 from walkgraph.networks.vjepa2 import VJEPA2_AC_VITG, TransformerConfig, Vjepa2Config
 
@@ -66,6 +67,22 @@ VJEPA2: dict[str, Vjepa2Config] = {
 }
 
 
+PI05: dict[str, Pi05Config] = {
+    "pi05-base": PI05_BASE,
+    "pi05-tiny": Pi05Config(
+        vision=SiglipConfig(width=24, hidden=40, layers=2, heads=3, patch=8, side=4),
+        prefix=Widths(width=32, hidden=64),
+        expert=Widths(width=24, hidden=48),
+        layers=3,
+        heads=4,
+        kv_heads=1,
+        head_dim=8,
+        vocab=259,
+        bos=256,
+    ),
+}
+
+
 def bagel_config(name: str) -> BagelConfig:
     return _named(BAGEL, name)
 
@@ -76,6 +93,10 @@ def orpheus_config(name: str) -> OrpheusConfig:
 
 def vjepa2_config(name: str) -> Vjepa2Config:
     return _named(VJEPA2, name)
+
+
+def pi05_config(name: str) -> Pi05Config:
+    return _named(PI05, name)
 
 
 def text_edges(name: str) -> tuple[int, int]:

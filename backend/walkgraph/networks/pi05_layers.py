@@ -1,0 +1,173 @@
+"""Gemma's layers, as pi0.5 has them twice: with plain norms for what is read, with modulated ones for the actions.
+
+Parameter names are the public checkpoint's.
+
+Shape letters: B rows of a batch, L tokens of a row, S tokens that are seen, W width, H query heads, G key/value heads,
+D head dim, F hidden width.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from walkgraph.layers.attention import KV, dense_attention
+from walkgraph.layers.decoder import DecoderAttention, DecoderShape
+from walkgraph.layers.packed import Packed
+from walkgraph.layers.rope import Rotation, rotate
+
+
+class Modulation(NamedTuple):
+    """What a flow time does to a norm and to what follows it: float32, broadcastable to `[B, L, W]`."""
+
+    scale: Tensor
+    shift: Tensor
+    gate: Tensor
+
+    @classmethod
+    def of(cls, numbers: Tensor) -> Self:
+        """`[B, 3, W]` -> of each row's tokens."""
+        return cls(*numbers[:, :, None].unbind(1))
+
+
+class GemmaNorm(nn.Module):
+    """Root-mean-square norm that multiplies by 1 + weight; computed in float32, rounded once."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(width))
+        self.eps = eps
+        self.scale: Tensor | None = None
+        """float32 `[W]`: 1 + weight, once packed."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x `[..., W]` -> like it."""
+        return F.rms_norm(x.float(), self.weight.shape, 1 + self.weight.float(), self.eps).to(x.dtype)
+
+    def pack(self) -> None:
+        self.scale = 1 + self.weight.detach().float()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moving or casting a module makes its parameters anew."""
+        super()._apply(fn, recurse)
+        if self.scale is not None:
+            self.pack()
+        return self
+
+
+class AdaNorm(nn.Module):
+    """Root-mean-square norm without a weight of its own: a condition makes scale, shift and gate."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, 3 * width)
+        self.width, self.eps = width, eps
+        nn.init.zeros_(self.dense.weight)
+        nn.init.zeros_(self.dense.bias)
+        # Gates of 1: a model that is to be trained begins as a plain one.
+        nn.init.ones_(self.dense.bias[2 * width :])
+
+    def numbers(self, condition: Tensor) -> Tensor:
+        """`[n, W]` -> float32 `[n, 3, W]`: scale, shift, gate."""
+        return self.dense(condition.to(self.dense.weight.dtype)).float().unflatten(-1, (3, self.width))
+
+    def forward(self, x: Tensor, by: Modulation) -> Tensor:
+        """x `[B, L, W]` -> like it; the gate is not for here."""
+        normed = F.rms_norm(x.float(), (self.width,), None, self.eps)
+        return (normed * (1 + by.scale) + by.shift).to(x.dtype)
+
+
+class GeGLU(nn.Module):
+    """down(gelu(gate(x)) * up(x)) with the tanh approximation, without biases."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(width, hidden, bias=False)
+        self.up_proj = nn.Linear(width, hidden, bias=False)
+        self.down_proj = nn.Linear(hidden, width, bias=False)
+        self.gate_up: Packed | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x `[..., W]` -> `[..., W]`."""
+        return self.down_proj(F.gelu(self.gate_proj(x), approximate="tanh") * self.up_proj(x))
+
+    def pack(self) -> None:
+        """Lay gate and up side by side, so that one product reads them. They are frozen by it."""
+        self.gate_up = Packed.of(self.gate_proj, self.up_proj)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moving or casting a module makes its parameters anew."""
+        super()._apply(fn, recurse)
+        if self.gate_up is not None:
+            self.pack()
+        return self
+
+
+def heads(attention: DecoderAttention, x: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor]:
+    """x `[B, L, W]`, normed -> q `[B, L, H, D]`, k and v `[B, L, G, D]`, turned."""
+    q, k, v = attention.qkv(x.flatten(0, 1), "")
+    q, k, v = (part.unflatten(0, x.shape[:2]) for part in (rotate(q, rotation), rotate(k, rotation), v))
+    return q, k, v
+
+
+def attended(attention: DecoderAttention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """q `[B, L, H, D]`, k and v `[B, S, G, D]`, mask bool `[B, 1, L or 1, S]` -> `[B, L, W]`."""
+    return attention.out(dense_attention(q, k, v, mask).flatten(0, 1), "").unflatten(0, q.shape[:2])
+
+
+class PrefixLayer(nn.Module):
+    def __init__(self, shape: DecoderShape) -> None:
+        super().__init__()
+        self.self_attn = DecoderAttention(shape, ("",))
+        self.mlp = GeGLU(shape.width, shape.hidden)
+        self.input_layernorm = GemmaNorm(shape.width, shape.norm_eps)
+        self.post_attention_layernorm = GemmaNorm(shape.width, shape.norm_eps)
+
+    def forward(self, x: Tensor, rotation: Rotation, mask: Tensor | None) -> tuple[Tensor, KV]:
+        """x `[B, L, W]`, all of which see each other but for the `mask` -> `[B, L, W]`, keys and values
+        `[B, L, G, D]`."""
+        q, k, v = heads(self.self_attn, self.input_layernorm(x), rotation)
+        x = x + attended(self.self_attn, q, k, v, mask)
+        return x + self.mlp(self.post_attention_layernorm(x)), (k, v)
+
+    def keys(self, x: Tensor, rotation: Rotation) -> KV:
+        """What the last layer is needed for: the keys and values of `forward` alone."""
+        normed = self.input_layernorm(x).flatten(0, 1)
+        k, v = (self.self_attn.part(f"{name}_proj", "")(normed) for name in "kv")
+        k, v = (part.unflatten(1, (-1, self.self_attn.shape.head_dim)) for part in (k, v))
+        return rotate(k, rotation).unflatten(0, x.shape[:2]), v.unflatten(0, x.shape[:2])
+
+    def pack(self) -> None:
+        """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
+        self.self_attn.pack()
+        for part in (self.mlp, self.input_layernorm, self.post_attention_layernorm):
+            part.pack()
+
+
+class ExpertLayer(nn.Module):
+    def __init__(self, shape: DecoderShape) -> None:
+        super().__init__()
+        self.self_attn = DecoderAttention(shape, ("",))
+        self.mlp = GeGLU(shape.width, shape.hidden)
+        self.input_layernorm = AdaNorm(shape.width, shape.norm_eps)
+        self.post_attention_layernorm = AdaNorm(shape.width, shape.norm_eps)
+
+    def forward(
+        self, x: Tensor, rotation: Rotation, by: tuple[Modulation, Modulation], seen: KV, mask: Tensor | None
+    ) -> Tensor:
+        """x `[B, L, W]`, all of which see each other and what was `seen`: `[B, S, G, D]` -> `[B, L, W]`."""
+        q, k, v = heads(self.self_attn, self.input_layernorm(x, by[0]), rotation)
+        k, v = torch.cat([seen[0].to(k.dtype), k], 1), torch.cat([seen[1].to(v.dtype), v], 1)
+        x = _gated(x, attended(self.self_attn, q, k, v, mask), by[0])
+        return _gated(x, self.mlp(self.post_attention_layernorm(x, by[1])), by[1])
+
+    def pack(self) -> None:
+        """As that of `PrefixLayer`."""
+        self.self_attn.pack()
+        self.mlp.pack()
+
+
+def _gated(x: Tensor, more: Tensor, by: Modulation) -> Tensor:
+    return (x.float() + more.float() * by.gate).to(x.dtype)

@@ -1,0 +1,55 @@
+"""The SigLIP vision transformer over square pictures of one size: as many patches as it has positions.
+
+Parameter names are the public checkpoint's (those of its `vision_model`).
+
+Shape letters: B pictures, N patches of a picture, R = B * N rows, W width, P side of a patch in pixels.
+"""
+
+from typing import cast
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from walkgraph.layers.attention import Attend, BlockAttend
+from walkgraph.networks.siglip_navit import SiglipConfig, SiglipEncoder, SiglipLayer
+
+
+class SquareEmbeddings(nn.Module):
+    def __init__(self, config: SiglipConfig) -> None:
+        super().__init__()
+        self.config = config
+        # A convolution by its name and shape in checkpoints; patches don't overlap, so that it is one product.
+        self.patch_embedding = nn.Conv2d(3, config.width, config.patch, config.patch)
+        self.position_embedding = nn.Embedding(config.side**2, config.width)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """pixels `[B, 3, side * P, side * P]` -> `[B * N, W]`."""
+        into, side, patch = self.patch_embedding, self.config.side, self.config.patch
+        cells = pixels.unflatten(3, (side, patch)).unflatten(2, (side, patch))
+        patches = cells.permute(0, 2, 4, 1, 3, 5).reshape(pixels.shape[0], side**2, -1)
+        embedded = F.linear(patches.to(into.weight.dtype), into.weight.flatten(1), into.bias)
+        return (embedded + self.position_embedding.weight).flatten(0, 1)
+
+
+class SquareVision(nn.Module):
+    def __init__(self, config: SiglipConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = SquareEmbeddings(config)
+        self.encoder = SiglipEncoder(config)
+        self.post_layernorm = nn.LayerNorm(config.width, config.norm_eps)
+
+    def forward(self, pixels: Tensor, attend: Attend | None = None) -> Tensor:
+        """pixels `[B, 3, side * P, side * P]` in [-1, 1] -> `[B * N, W]`. `attend` keeps the pictures apart; without it
+        one is made."""
+        if attend is None:
+            attend = BlockAttend([self.config.side**2] * pixels.shape[0])
+        x = self.embeddings(pixels)
+        for index, layer in enumerate(self.encoder.layers):
+            x = layer(index, x, attend)
+        return self.post_layernorm(x)
+
+    def pack(self) -> None:
+        """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
+        for layer in self.encoder.layers:
+            cast(SiglipLayer, layer).self_attn.pack()
