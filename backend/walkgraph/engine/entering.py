@@ -187,6 +187,8 @@ class Entrance:
         spec = operator.step_spec(values, use.params)
         if spec is None:
             raise CallFailed(f"`{use.node}` can't be iterated on {_shapes(values)}; feed it as it declares")
+        # A slot that the component declares optional may have no state.
+        spec = replace(spec, tensors={slot: row for slot, row in spec.tensors.items() if slot in use.states})
         fixed = {name: kind for name, kind in spec.params.items() if name not in use.varying}
         return UseStep(
             node=use.node,
