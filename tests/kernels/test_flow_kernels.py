@@ -100,8 +100,9 @@ SHAPES = [(28, 4, 128), (4, 2, 8), (3, 3, 16)]
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("queries", [True, False])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("normed", [True, False])
 def test_heads_are_placed_as_plainly(
-    shape: tuple[int, int, int], queries: bool, dtype: torch.dtype, device: str
+    shape: tuple[int, int, int], queries: bool, dtype: torch.dtype, normed: bool, device: str
 ) -> None:
     """Two rows' blocks, the middle tokens of each; what is not theirs stays as it was."""
     from walkgraph.layers.kernels.block_heads import place
@@ -109,7 +110,9 @@ def test_heads_are_placed_as_plainly(
     (heads, groups, width), rows, block, tokens, first = shape, 2, 7, 4, 2
     mine = heads if queries else 0
     qkv = drawn(4, rows * tokens, (mine + 2 * groups) * width, dtype=dtype)
-    turns = Turns.at(torch.tensor([3, 1021]), neox_frequencies(width, 1e6))
+    positions = torch.tensor([3, 1021])
+    each = positions[:, None] + torch.arange(tokens)
+    turns = Turns.at(positions if normed else each, neox_frequencies(width, 1e6))
     norms = Norms(1 + drawn(5, width, dtype=dtype) / 4, 1 + drawn(6, width, dtype=dtype) / 4, 1e-6)
     slots = torch.randperm(40, generator=torch.Generator().manual_seed(7))[: rows * block]
 
@@ -118,8 +121,8 @@ def test_heads_are_placed_as_plainly(
         return Places(drawn(10, rows * block, heads, width, dtype=dtype).to(device), *room, slots.to(device))
 
     wanted, found = places("cpu"), places(device)
-    place_heads(qkv, turns, norms, wanted, first)
-    moved = Norms(norms.q.to(device), norms.k.to(device), norms.eps)
+    place_heads(qkv, turns, norms if normed else None, wanted, first)
+    moved = Norms(norms.q.to(device), norms.k.to(device), norms.eps) if normed else None
     place(qkv.to(device), Turns(*(part.to(device) for part in turns)), moved, found, first)
     for name in ("q", "k", "v"):
         near(getattr(found, name), getattr(wanted, name))

@@ -1,6 +1,7 @@
 """Keys, values and queries of blocks of thousands of tokens, from a product to where attention reads them.
 
-A block's tokens have one rotary position, so that a row of the batch has one pair of sines and cosines for all.
+A block's tokens have one rotary position, so that a row of the batch has one pair of sines and cosines for all; or one
+each.
 
 Shape letters: B rows of a batch, n tokens of a block, T of them that are placed at once, H query heads, G key/value
 heads, D head dim, S slots.
@@ -17,15 +18,15 @@ from walkgraph.layers.rope import Rotation, rotate
 
 
 class Turns(NamedTuple):
-    """Of every row's block: float32 `[B, D/2]`, NeoX pairing."""
+    """Of every row's block: float32 `[B, D/2]`, or of its tokens one by one: `[B, T, D/2]`; NeoX pairing."""
 
     cos: Tensor
     sin: Tensor
 
     @classmethod
     def at(cls, positions: Tensor, frequencies: Tensor) -> "Turns":
-        """positions `[B]`, frequencies float32 `[D/2]`: radians per position."""
-        angles = positions[:, None].float() * frequencies
+        """positions `[B]` or `[B, T]`, frequencies float32 `[D/2]`: radians per position."""
+        angles = positions[..., None].float() * frequencies
         return cls(angles.cos(), angles.sin())
 
 
@@ -55,8 +56,9 @@ class Places(NamedTuple):
     """int64 `[B * n]`"""
 
 
-def place_heads(qkv: Tensor, turns: Turns, norms: Norms, to: Places, first: int) -> None:
-    """Norm and turn queries and keys in float32, and write them and the values where they belong, rounded once.
+def place_heads(qkv: Tensor, turns: Turns, norms: Norms | None, to: Places, first: int) -> None:
+    """Norm (where there are `norms`) and turn queries and keys in float32, and write them and the values where they
+    belong, rounded once.
 
     qkv `[B * T, (H + 2G) * D]`: of every row's tokens `first` to `first + T` of its block; or `[B * T, 2G * D]`, keys
     and values alone.
@@ -70,14 +72,19 @@ def place_heads(qkv: Tensor, turns: Turns, norms: Norms, to: Places, first: int)
     tokens = qkv.shape[0] // rows
     heads = qkv.shape[1] // width - 2 * groups
     q, k, v = qkv.unflatten(1, (-1, width)).split([heads, groups, groups], 1)
-    cos, sin = (part.repeat_interleave(tokens, 0)[:, None] for part in turns)
+    cos, sin = (_of_tokens(part, tokens)[:, None] for part in turns)
     rotation = Rotation(torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1))
     slots = to.slots.view(rows, -1)[:, first : first + tokens].flatten()
-    to.k[slots] = rotate(_normed(k, norms.k, norms.eps), rotation).to(to.k.dtype)
+    to.k[slots] = rotate(k.float() if norms is None else _normed(k, norms.k, norms.eps), rotation).to(to.k.dtype)
     to.v[slots] = v.to(to.v.dtype)
     if heads:
-        turned = rotate(_normed(q, norms.q, norms.eps), rotation).to(to.q.dtype)
+        turned = rotate(q.float() if norms is None else _normed(q, norms.q, norms.eps), rotation).to(to.q.dtype)
         to.q.unflatten(0, (rows, -1))[:, first : first + tokens] = turned.unflatten(0, (rows, tokens))
+
+
+def _of_tokens(turn: Tensor, tokens: int) -> Tensor:
+    """`[B, D/2]` or `[B, T, D/2]` -> `[B * T, D/2]`."""
+    return turn.flatten(0, 1) if turn.dim() == 3 else turn.repeat_interleave(tokens, 0)
 
 
 def _normed(heads: Tensor, weight: Tensor, eps: float) -> Tensor:

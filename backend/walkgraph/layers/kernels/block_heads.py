@@ -17,15 +17,16 @@ WARPS = 4
 
 
 @triton.jit
-def _turned(at, norm, cos, sin, eps, inside, D: tl.constexpr):
+def _turned(at, norm, cos, sin, eps, inside, D: tl.constexpr, NORM: tl.constexpr):
     """The two halves of some heads, float32, normed and turned."""
     HALF: tl.constexpr = D // 2
     d = tl.arange(0, HALF)[None, :]
     low = tl.load(at + d, mask=inside, other=0.0).to(tl.float32)
     high = tl.load(at + HALF + d, mask=inside, other=0.0).to(tl.float32)
-    rstd = tl.rsqrt(tl.sum(low * low + high * high, 1, keep_dims=True) / D + eps)
-    low *= rstd * tl.load(norm + d).to(tl.float32)
-    high *= rstd * tl.load(norm + HALF + d).to(tl.float32)
+    if NORM:
+        rstd = tl.rsqrt(tl.sum(low * low + high * high, 1, keep_dims=True) / D + eps)
+        low *= rstd * tl.load(norm + d).to(tl.float32)
+        high *= rstd * tl.load(norm + HALF + d).to(tl.float32)
     return low * cos - high * sin, high * cos + low * sin
 
 
@@ -33,25 +34,28 @@ def _turned(at, norm, cos, sin, eps, inside, D: tl.constexpr):
 def heads_kernel(
     qkv, q_norm, k_norm, cos, sin, q, slot_k, slot_v, slots, tokens, block, first, slot_stride, eps,
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, GROUPS: tl.constexpr,
+    NORM: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
-    """A program for one token: `tokens` of each row's `block` tokens, from `first` on. GROUPS: a power of two >= G."""
+    """A program for one token: `tokens` of each row's `block` tokens, from `first` on. GROUPS: a power of two >= G.
+    EACH: every token has turns of its own."""
     HALF: tl.constexpr = D // 2
     row = tl.program_id(0)
     b = row // tokens
     at = (b * block + first + row % tokens).to(tl.int64)
     d = tl.arange(0, HALF)[None, :]
-    c, s = tl.load(cos + b * HALF + d), tl.load(sin + b * HALF + d)
+    turn = (row if EACH else b) * HALF + d
+    c, s = tl.load(cos + turn), tl.load(sin + turn)
     base = qkv + row.to(tl.int64) * ((H + 2 * G) * D)
     for start in tl.static_range(0, H, HEADS):
         h = start + tl.arange(0, HEADS)[:, None]
-        low, high = _turned(base + h * D, q_norm, c, s, eps, h < H, D)
+        low, high = _turned(base + h * D, q_norm, c, s, eps, h < H, D, NORM)
         to = q + (at * H + h) * D + d
         tl.store(to, low.to(q.dtype.element_ty), mask=h < H)
         tl.store(to + HALF, high.to(q.dtype.element_ty), mask=h < H)
     g = tl.arange(0, GROUPS)[:, None]
     inside = g < G
     slot = tl.load(slots + at) * slot_stride
-    low, high = _turned(base + (H + g) * D, k_norm, c, s, eps, inside, D)
+    low, high = _turned(base + (H + g) * D, k_norm, c, s, eps, inside, D, NORM)
     to = slot_k + slot + g * D + d
     tl.store(to, low.to(slot_k.dtype.element_ty), mask=inside)
     tl.store(to + HALF, high.to(slot_k.dtype.element_ty), mask=inside)
@@ -60,7 +64,7 @@ def heads_kernel(
     tl.store(slot_v + slot + whole, value.to(slot_v.dtype.element_ty), mask=inside)
 
 
-def place(qkv: Tensor, turns: "Turns", norms: "Norms", to: "Places", first: int) -> None:
+def place(qkv: Tensor, turns: "Turns", norms: "Norms | None", to: "Places", first: int) -> None:
     """`layers.block_attention.place_heads`. Raises ValueError for rows that aren't contiguous, or D that is no 2^n."""
     groups, width = to.k.shape[1:]
     if width & (width - 1) or not (qkv.is_contiguous() and to.q.is_contiguous()):
@@ -69,9 +73,10 @@ def place(qkv: Tensor, turns: "Turns", norms: "Norms", to: "Places", first: int)
         raise ValueError("keys and values of a slot must lie side by side, both alike")
     rows = turns.cos.shape[0]
     heads = qkv.shape[1] // width - 2 * groups
+    q_norm, k_norm, eps = norms or (None, None, 0.0)
     heads_kernel[(qkv.shape[0],)](
-        qkv, norms.q, norms.k, turns.cos, turns.sin, to.q, to.k, to.v, to.slots,
-        qkv.shape[0] // rows, to.slots.shape[0] // rows, first, to.k.stride(0), norms.eps,
+        qkv, q_norm, k_norm, turns.cos, turns.sin, to.q, to.k, to.v, to.slots,
+        qkv.shape[0] // rows, to.slots.shape[0] // rows, first, to.k.stride(0), eps,
         H=heads, G=groups, D=width, HEADS=min(HEADS, triton.next_power_of_2(max(1, heads))),
-        GROUPS=triton.next_power_of_2(groups), num_warps=WARPS,
+        GROUPS=triton.next_power_of_2(groups), NORM=norms is not None, EACH=turns.cos.dim() == 3, num_warps=WARPS,
     )  # fmt: skip

@@ -1,0 +1,120 @@
+"""Blocks of rows whose norms are modulated (adaRMS): scale, shift and gate are a block's own, alike for its rows.
+
+    y = norm(x) * (1 + scale) + shift        x' = x + gate * (f(y) @ weight.T)
+
+What modulates is known before the rows are, so a norm's shift goes through the product after it beforehand, and is a
+bias of that product (`Modulation.of`). On Hopper a product is one launch, which also leaves its rows multiplied by
+1 + scale of the norm that comes next, with their sums of squares, so that the product after reads them as they lie.
+Other devices take the plain forms, which have gradients.
+
+A layer is
+
+    rows = begin(x, first.scale, eps)                            [R, W]
+    place(rows, qkv, first.bias, turns, places)                  queries, keys and values, turned, where they are read
+    rows = add(rows, heads, o, first.gate, second.scale)
+    inner = gated(rows, gate_up, second.bias)                    [R, F]
+    rows = add(rows, inner, down, second.gate, next.scale)
+
+and the next layer goes on with these rows. After the last, `modulated(rows.x, scale, shift, eps)` is the final norm.
+
+Shape letters: B blocks, n tokens of a block, R = B * n rows, block after block; W model width, K columns that are
+multiplied, N columns of a product, F hidden width, T numbers of a table.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from walkgraph.layers.block_attention import Places, Turns, place_heads
+
+
+class Modulation(NamedTuple):
+    """Of one norm, of the product after it, and of what is added to the rows next. Any floating type."""
+
+    scale: Tensor
+    """`[B, W]`: rows are multiplied by 1 + scale."""
+    bias: Tensor
+    """`[B, N]`"""
+    gate: Tensor
+    """`[B, W]`"""
+
+    @classmethod
+    def of(cls, scale: Tensor, shift: Tensor, gate: Tensor, weight: Tensor) -> "Modulation":
+        """scale, shift, gate `[B, W]`; weight `[N, W]`: of the product that reads what is scaled and shifted."""
+        return cls(scale, F.linear(shift.float(), weight.float()).to(scale.dtype), gate)
+
+
+def laid(modulations: Sequence[Modulation]) -> Tensor:
+    """A table of them all, one after the other: `[B, T]`."""
+    return torch.cat([part for one in modulations for part in one], 1)
+
+
+def lifted(table: Tensor, width: int, products: Sequence[int]) -> list[Modulation]:
+    """The modulations that `laid` put into `table` `[B, T]`, as views of it. `products`: the N of each."""
+    sizes = [size for product in products for size in (width, product, width)]
+    parts: Iterator[Tensor] = iter(table.split(sizes, 1))
+    return [Modulation(*one) for one in zip(parts, parts, parts, strict=True)]
+
+
+class Rows(NamedTuple):
+    """Rows before a norm. Make them by `begin` and `add`."""
+
+    x: Tensor
+    """`[R, W]`"""
+    scale: Tensor
+    """`[B, W]`, of the norm."""
+    eps: float
+    weighted: Tensor | None = None
+    """`[R, W]`: x * (1 + scale), where a kernel left it."""
+    squares: Tensor | None = None
+    """float32 `[parts, R]`, with `weighted`: they add up to the sum of a row's squares."""
+
+
+def modulated(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
+    """x `[R, W]`, scale and shift `[B, W]` -> norm(x) * (1 + scale) + shift `[R, W]`, float32 within, of x's type."""
+    blocks = _normed(x, eps).unflatten(0, (scale.shape[0], -1))
+    return torch.addcmul(shift.float()[:, None], blocks, 1 + scale.float()[:, None]).flatten(0, 1).to(x.dtype)
+
+
+def begin(x: Tensor, scale: Tensor, eps: float) -> Rows:
+    """x `[R, W]` before its first norm, of `scale` `[B, W]`."""
+    return Rows(x, scale, eps)
+
+
+def product(rows: Rows, weight: Tensor, bias: Tensor) -> Tensor:
+    """The normed and modulated rows by weight `[N, W]`, bias `[B, N]` -> `[R, N]` of their type."""
+    wide = F.linear(_weighted(rows), weight).unflatten(0, (bias.shape[0], -1)) + bias[:, None]
+    return wide.flatten(0, 1).to(rows.x.dtype)
+
+
+def place(rows: Rows, weight: Tensor, bias: Tensor, turns: Turns, to: Places) -> None:
+    """The product of all heads, weight `[(H + 2G) * D, W]` (queries, keys, values), turned, and written where it goes:
+    `block_attention.place_heads`."""
+    place_heads(product(rows, weight, bias), turns, None, to, 0)
+
+
+def gated(rows: Rows, weight: Tensor, bias: Tensor) -> Tensor:
+    """gelu(gate) * up, the gelu by its tanh form; weight `[2F, W]` and bias `[B, 2F]`, gate first -> `[R, F]`."""
+    gate, up = product(rows, weight, bias).chunk(2, -1)
+    return F.gelu(gate, approximate="tanh") * up
+
+
+def add(rows: Rows, inner: Tensor, weight: Tensor, gate: Tensor, scale: Tensor) -> Rows:
+    """x + gate * (inner @ weight.T), the rows before the norm of `scale`; inner `[R, K]`, weight `[W, K]`, gate and
+    scale `[B, W]`."""
+    added = F.linear(inner, weight).unflatten(0, (gate.shape[0], -1)).float() * gate.float()[:, None]
+    return Rows((rows.x + added.flatten(0, 1)).to(rows.x.dtype), scale, rows.eps)
+
+
+def _weighted(rows: Rows) -> Tensor:
+    """norm(x) * (1 + scale) `[R, W]`."""
+    blocks = _normed(rows.x, rows.eps).unflatten(0, (rows.scale.shape[0], -1))
+    return (blocks * (1 + rows.scale.float()[:, None])).flatten(0, 1).to(rows.x.dtype)
+
+
+def _normed(x: Tensor, eps: float) -> Tensor:
+    """float32 `[R, W]`"""
+    return F.rms_norm(x.float(), (x.shape[-1],), None, eps)
