@@ -5,6 +5,8 @@ import { CopyButton } from "../ui/CopyButton";
 import { Button, IconButton, Menu } from "../ui/kit";
 import { toBytes } from "../api/base64";
 import { showSeconds } from "../ui/words";
+import { FILM } from "./pace";
+import { Film } from "./Film";
 import { labelOf } from "./form";
 import { dataUrl, wholeSound } from "./media";
 import { Range } from "./Range";
@@ -30,6 +32,7 @@ export interface Use {
 export function OutputView(props: OutputProps) {
   const kind = props.output.made[0]?.value.type;
   if (props.output.text) return <TextOutput {...props} />;
+  if (kind === "image" && props.output.name === FILM) return <Film {...props} />;
   if (kind === "image") return <Pictures {...props} />;
   if (kind === "audio") return <SoundOutput {...props} />;
   if (kind === "video") return <VideoOutput {...props} />;

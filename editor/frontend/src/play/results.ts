@@ -5,6 +5,9 @@ import type { Made, NodeTime, OutputShown, Result, RunError } from "./types";
 
 /** Pictures and the like kept of one output; of more, those in the middle go first. */
 const KEPT = 64;
+/** The same of small pictures, of which films are made. */
+const KEPT_SMALL = 512;
+const SMALL = 16_384;
 /** The same of small tensors, of which a row is drawn. */
 const KEPT_POINTS = 1000;
 export const PREVIEW = "preview";
@@ -112,7 +115,7 @@ function written(output: OutputShown, piece: string): OutputShown {
 function kept(output: OutputShown, made: Made): OutputShown {
   const all = [...output.made, made];
   // A sound is the sum of its pieces; of other things the first and the newest say most.
-  const most = isPoint(made.value) ? KEPT_POINTS : KEPT;
+  const most = isPoint(made.value) ? KEPT_POINTS : (made.value.data?.length ?? SMALL) < SMALL ? KEPT_SMALL : KEPT;
   if (made.value.type === "audio" || all.length <= most) return { ...output, made: all };
   all.splice(Math.floor(most / 2), 1);
   return { ...output, made: all, left: output.left + 1 };
