@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -32,9 +32,24 @@ Progress = Callable[[int], None]
 """Called with the bytes of every tensor that was loaded."""
 
 
+def _none(name: str) -> bool:
+    return False
+
+
+class Names(NamedTuple):
+    """How the tensors of a file are those of a module."""
+
+    rename: Callable[[str], str] = str
+    """A tensor's name in the file -> in the module."""
+    spare: Collection[str] = ()
+    """Tensors that may be there and are not read, by their names in the module."""
+    exact: Callable[[str], bool] = _none
+    """Whether a tensor of the module is kept in float32."""
+
+
 def read_config(folder: Path) -> BagelConfig:
     """The config of a checkpoint folder; raises `InvalidInput` or `NotFound` with the file's name."""
-    own = _read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+    own = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
     try:
         if own.get("format") == FORMAT:
             return BagelConfig.from_json({k: v for k, v in own.items() if k != "format"})
@@ -73,7 +88,7 @@ def load_autoencoder(
 
 def read_orpheus(folder: Path) -> OrpheusConfig:
     """As `read_config`, of an Orpheus folder."""
-    public = _read_json(folder / "config.json")
+    public = read_json(folder / "config.json")
     try:
         tokens = SpeechTokens(**public.get("speech_tokens", {}))
         return OrpheusConfig(llm=LlamaConfig.published(public), tokens=tokens)
@@ -92,7 +107,7 @@ def load_llama(
     """The model, packed; strict. With tied embeddings a file may hold a head too: it is the table again."""
     spare = ("lm_head.weight",) if config.tied else ()
     on: dict[str, Any] = {"device": device, "dtype": dtype, "progress": progress}
-    return load(lambda: Llama(config), folder, "model", **on, spare=spare).pack()
+    return load(lambda: Llama(config), folder, "model", **on, names=Names(spare=spare)).pack()
 
 
 def load(
@@ -103,11 +118,9 @@ def load(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     progress: Progress | None = None,
-    spare: Collection[str] = (),
+    names: Names = Names(),  # noqa: B008 (of values that don't change)
 ) -> M:
     """Build on `meta`, then assign every tensor of `<stem>.safetensors` (or of its shards), cast to `dtype`.
-
-    `spare`: tensors that may be there and are not read.
 
     Raises `NotFound` for a missing file and `InvalidInput` for missing, unknown or misshapen tensors.
     """
@@ -116,13 +129,13 @@ def load(
     wanted = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     state: dict[str, torch.Tensor] = {}
     problems: list[str] = []
-    for name, tensor in _tensors(folder, stem, str(device), spare):
+    for name, tensor in _tensors(folder, stem, str(device), names):
         if name not in wanted:
             problems.append(f"unknown tensor `{name}`")
         elif tuple(tensor.shape) != wanted[name]:
             problems.append(f"`{name}` is {list(tensor.shape)}, the config wants {list(wanted[name])}")
         else:
-            state[name] = tensor.to(dtype)
+            state[name] = tensor.to(torch.float32 if names.exact(name) else dtype)
             if progress is not None:
                 progress(tensor.nbytes)
     problems += [f"missing tensor `{name}`" for name in wanted.keys() - state.keys() if not _named(name, problems)]
@@ -141,7 +154,7 @@ def files(folder: Path, stem: str) -> list[Path]:
         return [single]
     if not index.is_file():
         raise NotFound(f"`{folder.name}` has neither `{single.name}` nor `{index.name}`")
-    names = sorted(set(_read_json(index).get("weight_map", {}).values()))
+    names = sorted(set(read_json(index).get("weight_map", {}).values()))
     if any(Path(name).name != name for name in names):
         raise InvalidInput(f"`{index.name}` names a shard outside its folder")
     missing = [name for name in names if not (folder / name).is_file()]
@@ -154,16 +167,18 @@ def _named(name: str, problems: list[str]) -> bool:
     return any(f"`{name}`" in problem for problem in problems)
 
 
-def _tensors(folder: Path, stem: str, device: str, spare: Collection[str]) -> Iterator[tuple[str, torch.Tensor]]:
+def _tensors(folder: Path, stem: str, device: str, names: Names) -> Iterator[tuple[str, torch.Tensor]]:
     for path in files(folder, stem):
-        with _opened(path, device) as shard:
-            for name in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
-                if name not in spare:
-                    yield name, shard.get_tensor(name)
+        with opened(path, device) as shard:
+            for filed in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
+                name = names.rename(filed)
+                if name not in names.spare:
+                    yield name, shard.get_tensor(filed)
 
 
 @contextmanager
-def _opened(path: Path, device: str) -> Iterator[Any]:
+def opened(path: Path, device: str) -> Iterator[Any]:
+    """A safetensors file; raises `InvalidInput` for one that isn't."""
     try:
         with safe_open(path, framework="pt", device=device) as shard:
             yield shard
@@ -171,7 +186,8 @@ def _opened(path: Path, device: str) -> Iterator[Any]:
         raise InvalidInput(f"`{path.name}` is not a readable safetensors file: {error}") from error
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Raises `NotFound` or `InvalidInput` with the file's name."""
     if not path.is_file():
         raise NotFound(f"`{path.parent.name}` has no `{path.name}`")
     try:
@@ -229,7 +245,7 @@ def _part(folder: Path, own: dict[str, Any], name: str) -> dict[str, Any]:
     path = folder / f"{name}.json"
     if not path.is_file() and isinstance(own.get(name), dict):
         return own[name]
-    return _read_json(path)
+    return read_json(path)
 
 
 def _refuse_others(own: dict[str, Any], llm: dict[str, Any], vit: dict[str, Any]) -> None:
@@ -258,7 +274,7 @@ def _latent_side(folder: Path) -> int | None:
     if not any(folder.glob("ema*.safetensors")):
         return None
     for path in files(folder, "ema"):
-        with _opened(path, "cpu") as shard:
+        with opened(path, "cpu") as shard:
             if name in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
                 rows = shard.get_slice(name).get_shape()[0]
                 if math.isqrt(rows) ** 2 != rows:
@@ -286,7 +302,7 @@ def added_tokens(folder: Path) -> dict[str, int] | None:
     path = whole if whole.is_file() else config
     if not path.is_file():
         return None
-    document = _read_json(path)
+    document = read_json(path)
     try:
         if path == whole:
             return {token["content"]: int(token["id"]) for token in document.get("added_tokens") or ()}

@@ -74,7 +74,7 @@ PI05: dict[str, Pi05Config] = {
         prefix=Widths(width=32, hidden=64),
         expert=Widths(width=24, hidden=48),
         layers=3,
-        heads=4,
+        heads=8,
         kv_heads=1,
         head_dim=8,
         vocab=259,
