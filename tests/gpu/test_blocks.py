@@ -106,7 +106,7 @@ def captures() -> bool:
 
 
 @pytest.mark.parametrize(("heads", "groups"), [(28, 4), (8, 8)])
-@pytest.mark.parametrize("tokens", [1, 130, 258])
+@pytest.mark.parametrize("tokens", [1, 50, 130, 258])
 def test_a_graph_serves_whatever_lies_in_the_room(captures: bool, heads: int, groups: int, tokens: int) -> None:
     chance = random.Random(tokens)
     world = World([0, 1, 32, 190, 192, 700, 1300], heads, groups)

@@ -11,7 +11,7 @@ Shape letters: B rows of a batch, n tokens of a block, S slots of a room, H quer
 
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -27,6 +27,8 @@ _CONTEXTS = (128, 1024, 4096, 9216, 16384)
 """Context tokens of a row, on average, that rooms are made for."""
 _MORE = 8192
 """Beyond these, multiples of it."""
+NARROW = 64
+"""Tokens of a block up to which its keys are divided among programs: it has too few queries to fill a GPU with."""
 
 
 class Held(NamedTuple):
@@ -71,9 +73,8 @@ class Room:
         self.slots = torch.zeros(batch * tokens, dtype=torch.int64, device=device)
         self.positions = torch.zeros(batch, dtype=torch.int64, device=device)
         self._block, self._page = torch.arange(tokens, device=device), torch.arange(PAGE, device=device)
-        ragged = flashinfer_blocks.unfit(shape, device) is None
-        self._attention = flashinfer_blocks.Ragged(batch, tokens, shape, device) if ragged else _Rows(tokens)
-        self.captures = ragged
+        self._attention = _attention(batch, tokens, shape, device)
+        self.captures = not isinstance(self._attention, _Rows)
         """Whether a step over it may be captured: otherwise the host tells every kernel how long a row is."""
         self._lengths: list[int] = []
         self._there: dict[int, tuple[int, Hashable]] = {}
@@ -147,6 +148,45 @@ class Room:
         return host.to(device, non_blocking=True)
 
 
+def _attention(batch: int, tokens: int, shape: CacheShape, device: torch.device) -> "_Attention":
+    """What serves such blocks fastest on the device."""
+    if device.type == "cuda" and tokens <= NARROW:
+        from walkgraph.layers.kernels.narrow_attention import unfit
+
+        if unfit(shape.dtype, shape.head_dim, device) is None:
+            return _Narrow(batch, device)
+    if flashinfer_blocks.unfit(shape, device) is None:
+        return flashinfer_blocks.Ragged(batch, tokens, shape, device)
+    return _Rows(tokens)
+
+
+class _Attention(Protocol):
+    def place(self, bounds: Sequence[int]) -> None:
+        """Start and stop of every row's keys, one row after the other, rising."""
+        ...
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """q `[B * n, H, D]`, k and v `[S, G, D]` -> `[B * n, H, D]`."""
+        ...
+
+
+class _Narrow:
+    """Blocks of few tokens, by kernels that read the bounds where they lie."""
+
+    def __init__(self, batch: int, device: torch.device) -> None:
+        from walkgraph.layers.kernels.narrow_attention import narrow_attention
+
+        self._attend = narrow_attention
+        self._bounds = torch.zeros(batch, 2, dtype=torch.int32, device=device)
+
+    def place(self, bounds: Sequence[int]) -> None:
+        host = torch.tensor(bounds, dtype=torch.int32, pin_memory=True)
+        self._bounds.copy_(host.view_as(self._bounds), non_blocking=True)
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return self._attend(q, k, v, self._bounds)
+
+
 class _Rows:
     """Every row by a call of its own, of its own length."""
 
@@ -155,7 +195,6 @@ class _Rows:
         self._bounds: Sequence[int] = ()
 
     def place(self, bounds: Sequence[int]) -> None:
-        """Start and stop of every row, one row after the other."""
         self._bounds = bounds
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

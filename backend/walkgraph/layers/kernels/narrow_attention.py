@@ -1,0 +1,298 @@
+"""Attention of narrow blocks, some tokens each, over spans of dense keys: every row of a block sees its whole span.
+
+All query heads of a key head read its keys together: token after token, they are the rows of one matrix, cut into
+tiles. A program serves a tile and a share of the span, which follows from the span's bounds on the device, so that a
+captured launch serves any lengths. What the programs of a tile heard is added up in the order of their shares, whoever
+came last, so equal inputs give equal bits.
+
+`joined`: the programs of a tile wait for each other and each add up some of its rows, so they must all run at once:
+there are no more of them than processors, and two streams of one device must not launch them at once. Otherwise a
+second launch adds up.
+
+Shape letters: B rows of a batch, n tokens of a block, H query heads, G key/value heads, D head dim, S slots.
+"""
+# Triton has no types for launches and compile-time values.
+# pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
+# pyright: reportGeneralTypeIssues=false
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from walkgraph.layers.invariance import is_batch_invariant
+from walkgraph.layers.kernels.overlap import can_overlap
+
+WIDTHS = (64, 128, 256)
+"""Head dims."""
+_SPLITS = 16
+_COUNTERS = 512
+"""Tiles of a joined launch, at most; for every number of splits."""
+_NOTHING = tl.constexpr(-1e30)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How the work is cut; `tuning` chooses it from shapes alone, so a captured launch serves every length."""
+
+    rows: int = 64
+    """Of a tile: the least that fill Hopper's products."""
+    block: int = 64
+    """Keys that are read at once."""
+    splits: int = 16
+    """Programs of a tile: a power of two."""
+    warps: int = 4
+    stages: int = 2
+    joined: bool = False
+    half: bool = False
+    """What programs heard is kept in the type of the queries, not in float32, until it is added up."""
+    overlap: int = 1
+    """0: starts when the launch before has ended; 1: lets the next one start once its own wait is over; 2: at once."""
+
+
+BEST = Tuning()
+"""Measured on an H200; `tuning` divides the keys among as many programs as there are processors."""
+ALIKE = 4
+"""Splits of every batch under `batch_invariant`."""
+
+
+@triton.jit
+def _attend(q, here_k, here_v, offset, left, best, total, heard, scale, BLOCK: tl.constexpr):
+    """One block more into the running maximum [M], sum [M] and unscaled result [M, D]; base 2. `left`: its keys."""
+    at = tl.arange(0, BLOCK)
+    there = (at < left)[:, None]
+    k = tl.load(here_k + offset, mask=there, other=0.0)
+    v = tl.load(here_v + offset, mask=there, other=0.0)
+    scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    scores = tl.where((at < left)[None, :], scores, float("-inf"))
+    higher = tl.maximum(best, tl.max(scores, 1))
+    weight, keep = tl.exp2(scores - higher[:, None]), tl.exp2(best - higher)
+    heard = tl.dot(weight.to(v.dtype), v, heard * keep[:, None], input_precision="ieee")
+    return higher, total * keep + tl.sum(weight, 1), heard
+
+
+@triton.jit
+def _ahead(address, BYTES: tl.constexpr, BLOCK: tl.constexpr):
+    """Ask for rows of keys into L2."""
+    tl.inline_asm_elementwise(
+        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
+        "=r,l,r",
+        [address, tl.full([BLOCK], BYTES, tl.int32)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def _joined(counter, SPLITS: tl.constexpr):
+    """Wait until the tile's programs have all come here. The counter goes on through launches, and may wrap."""
+    tl.debug_barrier()
+    before = tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu")
+    wanted = (before & -SPLITS) + SPLITS
+    now = before + 1
+    while now - wanted < 0:
+        now = tl.atomic_add(counter, 0, sem="acq_rel", scope="gpu")
+    tl.debug_barrier()
+
+
+@triton.jit
+def _add_up(
+    out, parts, weights, tile, piece, pair, tokens,
+    GROUPS: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, SPLITS: tl.constexpr,
+):  # fmt: skip
+    """Some rows of a tile, the parts in their order. parts `[tiles, SPLITS, ROWS, D]`, weights `[tiles, SPLITS, ROWS]`.
+    The first split has always heard something, or there was nothing to hear."""
+    SHARE: tl.constexpr = ROWS // SPLITS
+    r, d = piece * SHARE + tl.arange(0, SHARE), tl.arange(0, D)
+    base = (pair * tl.num_programs(0) + tile) * SPLITS * ROWS
+    best = tl.full([SHARE], _NOTHING, tl.float32)
+    for split in tl.static_range(SPLITS):
+        best = tl.maximum(best, tl.load(weights + base + split * ROWS + r, cache_modifier=".cg"))
+    total, heard = tl.zeros([SHARE], tl.float32), tl.zeros([SHARE, D], tl.float32)
+    for split in tl.static_range(SPLITS):
+        at = base + split * ROWS + r
+        weight = tl.load(weights + at, cache_modifier=".cg")
+        some = weight > 0.5 * _NOTHING
+        weight = tl.where(some, tl.exp2(weight - best), 0.0)
+        part = parts + (at.to(tl.int64) * D)[:, None] + d[None, :]
+        value = tl.load(part, mask=some[:, None], other=0.0, cache_modifier=".cg").to(tl.float32)
+        heard += value * weight[:, None]
+        total += weight
+    m = tile * ROWS + r
+    head = _heads(m, pair, tokens, GROUPS, GROUP)
+    heard = heard / tl.where(total > 0, total, 1.0)[:, None]
+    here = out + head[:, None] * D + d[None, :]
+    tl.store(here, heard.to(out.dtype.element_ty), mask=(m < tokens * GROUP)[:, None])
+
+
+@triton.jit
+def _heads(m, pair, tokens, GROUPS: tl.constexpr, GROUP: tl.constexpr):
+    """int64: where the heads that are rows `m` of a block and key head stand among all heads."""
+    token = (pair // GROUPS * tokens + m // GROUP).to(tl.int64)
+    return token * (GROUPS * GROUP) + pair % GROUPS * GROUP + m % GROUP
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def parts_kernel(
+    q, slot_k, slot_v, bounds, out, parts, weights, counters, tokens, slot_stride,
+    GROUPS: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    SPLITS: tl.constexpr, STAGES: tl.constexpr, JOINED: tl.constexpr, OVERLAP: tl.constexpr, ON_GPU: tl.constexpr,
+):  # fmt: skip
+    """Axes: tiles of a block, splits, pairs of row and key head."""
+    tile, split, pair = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    if OVERLAP == 2:
+        gdc_launch_dependents()
+    # Bounds change between replays of a graph, and never within one.
+    begin, stop = tl.load(bounds + pair // GROUPS * 2), tl.load(bounds + pair // GROUPS * 2 + 1)
+    span = tl.cdiv(tl.cdiv(stop - begin, BLOCK), SPLITS) * BLOCK
+    first, last = split * span, tl.minimum(split * span + span, stop - begin)
+    d, at, m = tl.arange(0, D), tl.arange(0, BLOCK), tile * ROWS + tl.arange(0, ROWS)
+    base = begin.to(tl.int64) * slot_stride + pair % GROUPS * D
+    if OVERLAP:
+        near = base + tl.where(first + at < last, first + at, 0) * slot_stride
+        _ahead(slot_k + near, D * 2, BLOCK)
+        _ahead(slot_v + near, D * 2, BLOCK)
+        gdc_wait()
+    if OVERLAP == 1:
+        gdc_launch_dependents()
+    mine = m < tokens * GROUP
+    head = _heads(m, pair, tokens, GROUPS, GROUP)
+    query = tl.load(q + head[:, None] * D + d[None, :], mask=mine[:, None], other=0.0)
+    here_k, here_v = slot_k + base + d[None, :], slot_v + base + d[None, :]
+    scale = 1.4426950408889634 / (D**0.5)
+    best, total = tl.full([ROWS], _NOTHING, tl.float32), tl.zeros([ROWS], tl.float32)
+    heard = tl.zeros([ROWS, D], tl.float32)
+    if ON_GPU:
+        for start in tl.range(first, last, BLOCK, num_stages=STAGES):
+            offset = (start + at)[:, None] * slot_stride
+            best, total, heard = _attend(query, here_k, here_v, offset, last - start, best, total, heard, scale, BLOCK)
+    else:
+        # The interpreter's `range` takes no bounds that were computed; a `while` isn't pipelined on the GPU.
+        while first < last:
+            offset = (first + at)[:, None] * slot_stride
+            best, total, heard = _attend(query, here_k, here_v, offset, last - first, best, total, heard, scale, BLOCK)
+            first += BLOCK
+    some = mine & (total > 0)
+    heard = heard / tl.where(some, total, 1.0)[:, None]
+    if SPLITS == 1:
+        tl.store(out + head[:, None] * D + d[None, :], heard.to(out.dtype.element_ty), mask=mine[:, None])
+    else:
+        row = ((pair * tl.num_programs(0) + tile) * SPLITS + split) * ROWS + tl.arange(0, ROWS)
+        tl.store(weights + row, tl.where(some, best + tl.log2(tl.where(some, total, 1.0)), _NOTHING))
+        part = parts + (row.to(tl.int64) * D)[:, None] + d[None, :]
+        tl.store(part, heard.to(parts.dtype.element_ty), mask=some[:, None])
+        if JOINED:
+            _joined(counters + pair * tl.num_programs(0) + tile, SPLITS)
+            _add_up(out, parts, weights, tile, split, pair, tokens, GROUPS, GROUP, D, ROWS, SPLITS)
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def sums_kernel(
+    out, parts, weights, tokens,
+    GROUPS: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, SPLITS: tl.constexpr,
+    OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """The axes of `parts_kernel`."""
+    if OVERLAP == 2:
+        gdc_launch_dependents()
+    if OVERLAP:
+        gdc_wait()
+    if OVERLAP == 1:
+        gdc_launch_dependents()
+    tile, piece, pair = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    _add_up(out, parts, weights, tile, piece, pair, tokens, GROUPS, GROUP, D, ROWS, SPLITS)
+
+
+def unfit(dtype: torch.dtype, width: int, device: torch.device) -> str | None:
+    """Why heads of `width` numbers can't be attended here; None where they can."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device)[0] < 8:
+        return "the kernel is one for compute capability 8 and up"
+    if dtype not in (torch.bfloat16, torch.float16):
+        return f"the kernel has no form for caches in {dtype}"
+    return None if width in WIDTHS else f"the kernel has no form for heads of {width} numbers"
+
+
+@cache
+def _processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 132
+
+
+def tiles_of(tokens: int, group: int, tuned: Tuning) -> int:
+    """Of one block and key head."""
+    return triton.cdiv(tokens * group, tuned.rows)
+
+
+def tuning(pairs: int, tokens: int, group: int, processors: int) -> Tuning:
+    """`pairs`: rows of the batch times key heads; `group`: query heads of a key head."""
+    tiles = pairs * tiles_of(tokens, group, BEST)
+    if is_batch_invariant():
+        return replace(BEST, splits=ALIKE, joined=BEST.joined and tiles * ALIKE <= processors)
+    splits = 1
+    while splits < _SPLITS and tiles * splits * 2 <= processors:
+        splits *= 2
+    return replace(BEST, splits=splits)
+
+
+_counters: dict[torch.device, Tensor] = {}
+
+
+def _zeros(device: torch.device, tuned: Tuning) -> Tensor:
+    """Counters that outlive every captured launch, of launches with these splits; made before the first capture."""
+    if device not in _counters:
+        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("attend a narrow block once on this device before one is captured")
+        _counters[device] = torch.zeros(_SPLITS.bit_length(), _COUNTERS, dtype=torch.int32, device=device)
+    return _counters[device][tuned.splits.bit_length() - 1]
+
+
+def narrow_attention(q: Tensor, slot_k: Tensor, slot_v: Tensor, bounds: Tensor, tuned: Tuning | None = None) -> Tensor:
+    """q `[B * n, H, D]`; slot_k and slot_v `[S, G, D]`; bounds int32 `[B, 2]`: start and stop of a row's keys among the
+    slots -> `[B * n, H, D]`. Scale D^-0.5. Raises ValueError for what lies otherwise, RuntimeError where it was never
+    called before a capture."""
+    (rows, heads, width), groups, batch = q.shape, slot_k.shape[1], bounds.shape[0]
+    if not (q.is_contiguous() and bounds.is_contiguous()):
+        raise ValueError("queries and bounds must be contiguous")
+    if slot_k.stride() != slot_v.stride() or slot_k.stride()[1:] != (width, 1):
+        raise ValueError("keys and values of a slot must lie side by side, both alike")
+    tokens, group, pairs = rows // batch, heads // groups, batch * groups
+    processors = _processors(q.device)
+    tuned = tuned or tuning(pairs, tokens, group, processors)
+    tiles = tiles_of(tokens, group, tuned)
+    if tuned.joined and pairs * tiles * tuned.splits > min(processors, _COUNTERS):
+        raise ValueError(
+            f"{pairs * tiles * tuned.splits} programs can't wait for each other on {processors} processors"
+        )
+    out, grid = torch.empty_like(q), (tiles, tuned.splits, pairs)
+    parts, weights = _space(q, pairs * tiles, tuned)
+    given = constants(tuned, groups, group, width, q.device)
+    parts_kernel[grid](
+        q, slot_k, slot_v, bounds, out, parts, weights, _zeros(q.device, tuned), tokens, slot_k.stride(0), **given
+    )
+    if tuned.splits > 1 and not tuned.joined:
+        names = ("GROUPS", "GROUP", "D", "ROWS", "SPLITS", "OVERLAP", "launch_pdl")
+        sums_kernel[grid](out, parts, weights, tokens, **{name: given[name] for name in names}, num_warps=4)
+    return out
+
+
+def _space(q: Tensor, tiles: int, tuned: Tuning) -> tuple[Tensor, Tensor]:
+    """Where programs leave what they heard; nothing where a tile has one."""
+    size = (tiles, tuned.splits, tuned.rows) if tuned.splits > 1 else (0, 0, 0)
+    parts = torch.empty(*size, q.shape[2], dtype=q.dtype if tuned.half else torch.float32, device=q.device)
+    return parts, torch.empty(size, dtype=torch.float32, device=q.device)
+
+
+def constants(tuned: Tuning, groups: int, group: int, width: int, device: torch.device) -> dict[str, Any]:
+    """The compile-time arguments of `parts_kernel`, and its options."""
+    overlap = tuned.overlap if can_overlap(device) else 0
+    return {
+        "GROUPS": groups, "GROUP": group, "D": width, "ROWS": tuned.rows, "BLOCK": tuned.block,
+        "SPLITS": tuned.splits, "STAGES": tuned.stages, "JOINED": tuned.joined, "OVERLAP": overlap,
+        "ON_GPU": device.type == "cuda", "num_warps": tuned.warps, "num_stages": tuned.stages,
+        "launch_pdl": overlap > 0,
+    }  # fmt: skip
