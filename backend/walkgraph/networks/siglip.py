@@ -10,7 +10,7 @@ from typing import cast
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.layers.attention import Attend, BlockAttend
+from walkgraph.layers.attention import Attend, dense_attention
 from walkgraph.networks.siglip_navit import SiglipConfig, SiglipEncoder, SiglipLayer
 
 
@@ -31,6 +31,18 @@ class SquareEmbeddings(nn.Module):
         return (embedded + self.position_embedding.weight).flatten(0, 1)
 
 
+class Squares:
+    """`Attend` within each of pictures of equally many patches. Nothing is planned on the host, so that it may be
+    captured."""
+
+    def __init__(self, patches: int) -> None:
+        self._patches = patches
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """q, k and v `[R, H, D]` -> `[R, H, D]`."""
+        return dense_attention(*(part.unflatten(0, (-1, self._patches)) for part in (q, k, v))).flatten(0, 1)
+
+
 class SquareVision(nn.Module):
     def __init__(self, config: SiglipConfig) -> None:
         super().__init__()
@@ -43,7 +55,7 @@ class SquareVision(nn.Module):
         """pixels `[B, 3, side * P, side * P]` in [-1, 1] -> `[B * N, W]`. `attend` keeps the pictures apart; without it
         one is made."""
         if attend is None:
-            attend = BlockAttend([self.config.side**2] * pixels.shape[0])
+            attend = Squares(self.config.side**2)
         x = self.embeddings(pixels)
         for index, layer in enumerate(self.encoder.layers):
             x = layer(index, x, attend)
