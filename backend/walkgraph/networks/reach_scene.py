@@ -100,7 +100,13 @@ def joints_at(place: Tensor) -> Tensor:
     a, b = LINKS
     second = ((x * x + y * y - a * a - b * b) / (2 * a * b)).clamp(-1, 1).acos()
     first = torch.atan2(y, x) - torch.atan2(b * second.sin(), a + b * second.cos())
-    return _limited(torch.stack([first, second], -1))
+    return limited(torch.stack([first, second], -1))
+
+
+def limited(joints: Tensor) -> Tensor:
+    """`[..., 2]`, kept within what the joints can do."""
+    first, second = joints.unbind(-1)
+    return torch.stack([first.clamp(LOW[0], HIGH[0]), second.clamp(LOW[1], HIGH[1])], -1)
 
 
 def distances(state: Tensor) -> Tensor:
@@ -117,12 +123,12 @@ def reached(state: Tensor) -> Tensor:
 
 def moved(state: Tensor, action: Tensor) -> Tensor:
     """The scene `[..., WIDTH]` after one action `[..., 2]`, the joints' speeds in radians a second."""
-    joints = _limited(state[..., :2] + action.clamp(-SPEED, SPEED) * PERIOD)
+    joints = limited(state[..., :2] + action.clamp(-SPEED, SPEED) * PERIOD)
     return torch.cat([joints, state[..., 2:]], -1)
 
 
 def driven(state: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-    """Scenes `[B, WIDTH]` after actions `[B, T, 2]`, and how many were taken `[B]`: none after the target is reached."""
+    """Scenes `[B, WIDTH]` after actions `[B, T, 2]`, and how many it took `[B]`: none once the target is reached."""
     taken = torch.zeros(len(state), dtype=torch.int64, device=state.device)
     for action in actions.unbind(1):
         goes = ~reached(state)
@@ -141,11 +147,6 @@ def expert(state: Tensor, horizon: int = HORIZON) -> Tensor:
         joints = joints + speed * PERIOD
         actions.append(speed)
     return torch.stack(actions, -2)
-
-
-def _limited(joints: Tensor) -> Tensor:
-    first, second = joints.unbind(-1)
-    return torch.stack([first.clamp(LOW[0], HIGH[0]), second.clamp(LOW[1], HIGH[1])], -1)
 
 
 def _gap(joints: Tensor, places: Tensor) -> Tensor:

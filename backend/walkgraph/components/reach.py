@@ -1,0 +1,47 @@
+"""A small world to act in: a planar arm of two links, and coloured targets that an instruction names one of."""
+
+from walkgraph.graph.catalogue import Component, Param, port
+
+_SCENE = "state: float[12]"
+_SIDE = Param(type="integer", default=64, min=16, max=512, description="Pixels of a side.")
+
+COMPONENTS: tuple[Component, ...] = (
+    Component(
+        name="reach.scene",
+        description="Draws a scene from the run's seed: the arm, and two or three targets, one of the named colour.",
+        inputs=(port("instruction", "text: str", description="names one colour: `reach the red ball`"),),
+        outputs=(port("scene", _SCENE), port("joints", "state: float[2]", description="of the arm, in radians")),
+        cost="launch",
+        network="operators_reach:Scene",
+        host=True,
+    ),
+    Component(
+        name="reach.picture",
+        description="Draws a scene.",
+        inputs=(port("scene", _SCENE),),
+        outputs=(port("pixels", "pixels: float[3, h, w]", description="RGB in [-1, 1]"),),
+        params={"side": _SIDE},
+        cost="launch",
+        network="operators_reach:Picture",
+    ),
+    Component(
+        name="reach.drive",
+        description="Moves the arm by the first actions of a chunk; it stops where it reaches the named target.",
+        inputs=(
+            port("scene", _SCENE),
+            port("actions", "actions: float[t, a]", description="the joints' speeds, radians a second"),
+        ),
+        outputs=(
+            port("scene", _SCENE),
+            port("joints", "state: float[2]", description="of the arm, in radians"),
+            port("reached", "flag: bool"),
+            port("taken", "scalar: int", description="actions that were applied"),
+        ),
+        params={
+            "apply": Param(type="integer", default=2, min=1, max=1024, description="Actions of the chunk at most."),
+        },
+        cost="launch",
+        network="operators_reach:Drive",
+        host=True,
+    ),
+)

@@ -1,0 +1,90 @@
+"""What the starter is trained on, drawn on the training device: moments of the expert's ways, and what it would do.
+
+Shape letters: B examples, L tokens of a prompt at most, T actions of a chunk, F forms of an instruction.
+"""
+
+from typing import NamedTuple
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from walkgraph.networks import reach_scene as world
+from walkgraph.networks.reach_pictures import picture
+from walkgraph.networks.reach_words import FORMS
+from walkgraph.starters.reach.tokens import BOS, LEVELS
+
+_ASTRAY = 0.08
+"""Radians that the arm is off the expert's way, as a standard deviation."""
+_AHEAD = 1.5
+"""Above 1, more of the moments are near to the target."""
+
+
+class Examples(NamedTuple):
+    pixels: Tensor
+    """float32 `[B, 3, S, S]` in [-1, 1]."""
+    ids: Tensor
+    """int64 `[B, L]`."""
+    lengths: Tensor
+    """int64 `[B]`: tokens that count."""
+    named_at: Tensor
+    """int64 `[B]`: the colour's place among them."""
+    actions: Tensor
+    """float32 `[B, T, 2]`, normalised."""
+    place: Tensor
+    """float32 `[B, 2]`: where the named target is."""
+
+
+class Prompts:
+    """Prompts as `pi05.prompt` writes them, put together from tables on a device."""
+
+    def __init__(self, tokenizer: Tokenizer, device: torch.device) -> None:
+        def ids(text: str) -> list[int]:
+            return tokenizer.encode(text, add_special_tokens=False).ids
+
+        texts = [[form.format(colour) for colour in world.COLOURS] for form in FORMS]
+        heads = [[[BOS, *ids(f"Task: {text}, State:")] for text in row] for row in texts]
+        colours = [ids(f" {colour}")[0] for colour in world.COLOURS]
+        longest = max(len(head) for row in heads for head in row)
+        padded = [[head + [0] * (longest - len(head)) for head in row] for row in heads]
+        self._heads = torch.tensor(padded, device=device)
+        self._lengths = torch.tensor([[len(head) for head in row] for row in heads], device=device)
+        self._named = torch.tensor(
+            [[head.index(colour) for head, colour in zip(row, colours, strict=True)] for row in heads], device=device
+        )
+        self._numbers = torch.tensor([ids(f" {number}")[0] for number in range(LEVELS)], device=device)
+        self._end = torch.tensor(ids(";\nAction: "), device=device)
+
+    def __call__(self, form: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Forms `[B]` of the instruction to reach the named target of scenes `[B, WIDTH]` -> ids `[B, L]`, lengths and
+        the colour's places `[B]`."""
+        colour = world.named(state)[:, 0].long()
+        heads, lengths, named = (table[form, colour] for table in (self._heads, self._lengths, self._named))
+        digits = self._numbers[digitised(state[:, :2])]
+        tail = torch.cat([digits, self._end.expand(len(form), -1)], 1)
+        ids = torch.cat([heads, torch.zeros_like(tail)], 1)
+        places = lengths[:, None] + torch.arange(tail.shape[1], device=ids.device)
+        return ids.scatter(1, places, tail), lengths + tail.shape[1], named
+
+
+def digitised(joints: Tensor) -> Tensor:
+    """Joints `[B, 2]` -> int64 in 0..255: each one's range in equal steps."""
+    low, high = (torch.tensor(bound, device=joints.device) for bound in (world.LOW, world.HIGH))
+    share = (joints - low) / (high - low + 1e-6)
+    return (share * LEVELS).floor().long().clamp(0, LEVELS - 1)
+
+
+def examples(count: int, prompts: Prompts, generator: torch.Generator) -> Examples:
+    """On the generator's device."""
+    device = generator.device
+    state = world.drawn(count, generator)
+    goal = world.joints_at(world.named(state)[:, 1:])
+    numbers = torch.rand(count, 1, generator=generator, device=device)
+    astray = torch.randn(count, 2, generator=generator, device=device) * _ASTRAY
+    form = torch.randint(len(FORMS), (count,), generator=generator, device=device)
+    way = 1 - numbers**_AHEAD
+    joints = world.limited(state[:, :2] + way * (goal - state[:, :2]) + astray)
+    state = torch.cat([joints, state[:, 2:]], 1)
+    ids, lengths, named_at = prompts(form, state)
+    actions = world.expert(state) / world.SPEED
+    return Examples(picture(state), ids, lengths, named_at, actions, world.named(state)[:, 1:])

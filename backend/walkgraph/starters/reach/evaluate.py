@@ -1,0 +1,83 @@
+"""Measures a trained `reach` policy in fresh episodes, in a closed loop with the arm.
+
+    python -m walkgraph.starters.reach.evaluate [FOLDER] [--count 256] [--json FILE] [--strips FILE]
+
+Scenes and wordings are those of seeds that training never draws. `success`: the tip comes to the named target within
+48 actions. `wrong`: another target is nearer at the end.
+"""
+
+import argparse
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from walkgraph.layers.patches import to_picture
+from walkgraph.networks import reach_scene as world
+from walkgraph.networks.reach_pictures import picture
+from walkgraph.networks.reach_words import FORMS
+from walkgraph.starters.reach.policy import Episodes, Policy, load
+
+_log = logging.getLogger(__name__)
+FIRST = 1_000_000
+"""Seed of the first episode."""
+MOST = 48
+"""Actions of an episode."""
+_FRAMES, _SIDE = 12, 96
+
+
+def scenes(count: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Scenes `[count, WIDTH]` and forms `[count]` of their instructions; episode i has seed `FIRST` + i."""
+    states = torch.stack([world.scene(FIRST + index) for index in range(count)])
+    forms = torch.arange(count) * 7 % len(FORMS)
+    return states.to(device), forms.to(device)
+
+
+def score(policy: Policy, count: int, apply: int) -> tuple[dict[str, Any], Episodes]:
+    start = time.monotonic()
+    ran = policy.drive(*scenes(count, policy.device), seed=FIRST, apply=apply, chunks=-(-MOST // apply))
+    reached = ran.reached
+    return {
+        "success": round(reached.float().mean().item(), 4),
+        "wrong": round(ran.wrong.float().mean().item(), 4),
+        "actions": round(ran.taken[reached].float().mean().item(), 2) if bool(reached.any()) else None,
+        "count": count,
+        "apply": apply,
+        "seconds": round(time.monotonic() - start, 1),
+    }, ran
+
+
+def strips(ran: Episodes, rows: int = 10) -> Image.Image:
+    """The first episodes, one to a row, as a film from left to right."""
+    chosen = torch.linspace(0, len(ran.film) - 1, min(_FRAMES, len(ran.film))).round().long().tolist()
+    frames = [picture(ran.film[index][:rows], _SIDE) for index in chosen]
+    return Image.fromarray(to_picture(torch.cat([*torch.cat(frames, 3)], 1)).cpu().numpy())
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    parser = argparse.ArgumentParser(description="Measure a `reach` policy.")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parent)
+    parser.add_argument("--count", type=int, default=256, help="episodes")
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--strips", type=Path, help="also write films of the first episodes here, as one PNG")
+    options = parser.parse_args()
+    policy = load(options.folder, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    scores: list[dict[str, Any]] = []
+    for apply in (2, 4, 8):
+        figures, ran = score(policy, options.count, apply)
+        scores.append(figures)
+        _log.info("%s", figures)
+        if options.strips and apply == 2:
+            strips(ran).save(options.strips)
+    if options.json:
+        options.json.write_text(json.dumps({"episodes": scores}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

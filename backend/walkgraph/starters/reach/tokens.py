@@ -1,0 +1,31 @@
+"""Makes the starter's tokenizer: bytes, and every word of the instructions and number of a state as one token.
+
+python -m walkgraph.starters.reach.tokens [FILE]
+"""
+
+import sys
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from walkgraph.networks.reach_scene import COLOURS
+from walkgraph.networks.reach_words import NOUNS, VERBS
+from walkgraph.starters.words import word_tokenizer
+
+FILE = Path(__file__).with_name("tokenizer.json")
+SPECIALS = ("<pad>", "<eos>", "<bos>", "<unk>")
+"""The first ids, as in the published vocabulary."""
+BOS = 2
+LEVELS = 256
+"""Numbers of a digitised state."""
+_SAID = dict.fromkeys(" ".join(("task state action please now the", *VERBS, *NOUNS, *COLOURS)).split())
+WORDS = (*_SAID, *map(str, range(LEVELS)))
+VOCAB = 896
+
+
+def make() -> Tokenizer:
+    return word_tokenizer(WORDS, before=SPECIALS)
+
+
+if __name__ == "__main__":
+    make().save(sys.argv[1] if len(sys.argv) > 1 else str(FILE))
