@@ -34,8 +34,8 @@ class _Tables(NamedTuple):
 
 @cache
 def _tables(device: torch.device) -> _Tables:
-    inks = [torch.tensor(ink, device=device) / 255 for ink in (GROUND, WALL, ARROW, GRIPS)]
-    return _Tables(*inks, torch.arange(SIDE, device=device) + 0.5)
+    ground, wall, arrow, grips = (torch.tensor(ink, device=device) / 255 for ink in (GROUND, WALL, ARROW, GRIPS))
+    return _Tables(ground, wall, arrow, grips, torch.arange(SIDE, device=device) + 0.5)
 
 
 def picture(scene: Scene) -> Tensor:

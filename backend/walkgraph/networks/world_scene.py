@@ -24,13 +24,19 @@ ARROW = 4.0 / SIDE
 WALLS = 3
 KINDS = ("disc", "block", "diamond")
 THICK = 0.08
+FAR = 0.2
+"""A goal lies at least so far off."""
+GOALS = 12
+_LEG, _WAY = 4, 14
+"""Steps of a drive's leg, and of a way to a goal."""
 _LANES = 6
 _PLACES = 24
 _MIDDLE = 16
 """Of a scene's numbers, those before the walls."""
 NUMBERS = _MIDDLE + 4 * WALLS
-UNIFORMS = 4 + 6 * WALLS + 3 * _LANES + 2 * _PLACES
-"""What a scene is drawn from."""
+ROOM = 4 + 6 * WALLS + 3 * _LANES + 2 * _PLACES
+"""Uniform numbers that a scene without a goal is drawn from."""
+UNIFORMS = ROOM + 5 * GOALS
 
 
 class Scene(NamedTuple):
@@ -96,7 +102,12 @@ def drawn(seeds: list[int], device: torch.device | str = "cpu") -> Scene:
 
 
 def scenes(uniform: Tensor) -> Scene:
-    """Uniform numbers `[B, UNIFORMS]` in [0, 1) -> scenes, with a goal where the shape is."""
+    """Uniform numbers `[B, UNIFORMS]` in [0, 1) -> scenes."""
+    return with_goal(rooms(uniform[..., :ROOM]), uniform[..., ROOM:].unflatten(-1, (GOALS, 5)))
+
+
+def rooms(uniform: Tensor) -> Scene:
+    """Uniform numbers `[B, ROOM]` in [0, 1) -> scenes whose goal is where the shape is."""
     first, walls, lanes, places = uniform.split([4, 6 * WALLS, 3 * _LANES, 2 * _PLACES], -1)
     stand = _walls(walls.unflatten(-1, (WALLS, 6)))
     axis, lane, along = _flight(lanes.unflatten(-1, (_LANES, 3)), stand)
@@ -153,6 +164,33 @@ def run(scene: Scene, actions: Tensor) -> Scene:
     return Scene(*(torch.stack(parts, len(scene.grip.shape)) for parts in zip(*after, strict=True)))
 
 
+def with_goal(scene: Scene, uniform: Tensor) -> Scene:
+    """Uniform numbers `[B, C, 5]` -> scenes whose goal lies off the shape, where it gets by heading straight for it.
+
+    Of C drives of two legs the first that ends at such a place, or else the one that ends nearest to one."""
+    legs = (uniform[..., :4] * 2 - 1).unflatten(-1, (2, 2))
+    legs = MOST * legs / legs.abs().amax(-1, keepdim=True).clamp(min=1e-3)
+    start = Scene(*(part.unsqueeze(scene.grip.dim()) for part in scene))
+    start = start._replace(place=start.place.expand((*legs.shape[:-2], 2)))
+    there = start
+    for leg in legs.unbind(-2):
+        for _ in range(_LEG):
+            there = moved(there, _shift(leg))
+    at = start
+    for _ in range(_WAY):
+        at = moved(at, _shift(there.place - at.place))
+    off = (there.place - start.place).norm(dim=-1)
+    missed = (there.place - at.place).norm(dim=-1)
+    fits = ((off > FAR).float() - 10 * (missed > 1e-3).float()).argmax(-1)
+    place = there.place.take_along_dim(fits[..., None, None], -2).squeeze(-2)
+    return scene._replace(goal=torch.cat([place, uniform[..., 0, 4:]], -1))
+
+
+def _shift(shift: Tensor) -> Tensor:
+    """`[B, 2]` -> the action `[B, 7]`."""
+    return torch.cat([shift, shift.new_zeros(*shift.shape[:-1], 5)], -1)
+
+
 def at_goal(scene: Scene) -> Scene:
     """The scene as it should be: the shape at its goal, the arrow where it is."""
     return scene._replace(place=scene.goal[..., :2], grip=scene.goal[..., 2])
@@ -170,7 +208,8 @@ def _walls(uniform: Tensor) -> Tensor:
 
 
 def _flight(uniform: Tensor, walls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The arrow's axis `[B]`, lane `[B, 3]` and place on it: the first way `[B, L, 3]` of some length, or the longest."""
+    """The arrow's axis `[B]`, lane `[B, 3]` and place on it:
+    the first way `[B, L, 3]` of some length, or the longest."""
     axis = (uniform[..., 0] < 0.5).float()
     across = 0.1 + 0.8 * uniform[..., 1]
     middle = uniform[..., 2]

@@ -1,0 +1,133 @@
+"""The encoder, and with it the painter: masked pictures to pixels, and where things are at fixed directions.
+
+Features are compared by how far they lie apart, so how far apart the shape stands must show in every token, evenly.
+A linear map that is drawn once and never trained asks for that: the encoder has to bring the facts there.
+
+Shape letters: B pictures, n patches, m of them seen, d width.
+"""
+
+import logging
+import time
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from walkgraph.layers.patches import patchify
+from walkgraph.networks.vjepa2 import TransformerConfig, Vjepa2, Vjepa2Block, normed
+from walkgraph.networks.vjepa2_positions import angles
+from walkgraph.networks.world_painter import READ, Painter, facts
+from walkgraph.networks.world_picture import picture
+from walkgraph.networks.world_scene import Scene
+from walkgraph.starters.shapes.schedule import Clock, Ema, autocast, optimizer
+from walkgraph.starters.world import data
+
+_log = logging.getLogger(__name__)
+SHARES = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0, 1.0)
+"""How many numbers of a token's deviation each fact takes along its direction: place, grip, arrow, heading."""
+_SEEN = 0.4
+"""Share of the patches that are seen where the rest is to be guessed."""
+
+
+class MaskedDecoder(nn.Module):
+    """Guesses the patches that were not seen; of use in training alone."""
+
+    def __init__(self, width: int, patch: int, side: int) -> None:
+        super().__init__()
+        sizes = TransformerConfig(width=128, hidden=384, layers=2, heads=2)
+        self.enter = nn.Linear(width, sizes.width)
+        self.absent = nn.Parameter(torch.zeros(sizes.width))
+        self.blocks = nn.ModuleList(Vjepa2Block(sizes, 1e-6) for _ in range(sizes.layers))
+        self.leave = nn.Linear(sizes.width, 3 * patch**2)
+        at = angles(sizes.head_dim, (side, side)).at(torch.zeros(()))
+        self.cos, self.sin = (nn.Buffer(part, persistent=False) for part in at)
+
+    def forward(self, features: Tensor, keep: Tensor) -> Tensor:
+        """features `[B, m, d]` of the patches `keep` `[B, m]` -> all patches' pixels `[B, n, 3 * patch * patch]`."""
+        entered = self.enter(features)
+        x = self.absent.to(entered.dtype).expand(len(keep), self.cos.shape[0], -1)
+        x = x.scatter(1, keep[..., None].expand_as(entered), entered)
+        for block in self.blocks:
+            x = block(x, self.cos, self.sin)
+        return self.leave(x)
+
+
+class EncoderLoss(nn.Module):
+    def __init__(self, model: Vjepa2, painter: Painter) -> None:
+        super().__init__()
+        self.encoder, self.painter, self.patch = model.encoder, painter, model.config.patch
+        self.decoder = MaskedDecoder(model.config.encoder.width, self.patch, model.config.side)
+
+    def forward(self, images: Tensor, wanted: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+        """images `[B, 3, h, w]`, facts `[B, READ]`, seen patches `[B / 2, m]` -> the loss, and its three parts."""
+        half = len(keep)
+        guess = self.decoder(self.encoder(images[:half], keep), keep)
+        masked = F.mse_loss(guess.float(), patchify(images[:half], self.patch))
+        features = normed(self.encoder(images[half:]).float())
+        told = (self.painter.read(features) - wanted[half:, None]).abs().mean()
+        painted = painting_error(self.painter(features), images[half:])
+        return masked + 0.5 * told + painted, torch.stack([masked, told, painted]).detach()
+
+
+def painting_error(painted: Tensor, images: Tensor) -> Tensor:
+    """Both `[B, 3, h, w]`."""
+    painted = painted.float()
+    return F.l1_loss(painted, images) + 2 * F.mse_loss(painted, images)
+
+
+def fixed_reading(painter: Painter, seed: int = 0) -> None:
+    """Sets `painter.read` to directions that are orthogonal to each other and to a token's mean, for good."""
+    width = painter.config.features
+    start = torch.randn(width, READ + 1, generator=torch.Generator().manual_seed(seed))
+    start[:, 0] = 1
+    directions = torch.linalg.qr(start).Q[:, 1:].T
+    with torch.no_grad():
+        painter.read.weight.copy_(directions / torch.tensor(SHARES)[:, None])
+        painter.read.bias.zero_()
+    painter.read.requires_grad_(False)
+
+
+def drawn(count: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Pictures `[B, 3, h, w]` and their facts."""
+    half = count // 2
+    scene = Scene(
+        *(torch.cat(parts) for parts in zip(data.fresh(half, device), data.walked(half, device), strict=True))
+    )
+    order = torch.randperm(2 * half, device=device)
+    scene = Scene(*(part[order] for part in scene))
+    return picture(scene), facts(scene)
+
+
+def train_encoder(model: Vjepa2, painter: Painter, seconds: float, batch: int, rate: float, warmup: int) -> None:
+    """Trains both in place; they are left as their moving average."""
+    device = next(model.parameters()).device
+    total = EncoderLoss(model, painter).to(device)
+    adam, ema = optimizer(total, rate), Ema(total, 0.999)
+    patches = model.config.patches
+    clock, progress = Clock(seconds, warmup), Progress("encoder", "masked", "told", "painted")
+    while clock.running():
+        images, wanted = drawn(batch, device)
+        keep = torch.rand(batch // 2, patches, device=device).argsort(1)[:, : int(_SEEN * patches)]
+        with autocast(device):
+            loss, parts = total(images, wanted, keep)
+        clock.update(adam, total, loss)
+        ema.update()
+        progress.tell(clock.step, parts)
+    ema.swap()
+    _log.info("encoder: %d steps", clock.step)
+
+
+class Progress:
+    """Logs losses now and then: reading them waits for the device."""
+
+    def __init__(self, what: str, *names: str, every: float = 20.0) -> None:
+        self._what, self._names, self._every = what, names, every
+        self._start, self._next = time.monotonic(), 0.0
+
+    def tell(self, step: int, parts: Tensor) -> None:
+        spent = time.monotonic() - self._start
+        if spent < self._next:
+            return
+        self._next = spent + self._every
+        values = ", ".join(f"{name} {value:.4f}" for name, value in zip(self._names, parts.tolist(), strict=True))
+        _log.info("%s step %d, %.0f s: %s", self._what, step, spent, values)
