@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from walkgraph.engine.bodies import Loaded
 from walkgraph.engine.clocks import Stopwatch, Timing
-from walkgraph.engine.entering import Loaded
 from walkgraph.engine.parts import Done, Forwarded, Parts
 from walkgraph.engine.runner import Launched, Result, Runner
 from walkgraph.engine.schedule import Mix, Part, Schedule

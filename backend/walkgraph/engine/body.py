@@ -5,7 +5,7 @@ not every value is wanted by someone. What is captured is one form of a body.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -20,17 +20,31 @@ SKIPPED = -1
 
 
 class Source(NamedTuple):
-    """Where an input of a use comes from: an earlier use of the same iteration, a value that the loop was entered with,
-    slice i of one, the iteration before (which for iteration 0 is the entering value), the loop's index, or another
-    rank: in the same iteration (`channel`), or in the one before (`behind`)."""
+    """Where an input of a use comes from: an earlier use of the same iteration, several of them (`stack`), a value that
+    the loop was entered with, slice i of one, the iteration before (which for iteration 0 is the entering value), the
+    loop's index, or another rank: in the same iteration (`channel`), or in the one before (`behind`)."""
 
-    kind: Literal["internal", "entering", "each", "carried", "index", "channel", "behind"]
+    kind: Literal["internal", "stack", "entering", "each", "carried", "index", "channel", "behind"]
     place: Place | None = None
     """Of `internal` and `carried`: what gives the value."""
     first: "Source | None" = None
     """Of `carried`: what gives iteration 0 its value, where the loop isn't entered with it."""
     channel: int = -1
     """Of `channel` and `behind`: its place among the loop's channels, those that are read first."""
+    part: int | None = None
+    """Of `internal`: the slice along the value's first axis that is read; None: all of it."""
+    places: tuple[Place, ...] = ()
+    """Of `stack`: what gives its slices."""
+
+    @property
+    def now(self) -> tuple[Place, ...]:
+        """Outputs of the same iteration without which it has no value."""
+        return (self.place,) if self.kind == "internal" and self.place else self.places
+
+    @property
+    def needs(self) -> tuple[Place, ...]:
+        """Outputs of the same iteration that it reads."""
+        return self.now if self.first is None else (*self.now, *self.first.needs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +59,13 @@ class UseStep:
     floats: tuple[str, ...]
     series: tuple[str, ...]
     """Parameters that change with the iteration."""
+    inner: tuple[int, ...] = ()
+    """Its indices in the loops inside, outermost first."""
+
+    @property
+    def grows(self) -> set[str]:
+        """Caches that it appends to."""
+        return {self.states[slot] for slot in self.paged if self.spec.appends[slot]}
 
     @property
     def paged(self) -> list[str]:
@@ -71,6 +92,13 @@ class Form(NamedTuple):
         return self.runs[place[0]] != SKIPPED
 
 
+class Grown(NamedTuple):
+    """What was appended to a cache."""
+
+    tokens: int
+    positions: int
+
+
 class Forms:
     """Of every iteration of one loop."""
 
@@ -89,6 +117,12 @@ class Forms:
             return most
         end = next(end for end in self._ends if end > iteration)
         return most if end == len(self._found) else min(most, end - iteration)
+
+    def kinds(self, first: int, end: int) -> dict[Form, int]:
+        """Forms of iterations `first` to `end`, each with one of these."""
+        if len(self._found) == 1:
+            return {self._found[0]: first} if end > first else {}
+        return {self.at(k): k for k in range(first, end)}
 
     def calls(self, use: int, first: int, end: int) -> int:
         """How often a use is called in iterations `first` to `end`."""
@@ -109,6 +143,10 @@ class Body:
     """Iterations that a row's series and sequences have room for; 0 without any."""
     sends: tuple[Place, ...] = ()
     """Outputs that go out by channels."""
+    widths: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Cache -> its sequences, where it has not one."""
+    anew: frozenset[str] = frozenset()
+    """States that begin every iteration as they were when the loop was entered."""
 
     @property
     def whole(self) -> Form:
@@ -129,13 +167,30 @@ class Body:
     def output(self, place: Place) -> Row:
         return self.uses[place[0]].spec.outputs[place[1]]
 
+    def width(self, state: str) -> int:
+        return self.widths.get(state, 1)
+
+    def grown(self, form: Form) -> tuple[list[dict[str, Grown]], dict[str, Grown]]:
+        """By state: what an iteration has appended before each use, and in all."""
+        so_far: dict[str, Grown] = {}
+        before: list[dict[str, Grown]] = []
+        for index, use in enumerate(self.uses):
+            before.append(dict(so_far))
+            for slot in use.paged if form.calls(index) else ():
+                tokens, state = use.spec.appends[slot], use.states[slot]
+                had = so_far.get(state, Grown(0, 0))
+                so_far[state] = Grown(had.tokens + tokens, had.positions + use.spec.advances.get(slot, tokens))
+        return before, so_far
+
     def groups(self, form: Form) -> list[tuple[int, ...]]:
         """The uses that a form calls, in their order; those of one group are one batch of their operator."""
         groups: list[list[int]] = []
         for index, use in enumerate(self.uses):
             if not form.calls(index):
                 continue
-            needs = {form.runs[s.place[0]] for s in use.sources.values() if s.kind == "internal" and s.place}
+            needs = {form.runs[place[0]] for source in use.sources.values() for place in source.needs}
+            states = set(use.states.values())
+            needs |= {at for at in range(index) if form.calls(at) and self.uses[at].grows & states}
             fits = self._joins(groups, index, form)
             if fits is not None and not any(needs & set(later) for later in groups[fits:]):
                 groups[fits].append(index)
@@ -153,9 +208,14 @@ class Body:
         return next((at for at, group in enumerate(groups) if self._alike(self.uses[group[0]], use, form)), None)
 
     def _alike(self, one: UseStep, other: UseStep, form: Form) -> bool:
+        if one.operator is not other.operator or one.spec.key != other.spec.key:
+            return False
         names = (one.ints, one.floats, one.series) == (other.ints, other.floats, other.series)
         fed = fed_ports(one, form) == fed_ports(other, form)
-        return one.operator is other.operator and one.spec.key == other.spec.key and names and fed
+        slots = one.paged == other.paged
+        return (
+            names and fed and slots and all(self.width(one.states[s]) == self.width(other.states[s]) for s in one.paged)
+        )
 
 
 def fed_ports(use: UseStep, form: Form) -> list[str]:
@@ -164,7 +224,7 @@ def fed_ports(use: UseStep, form: Form) -> list[str]:
     def fed(source: Source) -> bool:
         if source.kind == "channel":
             return source.channel in form.comes
-        return source.kind != "internal" or source.place is None or form.gives(source.place)
+        return all(form.gives(place) for place in source.now)
 
     return [port for port, source in use.sources.items() if fed(source)]
 
@@ -184,8 +244,8 @@ class Entry:
     series: Sequence[Sequence[float]]
     cells: Mapping[Place, Tensor]
     """Entering values, by the use and port that read them; or all that `cells_of` gave."""
-    paged: Mapping[str, tuple[Sequence[int], int, int]]
-    """State -> its pages, its length, its position."""
+    paged: Mapping[str, tuple[Sequence[Sequence[int]], int, int]]
+    """State -> the pages of its sequences, and what all of these have: their length, their position."""
     tensors: Mapping[str, Tensor | None]
 
 
@@ -213,9 +273,11 @@ def with_seeds(uses: Sequence[UseStep], entry: Entry) -> list[int]:
 
 
 def same(one: UseStep, other: UseStep) -> bool:
-    """Whether two uses would do the same, if inputs, numbers and states were the same."""
+    """Whether two uses would do the same, if inputs, numbers and states were the same: they keep nothing."""
     return (
         one.spec.pure
+        and not one.grows
+        and not one.spec.tensors
         and one.operator is other.operator
         and one.spec.key == other.spec.key
         and list(one.sources) == list(other.sources)
@@ -243,7 +305,8 @@ def form_of(body: Body, asked: Asked, equal: Equal) -> Form:
         mine = index if asked.active[index] else SKIPPED
         for earlier in range(index) if asked.active[index] else ():
             other = body.uses[earlier]
-            if runs[earlier] == earlier and same(other, use) and _fed_alike(other, use, runs) and equal(earlier, index):
+            alike = runs[earlier] == earlier and same(other, use) and _fed_alike(other, use, runs)
+            if alike and _stand_alike(body, earlier, index, runs) and equal(earlier, index):
                 mine = earlier
                 break
         runs.append(mine)
@@ -256,15 +319,27 @@ def form_of(body: Body, asked: Asked, equal: Equal) -> Form:
     return Form(tuple(runs), told, comes, sends)
 
 
+def _stand_alike(body: Body, one: int, other: int, runs: Sequence[int]) -> bool:
+    """Whether the caches of two uses, which the loop was entered with alike, are still alike when it comes to them."""
+    first, second = body.uses[one], body.uses[other]
+    between = [body.uses[at].grows for at in range(one, other) if runs[at] == at]
+    for slot in first.paged:
+        mine, its = first.states[slot], second.states[slot]
+        if mine == its and any(mine in grows for grows in between):
+            return False
+        if mine != its and any({mine, its} & use.grows for use in body.uses):
+            return False
+    return True
+
+
 def _fed_alike(one: UseStep, other: UseStep, runs: Sequence[int]) -> bool:
     """Entering values are the caller's to compare."""
 
     def told(source: Source | None) -> object:
         if source is None or source.kind in ("entering", "each"):
             return source and source.kind
-        place = source.place
-        if source.kind == "internal" and place is not None:
-            place = runs[place[0]], place[1]
-        return source.kind, place, source.channel, told(source.first)
+        now = [(runs[use], port) for use, port in source.now]
+        carried = source.place if source.kind == "carried" else None
+        return source.kind, now, source.part, carried, source.channel, told(source.first)
 
     return all(told(source) == told(other.sources[port]) for port, source in one.sources.items())

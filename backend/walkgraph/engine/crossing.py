@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from walkgraph.engine.lanes import Lane
-from walkgraph.engine.program import channel_bytes
+from walkgraph.engine.layout import channel_bytes
 from walkgraph.engine.riders import Rider
 from walkgraph.engine.spanning import Inbox, Key, Spans
 from walkgraph.ids import Rank

@@ -12,8 +12,11 @@ from torch import Tensor
 from walkgraph.engine.body import Body, Form, Place
 from walkgraph.engine.capture import Capturer
 from walkgraph.engine.device import Mark
-from walkgraph.engine.program import Buffers, Program, fields_of
+from walkgraph.engine.layout import fields_of, row_bytes
+from walkgraph.engine.pool import Pool
+from walkgraph.engine.program import Buffers, Program
 from walkgraph.engine.riders import Rider
+from walkgraph.engine.sequences import table_bytes
 from walkgraph.layers import invariance
 from walkgraph.networks.base import Row
 
@@ -31,7 +34,8 @@ SLOW_SECONDS = 0.005
 MOST_ITERATIONS = 64
 """Of one launch."""
 TABLE_BYTES = 256 << 20
-"""Of the values that the rows of one lane keep, at most; but there are rows for one batch."""
+"""Of the values that the rows of one lane keep, and of the page tables of wide states, at most; but there are rows for
+one batch, of loops without wide states."""
 ROOM_BYTES = 6 << 30
 """Of the blocks' contexts of all graphs; those that were not used for longest go first."""
 
@@ -184,8 +188,16 @@ def sizes_of(body: Body, rows: int) -> tuple[int, ...]:
         return (1,)
     asked = [set(use.spec.sizes) for use in body.uses if use.spec.sizes is not None]
     alone = invariance.is_batch_invariant() and any(use.spec.scratch for use in body.uses)
-    found = set.intersection(*asked) if asked else set(BUCKETS)
+    widest = max(body.widths.values(), default=1)
+    found = set.intersection(*asked) if asked else {size for size in BUCKETS if size * widest <= BUCKETS[-1]}
     return (1,) if alone else tuple(sorted(size for size in found | {1} if size <= rows))
+
+
+def rows_of(body: Body, pools: Mapping[str, Pool], most: int) -> int:
+    """Rows of a lane's tables, `most` at most."""
+    pages = table_bytes(pools, body.widths)
+    fitting = min(most, TABLE_BYTES // max(1, row_bytes(body) + pages))
+    return max(1, fitting) if pages else max(min(most, sizes_of(body, most)[-1]), fitting)
 
 
 class Flight(NamedTuple):

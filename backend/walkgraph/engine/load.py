@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from walkgraph import plugins
-from walkgraph.engine.entering import Loaded
+from walkgraph.engine.bodies import Loaded
 from walkgraph.engine.pool import Pool, page_bytes
 from walkgraph.engine.weights import Weights
 from walkgraph.errors import Refused

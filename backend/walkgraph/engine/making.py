@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 
 from walkgraph.engine.batches import Batches
+from walkgraph.engine.bodies import Loaded
 from walkgraph.engine.capture import Capturer
 from walkgraph.engine.clocks import Stopwatch
-from walkgraph.engine.entering import Loaded
 from walkgraph.engine.failures import is_memory
 from walkgraph.engine.load import load_operators, make_pools, nodes_here
 from walkgraph.engine.paged_attention import Contexts

@@ -31,10 +31,12 @@ class Pool:
         self.k = [self._zeros(slots) for _ in range(shape.layers)]
         self.v = [self._zeros(slots) for _ in range(shape.layers)]
 
-    def copy_page(self, source: int, target: int) -> None:
-        """Copy-on-write: all slots of a page, every layer."""
+    def copy_pages(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Copy-on-write: all slots of pages, every layer."""
+        source, target = torch.tensor([sources, targets]).to(self.device, non_blocking=True)
         for cache in (*self.k, *self.v):
-            cache[target * PAGE : (target + 1) * PAGE] = cache[source * PAGE : (source + 1) * PAGE]
+            pages = cache.view(-1, PAGE, *cache.shape[1:])
+            pages.index_copy_(0, target, pages.index_select(0, source))
 
     def read(self, pages: Sequence[int], length: int) -> Tensor:
         """The first `length` tokens as `[2, N, length, G, D]`."""

@@ -10,19 +10,32 @@ S states.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from walkgraph.engine.blocks import Held, Room, capacity_for, room_bytes
-from walkgraph.engine.body import SKIPPED, Body, Entry, Form, Place, Source, columns_of, fed_ports, with_seeds
+from walkgraph.engine.body import (
+    SKIPPED,
+    Body,
+    Entry,
+    Form,
+    Grown,
+    Place,
+    Source,
+    UseStep,
+    columns_of,
+    fed_ports,
+    with_seeds,
+)
+from walkgraph.engine.layout import aligned, bytes_of, cells_in, fields_of
 from walkgraph.engine.pool import Pool
+from walkgraph.engine.sequences import NOTHING, Moment, Sequences, most_pages
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Gathered, Tables, gather_rows, settle_rows
-from walkgraph.networks.base import PagedRows, PagedSlot, Row, StepBatch
+from walkgraph.networks.base import PagedSlot, Row, StepBatch
 
-MOST_PAGES = 4096
-"""Of one row; longer sequences are not served in a loop on the device."""
 PADDING = Held((), 0, 0, 0)
 
 
@@ -54,6 +67,17 @@ class Buffers:
         return all(room.captures for room in self.rooms.values())
 
 
+class Now(NamedTuple):
+    """An iteration of a batch."""
+
+    at: Gathered
+    moment: Moment
+    series: Tensor
+    """`[B, series]`"""
+    given: dict[Place, Tensor]
+    """Outputs so far: `[B, *shape]`."""
+
+
 class Program:
     """Owns the tables of all runs that are in loops of one body, on one device."""
 
@@ -62,11 +86,10 @@ class Program:
         self.body, self.device, self.rows = body, device, rows
         self.pad = rows
         states = dict.fromkeys(use.states[slot] for use in body.uses for slot in use.paged)
-        self._paged = {name: pools[name] for name in states}
-        self._order = {name: index for index, name in enumerate(self._paged)}
-        table, count = rows + 1, len(self._paged)
+        table, count = rows + 1, len(states)
         self.counters = torch.zeros(1 + 2 * count, table, dtype=torch.int32, device=device)
         """Iteration, then the lengths of all paged states, then their positions."""
+        self._sequences = Sequences({name: pools[name] for name in states}, body.widths, self.counters[1:])
         self.times = torch.zeros(table, dtype=torch.int32, device=device)
         self.live = torch.zeros(table, dtype=torch.bool, device=device)
         self._columns = columns_of(body.uses)
@@ -75,42 +98,37 @@ class Program:
         """For each use: its seed, then its parameters."""
         self.floats = torch.zeros(table, floats, device=device)
         self.series = torch.zeros(table, series, max(1, body.steps), device=device)
-        most = max((self.room(name) for name in self._paged), default=0)
-        self.pages = torch.zeros(count, table, most, dtype=torch.int32, device=device)
-        """`[S, T, P]`"""
-        for name, pool in self._paged.items():
-            self.pages[self._order[name]].fill_(pool.spare)
-        self.cells = {place: self._table(row) for place, row in self._cell_rows().items()}
+        self._cells = cells_in(body)
+        self.cells = {place: self._table(row) for place, row in self._cells.rows.items()}
         self.tensors = {
             use.states[slot]: self._table(row)
             for use in body.uses
             for slot, row in use.spec.tensors.items()
             if slot in use.states
         }
+        self._begins = {name: torch.zeros_like(table) for name, table in self.tensors.items() if name in body.anew}
+        """What states that begin anew have at the start of every iteration."""
         self.links = torch.zeros(table, channels.width(body.channels), dtype=torch.int64, device=device)
         """As `layers.channels` has it."""
-        self._grown: dict[tuple[int, ...], Tensor] = {}
+        self._grown: dict[tuple[int, ...], tuple[list[dict[str, Grown]], Tensor]] = {}
+        """Of a form: what was appended before each use, and what the counters grow by."""
+        self._indices: dict[tuple[int, int], Tensor] = {}
+        """Constants: number and batch -> int64 `[B]`."""
         self._attended: dict[Form, list[tuple[tuple[int, ...], str, Pool, int]]] = {}
         """Blocks that a form attends."""
         self._tables = Tables(self.live, self.counters, self.times, self.ints, self.floats)
 
     def room(self, state: str) -> int:
-        """Pages that a row's table holds at most."""
-        return min(MOST_PAGES, self._paged[state].pages.total)
+        """Pages that a sequence has at most."""
+        return most_pages(self._sequences.pools[state])
 
     # ── rows ──
 
     def enter(self, row: int, entry: Entry) -> None:
         """Fill a row. In the order of the stream: launches before it don't see it, those after do."""
-        lengths: list[int] = []
-        positions: list[int] = []
-        for name, index in self._order.items():
-            pages, length, position = entry.paged[name]
-            lengths.append(length)
-            positions.append(position)
-            table = self.pages[index, row]
-            table[: len(pages)].copy_(torch.tensor(pages, dtype=torch.int32), non_blocking=True)
-            table[len(pages) :].fill_(self._paged[name].spare)
+        self._sequences.enter(row, entry.paged)
+        stands = [entry.paged[name] for name in self._sequences.order]
+        lengths, positions = [length for _, length, _ in stands], [position for _, _, position in stands]
         counters = torch.tensor([entry.first, *lengths, *positions], dtype=torch.int32)
         self.counters[:, row].copy_(counters, non_blocking=True)
         self.ints[row].copy_(torch.tensor(with_seeds(self.body.uses, entry)), non_blocking=True)
@@ -120,9 +138,10 @@ class Program:
             self.series[row, index, : len(numbers)].copy_(torch.tensor(numbers), non_blocking=True)
         for place, value in entry.cells.items():
             cell = self.cells[place][row]
-            (cell[: len(value)] if place in self._sequences else cell).copy_(value, non_blocking=True)
+            (cell[: len(value)] if place in self._cells.sequences else cell).copy_(value, non_blocking=True)
         for name, value in entry.tensors.items():
-            self.tensors[name][row].zero_() if value is None else self.tensors[name][row].copy_(value)
+            for table in (self.tensors[name], *([self._begins[name]] if name in self._begins else ())):
+                table[row].zero_() if value is None else table[row].copy_(value)
         self.times[row].fill_(entry.times)
         self.live[row].fill_(True)
 
@@ -132,7 +151,7 @@ class Program:
 
     def value(self, place: Place, row: int) -> Tensor:
         """A copy of the last value of an output of `last`."""
-        return self.cells[self._readers[place]][row].clone()
+        return self.cells[self._cells.readers[place]][row].clone()
 
     def cells_of(self, row: int) -> dict[Place, Tensor]:
         """Copies of all that iterations have handed on, or will read: for the `Entry` of another row."""
@@ -148,7 +167,7 @@ class Program:
         rows = torch.full((batch,), self.pad, dtype=torch.int64, device=self.device)
         shapes: list[tuple[Place | None, Row]] = [(None, Row((), torch.bool)), (None, Row((), torch.bool))]
         shapes += [(place, self.body.output(place)) for place in form.told]
-        sizes = [_aligned(iterations * batch * _bytes(row)) for _, row in shapes]
+        sizes = [aligned(iterations * batch * bytes_of(row)) for _, row in shapes]
         staging = torch.zeros(sum(sizes), dtype=torch.uint8, device=self.device)
         views = fields_of(staging, [row for _, row in shapes], sizes, iterations, batch)
         fields = {place: view for (place, _), view in zip(shapes, views, strict=True) if place is not None}
@@ -193,7 +212,7 @@ class Program:
         """Group, slot, the pool of its contexts, and the tokens of a block: asked before every launch."""
         if form not in self._attended:
             self._attended[form] = [
-                (group, slot, self._paged[use.states[slot]], tokens)
+                (group, slot, self._sequences.pools[use.states[slot]], tokens)
                 for group in self.body.groups(form)
                 for use in (self.body.uses[group[0]],)
                 for slot, tokens in use.spec.scratch.items()
@@ -206,23 +225,22 @@ class Program:
         """K iterations of the batch's rows: what is captured."""
         for k in range(buffers.stopped.shape[0]):
             at = gather_rows(buffers.rows, self._tables)
-            given: dict[Place, Tensor] = {}
-            sound: Tensor | None = None
-            series = self._series_at(at)
+            now = Now(at, self._sequences.moment(at.rows), self._series_at(at), {})
+            given, sound = now.given, None
+            for name, begins in self._begins.items():
+                self.tensors[name].index_copy_(0, at.wide, begins.index_select(0, at.wide))
             for group in buffers.groups:
                 sound = _both(sound, self._receive(group, buffers.form, at, given))
-                sound = _both(sound, self._step(group, buffers, at, series, given))
+                sound = _both(sound, self._step(group, buffers, now))
                 self._lend(buffers.form, given)
                 self._send(group, buffers.form, at, given)
             self._settle(buffers, k, at, given, sound)
 
-    def _step(
-        self, group: tuple[int, ...], buffers: Buffers, at: Gathered, series: Tensor, given: dict[Place, Tensor]
-    ) -> Tensor | None:
+    def _step(self, group: tuple[int, ...], buffers: Buffers, now: "Now") -> Tensor | None:
         """One batch of an operator: the rows of the group's uses, one use after the other. -> bool `[B]`, or None."""
-        uses = [self.body.uses[index] for index in group]
+        uses, at, given = [self.body.uses[index] for index in group], now.at, now.given
         spec, operator = uses[0].spec, uses[0].operator
-        numbers = [self._numbers(index, at, series) for index in group]
+        numbers = [self._numbers(index, at, now.series) for index in group]
         inputs = {
             port: _cat([self._input(index, port, self.body.uses[index].sources[port], at, given) for index in group])
             for port in fed_ports(uses[0], buffers.form)
@@ -232,12 +250,11 @@ class Program:
             inputs=inputs,
             params={name: _cat([found[name] for found in numbers]) for name in numbers[0]},
             seed=_cat([at.ints[self._columns[index].ints] for index in group]),
-            iteration=_cat([at.iteration] * len(group)),
-            paged={slot: self._slot([use.states[slot] for use in uses], at.rows, buffers, group, slot)
-                   for slot in uses[0].paged},
+            iteration=_cat([self._index(use, at) for use in uses]),
+            paged={slot: self._slot(group, slot, buffers, now) for slot in uses[0].paged},
             tensors={slot: self.tensors[uses[0].states[slot]] for slot in spec.tensors},
             variant=spec.variant,
-        )  # fmt: skip
+        )
         out = operator.step(batch)
         for port, value in out.ports.items():
             given.update({(index, port): part for index, part in zip(group, value.chunk(len(group)), strict=True)})
@@ -276,13 +293,13 @@ class Program:
     ) -> None:
         """Hand on what the next iteration and the host need."""
         for place, cell in self.cells.items():
-            value = given.get(self._writes.get(place, (-1, "")))
+            value = given.get(self._cells.writes.get(place, (-1, "")))
             if value is not None:
                 cell.index_copy_(0, at.wide, value.to(cell.dtype))
         until = None if self.body.until is None else given.get(self.body.until)
         stopped = None if until is None else until.view(-1)
         told = buffers.stopped[k], buffers.sound[k]
-        settle_rows(buffers.rows, at, self._tables, self._increments(buffers.form), stopped, sound, told)
+        settle_rows(buffers.rows, at, self._tables, self._growth(buffers.form)[1], stopped, sound, told)
         for place, view in buffers.fields.items():
             view[k].copy_(given[place].view(view.shape[1:]))
 
@@ -297,7 +314,10 @@ class Program:
 
     def _input(self, use: int, port: str, source: Source, at: Gathered, given: Mapping[Place, Tensor]) -> Tensor:
         if source.kind == "internal" and source.place is not None:
-            return given[source.place]
+            value = given[source.place]
+            return value if source.part is None else value[:, source.part].contiguous()
+        if source.kind == "stack":
+            return torch.stack([given[place] for place in source.places], 1)
         if source.kind in ("channel", "behind"):
             return given[_come(use, port)]
         if source.kind == "index":
@@ -305,26 +325,25 @@ class Program:
         if source.kind == "each":
             return self.cells[use, port][at.wide, at.iteration]
         value = self.cells[use, port].index_select(0, at.wide)
-        if source.first is None:
+        if source.first is None or any(place not in given for place in source.first.needs):
             return value
         first = self._input(use, port, source.first, at, given).to(value.dtype).view(value.shape)
         return torch.where((at.iteration == 0).view(-1, *[1] * (value.dim() - 1)), first, value)
 
-    def _slot(
-        self, states: Sequence[str], rows: Tensor, buffers: Buffers, group: tuple[int, ...], slot: str
-    ) -> PagedSlot:
-        """Tables of all states are one after the other, so that rows of several are rows of one."""
-        pool, count, table = self._paged[states[0]], len(self._paged), self.rows + 1
-        orders = [self._order[state] for state in states]
-        if len(states) > 1:
-            rows = _cat([rows + order * table for order in orders])
-            pages, (lengths, positions) = self.pages.flatten(0, 1), self.counters[1:].view(2, count * table)
-        else:
-            at = orders[0]
-            pages, lengths, positions = self.pages[at], self.counters[1 + at], self.counters[1 + count + at]
-        return PagedSlot(
-            pool.k, pool.v, PagedRows(rows, pages, lengths, positions), buffers.rooms.get((group[0], slot))
-        )
+    def _slot(self, group: tuple[int, ...], slot: str, buffers: Buffers, now: "Now") -> PagedSlot:
+        states = [self.body.uses[index].states[slot] for index in group]
+        pool, grown = self._sequences.pools[states[0]], self._growth(buffers.form)[0]
+        before = {state: grown[index].get(state, NOTHING) for index, state in zip(group, states, strict=True)}
+        return PagedSlot(pool.k, pool.v, now.moment.rows(states, before), buffers.rooms.get((group[0], slot)))
+
+    def _index(self, use: UseStep, at: Gathered) -> Tensor:
+        """Of its innermost loop: int64 `[B]`."""
+        if not use.inner:
+            return at.iteration
+        key = use.inner[-1], at.iteration.shape[0]
+        if key not in self._indices:
+            self._indices[key] = torch.full_like(at.iteration, key[0])
+        return self._indices[key]
 
     def _series_at(self, at: Gathered) -> Tensor:
         """`[B, series]`"""
@@ -335,66 +354,20 @@ class Program:
 
     # ── layout ──
 
-    def _cell_rows(self) -> dict[Place, Row]:
-        """Cells are named by what reads them; those that only the end reads, by what writes them."""
-        rows: dict[Place, Row] = {}
-        self._writes: dict[Place, Place] = {}
-        self._readers: dict[Place, Place] = {}
-        self._sequences: set[Place] = set()
-        for index, use in enumerate(self.body.uses):
-            for port, source in use.sources.items():
-                if source.kind in ("entering", "carried", "behind"):
-                    rows[index, port] = use.spec.inputs[port]
-                if source.kind == "each":
-                    self._sequences.add((index, port))
-                    shape, dtype = use.spec.inputs[port]
-                    rows[index, port] = Row((self.body.steps, *shape), dtype)
-                if source.kind == "carried" and source.place is not None:
-                    self._writes[index, port] = source.place
-                    self._readers.setdefault(source.place, (index, port))
-        for place in self.body.last:
-            if place not in self._readers:
-                key = (place[0], f"{place[1]}>")
-                rows[key], self._writes[key], self._readers[place] = self.body.output(place), place, key
-        return rows
-
     def _table(self, row: Row) -> Tensor:
         return torch.zeros(self.rows + 1, *row.shape, dtype=row.dtype, device=self.device)
 
-    def _increments(self, form: Form) -> Tensor:
-        """int32 `[1 + 2S]`: what the counters grow by in an iteration."""
+    def _growth(self, form: Form) -> tuple[list[dict[str, Grown]], Tensor]:
+        """What an iteration has appended before each use, and what it makes the counters grow by: int32 `[1 + 2S]`.
+        Those of a state that begins anew stay."""
         found = self._grown.get(form.runs)
         if found is None:
-            count = len(self._paged)
-            grown = [1, *[0] * (2 * count)]
-            for use in (use for index, use in enumerate(self.body.uses) if form.calls(index)):
-                for slot in use.paged:
-                    at = 1 + self._order[use.states[slot]]
-                    grown[at] += use.spec.appends[slot]
-                    grown[at + count] += use.spec.advances.get(slot, use.spec.appends[slot])
-            found = self._grown[form.runs] = torch.tensor(grown, dtype=torch.int32, device=self.device)
+            before, whole = self.body.grown(form)
+            kept = [NOTHING if name in self.body.anew else whole.get(name, NOTHING) for name in self._sequences.order]
+            grown = [1, *(one.tokens for one in kept), *(one.positions for one in kept)]
+            found = before, torch.tensor(grown, dtype=torch.int32, device=self.device)
+            self._grown[form.runs] = found
         return found
-
-
-def channel_bytes(body: Body) -> tuple[list[int], list[int]]:
-    """Of a value of each channel that is read, and of each that is sent on."""
-    reads = [_bytes(body.uses[use].spec.inputs[port]) for (use, port), _ in body.reads]
-    return reads, [_bytes(body.output(place)) for place in body.sends]
-
-
-def row_bytes(body: Body) -> int:
-    """Of the values that one row keeps, without its page tables."""
-    rows = [use.spec.inputs[port] for use in body.uses for port in use.sources if port in use.spec.inputs]
-    return sum(map(_bytes, [*rows, *(row for use in body.uses for row in use.spec.tensors.values())]))
-
-
-def fields_of(flat: Tensor, rows: Sequence[Row], sizes: Sequence[int], iterations: int, batch: int) -> list[Tensor]:
-    """Typed views `[K, B, *shape]` of the segments of a flat uint8 tensor."""
-    views: list[Tensor] = []
-    for row, part in zip(rows, flat.split(list(sizes)), strict=True):
-        used = part[: iterations * batch * _bytes(row)]
-        views.append(used.view(row.dtype).view(iterations, batch, *row.shape))
-    return views
 
 
 def _come(use: int, port: str) -> Place:
@@ -417,11 +390,3 @@ def _sound(values: Iterable[Tensor]) -> Tensor | None:
         if value.is_floating_point():
             found = _both(found, value.isfinite().flatten(1).all(1) if value.dim() > 1 else value.isfinite())
     return found
-
-
-def _bytes(row: Row) -> int:
-    return row.dtype.itemsize * int(torch.Size(row.shape).numel())
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // 16) * 16

@@ -18,15 +18,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walkgraph.engine.bodies import Loaded
 from walkgraph.engine.body import Place
 from walkgraph.engine.capture import Capturer, bucket
 from walkgraph.engine.clocks import Stopwatch, Timing
 from walkgraph.engine.crossing import Crossing
 from walkgraph.engine.device import Lines, Mark
-from walkgraph.engine.entering import Entrance, Loaded
+from walkgraph.engine.entering import Entrance
 from walkgraph.engine.failures import Failures
-from walkgraph.engine.lanes import TABLE_BYTES, Flight, Graph, Lane, Rooms, sizes_of
-from walkgraph.engine.program import Program, row_bytes
+from walkgraph.engine.lanes import Flight, Graph, Lane, Rooms, rows_of, sizes_of
+from walkgraph.engine.program import Program
 from walkgraph.engine.riders import LoopDone, Queue, Rider, Stepped, Waiting, row_of, stepped, to_leave
 from walkgraph.engine.spanning import ROWS as SPANNING_ROWS
 from walkgraph.engine.states import StateTable
@@ -295,7 +296,7 @@ class Resident:
         try:
             with torch.inference_mode():
                 rider.cells = lane.program.cells_of(rider.row)
-                self._entrance.leave(lane.program, rider.row, rider.entered, rider.done)
+                self._entrance.leave(lane.program, rider.row, rider.entered, rider.done, over=False)
         except Exception as raised:  # noqa: BLE001 (what can't be taken from its row ends that run alone)
             self._finish(lane, rider, None, self._failures.of(rider.call, raised))
             return
@@ -325,11 +326,9 @@ class Resident:
         return LoopDone(call, None, self._failures.of(call, raised), 0, False, 0.0, 0.0, 1)
 
     def _lane(self, call: LoopCall) -> Lane:
-        key, body, pools, device = self._entrance.body(call)
+        key, body, pools, device = self._entrance.made(call)
         if key not in self._lanes:
-            most = max(1, *(size for size in sizes_of(body, self._rows)))
-            rows = max(min(self._rows, most), min(self._rows, TABLE_BYTES // max(1, row_bytes(body))))
-            rows = SPANNING_ROWS if body.channels else rows
+            rows = SPANNING_ROWS if body.channels else rows_of(body, pools, self._rows)
             outputs = tuple((out.key, (out.use, out.port)) for out in call.outputs if out.kind != "last")
             self._forget()
             lane = Lane(
@@ -446,7 +445,7 @@ class Resident:
                     value = lane.program.value((out.use, out.port), rider.row)
                     moved |= out.port in self._host_ports(call.body[out.use].node)
                     outputs[out.key] = lines.to_host(value) if moved else value
-            self._entrance.leave(lane.program, rider.row, rider.entered, rider.done)
+            self._entrance.leave(lane.program, rider.row, rider.entered, rider.done, over=True)
         self._finish(lane, rider, outputs, None, stopped=stopped, mark=lines.mark() if moved else None)
 
     def _finish(

@@ -8,14 +8,13 @@ written into.
 import logging
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from walkgraph.engine.flashinfer_attention import FlashInferAttention, Workspace, unfit
+from walkgraph.engine.held import EMPTY, Fresh, Kept, PagedState, Row, trim
 from walkgraph.engine.paged_attention import Contexts, Entry, PagedAttention
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool, slots_of
@@ -23,64 +22,12 @@ from walkgraph.engine.prefix import Name, PrefixCache, PrefixStats
 from walkgraph.layers.flashinfer import installed
 from walkgraph.networks.base import Attention, CallFailed, Segment, StateKey
 
-_EMPTY = 0
 _LIMITED = 8192
 """Runs and sessions whose bounds are remembered: sessions end without a word, so the oldest are forgotten."""
 _contents = count(1)
 _log = logging.getLogger(__name__)
 
 Attends = PagedAttention | FlashInferAttention
-
-
-@dataclass(slots=True)
-class Row:
-    """One sequence: the tokens 0 <= i < length lie in its pages' slots, in order."""
-
-    pages: list[int] = field(default_factory=list[int])
-    length: int = 0
-    position: int = 0
-    content: int = _EMPTY
-    """Names the kept tokens: equal numbers mean equal keys and values. Every append makes a new one."""
-    name: Name | None = None
-    """What the kept tokens were made of, where all of them have names."""
-
-    def alike(self, other: "Row") -> bool:
-        """Whether both certainly keep the same tokens, in the same places."""
-        if (self.length, self.position) != (other.length, other.position):
-            return False
-        if self.content == other.content:
-            return True
-        return self.name is not None and other.name is not None and self.name[:2] == other.name[:2]
-
-    def copy(self) -> "Row":
-        return Row(list(self.pages), self.length, self.position, self.content, self.name)
-
-
-@dataclass(slots=True)
-class PagedState:
-    """`width` sequences that are forked, moved and dropped together."""
-
-    pool: Pool
-    rows: list[Row]
-
-
-class Kept(NamedTuple):
-    """Of a paged state."""
-
-    sequences: int
-    tokens: int
-    """Of its longest sequence."""
-    pages: int
-    """Held by its sequences, shared ones once for each."""
-
-
-class Fresh(NamedTuple):
-    """Tokens with names that a forward has appended to a sequence; whether it went well is known later."""
-
-    key: StateKey
-    row: Row
-    start: int
-    stop: int
 
 
 class StateTable:
@@ -230,7 +177,7 @@ class StateTable:
                 pool.pages.release(fresh)
             raise
         renamed = {pool: dict(zip(pages[pool], fresh, strict=True)) for pool, fresh in taken.items()}
-        contents: dict[int, int] = {_EMPTY: _EMPTY}
+        contents: dict[int, int] = {EMPTY: EMPTY}
         held: set[tuple[Pool, int]] = set()
         for key, state in paged.items():
             for row in state.rows:
@@ -288,9 +235,9 @@ class StateTable:
             return False
         return all(a.alike(b) for a, b in zip(first.rows, second.rows, strict=True))
 
-    def hold(self, key: StateKey, tokens: int) -> Row:
-        """Reserve room for `tokens` more of a state of one sequence, until `appended`. Raises `OutOfPages`, and
-        `CallFailed` where they are more than the run may hold; then nothing has changed."""
+    def hold(self, key: StateKey, tokens: int) -> list[Row]:
+        """Reserve room for `tokens` more of every sequence of a state, of one where it holds none, until `appended`.
+        Raises `OutOfPages`, and `CallFailed` where they are more than the run may hold; then nothing has changed."""
         transaction = self.transaction()
         try:
             return transaction.hold(key, tokens)
@@ -300,13 +247,21 @@ class StateTable:
 
     def appended(self, key: StateKey, tokens: int, advance: int) -> None:
         """Count tokens that were written into the room held for them, and give the rest of it back."""
-        row = self.paged[key].rows[0]
-        if tokens:
+        for row in self.paged[key].rows if tokens else ():
             row.length += tokens
             row.position += advance
             row.content = next(_contents)
             row.name = None
         trim(self.paged[key])
+
+    def renew(self, key: StateKey, source: StateKey | None, width: int) -> None:
+        """Replace a state by a copy of another one, or by nothing; a paged one has `width` sequences."""
+        if source is None:
+            self.drop((key,))
+        else:
+            self.fork(source, key, width)
+        if key not in self.paged and key.state in self.pools:
+            self.open(key).rows.extend(Row() for _ in range(width))
 
     def audit(self) -> None:
         """Raises `PageFault` unless every page is free or held by exactly the sequences that list it."""
@@ -327,6 +282,8 @@ class Transaction:
         self._before: dict[StateKey, list[Row] | None] = {}
         self._taken: list[tuple[Pool, list[int]]] = []
         self._left: list[tuple[Pool, int]] = []
+        self._copies: dict[Pool, list[tuple[int, int]]] = {}
+        """Pages that are to be copied to others before something is written into these."""
         self._puts: dict[StateKey, Tensor] = {}
         self._asked: list[tuple[PrefixCache, int, int]] = []
 
@@ -369,14 +326,17 @@ class Transaction:
                 raise PageFault("a forward may append to a sequence once, and to sequences of one cache shape")
             seen.add((segment.state, segment.sequence))
             entries.append(self._entry(segment, pool))
+        self._copy()
         return self._table.attention(pool, entries)
 
-    def hold(self, key: StateKey, tokens: int) -> Row:
-        row = self._reserve(key, 0, tokens, self._table.pool(key))
+    def hold(self, key: StateKey, tokens: int) -> list[Row]:
+        pool = self._table.pool(key)
+        rows = [self._reserve(key, sequence, tokens, pool) for sequence in range(max(1, self._table.width(key)))]
+        self._copy()
         for pool, page in self._left:
             pool.pages.release((page,))
         self._left.clear()
-        return row
+        return rows
 
     def commit(self, attention: Attention) -> None:
         if not isinstance(attention, Attends):
@@ -474,21 +434,18 @@ class Transaction:
                 "raise what its `capacity` is made of",
                 code="invalid_input",
             )
-        copies = bool(row.length % PAGE) and pool.pages.shared(row.pages[row.length // PAGE])
+        copies = bool(new and row.length % PAGE) and pool.pages.shared(row.pages[row.length // PAGE])
         taken = pool.pages.take(copies + max(0, pages_for(row.length + new) - len(row.pages)))
         self._taken.append((pool, taken))
         if copies:
             last = row.length // PAGE
-            pool.copy_page(row.pages[last], taken[0])
+            self._copies.setdefault(pool, []).append((row.pages[last], taken[0]))
             self._left.append((pool, row.pages[last]))
             row.pages[last] = taken[0]
         row.pages.extend(taken[copies:])
         return row
 
-
-def trim(state: PagedState) -> None:
-    """Give back what was reserved and never counted."""
-    for row in state.rows:
-        kept = pages_for(row.length)
-        state.pool.pages.release(row.pages[kept:])
-        del row.pages[kept:]
+    def _copy(self) -> None:
+        for pool, pages in self._copies.items():
+            pool.copy_pages(*zip(*pages, strict=True))
+        self._copies.clear()

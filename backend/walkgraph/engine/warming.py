@@ -5,7 +5,7 @@ from typing import Protocol
 
 import torch
 
-from walkgraph.engine.entering import Loaded
+from walkgraph.engine.bodies import Loaded
 from walkgraph.engine.load import WARM_UP, example_calls
 from walkgraph.engine.parts import Done
 from walkgraph.engine.single import Singles

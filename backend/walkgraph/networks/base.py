@@ -417,8 +417,8 @@ class Operator(Protocol):
         return None
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
-        """Inputs that loops are entered with, or those of `step_inputs`: one of each shape and variant that is worth
-        making ready before the first request."""
+        """What an iteration reads of the values that loops are entered with, or `step_inputs`: one of each shape and
+        variant that is worth making ready before the first request."""
         return ()
 
     def step(self, batch: StepBatch) -> StepOutputs:
