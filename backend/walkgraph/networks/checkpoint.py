@@ -11,7 +11,7 @@ tokens are not the published ones, `"speech_tokens"` in that file names them.
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -28,6 +28,7 @@ from walkgraph.networks.llama import Llama, LlamaConfig, OrpheusConfig, SpeechTo
 
 FORMAT = "walkgraph/bagel@1"
 M = TypeVar("M", bound=nn.Module)
+Named = tuple[str, torch.Tensor]
 Progress = Callable[[int], None]
 """Called with the bytes of every tensor that was loaded."""
 
@@ -45,6 +46,8 @@ class Names(NamedTuple):
     """Tensors that may be there and are not read, by their names in the module."""
     exact: Callable[[str], bool] = _none
     """Whether a tensor of the module is kept in float32."""
+    regroup: Callable[[Iterable[Named]], Iterable[Named]] = iter
+    """A file's tensors, renamed, -> the module's: some may be joined, or left out."""
 
 
 def read_config(folder: Path) -> BagelConfig:
@@ -129,7 +132,7 @@ def load(
     wanted = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     state: dict[str, torch.Tensor] = {}
     problems: list[str] = []
-    for name, tensor in _tensors(folder, stem, str(device), names):
+    for name, tensor in names.regroup(_tensors(folder, stem, str(device), names)):
         if name not in wanted:
             problems.append(f"unknown tensor `{name}`")
         elif tuple(tensor.shape) != wanted[name]:

@@ -1,0 +1,59 @@
+"""How an arm's pose follows from an action, as numbers alone.
+
+A pose is a position (metres), three angles (radians, about the fixed axes x, y and z in turn) and a grip in [0, 1]; an
+action is a shift, a turn of the same kind and a change of the grip.
+"""
+
+import torch
+from torch import Tensor
+
+_LOCKED = 1e-7
+"""Cosine of the middle angle below which the first and the last turn about one axis: the last one is taken as 0."""
+
+
+class Poses:
+    """Holds what a device needs for it."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._parts = tuple(part.to(device) for part in _axes())
+
+    def move(self, pose: Tensor, action: Tensor) -> Tensor:
+        """pose and action `[..., 7]`, broadcast -> the pose after it, float32 `[..., 7]`; computed in float64."""
+        pose, action = torch.broadcast_tensors(pose.double(), action.double())
+        ends = pose + action
+        angles = euler(self.rotation(torch.stack([action[..., 3:6], pose[..., 3:6]], -2)))
+        return torch.cat([ends[..., :3], angles, ends[..., 6:].clamp(0, 1)], -1).float()
+
+    def rotation(self, angles: Tensor) -> Tensor:
+        """Angles float64 `[..., 2, 3]` of two turns, of which the second is made first -> `[..., 3, 3]`."""
+        still, even, odd = self._parts
+        cos, sin = angles.cos()[..., None, None], angles.sin()[..., None, None]
+        # About x, then y, then z: of each turn one after the other, of both turns at once.
+        x, y, z = torch.addcmul(torch.addcmul(still, cos, even), sin, odd).unbind(-3)
+        last, first = _times(_times(z, y), x).unbind(-3)
+        return _times(last, first)
+
+
+def euler(matrix: Tensor) -> Tensor:
+    """`[..., 3, 3]` -> angles `[..., 3]` about x, y and z, of which the middle one is within a quarter turn."""
+    r = matrix.flatten(-2)
+    level = torch.hypot(r[..., 0], r[..., 3])
+    locked = level < _LOCKED
+    first = torch.atan2(torch.where(locked, -r[..., 5], r[..., 7]), torch.where(locked, r[..., 4], r[..., 8]))
+    last = torch.atan2(r[..., 3], r[..., 0]).masked_fill(locked, 0.0)
+    return torch.stack([first, torch.atan2(-r[..., 6], level), last], -1)
+
+
+def _times(a: Tensor, b: Tensor) -> Tensor:
+    """`[..., 3, 3]`; summed in one order whatever the batch."""
+    return (a[..., :, :, None] * b[..., None, :, :]).sum(-2)
+
+
+def _axes() -> tuple[Tensor, Tensor, Tensor]:
+    """Of a turn about x, y and z: what stays, what goes with the cosine and what with the sine, each `[3, 3, 3]`."""
+    still, odd = torch.zeros(2, 3, 3, 3, dtype=torch.float64)
+    for axis in range(3):
+        one, two = (axis + 1) % 3, (axis + 2) % 3
+        still[axis, axis, axis] = 1.0
+        odd[axis, one, two], odd[axis, two, one] = -1.0, 1.0
+    return still, torch.eye(3, dtype=torch.float64) - still, odd

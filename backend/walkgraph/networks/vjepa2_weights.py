@@ -1,0 +1,135 @@
+"""Weights of V-JEPA 2-AC: a folder holds `encoder.safetensors` and `predictor.safetensors` (or indices and shards), and
+where its sizes are not those of the published ViT-g, a `config.json` (`"format": "walkgraph/vjepa2@1"`).
+
+Tensors have the names of the public checkpoint, with or without `encoder.`, `predictor.`, `module.` and `backbone.` in
+front; an encoder may also be laid out as in Transformers, in whose files another predictor may lie, which is not read.
+Pickles are not read: load the public `.pt` with torch and save its two dictionaries as these two files.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from walkgraph.errors import InvalidInput
+from walkgraph.networks.base import LoadContext
+from walkgraph.networks.checkpoint import Named, Names, Progress, load, read_json
+from walkgraph.networks.presets import drawn, vjepa2_config
+from walkgraph.networks.vjepa2 import (
+    VJEPA2_AC_VITG,
+    TransformerConfig,
+    Vjepa2Config,
+    Vjepa2Encoder,
+    Vjepa2Predictor,
+)
+
+FORMAT = "walkgraph/vjepa2@1"
+_WRAPPERS = ("module.", "backbone.")
+_UNUSED = ("pos_embed",)
+_PARTS = ("query", "key", "value")
+_OTHERS = {
+    "embeddings.patch_embeddings.": "patch_embed.",
+    "layernorm.": "norm.",
+}
+_LAYER = re.compile(r"layer\.(\d+)\.(.*)")
+_ATTENTION = re.compile(r"(blocks\.\d+)\.attention\.(query|key|value)\.(weight|bias)")
+M = TypeVar("M", bound=nn.Module)
+
+
+def read_config(folder: Path) -> Vjepa2Config:
+    """The config of a checkpoint folder; raises `InvalidInput` with what is wrong."""
+    path = folder / "config.json"
+    own = read_json(path) if path.is_file() else {}
+    if own.get("format") != FORMAT:
+        return VJEPA2_AC_VITG
+    try:
+        sizes = {part: TransformerConfig(**own[part]) for part in ("encoder", "predictor")}
+        rest = {name: value for name, value in own.items() if name not in ("format", *sizes)}
+        return Vjepa2Config(**sizes, **rest)
+    except (TypeError, ValueError, KeyError) as error:
+        raise InvalidInput(f"the config in `{folder.name}` does not describe a V-JEPA 2 model: {error}") from error
+
+
+def config_json(config: Vjepa2Config) -> str:
+    """What `read_config` reads back."""
+    return json.dumps({"format": FORMAT, **dataclasses.asdict(config)}, indent=2) + "\n"
+
+
+def load_encoder(
+    folder: Path,
+    config: Vjepa2Config,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+) -> Vjepa2Encoder:
+    """Strict; raises `NotFound` and `InvalidInput`."""
+    on: dict[str, Any] = {"device": device, "dtype": dtype, "progress": progress}
+    return load(lambda: Vjepa2Encoder(config), folder, "encoder", **on, names=Names(regroup=_encoder_names))
+
+
+def load_predictor(
+    folder: Path,
+    config: Vjepa2Config,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+) -> Vjepa2Predictor:
+    """As `load_encoder`."""
+    on: dict[str, Any] = {"device": device, "dtype": dtype, "progress": progress}
+    names = Names(regroup=partial(_public_names, "predictor"))
+    return load(lambda: Vjepa2Predictor(config), folder, "predictor", **on, names=names)
+
+
+def encoder_of(context: LoadContext) -> Vjepa2Encoder:
+    """That of the weight set, drawn or read once."""
+    return _part(context, Vjepa2Encoder, load_encoder)
+
+
+def predictor_of(context: LoadContext) -> Vjepa2Predictor:
+    return _part(context, Vjepa2Predictor, load_predictor)
+
+
+def _part(context: LoadContext, kind: type[M], read: Callable[..., M]) -> M:
+    config = context.once(Vjepa2Config, lambda name, seed: vjepa2_config(name), read_config)
+    on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
+    return context.once(
+        kind,
+        lambda name, seed: drawn(lambda: kind(config), seed, **on),
+        lambda folder: read(folder, config, **on, progress=context.progress),
+    )
+
+
+def _public_names(stem: str, found: Iterable[Named]) -> Iterator[Named]:
+    """Without what wraps a module, and without what is not read."""
+    prefixes = (f"{stem}.", *_WRAPPERS)
+    for name, tensor in found:
+        while (prefix := next((p for p in prefixes if name.startswith(p)), None)) is not None:
+            name = name.removeprefix(prefix)
+        if name not in _UNUSED:
+            yield name, tensor
+
+
+def _encoder_names(found: Iterable[Named]) -> Iterator[Named]:
+    """Of either layout."""
+    apart: dict[str, dict[str, torch.Tensor]] = {}
+    for name, tensor in _public_names("encoder", found):
+        if name.startswith("predictor."):
+            continue
+        name = _LAYER.sub(r"blocks.\1.\2", name).replace(".attention.proj.", ".attn.proj.")
+        name = next((new + name.removeprefix(old) for old, new in _OTHERS.items() if name.startswith(old)), name)
+        part = _ATTENTION.fullmatch(name)
+        if part is None:
+            yield name, tensor
+            continue
+        whole = apart.setdefault(f"{part[1]}.attn.qkv.{part[3]}", {})
+        whole[part[2]] = tensor
+        if len(whole) == len(_PARTS):
+            yield f"{part[1]}.attn.qkv.{part[3]}", torch.cat([whole.pop(kind) for kind in _PARTS])
