@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
-from walkgraph.layers.mlp import gated
+from walkgraph.layers.mlp import Gate, gated
 from walkgraph.layers.norm import rms_norm
 from walkgraph.layers.rope import neox_frequencies
 
@@ -36,12 +36,14 @@ def test_wide_rows_are_normed_as_plainly(rows: int, width: int, dtype: torch.dty
         wide_rms_norm(x.to(device)[:, ::2], weight.to(device)[::2], 1e-2)
 
 
-@pytest.mark.parametrize(("rows", "width"), [(2, 18944), (3, 48), (1, 2048)])
-def test_rows_are_gated_as_plainly(rows: int, width: int, device: str) -> None:
+@pytest.mark.parametrize(
+    ("rows", "width", "gate"), [(2, 18944, "silu"), (3, 48, "silu"), (1, 2048, "gelu_tanh"), (3, 4100, "gelu_tanh")]
+)
+def test_rows_are_gated_as_plainly(rows: int, width: int, gate: Gate, device: str) -> None:
     from walkgraph.layers.kernels.gated import gated_rows
 
     packed = 2 * drawn(3, rows, 2 * width)
-    near(gated_rows(packed.to(device)), gated(packed))
+    near(gated_rows(packed.to(device), gelu=gate == "gelu_tanh"), gated(packed, gate))
     with pytest.raises(ValueError, match="contiguous"):
         gated_rows(packed.to(device)[:, ::2])
 
@@ -64,18 +66,25 @@ def counted(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
 
 @pytest.mark.usefixtures("counted")
 @pytest.mark.parametrize(
-    ("rows", "width", "hidden", "programs"), [(130, 72, 136, 2), (2100, 64, 136, 3), (1, 64, 8, 4), (256, 128, 128, 1)]
+    ("rows", "width", "hidden", "programs", "gate"),
+    [
+        (130, 72, 136, 2, "silu"),
+        (2100, 64, 136, 3, "silu"),
+        (1, 64, 8, 4, "silu"),
+        (256, 128, 128, 1, "silu"),
+        (130, 72, 136, 2, "gelu_tanh"),
+    ],
 )
 def test_rows_are_multiplied_and_gated_as_plainly(
-    rows: int, width: int, hidden: int, programs: int, device: str
+    rows: int, width: int, hidden: int, programs: int, gate: Gate, device: str
 ) -> None:
     """Whole tiles and parts of them, more and fewer than programs, in one group of rows and in two. In float16: the
     interpreter has no products of bfloat16."""
     from walkgraph.layers.kernels.gate_up import gate_up
 
     x, weight = drawn(11, rows, width, dtype=torch.float16), drawn(12, 2 * hidden, width, dtype=torch.float16) / 8
-    wanted = gated(F.linear(x.float(), weight.float()))
-    found = gate_up(x.to(device), weight.to(device), programs).cpu().float()
+    wanted = gated(F.linear(x.float(), weight.float()), gate)
+    found = gate_up(x.to(device), weight.to(device), programs, gelu=gate == "gelu_tanh").cpu().float()
     torch.testing.assert_close(found, wanted, rtol=2e-3, atol=2e-3)
 
 

@@ -1,7 +1,7 @@
 """Feed-forward blocks."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -40,27 +40,31 @@ class SwiGLU(nn.Module):
         return self
 
 
-def gated(gate_up: Tensor) -> Tensor:
-    """Many rows `[R, 2F]`, contiguous, gate columns first, without a gradient -> silu(gate) * up `[R, F]`, rounded
-    once."""
+Gate = Literal["silu", "gelu_tanh"]
+
+
+def gated(gate_up: Tensor, gate: Gate = "silu") -> Tensor:
+    """Many rows `[R, 2F]`, contiguous, gate columns first, without a gradient -> silu(gate) * up `[R, F]`, or with
+    gelu by its tanh form, rounded once."""
     if gate_up.is_cuda:
         from walkgraph.layers.kernels.gated import gated_rows
 
-        return gated_rows(gate_up)
-    gate, up = gate_up.float().chunk(2, -1)
-    return (F.silu(gate) * up).to(gate_up.dtype)
+        return gated_rows(gate_up, gelu=gate == "gelu_tanh")
+    gates, up = gate_up.float().chunk(2, -1)
+    opened = F.silu(gates) if gate == "silu" else F.gelu(gates, approximate="tanh")
+    return (opened * up).to(gate_up.dtype)
 
 
-def gated_product(x: Tensor, weight: Tensor) -> Tensor:
+def gated_product(x: Tensor, weight: Tensor, gate: Gate = "silu") -> Tensor:
     """Many rows x `[R, W]` contiguous, weight `[2F, W]`, gate rows first, without a gradient -> silu(x @ gate.T) *
-    (x @ up.T) `[R, F]`."""
+    (x @ up.T) `[R, F]`, or with gelu by its tanh form."""
     if x.is_cuda:
         from walkgraph.layers.kernels.gate_up import gate_up, programs_of, unfit
 
         programs = programs_of(x.device)
         if programs and unfit(x, weight) is None:
-            return gate_up(x, weight, programs)
-    return gated(F.linear(x, weight))
+            return gate_up(x, weight, programs, gelu=gate == "gelu_tanh")
+    return gated(F.linear(x, weight), gate)
 
 
 class GeluMLP(nn.Module):

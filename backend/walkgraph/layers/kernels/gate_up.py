@@ -1,5 +1,5 @@
-"""silu(x @ gate.T) * (x @ up.T) of thousands of rows in one launch: what lies between the products and the gate stays
-in registers, which spares writing and reading twice a model's hidden width.
+"""silu(x @ gate.T) * (x @ up.T) of thousands of rows in one launch, or gelu by its tanh form: what lies between the
+products and the gate stays in registers, which spares writing and reading twice a model's hidden width.
 
 Programs stay on their multiprocessor and take tile after tile. A tile's gate and up columns are one operand of the
 tensor cores, of 256 columns, so that the rows are read from shared memory once for both; the loads of the next tile run
@@ -18,6 +18,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from walkgraph.layers.kernels.gated import opened
+
 ROWS, COLUMNS, DEPTH = 128, 128, 64
 WARPS, STAGES = 8, 4
 """Two groups of four warps hold a tile's sums; four stages of operands and the result fill Hopper's shared memory."""
@@ -31,6 +33,7 @@ _ALIGNED = 16
 def gate_up_kernel(
     x, weight, out, rows, columns, depth,
     BLOCK_R: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_W: tl.constexpr, GROUP: tl.constexpr, PROGRAMS: tl.constexpr,
+    GELU: tl.constexpr,
 ):  # fmt: skip
     """Descriptors of x `[R, W]`, weight `[2, F, W]` and out `[R, F]`; what lies outside is 0 and not written."""
     down, across = tl.cdiv(rows, BLOCK_R), tl.cdiv(columns, BLOCK_F)
@@ -43,7 +46,7 @@ def gate_up_kernel(
             both = weight.load([0, f, w]).reshape(2 * BLOCK_F, BLOCK_W)
             total = tl.dot(x.load([r, w]), both.T, total)
         gate, up = total.reshape(BLOCK_R, 2, BLOCK_F).permute(0, 2, 1).split()
-        out.store([r, f], (gate * tl.sigmoid(gate) * up).to(out.dtype))
+        out.store([r, f], (opened(gate, GELU) * up).to(out.dtype))
 
 
 @cache
@@ -64,7 +67,7 @@ def unfit(x: Tensor, weight: Tensor) -> str | None:
     return None
 
 
-def gate_up(x: Tensor, weight: Tensor, programs: int) -> Tensor:
+def gate_up(x: Tensor, weight: Tensor, programs: int, *, gelu: bool = False) -> Tensor:
     """x `[R, W]`, weight `[2F, W]`, gate rows first -> `[R, F]` of x's type, rounded once.
 
     Raises ValueError for what is `unfit`."""
@@ -78,7 +81,7 @@ def gate_up(x: Tensor, weight: Tensor, programs: int) -> Tensor:
         TensorDescriptor(weight, [2, columns, depth], [columns * depth, depth, 1], [2, COLUMNS, DEPTH]),
         TensorDescriptor.from_tensor(out, [ROWS, COLUMNS]),
         rows, columns, depth,
-        BLOCK_R=ROWS, BLOCK_F=COLUMNS, BLOCK_W=DEPTH, GROUP=GROUP, PROGRAMS=programs,
+        BLOCK_R=ROWS, BLOCK_F=COLUMNS, BLOCK_W=DEPTH, GROUP=GROUP, PROGRAMS=programs, GELU=gelu,
         num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
     return out

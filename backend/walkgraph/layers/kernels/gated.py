@@ -1,4 +1,4 @@
-"""silu(gate) * up of many rows: bound by reading two numbers and writing one."""
+"""silu(gate) * up of many rows, or gelu by its tanh form: bound by reading two numbers and writing one."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false
 
@@ -13,7 +13,13 @@ WARPS = 4
 
 
 @triton.jit
-def gated_kernel(gate_up, out, F: tl.constexpr, BLOCK: tl.constexpr):
+def opened(gate, GELU: tl.constexpr):
+    """float32: silu, or gelu by its tanh form, which is x * sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3))."""
+    return gate * tl.sigmoid(1.5957691216057308 * (gate + 0.044715 * gate * gate * gate) if GELU else gate)
+
+
+@triton.jit
+def gated_kernel(gate_up, out, F: tl.constexpr, BLOCK: tl.constexpr, GELU: tl.constexpr):
     """A program for a piece of one row."""
     PIECES: tl.constexpr = (F + BLOCK - 1) // BLOCK
     row = (tl.program_id(0) // PIECES).to(tl.int64)
@@ -22,14 +28,14 @@ def gated_kernel(gate_up, out, F: tl.constexpr, BLOCK: tl.constexpr):
     at = gate_up + row * (2 * F) + columns
     gate = tl.load(at, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
     up = tl.load(at + F, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
-    tl.store(out + row * F + columns, (gate * tl.sigmoid(gate) * up).to(out.dtype.element_ty), mask=inside)
+    tl.store(out + row * F + columns, (opened(gate, GELU) * up).to(out.dtype.element_ty), mask=inside)
 
 
-def gated_rows(gate_up: Tensor) -> Tensor:
+def gated_rows(gate_up: Tensor, *, gelu: bool = False) -> Tensor:
     """`[R, 2F]` contiguous -> `[R, F]`."""
     if not gate_up.is_contiguous():
         raise ValueError("the rows to be gated must be contiguous")
     rows, width = gate_up.shape[0], gate_up.shape[1] // 2
     out = torch.empty(rows, width, dtype=gate_up.dtype, device=gate_up.device)
-    gated_kernel[(rows * triton.cdiv(width, BLOCK),)](gate_up, out, F=width, BLOCK=BLOCK, num_warps=WARPS)
+    gated_kernel[(rows * triton.cdiv(width, BLOCK),)](gate_up, out, F=width, BLOCK=BLOCK, GELU=gelu, num_warps=WARPS)
     return out
