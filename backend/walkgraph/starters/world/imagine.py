@@ -2,7 +2,7 @@
 
 It keeps the model's contexts and positions and nothing of an engine's machinery.
 
-Shape letters: B scenes, T frames, n patches, d width, H actions of a plan, N plans tried at once.
+Shape letters: B scenes, T frames, n patches, d width.
 """
 
 from dataclasses import dataclass
@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Predictor, normed
+from walkgraph.networks.vjepa2_planning import Momentum, chosen, distance, normals, propose, refine, rest
 from walkgraph.networks.world_scene import MOST
 from walkgraph.starters.world.data import reckoned
-
-GRIP = 0.75
-"""Largest change of the grip that a planner tries."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +26,7 @@ class Search:
     top: int = 8
     momentum_mean: float = 0.1
     momentum_std: float = 0.2
+    momentum_grip: float = 0.15
     max_norm: float = MOST
 
 
@@ -46,26 +45,20 @@ def imagined(predictor: Vjepa2Predictor, first: Tensor, actions: Tensor, pose: T
     return torch.stack(frames[1:], 1)
 
 
-def planned(predictor: Vjepa2Predictor, first: Tensor, goal: Tensor, pose: Tensor, how: Search) -> Tensor:
-    """first and goal `[B, n, d]`, pose `[B, 7]` -> the action to take `[B, 7]`, by the cross-entropy method: tries
-    plans, keeps the best by the last frame's mean absolute difference from the goal, and draws closer ones."""
+def planned(
+    predictor: Vjepa2Predictor, first: Tensor, goal: Tensor, pose: Tensor, how: Search, seeds: Tensor
+) -> Tensor:
+    """first and goal `[B, n, d]`, pose `[B, 7]`, seeds int64 `[B]` -> the action to take `[B, 7]`."""
     count, device = first.shape[0], first.device
-    limit = torch.tensor([how.max_norm] * 3 + [GRIP], device=device)
-    mean = torch.zeros(count, how.horizon, 4, device=device)
-    std = torch.tensor([how.max_norm] * 3 + [1.0], device=device).expand_as(mean)
+    mean, std = (part.expand(count, -1, -1) for part in rest(how.horizon, how.max_norm, device=device))
+    most = torch.full((count,), how.max_norm, device=device)
+    shares = [how.momentum_mean, how.momentum_std, how.momentum_grip, how.momentum_grip]
+    momentum = Momentum(*torch.tensor(shares, device=device)[:, None].expand(-1, count))
     many = first.repeat_interleave(how.samples, 0), pose.repeat_interleave(how.samples, 0)
-    for _ in range(how.rounds):
-        noise = torch.randn(count, how.samples, how.horizon, 4, device=device)
-        tried = torch.maximum(torch.minimum(noise * std[:, None] + mean[:, None], limit), -limit)
-        last = imagined(predictor, many[0], _seven(tried).flatten(0, 1), many[1])[:, -1]
-        cost = (last.unflatten(0, (count, -1)) - goal[:, None]).abs().mean((-1, -2))
-        best = cost.topk(how.top, largest=False).indices
-        kept = tried.take_along_dim(best[..., None, None], 1)
-        mean = mean * how.momentum_mean + kept.mean(1) * (1 - how.momentum_mean)
-        std = std * how.momentum_std + kept.std(1) * (1 - how.momentum_std)
-    return _seven(mean)[:, 0]
-
-
-def _seven(numbers: Tensor) -> Tensor:
-    """Shift and grip `[..., 4]` -> actions `[..., 7]`."""
-    return torch.cat([numbers[..., :3], torch.zeros_like(numbers[..., :3]), numbers[..., 3:]], -1)
+    for number in range(how.rounds):
+        noise = normals(seeds, torch.full_like(seeds, number), how.horizon, how.samples)
+        tried = propose(noise, mean, std, most)
+        last = imagined(predictor, many[0], tried.transpose(1, 2).flatten(0, 1), many[1])[:, -1]
+        cost = distance(last.unflatten(0, (count, -1)), goal)
+        mean, std = refine(tried, cost, mean, std, momentum, how.top)
+    return chosen(mean)

@@ -50,10 +50,10 @@ class PredictorLoss(nn.Module):
         given = self._next(frames[:, :-1], actions, poses)
         one = (given - wanted).abs().mean()
         before = given
-        for last in (at == deep - 1 for at in range(deep)):
-            with torch.set_grad_enabled(last):
-                given = self._next(torch.cat([frames[:, :1], before[:, :-1]], 1), actions, poses)
-            before = given
+        for _ in range(deep - 1):
+            with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+                before = self._next(torch.cat([frames[:, :1], before[:, :-1]], 1), actions, poses)
+        given = self._next(torch.cat([frames[:, :1], before[:, :-1]], 1), actions, poses)
         more = (given - wanted).abs().mean()
         return one + more, torch.stack([one, more]).detach()
 
@@ -93,7 +93,8 @@ def train_predictor(model: Vjepa2, painter: Painter, seconds: float, options: ar
 def viewed(model: Vjepa2, scene: Scene) -> tuple[Tensor, Tensor]:
     """Scenes `[B, T + 1]` -> their pictures `[B, T + 1, 3, h, w]` and features `[B, T + 1, n, d]`."""
     images = picture(scene)
-    with autocast(images.device):
+    # Compiled for gradients alone: another form of the blocks would take seconds of the training to make.
+    with autocast(images.device), torch.compiler.set_stance("force_eager"):
         return images, seen(model, images)
 
 
@@ -133,7 +134,7 @@ def main() -> None:
     if device.type == "cuda" and not options.eager:
         for part in model.modules():
             if isinstance(part, Vjepa2Block):
-                part.compile()
+                part.compile(dynamic=False)
     first = options.seconds * _ENCODER_SHARE
     train_encoder(model, painter, first, options.batch, options.rate, options.warmup)
     model.encoder.requires_grad_(False)
