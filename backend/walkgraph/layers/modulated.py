@@ -22,13 +22,22 @@ multiplied, N columns of a product, F hidden width, T numbers of a table.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.layers.block_attention import Places, Turns, place_heads
+from walkgraph.layers.invariance import is_batch_invariant
+
+if TYPE_CHECKING:
+    from walkgraph.layers.kernels.modulated_config import Cut
+
+_MAJOR = 9
+"""Compute capability that the kernels are written and measured for."""
+_ALIGNED = 8
+"""Numbers that a row begins at a multiple of, for tensor maps."""
 
 
 class Modulation(NamedTuple):
@@ -75,12 +84,21 @@ class Rows(NamedTuple):
 
 def modulated(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
     """x `[R, W]`, scale and shift `[B, W]` -> norm(x) * (1 + scale) + shift `[R, W]`, float32 within, of x's type."""
+    if _on_hopper(x):
+        from walkgraph.layers.kernels.modulated import modulate
+
+        return modulate(x.contiguous(), scale, shift, eps)
     blocks = _normed(x, eps).unflatten(0, (scale.shape[0], -1))
     return torch.addcmul(shift.float()[:, None], blocks, 1 + scale.float()[:, None]).flatten(0, 1).to(x.dtype)
 
 
 def begin(x: Tensor, scale: Tensor, eps: float) -> Rows:
     """x `[R, W]` before its first norm, of `scale` `[B, W]`."""
+    if _on_hopper(x):
+        from walkgraph.layers.kernels.modulated import weigh
+
+        x = x.contiguous()
+        return Rows(x, scale, eps, *weigh(x, scale))
     return Rows(x, scale, eps)
 
 
@@ -93,11 +111,22 @@ def product(rows: Rows, weight: Tensor, bias: Tensor) -> Tensor:
 def place(rows: Rows, weight: Tensor, bias: Tensor, turns: Turns, to: Places) -> None:
     """The product of all heads, weight `[(H + 2G) * D, W]` (queries, keys, values), turned, and written where it goes:
     `block_attention.place_heads`."""
+    cut = _cut(rows, rows.weighted, weight, to.k.shape[2] // 2)
+    if cut is not None and rows.weighted is not None and rows.squares is not None:
+        from walkgraph.layers.kernels.modulated import placed
+
+        placed(cut, rows.weighted, rows.squares, weight, bias, rows.eps, turns, to)
+        return
     place_heads(product(rows, weight, bias), turns, None, to, 0)
 
 
 def gated(rows: Rows, weight: Tensor, bias: Tensor) -> Tensor:
     """gelu(gate) * up, the gelu by its tanh form; weight `[2F, W]` and bias `[B, 2F]`, gate first -> `[R, F]`."""
+    cut = _cut(rows, rows.weighted, weight, weight.shape[0] // 2)
+    if cut is not None and rows.weighted is not None and rows.squares is not None:
+        from walkgraph.layers.kernels import modulated as kernels
+
+        return kernels.gated(cut, rows.weighted, rows.squares, weight, bias, rows.eps)
     gate, up = product(rows, weight, bias).chunk(2, -1)
     return F.gelu(gate, approximate="tanh") * up
 
@@ -105,8 +134,35 @@ def gated(rows: Rows, weight: Tensor, bias: Tensor) -> Tensor:
 def add(rows: Rows, inner: Tensor, weight: Tensor, gate: Tensor, scale: Tensor) -> Rows:
     """x + gate * (inner @ weight.T), the rows before the norm of `scale`; inner `[R, K]`, weight `[W, K]`, gate and
     scale `[B, W]`."""
+    cut = _cut(rows, inner, weight, 0)
+    if cut is not None:
+        from walkgraph.layers.kernels import modulated as kernels
+
+        x, *given = kernels.added(cut, rows.x, inner.contiguous(), weight, gate, scale)
+        return Rows(x, scale, rows.eps, *given)
     added = F.linear(inner, weight).unflatten(0, (gate.shape[0], -1)).float() * gate.float()[:, None]
     return Rows((rows.x + added.flatten(0, 1)).to(rows.x.dtype), scale, rows.eps)
+
+
+def _on_hopper(x: Tensor) -> bool:
+    return (
+        x.is_cuda
+        and x.dtype in (torch.bfloat16, torch.float16)
+        and not torch.is_grad_enabled()
+        and torch.cuda.get_device_capability(x.device)[0] == _MAJOR
+    )
+
+
+def _cut(rows: Rows, read: Tensor | None, weight: Tensor, height: int) -> "Cut | None":
+    """How a kernel multiplies `read` `[R, K]` by a weight in halves of `height` (0: it has none); None where none can:
+    rows that didn't begin on Hopper, or no whole tiles."""
+    if read is None or rows.weighted is None or read.dtype != weight.dtype or weight.stride(1) != 1:
+        return None
+    if weight.stride(0) % _ALIGNED or any(t.data_ptr() % (2 * _ALIGNED) for t in (read, weight)):
+        return None
+    from walkgraph.layers.kernels.modulated_config import choose
+
+    return choose(read.shape[0], (weight.shape[0], weight.shape[1], height), alike=is_batch_invariant())
 
 
 def _weighted(rows: Rows) -> Tensor:

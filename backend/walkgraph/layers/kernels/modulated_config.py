@@ -1,0 +1,84 @@
+"""Which tiles the products of modulated rows run with: data that was measured, and a rule for shapes that were not."""
+
+from dataclasses import dataclass, replace
+
+from walkgraph.layers.kernels.linear_config import COUNTERS, PARTIAL_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How one product is cut into programs."""
+
+    rows: int = 64
+    """Of a tile: 64 or more, which Hopper's products are made of."""
+    columns: int = 64
+    """Weight rows of a tile; those of both halves where it has two."""
+    depth: int = 64
+    split: int = 1
+    """Programs that share the depth of one tile."""
+    warps: int = 4
+    stages: int = 4
+    ahead: int = 0
+    """Columns of every weight row that are asked into L2 before the previous launch's end is awaited."""
+    overlap: int = 1
+    """0: launched when the previous launch has ended; 1: lets the next one start once its own wait is over; 2: at
+    once."""
+
+
+Case = tuple[int, int, int]
+"""(weight rows, depth, height of a half: 0 where a tile has none)."""
+
+TABLE: dict[Case, dict[int, Cut]] = {}
+"""Measured on an H200: case -> largest rows served -> cut."""
+
+_PROGRAMS = 132
+_MOST = 512
+"""Rows of the batch whose cuts serve every batch, where a row must get the numbers that it gets alone."""
+
+
+def fits(cut: Cut, rows: int, case: Case) -> bool:
+    """Whether a product can be cut so: whole tiles of weight rows and of depth, and room for the sums of a split."""
+    width, depth, height = case
+    own = cut.columns // 2 if height else cut.columns
+    if (height or width) % own or depth % (cut.depth * cut.split):
+        return False
+    tiles = width // cut.columns * -(-rows // cut.rows)
+    if cut.split == 1:
+        return True
+    return tiles <= COUNTERS and tiles * cut.split * cut.rows * cut.columns * 4 <= PARTIAL_BYTES
+
+
+def choose(rows: int, case: Case, *, alike: bool = False) -> Cut | None:
+    """What was measured, or a guess; None where there are no whole tiles. `alike`: one cut for any rows."""
+    rows = _MOST if alike else rows
+    for most, cut in sorted(TABLE.get(case, {}).items()):
+        if rows <= most:
+            return cut if fits(cut, rows, case) else None
+    return _guess(rows, case)
+
+
+def _guess(rows: int, case: Case) -> Cut | None:
+    """As many programs as there are processors, by narrow tiles first and then by splits."""
+    width, depth, _ = case
+    cut = Cut()
+    down = -(-rows // cut.rows)
+    if down > 2:
+        cut = replace(cut, columns=128)
+    while not fits(cut, rows, case):
+        if cut.columns > 32:
+            cut = replace(cut, columns=cut.columns // 2)
+        elif cut.depth > 16:
+            cut = replace(cut, depth=cut.depth // 2)
+        else:
+            return None
+    if width // cut.columns * down < _PROGRAMS // 2 and cut.columns == 64:
+        narrow = replace(cut, columns=32)
+        cut = narrow if fits(narrow, rows, case) else cut
+    while width // cut.columns * down * cut.split < _PROGRAMS * 3 // 4 and cut.split < 8:
+        more = replace(cut, split=cut.split * 2)
+        if not fits(more, rows, case) or depth // more.split < 2 * cut.depth:
+            break
+        cut = more
+    if down == 1:
+        cut = replace(cut, ahead=depth // cut.split)
+    return cut
