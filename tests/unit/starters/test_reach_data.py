@@ -87,17 +87,19 @@ def test_numbers_near_each_other_begin_alike(tokenizer: Tokenizer) -> None:
     assert near > 0.9 > far
 
 
-def test_a_few_steps_lower_both_losses(tokenizer: Tokenizer, prompts: Prompts) -> None:
-    torch.manual_seed(0)
+def test_both_losses_fall_along_their_gradient(tokenizer: Tokenizer, prompts: Prompts) -> None:
     trained = Trained(fresh(tokenizer), noises=1)
-    adam = torch.optim.AdamW(trained.parameters(), lr=2e-3)
     given = examples(4, prompts, torch.Generator().manual_seed(6))
     losses: list[tuple[float, float]] = []
-    for _ in range(8):
+    for _ in range(4):
+        torch.manual_seed(0)
         flow, aux = trained(given)
-        adam.zero_grad()
-        (flow + aux).backward()
-        adam.step()
         losses.append((flow.item(), aux.item()))
-    assert losses[-1][0] < 0.8 * losses[0][0]
-    assert losses[-1][1] < 0.5 * losses[0][1]
+        trained.zero_grad()
+        (flow + aux).backward()
+        with torch.no_grad():
+            for parameter in trained.parameters():
+                assert parameter.grad is not None
+                parameter -= 0.002 * parameter.grad
+    assert losses[-1][0] < losses[0][0]
+    assert losses[-1][1] < losses[0][1]
