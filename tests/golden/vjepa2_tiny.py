@@ -1,0 +1,97 @@
+"""A tiny V-JEPA 2-AC in the public layout, and what it is asked: all that the answers were made from.
+
+`make_vjepa2.py` gives them to the published code, the parity tests to ours. Everything follows from names and seeds, so
+that only answers are stored.
+"""
+
+import hashlib
+import math
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from walkgraph.networks.vjepa2 import TransformerConfig, Vjepa2, Vjepa2Config
+from walkgraph.networks.vjepa2_weights import config_json
+
+SEED = 20250611
+CONFIG = Vjepa2Config(
+    encoder=TransformerConfig(width=96, hidden=160, layers=3, heads=2),
+    predictor=TransformerConfig(width=80, hidden=120, layers=3, heads=4),
+    patch=8,
+    side=4,
+)
+"""Heads of 48 numbers, all of which turn, and of 20, of which two don't."""
+FRAMES, HORIZON = 3, 4
+ROUNDS, SAMPLES, TOP, STEPS = 3, 12, 4, 2
+MAX_NORM, MOMENTUM_MEAN, MOMENTUM_STD = 0.05, 0.25, 0.35
+
+
+def drawn(name: str, shape: tuple[int, ...], scale: float = 1.0) -> Tensor:
+    """float32 normal numbers that follow from the name alone."""
+    digest = hashlib.blake2b(f"{SEED}:{name}".encode(), digest_size=8).digest()
+    numbers = np.random.Generator(np.random.Philox(int.from_bytes(digest, "big"))).standard_normal(shape)
+    return torch.from_numpy(numbers.astype(np.float32)) * scale
+
+
+def weight(name: str, shape: tuple[int, ...]) -> Tensor:
+    """Matrices keep the scale of what they multiply; nothing is 0 or 1."""
+    if len(shape) > 1:
+        return drawn(name, shape, 1 / math.sqrt(math.prod(shape[1:])))
+    return drawn(name, shape, 0.1) + (0.0 if name.endswith("bias") else 1.0)
+
+
+def weights() -> dict[str, Tensor]:
+    with torch.device("meta"):
+        shapes = {name: tuple(tensor.shape) for name, tensor in Vjepa2(CONFIG).state_dict().items()}
+    return {name: weight(name, shape) for name, shape in shapes.items()}
+
+
+def pictures() -> Tensor:
+    """Two, float32 `[2, 3, 32, 32]` in [-1, 1]."""
+    return drawn("pictures", (2, 3, CONFIG.pixels, CONFIG.pixels), 0.5).clamp(-1, 1)
+
+
+def kept() -> Tensor:
+    """Patches of each picture that a masked encoder sees, not in their order."""
+    return torch.tensor([[0, 3, 15, 7, 8, 2], [5, 4, 14, 1, 9, 10]])
+
+
+def frames() -> Tensor:
+    return drawn("frames", (1, FRAMES, CONFIG.patches, CONFIG.encoder.width))
+
+
+def actions() -> Tensor:
+    """`[HORIZON, 7]`"""
+    return drawn("actions", (HORIZON, 7), 0.2)
+
+
+def poses() -> Tensor:
+    """`[HORIZON, 7]`; the first one begins the rollout. Its grip comes to its bound."""
+    return drawn("poses", (HORIZON, 7), 0.8) + torch.tensor([0, 0, 0, 0, 0, 0, 0.5])
+
+
+def noise() -> Tensor:
+    """Of every round, step and sample: shifts and grip."""
+    return drawn("noise", (ROUNDS, STEPS, SAMPLES, 4))
+
+
+def write_folder(root: Path) -> Path:
+    """As the public checkpoint's parts, one file each, with names as a training run gives them."""
+    folder = root / "vjepa2-tiny"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(config_json(CONFIG))
+    whole = weights()
+    for part, wrapper in (("encoder", "module.backbone."), ("predictor", "module.")):
+        mine = {n.removeprefix(f"{part}."): t for n, t in whole.items() if n.startswith(f"{part}.")}
+        save_file({wrapper + name: tensor for name, tensor in mine.items()}, folder / f"{part}.safetensors")
+    return folder
+
+
+@cache
+def answers() -> dict[str, np.ndarray]:
+    with np.load(Path(__file__).with_name("vjepa2_tiny.npz")) as stored:
+        return dict(stored)
