@@ -13,7 +13,7 @@ _SPACE = "Ġ"
 
 
 def word_tokenizer(words: Sequence[str], before: Sequence[str] = (), after: Sequence[str] = ()) -> Tokenizer:
-    """Ids: the special tokens `before`, the bytes, the special tokens `after`, then words and what they are merged from.
+    """Ids: the special tokens `before`, the bytes, the special tokens `after`, then words and their parts.
 
     Merges are laid word by word, each upon what the earlier ones leave of the word: earlier words stay whole.
     """
