@@ -30,12 +30,13 @@ COMPONENTS: tuple[Component, ...] = (
         inputs=(
             port("scene", _SCENE),
             port("actions", "actions: float[t, a]", description="the joints' speeds, radians a second"),
+            port("before", "scalar: int", optional=True, description="actions taken so far; 0 if absent"),
         ),
         outputs=(
             port("scene", _SCENE),
             port("joints", "state: float[2]", description="of the arm, in radians"),
             port("reached", "flag: bool"),
-            port("taken", "scalar: int", description="actions that were applied"),
+            port("taken", "scalar: int", description="actions taken so far, these included"),
         ),
         params={
             "apply": Param(type="integer", default=2, min=1, max=1024, description="Actions of the chunk at most."),

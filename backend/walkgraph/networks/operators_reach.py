@@ -69,4 +69,9 @@ def _driven(call: Call, scene: Tensor) -> Outputs:
     chosen = actions[None, : int(call.params["apply"])].to(scene.device, scene.dtype)
     after, taken = world.driven(scene[None], chosen)
     reached = bool(world.reached(after)[0])
-    return {"scene": after[0], "joints": after[0, :2], "reached": reached, "taken": int(taken[0])}
+    return {
+        "scene": after[0],
+        "joints": after[0, :2],
+        "reached": reached,
+        "taken": int(call.inputs.get("before") or 0) + int(taken[0]),
+    }
