@@ -1,14 +1,28 @@
 """pi0.5: a robot policy that reads cameras, task and state once, then draws actions by flow (arXiv 2504.16054)."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
+from walkgraph.errors import InvalidInput
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
+from walkgraph.placement.sizes import FamilySizes, Part, Shape, read_config, token_numbers
 
 _ACTIONS = "actions: float[t, a]"
 _CAMERA = "embeddings: float[p, d]"
+_ROBOT = Param(
+    type="string", default="", description="Whose quantiles, where the weights have those of several robots."
+)
 
 COMPONENTS: tuple[Component, ...] = (
+    Component(
+        name="pi05.camera",
+        description="Decodes a camera's picture and fits it into the model's square, in black; nothing without one.",
+        inputs=(port("image", "image: bytes", optional=True),),
+        outputs=(port("pixels", "pixels: float[3, h, w]", optional=True, description="RGB in [-1, 1]"),),
+        network="operators_pi05:Camera",
+        weights="pi05",
+        host=True,
+    ),
     Component(
         name="pi05.prompt",
         description="Writes the task and the digitised state as tokens: `Task: ..., State: ...; Action:`.",
@@ -20,17 +34,20 @@ COMPONENTS: tuple[Component, ...] = (
         params={
             "state_width": Param(
                 type="integer", default=0, min=0, max=32, description="Pad the state to this many numbers; 0: don't."
-            )
+            ),
+            "robot": _ROBOT,
         },
         cost="launch",
+        network="operators_pi05:Prompt",
         weights="pi05",
         host=True,
     ),
     Component(
         name="pi05.vision",
-        description="Sees one camera at 224 by 224: 256 embeddings.",
-        inputs=(port("pixels", "pixels: float[3, h, w]", description="padded to a square, in [-1, 1]"),),
-        outputs=(port("embeddings", _CAMERA),),
+        description="Sees one camera: 256 embeddings of a picture of 224 by 224. Nothing without one.",
+        inputs=(port("pixels", "pixels: float[3, h, w]", optional=True, description="padded to a square, in [-1, 1]"),),
+        outputs=(port("embeddings", _CAMERA, optional=True),),
+        network="operators_pi05:Vision",
         weights="pi05",
     ),
     Component(
@@ -54,6 +71,16 @@ COMPONENTS: tuple[Component, ...] = (
                 ),
             ),
         ),
+        network="operators_pi05:Prefix",
+        weights="pi05",
+    ),
+    Component(
+        name="pi05.modulations",
+        description="What the flow times of a chunk's steps do to the expert's norms: the same for every run.",
+        outputs=(port("modulations", "tensor: float[steps, n]", description="of every step, from noise to actions"),),
+        params={"steps": Param(type="integer", default=10, min=1, max=100, description="Flow steps.")},
+        cost="launch",
+        network="operators_pi05:Modulations",
         weights="pi05",
     ),
     Component(
@@ -67,11 +94,15 @@ COMPONENTS: tuple[Component, ...] = (
             ),
         },
         cost="launch",
+        network="operators_pi05:Noise",
     ),
     Component(
         name="pi05.expert",
         description="One flow step: attends to the prefix and moves the actions from `time` to `next_time`.",
-        inputs=(port("actions", _ACTIONS, description="attended, not kept"),),
+        inputs=(
+            port("actions", _ACTIONS, description="attended, not kept"),
+            port("modulation", "tensor: float[n]", description="of `time`"),
+        ),
         outputs=(port("actions", _ACTIONS),),
         params={
             "time": Param(
@@ -83,31 +114,57 @@ COMPONENTS: tuple[Component, ...] = (
         },
         states=(StateUse(slot="kv", kind="paged_kv", access="read", appends=(Append(port="actions", scratch=True),)),),
         cost="launch",
+        network="operators_pi05:Expert",
         weights="pi05",
+        resident=True,
     ),
     Component(
         name="pi05.unnormalise",
         description="Brings drawn actions back to the robot's units by the weights' quantiles.",
         inputs=(port("actions", _ACTIONS),),
         outputs=(port("actions", "actions: float[t, b]"),),
-        params={"width": Param(type="integer", default=7, min=1, max=32, description="Numbers in a robot's action.")},
+        params={
+            "width": Param(type="integer", default=7, min=1, max=32, description="Numbers in a robot's action."),
+            "robot": _ROBOT,
+        },
         cost="launch",
+        network="operators_pi05:Unnormalise",
         weights="pi05",
         host=True,
     ),
 )
 
+
+def _caches(folder: Path) -> Mapping[str, int]:
+    config = read_config(folder / "config.json")
+    try:
+        # The published files name variants, which differ in widths alone.
+        sizes = [int(config.get(key, of)) for key, of in (("layers", 18), ("kv_heads", 1), ("head_dim", 256))]
+    except (TypeError, ValueError):
+        raise InvalidInput(f"the config in `{folder.name}` does not describe a pi0.5 model") from None
+    return dict.fromkeys(("pi05.prefix", "pi05.expert"), token_numbers(*sizes))
+
+
 _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "pi05": FamilySizes(
-        parts={name: Part(files=f"{name}*.safetensors") for name in ("vision", "prefix", "expert")},
-        components={"pi05.vision": ("vision",), "pi05.prefix": ("prefix",), "pi05.expert": ("expert",)},
+        parts={"model": Part(files="model*.safetensors")},
+        components=dict.fromkeys(("pi05.vision", "pi05.prefix", "pi05.modulations", "pi05.expert"), ("model",)),
         shapes={
             "pi05-base": Shape(
-                parts={"vision": 410_000_000, "prefix": 2_510_000_000, "expert": 430_000_000},
-                caches={"pi05.prefix": token_numbers(18, 1, 256), "pi05.expert": token_numbers(18, 1, 256)},
-                workspace={"pi05.prefix": 250 * _M},
+                parts={"model": 3_353_433_872},
+                caches=dict.fromkeys(("pi05.prefix", "pi05.expert"), token_numbers(18, 1, 256)),
+                workspace={
+                    "pi05.vision": 300 * _M,  # 24 cameras, and graphs of each batch size
+                    "pi05.prefix": 400 * _M,  # 8 prefixes of 1,000 rows: their MLP's hidden numbers twice
+                    "pi05.expert": 500 * _M,  # dense rooms of 16 contexts, graphs
+                },
+            ),
+            "pi05-tiny": Shape(
+                parts={"model": 91_720},
+                caches=dict.fromkeys(("pi05.prefix", "pi05.expert"), token_numbers(3, 1, 8)),
             ),
         },
+        caches_of=_caches,
     ),
 }

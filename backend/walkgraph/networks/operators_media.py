@@ -27,7 +27,7 @@ _HEAD = struct.Struct("<4sI4s4sIHHIIHH4sI")
 
 class PictureIn(Operator):
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"pixels": _fit(_decode(call), call)} for call in calls]
+        return [{"pixels": _fit(decode(call), call)} for call in calls]
 
 
 class PictureFit(Operator):
@@ -59,8 +59,8 @@ def _fit(picture: Image.Image, call: Call) -> Tensor:
     return normalise(torch.from_numpy(np.array(picture)))
 
 
-def _decode(call: Call) -> Image.Image:
-    """RGB, upright, alpha laid on white."""
+def decode(call: Call) -> Image.Image:
+    """The picture at `image`: RGB, upright, alpha laid on white. Raises `CallFailed` for bytes that are none."""
     try:
         picture = Image.open(io.BytesIO(call.inputs["image"]), formats=FORMATS)
         pixels = picture.size[0] * picture.size[1]

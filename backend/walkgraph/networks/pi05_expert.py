@@ -1,0 +1,108 @@
+"""pi0.5's flow step: the actions of every row of a batch, moved by one Euler step behind prefixes that stay.
+
+What a flow time does to the expert's norms follows from the time alone, so that a *table* of it is made before the
+loop (`tables`): of each norm its scale, what its shift adds to the product after it, and its gate.
+
+Shape letters: B rows, t actions of a row, a numbers of an action, R = B * t, W width, H query heads, G key/value heads,
+D head dim, T numbers of a table.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from walkgraph.layers.block_attention import Places, Turns
+from walkgraph.layers.decoder import UNPACKED
+from walkgraph.layers.modulated import Modulation, Rows, add, begin, gated, laid, lifted, modulated, place, product
+from walkgraph.layers.rope import rotate
+from walkgraph.networks.base import Attention, Block
+from walkgraph.networks.pi05 import Pi05
+from walkgraph.networks.pi05_layers import ExpertLayer
+
+
+class _Layer(NamedTuple):
+    qkv: Tensor
+    o: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+    @classmethod
+    def of(cls, layer: ExpertLayer) -> "_Layer":
+        if "" not in layer.self_attn.packed or layer.mlp.gate_up is None:
+            raise RuntimeError(UNPACKED)
+        o, down = layer.self_attn.part("o_proj", ""), layer.mlp.down_proj
+        return cls(layer.self_attn.packed[""].weight, o.weight, layer.mlp.gate_up.weight, down.weight)
+
+
+Attended = Callable[[int, Rows, Tensor, Tensor], Tensor]
+"""Layer, rows, weights of all heads, what their norm's shift adds `[B, N]` -> attended heads `[R, H * D]`."""
+
+
+class ExpertRows:
+    """Raises RuntimeError for a model that is not packed."""
+
+    def __init__(self, model: Pi05) -> None:
+        self._model = model
+        self._shape = model.config.shape(model.config.expert)
+        self._layers = [_Layer.of(cast(ExpertLayer, layer)) for layer in model.expert.layers]
+        self._products = [weight.shape[0] for layer in self._layers for weight in (layer.qkv, layer.gate_up)]
+
+    @property
+    def numbers(self) -> int:
+        """T"""
+        width = self._shape.width
+        return sum(2 * width + columns for columns in self._products) + 2 * width
+
+    def tables(self, times: Tensor) -> Tensor:
+        """Flow times `[n]` -> float32 `[n, T]`."""
+        found = self._model.modulations(times)
+        weights = [weight for layer in self._layers for weight in (layer.qkv, layer.gate_up)]
+        by = [found[:, index].unbind(1) for index in range(len(weights))]
+        parts = [Modulation.of(scale, shift, gate, w) for (scale, shift, gate), w in zip(by, weights, strict=True)]
+        scale, shift, _ = found[:, -1].unbind(1)
+        return torch.cat([laid(parts), scale, shift], 1)
+
+    def step(self, actions: Tensor, table: Tensor, block: Block) -> Tensor:
+        """Noised actions `[B, t, a]`, table `[B, T]` -> velocity, float32 `[B, t, a]`."""
+        rows, count, _ = actions.shape
+        after = torch.arange(count, device=actions.device)
+        turns = Turns.at(block.positions[:, None] + after, self._model.rope.frequencies(actions.device))
+        shape = self._shape
+        q = self._layers[0].qkv.new_empty(rows * count, shape.heads, shape.head_dim)
+
+        def attended(layer: int, x: Rows, weight: Tensor, bias: Tensor) -> Tensor:
+            place(x, weight, bias, turns, Places(q, block.k[layer], block.v[layer], block.slots))
+            return block(layer, q).flatten(1)
+
+        return self._through(actions, table, attended)
+
+    def forward(self, actions: Tensor, table: Tensor, positions: Tensor, attend: Attention) -> Tensor:
+        """As `step`; positions int64 `[R]`."""
+        rotation, shape = self._model.rope(positions), self._shape
+
+        def attended(layer: int, x: Rows, weight: Tensor, bias: Tensor) -> Tensor:
+            heads = product(x, weight, bias).unflatten(1, (-1, shape.head_dim))
+            q, k, v = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], 1)
+            return attend(layer, rotate(q, rotation), rotate(k, rotation), v).flatten(1)
+
+        return self._through(actions, table, attended)
+
+    def _through(self, actions: Tensor, table: Tensor, attended: Attended) -> Tensor:
+        width = self._shape.width
+        by = lifted(table[:, : -2 * width], width, self._products)
+        scale, shift = table[:, -2 * width :].split(width, 1)
+        scales = [*(one.scale for one in by), scale]
+        rows = begin(self._entered(actions), scales[0], self._shape.norm_eps)
+        for index, layer in enumerate(self._layers):
+            first, second = by[2 * index], by[2 * index + 1]
+            heads = attended(index, rows, layer.qkv, first.bias)
+            rows = add(rows, heads, layer.o, first.gate, scales[2 * index + 1])
+            inner = gated(rows, layer.gate_up, second.bias)
+            rows = add(rows, inner, layer.down, second.gate, scales[2 * index + 2])
+        return self._model.leave(modulated(rows.x, scale, shift, self._shape.norm_eps)).view(actions.shape)
+
+    def _entered(self, actions: Tensor) -> Tensor:
+        """`[B, t, a]` -> `[R, W]`."""
+        return self._model.enter(actions.flatten(0, 1))
