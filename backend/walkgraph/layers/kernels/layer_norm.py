@@ -6,16 +6,25 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from walkgraph.layers.kernels.overlap import can_overlap
 
 WARPS = 4
 
 
 @triton.jit
-def norm_kernel(x, y, total, weight, bias, out, eps, W: tl.constexpr, BLOCK: tl.constexpr, ADDS: tl.constexpr):
+def norm_kernel(x, y, total, weight, bias, out, eps, W: tl.constexpr, BLOCK: tl.constexpr, ADDS: tl.constexpr,
+                PDL: tl.constexpr):  # fmt: skip
     """A program for one row, which stays in registers. ADDS: x + y is normed, and kept in `total`."""
     columns = tl.arange(0, BLOCK)
     inside = columns < W
     row = tl.program_id(0).to(tl.int64) * W + columns
+    scale = tl.load(weight + columns, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
+    shift = tl.load(bias + columns, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
     value = tl.load(x + row, mask=inside, other=0.0)
     if ADDS:
         other = tl.load(y + row, mask=inside, other=0.0)
@@ -24,8 +33,6 @@ def norm_kernel(x, y, total, weight, bias, out, eps, W: tl.constexpr, BLOCK: tl.
     value = value.to(tl.float32)
     apart = tl.where(inside, value - tl.sum(value, 0) / W, 0.0)
     rstd = tl.rsqrt(tl.sum(apart * apart, 0) / W + eps)
-    scale = tl.load(weight + columns, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
-    shift = tl.load(bias + columns, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
     tl.store(out + row, (apart * rstd * scale + shift).to(out.dtype.element_ty), mask=inside)
 
 
@@ -33,8 +40,9 @@ def norm_rows(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, eps: fl
     """x and y `[R, W]`, contiguous -> their sum, rounded (x itself without y), and its norm."""
     rows, width = x.shape
     out, total = torch.empty_like(x), x if y is None else torch.empty_like(x)
+    overlap = can_overlap(x.device)
     norm_kernel[(rows,)](
         x, x if y is None else y, total, weight, bias, out, eps, W=width, BLOCK=triton.next_power_of_2(width),
-        ADDS=y is not None, num_warps=WARPS,
+        ADDS=y is not None, PDL=overlap, num_warps=WARPS, launch_pdl=overlap,
     )  # fmt: skip
     return total, out

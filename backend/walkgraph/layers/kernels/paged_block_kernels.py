@@ -1,0 +1,246 @@
+"""Blocks of tokens into a paged cache, and their attention over it: a launch each.
+
+Attention: a program serves a tile of one head's queries and a share of the keys. How many shares there are follows from
+the sequence's length, which lies on the device: a captured launch serves every length, and programs without a share
+leave at once. The last program of a tile to arrive combines the shares in their order, whoever it is, so equal inputs
+give equal bits; it also puts the counter back to zero, for the next launch.
+
+Queries past the last whole tile that are few (TAIL) are a small tile: two tokens before 256 patches would cost a third
+tile of 128. Keys past the last whole block are taken by sixteens, asked for before the loop and attended after it.
+
+Tables, and what earlier launches than the one before wrote, are read before that one's end is awaited.
+
+Shape letters as in `walkgraph.layers.paged_blocks`.
+"""
+# Triton has no types for launches and compile-time values.
+# pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
+# pyright: reportArgumentType=false
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+REST = 16
+"""Keys of a block past the last whole one."""
+
+
+@triton.jit
+def _turned(head, inside, cos, sin, d, D: tl.constexpr, HEADS: tl.constexpr):
+    """Heads `[HEADS, D]` at `head`, turned pair by pair; cos and sin lie at the token's."""
+    x = tl.load(head, mask=inside, other=0.0)
+    even, odd = x.to(tl.float32).reshape(HEADS, D // 2, 2).split()
+    cos_even, cos_odd = tl.load(cos + 2 * d), tl.load(cos + 2 * d + 1)
+    sin_even, sin_odd = tl.load(sin + 2 * d), tl.load(sin + 2 * d + 1)
+    turned = tl.join(even * cos_even - odd * sin_even, odd * cos_odd + even * sin_odd)
+    return turned.reshape(HEADS, D).to(x.dtype)
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def place_kernel(
+    qkv, cos, sin, q, slot_k, slot_v, rows, pages, lengths, tokens, qkv_stride, row_stride, token_stride, slot_stride,
+    reach, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, GROUPS: tl.constexpr,
+    PAGE: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """A program for one token. HEADS and GROUPS: powers of two >= H and G."""
+    token = tl.program_id(0)
+    b, i = token // tokens, token % tokens
+    row = tl.load(rows + b)
+    at = tl.load(lengths + row) + i
+    page = tl.load(pages + row.to(tl.int64) * reach + tl.minimum(at // PAGE, reach - 1))
+    slot = (page.to(tl.int64) * PAGE + at % PAGE) * slot_stride
+    turn = b.to(tl.int64) * row_stride + i * token_stride
+    pair, d = tl.arange(0, D // 2)[None, :], tl.arange(0, D)[None, :]
+    h, g = tl.arange(0, HEADS)[:, None], tl.arange(0, GROUPS)[:, None]
+    base = qkv + token.to(tl.int64) * qkv_stride
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    queries = _turned(base + h * D + d, h < H, cos + turn, sin + turn, pair, D, HEADS)
+    keys = _turned(base + (H + g) * D + d, g < G, cos + turn, sin + turn, pair, D, GROUPS)
+    values = tl.load(base + (H + G + g) * D + d, mask=g < G, other=0.0)
+    tl.store(q + token.to(tl.int64) * (H * D) + h * D + d, queries, mask=h < H)
+    tl.store(slot_k + slot + g * D + d, keys, mask=g < G)
+    tl.store(slot_v + slot + g * D + d, values, mask=g < G)
+
+
+@triton.jit
+def _slots(table, token, most, PAGE: tl.constexpr):
+    """int64, where a sequence's tokens lie in the pool; in page 0 for tokens from `most` on."""
+    return tl.load(table + token // PAGE, mask=token < most, other=0).to(tl.int64) * PAGE + token % PAGE
+
+
+@triton.jit
+def _more(q, k, v, best, total, heard, kept, scale, MASKED: tl.constexpr):
+    """Some keys more into the running maximum [M], sum [M] and unscaled result [M, D]; base 2."""
+    scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+    if MASKED:
+        scores = tl.where(kept[None, :], scores, float("-inf"))
+    higher = tl.maximum(best, tl.max(scores, 1) * scale)
+    weight = tl.exp2(scores * scale - higher[:, None])
+    keep = tl.exp2(best - higher)
+    heard = tl.dot(weight.to(v.dtype), v, heard * keep[:, None], input_precision="ieee")
+    return higher, total * keep + tl.sum(weight, 1), heard
+
+
+@triton.jit
+def _attended(
+    q, q_tail, here_k, here_v, slots, table, begin, end, most, slot_stride, scale, M: tl.constexpr, D: tl.constexpr,
+    BLOCK: tl.constexpr, REST: tl.constexpr, TAIL: tl.constexpr, PAGE: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Queries `[M, D]`, and `[TAIL, D]` where TAIL isn't 0, over whole blocks `begin` to `end` of keys, and those after
+    them up to `most` -> maximum, sum and unscaled result of each."""
+    at, rest, d = tl.arange(0, BLOCK), tl.arange(0, REST), tl.arange(0, D)[None, :]
+    best, total = tl.full([M], -1e30, tl.float32), tl.zeros([M], tl.float32)
+    heard = tl.zeros([M, D], tl.float32)
+    tail_best, tail_total, tail_heard = best, total, heard
+    if TAIL:
+        tail_best, tail_total = tl.full([TAIL], -1e30, tl.float32), tl.zeros([TAIL], tl.float32)
+        tail_heard = tl.zeros([TAIL, D], tl.float32)
+    left = end * BLOCK + rest
+    left_slots = _slots(table, left, most, PAGE)[:, None] * slot_stride + d
+    left_k = tl.load(here_k + left_slots, mask=(left < most)[:, None], other=0.0)
+    left_v = tl.load(here_v + left_slots, mask=(left < most)[:, None], other=0.0)
+    for block in tl.range(begin, end, num_stages=STAGES):
+        k = tl.load(here_k + slots[:, None] * slot_stride + d)
+        v = tl.load(here_v + slots[:, None] * slot_stride + d)
+        # Read an iteration ahead: read in the same one, they would take half of the stages.
+        slots = _slots(table, (block + 1) * BLOCK + at, most, PAGE)
+        best, total, heard = _more(q, k, v, best, total, heard, at, scale, False)
+        if TAIL:
+            tail_best, tail_total, tail_heard = _more(
+                q_tail, k, v, tail_best, tail_total, tail_heard, at, scale, False
+            )  # fmt: skip
+    start = end * BLOCK
+    while start < most:
+        kept = start + rest < most
+        best, total, heard = _more(q, left_k, left_v, best, total, heard, kept, scale, True)
+        if TAIL:
+            tail_best, tail_total, tail_heard = _more(
+                q_tail, left_k, left_v, tail_best, tail_total, tail_heard, kept, scale, True
+            )  # fmt: skip
+        start += REST
+        left_slots = _slots(table, start + rest, most, PAGE)[:, None] * slot_stride + d
+        left_k = tl.load(here_k + left_slots, mask=(start + rest < most)[:, None], other=0.0)
+        left_v = tl.load(here_v + left_slots, mask=(start + rest < most)[:, None], other=0.0)
+    return best, total, heard, tail_best, tail_total, tail_heard
+
+
+@triton.jit
+def _leave(parts, weights, first, tokens, best, total, heard, M: tl.constexpr, D: tl.constexpr):
+    """A share of the tokens from `first` on, scaled, and the logarithm of its weight."""
+    m, d = first + tl.arange(0, M), tl.arange(0, D)[None, :]
+    tl.store(parts + m[:, None] * D + d, heard / total[:, None], mask=(m < tokens)[:, None])
+    tl.store(weights + m, best + tl.log2(total), mask=m < tokens)
+
+
+@triton.jit
+def _combine(
+    parts, weights, out, out_stride, first, tokens, used, M: tl.constexpr, D: tl.constexpr, AT_ONCE: tl.constexpr
+):
+    """Write the tokens from `first` on from `used` shares, AT_ONCE of them read together."""
+    m, d = first + tl.arange(0, M), tl.arange(0, D)[None, :]
+    best, total, heard = tl.full([M], -1e30, tl.float32), tl.zeros([M], tl.float32), tl.zeros([M, D], tl.float32)
+    share = 0
+    while share < used:
+        for one in tl.static_range(AT_ONCE):
+            there = (share + one < used) & (m < tokens)
+            at = (share + one).to(tl.int64) * tokens + m
+            weight = tl.load(weights + at, mask=there, other=-1e30, cache_modifier=".cg")
+            value = tl.load(parts + at[:, None] * D + d, mask=there[:, None], other=0.0, cache_modifier=".cg")
+            higher = tl.maximum(best, weight)
+            keep, weight = tl.exp2(best - higher), tl.where(there, tl.exp2(weight - higher), 0.0)
+            heard = heard * keep[:, None] + value * weight[:, None]
+            total, best = total * keep + weight, higher
+        share += AT_ONCE
+    _write(out, out_stride, first, tokens, total, heard, M, D)
+
+
+@triton.jit
+def _write(out, out_stride, first, tokens, total, heard, M: tl.constexpr, D: tl.constexpr):
+    m, d = first + tl.arange(0, M), tl.arange(0, D)[None, :]
+    total = tl.where(m < tokens, total, 1.0)[:, None]
+    tl.store(out + m[:, None] * out_stride + d, (heard / total).to(out.dtype.element_ty), mask=(m < tokens)[:, None])
+
+
+@triton.jit
+def _tile(
+    q, here_k, here_v, slots, table, begin, end, most, slot_stride, scale, out, parts, weights, counter, tokens,
+    first, split, used, row_stride, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, REST: tl.constexpr,
+    TAIL: tl.constexpr, PAGE: tl.constexpr, STAGES: tl.constexpr, AT_ONCE: tl.constexpr,
+):  # fmt: skip
+    """M queries from `first` on, and TAIL after them. q, out, parts and weights are those of the sequence's head."""
+    m, t, d = first + tl.arange(0, M), first + M + tl.arange(0, TAIL if TAIL else 1), tl.arange(0, D)[None, :]
+    queries = tl.load(q + m[:, None] * row_stride + d, mask=(m < tokens)[:, None], other=0.0)
+    tail = queries
+    if TAIL:
+        tail = tl.load(q + t[:, None] * row_stride + d, mask=(t < tokens)[:, None], other=0.0)
+    best, total, heard, tail_best, tail_total, tail_heard = _attended(
+        queries, tail, here_k, here_v, slots, table, begin, end, most, slot_stride, scale, M, D, BLOCK, REST, TAIL,
+        PAGE, STAGES,
+    )  # fmt: skip
+    if used == 1:
+        _write(out, row_stride, first, tokens, total, heard, M, D)
+        if TAIL:
+            _write(out, row_stride, first + M, tokens, tail_total, tail_heard, TAIL, D)
+    else:
+        offset = split.to(tl.int64) * tokens
+        _leave(parts + offset * D, weights + offset, first, tokens, best, total, heard, M, D)
+        if TAIL:
+            _leave(parts + offset * D, weights + offset, first + M, tokens, tail_best, tail_total, tail_heard, TAIL, D)
+        # Every thread's part is written before one of them counts it.
+        tl.debug_barrier()
+        if tl.atomic_add(counter, 1, sem="acq_rel") == used - 1:
+            tl.store(counter, 0)
+            _combine(parts, weights, out, row_stride, first, tokens, used, M, D, AT_ONCE)
+            if TAIL:
+                _combine(parts, weights, out, row_stride, first + M, tokens, used, TAIL, D, AT_ONCE)
+
+
+@triton.jit(do_not_specialize=["tokens", "splits", "whole"])
+def attend_kernel(
+    q, slot_k, slot_v, rows, pages, lengths, out, parts, weights, counters, tokens, whole, splits, slot_stride, reach,
+    H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr,
+    REST: tl.constexpr, TAIL: tl.constexpr, WITHIN: tl.constexpr, LEAST: tl.constexpr, STAGES: tl.constexpr,
+    AT_ONCE: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """`whole` tiles of M queries; TAIL queries after them are a tile of their own, or WITHIN the last one. LEAST: keys
+    of a share at least."""
+    tile, split, pair = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    b, h = pair // H, pair % H
+    row = tl.load(rows + b)
+    most = tl.load(lengths + row) + tokens
+    used = tl.maximum(1, tl.minimum(splits, most // LEAST))
+    if split >= used:
+        return
+    blocks = most // BLOCK
+    begin, end = split * blocks // used, (split + 1) * blocks // used
+    # What is past the whole blocks is the last share's.
+    share = tl.where(split == used - 1, most, end * BLOCK)
+    table = pages + row.to(tl.int64) * reach
+    slots = _slots(table, begin * BLOCK + tl.arange(0, BLOCK), most, PAGE)
+    here = (h // (H // G)) * D
+    base = (b.to(tl.int64) * tokens * H + h) * D
+    offset = pair.to(tl.int64) * splits * tokens
+    scale = 1.4426950408889634 / (D**0.5)
+    counter = counters + pair * tl.num_programs(0) + tile
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    if TAIL > 0 and not WITHIN and tile == whole:
+        _tile(
+            q + base, slot_k + here, slot_v + here, slots, table, begin, end, share, slot_stride, scale, out + base,
+            parts + offset * D, weights + offset, counter, tokens, tile * M, split, used, H * D, TAIL, D, BLOCK, REST,
+            0, PAGE, STAGES, AT_ONCE,
+        )  # fmt: skip
+    elif TAIL > 0 and WITHIN and tile == whole - 1:
+        _tile(
+            q + base, slot_k + here, slot_v + here, slots, table, begin, end, share, slot_stride, scale, out + base,
+            parts + offset * D, weights + offset, counter, tokens, tile * M, split, used, H * D, M, D, BLOCK, REST,
+            TAIL, PAGE, STAGES, AT_ONCE,
+        )  # fmt: skip
+    else:
+        _tile(
+            q + base, slot_k + here, slot_v + here, slots, table, begin, end, share, slot_stride, scale, out + base,
+            parts + offset * D, weights + offset, counter, tokens, tile * M, split, used, H * D, M, D, BLOCK, REST,
+            0, PAGE, STAGES, AT_ONCE,
+        )  # fmt: skip
