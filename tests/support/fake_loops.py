@@ -6,6 +6,7 @@ from typing import Any
 from walkgraph.errors import ErrorInfo
 from walkgraph.networks.base import Call
 from walkgraph.networks.loops import Channel, Items, LoopCall, LoopInput, LoopUse
+from walkgraph.worker import shaping
 from walkgraph.worker.events import CallDone, Ref
 
 _NOTHING = object()
@@ -122,7 +123,14 @@ class FakeLoop:
             case "each":
                 return port.value[self.done] if self.done < len(port.value) else _NOTHING
             case "use":
-                return now[port.use].get(port.output, _NOTHING)
+                found = now[port.use].get(port.output, _NOTHING)
+                if port.part is None or found is _NOTHING:
+                    return found
+                return found[port.part] if port.part < len(found) else _NOTHING
+            case "stack":
+                given = (now[use].get(output, _NOTHING) for use, output in port.stacked)
+                there = [value for value in given if value is not _NOTHING]
+                return shaping.stack(there) if there else _NOTHING
             case "index":
                 return self.done
             case _:
@@ -136,7 +144,7 @@ class FakeLoop:
             walk=call.walk,
             step=call.step,
             use=call.use,
-            iteration=(*call.iteration, self.done),
+            iteration=(*call.iteration, self.done, *use.inner),
             inputs=given,
             params={**use.params, **{name: values[self.done] for name, values in use.varying.items()}},
             states=use.states,

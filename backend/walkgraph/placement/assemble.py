@@ -15,6 +15,7 @@ from walkgraph.placement.context import Context
 from walkgraph.placement.document import Placement
 from walkgraph.placement.regions import settle
 from walkgraph.placement.tables import NodePlan, Plan, RankPlan, Scalar, StatePlan, StreamPlan, WalkPlan, WeightsPlan
+from walkgraph.placement.usual import with_usual
 
 
 def assemble(assignment: Assignment, catalogue: Catalogue, *, resident: bool = True) -> Plan:
@@ -26,7 +27,8 @@ def assemble(assignment: Assignment, catalogue: Catalogue, *, resident: bool = T
     devices = {Rank(r.rank): r.device for r in placement.ranks}
     context = Context(assignment, catalogue)
     nodes = tuple(_node(context, i, name, node) for i, (name, node) in enumerate(graph.nodes.items()))
-    walks = tuple(settle(context, nodes, walk, resident=resident) for walk in _walks(context))
+    made = (with_usual(graph, walk) for walk in _walks(context))
+    walks = tuple(settle(context, nodes, walk, resident=resident) for walk in made)
     return Plan(
         graph=graph.name,
         digest=digest(graph, placement),

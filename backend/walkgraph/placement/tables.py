@@ -91,8 +91,14 @@ class LoopPlan(Table, frozen=True):
     what they give."""
     why: str = ""
     """The reason for either."""
+    forks: tuple[int, ...] = ()
+    """Of a resident loop: forks in it that are made once, when it is entered: every iteration begins with the copies as
+    they were then."""
+    within: int = -1
+    """Of a resident loop: the one around it that it is unrolled in. A run that can't have it so has the engine iterate
+    this one's own `core`, where there is one."""
     usual: tuple[int, ...] = ()
-    """Of a resident loop: how often the tasks have it by their defaults."""
+    """How often the tasks have it by their defaults."""
 
 
 class UsePlan(Table, frozen=True):
@@ -166,6 +172,9 @@ class WalkPlan(Table, frozen=True):
     state_scopes: dict[int, int]
     """State index -> how many leading loop indices key it: only for `walk` (0) and `iteration` states, the latter by
     the loops that hold all its uses."""
+    usual: tuple[dict[str, Scalar], ...] = ()
+    """What tasks that run it have by their defaults, of the parameters that counts of loops and widths of states read:
+    each once."""
 
 
 class StreamPlan(Table, frozen=True):

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.loops import Items, LoopCall
-from walkgraph.placement.regions import stepped
 from walkgraph.placement.tables import Plan
 from walkgraph.wire.watching import Watch
 from walkgraph.worker.events import Arrived, CallDone, Cancelled, Command, Event, Gated, Release, Started, Watched
 from walkgraph.worker.local_run import LocalRun
-from walkgraph.worker.tables import WalkTable, walk_tables
 from walkgraph.worker.templates import loop_templates
+from walkgraph.worker.variants import Variants
 
 REMEMBERED = 4096
 """Ended runs whose late messages are still known to be late."""
@@ -26,9 +25,7 @@ class Core:
     def __init__(self, plan: Plan, rank: Rank) -> None:
         self.plan = plan
         self.rank = rank
-        self._tables = walk_tables(plan, rank)
-        self._stepped: tuple[Plan, tuple[WalkTable, ...]] | None = None
-        """For runs whose loops are all stepped; made when there is one."""
+        self._walked = Variants(plan, rank)
         self._watch = Watch()
         self._runs: dict[str, LocalRun] = {}
         self._early: OrderedDict[str, list[Arrived]] = OrderedDict()
@@ -36,7 +33,7 @@ class Core:
 
     def loops(self) -> Iterator[LoopCall]:
         """Those that the engine can make ready before a run comes."""
-        return loop_templates(self.plan, self._tables)
+        return loop_templates(self.plan, self._walked.tables)
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -73,17 +70,9 @@ class Core:
     def _start(self, event: Started) -> list[Command]:
         if event.run in self._runs or event.run in self._ended:
             return []
-        run = LocalRun(*self._walked(event), self.rank, event, self._watch)
+        run = LocalRun(*self._walked.of(event), self.rank, event, self._watch)
         self._runs[event.run] = run
         return run.begin(self._early.pop(event.run, []))
-
-    def _walked(self, event: Started) -> tuple[Plan, tuple[WalkTable, ...]]:
-        if not event.stepped:
-            return self.plan, self._tables
-        if self._stepped is None:
-            plan = stepped(self.plan)
-            self._stepped = plan, walk_tables(plan, self.rank)
-        return self._stepped
 
     def _arrive(self, event: Arrived) -> list[Command]:
         name = getattr(event.message, "run", None)

@@ -3,10 +3,10 @@ inner edges; what follows it stays as it is, inside the loop. Of a core on sever
 
 Edges keep their indices and, between ranks, their keys: peers know nothing of it. Entering edges feed ports named
 `use.port`; leaving ones come from ports named by what is wanted of a use's port (`last llm.token`). Those to followers
-leave with `each`, under the key of the iteration.
+leave with `each`, under the key of the iteration. Loops inside are unrolled when a run enters (`unrolling`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
@@ -14,30 +14,14 @@ from msgspec.structs import replace
 
 from walkgraph.ids import Rank
 from walkgraph.networks.loops import LoopOutput
-from walkgraph.placement.regions import common_conditions
+from walkgraph.placement.inside import common_conditions
 from walkgraph.placement.spanning import leader
 from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan, Source, Target, UsePlan, WalkPlan
+from walkgraph.worker.unrolling import Link, Port
 
 _NOWHERE = -1
 PARTS = "parts "
 """Begins the port of what an outer loop goes on to collect."""
-
-
-class Port(NamedTuple):
-    """An input port of a use inside, and where its value comes from; uses are told by their place in the body."""
-
-    name: str
-    entry: str | None
-    """The folded use's port that feeds it from outside."""
-    each: bool
-    """What comes from outside is a sequence: slice i goes to iteration i."""
-    index: bool
-    source: tuple[int, str] | None
-    """An earlier use of the iteration."""
-    carried: tuple[int, str] | None
-    """A use of the iteration before."""
-    across: EdgePlan | None = None
-    """From another rank's part of the loop."""
 
 
 class Sending(NamedTuple):
@@ -54,15 +38,24 @@ class Region:
     loop: LoopPlan
     uses: tuple[UsePlan, ...]
     """The core, each with the conditions of its own: those of all are the folded use's."""
+    inside: tuple[tuple[int, ...], ...]
+    """Of each use, the loops inside that hold it."""
     ports: tuple[tuple[Port, ...], ...]
     """Of each use."""
     until: tuple[int, str] | None
     outputs: tuple[LoopOutput, ...]
+    """Uses are told by their place in the core."""
     emits: tuple[EdgePlan, ...]
     """Edges whose values go out while it runs, `source.port` being the output's key: leaving ones, and those to
     followers."""
     followed: bool
     """Uses inside, on whatever rank, are not iterated here."""
+    across: dict[tuple[int, str], EdgePlan]
+    """What another rank's part of the loop feeds: use, by its place, and port."""
+    forks: tuple[UsePlan, ...]
+    """Made when a run enters."""
+    anew: tuple[int, ...]
+    """States that begin every iteration empty."""
     sends: tuple[Sending, ...] = ()
     others: tuple[UsePlan, ...] = ()
     """Those of the core on other ranks, with conditions as `uses` have them."""
@@ -82,7 +75,7 @@ def fold(plan: Plan, walk: WalkPlan, rank: Rank) -> tuple[WalkPlan, dict[int, Re
     """The Walk as this rank walks it, and what its folded uses stand for. Uses inside have no rank any more."""
     regions: dict[int, Region] = {}
     for loop in walk.loops:
-        if any(walk.uses[use].rank == rank for use in loop.core):
+        if loop.within < 0 and any(walk.uses[use].rank == rank for use in loop.core):
             folding = _Folding(plan, walk, loop, rank)
             walk, regions[folding.first] = folding.folded(), folding.region()
     return walk, regions
@@ -95,10 +88,14 @@ class _Folding:
         self.uses = tuple(use for use in core if use.rank == rank)
         self.others = {use.index: use for use in core if use.rank != rank}
         self.leads = leader(core) == rank
-        self.common = common_conditions(core, loop)
+        self.common = common_conditions(walk, core, loop)
         self.place = {use.index: place for place, use in enumerate(self.uses)}
+        self.forks = tuple(walk.uses[index] for index in loop.forks)
+        self.gone = {*self.place, *loop.forks}
+        """Uses that the folded one stands for."""
         self.first = self.uses[0].index
-        self.outer = self.uses[0].loops[:-1]
+        self.outer = self.uses[0].loops[: self.uses[0].loops.index(loop.index)]
+        self.inside = tuple(use.loops[len(self.outer) + 1 :] for use in self.uses)
         self.outputs: dict[str, LoopOutput] = {}
         self.edges = tuple(self._edge(edge) for edge in walk.edges)
 
@@ -110,11 +107,15 @@ class _Folding:
         return Region(
             loop=self.loop,
             uses=self._own(self.uses),
+            inside=self.inside,
             ports=tuple(tuple(self._ports(use)) for use in self.uses),
             until=(self.place[until[0]], until[1]) if until is not None else None,
             outputs=tuple(self.outputs.values()),
             emits=tuple(e for e in self.edges if e.source.use == self.first and e.leave == "each"),
-            followed=any(self.loop.index in use.loops and use.index not in self.place for use in self.walk.uses),
+            followed=any(self.loop.index in use.loops and use.index not in self.gone for use in self.walk.uses),
+            across={(self.place[e.target.use], e.target.port): e for e in self.walk.edges if self._comes_across(e)},
+            forks=self.forks,
+            anew=self._anew(),
             sends=tuple(Sending(self.place[e.source.use], e) for e in self.walk.edges if self._goes_across(e)),
             others=self._own(self.others.values()),
             leads=self.leads,
@@ -124,19 +125,25 @@ class _Folding:
         """With the conditions that not all of the core have."""
         return tuple(replace(use, when=use.when[len(self.common) :]) for use in uses)
 
+    def _anew(self) -> tuple[int, ...]:
+        copied = {fork.states[1] for fork in self.forks}
+        states = _unique(state for use in self.uses for state in self.plan.nodes[use.node].states.values())
+        return tuple(s for s in states if s not in copied and self.walk.state_scopes.get(s, 0) > len(self.outer))
+
     # ── uses ──
 
     def _use(self, use: UsePlan) -> UsePlan:
-        before = tuple(dict.fromkeys(self.first if earlier in self.place else earlier for earlier in use.before))
+        before = tuple(dict.fromkeys(self.first if earlier in self.gone else earlier for earlier in use.before))
         if use.index == self.first:
             return self._standing()
-        if use.index in self.place:
+        if use.index in self.gone:
             return replace(use, rank=Rank(_NOWHERE), before=())
         return replace(use, before=before)
 
     def _standing(self) -> UsePlan:
         nodes = [self.plan.nodes[use.node] for use in self.uses]
-        before = {earlier for use in self.uses for earlier in use.before if earlier not in self.place}
+        standing = (*self.uses, *self.forks)
+        before = {earlier for use in standing for earlier in use.before if earlier not in self.gone}
         return UsePlan(
             index=self.first,
             name=self.loop.name,
@@ -146,8 +153,10 @@ class _Folding:
             loops=self.outer,
             when=self.common,
             before=tuple(sorted(before)),
-            states=_unique(state for node in nodes for state in node.states.values()),
-            writes=_unique(state for use in self.uses for state in use.writes),
+            states=_unique(
+                (*(s for node in nodes for s in node.states.values()), *(s for fork in self.forks for s in fork.states))
+            ),
+            writes=_unique(state for use in standing for state in use.writes),
         )
 
     # ── edges ──
@@ -155,7 +164,7 @@ class _Folding:
     def _inside(self, edge: EdgePlan) -> bool:
         """Whether both ends of an edge into the core are in it."""
         if edge.source.kind == "loop":
-            return edge.source.index == self.loop.index
+            return edge.source.index == self.loop.index or any(edge.source.index in inner for inner in self.inside)
         return edge.source.kind == "use" and edge.source.use in self.place
 
     def _comes_across(self, edge: EdgePlan) -> bool:
@@ -190,27 +199,31 @@ class _Folding:
     def _to_follower(self, edge: EdgePlan) -> bool:
         return edge.target.kind == "use" and self.loop.index in self.walk.uses[edge.target.use].loops
 
-    def _ports(self, use: UsePlan) -> Iterable[Port]:
+    def _ports(self, use: UsePlan) -> Iterator[Port]:
         feeding: dict[str, list[EdgePlan]] = {}
         for edge in self.walk.edges:
             if edge.target.kind == "use" and edge.target.use == use.index:
                 feeding.setdefault(edge.target.port, []).append(edge)
         for name, edges in feeding.items():
             inside = [edge for edge in edges if self._inside(edge)]
-            across = next((edge for edge in edges if self._comes_across(edge)), None)
-            outside = [edge for edge in edges if edge is not across and not self._inside(edge)]
+            across = any(self._comes_across(edge) for edge in edges)
+            outside = [edge for edge in edges if not self._comes_across(edge) and not self._inside(edge)]
+            carried = sorted((edge for edge in inside if edge.carried), key=lambda edge: -edge.common)
+            plain = next((edge for edge in inside if not edge.carried), None)
+            index = plain.common - len(self.outer) - 1 if plain and plain.source.kind == "loop" else None
             yield Port(
                 name=name,
                 entry=self._entry(outside[0]) if outside else None,
                 each=any(edge.enter_each and edge.common == len(self.outer) for edge in outside),
-                index=any(edge.source.kind == "loop" for edge in inside),
-                source=self._from(edge for edge in inside if not edge.carried and edge.source.kind == "use"),
-                carried=self._from(edge for edge in inside if edge.carried),
+                index=index,
+                source=self._link(plain) if plain is not None and plain.source.kind == "use" else None,
+                carried=tuple(self._link(edge) for edge in carried),
                 across=across,
             )
 
-    def _from(self, edges: Iterable[EdgePlan]) -> tuple[int, str] | None:
-        return next(((self.place[edge.source.use], edge.source.port) for edge in edges), None)
+    def _link(self, edge: EdgePlan) -> Link:
+        source, common = edge.source, edge.common - len(self.outer) - 1
+        return Link(self.place[source.use], source.port, common, edge.leave == "collect", edge.enter_each)
 
 
 def _unique(values: Iterable[int]) -> tuple[int, ...]:

@@ -133,7 +133,7 @@ class Folds:
             rank=self._rank,
             loop=call.loop,
             nodes=tuple(dict.fromkeys(use.node for use in uses)),
-            uses=tuple(use.name for use in uses),
+            uses=tuple(dict.fromkeys(use.name for use in uses)),
             runs=(RunId(call.run),),
             walks=(call.walk,),
             iterations=((*call.iteration, 0),),

@@ -76,12 +76,16 @@ def held_values(plan: Plan, steps: Sequence[StepPlan], command: Run | RunLoop | 
     if isinstance(command, Run):
         uses = [(walk.uses[call.use], command.call.inputs, command.call.states)]
     else:
-        inner = walk.loops[walk.uses[call.use].loops[len(call.iteration)]].core
-        rank = walk.uses[call.use].rank
-        places = [walk.uses[use] for use in inner if walk.uses[use].rank == rank]
+        places = {use.name: use for use in walk.uses}
+        # Loops inside are told by their first iteration.
         uses = [
-            (use, {port.port: port.value for port in one.inputs if port.source in ("value", "each")}, one.states)
-            for use, one in zip(places, command.call.body, strict=True)
+            (
+                places[one.name],
+                {port.port: port.value for port in one.inputs if port.source in ("value", "each")},
+                one.states,
+            )
+            for one in command.call.body
+            if not any(one.inner)
         ]
     kinds = {state.name: state.kind for state in plan.states}
     for use, inputs, states in uses:

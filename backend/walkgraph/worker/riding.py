@@ -16,11 +16,10 @@ class Columns(NamedTuple):
 
 
 class Uses(NamedTuple):
-    """Of a launch."""
+    """Of a launch, each once."""
 
     names: tuple[str, ...]
     nodes: tuple[str, ...]
-    """Each once."""
 
 
 class Party:
@@ -40,7 +39,7 @@ class Party:
         found = self._uses.get(places)
         if found is None:
             body = self.riders[0].call.body
-            names = tuple([body[place].name for place in places])
+            names = tuple(dict.fromkeys([body[place].name for place in places]))
             found = self._uses[places] = Uses(names, tuple(dict.fromkeys([body[place].node for place in places])))
         return found
 

@@ -165,8 +165,11 @@ def merged(rows: Sequence[Activity]) -> list[Activity]:
 
 
 def calls_of(done: LoopDone) -> Sequence[tuple[LoopUse, int]]:
-    """How often the loop has called its uses, those that it has; as if once where it failed before its first
-    iteration."""
+    """How often the loop has called its uses, those that it has, those of loops inside by their name; as if once where
+    it failed before its first iteration."""
     tried = max(1, done.iterations)
-    counted = [(use, tried if use.active is None else sum(use.active[:tried])) for use in done.call.body]
-    return [(use, count) for use, count in counted if count]
+    counts: dict[str, int] = {}
+    for use in done.call.body:
+        counts[use.name] = counts.get(use.name, 0) + (tried if use.active is None else sum(use.active[:tried]))
+    first = {use.name: use for use in reversed(done.call.body)}
+    return [(first[name], count) for name, count in counts.items() if count]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from walkgraph.graph.expressions import ExpressionError, evaluate, parse
 from walkgraph.ids import Rank
-from walkgraph.placement.regions import INDEX
+from walkgraph.placement.inside import index_names
 from walkgraph.placement.tables import EdgePlan, FromStep, LoopPlan, NodePlan, Plan, Scalar, StepPlan, UsePlan, WalkPlan
 from walkgraph.worker.fold import Region, fold
 
@@ -43,7 +43,7 @@ class UseTable:
     computed: tuple[tuple[str, Evaluator], ...]
     """Those that change with a loop's index."""
     varying: frozenset[str]
-    """Of these, the ones that read the innermost loop's."""
+    """Of these, the ones that read that of the resident loop that holds it."""
     inputs: tuple[tuple[str, tuple[EdgePlan, ...]], ...]
     """Port -> its edges: carried ones first, the one of the innermost loop leading."""
     streams: tuple[tuple[EdgePlan, ...], ...]
@@ -70,7 +70,7 @@ class Conditions:
     """Of a use of a resident loop: all must hold, and are asked in their order."""
 
     fixed: tuple[Evaluator, ...]
-    """Those before the first that changes with the loop's index."""
+    """Those before the first that changes with the resident loop's index."""
     varying: tuple[Evaluator, ...]
     loop_names: tuple[str, ...]
 
@@ -96,6 +96,10 @@ class RegionTable:
     """Of the uses in other ranks' parts."""
     ranks: Mapping[int, Rank]
     """Of these uses."""
+    times: Mapping[int, Evaluator]
+    """Counts of the loops inside."""
+    widths: Mapping[int, Evaluator]
+    """Sequences of the states that begin every iteration anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,27 +163,30 @@ def _region_table(plan: Plan, stepped: WalkPlan, standing: UseTable, region: Reg
         paced=region.paced,
         region=RegionTable(
             region,
-            tuple(_use_table(plan, stepped, use) for use in region.uses),
-            tuple(_conditions(stepped, use) for use in region.uses),
+            tuple(_use_table(plan, stepped, use, region.loop) for use in region.uses),
+            tuple(_conditions(stepped, use, region.loop) for use in region.uses),
             {
-                edge.index: Reader(_conditions(stepped, use), int(edge.carried))
+                edge.index: Reader(_conditions(stepped, use, region.loop), int(edge.carried))
                 for edge in region.follows
                 if (use := stepped.uses[edge.target.use]).when
             },
-            {use.index: _conditions(stepped, use) for use in region.others},
+            {use.index: _conditions(stepped, use, region.loop) for use in region.others},
             {use.index: use.rank for use in region.others},
+            {loop: evaluator(stepped.loops[loop].times) for inner in region.inside for loop in inner},
+            {s: evaluator(plan.states[s].width) for s in (*region.anew, *(fork.states[1] for fork in region.forks))},
         ),
     )
 
 
-def _conditions(walk: WalkPlan, use: UsePlan) -> Conditions:
-    own = {INDEX, walk.loops[use.loops[-1]].name}
+def _conditions(walk: WalkPlan, use: UsePlan, loop: LoopPlan) -> Conditions:
+    own = index_names(use, loop)
     count = next((i for i, text in enumerate(use.when) if not own.isdisjoint(parse(text).loops)), len(use.when))
     asked = tuple(evaluator(text) for text in use.when)
     return Conditions(asked[:count], asked[count:], tuple(walk.loops[i].name for i in use.loops))
 
 
-def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan) -> UseTable:
+def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None = None) -> UseTable:
+    """`loop`: the resident one, of a use of its core."""
     node = plan.nodes[use.node] if use.op == "call" else None
     ports: dict[str, list[EdgePlan]] = defaultdict(list)
     for edge in walk.edges:
@@ -198,7 +205,7 @@ def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan) -> UseTable:
         if later.rank == use.rank and use.index in later.before
     )
     outputs = tuple(e for e in walk.edges if e.source.kind == "use" and e.source.use == use.index)
-    own = {INDEX, *(walk.loops[i].name for i in use.loops[-1:])}
+    own = index_names(use, loop) if loop is not None else frozenset[str]()
     return UseTable(
         plan=use,
         node=node,

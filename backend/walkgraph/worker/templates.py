@@ -1,12 +1,14 @@
 """The loops that a rank's engine will run, before any request has come: what it makes ready while it loads."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from walkgraph.graph.expressions import ExpressionError
 from walkgraph.networks.base import StateKey
-from walkgraph.networks.loops import Channel, LoopCall, LoopInput, LoopSend, LoopUse
+from walkgraph.networks.loops import Anew, Channel, LoopCall, LoopInput, LoopSend, LoopUse
 from walkgraph.placement.tables import EdgePlan, Plan
-from walkgraph.worker.fold import Port
-from walkgraph.worker.tables import RegionTable, UseTable, WalkTable
+from walkgraph.worker.tables import RegionTable, WalkTable
+from walkgraph.worker.unrolling import Instance, Unrolled, unrolls
 
 _RUN = "warm-up"
 Active = Mapping[int, tuple[bool, ...]]
@@ -16,18 +18,43 @@ _MOST_FORMS = 4
 
 
 def loop_templates(plan: Plan, tables: Sequence[WalkTable]) -> Iterator[LoopCall]:
-    """One for each resident loop, without entering values: an operator's examples stand for these. Its iterations are
-    those that runs are likeliest to have."""
+    """Of each resident loop one for every size that the tasks have by their defaults, without entering values: an
+    operator's examples stand for these. Its iterations are those that runs are likeliest to have."""
     for table in tables:
         for index, use in table.uses.items():
             if use.region is not None:
-                yield _template(plan, table, index, use.region)
+                for sizes in _sizes(table, use.region):
+                    yield _template(plan, table, index, use.region, sizes)
 
 
-def _template(plan: Plan, table: WalkTable, index: int, region: RegionTable) -> LoopCall:
-    forms, emits = _forms(region), region.plan.emits
+class _Sizes(NamedTuple):
+    """What follows from parameters."""
+
+    times: Mapping[int, int]
+    """Of the loops inside."""
+    widths: Mapping[int, int]
+    """Of the states that begin anew."""
+
+
+def _sizes(table: WalkTable, region: RegionTable) -> list[_Sizes]:
+    """Distinct ones. Where no task tells, there may be one that reads no parameters."""
+    found: list[_Sizes] = []
+    for params in table.plan.usual or ({},):
+        try:
+            counts = {loop: int(count(params, {})) for loop, count in region.times.items()}
+            sizes = _Sizes(counts, {state: int(width(params, {})) for state, width in region.widths.items()})
+        except ExpressionError:
+            continue
+        if sizes not in found and unrolls(region.plan.inside, counts):
+            found.append(sizes)
+    return found
+
+
+def _template(plan: Plan, table: WalkTable, index: int, region: RegionTable, sizes: _Sizes) -> LoopCall:
+    forms, emits, unrolled = _forms(region), region.plan.emits, Unrolled(region.plan.inside, sizes.times)
     active: Active = {use: tuple(form[use] for form in forms) for use in forms[0]}
     always = {edge.source.port for edge in emits if edge.index not in region.readers}
+    until = region.plan.until
     return LoopCall(
         run=_RUN,
         walk=table.plan.name,
@@ -35,16 +62,26 @@ def _template(plan: Plan, table: WalkTable, index: int, region: RegionTable) -> 
         use=index,
         loop=region.plan.loop.name,
         iteration=(),
-        body=tuple(
-            _use(plan, use, ports, active, region) for use, ports in zip(region.body, region.plan.ports, strict=True)
-        ),
+        body=tuple(_use(plan, one, unrolled, active, region) for one in unrolled.order),
         times=len(forms),
-        until=region.plan.until,
-        outputs=region.plan.outputs,
+        until=(unrolled.last(until[0]), until[1]) if until is not None else None,
+        outputs=tuple(unrolled.outputs(region.plan.outputs)),
         wanted={edge.source.port: (False,) * len(forms) for edge in emits if edge.source.port not in always},
-        sends=tuple(_send(place, edge, active, region) for place, edge in region.plan.sends),
+        sends=tuple(_send(unrolled.last(place), edge, active, region) for place, edge in region.plan.sends),
+        anew=_anew(plan, region, sizes),
+        usual=region.plan.loop.usual,
         leads=region.plan.leads,
     )
+
+
+def _anew(plan: Plan, region: RegionTable, sizes: _Sizes) -> dict[StateKey, Anew]:
+    def key(state: int) -> StateKey:
+        return StateKey(_RUN, plan.states[state].name)
+
+    copied = {
+        key(fork.states[1]): Anew(key(fork.states[0]), sizes.widths[fork.states[1]]) for fork in region.plan.forks
+    }
+    return copied | {key(state): Anew(None, sizes.widths[state]) for state in region.plan.anew}
 
 
 def _forms(region: RegionTable) -> list[dict[int, bool]]:
@@ -67,29 +104,30 @@ def _both(one: tuple[bool, ...], other: tuple[bool, ...]) -> tuple[bool, ...]:
     return tuple(a and b for a, b in zip(one, other, strict=True))
 
 
-def _use(plan: Plan, use: UseTable, ports: Sequence[Port], forms: Active, region: RegionTable) -> LoopUse:
+def _use(plan: Plan, one: Instance, unrolled: Unrolled, forms: Active, region: RegionTable) -> LoopUse:
+    use, ports = region.body[one.place], region.plan.ports[one.place]
     node, active = use.node, forms[use.plan.index]
     slots = node.states if node is not None else {}
+    entering = {port.entry: None for port in ports if port.entry is not None}
+    asks = [True] * len(unrolled.order)
+    sources = (unrolled.input(port, one, entering, asks) for port in ports)
     return LoopUse(
         node=node.name if node is not None else "",
-        inputs=tuple(_input(port, active, forms, region) for port in ports),
+        inputs=tuple(_across(source, one.place, active, forms, region) for source in sources),
         params={**(node.defaults if node is not None else {}), **use.literals},
         varying=dict.fromkeys(sorted(use.varying), (0.0,) * len(active)),
         states={slot: StateKey(_RUN, plan.states[state].name) for slot, state in slots.items()},
         seed=0,
         active=None if all(active) else active,
         name=use.plan.name,
+        inner=one.inner,
     )
 
 
-def _input(port: Port, active: tuple[bool, ...], forms: Active, region: RegionTable) -> LoopInput:
-    edge = port.across
-    if edge is not None:
-        channel = Channel(edge.index, region.ranks[edge.source.use])
-        comes = active if edge.carried else _both(active, forms[edge.source.use])
-        return LoopInput(port.name, "value" if edge.carried else "channel", channel=channel, comes=comes)
-    if port.entry is not None:
-        return LoopInput(port.name, "each" if port.each else "value", carried=port.carried)
-    if port.source is not None:
-        return LoopInput(port.name, "use", use=port.source[0], output=port.source[1], carried=port.carried)
-    return LoopInput(port.name, "index" if port.index else "absent", carried=port.carried)
+def _across(found: LoopInput, place: int, active: tuple[bool, ...], forms: Active, region: RegionTable) -> LoopInput:
+    edge = region.plan.across.get((place, found.port))
+    if edge is None:
+        return found
+    channel = Channel(edge.index, region.ranks[edge.source.use])
+    comes = active if edge.carried else _both(active, forms[edge.source.use])
+    return LoopInput(found.port, "value" if edge.carried else "channel", channel=channel, comes=comes)

@@ -68,11 +68,19 @@ def test_a_loop_that_a_flag_ends_is_launched_one_by_one() -> None:
     assert whys(planned({"body": [LOOP | {"until": "v.stop"}]})) == [why]
 
 
-def test_the_innermost_loop_runs_on_the_device_and_a_condition_on_it_skips_it() -> None:
+def test_a_loop_inside_is_unrolled_and_a_condition_on_it_skips_it() -> None:
     inner = LOOP | {"when": "@loop.index > 0"}
     outer, found = whys(planned({"body": [OUTER | {"body": ["w", inner]}]}))
-    assert outer == "stepped: `l` is inside it"
-    assert found.startswith("`l` runs on the device")
+    assert outer == (
+        "`outer` runs on the device: `w` and `l` unrolled (`u` and `v`) on rank 0, static: several iterations a launch"
+    )
+    assert found == "unrolled in `outer`"
+
+
+def test_where_the_outer_loop_must_be_stepped_the_inner_one_runs_by_itself() -> None:
+    outer, found = whys(planned({"body": [OUTER | {"body": ["w", LOOP | {"until": "u.stop"}]}]}))
+    assert outer == "stepped: `l` is inside it, and `u.stop` ends that"
+    assert found.startswith("`l` runs on the device: `u` and `v` on rank 0, one iteration")
 
 
 FOLLOWED: list[tuple[str, str, list[Any], list[Any], list[int]]] = [
@@ -224,8 +232,9 @@ def test_what_makes_a_loop_stepped(why: str, walk: dict[str, Any], rest: dict[st
 )
 def test_what_a_loop_around_it_may_do(why: str, outer: dict[str, Any], edges: list[Any]) -> None:
     body = [{"use": "w", "as": use} if use == "w2" else use for use in (OUTER | outer)["body"]]
+    body = [one | {"until": "u.stop"} if isinstance(one, dict) and "loop" in one else one for one in body]
     plan = planned({"body": [OUTER | outer | {"body": body}], "edges": edges})
-    assert whys(plan)[1] == f"stepped: {why}"
+    assert whys(plan) == ["stepped: `l` is inside it, and `u.stop` ends that", f"stepped: {why}"]
 
 
 def test_a_stream_that_feeds_it_steps_it() -> None:

@@ -1,0 +1,51 @@
+"""What runs of a Walk are likeliest to ask for, where sizes follow from it: what its tasks have by their defaults."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from walkgraph.graph.document import Graph, Task
+from walkgraph.graph.expressions import ExpressionError, evaluate, parse
+from walkgraph.graph.structure import steps_of
+from walkgraph.placement.tables import LoopPlan, Scalar, WalkPlan
+
+_MOST = 4
+"""Kinds of runs of a Walk, and counts of a loop."""
+
+
+def with_usual(graph: Graph, walk: WalkPlan) -> WalkPlan:
+    """The Walk with `usual` filled in, its loops' too."""
+    texts = [loop.times for loop in walk.loops if loop.times] + [state.width for state in graph.states.values()]
+    names = frozenset[str]().union(*(_names(text) for text in texts))
+    found: list[dict[str, Scalar]] = []
+    for task in graph.tasks.values():
+        asked = _defaults(task, names)
+        if asked not in found and any(step.step.walk == walk.name for step in steps_of(task)):
+            found.append(asked)
+    kinds = found[:_MOST]
+    loops = tuple(replace(loop, usual=_counts(loop, found)) for loop in walk.loops)
+    return replace(walk, usual=tuple(kinds), loops=loops)
+
+
+def _defaults(task: Task, names: frozenset[str]) -> dict[str, Scalar]:
+    return {name: p.default for name, p in task.params.items() if name in names and p.default is not None}
+
+
+def _names(text: str) -> frozenset[str]:
+    try:
+        return parse(text).names
+    except ExpressionError:  # a check reports it where it stands
+        return frozenset()
+
+
+def _counts(loop: LoopPlan, kinds: Sequence[dict[str, Scalar]]) -> tuple[int, ...]:
+    """Distinct ones, in the order of the tasks; none of a loop whose count follows from something else."""
+    found: dict[int, None] = {}
+    for params in kinds:
+        try:
+            count = int(evaluate(parse(loop.times), params)) if loop.times else 0
+        except ExpressionError:
+            continue
+        if count > 0:
+            found[count] = None
+    return tuple(found)[:_MOST]
