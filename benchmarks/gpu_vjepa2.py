@@ -1,12 +1,12 @@
 """What V-JEPA 2-AC takes on one GPU: pictures encoded, frames predicted, rollouts and rounds of planning.
 
-    python benchmarks/gpu_vjepa2.py [--only parity encoder step rollout samples plan numbers profile] [--out FILE] [--check]
+    python benchmarks/gpu_vjepa2.py [--only PART ...] [--out FILE] [--check]
 
 Weights are random, at full size. `parity`: the served forms in bfloat16 against the plain network in float32, and as a
 yardstick the plain network in bfloat16. `encoder`, `step`, `rollout`: one CUDA graph each, medians of replays; a
 rollout's graph has all of its frames, behind one another in a paged cache. `samples`: a planning round's frames, not
-captured; `plan`: ten rounds. `numbers`: what lies between them. `profile`: the GPU's time by kernel. `--check`: the tiny model, on a CPU
-too, and nothing is captured.
+captured; `plan`: ten rounds. `numbers`: what lies between them. `profile`: the GPU's time by kernel. `--check`: the
+tiny model, on a CPU too, and nothing is captured.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def main() -> None:
             bench.step,
             bench.rollout,
             bench.samples,
+            bench.plan,
             bench.numbers,
             bench.profile,
         ):
@@ -114,8 +115,8 @@ class Bench:
         rows = []
         for batch in (1, 8) if not self.tiny else (1, 2):
             for frames in (0, 8, 16, 30) if not self.tiny else (0, 2):
-                slot, given = self.slot(batch, frames, 1), self.given(batch)
-                work = lambda slot=slot, given=given: self.predict.step(*given, slot)  # noqa: E731
+                slot = self.slot(batch, frames, 1)
+                work = partial(self.predict.step, *self.given(batch), slot)
                 tokens = frames * self.config.tokens
                 rows.append({"batch": batch, "context": tokens, **self.timed(work, self.config.predictor.layers)})
         return rows
