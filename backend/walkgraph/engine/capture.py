@@ -26,16 +26,17 @@ class Capturer:
         # side must not share, and torch hands out the same few streams in turn.
         self._stream = torch.cuda.Stream(device, priority=priority) if self.enabled else None
 
-    def __call__(self, work: Work, what: str) -> Work:
-        """What replays `work`, after it was run twice to compile and to choose its kernels."""
+    def __call__(self, work: Work, what: str, runs: int = 2) -> Work:
+        """What replays `work`, after it was run twice to compile and to choose its kernels; `runs`: once is enough for
+        work that was captured in another count."""
         if self._stream is None:
             return work
         stream = self._stream
         stream.wait_stream(torch.cuda.current_stream(self.device))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(stream):
-            work()
-            work()
+            for _ in range(runs):
+                work()
         stream.synchronize()
         try:
             with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):

@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.body import Body, Form, Place
-from walkgraph.engine.capture import Capturer
+from walkgraph.engine.capture import Capturer, bucket
 from walkgraph.engine.device import Mark
 from walkgraph.engine.layout import fields_of, row_bytes
 from walkgraph.engine.pool import Pool
@@ -24,6 +24,9 @@ BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64)
 """Batch sizes that are captured where no step says which; a batch is padded to the next."""
 REGION_SECONDS = 0.05
 """Of the longest launch of several iterations: a cancel waits for it."""
+WORTH_SECONDS = 0.01
+"""Of the longest launch of a count that is nobody's in particular. The host prepares one in some 0.2 ms, beside the one
+before: beyond this, more iterations gain nothing, and their capture takes as much time as all shorter ones."""
 HIDDEN_SECONDS = 0.0005
 """Of the longest launch of a loop whose end is not known."""
 LONG_SECONDS = 0.04
@@ -49,6 +52,11 @@ class Key(NamedTuple):
     capacities: tuple[int, ...]
     """Of the rooms of its blocks, in tokens."""
 
+    @property
+    def alone(self) -> "Key":
+        """Of one iteration: graphs of all counts share its index map and its rooms."""
+        return self._replace(iterations=1)
+
 
 @dataclass(slots=True, eq=False)
 class Graph:
@@ -56,8 +64,8 @@ class Graph:
     replay: Callable[[], None]
     nbytes: int
     """Of its rooms."""
-    shown: list[Hashable] = field(default_factory=list[Hashable])
-    """The rows that its index map holds, and their contexts."""
+    shown: list[Hashable]
+    """The rows that its index map holds, and their contexts: one list for all graphs that share these."""
 
 
 class Rooms:
@@ -69,14 +77,14 @@ class Rooms:
         self._kept: OrderedDict[tuple[Lane, Key], int] = OrderedDict()
 
     def use(self, lane: "Lane", key: Key, nbytes: int) -> None:
-        """One is used, or about to be made: others give up theirs for it."""
+        """One is used, or about to be made: others give up theirs for it. `key`: of one iteration."""
         if not nbytes:
             return
         if (lane, key) not in self._kept:
             while self._kept and self._used + nbytes > self._budget:
                 (old, which), size = self._kept.popitem(last=False)
                 self._used -= size
-                old.graphs.pop(which, None)
+                old.graphs = {key: graph for key, graph in old.graphs.items() if key.alone != which}
             self._kept[lane, key] = nbytes
             self._used += nbytes
         self._kept.move_to_end((lane, key))
@@ -96,10 +104,10 @@ class Lane:
     sizes: tuple[int, ...]
     free: list[int]
     riders: list[Rider] = field(default_factory=list[Rider])
-    iterations: int = 1
-    """Of one launch, where all riders may go so far."""
-    once: float = 0.0
-    """Seconds of one iteration of one row, as far as it was measured."""
+    seconds: dict[int, float] = field(default_factory=dict[int, float])
+    """Batch size -> what an iteration takes, as far as it was measured."""
+    usual: set[int] = field(default_factory=set[int])
+    """Iterations that loops like these are likeliest to have."""
     graphs: dict[Key, Graph] = field(default_factory=dict[Key, Graph])
 
     @property
@@ -109,36 +117,64 @@ class Lane:
 
     @property
     def long(self) -> bool:
-        return self.once > LONG_SECONDS
+        size = bucket(max(1, len(self.riders)), self.sizes)
+        return self.seconds.get(size, self.once) > LONG_SECONDS
 
-    def batch(self) -> tuple[list[Rider], int]:
-        """Who rides in the next launch, and for how many iterations: those that are to do the same, in turn."""
+    @property
+    def once(self) -> float:
+        """Seconds of an iteration of one row, as far as it was measured."""
+        return self.seconds.get(self.sizes[0], 0.0)
+
+    def batch(self) -> list[Rider]:
+        """Who rides in the next launch: those that are to do the same, in turn."""
         willing = [rider for rider in self.riders if rider.wants]
         form = willing[0].form
         riders = [rider for rider in willing if rider.form == form][: self.sizes[-1]]
-        far = all(min(rider.reach, rider.alike(self.iterations)) >= self.iterations for rider in riders)
         if len(riders) < len(willing):
             self.riders = [rider for rider in self.riders if rider not in riders] + riders
-        return riders, self.iterations if far else 1
+        return riders
+
+    def next(self, riders: Sequence[Rider]) -> Graph:
+        """What replays the next launch of these: as many iterations as all of them can go."""
+        form, size = riders[0].form, bucket(len(riders), self.sizes)
+        if self.capturer.enabled and size not in self.seconds:
+            self.graph(form, size, 1, riders)
+        most = min(rider.reach for rider in riders)
+        most = min(rider.alike(most) for rider in riders)
+        return self.graph(form, size, max(count for count in self.counts(size) if count <= most), riders)
+
+    def counts(self, size: int) -> list[int]:
+        """Iterations that launches of a batch size may have."""
+        return counts_of(self.seconds.get(size, 0.0), self.usual, ends=self.program.body.until is not None)
 
     def graph(self, form: Form, batch: int, iterations: int, riders: Sequence[Rider] = ()) -> Graph:
         """What replays a launch for these riders, or for a warm-up."""
         contexts = [rider.entered.contexts for rider in riders]
         key = Key(form, batch, iterations, self.program.capacities(form, batch, contexts))
-        known = self.graphs.get(key)
-        nbytes = known.nbytes if known else self.program.room_bytes(form, batch, key.capacities)
-        self.rooms.use(self, key, nbytes)
+        known, like = self.graphs.get(key), self.graphs.get(key.alone)
+        nbytes = like.nbytes if like else self.program.room_bytes(form, batch, key.capacities)
+        self.rooms.use(self, key.alone, nbytes)
+        if known is None and like is None and iterations > 1:
+            like = self.graph(form, batch, 1, riders)
         if known is None:
-            with torch.inference_mode():
-                buffers = self.program.buffers(*key)
-                what = f"a step of {[use.node for use in self.program.body.uses]} at batch {batch}"
-
-                def work() -> None:
-                    self.program.iterate(buffers)
-
-                replay = self.capturer(work, what) if buffers.captures else work
-            known = self.graphs[key] = Graph(buffers, replay, nbytes)
+            known = self.graphs[key] = self._made(key, nbytes, like)
         return known
+
+    def _made(self, key: Key, nbytes: int, like: Graph | None) -> Graph:
+        """`like`: of one iteration, which has compiled and chosen the kernels."""
+        with torch.inference_mode():
+            buffers = self.program.buffers(*key, None if like is None else like.buffers)
+            what = f"a step of {[use.node for use in self.program.body.uses]} at batch {key.batch}"
+
+            def work() -> None:
+                self.program.iterate(buffers)
+
+            runs = 2 if like is None else 1
+            replay = self.capturer(work, what, runs=runs) if buffers.captures else work
+        graph = Graph(buffers, replay, nbytes, [] if like is None else like.shown)
+        if self.capturer.enabled and key.batch not in self.seconds:
+            self.seconds[key.batch] = self._measured(graph)
+        return graph
 
     def show(self, graph: Graph, riders: Sequence[Rider]) -> None:
         """Bring the graph's index map, and its rooms, to these rows."""
@@ -152,34 +188,54 @@ class Lane:
                 graph.buffers.rows.copy_(torch.tensor(padded), non_blocking=True)
                 if contexts:
                     self.program.place(graph.buffers, contexts)
-            graph.shown = shown
+            graph.shown[:] = shown
 
     def measure(self) -> None:
-        """How long an iteration takes, and from it how many a launch may take. A loop that a value ends runs idly after
-        its end: there a launch takes no more than what hides the host's own work."""
-        if not self.capturer.enabled:
-            return
-        body, device = self.program.body, self.program.device
-        graph = self.graph(body.whole, 1, 1)
+        """How long an iteration of one row takes."""
+        if self.capturer.enabled:
+            self.graph(self.program.body.whole, self.sizes[0], 1)
+
+    def _measured(self, graph: Graph) -> float:
+        """Seconds of a launch of rows that pad."""
+        device = self.program.device
         torch.cuda.synchronize(device)
         began, count = time.perf_counter(), 0
         while count < 3 and time.perf_counter() - began < LONG_SECONDS:
-            graph.replay()
+            with torch.inference_mode():
+                graph.replay()
             torch.cuda.synchronize(device)
             count += 1
-        self.once = (time.perf_counter() - began) / count
-        most = REGION_SECONDS if body.until is None else HIDDEN_SECONDS
-        self.iterations = max(1, min(MOST_ITERATIONS, int(most / self.once)))
+        return (time.perf_counter() - began) / count
 
     def prepare(self, forms: Sequence[Form], progress: Callable[[float], None]) -> None:
         """Capture forms in all batch sizes; those of slow iterations only alone and in pairs, and alone where they are
         long."""
-        sizes = self.sizes[:1] if self.long else self.sizes[:2] if self.once > SLOW_SECONDS else self.sizes
-        wanted = [(form, size) for form in forms for size in reversed(sizes)]
+        slow = self.once > SLOW_SECONDS
+        sizes = self.sizes[:1] if self.once > LONG_SECONDS else self.sizes[:2] if slow else self.sizes
+        # The largest first, as its memory serves the others; that form first which tells how long a size takes at most.
+        forms = sorted(forms, key=lambda form: -sum(map(form.calls, range(len(form.runs)))))
+        wanted = [(form, size) for size in reversed(sizes) for form in forms]
         for number, (form, size) in enumerate(wanted):
-            for iterations in sorted({1, self.iterations}):
+            self.graph(form, size, 1)
+            for iterations in self.counts(size):
                 self.graph(form, size, iterations)
             progress((number + 1) / len(wanted))
+
+
+def counts_of(seconds: float, usual: Collection[int], *, ends: bool) -> list[int]:
+    """Iterations that launches may have. `seconds`: of an iteration; 0 where it isn't captured. `usual`: of loops like
+    these. `ends`: a value may end them, and they run idly after that: a launch then takes no more than what hides the
+    host's own work."""
+    if not seconds:
+        return [1]
+    if ends:
+        return sorted({1, max(1, min(MOST_ITERATIONS, int(HIDDEN_SECONDS / seconds)))})
+    fits = min(MOST_ITERATIONS, int(REGION_SECONDS / seconds))
+    # Loops of another count than the usual go by powers of two: the longest pays for few launches, the others for the
+    # rest. None is longer than the usual ones, whose iterations would be captured for nobody.
+    most = min(fits, int(WORTH_SECONDS / seconds), max(usual, default=MOST_ITERATIONS))
+    powers = {1 << power for power in range(most.bit_length()) if 1 << power <= most}
+    return sorted({1} | powers | {count for count in usual if count <= fits})
 
 
 def sizes_of(body: Body, rows: int) -> tuple[int, ...]:

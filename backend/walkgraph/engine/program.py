@@ -162,9 +162,12 @@ class Program:
 
     # ── batches ──
 
-    def buffers(self, form: Form, batch: int, iterations: int, capacities: Sequence[int]) -> Buffers:
-        """`capacities`: of its rooms, as `capacities` gives them."""
-        rows = torch.full((batch,), self.pad, dtype=torch.int64, device=self.device)
+    def buffers(
+        self, form: Form, batch: int, iterations: int, capacities: Sequence[int], like: Buffers | None = None
+    ) -> Buffers:
+        """`capacities`: of its rooms, as `capacities` gives them. `like`: those of another count of iterations, with
+        which they share the index map and the rooms."""
+        rows = torch.full((batch,), self.pad, dtype=torch.int64, device=self.device) if like is None else like.rows
         shapes: list[tuple[Place | None, Row]] = [(None, Row((), torch.bool)), (None, Row((), torch.bool))]
         shapes += [(place, self.body.output(place)) for place in form.told]
         sizes = [aligned(iterations * batch * bytes_of(row)) for _, row in shapes]
@@ -174,18 +177,22 @@ class Program:
         groups = self.body.groups(form)
         uses = tuple(use for use, by in enumerate(form.runs) if by != SKIPPED)
         buffers = Buffers(form, groups, rows, staging, fields, views[0], views[1], sizes, uses)
+        if like is not None:
+            buffers.rooms = like.rooms
+            return buffers
         for (group, slot, pool, tokens), capacity in zip(self._blocks(form), capacities, strict=True):
             buffers.rooms[group[0], slot] = Room(pool, batch * len(group), tokens, capacity)
         return buffers
 
     def capacities(self, form: Form, batch: int, held: Sequence[Mapping[str, Held]]) -> tuple[int, ...]:
-        """Tokens of each room of such a batch. `held`: the contexts of its rows, by state."""
+        """Tokens of each room of such a batch. `held`: the contexts of its rows, by state; without any, those that the
+        steps expect."""
+
+        def lengths(use: UseStep, slot: str) -> list[int]:
+            return [row[use.states[slot]].length for row in held] or [use.spec.contexts.get(slot, 0)] * batch
+
         return tuple(
-            capacity_for(
-                [row[self.body.uses[use].states[slot]].length for use in group for row in held],
-                batch * len(group),
-                tokens,
-            )
+            capacity_for([n for use in group for n in lengths(self.body.uses[use], slot)], batch * len(group), tokens)
             for group, slot, _, tokens in self._blocks(form)
         )
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from walkgraph.engine.bodies import Loaded
 from walkgraph.engine.body import Place
-from walkgraph.engine.capture import Capturer, bucket
+from walkgraph.engine.capture import Capturer
 from walkgraph.engine.clocks import Stopwatch, Timing
 from walkgraph.engine.crossing import Crossing
 from walkgraph.engine.device import Lines, Mark
@@ -189,9 +189,9 @@ class Resident:
         self._turn.remove(key)
         self._turn.append(key)
         lane = self._lanes[key]
-        riders, iterations = lane.batch()
+        riders = lane.batch()
         try:
-            self._flights.append(self._launch(lane, riders, iterations))
+            self._flights.append(self._launch(lane, riders))
         except Exception as raised:  # noqa: BLE001 (a step that can't be captured or run ends those in it alone)
             for rider in riders:
                 self._finish(lane, rider, None, self._failures.of(rider.call, raised))
@@ -228,12 +228,12 @@ class Resident:
             return 1
         return DEPTH if self._flights[0].mark and (lane.spans or not lane.long) else 1
 
-    def _launch(self, lane: Lane, riders: Sequence[Rider], iterations: int) -> Flight:
+    def _launch(self, lane: Lane, riders: Sequence[Rider]) -> Flight:
         taken = self._clock() if self._watch.on else 0.0
-        graph = lane.graph(riders[0].form, bucket(len(riders), lane.sizes), iterations, riders)
+        graph = lane.next(riders)
         lane.show(graph, riders)
         for rider in riders:
-            rider.launched += iterations
+            rider.launched += graph.buffers.stopped.shape[0]
             rider.batch = len(riders)
         self.crossing.ride(lane, riders)
         began = self._clock()
@@ -342,6 +342,7 @@ class Resident:
             lane.measure()
             self._lanes[key] = lane
             self._turn.append(key)
+        self._lanes[key].usual.update(call.usual)
         return self._lanes[key]
 
     def _forget(self) -> None:
@@ -394,8 +395,10 @@ class Resident:
         self, lane: Lane, rider: Rider, told: Sequence[tuple[bool, bool]], values: Mapping[str, Tensor], place: int
     ) -> None:
         """A loop's part of a launch that is over. `told`: for each iteration, whether it stopped and was sound."""
+        due = 0
         for k, (stops, sounds) in enumerate(told):
             if not sounds:
+                self._hand_out(rider, due)
                 error = self._failures.unsound(rider.call, rider.done, spans=lane.spans)
                 self._finish(lane, rider, None, error)
                 break
@@ -405,27 +408,30 @@ class Resident:
             if stops or rider.done >= rider.entered.times:
                 self._end(lane, rider, stopped=stops)
                 break
-            if lane.outputs and self._due(rider):
-                self._hand_out(rider)
+            due = rider.done if lane.outputs and self._due(rider) else due
+        else:
+            self._hand_out(rider, due)
 
     def _due(self, rider: Rider) -> bool:
         grain = rider.call.grain
         at_most = rider.call.allowed is not None and rider.done >= rider.call.allowed
         return at_most or (grain > 0 and (rider.call.offset + rider.done) % grain == 0)
 
-    def _hand_out(self, rider: Rider, *, stopped: bool = False) -> None:
-        """What iterations have given since the last time."""
-        pieces, rider.pieces = rider.pieces, []
-        count = rider.done - rider.handed
+    def _hand_out(self, rider: Rider, upto: int, *, stopped: bool = False) -> None:
+        """What iterations up to this have given since the last time."""
+        count = upto - rider.handed
+        if count <= 0:
+            return
+        pieces, rider.pieces = rider.pieces[:count], rider.pieces[count:]
         keys = [out.key for out in rider.call.outputs if out.kind == "each"]
-        if keys and count:
+        if keys:
             values = {key: row_of(pieces, key) for key in keys}
             self._events.append(Items(rider.call, rider.handed, count, values, stopped))
         for out in rider.call.outputs:
             if out.kind == "collect":
                 kept = rider.entered.collected.setdefault(out.key, [])
                 kept.extend(found[out.key][k, place] for found, k, place in pieces if out.key in found)
-        rider.handed = rider.done
+        rider.handed = upto
 
     def _end(self, lane: Lane, rider: Rider, *, stopped: bool) -> None:
         call = rider.call
@@ -434,7 +440,7 @@ class Resident:
                 lane, rider, None, self._failures.of(call, CallFailed(rider.entered.bound, code="invalid_input"))
             )
             return
-        self._hand_out(rider, stopped=stopped)
+        self._hand_out(rider, rider.done, stopped=stopped)
         form = rider.entered.forms.at(rider.done - 1)
         outputs: Outputs = {key: torch.stack(values) for key, values in rider.entered.collected.items() if values}
         lines = self._lines.setdefault(lane.program.device, Lines(lane.program.device))

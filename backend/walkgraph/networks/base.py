@@ -295,6 +295,8 @@ class StepSpec:
     scratch: Mapping[str, int] = field(default_factory=dict[str, int])
     """Paged slot -> tokens of a block which a step attends with the whole context, and which is not kept. Such a slot
     appends nothing."""
+    contexts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Slot of `scratch` -> tokens that its state likeliest has: steps over so many are made ready."""
     variant: Hashable = None
     """What else decides the work and is the same for a whole batch; the step finds it in its batch."""
     sizes: tuple[int, ...] | None = None
