@@ -4,13 +4,23 @@ Shapes with `...` have a leading axis of samples where the node's state has a wi
 """
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from walkgraph.errors import InvalidInput
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
+from walkgraph.placement.sizes import FamilySizes, Part, Shape, read_config, token_numbers
 
 _FRAME = "features: float[..., n, d]"
 _ACTION = "actions: float[..., 7]"
 _POSE = "state: float[..., 7]"
+_PLAN = "actions: float[t, 7]"
+_MAX_NORM = Param(type="number", default=0.05, min=0, max=10, description="Longest shift along an axis, metres.")
+
+
+def _share(of: str) -> Param:
+    return Param(type="number", default=0.15, min=0, max=1, description=f"Share of the old {of}.")
+
 
 COMPONENTS: tuple[Component, ...] = (
     Component(
@@ -18,7 +28,9 @@ COMPONENTS: tuple[Component, ...] = (
         description="Sees a frame alone: 16 by 16 features, normalised.",
         inputs=(port("pixels", "pixels: float[3, h, w]"),),
         outputs=(port("features", "features: float[n, d]"),),
+        network="operators_vjepa2:Encoder",
         weights="vjepa2",
+        resident=True,
     ),
     Component(
         name="vjepa2.predictor",
@@ -33,7 +45,9 @@ COMPONENTS: tuple[Component, ...] = (
             StateUse(slot="kv", kind="paged_kv", appends=(Append(port="action", positions="per_block"),)),
             StateUse(slot="last", kind="tensor", optional=True),
         ),
+        network="operators_vjepa2:Predictor",
         weights="vjepa2",
+        resident=True,
     ),
     Component(
         name="vjepa2.move",
@@ -41,24 +55,47 @@ COMPONENTS: tuple[Component, ...] = (
         inputs=(port("pose", _POSE), port("action", _ACTION)),
         outputs=(port("pose", _POSE),),
         cost="launch",
+        network="operators_vjepa2_planning:Move",
+        resident=True,
+    ),
+    Component(
+        name="vjepa2.stand",
+        description="Keeps what a session sees and where its arm stands, as far as it is given; gives the pose.",
+        inputs=(
+            port("features", "features: float[n, d]", optional=True, description="the frame to go on from"),
+            port("pose", "state: float[7]", optional=True),
+        ),
+        outputs=(port("pose", "state: float[7]"),),
+        states=(
+            StateUse(slot="pose", kind="tensor"),
+            StateUse(slot="last", kind="tensor", optional=True),
+        ),
+        cost="launch",
+        network="operators_vjepa2_planning:Stand",
+    ),
+    Component(
+        name="vjepa2.rest",
+        description="What planning begins with: no motion, and how far the first round draws from it.",
+        outputs=(port("mean", _PLAN), port("std", _PLAN)),
+        params={
+            "horizon": Param(type="integer", default=2, min=1, max=31, description="Actions a sequence."),
+            "max_norm": _MAX_NORM,
+        },
+        cost="launch",
+        network="operators_vjepa2_planning:Rest",
     ),
     Component(
         name="vjepa2.propose",
-        description="Draws the sequences of a planning round around a mean; without one, around rest.",
-        inputs=(
-            port("mean", "actions: float[t, 7]", optional=True),
-            port("std", "actions: float[t, 7]", optional=True),
-        ),
+        description="Draws the sequences of a planning round around a mean: shifts and the grip.",
+        inputs=(port("mean", _PLAN), port("std", _PLAN)),
         outputs=(port("actions", "actions: float[t, w, 7]", description="step by step, a row a sample"),),
         params={
             "samples": Param(type="integer", default=400, min=2, max=65536, description="Sequences a round."),
-            "horizon": Param(type="integer", default=2, min=1, max=31, description="Actions a sequence."),
-            "max_norm": Param(
-                type="number", default=0.05, min=0, max=10, description="Longest shift of one action, metres."
-            ),
+            "max_norm": _MAX_NORM,
         },
-        states=(StateUse(slot="rng", kind="rng"),),
         cost="launch",
+        network="operators_vjepa2_planning:Propose",
+        resident=True,
     ),
     Component(
         name="vjepa2.distance",
@@ -66,6 +103,8 @@ COMPONENTS: tuple[Component, ...] = (
         inputs=(port("features", _FRAME), port("goal", "features: float[n, d]")),
         outputs=(port("cost", "tensor: float[w]"),),
         cost="launch",
+        network="operators_vjepa2_planning:Distance",
+        resident=True,
     ),
     Component(
         name="vjepa2.refine",
@@ -73,22 +112,39 @@ COMPONENTS: tuple[Component, ...] = (
         inputs=(
             port("actions", "actions: float[t, w, 7]"),
             port("cost", "tensor: float[w]"),
-            port("mean", "actions: float[t, 7]", optional=True, description="of the round before"),
-            port("std", "actions: float[t, 7]", optional=True, description="of the round before"),
+            port("mean", _PLAN, description="that the sequences were drawn around"),
+            port("std", _PLAN, description="that they were drawn with"),
         ),
         outputs=(
-            port("mean", "actions: float[t, 7]"),
-            port("std", "actions: float[t, 7]"),
-            port("action", "actions: float[7]"),
+            port("mean", _PLAN),
+            port("std", _PLAN),
+            port("action", "actions: float[7]", description="without a change of the grip below 0.25"),
         ),
         params={
             "top": Param(type="integer", default=10, min=1, max=65536, description="Sequences kept."),
-            "momentum_mean": Param(type="number", default=0.25, min=0, max=1, description="Share of the old mean."),
-            "momentum_std": Param(type="number", default=0.95, min=0, max=1, description="Share of the old spread."),
+            "momentum_mean": _share("mean"),
+            "momentum_std": _share("spread"),
+            "momentum_mean_grip": _share("mean, of the grip"),
+            "momentum_std_grip": _share("spread, of the grip"),
         },
         cost="launch",
+        network="operators_vjepa2_planning:Refine",
+        resident=True,
     ),
 )
+
+
+def _caches(folder: Path) -> Mapping[str, int]:
+    own = folder / "config.json"
+    config = read_config(own) if own.is_file() else {}
+    if config.get("format") != "walkgraph/vjepa2@1":
+        return {"vjepa2.predictor": token_numbers(24, 16, 64)}
+    try:
+        sizes: dict[str, Any] = config["predictor"]
+        return {"vjepa2.predictor": token_numbers(sizes["layers"], sizes["heads"], sizes["width"] // sizes["heads"])}
+    except (KeyError, TypeError, ZeroDivisionError) as error:
+        raise InvalidInput(f"the config in `{folder.name}` does not describe a V-JEPA 2 model: {error}") from None
+
 
 _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
@@ -97,10 +153,17 @@ SIZES: Mapping[str, FamilySizes] = {
         components={"vjepa2.encoder": ("encoder",), "vjepa2.predictor": ("predictor",)},
         shapes={
             "vjepa2-ac-vitg": Shape(
-                parts={"encoder": 1_010_000_000, "predictor": 305_000_000},
+                parts={"encoder": 1_012_173_952, "predictor": 305_220_992},
                 caches={"vjepa2.predictor": token_numbers(24, 16, 64)},
-                workspace={"vjepa2.predictor": 1000 * _M},
+                workspace={
+                    "vjepa2.encoder": 100 * _M,  # 16 pictures: 4,096 rows of an MLP, its products, graphs
+                    "vjepa2.predictor": 1500 * _M,  # 131,072 rows of an MLP and what it adds to
+                },
+            ),
+            "vjepa2-ac-tiny": Shape(
+                parts={"encoder": 50_288, "predictor": 18_960}, caches={"vjepa2.predictor": token_numbers(2, 2, 16)}
             ),
         },
+        caches_of=_caches,
     ),
 }

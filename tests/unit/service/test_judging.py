@@ -22,7 +22,7 @@ def refusal(name: str, **changes: object) -> Unprocessable:
 
 
 def test_a_component_without_a_network_is_refused() -> None:
-    refused = refusal("vjepa2_ac", weights={"vjepa2": {"family": "vjepa2", "source": "checkpoint:none"}})
+    refused = refusal("qwen3_omni", weights={"omni": {"family": "qwen3_omni", "source": "checkpoint:none"}})
     assert {fault.code for fault in refused.faults} == {"unavailable", "no_weights"}
     assert "(`no_weights` and `unavailable`)" in str(refused)
 
