@@ -161,26 +161,14 @@ def _lasting(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: 
     source, target = fork.states
     if fork.loops[-1] != loop.index:
         return "a state"
-    states = context.assignment.graph.states
-    if states[names[target]].kind != "paged_kv":
-        return f"state `{names[source]}`, which is no cache"
-    if states[names[target]].scope == "session":
-        return f"into state `{names[target]}`, which a session keeps"
     writer = next((use for use in walk.uses if loop.index in use.loops and source in use.writes), None)
     if writer is not None:
         return f"state `{names[source]}`, which `{writer.name}` changes"
-    for use in walk.uses:
-        if target in touched(nodes, use) and use.index != fork.index:
-            if loop.index not in use.loops:
-                return f"into state `{names[target]}`, which `{use.name}` has outside the loop"
-            if use.index < fork.index or use.op != "call":
-                return f"into state `{names[target]}`, which `{use.name}` has otherwise"
-    if not any(target in touched(nodes, use) and use.index != fork.index for use in walk.uses):
-        return f"into state `{names[target]}`, which nobody has"
-    for other in context.assignment.walks:
-        if other != walk.name and any(state == names[target] for state, _ in context.assignment.states_of(other)):
-            return f"into state `{names[target]}`, which Walk `{other}` has too"
-    return ""
+    having = [use for use in walk.uses if loop.index in use.loops and target in touched(nodes, use)]
+    if having == [fork]:
+        return f"into state `{names[target]}`, which nobody inside has"
+    other = next((use for use in having if use != fork and (use.index < fork.index or use.op != "call")), None)
+    return f"into state `{names[target]}`, which `{other.name}` has otherwise" if other is not None else ""
 
 
 def _needed(

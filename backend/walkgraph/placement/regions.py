@@ -191,7 +191,7 @@ def _shared(inside: Inside) -> str:
 
 
 def _states(inside: Inside) -> str:
-    """A cache may begin every iteration anew, if nobody but the core has it."""
+    """One may begin every iteration anew, if nobody but the core has it."""
     lagging = set[int]().union(*(touched(inside.nodes, inside.walk.uses[use]) for use in inside.followers))
     for use in inside.uses:
         for state in inside.node(use).states.values():
@@ -199,9 +199,8 @@ def _states(inside: Inside) -> str:
             name = f"state `{inside.state(state)}`"
             if beyond > 0:
                 return f"{name} starts anew in every iteration of {inside.around(use)} inside it"
-            kind = inside.context.assignment.graph.states[inside.state(state)].kind
-            if beyond == 0 and (kind != "paged_kv" or state in lagging):
-                return f"{name} starts anew in every iteration"
+            if beyond == 0 and state in lagging:
+                return f"{name} starts anew in every iteration, and not only the core has it"
     return ""
 
 

@@ -14,6 +14,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.assemble import assemble
 from walkgraph.placement.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.placement.regions import apart
 from walkgraph.placement.tables import Plan
 from walkgraph.resources import bundled
 from walkgraph.worker.tables import walk_tables
@@ -38,6 +39,7 @@ def planned(
     rank: int = 0,
     *,
     u: dict[str, Any] | None = None,
+    w: dict[str, Any] | None = None,
     components: Catalogue = CATALOGUE,
     resident: bool = True,
     **rest: Any,
@@ -45,6 +47,7 @@ def planned(
     nodes: dict[str, dict[str, Any]] = {name: {"component": "test.mix"} for name in "uvw"}
     nodes["u"] |= u or {}
     nodes["v"] |= v or {}
+    nodes["w"] |= w or {}
     walk = {"inputs": {"x": "scalar", "xs": "tensor"}, **walk}
     document = {"format": "walkgraph/graph@1", "name": "g", "nodes": nodes, "walks": {"w": walk}, **rest}
     groups = (Group(nodes=("*",), ranks=(0,)), Group(nodes=("v",), ranks=(rank,)))
@@ -111,9 +114,7 @@ def test_followers_may_lie_on_other_ranks_and_share_what_nobody_writes() -> None
     plan = planned({"body": [LOOP | {"until": "u.stop"}], "edges": [["u.out", "v.a"]]}, rank=1, **HOST)
     (loop,) = plan.walks[0].loops
     assert (loop.resident, loop.core, loop.ranks) == (True, (0,), (0, 1))
-    only_read = replace(MIX, states=(StateUse(slot="s", kind="tensor", access="read"),))
-    known = CATALOGUE | {"test.mix": only_read, "test.host": replace(only_read, name="test.host", host=True)}
-    assert whys(planned({"body": [LOOP]}, components=known, **SHARED))[0].endswith("`v` follows, stepped")
+    assert whys(planned({"body": [LOOP]}, **READING, **SHARED))[0].endswith("`v` follows, stepped")
 
 
 @pytest.mark.parametrize(
@@ -158,6 +159,10 @@ SHARED: dict[str, Any] = {
     "v": {"component": "test.host", "states": {"s": "s"}},
     "states": {"s": {"kind": "tensor"}},
 }
+ONLY_READ = replace(MIX, states=(StateUse(slot="s", kind="tensor", access="read"),))
+READING = {
+    "components": CATALOGUE | {"test.mix": ONLY_READ, "test.host": replace(ONLY_READ, name="test.host", host=True)}
+}
 TURNED = LOOP | {"body": ["v", "u"]}
 REASONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
@@ -190,7 +195,11 @@ REASONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("`v.a` is fed twice", {"body": [LOOP], "edges": [["u.out", "v.a"], ["u.maybe", "v.a"]]}, {}),
     ("`u` and `v`, which would follow, share state `s`", {"body": [LOOP]}, HOST | SHARED),
     ("`v` runs on the host, `u` waits for `v`", {"body": [TURNED]}, HOST | SHARED),
-    ("state `s` starts anew in every iteration", {"body": [LOOP]}, {"v": {"states": {"s": "s"}}, **STATE}),
+    (
+        "state `s` starts anew in every iteration, and not only the core has it",
+        {"body": [LOOP]},
+        {**READING, "v": {"component": "test.host", "states": {"s": "s"}}, "u": {"states": {"s": "s"}}, **STATE},
+    ),
     (
         "parameter `word` of `v` changes with its index and is no number",
         {"body": [LOOP]},
@@ -253,3 +262,156 @@ def test_only_its_own_rank_folds_a_loop() -> None:
     assert there.plan == plan.walks[0]
     assert [edge.index for edge in here.plan.edges] == [edge.index for edge in plan.walks[0].edges]
     assert [port for port, _ in here.uses[0].inputs] == ["u.a"]
+
+
+# ── loops inside ────────────────────────────────────────────────────────────────────────────────
+
+INNER: dict[str, Any] = {"loop": "inner", "times": "3", "body": ["v"]}
+"""In `l`, after `u`."""
+FORKED: dict[str, Any] = {
+    "v": {"states": {"s": "copy"}},
+    "w": {"states": {"s": "main"}},
+    "states": {"main": {"kind": "tensor"}, "copy": {"kind": "tensor", "width": "n"}},
+}
+FORK = {"fork": "main", "into": "copy"}
+
+
+def around(*body: Any, **more: Any) -> dict[str, Any]:
+    return LOOP | {"body": list(body)} | more
+
+
+NESTED_REASONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("`inner` is inside it, and `v.stop` ends that", {"body": [around("u", INNER | {"until": "v.stop"})]}, {}),
+    (
+        "`inner` is inside it, and its count changes with an index",
+        {"body": [around("u", INNER | {"times": "@loop.index + 1"})]},
+        {},
+    ),
+    ("`v`, in `inner` inside it, runs on the host", {"body": [around("u", INNER)]}, HOST),
+    (
+        "`u` runs on the host",
+        {"body": [around("u", INNER)], "edges": [["u.out", "v.a"]]},
+        {"u": {"component": "test.host"}},
+    ),
+    ("`inner` is inside it, and its uses lie on ranks 0 and 1", {"body": [around("u", INNER)]}, {"rank": 1}),
+    (
+        "`v.out`, in `inner` inside it, leaves one by one",
+        {"body": [around("u", INNER)], "edges": [{"from": "v.out", "to": "@out.o", "each": True}]},
+        {},
+    ),
+    (
+        "`v.out`, in `inner` inside it, is collected for `w`, which follows",
+        {"body": [around("u", INNER, "w")], "edges": [{"from": "v.out", "to": "w.a", "collect": True}]},
+        {"w": {"component": "test.host"}},
+    ),
+    (
+        "`v.out`, in `inner` inside it, is collected and carried",
+        {
+            "body": [around("u", INNER)],
+            "edges": [{"from": "v.out", "to": "u.a", "collect": True}, ["@in.x", "u.a"]],
+        },
+        {},
+    ),
+    (
+        "`v`, in `inner` inside it, is skipped at times, and `v.out` is collected",
+        {
+            "body": [around("u", INNER | {"body": [{"use": "v", "when": "@loop.l > 0"}]}, "w")],
+            "edges": [{"from": "v.out", "to": "w.a", "collect": True}],
+        },
+        {},
+    ),
+    (
+        "`v.a` is fed slice by slice from the iteration before",
+        {
+            "body": [around("u", INNER, "w")],
+            "edges": [{"from": "w.many", "to": "v.a", "each": True}, ["@in.x", "v.a"]],
+        },
+        {},
+    ),
+    (
+        "`v.b` is fed slice by slice with what is collected in `inner` inside it",
+        {
+            "body": [
+                around({"loop": "inner", "times": "3", "body": ["u"]}, {"loop": "last", "times": "2", "body": ["v"]})
+            ],
+            "edges": [{"from": "u.out", "to": "v.b", "collect": True, "each": True}],
+        },
+        {},
+    ),
+    (
+        "state `s` starts anew in every iteration of `inner` inside it",
+        {"body": [around("u", INNER)]},
+        {"v": {"states": {"s": "s"}}, **STATE},
+    ),
+    (
+        "`fork:main>copy`, in `inner` inside it, copies a state",
+        {"body": [around("u", INNER | {"body": [FORK, "v"]})]},
+        FORKED,
+    ),
+    (
+        "`fork:main>copy` copies state `main`, which `w` changes",
+        {"body": [around("w", FORK, INNER)]},
+        FORKED,
+    ),
+    ("`fork:main>copy` copies a state", {"body": [around("u", FORK | {"when": "n > 1"}, INNER)]}, FORKED),
+    (
+        "`fork:main>copy` copies into state `copy`, which `v2` has otherwise",
+        {"body": [around({"use": "v", "as": "v2"}, FORK, INNER)]},
+        FORKED,
+    ),
+]
+
+
+@pytest.mark.parametrize(("why", "walk", "rest"), NESTED_REASONS, ids=[why for why, _, _ in NESTED_REASONS])
+def test_what_keeps_a_loop_from_being_unrolled(why: str, walk: dict[str, Any], rest: dict[str, Any]) -> None:
+    assert whys(planned(walk, **rest))[0] == f"stepped: {why}"
+
+
+def test_what_lies_deeper_ends_no_loop() -> None:
+    why = whys(planned({"body": [around("u", INNER, until="v.stop")]}))[0]
+    assert why == "stepped: `v`, which ends it, is in `inner`"
+
+
+def test_a_copy_that_nothing_changes_is_made_once() -> None:
+    plan = planned({"body": ["w", around("u", FORK, INNER)]}, **FORKED)
+    outer, inner = plan.walks[0].loops
+    assert outer.why == (
+        "`l` runs on the device: `u` and `inner` unrolled (`v`) on rank 0, static: several iterations a launch; `copy` "
+        "begins every iteration as a copy"
+    )
+    assert [plan.walks[0].uses[use].op for use in outer.forks] == ["fork"]
+    assert (inner.resident, inner.within, [plan.walks[0].uses[use].name for use in inner.core]) == (True, 0, ["v"])
+    assert not set(outer.forks) & set(outer.core)
+
+
+def test_a_state_of_an_iteration_begins_anew() -> None:
+    (loop,) = planned({"body": [LOOP]}, v={"states": {"s": "s"}}, **STATE).walks[0].loops
+    assert loop.resident
+
+
+def test_loops_three_deep_are_told_one_within_the_other() -> None:
+    deep = INNER | {"body": ["v", {"loop": "deepest", "times": "2", "body": ["w"]}]}
+    first, *inside = planned({"body": [around("u", deep)]}).walks[0].loops
+    assert "`u` and `inner` unrolled (`v` and `deepest` unrolled (`w`)) on rank 0" in first.why
+    assert [(loop.why, loop.core) for loop in inside] == [("unrolled in `l`", ()), ("unrolled in `l`", (2,))]
+
+
+def test_a_plan_apart_steps_what_has_loops_inside() -> None:
+    plan = planned({"body": ["w", around("u", FORK, INNER)]}, **FORKED)
+    outer, inner = apart(plan).walks[0].loops
+    assert (outer.resident, outer.core, outer.forks) == (False, (), ())
+    assert (inner.resident, inner.within, inner.core) == (True, -1, (3,))
+    assert [use.name for use in plan.walks[0].uses][3] == "v"
+
+
+def test_tasks_tell_how_often_loops_are_had() -> None:
+    def task(n: int | None, walk: str = "w") -> dict[str, Any]:
+        params = {"n": {"type": "integer", "default": n}} if n is not None else {}
+        return {"outputs": ["o"], "params": params, "steps": [{"walk": walk}]}
+
+    walk = {"body": [around("u", INNER, times="n * 2")], "edges": [["u.out", "@out.o"]]}
+    counts = (3, 5, 3, None, -1, 7, 9, 11)
+    plan = planned(walk, tasks={f"t{i}": task(n) for i, n in enumerate(counts)})
+    outer, inner = plan.walks[0].loops
+    assert (outer.usual, inner.usual) == ((6, 10, 14, 18), (3,))
+    assert plan.walks[0].usual == ({"n": 3}, {"n": 5}, {}, {"n": -1})
