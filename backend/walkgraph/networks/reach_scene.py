@@ -17,7 +17,7 @@ LINKS = (0.7, 0.6)
 TARGETS = 3
 COLOURS = ("red", "green", "blue", "yellow", "purple", "orange")
 WIDTH = 3 + 3 * TARGETS
-RADIUS = 0.12
+RADIUS = 0.08
 """A target is reached when the tip is nearer to its middle."""
 HORIZON = 8
 PERIOD = 0.1

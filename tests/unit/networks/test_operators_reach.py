@@ -62,6 +62,8 @@ def test_driving_applies_the_first_actions_alone() -> None:
     assert torch.equal(got["scene"], expected)
     assert got["taken"] == 3
     assert got["reached"] is False
+    (later,) = give(Drive(), call({"scene": expected, "actions": actions[3:], "before": 3}, apply=2))
+    assert later["taken"] == 5
 
 
 def test_driving_ends_at_the_target() -> None:
