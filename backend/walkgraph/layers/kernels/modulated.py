@@ -108,10 +108,10 @@ def _gathered(partials, counters, tile, M: tl.constexpr, N: tl.constexpr, SPLIT:
 
 
 @triton.jit
-def _rstd(squares, m, rows, eps, K: tl.constexpr, PARTS: tl.constexpr):
-    """float32 `[M, 1]`: what rows are multiplied by to be normed."""
-    p = tl.arange(0, triton.next_power_of_2(PARTS))[None, :]
-    there = (m < rows)[:, None] & (p < PARTS)
+def _rstd(squares, parts, m, rows, eps, K: tl.constexpr, PARTS: tl.constexpr):
+    """float32 `[M, 1]`: what rows are multiplied by to be normed. PARTS: a power of two >= parts."""
+    p = tl.arange(0, PARTS)[None, :]
+    there = (m < rows)[:, None] & (p < parts)
     total = tl.sum(tl.load(squares + p * rows + m[:, None], mask=there, other=0.0), 1, keep_dims=True)
     return tl.rsqrt(total / K + eps)
 
@@ -130,11 +130,11 @@ def _halves(total, M: tl.constexpr, WIDTH: tl.constexpr):
 
 @triton.jit
 def _gate(
-    total, squares, bias, out, r, at, rows, tokens, bias_stride, eps,
+    total, squares, bias, out, r, at, parts, rows, tokens, bias_stride, eps,
     K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, M: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     m, n = r * M + tl.arange(0, M), at + tl.arange(0, WIDTH)
-    scale = _rstd(squares, m, rows, eps, K, PARTS)
+    scale = _rstd(squares, parts, m, rows, eps, K, PARTS)
     gate, up = _halves(total, M, WIDTH)
     gate = gate * scale + _of_block(bias, bias_stride, m, rows, tokens, n)
     up = up * scale + _of_block(bias + HEIGHT, bias_stride, m, rows, tokens, n)
@@ -144,9 +144,9 @@ def _gate(
     tl.store(out + m.to(tl.int64)[:, None] * HEIGHT + n[None, :], value, mask=(m < rows)[:, None])
 
 
-@triton.jit(do_not_specialize=["rows", "tokens"])
+@triton.jit(do_not_specialize=["parts", "rows", "tokens"])
 def gated_kernel(
-    x, tiles, weight, squares, bias, out, partials, counters, rows, tokens, stride, bias_stride, eps,
+    x, tiles, weight, squares, bias, out, partials, counters, parts, rows, tokens, stride, bias_stride, eps,
     K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, DEPTH: tl.constexpr,
     SPLIT: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
@@ -157,12 +157,12 @@ def gated_kernel(
         x, tiles, weight, stride, r, part, lead, at, K, M, N, DEPTH, SPLIT, HEIGHT, WIDTH, STAGES, AHEAD, OVERLAP
     )
     if SPLIT == 1:
-        _gate(total, squares, bias, out, r, at, rows, tokens, bias_stride, eps, K, HEIGHT, PARTS, M, WIDTH)
+        _gate(total, squares, bias, out, r, at, parts, rows, tokens, bias_stride, eps, K, HEIGHT, PARTS, M, WIDTH)
     else:
         tile = block * ((rows + M - 1) // M) + r
         if _left(total, partials, counters, tile, part, M, N, SPLIT):
             total = _gathered(partials, counters, tile, M, N, SPLIT)
-            _gate(total, squares, bias, out, r, at, rows, tokens, bias_stride, eps, K, HEIGHT, PARTS, M, WIDTH)
+            _gate(total, squares, bias, out, r, at, parts, rows, tokens, bias_stride, eps, K, HEIGHT, PARTS, M, WIDTH)
 
 
 @triton.jit
@@ -211,14 +211,14 @@ def added_kernel(
 
 @triton.jit
 def _turn(
-    total, squares, bias, cos, sin, q, slot_k, slot_v, slots, r, head, at, rows, tokens, bias_stride, slot_stride, eps,
-    K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, H: tl.constexpr, G: tl.constexpr, EACH: tl.constexpr,
-    M: tl.constexpr, WIDTH: tl.constexpr,
+    total, squares, bias, cos, sin, q, slot_k, slot_v, slots, r, head, at, parts, rows, tokens, bias_stride,
+    slot_stride, eps, K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, H: tl.constexpr, G: tl.constexpr,
+    EACH: tl.constexpr, M: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     D: tl.constexpr = 2 * HEIGHT
     m, n = r * M + tl.arange(0, M), at + tl.arange(0, WIDTH)
     inside, here = (m < rows)[:, None], n[None, :]
-    scale = _rstd(squares, m, rows, eps, K, PARTS)
+    scale = _rstd(squares, parts, m, rows, eps, K, PARTS)
     low, high = _halves(total, M, WIDTH)
     low = low * scale + _of_block(bias + head * D, bias_stride, m, rows, tokens, n)
     high = high * scale + _of_block(bias + head * D + HEIGHT, bias_stride, m, rows, tokens, n)
@@ -243,10 +243,10 @@ def _turn(
             tl.store(to + HEIGHT, high.to(slot_v.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows", "tokens"])
+@triton.jit(do_not_specialize=["parts", "rows", "tokens"])
 def placed_kernel(
     x, tiles, weight, squares, bias, cos, sin, q, slot_k, slot_v, slots, partials, counters,
-    rows, tokens, stride, bias_stride, slot_stride, eps,
+    parts, rows, tokens, stride, bias_stride, slot_stride, eps,
     K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, H: tl.constexpr, G: tl.constexpr, EACH: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
     AHEAD: tl.constexpr, OVERLAP: tl.constexpr,
@@ -259,16 +259,16 @@ def placed_kernel(
     )
     if SPLIT == 1:
         _turn(
-            total, squares, bias, cos, sin, q, slot_k, slot_v, slots, r, lead // 2, at, rows, tokens, bias_stride,
-            slot_stride, eps, K, HEIGHT, PARTS, H, G, EACH, M, WIDTH,
+            total, squares, bias, cos, sin, q, slot_k, slot_v, slots, r, lead // 2, at, parts, rows, tokens,
+            bias_stride, slot_stride, eps, K, HEIGHT, PARTS, H, G, EACH, M, WIDTH,
         )  # fmt: skip
     else:
         tile = block * ((rows + M - 1) // M) + r
         if _left(total, partials, counters, tile, part, M, N, SPLIT):
             total = _gathered(partials, counters, tile, M, N, SPLIT)
             _turn(
-                total, squares, bias, cos, sin, q, slot_k, slot_v, slots, r, lead // 2, at, rows, tokens, bias_stride,
-                slot_stride, eps, K, HEIGHT, PARTS, H, G, EACH, M, WIDTH,
+                total, squares, bias, cos, sin, q, slot_k, slot_v, slots, r, lead // 2, at, parts, rows, tokens,
+                bias_stride, slot_stride, eps, K, HEIGHT, PARTS, H, G, EACH, M, WIDTH,
             )  # fmt: skip
 
 
@@ -324,8 +324,8 @@ def gated(cut: Cut, weighted: Tensor, squares: Tensor, weight: Tensor, bias: Ten
     out = weighted.new_empty(rows, height)
     gated_kernel[_grid(cut, rows, weight)](
         *_maps(cut, weighted, weight, height, 2), weight, squares, bias, out, *workspace(weight.device),
-        rows, rows // bias.shape[0], weight.stride(0), bias.stride(0), eps,
-        K=depth, HEIGHT=height, PARTS=squares.shape[0], **constants(cut, depth),
+        squares.shape[0], rows, rows // bias.shape[0], weight.stride(0), bias.stride(0), eps,
+        K=depth, HEIGHT=height, PARTS=_padded(squares), **constants(cut, depth),
     )  # fmt: skip
     return out
 
@@ -355,10 +355,15 @@ def placed(
         raise ValueError("queries must be contiguous, and keys and values of a slot lie side by side, both alike")
     placed_kernel[_grid(cut, rows, weight)](
         *_maps(cut, weighted, weight, width // 2, 2), weight, squares, bias, *turns, to.q, to.k, to.v, to.slots,
-        *workspace(weight.device), rows, rows // bias.shape[0], weight.stride(0), bias.stride(0), to.k.stride(0), eps,
-        K=depth, HEIGHT=width // 2, PARTS=squares.shape[0], H=weight.shape[0] // width - 2 * groups, G=groups,
-        EACH=turns.cos.dim() == 3, **constants(cut, depth),
+        *workspace(weight.device), squares.shape[0], rows, rows // bias.shape[0], weight.stride(0), bias.stride(0),
+        to.k.stride(0), eps, K=depth, HEIGHT=width // 2, PARTS=_padded(squares),
+        H=weight.shape[0] // width - 2 * groups, G=groups, EACH=turns.cos.dim() == 3, **constants(cut, depth),
     )  # fmt: skip
+
+
+def _padded(squares: Tensor) -> int:
+    """Few numbers, so that few kernels are compiled."""
+    return max(16, triton.next_power_of_2(squares.shape[0]))
 
 
 def _grid(cut: Cut, rows: int, weight: Tensor) -> tuple[int]:
