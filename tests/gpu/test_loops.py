@@ -9,11 +9,14 @@ import pytest
 import torch
 from msgspec.structs import replace as with_fields
 
+from tests.support import nested as support
+from tests.unit.engine import test_nested
 from tests.unit.engine.plans import call, plan_of
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.parts import Done
-from walkgraph.engine.resident import LoopDone
+from walkgraph.engine.resident import LoopDone, Stepped
 from walkgraph.ids import Rank
+from walkgraph.networks import operators_synthetic
 from walkgraph.networks.base import StateKey
 from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.networks.presets import ORPHEUS
@@ -132,3 +135,67 @@ def test_no_step_waits_for_the_device() -> None:
         codes(here, RUNS, TIMES)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+# ── loops inside loops ──
+
+
+@pytest.fixture
+def nested(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, operator in support.OPERATORS.items():
+        monkeypatch.setattr(operators_synthetic, name, operator, raising=False)
+
+
+def nesting(*, capture: bool) -> Engine:
+    plan = support.plan(kv_bytes=1 << 22)
+    here = Engine(with_fields(plan, ranks=(with_fields(plan.ranks[0], device="cuda:0"),)), Rank(0), capture=capture)
+    here.load()
+    return here
+
+
+SHAPE: dict[str, Any] = {"n": 3, "w": 3, "tokens": 7, "advance": 3}
+ALIKE: dict[str, Any] = {"looks": [[True, False, True]] * 40, "notes": [[False, True, True]] * 40, **SHAPE}
+
+
+@pytest.mark.usefixtures("nested")
+@pytest.mark.parametrize("capture", [True, False])
+def test_nested_wide_growing_loops_are_plain_python_s_to_the_last_bit(capture: bool) -> None:
+    here = nesting(capture=capture)
+    runs = {f"r{i}": support.drawn(i, times=1 + 5 * i, **ALIKE) for i in range(7)}
+    runs |= {f"s{i}": support.drawn(i, times=4, **SHAPE) for i in range(3)}
+    for _ in range(2):
+        calls = test_nested.entered(here, runs)
+        test_nested.check(here, runs, *test_nested.run_all(here, calls))
+    if capture:
+        (failed,) = [lane.capturer.failed for lane in list(here.resident._lanes.values())[:1]]
+        assert failed == []
+
+
+@pytest.mark.usefixtures("nested")
+def test_the_usual_count_is_one_launch_and_another_goes_by_powers_of_two() -> None:
+    here = nesting(capture=True)
+    for times, wanted in ((10, [10]), (15, [10, 4, 1]), (7, [4, 2, 1])):
+        call = test_nested.entered(here, {f"t{times}": support.drawn(3, times=times, **ALIKE)}, usual=(10,))[0]
+        here.prepare(replace(call, run="warm-up"))
+        here.time_steps(on=True)
+        here.add_loop(call)
+        found: list[int] = []
+        while not here.idle:
+            found += [event.iterations for event in here.step() if isinstance(event, Stepped)]
+        assert found == wanted
+    (lane,) = here.resident._lanes.values()
+    print({size: (seconds, lane.counts(size)) for size, seconds in lane.seconds.items()})
+
+
+@pytest.mark.usefixtures("nested")
+def test_no_nested_step_waits_for_the_device() -> None:
+    here = nesting(capture=True)
+    runs = {f"r{i}": support.drawn(i, times=12, **ALIKE) for i in range(2)}
+    test_nested.check(here, runs, *test_nested.run_all(here, test_nested.entered(here, runs)))
+    calls = test_nested.entered(here, runs)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        each, done = test_nested.run_all(here, calls)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    test_nested.check(here, runs, each, done)

@@ -1,0 +1,191 @@
+"""Several iterations a launch: how many, what they hand out, and that they are the same work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.support import nested as support
+from tests.support.nested import drawn, naive
+from tests.unit.engine import test_resident as walks
+from tests.unit.engine.plans import engine_of
+from tests.unit.engine.test_nested import Each, check, entered, run_all, take
+from walkgraph.engine.engine import Engine
+from walkgraph.engine.lanes import Lane, counts_of
+from walkgraph.engine.resident import LoopDone, Stepped
+from walkgraph.networks import operators_synthetic as synthetic
+from walkgraph.networks.base import StateKey
+from walkgraph.networks.loops import Items
+
+SHAPE = {"n": 2, "w": 3, "tokens": 7, "advance": 3}
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthetic, "WalkForTest", walks.Walk, raising=False)
+    for name, operator in support.OPERATORS.items():
+        monkeypatch.setattr(synthetic, name, operator, raising=False)
+
+
+def by(monkeypatch: pytest.MonkeyPatch, *counts: int) -> None:
+    monkeypatch.setattr(Lane, "counts", lambda self, size: list(counts))
+
+
+def launches(engine: Engine, *calls: object) -> list[int]:
+    """Iterations of each."""
+    engine.time_steps(on=True)
+    for call in calls:
+        engine.add_loop(call)  # type: ignore[arg-type]
+    found: list[int] = []
+    while not engine.idle:
+        found += [event.iterations for event in engine.step() if isinstance(event, Stepped)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "usual", "ends", "counts"),
+    [
+        (0.0, (10,), False, [1]),
+        (0.0004, (10,), False, [1, 2, 4, 8, 10]),
+        (0.001, (), False, [1, 2, 4, 8]),
+        (0.001, (4, 15), False, [1, 2, 4, 8, 15]),
+        (0.00001, (), False, [1, 2, 4, 8, 16, 32, 64]),
+        (0.00001, (100,), False, [1, 2, 4, 8, 16, 32, 64]),
+        (0.006, (10,), False, [1]),
+        (0.004, (10,), False, [1, 2, 10]),
+        (0.2, (10,), False, [1]),
+        (0.0001, (10,), True, [1, 5]),
+        (0.02, (), True, [1]),
+    ],
+)
+def test_counts_follow_from_what_an_iteration_takes(
+    seconds: float, usual: Sequence[int], ends: bool, counts: list[int]
+) -> None:
+    assert counts_of(seconds, usual, ends=ends) == counts
+
+
+@pytest.mark.parametrize(
+    ("times", "counts", "wanted"),
+    [(10, (1, 2, 4, 8, 10), [10]), (15, (1, 2, 4, 8), [8, 4, 2, 1]), (20, (1, 2, 4, 8, 10), [10, 10])],
+)
+def test_a_launch_takes_the_largest_count_that_its_riders_can_go(
+    monkeypatch: pytest.MonkeyPatch, times: int, counts: Sequence[int], wanted: list[int]
+) -> None:
+    by(monkeypatch, *counts)
+    here = engine_of(support.plan())
+    runs = {"a": drawn(1, times=times, looks=[[True] * 2] * times, notes=[[True] * 2] * times, **SHAPE)}
+    assert launches(here, *entered(here, runs)) == wanted
+
+
+def test_a_launch_ends_where_a_form_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    by(monkeypatch, 1, 2, 4)
+    here = engine_of(support.plan())
+    looks = [[True] * 2] * 3 + [[False, True]] * 6
+    runs = {"a": drawn(1, times=9, looks=looks, notes=[[True] * 2] * 9, **SHAPE)}
+    assert launches(here, *entered(here, runs)) == [2, 1, 4, 2]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_four_iterations_at_once_are_four_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    runs = {f"r{i}": drawn(10 * seed + i, times=3 + i, **SHAPE) for i in range(3)}
+    alike = {"looks": [[True, False]] * 9, "notes": [[False, True]] * 9}
+    runs |= {f"s{i}": drawn(10 * seed + i, times=4 + i, **SHAPE, **alike) for i in range(3)}
+    found: list[tuple[Each, dict[str, LoopDone]]] = []
+    for counts in ((1,), (1, 4), (1, 2, 4, 8)):
+        by(monkeypatch, *counts)
+        here = engine_of(support.plan(kv_bytes=1 << 19))
+        found.append(run_all(here, entered(here, runs)))
+        check(here, runs, *found[-1])
+    assert found[0][0] == found[1][0] == found[2][0]
+
+
+def test_values_of_a_launch_leave_together_by_grains(monkeypatch: pytest.MonkeyPatch) -> None:
+    by(monkeypatch, 1, 8)
+    here = walks.engine()
+    here.add_loop(walks.loop("a", 1.0, 20, grain=3, offset=1, until=None, allowed=17))
+    counts: list[tuple[int, int]] = []
+    while not here.idle:
+        counts += [(e.first, e.count) for e in here.step() if isinstance(e, Items)]
+    assert counts == [(0, 8), (8, 6), (14, 3)]
+    here.allow("a", 0, 0, (), 20)
+    while not here.idle:
+        counts += [(e.first, e.count) for e in here.step() if isinstance(e, Items)]
+    assert counts[3:] == [(17, 3)]
+
+
+def test_what_was_due_before_a_nan_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    by(monkeypatch, 1, 2, 4)
+    here = engine_of(support.plan())
+    same = {"looks": [[True] * 2] * 4, "notes": [[True] * 2] * 4, "times": 4, **SHAPE}
+    runs = {"bad": drawn(1, s=[1.0, 2.0, float("nan"), 3.0], **same), "good": drawn(2, **same)}
+    each, done = run_all(here, entered(here, runs))
+    assert done["good"].batch == 2
+    wanted = naive(drawn(1, s=[1.0, 2.0, 0.0, 3.0], **same))
+    assert each["bad"]["x"] == wanted.x[:2]
+    error = done["bad"].error
+    assert error is not None
+    assert (error.code, error.iteration) == ("numeric_error", (2,))
+    here.drop("bad")
+    check(here, {"good": runs["good"]}, each, done)
+
+
+def test_a_run_goes_no_further_than_allowed_while_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    by(monkeypatch, 1, 2, 4, 8)
+    here = engine_of(support.plan(kv_bytes=1 << 19))
+    same = {"looks": [[True] * 2] * 9, "notes": [[False] * 2] * 9, "times": 9, **SHAPE}
+    runs = {"a": drawn(1, **same), "b": drawn(2, **same)}
+    first, second = entered(here, runs)
+    first.allowed = 3
+    each, done = run_all(here, [first, second])
+    assert len(each["a"]["x"]) == 3
+    assert "b" in done
+    here.allow("a", 0, 0, (), 9)
+    while not here.idle:
+        take(here.step(), each, done)
+    check(here, runs, each, done)
+
+
+def test_runs_come_and_are_cancelled_while_others_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    by(monkeypatch, 1, 2)
+    here = engine_of(support.plan(kv_bytes=1 << 20))
+    same = {"looks": [[True] * 2] * 9, "notes": [[True] * 2] * 9, **SHAPE}
+    runs = {f"r{i}": drawn(i, times=3 + i, **same) for i in range(6)}
+    each: Each = {}
+    done: dict[str, LoopDone] = {}
+    for number, call in enumerate(entered(here, runs)):
+        here.add_loop(call)
+        take(here.step(), each, done)
+        if number == 4:
+            here.drop("r3")
+    while not here.idle:
+        take(here.step(), each, done)
+    del runs["r3"]
+    each.pop("r3", None)
+    assert set(done) == set(runs)
+    check(here, runs, each, done)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_suspended_run_begins_its_iterations_as_before(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    by(monkeypatch, 1, 2)
+    here = engine_of(support.plan(kv_bytes=1 << 20))
+    same = {"looks": [[True, False]] * 9, "notes": [[True] * 2] * 9, "context": [3.0] * 20, **SHAPE}
+    runs = {"a": drawn(1, times=8, **same), "b": drawn(2, times=9, **same)}
+    each: Each = {}
+    done: dict[str, LoopDone] = {}
+    for call in entered(here, runs):
+        here.add_loop(call)
+    for _ in range(steps):
+        take(here.step(), each, done)
+    here.suspend("a")
+    while not here.idle:
+        take(here.step(), each, done)
+    assert "a" not in done
+    assert here.glance(StateKey("a", "samples")) is None, "what begins anew is nothing to be kept meanwhile"
+    other = {"c": drawn(3, times=3, **same)}
+    check(here, other, *run_all(here, entered(here, other)))  # takes the pages that it had
+    here.resume("a")
+    while not here.idle:
+        take(here.step(), each, done)
+    check(here, runs, each, done)
