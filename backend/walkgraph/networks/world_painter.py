@@ -5,6 +5,7 @@ Shape letters: B pictures, n = SIDE * SIDE / 64 patches, d width of the features
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, Self
 
 import torch
@@ -23,7 +24,7 @@ READ = len(_MEANS)
 @dataclass(frozen=True, kw_only=True)
 class PainterConfig:
     features: int = 192
-    channels: tuple[int, int, int, int] = (96, 64, 48, 24)
+    channels: tuple[int, ...] = (96, 64, 48, 24)
     """At 8, 16, 32 and 64 pixels a side."""
 
     @classmethod
@@ -88,9 +89,16 @@ class Painter(nn.Module):
         return reading(self.read(features.mean(-2)))
 
 
+@cache
+def _spread(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Means and deviations, made once a device."""
+    return torch.tensor(_MEANS, device=device), torch.tensor(_DEVIATIONS, device=device)
+
+
 def reading(numbers: Tensor) -> Reading:
     """Standardised numbers `[B, READ]` -> what they say."""
-    values = numbers.float() * numbers.new_tensor(_DEVIATIONS) + numbers.new_tensor(_MEANS)
+    means, deviations = _spread(numbers.device)
+    values = numbers.float() * deviations + means
     return Reading(values[..., :2], values[..., 2], values[..., 3:5], values[..., 5:7])
 
 
@@ -100,4 +108,5 @@ def facts(scene: Scene) -> Tensor:
     nothing = torch.zeros_like(scene.heading)
     heading = [torch.where(down, nothing, scene.heading), torch.where(down, scene.heading, nothing)]
     values = torch.cat([scene.place, scene.grip[..., None], scene.arrow(), torch.stack(heading, -1)], -1)
-    return (values - values.new_tensor(_MEANS)) / values.new_tensor(_DEVIATIONS)
+    means, deviations = _spread(values.device)
+    return (values - means) / deviations

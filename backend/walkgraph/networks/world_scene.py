@@ -6,6 +6,7 @@ at walls and borders. Places are shares of the picture's side, x to the right an
 Shape letters: B scenes (any leading axes), W walls, T actions, S numbers of a scene.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import torch
@@ -24,6 +25,10 @@ ARROW = 4.0 / SIDE
 WALLS = 3
 KINDS = ("disc", "block", "diamond")
 THICK = 0.08
+NEAR = 3 / SIDE
+"""A goal is reached this near,"""
+ALIKE = 0.25
+"""and with the grip this near: a planner leaves smaller changes of it alone."""
 FAR = 0.2
 """A goal lies at least so far off."""
 GOALS = 12
@@ -95,7 +100,7 @@ class Scene(NamedTuple):
         return torch.stack([x, torch.where(self.axis > 0.5, self.along, across)], -1)
 
 
-def drawn(seeds: list[int], device: torch.device | str = "cpu") -> Scene:
+def drawn(seeds: Sequence[int], device: torch.device | str = "cpu") -> Scene:
     """Scenes `[B]` that follow from their seeds alone."""
     rows = [torch.rand(UNIFORMS, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
     return scenes(torch.stack(rows).to(device))
@@ -194,6 +199,12 @@ def _shift(shift: Tensor) -> Tensor:
 def at_goal(scene: Scene) -> Scene:
     """The scene as it should be: the shape at its goal, the arrow where it is."""
     return scene._replace(place=scene.goal[..., :2], grip=scene.goal[..., 2])
+
+
+def apart(scene: Scene) -> tuple[Tensor, Tensor]:
+    """`[B]`: how far the shape is from its goal, and whether it is there, with its grip."""
+    off = (scene.place - scene.goal[..., :2]).norm(dim=-1)
+    return off, (off <= NEAR) & ((scene.grip - scene.goal[..., 2]).abs() <= ALIKE)
 
 
 def _walls(uniform: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from walkgraph.networks.checkpoint import load
 from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Encoder, Vjepa2Predictor
 from walkgraph.networks.world_painter import Painter
 from walkgraph.networks.world_picture import picture
-from walkgraph.networks.world_scene import SIDE, at_goal, drawn, moved
+from walkgraph.networks.world_scene import NEAR, SIDE, apart, at_goal, drawn, moved
 from walkgraph.starters.shapes.schedule import autocast
 from walkgraph.starters.world import data
 from walkgraph.starters.world.config import MODEL, PAINTER
@@ -30,20 +30,14 @@ from walkgraph.starters.world.imagine import Search, imagined, planned, seen
 
 _log = logging.getLogger(__name__)
 HORIZON = 8
-NEAR = 3 / SIDE
-"""A goal is reached this near, in the unit of the world."""
-ALIKE = 0.25
-"""And with the grip this near: a planner leaves smaller changes of it alone."""
 MOVES = 16
 """A plan is followed at most so far."""
 SEARCHES = (
     Search(),
-    Search(samples=48, horizon=2, rounds=2),
-    Search(samples=32, horizon=2, rounds=3, top=5),
-    Search(samples=64, horizon=1, rounds=3),
-    Search(samples=64, horizon=2, rounds=3, top=10, momentum_mean=0.25, momentum_std=0.95),
-    Search(samples=64, horizon=3, rounds=6),
-    Search(samples=128, horizon=2, rounds=6, top=12),
+    Search(samples=32, top=5),
+    Search(samples=32, top=5, rounds=2),
+    Search(samples=48, top=6, rounds=2),
+    Search(horizon=2, rounds=4),
 )
 """The first is what the graph does by itself."""
 
@@ -103,9 +97,8 @@ def planning(model: Vjepa2, count: int, how: Search, seed: int) -> dict[str, Any
             seeds = torch.arange(count, device=device) * MOVES + step
             action = planned(model.predictor, seen(model, picture(scene)), goal, scene.pose(), how, seeds)
             scene = moved(scene, action.float())
-            near = (scene.place - scene.goal[:, :2]).norm(dim=-1) <= NEAR
-            alike = near & ((scene.grip - scene.goal[:, 2]).abs() <= ALIKE)
-            placed, both = placed.maximum(near.float()), both.maximum(alike.float())
+            off, alike = apart(scene)
+            placed, both = placed.maximum((off <= NEAR).float()), both.maximum(alike.float())
             steps = torch.where(alike, steps.clamp(max=step + 1), steps)
             if bool(both.all()):
                 break

@@ -21,8 +21,8 @@ class Search:
     """How a planner searches: plans a round, actions of a plan, rounds, and what it keeps of them."""
 
     samples: int = 64
-    horizon: int = 2
-    rounds: int = 4
+    horizon: int = 1
+    rounds: int = 3
     top: int = 8
     momentum_mean: float = 0.1
     momentum_std: float = 0.2

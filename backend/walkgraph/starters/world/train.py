@@ -1,8 +1,8 @@
 """Trains the `world` starter from nothing: encoder and painter, then the predictor on the encoder as it is.
 
-    python -m walkgraph.starters.world.train --out DIR [--seconds 230]
+    python -m walkgraph.starters.world.train --out DIR [--seconds 390]
 
-About four minutes on one large GPU; slowly on a CPU. `DIR` then holds config.json, encoder.safetensors,
+Under seven minutes on one large GPU; slowly on a CPU. `DIR` then holds config.json, encoder.safetensors,
 predictor.safetensors, painter.json and painter.safetensors (all bf16): a weights folder.
 
 Shape letters: B episodes, T actions, n patches, d width.
@@ -14,6 +14,7 @@ import json
 import logging
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import save_file
@@ -26,86 +27,123 @@ from walkgraph.networks.world_scene import Scene
 from walkgraph.starters.shapes.schedule import Clock, Ema, autocast, optimizer
 from walkgraph.starters.world import data
 from walkgraph.starters.world.config import MODEL, PAINTER
-from walkgraph.starters.world.imagine import seen
+from walkgraph.starters.world.forwards import Foreseeing, Seeing
 from walkgraph.starters.world.train_encoder import Progress, fixed_reading, painting_error, train_encoder
 
 _log = logging.getLogger(__name__)
-_ENCODER_SHARE = 0.36
+_ENCODER_SHARE = 0.26
+_DRAWN = 6
 _PAINTED = 256
 """Pictures that the painter goes on with in a step of the predictor."""
 
 
 class PredictorLoss(nn.Module):
-    def __init__(self, model: Vjepa2) -> None:
+    def __init__(self, model: Vjepa2, most: int) -> None:
         super().__init__()
-        self.predictor = model.predictor
+        self.foreseeing = Foreseeing(model.predictor, most)
 
     def forward(self, frames: Tensor, actions: Tensor, poses: Tensor, deep: int) -> tuple[Tensor, Tensor]:
         """frames `[B, T + 1, n, d]`, actions and poses `[B, T, 7]` -> the loss, and its two parts.
 
         The first part predicts from true frames. The second predicts again with what was predicted in their places,
         `deep` times: frame t is then what a rollout from the first frame has there for all t <= `deep`, and nearly so
-        for the others, at the cost of parallel passes."""
+        for the others, at the cost of parallel passes. What moves counts more: most tokens stay as they are."""
         wanted = frames[:, 1:]
+        weight = _weights(frames)
         given = self._next(frames[:, :-1], actions, poses)
-        one = (given - wanted).abs().mean()
+        one = (weight * (given - wanted).abs()).mean()
         before = given
         for _ in range(deep - 1):
             with torch.no_grad(), torch.compiler.set_stance("force_eager"):
                 before = self._next(torch.cat([frames[:, :1], before[:, :-1]], 1), actions, poses)
         given = self._next(torch.cat([frames[:, :1], before[:, :-1]], 1), actions, poses)
-        more = (given - wanted).abs().mean()
+        more = (weight * (given - wanted).abs()).mean()
         return one + more, torch.stack([one, more]).detach()
 
     def _next(self, frames: Tensor, actions: Tensor, poses: Tensor) -> Tensor:
-        return normed(self.predictor(frames, actions, poses).float())
+        return normed(self.foreseeing(frames, actions, poses).float())
+
+
+def _weights(frames: Tensor) -> Tensor:
+    """frames `[B, T + 1, n, d]` -> `[B, T, n, 1]`, about 1 in the mean."""
+    moved = (frames[:, 1:] - frames[:, :-1]).abs().mean(-1, keepdim=True)
+    return 0.5 + 0.5 * (moved / moved.mean()).clamp(max=8)
+
+
+class Stage(NamedTuple):
+    """A part of the predictor's training."""
+
+    until: float
+    """Share of its time."""
+    episodes: int
+    """In a step."""
+    length: int
+    """Actions of an episode."""
+    deep: int
 
 
 def train_predictor(model: Vjepa2, painter: Painter, seconds: float, options: argparse.Namespace) -> None:
     """Trains the predictor, and the painter further, in place; they are left as their moving average."""
     device = next(model.parameters()).device
-    batch, length, rate = options.episodes, options.length, options.rate
-    total = PredictorLoss(model)
-    adam, ema = optimizer(total, rate), Ema(total, 0.999)
-    brush, brushes = optimizer(painter, rate / 2), Ema(painter, 0.999)
+    stages = _stages(options)
+    total, seeing = PredictorLoss(model, max(stage.length for stage in stages)), Seeing(model.encoder)
+    adam, ema = optimizer(total, options.rate), Ema(total, 0.999)
+    brush, brushes = optimizer(painter, options.rate / 3), Ema(painter, 0.995)
     clock, again = Clock(seconds, options.warmup), Clock(seconds, options.warmup)
-    progress = Progress("predictor", "one", "more", "painted")
+    progress = Progress("predictor", "one", "more")
     while clock.running():
-        scene, actions, poses = data.episodes(batch, length, device)
-        images, frames = viewed(model, scene)
-        deep = 1 if time.monotonic() - clock.start < 0.5 * seconds else 3
+        spent = (time.monotonic() - clock.start) / seconds
+        stage = next((stage for stage in stages if spent < stage.until), stages[-1])
+        # Drawn for several steps at once: it is many small launches.
+        scene, actions, poses = data.episodes(_DRAWN * stage.episodes, stage.length, device)
+        images, frames = viewed(seeing, scene)
+        for some in torch.arange(len(actions), device=device).split(stage.episodes):
+            with autocast(device):
+                loss, parts = total(frames[some], actions[some], poses[some], stage.deep)
+            clock.update(adam, total, loss)
+            ema.update()
+            progress.tell(clock.step, parts)
+        some = torch.randint(images[:, :, 0, 0, 0].numel(), (_PAINTED,), device=device)
         with autocast(device):
-            loss, parts = total(frames, actions, poses, deep)
-        clock.update(adam, total, loss)
-        ema.update()
-        some = torch.randint(batch, (_PAINTED,), device=device), torch.randint(length + 1, (_PAINTED,), device=device)
-        with autocast(device):
-            painted = painting_error(painter(frames[some]), images[some])
+            painted = painting_error(painter(frames.flatten(0, 1)[some]), images.flatten(0, 1)[some])
         again.update(brush, painter, painted)
         brushes.update()
-        progress.tell(clock.step, torch.cat([parts, painted.detach()[None]]))
     ema.swap()
     brushes.swap()
     _log.info("predictor: %d steps", clock.step)
 
 
+def _stages(options: argparse.Namespace) -> tuple[Stage, ...]:
+    """Short episodes, then rollouts, then long ones."""
+    few, length = options.episodes, options.length
+    return (
+        Stage(0.4, few, length, 1),
+        Stage(0.6, few, length, 3),
+        Stage(1.0, max(1, few * 5 // 8), 2 * length, 4),
+    )
+
+
 @torch.no_grad()
-def viewed(model: Vjepa2, scene: Scene) -> tuple[Tensor, Tensor]:
+def viewed(seeing: Seeing, scene: Scene) -> tuple[Tensor, Tensor]:
     """Scenes `[B, T + 1]` -> their pictures `[B, T + 1, 3, h, w]` and features `[B, T + 1, n, d]`."""
     images = picture(scene)
     # Compiled for gradients alone: another form of the blocks would take seconds of the training to make.
     with autocast(images.device), torch.compiler.set_stance("force_eager"):
-        return images, seen(model, images)
+        features = normed(seeing(images.flatten(0, 1)).float())
+    return images, features.unflatten(0, images.shape[:2])
 
 
 def fresh() -> tuple[Vjepa2, Painter]:
+    """A predictor begins with saying that nothing changes: what it learns is what does."""
     model, painter = Vjepa2(MODEL), Painter(PAINTER)
     fixed_reading(painter)
-    for layer in (model.predictor.action_encoder, model.predictor.state_encoder):
-        # Places and shifts are small numbers, the shifts a tenth of the places.
-        nn.init.normal_(layer.weight, std=0.5)
-    nn.init.normal_(model.predictor.action_encoder.weight, std=2.0)
-    nn.init.zeros_(model.predictor.extrinsics_encoder.weight)
+    predictor = model.predictor
+    for layer in (predictor.predictor_embed, predictor.predictor_proj):
+        nn.init.eye_(layer.weight)
+    # Places and shifts are small numbers, the shifts a tenth of the places.
+    nn.init.normal_(predictor.state_encoder.weight, std=0.5)
+    nn.init.normal_(predictor.action_encoder.weight, std=3.0)
+    nn.init.zeros_(predictor.extrinsics_encoder.weight)
     return model, painter
 
 
@@ -148,10 +186,10 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train the `world` starter.")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=230)
+    parser.add_argument("--seconds", type=float, default=390)
     parser.add_argument("--batch", type=int, default=1024, help="pictures in a step of the encoder")
-    parser.add_argument("--episodes", type=int, default=128, help="episodes in a step of the predictor")
-    parser.add_argument("--length", type=int, default=12, help="actions of an episode")
+    parser.add_argument("--episodes", type=int, default=64, help="episodes in a step of the predictor")
+    parser.add_argument("--length", type=int, default=8, help="actions of an episode; twice as many at last")
     parser.add_argument("--rate", type=float, default=1e-3, help="highest learning rate")
     parser.add_argument("--warmup", type=int, default=200, help="first steps, with a lower rate")
     parser.add_argument("--seed", type=int, default=0)

@@ -21,10 +21,12 @@ from walkgraph.networks.world_picture import picture
 from walkgraph.networks.world_scene import Scene
 from walkgraph.starters.shapes.schedule import Clock, Ema, autocast, optimizer
 from walkgraph.starters.world import data
+from walkgraph.starters.world.forwards import Seeing
 
 _log = logging.getLogger(__name__)
 SHARES = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0, 1.0)
 """How many numbers of a token's deviation each fact takes along its direction: place, grip, arrow, heading."""
+_DRAWN = 4
 _SEEN = 0.4
 """Share of the patches that are seen where the rest is to be guessed."""
 
@@ -55,15 +57,15 @@ class MaskedDecoder(nn.Module):
 class EncoderLoss(nn.Module):
     def __init__(self, model: Vjepa2, painter: Painter) -> None:
         super().__init__()
-        self.encoder, self.painter, self.patch = model.encoder, painter, model.config.patch
+        self.seeing, self.painter, self.patch = Seeing(model.encoder), painter, model.config.patch
         self.decoder = MaskedDecoder(model.config.encoder.width, self.patch, model.config.side)
 
     def forward(self, images: Tensor, wanted: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         """images `[B, 3, h, w]`, facts `[B, READ]`, seen patches `[B / 2, m]` -> the loss, and its three parts."""
         half = len(keep)
-        guess = self.decoder(self.encoder(images[:half], keep), keep)
+        guess = self.decoder(self.seeing(images[:half], keep), keep)
         masked = F.mse_loss(guess.float(), patchify(images[:half], self.patch))
-        features = normed(self.encoder(images[half:]).float())
+        features = normed(self.seeing(images[half:]).float())
         told = (self.painter.read(features) - wanted[half:, None]).abs().mean()
         painted = painting_error(self.painter(features), images[half:])
         return masked + 0.5 * told + painted, torch.stack([masked, told, painted]).detach()
@@ -106,13 +108,14 @@ def train_encoder(model: Vjepa2, painter: Painter, seconds: float, batch: int, r
     patches = model.config.patches
     clock, progress = Clock(seconds, warmup), Progress("encoder", "masked", "told", "painted")
     while clock.running():
-        images, wanted = drawn(batch, device)
-        keep = torch.rand(batch // 2, patches, device=device).argsort(1)[:, : int(_SEEN * patches)]
-        with autocast(device):
-            loss, parts = total(images, wanted, keep)
-        clock.update(adam, total, loss)
-        ema.update()
-        progress.tell(clock.step, parts)
+        # Drawn for several steps at once: it is many small launches.
+        for images, wanted in zip(*(part.split(batch) for part in drawn(_DRAWN * batch, device)), strict=True):
+            keep = torch.rand(batch // 2, patches, device=device).argsort(1)[:, : int(_SEEN * patches)]
+            with autocast(device):
+                loss, parts = total(images, wanted, keep)
+            clock.update(adam, total, loss)
+            ema.update()
+            progress.tell(clock.step, parts)
     ema.swap()
     _log.info("encoder: %d steps", clock.step)
 
