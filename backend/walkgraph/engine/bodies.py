@@ -118,6 +118,8 @@ def _uses(call: LoopCall, alias: Mapping[StateKey, str], loaded: Callable[[str],
         spec = operator.step_spec(values, use.params)
         if spec is None:
             raise CallFailed(f"`{use.node}` can't be iterated on {_shapes(use, values)}; feed it as it declares")
+        # A slot that the component declares optional may have no state.
+        spec = replace(spec, tensors={slot: row for slot, row in spec.tensors.items() if slot in use.states})
         fixed = {name: kind for name, kind in spec.params.items() if name not in use.varying}
         uses.append(
             UseStep(
