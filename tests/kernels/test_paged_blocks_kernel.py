@@ -100,6 +100,6 @@ def test_every_token_of_a_block_sees_its_sequence(device: str, name: str, length
 
 
 def test_keys_are_shared_where_programs_are_few() -> None:
-    assert choose(1, 16, 258, 8000).splits > 1
-    assert choose(400, 16, 258, 8000).splits == 1
-    assert choose(1, 16, 258, 300).splits <= 2
+    assert choose(1, 16, 8000).splits > 1
+    assert choose(400, 16, 8000).splits == 1
+    assert choose(1, 16, 300).splits <= 2

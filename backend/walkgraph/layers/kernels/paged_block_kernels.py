@@ -35,7 +35,7 @@ def _turned(head, inside, cos, sin, d, D: tl.constexpr, HEADS: tl.constexpr):
     return turned.reshape(HEADS, D).to(x.dtype)
 
 
-@triton.jit(do_not_specialize=["tokens"])
+@triton.jit(do_not_specialize=["tokens", "reach"])
 def place_kernel(
     qkv, cos, sin, q, slot_k, slot_v, rows, pages, lengths, tokens, qkv_stride, row_stride, token_stride, slot_stride,
     reach, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, GROUPS: tl.constexpr,
@@ -196,20 +196,20 @@ def _tile(
                 _combine(parts, weights, out, row_stride, first + M, tokens, used, TAIL, D, AT_ONCE)
 
 
-@triton.jit(do_not_specialize=["tokens", "splits", "whole"])
+@triton.jit(do_not_specialize=["tokens", "splits", "whole", "least", "reach"])
 def attend_kernel(
-    q, slot_k, slot_v, rows, pages, lengths, out, parts, weights, counters, tokens, whole, splits, slot_stride, reach,
-    H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr,
-    REST: tl.constexpr, TAIL: tl.constexpr, WITHIN: tl.constexpr, LEAST: tl.constexpr, STAGES: tl.constexpr,
+    q, slot_k, slot_v, rows, pages, lengths, out, parts, weights, counters, tokens, whole, splits, least, slot_stride,
+    reach, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr,
+    REST: tl.constexpr, TAIL: tl.constexpr, WITHIN: tl.constexpr, STAGES: tl.constexpr,
     AT_ONCE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """`whole` tiles of M queries; TAIL queries after them are a tile of their own, or WITHIN the last one. LEAST: keys
+    """`whole` tiles of M queries; TAIL queries after them are a tile of their own, or WITHIN the last one. least: keys
     of a share at least."""
     tile, split, pair = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     b, h = pair // H, pair % H
     row = tl.load(rows + b)
     most = tl.load(lengths + row) + tokens
-    used = tl.maximum(1, tl.minimum(splits, most // LEAST))
+    used = tl.maximum(1, tl.minimum(splits, most // least))
     if split >= used:
         return
     blocks = most // BLOCK

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _COUNTERS = 1 << 16
 TAIL = 16
 """Queries past the last whole tile that are a small tile, at most."""
-PROCESSORS = 132
 
 _counters: dict[torch.device, Tensor] = {}
 """int32, zero between launches. A device's launches are of one stream, one after the other."""
@@ -48,14 +47,21 @@ ALIKE = Cut(m=64, splits=8)
 """Of every batch under `batch_invariant`: the order of a sequence's sums follows from its length alone."""
 
 
-def choose(batch: int, heads: int, tokens: int, context: int) -> Cut:
+CUTS: dict[int, Cut] = {
+    64: Cut(m=64, splits=4),
+    512: Cut(m=128, splits=2, least=512, warps=8),
+    8192: Cut(m=128, warps=8),
+}
+"""By sequences times query heads, at most."""
+
+
+def choose(batch: int, heads: int, context: int) -> Cut:
     """`context`: tokens that a row's pages can hold."""
     if is_batch_invariant():
         return ALIKE
-    cut = Cut(m=128, warps=8) if batch * heads >= PROCESSORS else Cut(m=64)
-    programs = batch * heads * max(1, round(tokens / cut.m))
-    splits = min(8, 3 * PROCESSORS // programs, -(-context // cut.least))
-    return replace(cut, splits=max(1, splits))
+    pairs = batch * heads
+    cut = CUTS[min((n for n in CUTS if n >= pairs), default=max(CUTS))]
+    return replace(cut, splits=max(1, min(cut.splits, context // cut.least)))
 
 
 def place(
@@ -83,7 +89,7 @@ def attend(
     """`layers.paged_blocks.paged_block_attention`, cut by `cut`, or as `choose` does."""
     (count, heads, width), groups, reach = q.shape, slot_k.shape[1], rows.pages.shape[1]
     batch = count // tokens
-    cut = cut or choose(batch, heads, tokens, reach * page)
+    cut = cut or choose(batch, heads, reach * page)
     out = torch.empty((count, heads, width), dtype=q.dtype, device=q.device)
     parts, weights = out, out
     if cut.splits > 1:
@@ -95,7 +101,8 @@ def attend(
     kernel: Any = attend_kernel
     kernel[(tiles, cut.splits, batch * heads)](
         q.contiguous(), slot_k, slot_v, rows.rows, rows.pages, rows.lengths, out, parts, weights,
-        _zeros(q.device, batch * heads * tiles if cut.splits > 1 else 0), tokens, whole, cut.splits, slot_k.stride(0),
+        _zeros(q.device, batch * heads * tiles if cut.splits > 1 else 0), tokens, whole, cut.splits,
+        max(cut.least, cut.block), slot_k.stride(0),
         reach, **constants(cut, tokens, heads, groups, width, page, can_overlap(q.device)),
     )  # fmt: skip
     return out
@@ -111,8 +118,8 @@ def constants(cut: Cut, tokens: int, heads: int, groups: int, width: int, page: 
     overlap = overlap and cut.pdl
     return {
         "H": heads, "G": groups, "D": width, "PAGE": page, "M": cut.m, "BLOCK": cut.block, "REST": REST,
-        "TAIL": tail_of(cut, tokens), "WITHIN": cut.within, "LEAST": max(cut.least, cut.block), "STAGES": cut.stages,
-        "AT_ONCE": 4 if cut.splits > 2 else 2, "PDL": overlap, "num_warps": cut.warps, "num_stages": cut.stages,
+        "TAIL": tail_of(cut, tokens), "WITHIN": cut.within, "STAGES": cut.stages,
+        "AT_ONCE": 4 if cut.m <= 16 * cut.warps else 2, "PDL": overlap, "num_warps": cut.warps, "num_stages": cut.stages,
         "launch_pdl": overlap,
     }  # fmt: skip
 

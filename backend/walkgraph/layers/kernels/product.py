@@ -3,7 +3,7 @@
 Shape letters: R rows, N columns of the result, K.
 """
 # Triton has no types for launches and compile-time values.
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportCallIssue=false
 
 from functools import cache
 from typing import Any, NamedTuple
