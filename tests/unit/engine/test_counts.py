@@ -86,7 +86,7 @@ def test_a_launch_ends_where_a_form_does(monkeypatch: pytest.MonkeyPatch) -> Non
     assert launches(here, *entered(here, runs)) == [2, 1, 4, 2]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_four_iterations_at_once_are_four_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     runs = {f"r{i}": drawn(10 * seed + i, times=3 + i, **SHAPE) for i in range(3)}
     alike = {"looks": [[True, False]] * 9, "notes": [[False, True]] * 9}
