@@ -115,8 +115,7 @@ class Expert:
         """`parts` are left out."""
         made = modulated.lifted(self.table[step], WIDTH, [QKV, 2 * HIDDEN] * LAYERS)
         rows = modulated.begin(F.linear(x.to(self.dtype), self.first), made[0].scale, EPS)
-        positions = self.room.positions[:, None] + torch.arange(TOKENS, device=self.device)
-        turns = Turns.at(positions, self.frequencies)
+        turns = Turns.from_first(self.room.positions, TOKENS, self.frequencies)
         q = torch.empty(x.shape[0], HEADS, DIM, dtype=self.dtype, device=self.device)
         for index, layer in enumerate(self.layers):
             one, two = made[2 * index : 2 * index + 2]

@@ -139,6 +139,15 @@ def test_heads_are_placed_as_plainly(
         assert changed.sum() == (rows * tokens if queries or name != "q" else 0)
 
 
+def test_tokens_one_after_the_other_turn_as_plainly(device: str) -> None:
+    from walkgraph.layers.kernels.block_heads import turns
+
+    positions, frequencies = torch.tensor([3, 1021]), neox_frequencies(24, 1e4)
+    found = turns(positions.to(device), 5, frequencies.to(device))
+    for part, wanted in zip(found, Turns.from_first(positions, 5, frequencies), strict=True):
+        torch.testing.assert_close(part.cpu(), wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_what_cannot_be_placed_is_refused(device: str) -> None:
     from walkgraph.layers.kernels.block_heads import place
 

@@ -29,6 +29,15 @@ class Turns(NamedTuple):
         angles = positions[..., None].float() * frequencies
         return cls(angles.cos(), angles.sin())
 
+    @classmethod
+    def from_first(cls, positions: Tensor, tokens: int, frequencies: Tensor) -> "Turns":
+        """Of tokens that stand one after the other: positions int64 `[B]`, of each row's first -> `[B, T, D/2]`."""
+        if positions.is_cuda:
+            from walkgraph.layers.kernels.block_heads import turns
+
+            return cls(*turns(positions, tokens, frequencies))
+        return cls.at(positions[:, None] + torch.arange(tokens, device=positions.device), frequencies)
+
 
 class Norms(NamedTuple):
     """Of every query and key head, before the rotation: weights `[D]`."""

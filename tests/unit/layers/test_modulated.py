@@ -76,7 +76,7 @@ def test_heads_are_turned_token_by_token() -> None:
     k, v = drawn(12, 10, groups, width), drawn(13, 10, groups, width)
     to = Places(drawn(14, BLOCKS * TOKENS, heads, width), k, v, slots)
     rows = begin(x, one.scale, EPS)
-    place(rows, weight, one.bias, Turns.at(positions, rope.frequencies(x.device)), to)
+    place(rows, weight, one.bias, Turns.from_first(positions[:, 0], TOKENS, rope.frequencies(x.device)), to)
     q, own, value = product(rows, weight, one.bias).unflatten(1, (-1, width)).split([heads, groups, groups], 1)
     rotation = rope(positions.flatten())
     near(to.q, rotate(q, rotation))

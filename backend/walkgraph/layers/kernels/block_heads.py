@@ -64,6 +64,27 @@ def heads_kernel(
     tl.store(slot_v + slot + whole, value.to(slot_v.dtype.element_ty), mask=inside)
 
 
+@triton.jit(do_not_specialize=["tokens"])
+def turns_kernel(positions, frequencies, cos, sin, tokens, half, HALF: tl.constexpr):
+    """A program for one token. HALF: a power of two >= half."""
+    row, d = tl.program_id(0), tl.arange(0, HALF)
+    position = (tl.load(positions + row // tokens) + row % tokens).to(tl.float32)
+    angle = position * tl.load(frequencies + d, mask=d < half, other=0.0)
+    tl.store(cos + row * half + d, tl.cos(angle), mask=d < half)
+    tl.store(sin + row * half + d, tl.sin(angle), mask=d < half)
+
+
+def turns(positions: Tensor, tokens: int, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """`layers.block_attention.Turns.from_first`: cosines and sines, float32."""
+    half = frequencies.shape[0]
+    cos, sin = (frequencies.new_empty(positions.shape[0], tokens, half) for _ in range(2))
+    block = triton.next_power_of_2(half)
+    turns_kernel[(positions.shape[0] * tokens,)](
+        positions, frequencies, cos, sin, tokens, half, HALF=block, num_warps=2
+    )
+    return cos, sin
+
+
 def place(qkv: Tensor, turns: "Turns", norms: "Norms | None", to: "Places", first: int) -> None:
     """`layers.block_attention.place_heads`. Raises ValueError for rows that aren't contiguous, or D that is no 2^n."""
     groups, width = to.k.shape[1:]
