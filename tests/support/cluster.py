@@ -165,7 +165,7 @@ class Cluster:
                     self._work[rank].append(command)
                 case RunLoop(call=call):
                     self.loops.append(call)
-                    self._work[rank].append(FakeLoop(call, self._functions, self.calls, self._rooms))
+                    self._work[rank].append(self._looped(rank, call))
                 case Allow():
                     self._allow(rank, command)
                 case Send():
@@ -185,6 +185,13 @@ class Cluster:
                     self.parked.discard((rank, command.run))
                     self.released.append((rank, command.run))
                     self._work[rank] = [w for w in self._work[rank] if _run_of(w) != command.run]
+
+    def _looped(self, rank: Rank, call: LoopCall) -> FakeLoop:
+        def begin() -> None:
+            for key, (source, _) in call.anew.items():
+                self.states[rank, key] = self.states.get((rank, source), "empty") if source is not None else "empty"
+
+        return FakeLoop(call, self._functions, self.calls, self._rooms, begin)
 
     def _watch(self, rank: Rank, command: HoldLoops | FreeLoops | Observe) -> None:
         match command:

@@ -24,8 +24,10 @@ class FakeLoop:
         functions: Mapping[str, Callable[[Call], dict[str, Any]]],
         calls: list[Call],
         rooms: Rooms | None = None,
+        begin: Callable[[], None] = lambda: None,
     ):
-        """`rooms`: of all ranks' channels."""
+        """`rooms`: of all ranks' channels. `begin`: makes the states that an iteration begins with."""
+        self.begin = begin
         self.call, self.functions, self.calls, self.rooms = call, functions, calls, {} if rooms is None else rooms
         self.now: list[dict[str, Any]] = []
         """Of the iteration that is under way."""
@@ -85,6 +87,8 @@ class FakeLoop:
     def iterate(self) -> bool:
         """As far as the channels' values have come; true at the end of the iteration."""
         now = self.now
+        if not now:
+            self.begin()
         for place, use in list(enumerate(self.call.body))[len(now) :]:
             assert use.active is None or len(use.active) == self.call.times
             if use.active is not None and not use.active[self.done]:

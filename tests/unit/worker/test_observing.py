@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.cluster import Cluster
+from tests.support.nested_walks import nested
 from tests.support.random_walks import PARAMS, followed, graphs, plain
 from tests.support.synthetic import functions, lanes, one_walk
 from tests.unit.worker.test_resident import INPUTS, STREAM, drawn, placed, plan_of, served
@@ -46,7 +47,7 @@ def made(cluster: Cluster, graph: Graph) -> list[Place]:
 
 
 @QUICK
-@given(graphs() | followed(), RANKS, st.integers(0, 99), st.data())
+@given(graphs() | followed() | nested(), RANKS, st.integers(0, 99), st.data())
 def test_records_and_taps_tell_what_calls_gave(graph: Graph, ranks: list[int], seed: int, data: st.DataObject) -> None:
     plan = placed(graph, ranks, resident=True)
     cluster = Cluster(plan, {name: served(name) for name in graph.nodes}, seed)

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.cluster import Cluster
+from tests.support.nested_walks import nested
 from tests.support.random_walks import PARAMS, followed, graphs, plain
 from tests.support.synthetic import functions, lanes, one_walk
 from tests.unit.worker.test_resident import INPUTS, STREAM, drawn, placed, plan_of, served, told
@@ -18,13 +19,13 @@ RANKS = st.lists(st.integers(0, 2), min_size=12, max_size=12)
 
 
 @QUICK
-@given(graphs() | followed(), RANKS)
+@given(graphs() | followed() | nested(), RANKS)
 def test_a_stepped_plan_is_the_one_that_was_made_so(graph: Graph, ranks: list[int]) -> None:
     assert stepped(placed(graph, ranks, resident=True)) == placed(graph, ranks, resident=False)
 
 
 @QUICK
-@given(graphs() | followed(), st.just([0] * 12) | RANKS, st.integers(0, 99))
+@given(graphs() | followed() | nested(), st.just([0] * 12) | RANKS, st.integers(0, 99))
 def test_stepped_runs_beside_resident_ones(graph: Graph, ranks: list[int], seed: int) -> None:
     plan = placed(graph, ranks, resident=True)
     cluster = Cluster(plan, {name: served(name) for name in graph.nodes}, seed)
