@@ -51,19 +51,45 @@ def ran(resident: bool, task: str, params: dict[str, Any], inputs: dict[str, Any
     return local.outputs[run]
 
 
+def chunk(pixels: torch.Tensor, scene: torch.Tensor, wording: str, seed: int, steps: int) -> torch.Tensor:
+    """`[T, 2]`, by the model alone."""
+    policy = plain()
+    ids, lengths, _ = policy.prompts(torch.tensor([FORMS.index(wording)]), scene[None])
+    prefix = policy.model.read(*policy.model.laid([pixels[None]], ids, lengths))
+    x = torch.randn(world.HORIZON, 2, generator=torch.Generator().manual_seed(seed))[None]
+    for step in range(steps):
+        by = policy.model.modulations(torch.tensor([1 - step / steps]))
+        x = x - policy.model.denoise(x, by, prefix) / steps
+    return x[0] * world.SPEED
+
+
 @pytest.mark.parametrize("seed", [3, 4])
 def test_a_chunk_is_that_of_the_plain_model(seed: int) -> None:
-    scene, policy = world.scene(seed, 2), plain()
+    scene = world.scene(seed, 2)
     inputs = {"camera": camera(scene), "instruction": "reach blue", "state": scene[:2]}
     (actions,) = ran(True, "act", {"seed": seed, "steps": 5}, inputs, f"act{seed}")["actions"]
     pixels = normalise(torch.from_numpy(np.array(Image.open(io.BytesIO(inputs["camera"])))))
-    ids, lengths, _ = policy.prompts(torch.tensor([FORMS.index("reach {}")]), scene[None])
-    prefix = policy.model.read(*policy.model.laid([pixels[None]], ids, lengths))
-    x = torch.randn(world.HORIZON, 2, generator=torch.Generator().manual_seed(seed))[None]
-    for step in range(5):
-        by = policy.model.modulations(torch.tensor([1 - step / 5]))
-        x = x - policy.model.denoise(x, by, prefix) / 5
-    torch.testing.assert_close(actions, x[0] * world.SPEED, atol=2e-3, rtol=0)
+    torch.testing.assert_close(actions, chunk(pixels, scene, "reach {}", seed, 5), atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_an_episode_is_that_of_the_plain_model(resident: bool) -> None:
+    params = {"seed": 12, "apply": 1, "steps": 3, "side": 48, "looks": 16}
+    found = ran(resident, "episode", params, {"instruction": "find the yellow dot"}, "plain")
+    scene, film, taken = world.scene(12, world.COLOURS.index("yellow")), list[torch.Tensor](), 0
+    film.append(scene)
+    while not world.reached(scene) and len(film) <= 16:
+        actions = chunk(picture(scene[None])[0], scene, "find the {} dot", 12, 3)
+        after, more = world.driven(scene[None], actions[None, :1])
+        scene, taken = after[0], taken + int(more)
+        film.append(scene)
+    assert len(film) > 4
+    assert found["taken"] == [taken]
+    assert found["reached"] == [True]
+    for got, wanted in zip(found["film"], film, strict=True):
+        levels = (picture(wanted[None], 48)[0] + 1) * 127.5
+        shown = np.array(Image.open(io.BytesIO(got)).convert("RGB")).astype(float)
+        assert np.abs(shown - levels.permute(1, 2, 0).numpy()).max() < 8
 
 
 @pytest.mark.parametrize("resident", [True, False])
