@@ -33,8 +33,6 @@ from walkgraph.networks.vjepa2_weights import encoder_of, predictor_of
 _SIZES = (1, 2, 4, 8, 16)
 _MOST_ROWS = 1 << 17
 """Tokens of a step: its activations take about 24 KiB each."""
-_MOST_FRAMES = 32
-"""Slices of an example's actions."""
 
 
 class Encoder(Operator):
@@ -109,7 +107,7 @@ class Predictor(Operator):
         return self._config.tokens * (action.shape[0] if action.dim() > 1 else 1)
 
     def examples(self) -> Sequence[Example]:
-        return (Example(inputs=self._example(torch.zeros(ACTION))),)
+        return (Example(inputs=self._example()),)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         given = [self._given(call, states) for call in calls]
@@ -157,7 +155,7 @@ class Predictor(Operator):
         )
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
-        return (self._example(torch.zeros(_MOST_FRAMES, ACTION)),)
+        return (self._example(),)
 
     def step(self, batch: StepBatch) -> StepOutputs:
         """Without features, and before any frame, its row is not finite."""
@@ -174,8 +172,8 @@ class Predictor(Operator):
         sound = finite(predicted)
         return StepOutputs({"features": predicted}, sound if known is None else sound & known)
 
-    def _example(self, action: Tensor) -> dict[str, Tensor]:
-        return {"features": torch.zeros(self._frame), "action": action, "pose": torch.zeros(ACTION)}
+    def _example(self) -> dict[str, Tensor]:
+        return {"features": torch.zeros(self._frame), "action": torch.zeros(ACTION), "pose": torch.zeros(ACTION)}
 
     def _given(self, call: Call, states: States) -> tuple[Tensor, Tensor, Tensor]:
         """Features, action and pose of a call, each with the axis of samples, without it where it holds for all."""

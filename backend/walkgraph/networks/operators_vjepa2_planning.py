@@ -62,7 +62,7 @@ class Move(Operator):
         )
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
-        return ({"pose": torch.zeros(ACTION), "action": torch.zeros(32, ACTION)},)
+        return ({"pose": torch.zeros(ACTION), "action": torch.zeros(ACTION)},)
 
     def step(self, batch: StepBatch) -> StepOutputs:
         return StepOutputs({"pose": self._moved(batch.inputs["pose"], batch.inputs["action"])})
@@ -81,13 +81,15 @@ class Stand(Operator):
         return [self._stand(call, states) for call in calls]
 
     def _stand(self, call: Call, states: States) -> Outputs:
-        for port in ("pose", "last"):
-            value = call.inputs.get("features" if port == "last" else port)
-            if value is not None and port in call.states:
-                states.put(call.states[port], value.clone())
-        pose = states.tensor(call.states["pose"])
-        if pose is None:
-            message = f"`{call.node}` doesn't know where the arm stands; begin the session with a pose"
+        for slot, port in (("pose", "pose"), ("last", "features")):
+            value = call.inputs.get(port)
+            if value is not None and slot in call.states:
+                states.put(call.states[slot], value.clone())
+        pose = call.inputs.get("pose")
+        pose = states.tensor(call.states["pose"]) if pose is None else pose
+        if pose is None or pose.shape != (ACTION,):
+            told = "doesn't know where the arm stands" if pose is None else f"got a pose {list(pose.shape)}"
+            message = f"`{call.node}` {told}; begin the session with a pose of {ACTION} numbers"
             raise CallFailed(message, "pose", code="invalid_input")
         return {"pose": pose}
 
