@@ -164,6 +164,10 @@ class Lane:
         """`like`: of one iteration, which has compiled and chosen the kernels."""
         with torch.inference_mode():
             buffers = self.program.buffers(*key, None if like is None else like.buffers)
+            if like is not None:
+                # It is run before it is recorded: on nobody's rows.
+                buffers.rows.fill_(self.program.pad)
+                like.shown.clear()
             what = f"a step of {[use.node for use in self.program.body.uses]} at batch {key.batch}"
 
             def work() -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+import torch
 
 from tests.support import nested as support
 from tests.support.nested import drawn, naive
+from tests.unit.engine import test_forms as forms
 from tests.unit.engine import test_resident as walks
 from tests.unit.engine.plans import engine_of
 from tests.unit.engine.test_nested import Each, check, entered, run_all, take
+from walkgraph.engine.capture import Capturer, Work
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.lanes import Lane, counts_of
 from walkgraph.engine.resident import LoopDone, Stepped
@@ -98,6 +101,54 @@ def test_four_iterations_at_once_are_four_one_by_one(monkeypatch: pytest.MonkeyP
         found.append(run_all(here, entered(here, runs)))
         check(here, runs, *found[-1])
     assert found[0][0] == found[1][0] == found[2][0]
+
+
+def test_what_is_run_to_be_captured_is_run_on_nobody_s_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    by(monkeypatch, 1, 2, 4)
+
+    def captured(self: Capturer, work: Work, what: str, runs: int = 2) -> Work:
+        for _ in range(runs):
+            work()
+        return work
+
+    monkeypatch.setattr(Capturer, "__call__", captured)
+    here = engine_of(support.plan(kv_bytes=1 << 19))
+    alike = {"looks": [[True, False]] * 9, "notes": [[True] * 2] * 9, **SHAPE}
+    runs = {"a": drawn(1, times=7, **alike), "b": drawn(2, times=8, **alike)}
+    first, second = entered(here, runs)
+    first.allowed = 1
+    each, done = run_all(here, [first, second])
+    here.allow("a", 0, 0, (), 7)
+    while not here.idle:
+        take(here.step(), each, done)
+    check(here, runs, each, done)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_counts_share_the_rooms_of_their_blocks(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
+    by(monkeypatch, 1, 2)
+    monkeypatch.setattr(synthetic, "BranchForTest", forms.Branch, raising=False)
+    monkeypatch.setattr(synthetic, "CombineForTest", forms.Combine, raising=False)
+    here = forms.engine()
+    contexts = {run: [forms.context(10 * i + k, 5 + 9 * k + i) for k in range(3)] for i, run in enumerate("abc")}
+    for run, tokens in contexts.items():
+        for state, one in zip(("main", "cfg_text", "cfg_img"), tokens, strict=True):
+            forms.filled(here, run, state, one)
+    calls = [forms.loop(run, forms.latents(9), forms.TIMES, together=together) for run in contexts]
+    calls[0].allowed = 1
+    _, done = forms.serve(here, *calls)
+    here.allow("a", 0, 0, (), 5)
+    done |= forms.serve(here)[1]
+    for run, tokens in contexts.items():
+        outputs = done[run].outputs
+        assert outputs is not None
+        wanted = forms.naive(forms.latents(9), forms.TIMES, tokens, [None] * 3)
+        torch.testing.assert_close(outputs["x"], wanted)
+    (lane,) = here._resident._lanes.values()
+    assert {key.iterations for key in lane.graphs} == {1, 2}
+    rooms = {id(room) for graph in lane.graphs.values() for room in graph.buffers.rooms.values()}
+    alone = [graph for key, graph in lane.graphs.items() if key.iterations == 1]
+    assert len(rooms) == sum(len(graph.buffers.rooms) for graph in alone)
 
 
 def test_values_of_a_launch_leave_together_by_grains(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,10 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Engine:
     monkeypatch.setattr(synthetic, "BranchForTest", Branch, raising=False)
     monkeypatch.setattr(synthetic, "CombineForTest", Combine, raising=False)
     ROWS.clear()
+    return engine()
+
+
+def engine() -> Engine:
     nodes: dict[str, tuple[str, dict[str, str]]] = {
         name: ("operators_synthetic:BranchForTest", {"kv": state})
         for name, state in (("llm", "main"), ("text", "cfg_text"), ("img", "cfg_img"))
