@@ -237,29 +237,29 @@ def unrolled(run: str, nested: Nested, **more: Any) -> LoopCall:
         state: StateKey | None = None,
         mask: Sequence[bool] | None = None,
         t: int = -1,
-        **params: int,
+        params: Mapping[str, int] | None = None,
     ) -> int:
         states = {"kv": state} if state else {}
         active, inner = None if mask is None or all(mask) else tuple(mask), (t,) if t >= 0 else ()
-        body.append(LoopUse(node, ports, params, {}, states, 0, active, inner=inner))
+        body.append(LoopUse(node, ports, params or {}, {}, states, 0, active, inner=inner))
         return len(body) - 1
 
     last = 4 + sum(3 for _ in range(nested.n))
     x = LoopInput("x", "value", tensor([nested.x]), carried=(last - 1, "y"))
     s = LoopInput("s", "each", torch.tensor(nested.s, dtype=F64)[:, None])
-    propose = use("propose", x, s, n=nested.n, w=nested.w)
+    propose = use("propose", x, s, params={"n": nested.n, "w": nested.w})
     y, every = (propose, "first"), []
     for t in range(nested.n):
         mask, noted = ([rows[t] for rows in masks] for masks in (nested.looks, nested.notes))
         look = use("look", feed("x", y), state=samples, mask=mask, t=t)
         part = LoopInput("part", "use", use=propose, output="many", part=t)
-        keep = use("inner", feed("x", y), part, feed("more", (look, "y")), state=samples, t=t, **numbers)
-        use("inner", feed("x", (keep, "y")), state=samples, mask=noted, t=t, **numbers)
+        keep = use("inner", feed("x", y), part, feed("more", (look, "y")), state=samples, t=t, params=numbers)
+        use("inner", feed("x", (keep, "y")), state=samples, mask=noted, t=t, params=numbers)
         y = (keep, "y")
         every.append(y)
     before = use("read", x, state=main)
     fold = use("fold", LoopInput("every", "stack", stacked=tuple(every)))
-    keep = use("keep", feed("x", (fold, "one")), state=main, **numbers)
+    keep = use("keep", feed("x", (fold, "one")), state=main, params=numbers)
     assert keep == last - 1
     after = use("read", x, state=main)
     outputs = [LoopOutput(key, at, "y", "each") for key, at in (("x", keep), ("before", before), ("after", after))]
