@@ -22,6 +22,9 @@ async def test_graphs_are_shown_with_what_they_take_and_give(service: Running) -
     assert {"name": "text_to_image", "label": "Draw a caption"} in shapes["tasks"]
     assert (shapes["modalities_in"], shapes["modalities_out"]) == (["text", "image"], ["text", "image"])
     assert (shapes["starter"], shapes["deployable"], shapes["why"], shapes["bundled"]) == (True, True, None, True)
+    reach = found["reach"]
+    assert (reach["starter"], reach["deployable"], reach["why"]) == (True, True, None)
+    assert {"image", "actions"} <= set(reach["modalities_out"])
     assert "audio" in found["orpheus"]["modalities_out"]
     assert not found["orpheus"]["starter"]
     assert not found["qwen3_omni"]["deployable"]
