@@ -310,6 +310,7 @@ class Expert(Operator):
             params={"time": torch.float32, "next_time": torch.float32},
             appends={"kv": 0},
             scratch={"kv": len(actions)},
+            contexts={"kv": len(_CAMERAS) * self._model.config.patches},
             sizes=_ROBOTS,
             pure=True,
         )
