@@ -41,7 +41,7 @@ def tile(*shape):
     return f"tensordesc<bf16[{','.join(map(str, shape))}]>"
 
 
-ending = {"BIAS": True, "ACT": 1, "RESIDUAL": True}
+ending = {"BIAS": True, "ACT": 1, "RESIDUAL": True, "ON_GPU": True}
 for cut in (Cut(64, 128), ALIKE):
     options = {"num_warps": cut.warps, "num_stages": cut.stages, "launch_pdl": True}
     compiled(
@@ -58,7 +58,7 @@ compiled(
 compiled(
     product_tiles.stays_kernel,
     product.stays_arguments(cut, 16384, 2048, True) | options
-    | {"bias": None, "residual": None, "BIAS": False, "ACT": 2, "RESIDUAL": False},
+    | {"bias": None, "residual": None, "BIAS": False, "ACT": 2, "RESIDUAL": False, "ON_GPU": True},
     x=tile(cut.m, cut.k), tiles=tile(2, cut.n // 2, cut.k), out=half, rows="i32",
 )
 for cut in paged_blocks.CUTS.values():

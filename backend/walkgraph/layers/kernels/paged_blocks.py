@@ -119,8 +119,8 @@ def constants(cut: Cut, tokens: int, heads: int, groups: int, width: int, page: 
     return {
         "H": heads, "G": groups, "D": width, "PAGE": page, "M": cut.m, "BLOCK": cut.block, "REST": REST,
         "TAIL": tail_of(cut, tokens), "WITHIN": cut.within, "STAGES": cut.stages,
-        "AT_ONCE": 4 if cut.m <= 16 * cut.warps else 2, "PDL": overlap, "num_warps": cut.warps, "num_stages": cut.stages,
-        "launch_pdl": overlap,
+        "AT_ONCE": 4 if cut.m <= 16 * cut.warps else 2, "PDL": overlap, "num_warps": cut.warps,
+        "num_stages": cut.stages, "launch_pdl": overlap,
     }  # fmt: skip
 
 

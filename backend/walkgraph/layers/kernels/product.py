@@ -88,7 +88,7 @@ def launch(cut: Cut, x: Tensor, weight: Tensor, end: Ending) -> Tensor:
         TensorDescriptor(x, [rows, k], list(x.stride()), [TAIL, cut.k]),
         TensorDescriptor(weight, [n, k], list(weight.stride()), [cut.n, cut.k]),
         weight, end.bias, end.residual, out, *workspace(x.device), rows, down, weight.stride(0),
-        **blocks_arguments(cut, rows, n, k), **_ending(end), num_warps=cut.warps, num_stages=cut.stages,
+        **blocks_arguments(cut, rows, n, k), **_ending(end, x), num_warps=cut.warps, num_stages=cut.stages,
         launch_pdl=cut.pdl > 0,
     )  # fmt: skip
     return out
@@ -115,7 +115,7 @@ def _launch_stays(cut: Cut, x: Tensor, weight: Tensor, end: Ending, out: Tensor)
     stays_kernel[(min(count, PROCESSORS),)](
         TensorDescriptor(x, [rows, k], list(x.stride()), [cut.m, cut.k]), tiles, end.bias,
         None if end.residual is None else result, result, rows,
-        **stays_arguments(cut, n, k, end.gated), **_ending(end), num_warps=cut.warps, num_stages=cut.stages,
+        **stays_arguments(cut, n, k, end.gated), **_ending(end, x), num_warps=cut.warps, num_stages=cut.stages,
         launch_pdl=cut.pdl > 0,
     )  # fmt: skip
 
@@ -128,9 +128,10 @@ def stays_arguments(cut: Cut, n: int, k: int, gated: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ending(end: Ending) -> dict[str, Any]:
+def _ending(end: Ending, x: Tensor) -> dict[str, Any]:
     return {
         "BIAS": end.bias is not None,
         "ACT": ACTIVATIONS[end.activation],
         "RESIDUAL": end.residual is not None,
+        "ON_GPU": x.is_cuda,
     }
