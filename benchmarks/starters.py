@@ -1,6 +1,6 @@
 """The small policy and the small world model, through the whole server: do they do what they say, and how fast.
 
-    ./dev bench starters [--starters reach world] [--episodes 64] [--rounds 20] [--out FILE] [--check]
+    ./dev bench starters [--starters reach world] [--episodes 64] [--rounds 20] [--gpu] [--out FILE] [--check]
 
 A service is started by the plain command in a home of its own. `reach`: episodes of fresh scenes and wordings, with
 the arm's world and its films; requests with one picture, to a chunk of actions. `world`: frames imagined and shown,
@@ -35,6 +35,7 @@ def main() -> None:
     arguments.add_argument("--starters", nargs="+", choices=tuple(MEASURES), default=list(MEASURES))
     arguments.add_argument("--episodes", type=int, default=64)
     arguments.add_argument("--rounds", type=int, default=20)
+    arguments.add_argument("--gpu", action="store_true", help="on the first GPU, not on the CPU")
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--check", action="store_true", help="two of each, to see that it runs")
     given = arguments.parse_args()
@@ -43,7 +44,7 @@ def main() -> None:
     with home() as folder, service(folder, starter=False) as server:
         for name in given.starters:
             began = time.perf_counter()
-            server.client.deploy(name)
+            server.client.deploy(name, f"{name}_one_{'gpu' if given.gpu else 'cpu'}")
             when(server.client, name, is_ready)
             figures[f"{name}: from `deploy` to ready, s"] = time.perf_counter() - began
             figures |= MEASURES[name](server.client, episodes, rounds)
