@@ -176,6 +176,43 @@ COMPONENTS: tuple[Component, ...] = (
         resident=True,
     ),
     Component(
+        name="synthetic.spread",
+        description="Ways around one: each step of each is moved by up to half of `reach`, at random by the iteration.",
+        inputs=(port("way", "tensor: float[n]"),),
+        outputs=(port("ways", "tensor: float[n, w]"),),
+        params={
+            "ways": Param(type="integer", default=4, min=1, max=1024),
+            "reach": Param(type="number", default=1.0, description="Between the farthest ways."),
+        },
+        cost="launch",
+        network="operators_synthetic_search:Spread",
+        resident=True,
+    ),
+    Component(
+        name="synthetic.attend_step",
+        description="A cache in small, with a sequence for each number: appends it, and gives the sum of all that its "
+        "sequence then has, plus the position.",
+        inputs=(
+            port("items", "tensor: float[w]"),
+            port("before", "tensor: float[w]", optional=True, description="a quarter of it is added first"),
+        ),
+        outputs=(port("items", "tensor: float[w]"),),
+        states=(StateUse(slot="kv", kind="paged_kv", token_bytes=16, appends=(Append(port="items"),)),),
+        cost="memory",
+        network="operators_synthetic_search:AttendStep",
+        resident=True,
+    ),
+    Component(
+        name="synthetic.choose",
+        description="Of several ways the one whose marks, summed, come nearest to `goal`.",
+        inputs=(port("ways", "tensor: float[n, w]"), port("marks", "tensor: float[m, w]")),
+        outputs=(port("way", "tensor: float[n]"), port("far", "tensor: float[1]", description="how far off it is")),
+        params={"goal": Param(type="number", default=0.0)},
+        cost="launch",
+        network="operators_synthetic_search:Choose",
+        resident=True,
+    ),
+    Component(
         name="synthetic.chunk_sum",
         description="Adds up the items of a chunk, without its padding; an absent chunk gives 0.",
         inputs=(port("items", "tensor: float[n]", optional=True),),

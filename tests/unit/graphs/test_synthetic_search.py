@@ -1,0 +1,63 @@
+"""A loop in a loop on the device against the same loops stepped by the worker, and against plain arithmetic."""
+
+from typing import Any
+
+import torch
+
+from benchmarks._runtime import InProcess, bundled_graph, placed
+
+SEARCHES: list[dict[str, Any]] = [
+    {},
+    {"seed": 3, "horizon": 2, "rounds": 1, "ways": 1, "known": 1},
+    {"seed": 4, "horizon": 5, "ways": 3, "known": 17, "goal": 700.5},
+    {"seed": 5, "horizon": 5, "ways": 3, "known": 15, "rounds": 9, "goal": 700.5},
+    {"seed": 6, "rounds": 4, "known": 31},
+]
+
+
+def searched(requests: list[dict[str, Any]], *, resident: bool) -> list[list[torch.Tensor]]:
+    made = placed(bundled_graph("synthetic_search"), "cpu", resident=resident, kv_bytes=1 << 22)
+    here = InProcess(bundled_graph("synthetic_search"), made)
+    for number, params in enumerate(requests):
+        here.submit(f"r{number}", "search", params)
+    here.serve()
+    values = [here.taken(f"r{number}").values for number in range(len(requests))]
+    here.engine.audit()
+    free, total = here.engine.pages()
+    assert free == total
+    return values
+
+
+def test_a_search_is_the_same_on_the_device_and_stepped() -> None:
+    together, stepped = (searched(SEARCHES, resident=flag) for flag in (True, False))
+    for number, (params, fast, slow) in enumerate(zip(SEARCHES, together, stepped, strict=True)):
+        (alone,) = searched([params], resident=True)
+        rounds = params.get("rounds", 6)
+        assert len(fast) == len(slow) == len(alone) == rounds + 1, number
+        for one, other, third in zip(by_shape(fast), by_shape(slow), by_shape(alone), strict=True):
+            assert torch.equal(one, other), number
+            assert torch.equal(one, third), number
+
+
+def by_shape(values: list[torch.Tensor]) -> list[torch.Tensor]:
+    """How far off each round was, then the way: a stepped run may tell the last two in another order."""
+    return sorted(values, key=lambda value: value.shape != (1,))
+
+
+def test_a_search_does_what_plain_arithmetic_does() -> None:
+    params = {"rounds": 1, "horizon": 3, "ways": 1, "reach": 0, "start": 2, "known": 4, "goal": 50}
+    (found,) = searched([params], resident=True)
+    known, marks, before = [2.0, 3.0, 4.0, 5.0], list[float](), 0.0
+    for step in range(3):
+        known.append(2 + before / 4)
+        before = sum(known) + 4 + step
+        marks.append(before)
+    far, way = by_shape(found)
+    assert way.tolist() == [2.0] * 3
+    assert far.tolist() == [abs(sum(marks) - 50)]
+
+
+def test_rounds_draw_other_ways() -> None:
+    one, other = searched([{"seed": 1, "reach": 100}, {"seed": 2, "reach": 100}], resident=True)
+    assert len({float(value) for value in by_shape(one)[:-1]}) > 1
+    assert not torch.equal(by_shape(one)[-1], by_shape(other)[-1])
