@@ -67,8 +67,7 @@ class ExpertRows:
     def step(self, actions: Tensor, table: Tensor, block: Block) -> Tensor:
         """Noised actions `[B, t, a]`, table `[B, T]` -> velocity, float32 `[B, t, a]`."""
         rows, count, _ = actions.shape
-        after = torch.arange(count, device=actions.device)
-        turns = Turns.at(block.positions[:, None] + after, self._model.rope.frequencies(actions.device))
+        turns = Turns.from_first(block.positions, count, self._model.rope.frequencies(actions.device))
         shape = self._shape
         q = self._layers[0].qkv.new_empty(rows * count, shape.heads, shape.head_dim)
 
