@@ -3,8 +3,6 @@ made); weights, pictures and actions are made anew from names and seeds. Both si
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
