@@ -2,10 +2,12 @@
 
 import io
 import json
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 from torch import Tensor
@@ -13,7 +15,8 @@ from torch import Tensor
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS
 from walkgraph.graph import codec
-from walkgraph.networks.operators_pi05 import random_pi05
+from walkgraph.networks.base import Call, Outputs, States
+from walkgraph.networks.operators_pi05 import Expert, random_pi05
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.presets import PI05
 from walkgraph.placement.document import decode
@@ -106,12 +109,16 @@ def test_steps_on_the_device_are_those_that_are_called_one_by_one() -> None:
         torch.testing.assert_close(answers[0][run], answers[1][run], **CLOSE)
 
 
-def test_the_loop_is_the_engines_alone() -> None:
+def test_the_loop_is_the_engines_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step of it is a forward of its own, and the prefix is read once."""
     local = deployment()
+
+    def refused(self: Expert, calls: Sequence[Call], states: States) -> list[Outputs]:
+        raise AssertionError("a step of the loop came back to the host")
+
+    monkeypatch.setattr(Expert, "forward", refused)
     local.submit("whole", "act", {"steps": 10, "seed": 1}, asked("base", "left_wrist"))
     local.run()
+    assert not local.failed
     calls = {one.node: one.calls for one in local.times["whole"] if one.calls}
-    assert calls["prefix"] == 1
-    assert calls["expert"] == 10
-    engine = next(iter(local.engines.values()))
-    assert engine.idle
+    assert (calls["prefix"], calls["expert"], calls["modulations"]) == (1, 10, 1)
