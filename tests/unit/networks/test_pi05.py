@@ -66,7 +66,7 @@ def test_training_lowers_the_loss() -> None:
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     assert losses[-1] < 0.7 * losses[0]
 
 
