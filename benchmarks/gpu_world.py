@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 import _common as common
 from _world import HEADS, PAGE, ROLLOUTS, TOKENS, WIDTH, Room, attempt, normal, per_call, stacks, wrong
 
-from walkgraph.layers.product import plain_product
+from walkgraph.layers.product import Activation, plain_product
 
 
 class Shape(NamedTuple):
@@ -41,13 +41,12 @@ class Shape(NamedTuple):
     rows: int
     n: int
     k: int
-    activation: str | None = None
+    activation: Activation | None = None
     residual: bool = False
     bias: bool = True
-    gated: bool = False
 
 
-def shapes_of(of: str, rows: int, width: int, hidden: int, activation: str = "gelu") -> list[Shape]:
+def shapes_of(of: str, rows: int, width: int, hidden: int, activation: Activation = "gelu") -> list[Shape]:
     return [
         Shape(of, rows, 3 * width, width),
         Shape(of, rows, width, width, residual=True),
@@ -65,7 +64,6 @@ SHAPES = [
     *shapes_of("siglip", 256, 1152, 4304, "gelu_tanh"),
     Shape("prefix", 968, 2560, 2048, bias=False),
     Shape("prefix", 968, 2048, 2048, bias=False, residual=True),
-    Shape("prefix", 968, 32768, 2048, activation="gelu_tanh", bias=False, gated=True),
     Shape("prefix", 968, 2048, 16384, bias=False, residual=True),
 ]
 
@@ -121,10 +119,6 @@ def product_checks() -> Iterator[common.Row]:
             errors = [wrong(launch(cut, x, weight, end._replace(residual=residual.clone())), wanted) for _ in range(2)]
             if not max(errors) < 4e-3 or errors[0] != errors[1] or activation == "gelu":
                 yield {"what": f"product {rows} {n} {k} {activation}", "cut": told(cut), "wrong by": max(errors)}
-    x, weight = normal(968, 2048), normal(2 * 16384, 2048, scale=2048**-0.5)
-    wanted = plain_product(x.float(), weight.float(), activation="gelu_tanh", gated=True)
-    found = launch(STAYS, x, weight, Ending(activation="gelu_tanh", gated=True))
-    yield {"what": "gated", "cut": told(STAYS), "wrong by": wrong(found, wanted)}
 
 
 def block_checks() -> Iterator[common.Row]:
@@ -195,10 +189,10 @@ def product_work(shape: Shape, layers: int) -> Callable[[Any], list[Callable[[],
     """Cut -> products by the weights of so many layers."""
     from walkgraph.layers.kernels.product import Ending, launch
 
-    x, out = normal(shape.rows, shape.k), normal(shape.rows, shape.n // (2 if shape.gated else 1))
+    x, out = normal(shape.rows, shape.k), normal(shape.rows, shape.n)
     weights = [normal(shape.n, shape.k, scale=shape.k**-0.5) for _ in range(layers)]
     bias = normal(shape.n) if shape.bias else None
-    end = Ending(bias, shape.activation, out if shape.residual else None, shape.gated)
+    end = Ending(bias, shape.activation, out if shape.residual else None)
 
     def one(cut: Any, weight: Tensor) -> Callable[[], Any]:
         if cut == "library":
@@ -225,8 +219,6 @@ def product_cuts(shape: Shape) -> list[Any]:
         for stages, group in ((3, 16), (4, 16), (3, 8))
         if not (shape.residual and stages > 3)
     ]
-    if shape.gated:
-        return stays
     if shape.rows > 20000:
         plain = [Cut(128, 128, warps=4, stages=3, ahead=False), Cut(128, 256, warps=8, stages=3, ahead=False)]
         return [

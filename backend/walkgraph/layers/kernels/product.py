@@ -6,7 +6,7 @@ Shape letters: R rows, N columns of the result, K.
 # pyright: reportArgumentType=false, reportCallIssue=false
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import triton
@@ -15,6 +15,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from walkgraph.layers.kernels.product_config import COUNTERS, PARTIAL_BYTES, PROCESSORS, TAIL, Cut, tail_of, tiles_of
 from walkgraph.layers.kernels.product_tiles import blocks_kernel, stays_kernel
+
+if TYPE_CHECKING:
+    from walkgraph.layers.product import Activation
 
 ACTIVATIONS = {None: 0, "gelu": 1, "gelu_tanh": 2}
 _ALIGNED = 16
@@ -26,11 +29,9 @@ class Ending(NamedTuple):
 
     bias: Tensor | None = None
     """`[N]`"""
-    activation: str | None = None
+    activation: "Activation | None" = None
     residual: Tensor | None = None
     """`[R, N]`, contiguous."""
-    gated: bool = False
-    """The weight is `[2N, K]`, gate rows first, and the result activation(gate) * up. Only in cuts that stay."""
 
 
 @cache
@@ -66,18 +67,14 @@ def unfit(x: Tensor, weight: Tensor, end: Ending) -> str | None:
     given = [t for t in (x, weight, end.residual) if t is not None]
     if any(t.stride(1) != 1 or t.stride(0) * t.itemsize % _ALIGNED or t.data_ptr() % _ALIGNED for t in given):
         return f"rows must lie side by side, at multiples of {_ALIGNED} bytes"
-    if end.gated and (end.bias is not None or not weight.is_contiguous()):
-        return "gated weights must be contiguous, and have no bias"
-    if weight.shape[0] // (2 if end.gated else 1) * x.itemsize % _ALIGNED or (
-        end.residual is not None and not end.residual.is_contiguous()
-    ):
+    if weight.shape[0] * x.itemsize % _ALIGNED or (end.residual is not None and not end.residual.is_contiguous()):
         return "the result's rows must be contiguous"
     return None
 
 
 def launch(cut: Cut, x: Tensor, weight: Tensor, end: Ending) -> Tensor:
     """x `[R, K]`, weight `[N, K]` -> `[R, N]`; as `unfit` wants them. A residual's memory is the result's."""
-    (rows, k), n = x.shape, weight.shape[0] // (2 if end.gated else 1)
+    (rows, k), n = x.shape, weight.shape[0]
     out = x.new_empty((rows, n)) if end.residual is None else end.residual
     if cut.stays:
         _launch_stays(cut, x, weight, end, out)
@@ -104,27 +101,22 @@ def blocks_arguments(cut: Cut, rows: int, n: int, k: int) -> dict[str, Any]:
 
 def _launch_stays(cut: Cut, x: Tensor, weight: Tensor, end: Ending, out: Tensor) -> None:
     (rows, k), n = x.shape, out.shape[1]
-    width = cut.n // 2 if end.gated else cut.n
-    stride = weight.stride(0)
-    if end.gated:
-        tiles = TensorDescriptor(weight, [2, n, k], [n * stride, stride, 1], [2, width, cut.k])
-    else:
-        tiles = TensorDescriptor(weight, [n, k], [stride, 1], [cut.n, cut.k])
+    tiles = TensorDescriptor(weight, [n, k], list(weight.stride()), [cut.n, cut.k])
     result = TensorDescriptor.from_tensor(out, [cut.m, cut.n // 2])
-    count = triton.cdiv(rows, cut.m) * triton.cdiv(n, width)
+    count = triton.cdiv(rows, cut.m) * triton.cdiv(n, cut.n)
     stays_kernel[(min(count, PROCESSORS),)](
         TensorDescriptor(x, [rows, k], list(x.stride()), [cut.m, cut.k]), tiles, end.bias,
         None if end.residual is None else result, result, rows,
-        **stays_arguments(cut, n, k, end.gated), **_ending(end, x), num_warps=cut.warps, num_stages=cut.stages,
+        **stays_arguments(cut, n, k), **_ending(end, x), num_warps=cut.warps, num_stages=cut.stages,
         launch_pdl=cut.pdl > 0,
     )  # fmt: skip
 
 
-def stays_arguments(cut: Cut, n: int, k: int, gated: bool) -> dict[str, Any]:
+def stays_arguments(cut: Cut, n: int, k: int) -> dict[str, Any]:
     """The compile-time arguments of `stays_kernel`, without what stands after the product."""
     return {
         "N": n, "K": k, "M": cut.m, "BLOCK_N": cut.n, "BLOCK_K": cut.k, "STAGES": cut.stages, "GROUP": cut.group,
-        "PROGRAMS": PROCESSORS, "GATED": gated, "PDL": cut.pdl,
+        "PROGRAMS": PROCESSORS, "PDL": cut.pdl,
     }  # fmt: skip
 
 

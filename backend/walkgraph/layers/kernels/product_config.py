@@ -60,7 +60,7 @@ def fits(cut: Cut, rows: int, n: int, k: int) -> bool:
 
 
 Case = tuple[int, int]
-"""(rows of the weight, K)."""
+"""(N, K)."""
 
 TABLE: dict[Case, dict[int, Cut | None]] = {}
 """Measured on an H200: case -> largest rows served -> cut; None where the library's product is faster."""
@@ -70,11 +70,8 @@ ALIKE = Cut(128, 128, warps=8, tail=False)
 """Of any number of rows, where a row must get the same sums among any others."""
 
 
-def choose(rows: int, n: int, k: int, gated: bool = False, *, alike: bool = False) -> Cut | None:
-    """The measured cut, or a guess for a shape that was not measured; None: the library's product. n: rows of the
-    weight."""
-    if gated:
-        return STAYS
+def choose(rows: int, n: int, k: int, *, alike: bool = False) -> Cut | None:
+    """The measured cut, or a guess for a shape that was not measured; None: the library's product."""
     if alike:
         return ALIKE
     for most, cut in sorted(TABLE.get((n, k), {}).items()):

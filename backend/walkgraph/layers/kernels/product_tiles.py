@@ -193,34 +193,30 @@ def blocks_kernel(
 def stays_kernel(
     x, tiles, bias, residual, out, rows,
     N: tl.constexpr, K: tl.constexpr, M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, GROUP: tl.constexpr, PROGRAMS: tl.constexpr, GATED: tl.constexpr, PDL: tl.constexpr,
+    STAGES: tl.constexpr, GROUP: tl.constexpr, PROGRAMS: tl.constexpr, PDL: tl.constexpr,
     BIAS: tl.constexpr, ACT: tl.constexpr, RESIDUAL: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
-    """Descriptors of x `[R, K]`, tiles of the weight `[N, K]` (GATED: `[2, N, K]`), residual and out `[R, N]` in half
+    """Descriptors of x `[R, K]`, tiles of the weight `[N, K]`, residual and out `[R, N]` in half
     tiles; what lies outside is 0 and not written. The loads of the next tile run beneath the end of the one before."""
     if PDL > 0:
         gdc_wait()
         gdc_launch_dependents()
-    WIDTH: tl.constexpr = BLOCK_N // 2 if GATED else BLOCK_N
-    down, across = tl.cdiv(rows, M), tl.cdiv(N, WIDTH)
+    HALF: tl.constexpr = BLOCK_N // 2
+    down, across = tl.cdiv(rows, M), tl.cdiv(N, BLOCK_N)
     for tile in tl.range(tl.program_id(0), down * across, PROGRAMS, flatten=True):
         first = tile // (GROUP * across) * GROUP
         within, high = tile % (GROUP * across), tl.minimum(down - first, GROUP)
-        row, column = (first + within % high) * M, within // high * WIDTH
+        row, column = (first + within % high) * M, within // high * BLOCK_N
         total = tl.zeros((M, BLOCK_N), tl.float32)
         for k in range(0, K, BLOCK_K):
-            w = tiles.load([0, column, k]).reshape(BLOCK_N, BLOCK_K) if GATED else tiles.load([column, k])
-            total = tl.dot(x.load([row, k]), w.T, total)
-        # The halves of a row: gate and up, or neighbours, of which one is stored after the other to save memory.
-        left, right = total.reshape(M, 2, BLOCK_N // 2).permute(0, 2, 1).split()
-        left = _ended(left, column, bias, N, BLOCK_N // 2, BIAS, ACT, ON_GPU)
-        if GATED:
-            left *= right
+            total = tl.dot(x.load([row, k]), tiles.load([column, k]).T, total)
+        # One half of a row is stored after the other: they need half the memory.
+        left, right = total.reshape(M, 2, HALF).permute(0, 2, 1).split()
+        left = _ended(left, column, bias, N, HALF, BIAS, ACT, ON_GPU)
+        right = _ended(right, column + HALF, bias, N, HALF, BIAS, ACT, ON_GPU)
         if RESIDUAL:
             left += residual.load([row, column]).to(tl.float32)
         out.store([row, column], left.to(out.dtype))
-        if not GATED:
-            right = _ended(right, column + BLOCK_N // 2, bias, N, BLOCK_N // 2, BIAS, ACT, ON_GPU)
-            if RESIDUAL:
-                right += residual.load([row, column + BLOCK_N // 2]).to(tl.float32)
-            out.store([row, column + BLOCK_N // 2], right.to(out.dtype))
+        if RESIDUAL:
+            right += residual.load([row, column + HALF]).to(tl.float32)
+        out.store([row, column + HALF], right.to(out.dtype))
