@@ -8,7 +8,7 @@ Shape letters: T rows of the tables (the last one pads), B rows of a batch, K it
 S states.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from walkgraph.engine.body import (
 from walkgraph.engine.layout import aligned, bytes_of, cells_in, fields_of
 from walkgraph.engine.pool import Pool
 from walkgraph.engine.sequences import NOTHING, Moment, Sequences, most_pages
+from walkgraph.engine.sound import sound_rows
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Gathered, Tables, gather_rows, settle_rows
 from walkgraph.networks.base import PagedSlot, Row, StepBatch
@@ -76,6 +77,8 @@ class Now(NamedTuple):
     """`[B, series]`"""
     given: dict[Place, Tensor]
     """Outputs so far: `[B, *shape]`."""
+    stays: dict[Place, Tensor]
+    """Values that are the same in all iterations of a launch, so far as they were read."""
 
 
 class Program:
@@ -230,9 +233,10 @@ class Program:
 
     def iterate(self, buffers: Buffers) -> None:
         """K iterations of the batch's rows: what is captured."""
+        stays: dict[Place, Tensor] = {}
         for k in range(buffers.stopped.shape[0]):
             at = gather_rows(buffers.rows, self._tables)
-            now = Now(at, self._sequences.moment(at.rows), self._series_at(at), {})
+            now = Now(at, self._sequences.moment(at.rows), self._series_at(at), {}, stays)
             given, sound = now.given, None
             for name, begins in self._begins.items():
                 self.tensors[name].index_copy_(0, at.wide, begins.index_select(0, at.wide))
@@ -243,13 +247,13 @@ class Program:
                 self._send(group, buffers.form, at, given)
             self._settle(buffers, k, at, given, sound)
 
-    def _step(self, group: tuple[int, ...], buffers: Buffers, now: "Now") -> Tensor | None:
+    def _step(self, group: tuple[int, ...], buffers: Buffers, now: Now) -> Tensor | None:
         """One batch of an operator: the rows of the group's uses, one use after the other. -> bool `[B]`, or None."""
-        uses, at, given = [self.body.uses[index] for index in group], now.at, now.given
+        uses, at = [self.body.uses[index] for index in group], now.at
         spec, operator = uses[0].spec, uses[0].operator
         numbers = [self._numbers(index, at, now.series) for index in group]
         inputs = {
-            port: _cat([self._input(index, port, self.body.uses[index].sources[port], at, given) for index in group])
+            port: _cat([self._input(index, port, self.body.uses[index].sources[port], now) for index in group])
             for port in fed_ports(uses[0], buffers.form)
         }
         batch = StepBatch(
@@ -264,8 +268,8 @@ class Program:
         )
         out = operator.step(batch)
         for port, value in out.ports.items():
-            given.update({(index, port): part for index, part in zip(group, value.chunk(len(group)), strict=True)})
-        sound = _sound(out.ports.values()) if out.finite is None else out.finite
+            now.given.update({(index, port): part for index, part in zip(group, value.chunk(len(group)), strict=True)})
+        sound = sound_rows(out.ports.values()) if out.finite is None else out.finite
         return sound if sound is None or len(group) == 1 else sound.view(len(group), -1).all(0)
 
     def _receive(self, group: tuple[int, ...], form: Form, at: Gathered, given: dict[Place, Tensor]) -> Tensor | None:
@@ -319,7 +323,8 @@ class Program:
             **{name: series[:, mine.series + i].to(use.spec.params[name]) for i, name in enumerate(use.series)},
         }
 
-    def _input(self, use: int, port: str, source: Source, at: Gathered, given: Mapping[Place, Tensor]) -> Tensor:
+    def _input(self, use: int, port: str, source: Source, now: Now) -> Tensor:
+        at, given = now.at, now.given
         if source.kind == "internal" and source.place is not None:
             value = given[source.place]
             return value if source.part is None else value[:, source.part].contiguous()
@@ -331,13 +336,17 @@ class Program:
             return at.iteration
         if source.kind == "each":
             return self.cells[use, port][at.wide, at.iteration]
+        if source.kind == "entering":
+            if (use, port) not in now.stays:
+                now.stays[use, port] = self.cells[use, port].index_select(0, at.wide)
+            return now.stays[use, port]
         value = self.cells[use, port].index_select(0, at.wide)
         if source.first is None or any(place not in given for place in source.first.needs):
             return value
-        first = self._input(use, port, source.first, at, given).to(value.dtype).view(value.shape)
+        first = self._input(use, port, source.first, now).to(value.dtype).view(value.shape)
         return torch.where((at.iteration == 0).view(-1, *[1] * (value.dim() - 1)), first, value)
 
-    def _slot(self, group: tuple[int, ...], slot: str, buffers: Buffers, now: "Now") -> PagedSlot:
+    def _slot(self, group: tuple[int, ...], slot: str, buffers: Buffers, now: Now) -> PagedSlot:
         states = [self.body.uses[index].states[slot] for index in group]
         pool, grown = self._sequences.pools[states[0]], self._growth(buffers.form)[0]
         before = {state: grown[index].get(state, NOTHING) for index, state in zip(group, states, strict=True)}
@@ -356,8 +365,7 @@ class Program:
         """`[B, series]`"""
         if not self.series.shape[1]:
             return self.series[:0, :, 0]
-        table = self.series.index_select(0, at.wide)
-        return table.gather(2, at.iteration[:, None, None].expand(-1, table.shape[1], 1))[:, :, 0]
+        return self.series[at.wide, :, at.iteration]
 
     # ── layout ──
 
@@ -388,12 +396,3 @@ def _cat(parts: Sequence[Tensor]) -> Tensor:
 
 def _both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     return one if other is None else other if one is None else one & other
-
-
-def _sound(values: Iterable[Tensor]) -> Tensor | None:
-    """bool `[B]` of the float outputs; None without any."""
-    found: Tensor | None = None
-    for value in values:
-        if value.is_floating_point():
-            found = _both(found, value.isfinite().flatten(1).all(1) if value.dim() > 1 else value.isfinite())
-    return found
