@@ -1,5 +1,5 @@
-"""On a GPU: frames encoded and predicted by the kernels of full-size heads, against the plain network; captured steps to
-the last bit; the graph's tasks on the device."""
+"""On a GPU: frames encoded and predicted by the kernels of full-size heads, against the plain network; captured steps
+to the last bit; the graph's tasks on the device."""
 
 from __future__ import annotations
 
