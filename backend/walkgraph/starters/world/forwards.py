@@ -58,8 +58,9 @@ class Foreseeing(nn.Module):
         conditions = torch.stack([model.action_encoder(actions), model.state_encoder(poses)], 2)
         x = torch.cat([conditions, model.predictor_embed(frames)], 2).flatten(1, 2)
         rows = count * self._tokens
-        cos, sin, mask = (self.get_buffer(name)[:rows] for name in ("cos", "sin", "mask"))
+        cos, sin = (self.get_buffer(name)[:rows] for name in ("cos", "sin"))
+        mask = self.get_buffer("mask")[:rows, :rows].contiguous()
         for block in cast(list[Vjepa2Block], model.predictor_blocks):
-            x = block(x, cos, sin, mask[:, :rows])
+            x = block(x, cos, sin, mask)
         patches = x.unflatten(1, (count, self._tokens))[:, :, CONDITIONS:]
         return model.predictor_proj(model.predictor_norm(patches))
