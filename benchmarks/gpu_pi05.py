@@ -36,6 +36,7 @@ from walkgraph.engine.pages import PAGE
 from walkgraph.engine.pool import Pool
 from walkgraph.graph import codec
 from walkgraph.layers.attention import KV
+from walkgraph.layers.flow_end import Way
 from walkgraph.layers.mlp import gated, gated_product
 from walkgraph.layers.product import Activation, plain_product, product
 from walkgraph.networks.base import CacheShape
@@ -185,7 +186,8 @@ def fast(model: Pi05, seen: Seen) -> dict[str, Tensor]:
     found |= _caches([(k[to.slots], v[to.slots]) for k, v in zip(pool.k, pool.v, strict=True)])
     room = room_of(pool, to.held)
     for at, table in zip(TIMES, expert.tables(torch.tensor(TIMES, device=x.device)), strict=True):
-        found[f"velocity {at}"] = expert.step(seen.noise[None], table[None], room)[0]
+        way = Way(*torch.tensor([[1.0], [0.0]], device=x.device))
+        found[f"velocity {at}"] = seen.noise - expert.step(seen.noise[None], table[None], way, room)[0]
     return {name: value.float() for name, value in found.items()}
 
 
@@ -247,8 +249,7 @@ def products(model: Pi05) -> Report:
     for rows in (968, 7744):
         x, weight = (torch.randn(n, read.width, device=device).to(dtype) / 45 for n in (rows, 2 * read.hidden))
         ways = {
-            "product": partial(product, x, weight, activation="gelu_tanh", gated=True),
-            "gated_product": partial(gated_product, x, weight, "gelu_tanh"),
+            "product": partial(gated_product, x, weight, "gelu_tanh"),
             "library": lambda x=x, weight=weight: gated(F.linear(x, weight), "gelu_tanh"),
             "bare": partial(F.linear, x, weight),
         }
@@ -289,11 +290,12 @@ def _loop_times(model: Pi05, count: int) -> Report:
     room = room_of(pool, Dense(pool, count, tokens).held)
     tables = expert.tables(1 - torch.arange(10, device=device) / 10)
     noise = torch.randn(count, HORIZON, config.action_width, device=device)
+    way = Way(*torch.tensor([[0.1], [0.0]], device=device).expand(-1, count))
 
     def loop() -> Tensor:
         x = noise
         for table in tables:
-            x = x - expert.step(x, table.expand(count, -1), room) / 10
+            x = expert.step(x, table.expand(count, -1), way, room)
         return x
 
     return timed(loop)

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from walkgraph.layers.flow_end import Way
 from walkgraph.layers.patches import normalise
 from walkgraph.networks.base import (
     CacheShape,
@@ -293,10 +294,10 @@ class Expert(Operator):
         )
         first = torch.tensor([states.position(call.states["kv"]) for call in calls], device=self._device)
         positions = (first[:, None] + torch.arange(count, device=self._device)).flatten()
-        velocity = self._rows.forward(actions.float(), table, positions, attend)
-        states.commit(attend)
         times = torch.tensor([[float(call.params[name]) for name in ("time", "next_time")] for call in calls])
-        moved = _moved(actions.float(), velocity, *times.to(self._device).unbind(1))
+        way = Way(*times.to(self._device).unbind(1))
+        moved = self._rows.forward(actions.float(), table, way, positions, attend)
+        states.commit(attend)
         return [{"actions": one} for one in moved]
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
@@ -322,8 +323,8 @@ class Expert(Operator):
         block, actions = batch.paged["kv"].block, batch.inputs["actions"]
         if block is None:
             raise RuntimeError("a flow step's actions are attended in a block, and the batch has none")
-        velocity = self._rows.step(actions, batch.inputs["modulation"], block)
-        return StepOutputs({"actions": _moved(actions, velocity, batch.params["time"], batch.params["next_time"])})
+        way = Way(batch.params["time"], batch.params["next_time"])
+        return StepOutputs({"actions": self._rows.step(actions, batch.inputs["modulation"], way, block)})
 
     def _example(self, horizon: int) -> Mapping[str, Tensor]:
         numbers = {"actions": (horizon, self._model.config.action_width), "modulation": (self._rows.numbers,)}
@@ -355,11 +356,6 @@ class Unnormalise(Operator):
     def _robot(self, call: Call) -> Tensor:
         """float32 `[t, b]`"""
         return self._scaling.outside(call.inputs["actions"][:, : int(call.params["width"])]).float()
-
-
-def _moved(actions: Tensor, velocity: Tensor, time: Tensor, to: Tensor) -> Tensor:
-    """float32 `[B, t, a]`; times `[B]`."""
-    return actions + velocity * (to - time)[:, None, None]
 
 
 def _noise(call: Call) -> Tensor:

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from walkgraph.layers.block_attention import Places, Turns
 from walkgraph.layers.decoder import UNPACKED
-from walkgraph.layers.modulated import Modulation, Rows, add, begin, gated, laid, lifted, modulated, place, product
+from walkgraph.layers.flow_end import Last, Way, end
+from walkgraph.layers.modulated import Modulation, Rows, add, begin, gated, laid, lifted, place, product
 from walkgraph.layers.rope import rotate
 from walkgraph.networks.base import Attention, Block
 from walkgraph.networks.pi05 import Pi05
@@ -46,6 +47,7 @@ class ExpertRows:
     def __init__(self, model: Pi05) -> None:
         self._model = model
         self._shape = model.config.shape(model.config.expert)
+        self._out = model.action_out_proj
         self._layers = [_Layer.of(cast(ExpertLayer, layer)) for layer in model.expert.layers]
         self._products = [weight.shape[0] for layer in self._layers for weight in (layer.qkv, layer.gate_up)]
 
@@ -64,20 +66,19 @@ class ExpertRows:
         scale, shift, _ = found[:, -1].unbind(1)
         return torch.cat([laid(parts), scale, shift], 1)
 
-    def step(self, actions: Tensor, table: Tensor, block: Block) -> Tensor:
-        """Noised actions `[B, t, a]`, table `[B, T]` -> velocity, float32 `[B, t, a]`."""
-        rows, count, _ = actions.shape
+    def step(self, actions: Tensor, table: Tensor, way: Way, block: Block) -> Tensor:
+        """Noised actions float32 `[B, t, a]`, table `[B, T]` of the way's times -> actions where it goes."""
+        (rows, count, _), shape = actions.shape, self._shape
         turns = Turns.from_first(block.positions, count, self._model.rope.frequencies(actions.device))
-        shape = self._shape
         q = self._layers[0].qkv.new_empty(rows * count, shape.heads, shape.head_dim)
 
         def attended(layer: int, x: Rows, weight: Tensor, bias: Tensor) -> Tensor:
             place(x, weight, bias, turns, Places(q, block.k[layer], block.v[layer], block.slots))
             return block(layer, q).flatten(1)
 
-        return self._through(actions, table, attended)
+        return end(*self._through(actions, table, attended), actions, way)
 
-    def forward(self, actions: Tensor, table: Tensor, positions: Tensor, attend: Attention) -> Tensor:
+    def forward(self, actions: Tensor, table: Tensor, way: Way, positions: Tensor, attend: Attention) -> Tensor:
         """As `step`; positions int64 `[R]`."""
         rotation, shape = self._model.rope(positions), self._shape
 
@@ -86,21 +87,22 @@ class ExpertRows:
             q, k, v = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], 1)
             return attend(layer, rotate(q, rotation), rotate(k, rotation), v).flatten(1)
 
-        return self._through(actions, table, attended)
+        return end(*self._through(actions, table, attended), actions, way)
 
-    def _through(self, actions: Tensor, table: Tensor, attended: Attended) -> Tensor:
-        width = self._shape.width
+    def _through(self, actions: Tensor, table: Tensor, attended: Attended) -> tuple[Tensor, Last]:
+        """All layers -> rows `[R, W]` before the last norm, and this."""
+        width, eps = self._shape.width, self._shape.norm_eps
         by = lifted(table[:, : -2 * width], width, self._products)
         scale, shift = table[:, -2 * width :].split(width, 1)
         scales = [*(one.scale for one in by), scale]
-        rows = begin(self._entered(actions), scales[0], self._shape.norm_eps)
+        rows = begin(self._entered(actions), scales[0], eps)
         for index, layer in enumerate(self._layers):
             first, second = by[2 * index], by[2 * index + 1]
             heads = attended(index, rows, layer.qkv, first.bias)
             rows = add(rows, heads, layer.o, first.gate, scales[2 * index + 1])
             inner = gated(rows, layer.gate_up, second.bias)
             rows = add(rows, inner, layer.down, second.gate, scales[2 * index + 2])
-        return self._model.leave(modulated(rows.x, scale, shift, self._shape.norm_eps)).view(actions.shape)
+        return rows.x, Last(scale, shift, eps, self._out.weight, self._out.bias)
 
     def _entered(self, actions: Tensor) -> Tensor:
         """`[B, t, a]` -> `[R, W]`."""

@@ -1,0 +1,62 @@
+"""`walkgraph.layers.flow_end.end` on a GPU: a program for one row. Few rows leave most of a device idle, so what counts
+is that six launches become one.
+"""
+# Triton has no types for launches and compile-time values.
+# pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false, reportGeneralTypeIssues=false
+
+from typing import TYPE_CHECKING
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from walkgraph.layers.flow_end import Last, Way
+
+CHUNK = 256
+"""Columns of the map that are multiplied at once: their products stay in registers."""
+WARPS = 8
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def end_kernel(
+    x, scale, shift, weight, bias, actions, time, to, out, tokens, scale_stride, shift_stride, eps,
+    W: tl.constexpr, A: tl.constexpr, BLOCK_A: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    block, base = row // tokens, x + row.to(tl.int64) * W
+    w, a = tl.arange(0, CHUNK), tl.arange(0, BLOCK_A)
+    squares = tl.zeros((CHUNK,), tl.float32)
+    for first in tl.static_range(0, W, CHUNK):
+        value = tl.load(base + first + w, mask=first + w < W, other=0.0).to(tl.float32)
+        squares += value * value
+    rstd = tl.rsqrt(tl.sum(squares, 0) / W + eps)
+    total = tl.zeros((BLOCK_A,), tl.float32)
+    for first in tl.range(0, W, CHUNK):
+        at, inside = first + w, first + w < W
+        value = tl.load(base + at, mask=inside, other=0.0).to(tl.float32) * rstd
+        value *= 1 + tl.load(scale + block * scale_stride + at, mask=inside, other=0.0).to(tl.float32)
+        value += tl.load(shift + block * shift_stride + at, mask=inside, other=0.0).to(tl.float32)
+        there = (a < A)[:, None] & inside[None, :]
+        total += tl.sum(tl.load(weight + a[:, None] * W + at[None, :], mask=there, other=0.0) * value[None, :], 1)
+    place = row * A + a
+    velocity = total + tl.load(bias + a, mask=a < A, other=0.0)
+    before = tl.load(actions + place, mask=a < A, other=0.0)
+    span = tl.load(to + block) - tl.load(time + block)
+    tl.store(out + place, before + velocity * span, mask=a < A)
+
+
+def launch(x: Tensor, last: "Last", actions: Tensor, way: "Way") -> Tensor:
+    """x `[R, W]`, actions float32 `[B, t, A]` -> like them. Raises ValueError for a map that isn't float32."""
+    if last.weight.dtype != torch.float32 or actions.dtype != torch.float32:
+        raise ValueError("the map out of the model, and what is moved, are float32")
+    x, actions, weight = x.contiguous(), actions.contiguous(), last.weight.contiguous()
+    (rows, width), (numbers, _) = x.shape, weight.shape
+    out = torch.empty_like(actions)
+    end_kernel[(rows,)](
+        x, last.scale, last.shift, weight, last.bias, actions, way.time, way.to, out,
+        actions.shape[1], last.scale.stride(0), last.shift.stride(0), last.eps,
+        W=width, A=numbers, BLOCK_A=triton.next_power_of_2(numbers), CHUNK=CHUNK, num_warps=WARPS,
+    )  # fmt: skip
+    return out
