@@ -62,12 +62,12 @@ class UseStep:
     inner: tuple[int, ...] = ()
     """Its indices in the loops inside, outermost first."""
 
-    @property
+    @cached_property
     def grows(self) -> set[str]:
         """Caches that it appends to."""
         return {self.states[slot] for slot in self.paged if self.spec.appends[slot]}
 
-    @property
+    @cached_property
     def paged(self) -> list[str]:
         """Slots of caches."""
         return [slot for slot in self.spec.appends if slot in self.states]
@@ -303,7 +303,7 @@ def form_of(body: Body, asked: Asked, equal: Equal) -> Form:
     runs: list[int] = []
     for index, use in enumerate(body.uses):
         mine = index if asked.active[index] else SKIPPED
-        for earlier in range(index) if asked.active[index] else ():
+        for earlier in range(index) if asked.active[index] and use.spec.pure else ():
             other = body.uses[earlier]
             alike = runs[earlier] == earlier and same(other, use) and _fed_alike(other, use, runs)
             if alike and _stand_alike(body, earlier, index, runs) and equal(earlier, index):

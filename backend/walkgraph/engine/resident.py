@@ -62,6 +62,8 @@ class Resident:
         self._entrance = Entrance(states, loaded)
         self._host_ports, self._capturers = host_ports, capturer
         self._lanes: dict[Hashable, Lane] = {}
+        self._known: dict[int, tuple[LoopCall, Hashable]] = {}
+        """By the identity of calls that wait: a body takes long to make, and the calls may be many."""
         self._rooms = Rooms()
         self.here: Callable[[str], bool] = lambda run: True
         """Whether what a run holds is where it is used."""
@@ -266,6 +268,8 @@ class Resident:
                         short.setdefault(lane, []).append(one)
             except Exception as raised:  # noqa: BLE001 (what can't enter ends that run alone)
                 self._events.append(self._fell(one.call, raised))
+        waits = {id(call) for call in self._queue.calls()} | {id(one.call) for all_ in short.values() for one in all_}
+        self._known = {at: found for at, found in self._known.items() if at in waits}
         for lane, waiting in short.items():
             for one in waiting:
                 self._queue.put(one)
@@ -326,7 +330,11 @@ class Resident:
         return LoopDone(call, None, self._failures.of(call, raised), 0, False, 0.0, 0.0, 1)
 
     def _lane(self, call: LoopCall) -> Lane:
+        known = self._known.get(id(call))
+        if known is not None and known[1] in self._lanes:
+            return self._lanes[known[1]]
         key, body, pools, device = self._entrance.made(call)
+        self._known[id(call)] = call, key
         if key not in self._lanes:
             rows = SPANNING_ROWS if body.channels else rows_of(body, pools, self._rows)
             outputs = tuple((out.key, (out.use, out.port)) for out in call.outputs if out.kind != "last")

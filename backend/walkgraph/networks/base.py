@@ -10,6 +10,7 @@ shapes alone, which the engine can capture, and iterate without the host.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar
@@ -307,7 +308,7 @@ class StepSpec:
     together: bool = False
     """Uses of one iteration that don't wait for each other are one batch: they share its reads of the weights."""
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
         parts = (self.inputs, self.outputs, self.params, self.tensors, self.appends, self.advances, self.scratch)
         return (self.variant, *(tuple(sorted(part.items(), key=itemgetter(0))) for part in parts))
