@@ -85,14 +85,14 @@ class PredictorSteps:
         features `[B, n, d]` or `[B, w, n, d]`, action and pose `[B, 7]` or `[B, w, 7]`; where some have an axis of
         samples, what has none holds for all of a row's. `slot`: of all B, or B * w, sequences."""
         rows, tokens = slot.rows, self._tokens
-        cos, sin = self._angles.at(rows.positions.index_select(0, rows.rows))
+        x, lead = self._entering(features, action, pose)
+        cos, sin = self._turns(rows, lead)
 
         def attended(layer: int, qkv: Tensor) -> Tensor:
             k, v = slot.k[layer], slot.v[layer]
             q = place_block(qkv, cos, sin, k, v, rows, tokens)
             return paged_block_attention(q, k, v, rows, tokens)
 
-        x, lead = self._entering(features, action, pose)
         return self._leaving(through(self._predictor.predictor_blocks, x, attended), lead)
 
     def forward(self, features: Tensor, action: Tensor, pose: Tensor, frames: Tensor, to: Placed) -> Tensor:
@@ -109,6 +109,14 @@ class PredictorSteps:
 
         x, lead = self._entering(features, action, pose)
         return self._leaving(through(self._predictor.predictor_blocks, x, attended), lead)
+
+    def _turns(self, rows: PagedRows, lead: torch.Size) -> tuple[Tensor, Tensor]:
+        """Cosines and sines `[R / n, n, D]`: samples of a row stand at one frame."""
+        width = lead[1:].numel()
+        tables = self._angles.at(rows.positions.index_select(0, rows.rows[::width]))
+        # Of one row the samples read the same table, which stays near.
+        cos, sin = (table.unsqueeze(1).expand(-1, width, -1, -1).flatten(0, 1) for table in tables)
+        return cos, sin
 
     def _entering(self, features: Tensor, action: Tensor, pose: Tensor) -> tuple[Tensor, torch.Size]:
         """`[R, W]`: of every sequence its action, its pose, its patches; and the axes of the sequences."""
