@@ -191,7 +191,10 @@ def _shared(inside: Inside) -> str:
 
 
 def _states(inside: Inside) -> str:
-    """One may begin every iteration anew, if nobody but the core has it."""
+    """One may begin every iteration anew, if nobody but the core of one rank has it."""
+    apart = len({use.rank for use in inside.uses}) > 1
+    if apart and inside.forks:
+        return f"`{inside.forks[0].name}` is in it, and its uses lie on several ranks"
     lagging = set[int]().union(*(touched(inside.nodes, inside.walk.uses[use]) for use in inside.followers))
     for use in inside.uses:
         for state in inside.node(use).states.values():
@@ -199,8 +202,9 @@ def _states(inside: Inside) -> str:
             name = f"state `{inside.state(state)}`"
             if beyond > 0:
                 return f"{name} starts anew in every iteration of {inside.around(use)} inside it"
-            if beyond == 0 and state in lagging:
-                return f"{name} starts anew in every iteration, and not only the core has it"
+            if beyond == 0 and (apart or state in lagging):
+                why = "its uses lie on several ranks" if apart else "not only the core has it"
+                return f"{name} starts anew in every iteration, and {why}"
     return ""
 
 

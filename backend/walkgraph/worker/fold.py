@@ -90,7 +90,7 @@ class _Folding:
         self.leads = leader(core) == rank
         self.common = common_conditions(walk, core, loop)
         self.place = {use.index: place for place, use in enumerate(self.uses)}
-        self.forks = tuple(walk.uses[index] for index in loop.forks)
+        self.forks = tuple(walk.uses[index] for index in loop.forks if walk.uses[index].rank == rank)
         self.gone = {*self.place, *loop.forks}
         """Uses that the folded one stands for."""
         self.first = self.uses[0].index

@@ -25,6 +25,8 @@ from walkgraph.worker.loop import Loop
 from walkgraph.worker.parts import spanning_parts
 
 _PROGRESS_SECONDS = 0.1
+_BESIDE_A_GPU = 4
+"""Threads."""
 _PHASES: Mapping[str, Literal["load", "warm", "capture"]] = {"weights": "load", "capture": "capture"}
 """First word of what the engine is at -> the phase that is shown; all else is a warm-up."""
 
@@ -49,7 +51,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
             plan,
             rank,
             weights_roots=tuple(Path(root) for root in spec.checkpoint_roots),
-            threads=max(1, len(os.sched_getaffinity(0)) // len(plan.ranks)),
+            threads=_threads(here.device, len(plan.ranks)),
             batch_invariant=spec.batch_invariant,
         )
         core = Core(plan, rank)
@@ -61,6 +63,13 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     finally:
         links.close()
         context.destroy(linger=200)
+
+
+def _threads(device: str, ranks: int) -> int:
+    """Of torch on the rank's processor: its share, but few beside a GPU, where what is left to do is small and waking
+    dozens takes longer than the work."""
+    share = max(1, len(os.sched_getaffinity(0)) // ranks)
+    return share if device == "cpu" else min(_BESIDE_A_GPU, share)
 
 
 def _stand_on(device: str) -> None:

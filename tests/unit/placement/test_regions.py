@@ -42,6 +42,7 @@ def planned(
     w: dict[str, Any] | None = None,
     components: Catalogue = CATALOGUE,
     resident: bool = True,
+    device: str = "cpu",
     **rest: Any,
 ) -> Plan:
     nodes: dict[str, dict[str, Any]] = {name: {"component": "test.mix"} for name in "uvw"}
@@ -51,7 +52,9 @@ def planned(
     walk = {"inputs": {"x": "scalar", "xs": "tensor"}, **walk}
     document = {"format": "walkgraph/graph@1", "name": "g", "nodes": nodes, "walks": {"w": walk}, **rest}
     groups = (Group(nodes=("*",), ranks=(0,)), Group(nodes=("v",), ranks=(rank,)))
-    placement = Placement(name="p", groups=groups, ranks=tuple(RankDevice(rank=r, device="cpu") for r in (0, 1)))
+    placement = Placement(
+        name="p", groups=groups, ranks=tuple(RankDevice(rank=r, device=device.format(r)) for r in (0, 1))
+    )
     graph = codec.load(json.dumps(document).encode())
     return assemble(Assignment(graph, placement), components, resident=resident)
 
@@ -387,6 +390,19 @@ def test_a_copy_that_nothing_changes_is_made_once() -> None:
 def test_a_state_of_an_iteration_begins_anew() -> None:
     (loop,) = planned({"body": [LOOP]}, v={"states": {"s": "s"}}, **STATE).walks[0].loops
     assert loop.resident
+
+
+def test_on_several_gpus_nothing_begins_anew() -> None:
+    body = around("u", "v", {"use": "u", "as": "u2"})
+    gpus: dict[str, Any] = {"rank": 1, "device": "cuda:{}"}
+    edges = [["u.out", "v.a"], ["v.out", "u2.a"]]
+    assert planned({"body": [body], "edges": edges}, **gpus).walks[0].loops[0].resident
+    (why,) = whys(planned({"body": [body], "edges": edges}, u={"states": {"s": "s"}}, **STATE, **gpus))
+    assert why == "stepped: state `s` starts anew in every iteration, and its uses lie on several ranks"
+    rest = {"w": FORKED["w"], "u": FORKED["v"], "states": FORKED["states"]}
+    forked = body | {"body": [FORK, *body["body"]]}
+    (why,) = whys(planned({"body": ["w", forked], "edges": edges}, **rest, **gpus))
+    assert why == "stepped: `fork:main>copy` is in it, and its uses lie on several ranks"
 
 
 def test_loops_three_deep_are_told_one_within_the_other() -> None:

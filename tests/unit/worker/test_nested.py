@@ -156,10 +156,10 @@ def keeping(cluster: Cluster) -> Any:
     return serve
 
 
-def run_keeping(walk: dict[str, Any], rest: dict[str, Any], *, resident: bool) -> Cluster:
+def run_keeping(walk: dict[str, Any], rest: dict[str, Any], *, resident: bool, seed: int = 0) -> Cluster:
     plan = planned(walk, components=KEEPING, resident=resident, **rest)
     functions: dict[str, Any] = {}
-    cluster = Cluster(plan, functions)
+    cluster = Cluster(plan, functions, seed)
     functions |= dict.fromkeys("uvw", keeping(cluster))
     cluster.start("r", one_walk(plan, "w"), PARAMS, INPUTS)
     cluster.run()
@@ -173,18 +173,32 @@ DEEP = {"loop": "inner", "times": "2", "body": ["v"]}
 COLLECTED = [["@loop.index", "v.a"], {"from": "v.out", "to": "@out.o", "collect": True}, ["w.out", "@out.p"]]
 
 
-@pytest.mark.parametrize("last", ["w", {"use": "v", "as": "after"}])
-def test_a_fork_in_the_loop_is_made_once_and_every_iteration_begins_with_the_copy(last: Any) -> None:
-    walk = {"body": ["w", around("u", FORK, DEEP), last if last != "w" else "u2"], "edges": COLLECTED}
-    walk["body"][2] = {"use": "u", "as": "u2"} if last == "w" else last
-    fast, slow = (run_keeping(walk, FORKED, resident=flag) for flag in (True, False))
+@pytest.mark.parametrize("after", [{"use": "u", "as": "after"}, {"use": "v", "as": "after"}])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fork_in_the_loop_is_made_once_and_every_iteration_begins_with_the_copy(after: Any, seed: int) -> None:
+    walk = {"body": ["w", around("u", FORK, DEEP), after], "edges": COLLECTED}
+    fast, slow = (run_keeping(walk, FORKED, resident=flag, seed=seed) for flag in (True, False))
     (loop,) = fast.loops
     assert loop.anew == {StateKey("r", "copy"): Anew(StateKey("r", "main"), 2)}
     assert [use.node for use in loop.body] == ["u", "v", "v"]
-    assert fast.emitted == slow.emitted
+    alike(fast, slow)
     (_, values), *_ = fast.emitted["r", "o"]
     first = (("empty", "w"), "v0")
     assert values == [first, (first, "v1")] * 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_is_made_again_where_a_loop_around_changes_its_source(seed: int) -> None:
+    walk = {"body": [{"loop": "around", "times": "3", "body": ["w", around("u", FORK, DEEP)]}], "edges": COLLECTED}
+    fast, slow = (run_keeping(walk, FORKED, resident=flag, seed=seed) for flag in (True, False))
+    assert [(call.loop, call.iteration) for call in fast.loops] == [("l", (i,)) for i in range(3)]
+    alike(fast, slow)
+    (_, values), *_ = fast.emitted["r", "o"]
+    assert values[-1] == ((((("empty", "w"), "w"), "w"), "v0"), "v1")
+
+
+def alike(fast: Cluster, slow: Cluster) -> None:
+    assert fast.emitted == slow.emitted
     assert fast.states == slow.states
     assert sorted(map(told, fast.calls)) == sorted(map(told, slow.calls))
 
