@@ -53,10 +53,12 @@ class Model(NamedTuple):
     tiny: str
     side: int
     """Of its pictures, in pixels."""
+    tiny_side: int
+    """To which the tiny one's are brought; 0: as those of the full one."""
 
 
-POLICY = Model("pi05", "pi05_one_gpu", "pi05", "pi05-base", "pi05-tiny", 224)
-WORLD = Model("vjepa2_ac", "vjepa2_ac_one_gpu", "vjepa2", "vjepa2-ac-vitg", "vjepa2-ac-tiny", 256)
+POLICY = Model("pi05", "pi05_one_gpu", "pi05", "pi05-base", "pi05-tiny", 224, 0)
+WORLD = Model("vjepa2_ac", "vjepa2_ac_one_gpu", "vjepa2", "vjepa2-ac-vitg", "vjepa2-ac-tiny", 256, 32)
 
 
 class Case(NamedTuple):
@@ -109,6 +111,9 @@ def options() -> argparse.Namespace:
 def graph_of(model: Model, *, tiny: bool) -> dict[str, Any]:
     graph = json.loads(bundled("graphs")[model.graph].read_text())
     graph["weights"][model.weights]["source"] = f"random:{model.tiny if tiny else model.full}:0"
+    for node in graph["nodes"].values() if tiny and model.tiny_side else ():
+        if node["component"] == "media.picture_in":
+            node["params"]["size"] = model.tiny_side
     return graph
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from walkgraph.layers.patches import normalise, to_levels, to_picture
 from walkgraph.networks.bagel import PictureRules
 from walkgraph.networks.base import Call, CallFailed, Operator, Outputs, States
+from walkgraph.networks.hands import side_by_side
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 """Decoders that a client's bytes may reach."""
@@ -27,7 +28,7 @@ _HEAD = struct.Struct("<4sI4s4sIHHIIHH4sI")
 
 class PictureIn(Operator):
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"pixels": _fit(decode(call), call)} for call in calls]
+        return [{"pixels": pixels} for pixels in side_by_side(lambda call: _fit(decode(call), call), calls)]
 
 
 class PictureFit(Operator):

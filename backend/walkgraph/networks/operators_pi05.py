@@ -27,6 +27,7 @@ from walkgraph.networks.base import (
     StepOutputs,
     StepSpec,
 )
+from walkgraph.networks.hands import side_by_side
 from walkgraph.networks.operators_media import decode
 from walkgraph.networks.operators_text import Bytes, Trained, Vocabulary, tokenizer_file
 from walkgraph.networks.pi05 import Pi05, Pi05Config
@@ -59,7 +60,10 @@ class Camera(Operator):
         return cls(_config(context).picture)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{} if call.inputs.get("image") is None else {"pixels": self._fitted(decode(call))} for call in calls]
+        return side_by_side(self._seen, calls)
+
+    def _seen(self, call: Call) -> Outputs:
+        return {} if call.inputs.get("image") is None else {"pixels": self._fitted(decode(call))}
 
     def _fitted(self, picture: Image.Image) -> Tensor:
         """float32 `[3, side, side]` in [-1, 1]."""

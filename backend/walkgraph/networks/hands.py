@@ -1,0 +1,16 @@
+"""Work on a processor for several calls at a time, where libraries leave the interpreter to others: decoders do."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_HANDS = ThreadPoolExecutor(4, "hands")
+"""Of the process; its threads begin with the first work. A robot has three cameras."""
+
+
+def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """`work` of each, in their order. Raises what the first that fails raises."""
+    return [work(items[0])] if len(items) == 1 else list(_HANDS.map(work, items))
