@@ -29,11 +29,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 import _common as common
 
 from walkgraph.engine.pages import PAGE, pages_for
+from walkgraph.layers.poses import move
 from walkgraph.networks import vjepa2_planning as planning
 from walkgraph.networks.base import PagedRows, PagedSlot
 from walkgraph.networks.presets import drawn, vjepa2_config
 from walkgraph.networks.vjepa2 import ACTION, Vjepa2, normed
-from walkgraph.networks.vjepa2_poses import Poses
 from walkgraph.networks.vjepa2_steps import EncoderSteps, PredictorSteps
 
 Work = Callable[[], object]
@@ -79,7 +79,6 @@ class Bench:
         self.config = vjepa2_config("vjepa2-ac-tiny" if tiny else "vjepa2-ac-vitg")
         self.model = drawn(lambda: Vjepa2(self.config), 0, device=self.device, dtype=self.dtype)
         self.see, self.predict = EncoderSteps(self.model.encoder), PredictorSteps(self.model.predictor)
-        self.poses = Poses(self.device)
 
     # ── what is measured ──
 
@@ -129,7 +128,7 @@ class Bench:
             def work(slot: PagedSlot = slot, given: Any = (features, action, pose), horizon: int = horizon) -> None:
                 frame, taken, at = given
                 for _ in range(horizon):
-                    frame, at = self.predict.step(frame, taken, at, slot), self.poses.move(at, taken)
+                    frame, at = self.predict.step(frame, taken, at, slot), move(at, taken)
                     self.on(slot)
                 self.on(slot, -horizon)
 
@@ -173,7 +172,7 @@ class Bench:
                 for step in range(2):
                     before = at if step else pose
                     frame = self.predict.step(frame, actions[:, step], before, slot)
-                    at = self.poses.move(at, actions[:, step])
+                    at = move(at, actions[:, step])
                     self.on(slot)
                 self.on(slot, -2)
                 cost = planning.distance(frame, goal)
@@ -192,8 +191,8 @@ class Bench:
         noise = planning.normals(seed, seed, steps, width)
         actions, pose = planning.propose(noise, mean, std, norm), self.random(1, ACTION)
         works: dict[str, Work] = {
-            "move": lambda: self.poses.move(pose, actions[:, 0, 0]),
-            "move, 400 samples": lambda: self.poses.move(pose[:, None], actions[:, 0]),
+            "move": lambda: move(pose, actions[:, 0, 0]),
+            "move, 400 samples": lambda: move(pose[:, None], actions[:, 0]),
             "propose": lambda: planning.propose(planning.normals(seed, seed, steps, width), mean, std, norm),
             "refine": lambda: planning.refine(actions, cost, mean, std, momentum, 10),
         }

@@ -15,12 +15,12 @@ from tests.unit.graphs.test_bundled import GRAPHS
 from tests.unit.graphs.test_vjepa2_runs import PLACEMENT, PLAN, actions, asked, encoded, planned_for, pose
 from walkgraph.engine.pages import PAGE, pages_for
 from walkgraph.graph import codec
+from walkgraph.layers.poses import move, plain_move
 from walkgraph.networks import vjepa2_planning as planning
 from walkgraph.networks.base import PagedRows, PagedSlot
 from walkgraph.networks.operators_vjepa2 import Predictor
 from walkgraph.networks.presets import drawn
 from walkgraph.networks.vjepa2 import TransformerConfig, Vjepa2, Vjepa2Config, normed
-from walkgraph.networks.vjepa2_poses import Poses
 from walkgraph.networks.vjepa2_steps import EncoderSteps, PredictorSteps
 from walkgraph.placement.document import decode
 
@@ -132,8 +132,11 @@ def test_noise_and_poses_are_those_of_a_cpu() -> None:
         planning.normals(torch.tensor([5], device=d), torch.tensor([3], device=d), 2, 400) for d in (CPU, GPU)
     )
     torch.testing.assert_close(drawn_there.cpu(), drawn_here, rtol=1e-6, atol=1e-6)
-    at, taken = random(1, 50, 7), random(2, 50, 7)
-    torch.testing.assert_close(Poses(GPU).move(at, taken).cpu(), Poses(CPU).move(at.cpu(), taken.cpu()))
+    at, taken = random(1, 50, 7), random(2, 50, 3, 7)
+    at[0, 4] = torch.pi / 2
+    taken[0, 0, 3:6] = 0
+    for here, there in ((at, taken[:, 1]), (at[:, None], taken), (at[:, None].expand(-1, 3, -1), taken)):
+        torch.testing.assert_close(move(here, there).cpu(), plain_move(here.cpu(), there.cpu()))
 
 
 def test_tasks_run_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from walkgraph.layers.poses import move
 from walkgraph.networks import vjepa2_planning as planning
 from walkgraph.networks.base import (
     Call,
@@ -23,19 +24,11 @@ from walkgraph.networks.base import (
     StepSpec,
 )
 from walkgraph.networks.vjepa2 import ACTION
-from walkgraph.networks.vjepa2_poses import Poses
 
 _MOMENTA = ("momentum_mean", "momentum_std", "momentum_mean_grip", "momentum_std_grip")
 
 
 class Move(Operator):
-    def __init__(self, poses: Poses) -> None:
-        self._poses = poses
-
-    @classmethod
-    def load(cls, context: LoadContext) -> Self:
-        return cls(Poses(context.device))
-
     def bucket(self, call: Call) -> Hashable:
         return tuple(call.inputs["pose"].shape), tuple(call.inputs["action"].shape)
 
@@ -48,7 +41,7 @@ class Move(Operator):
                 shapes = " and ".join(f"`{port}` {list(call.inputs[port].shape)}" for port in ("pose", "action"))
                 message = f"`{call.node}` takes poses and actions of {ACTION} numbers, and got {shapes}"
                 raise CallFailed(message, "action", code="invalid_input")
-        moved = self._moved(*(torch.stack([call.inputs[port] for call in calls]) for port in ("pose", "action")))
+        moved = _after(*(torch.stack([call.inputs[port] for call in calls]) for port in ("pose", "action")))
         return [{"pose": pose} for pose in moved]
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
@@ -65,13 +58,7 @@ class Move(Operator):
         return ({"pose": torch.zeros(ACTION), "action": torch.zeros(ACTION)},)
 
     def step(self, batch: StepBatch) -> StepOutputs:
-        return StepOutputs({"pose": self._moved(batch.inputs["pose"], batch.inputs["action"])})
-
-    def _moved(self, pose: Tensor, action: Tensor) -> Tensor:
-        """`[B, 7]` or `[B, w, 7]`; what has no axis of samples holds for all."""
-        axes = max(pose.dim(), action.dim())
-        pose, action = (part.unsqueeze(1) if part.dim() < axes else part for part in (pose, action))
-        return self._poses.move(pose, action)
+        return StepOutputs({"pose": _after(batch.inputs["pose"], batch.inputs["action"])})
 
 
 class Stand(Operator):
@@ -218,6 +205,12 @@ class Refine(Operator):
             raise TypeError("a spec of `refine` says how many sequences it keeps")
         shares = planning.Momentum(*(batch.params[name] for name in _MOMENTA))
         return StepOutputs(_refined(batch.inputs, shares, top))
+
+
+def _after(pose: Tensor, action: Tensor) -> Tensor:
+    """`[B, 7]` or `[B, w, 7]`; what has no axis of samples holds for all."""
+    axes = max(pose.dim(), action.dim())
+    return move(*(part.unsqueeze(1) if part.dim() < axes else part for part in (pose.float(), action.float())))
 
 
 def _moved(inputs: Mapping[str, Any]) -> tuple[int, ...] | None:

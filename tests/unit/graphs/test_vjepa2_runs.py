@@ -16,11 +16,11 @@ from torch import Tensor
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS
 from walkgraph.graph import codec
+from walkgraph.layers.poses import plain_move
 from walkgraph.networks import vjepa2_planning as planning
 from walkgraph.networks.operators_vjepa2 import Predictor
 from walkgraph.networks.presets import VJEPA2, drawn
 from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Encoder, Vjepa2Predictor, normed
-from walkgraph.networks.vjepa2_poses import Poses
 from walkgraph.placement.document import decode
 
 CONFIG = VJEPA2["vjepa2-ac-tiny"]
@@ -83,7 +83,7 @@ def imagined(start: Tensor, taken: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     for step in range(taken.shape[1]):
         following = normed(model().predictor(frames, taken[:, : step + 1], poses)[:, -1:])
         frames = torch.cat([frames, following], 1)
-        poses = torch.cat([poses, Poses(CPU).move(poses[:, -1:], taken[:, step : step + 1])], 1)
+        poses = torch.cat([poses, plain_move(poses[:, -1:], taken[:, step : step + 1])], 1)
     return frames[:, 1:], poses[:, 1:]
 
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from tests.golden import vjepa2_tiny as tiny
+from walkgraph.layers.poses import plain_move
 from walkgraph.networks import vjepa2_planning as planning
 from walkgraph.networks.vjepa2 import Vjepa2, normed
-from walkgraph.networks.vjepa2_poses import Poses
 from walkgraph.networks.vjepa2_steps import EncoderSteps
 from walkgraph.networks.vjepa2_weights import load_encoder, load_predictor, read_config
 
@@ -55,7 +55,7 @@ def test_frames_are_predicted_all_at_once_as_in_training(model: Vjepa2) -> None:
 def test_poses_follow_as_by_rotations_of_the_published_code() -> None:
     pose, moved = tiny.poses()[0], []
     for action in tiny.actions():
-        pose = Poses(CPU).move(pose, action)
+        pose = plain_move(pose, action)
         moved.append(pose)
     torch.testing.assert_close(torch.stack(moved), answer("moved"), **CLOSE)
 
@@ -83,5 +83,5 @@ def last_frames(model: Vjepa2, start: Tensor, actions: Tensor) -> Tensor:
         taken = actions[: step + 1].transpose(0, 1)
         following = normed(model.predictor(frames, taken, poses)[:, -1:])
         frames = torch.cat([frames, following], 1)
-        poses = torch.cat([poses, Poses(CPU).move(poses[:, -1:], taken[:, -1:])], 1)
+        poses = torch.cat([poses, plain_move(poses[:, -1:], taken[:, -1:])], 1)
     return frames[:, -1]

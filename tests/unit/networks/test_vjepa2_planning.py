@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.layers.poses import euler, plain_move, rotation
 from walkgraph.networks import operators_vjepa2_planning as operators
 from walkgraph.networks import vjepa2_planning as planning
 from walkgraph.networks.base import Operator, StepBatch, StepSpec
-from walkgraph.networks.vjepa2_poses import Poses, euler
 
 CPU = torch.device("cpu")
 MOMENTA = {"momentum_mean": 0.25, "momentum_std": 0.5, "momentum_mean_grip": 0.15, "momentum_std_grip": 0.6}
@@ -105,28 +105,26 @@ def test_distances_are_means_over_a_frame() -> None:
 
 
 def test_turns_are_about_fixed_axes_and_the_grip_is_bounded() -> None:
-    poses = Poses(CPU)
     quarter = math.pi / 2
     pose = torch.tensor([1.0, 2.0, 3.0, quarter, 0.0, 0.0, 0.9])
-    moved = poses.move(pose, torch.tensor([0.1, 0.2, 0.3, 0.0, 0.0, quarter, 0.4]))
+    moved = plain_move(pose, torch.tensor([0.1, 0.2, 0.3, 0.0, 0.0, quarter, 0.4]))
     torch.testing.assert_close(moved, torch.tensor([1.1, 2.2, 3.3, quarter, 0.0, quarter, 1.0]))
     both = torch.stack([pose, pose]), torch.tensor([[0.0] * 6 + [-2.0], [0.0] * 7])
-    torch.testing.assert_close(poses.move(*both)[:, 6], torch.tensor([0.0, 0.9]))
+    torch.testing.assert_close(plain_move(*both)[:, 6], torch.tensor([0.0, 0.9]))
     for angles in random(5, 20, 3) * 2:
-        matrix = poses.rotation(torch.stack([torch.zeros(3), angles]).double())
-        there = poses.rotation(torch.stack([torch.zeros(3).double(), euler(matrix)]))
+        matrix = rotation(torch.stack([torch.zeros(3), angles]).double())
+        there = rotation(torch.stack([torch.zeros(3).double(), euler(matrix)]))
         torch.testing.assert_close(there, matrix)
 
 
 def test_angles_at_the_poles_are_angles_of_the_same_turn() -> None:
     """The first and the last angle turn about one axis there: the last one is 0."""
-    poses = Poses(CPU)
     for middle in (math.pi / 2, -math.pi / 2):
         angles = torch.tensor([0.4, middle, 0.3], dtype=torch.float64)
-        matrix = poses.rotation(torch.stack([torch.zeros(3).double(), angles]))
+        matrix = rotation(torch.stack([torch.zeros(3).double(), angles]))
         found = euler(matrix)
         assert float(found[2]) == 0.0
-        torch.testing.assert_close(poses.rotation(torch.stack([torch.zeros(3).double(), found])), matrix)
+        torch.testing.assert_close(rotation(torch.stack([torch.zeros(3).double(), found])), matrix)
 
 
 # ── operators ──
@@ -141,7 +139,7 @@ NODES = {
 }
 CASES: dict[str, tuple[Operator, list[dict[str, Tensor]], dict[str, Any]]] = {
     "move": (
-        operators.Move(Poses(CPU)),
+        operators.Move(),
         [{"pose": random(i, 7), "action": random(i + 9, 4, 7)} for i in range(2)],
         {},
     ),

@@ -11,27 +11,31 @@ _LOCKED = 1e-7
 """Cosine of the middle angle below which the first and the last turn about one axis: the last one is taken as 0."""
 
 
-class Poses:
-    """Holds what a device needs for it."""
+def move(pose: Tensor, action: Tensor) -> Tensor:
+    """pose and action float32 `[B, 7]` or `[B, w, 7]`, broadcast -> the pose after it, float32, computed in float64."""
+    if pose.is_cuda:
+        from walkgraph.layers.kernels.poses import move as launched
 
-    def __init__(self, device: torch.device) -> None:
-        self._parts = tuple(part.to(device) for part in _axes())
+        return launched(pose, action, _LOCKED)
+    return plain_move(pose, action)
 
-    def move(self, pose: Tensor, action: Tensor) -> Tensor:
-        """pose and action `[..., 7]`, broadcast -> the pose after it, float32 `[..., 7]`; computed in float64."""
-        pose, action = torch.broadcast_tensors(pose.double(), action.double())
-        ends = pose + action
-        angles = euler(self.rotation(torch.stack([action[..., 3:6], pose[..., 3:6]], -2)))
-        return torch.cat([ends[..., :3], angles, ends[..., 6:].clamp(0, 1)], -1).float()
 
-    def rotation(self, angles: Tensor) -> Tensor:
-        """Angles float64 `[..., 2, 3]` of two turns, of which the second is made first -> `[..., 3, 3]`."""
-        still, even, odd = self._parts
-        cos, sin = angles.cos()[..., None, None], angles.sin()[..., None, None]
-        # About x, then y, then z: of each turn one after the other, of both turns at once.
-        x, y, z = torch.addcmul(torch.addcmul(still, cos, even), sin, odd).unbind(-3)
-        last, first = _times(_times(z, y), x).unbind(-3)
-        return _times(last, first)
+def plain_move(pose: Tensor, action: Tensor) -> Tensor:
+    """`move` in torch operations, of any leading axes."""
+    pose, action = torch.broadcast_tensors(pose.double(), action.double())
+    ends = pose + action
+    angles = euler(rotation(torch.stack([action[..., 3:6], pose[..., 3:6]], -2)))
+    return torch.cat([ends[..., :3], angles, ends[..., 6:].clamp(0, 1)], -1).float()
+
+
+def rotation(angles: Tensor) -> Tensor:
+    """Angles float64 `[..., 2, 3]` of two turns, of which the second is made first -> `[..., 3, 3]`."""
+    still, even, odd = (part.to(angles.device) for part in _AXES)
+    cos, sin = angles.cos()[..., None, None], angles.sin()[..., None, None]
+    # About x, then y, then z: of each turn one after the other, of both turns at once.
+    x, y, z = torch.addcmul(torch.addcmul(still, cos, even), sin, odd).unbind(-3)
+    last, first = _times(_times(z, y), x).unbind(-3)
+    return _times(last, first)
 
 
 def euler(matrix: Tensor) -> Tensor:
@@ -57,3 +61,6 @@ def _axes() -> tuple[Tensor, Tensor, Tensor]:
         still[axis, axis, axis] = 1.0
         odd[axis, one, two], odd[axis, two, one] = -1.0, 1.0
     return still, torch.eye(3, dtype=torch.float64) - still, odd
+
+
+_AXES = _axes()
