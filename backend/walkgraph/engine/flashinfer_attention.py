@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.engine.paged_attention import NOT_PLACED, Entry, causal_rows
+from walkgraph.engine.paged_attention import NOT_PLACED, Entry, begun_rows, causal_rows
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool, slots_of
 from walkgraph.layers.flashinfer import GAP
@@ -165,6 +165,9 @@ class FlashInferAttention:
 
     def causal(self) -> CausalRows | None:
         return causal_rows(self._pool, self.entries)
+
+    def begun(self) -> CausalRows | None:
+        return begun_rows(self._pool, self.entries)
 
     def placed(self) -> Placed:
         if len(self._groups) != 1:

@@ -38,7 +38,16 @@ class Entry(NamedTuple):
 
 def causal_rows(pool: Pool, entries: Sequence[Entry]) -> CausalRows | None:
     """For entries that are all causal and kept; None for any other."""
-    slots = [e.slots for e in entries if e.slots is not None and e.segment.mode == "causal"]
+    return _rows(pool, entries) if all(e.segment.mode == "causal" for e in entries) else None
+
+
+def begun_rows(pool: Pool, entries: Sequence[Entry]) -> CausalRows | None:
+    """For entries that are all kept blocks of sequences that were empty; None for any other."""
+    return _rows(pool, entries) if all(e.segment.mode == "block" and not e.length for e in entries) else None
+
+
+def _rows(pool: Pool, entries: Sequence[Entry]) -> CausalRows | None:
+    slots = [e.slots for e in entries if e.slots is not None]
     if len(slots) < len(entries):
         return None
     counts, before = [e.new for e in entries], [e.length for e in entries]
@@ -100,6 +109,9 @@ class PagedAttention:
 
     def causal(self) -> CausalRows | None:
         return causal_rows(self._pool, self.entries)
+
+    def begun(self) -> CausalRows | None:
+        return begun_rows(self._pool, self.entries)
 
     def placed(self) -> Placed:
         several = {e.segment.mode for e in self.entries if e.new > 1}

@@ -136,7 +136,7 @@ def reused(call: Call, port: str, slot: str, states: "States") -> tuple[int, Seq
 
 
 class CausalRows(NamedTuple):
-    """Where the rows of a forward go, and what they see: their sequence up to themselves."""
+    """Where the rows of a forward go, and what they see: their sequence up to themselves, or their whole block."""
 
     k: Sequence[Tensor]
     """The pool's layers, each `[S, G, D]`; `v` likewise."""
@@ -175,6 +175,10 @@ class Attention(Protocol):
 
     def causal(self) -> CausalRows | None:
         """For causal segments that are kept, in the order of the rows; otherwise None."""
+        ...
+
+    def begun(self) -> CausalRows | None:
+        """For blocks that are kept and begin their sequences, in the order of the rows; otherwise None."""
         ...
 
     def placed(self) -> Placed:

@@ -15,6 +15,7 @@ from walkgraph.networks.base import (
     CacheShape,
     Call,
     CallFailed,
+    Capture,
     Example,
     LoadContext,
     Operator,
@@ -33,7 +34,7 @@ from walkgraph.networks.operators_text import Bytes, Trained, Vocabulary, tokeni
 from walkgraph.networks.pi05 import Pi05, Pi05Config
 from walkgraph.networks.pi05_checkpoint import Scaling, Statistics, exact, load_pi05, read_pi05, read_statistics
 from walkgraph.networks.pi05_expert import ExpertRows
-from walkgraph.networks.pi05_prefix import PrefixRows, embedded
+from walkgraph.networks.pi05_prefix import Prefixes, PrefixRows, embedded
 from walkgraph.networks.presets import drawn, pi05_config
 
 _CAMERAS = ("base", "left_wrist", "right_wrist")
@@ -163,13 +164,14 @@ class Vision(Operator):
 class Prefix(Operator):
     """The cameras that are there, in their order, then the prompt: one block that sees all of itself."""
 
-    def __init__(self, model: Pi05, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, model: Pi05, device: torch.device, dtype: torch.dtype, capture: Capture | None = None) -> None:
         self._model, self._device, self._dtype = model, device, dtype
         self._rows = PrefixRows(model)
+        self._captured = Prefixes(self._rows, capture)
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        return cls(_pi05(context), context.device, context.dtype)
+        return cls(_pi05(context), context.device, context.dtype, context.capture)
 
     def caches(self) -> Mapping[str, CacheShape]:
         return _caches(self._model.config, self._dtype)
@@ -192,10 +194,11 @@ class Prefix(Operator):
                 for call, mine in zip(calls, rows, strict=True)
             ]
         )
-        first = [states.position(call.states["kv"]) for call in calls]
-        positions = [torch.arange(at, at + n, device=self._device) for at, n in zip(first, counts, strict=True)]
         x = embedded(self._model, [[*mine[:-1]] for mine in parts], [mine[-1] for mine in parts])
-        self._rows.read(x, torch.cat(positions), attend.placed())
+        if not self._captured.read(x, attend.begun()):
+            first = [states.position(call.states["kv"]) for call in calls]
+            positions = [torch.arange(at, at + n, device=self._device) for at, n in zip(first, counts, strict=True)]
+            self._rows.read(x, torch.cat(positions), attend.placed())
         states.commit(attend)
         return [{} for _ in calls]
 

@@ -1,0 +1,45 @@
+"""Attention within blocks of rows that lie one after the other, whose bounds are numbers on the device: it may be
+captured once for blocks of any lengths.
+
+Shape letters: R rows, M blocks, H query heads, G key/value heads, D head dim.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class PackedBlocks:
+    """For the layers of one forward."""
+
+    def __init__(self, bounds: Tensor, most: int, heads: int) -> None:
+        """bounds: int32 `[M + 1]`, rising from 0: where each block starts, and the last one stops. `most`: rows of a
+        block at most. `heads`: H."""
+        self._bounds, self._most, self._heads = bounds, most, heads
+        # Of one key head, the heads of a row are rows like any others: each sees the same keys.
+        self._folded = bounds * heads
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`; scaled by D^-0.5. Rows past the last bound give numbers of
+        any kind."""
+        if not q.is_cuda or q.dtype == torch.float32:
+            return self._plain(q, k, v)
+        if k.shape[1] == 1:
+            rows = q.reshape(-1, 1, q.shape[2])
+            return _flash(rows, k, v, self._folded, self._bounds, self._most * self._heads, self._most).view(q.shape)
+        k, v = (part.repeat_interleave(self._heads // k.shape[1], 1) for part in (k, v))
+        return _flash(q, k, v, self._bounds, self._bounds, self._most, self._most)
+
+    def _plain(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        place = torch.arange(q.shape[0], device=q.device)
+        block = (place[:, None] >= self._bounds[1:]).sum(1)
+        mask = block[:, None] == block
+        k, v = (part.repeat_interleave(self._heads // k.shape[1], 1) for part in (k, v))
+        heads = (part.transpose(0, 1)[None] for part in (q, k, v))
+        return F.scaled_dot_product_attention(*heads, attn_mask=mask)[0].transpose(0, 1)
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, of_q: Tensor, of_k: Tensor, most_q: int, most_k: int) -> Tensor:
+    """PyTorch's own kernel for packed sequences: it reads their bounds on the device."""
+    given = (q, k, v, of_q, of_k, most_q, most_k, 0.0, False, False)
+    return torch.ops.aten._flash_attention_forward(*given)[0]
