@@ -25,6 +25,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from walkgraph.layers.kernels.linear_config import COUNTERS, PARTIAL_BYTES, Config, tile_rows
 from walkgraph.layers.kernels.linear_norm import norm_rows
 from walkgraph.layers.kernels.linear_tiles import launch_tiles, warm_tiles
+from walkgraph.layers.kernels.workspaces import Workspaces
 
 
 @triton.jit
@@ -184,22 +185,16 @@ def _matrix(
     )  # fmt: skip
 
 
-_workspaces: dict[torch.device, tuple[Tensor, Tensor]] = {}
+def _made(device: torch.device) -> tuple[Tensor, Tensor]:
+    return (
+        torch.empty(PARTIAL_BYTES // 4, dtype=torch.float32, device=device),
+        torch.zeros(COUNTERS, dtype=torch.int32, device=device),
+    )
 
 
-def workspace(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Partial sums (float32) and counters (int32, zeros between launches) of a device.
-
-    Raises RuntimeError when it is first asked for while a graph is captured: the zeros would be a part of that graph.
-    """
-    if device not in _workspaces:
-        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("run a linear once before capturing one, so that its workspace exists")
-        _workspaces[device] = (
-            torch.empty(PARTIAL_BYTES // 4, dtype=torch.float32, device=device),
-            torch.zeros(COUNTERS, dtype=torch.int32, device=device),
-        )
-    return _workspaces[device]
+workspace = Workspaces(_made, "run a linear")
+"""Partial sums (float32) and counters (int32, zeros between launches): of a device and its current stream, as a loop's
+steps and an encoder beside them are launched at the same time."""
 
 
 def arguments(config: Config, rows: int, n: int, k: int, gated: bool) -> dict[str, int | bool]:

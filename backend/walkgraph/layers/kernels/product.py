@@ -15,6 +15,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from walkgraph.layers.kernels.product_config import COUNTERS, PARTIAL_BYTES, PROCESSORS, TAIL, Cut, tail_of, tiles_of
 from walkgraph.layers.kernels.product_tiles import blocks_kernel, stays_kernel
+from walkgraph.layers.kernels.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from walkgraph.layers.product import Activation
@@ -41,23 +42,16 @@ def programs_of(device: torch.device) -> int:
     return properties.multi_processor_count if properties.major == 9 else 0
 
 
-_workspaces: dict[torch.device, tuple[Tensor, Tensor]] = {}
+def _made(device: torch.device) -> tuple[Tensor, Tensor]:
+    return (
+        torch.empty(PARTIAL_BYTES // 4, dtype=torch.float32, device=device),
+        torch.zeros(COUNTERS, dtype=torch.int32, device=device),
+    )
 
 
-def workspace(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Partial sums (float32) and counters (int32, zeros between launches) of a device, whose products are launched one
-    after the other.
-
-    Raises RuntimeError when it is first asked for while a graph is captured: the zeros would be a part of that graph.
-    """
-    if device not in _workspaces:
-        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("run a product once before capturing one, so that its workspace exists")
-        _workspaces[device] = (
-            torch.empty(PARTIAL_BYTES // 4, dtype=torch.float32, device=device),
-            torch.zeros(COUNTERS, dtype=torch.int32, device=device),
-        )
-    return _workspaces[device]
+workspace = Workspaces(_made, "run a product")
+"""Partial sums (float32) and counters (int32, zeros between launches): of a device and its current stream, as a loop's
+steps and an encoder beside them are launched at the same time."""
 
 
 def unfit(x: Tensor, weight: Tensor, end: Ending) -> str | None:
