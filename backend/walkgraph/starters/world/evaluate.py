@@ -34,10 +34,10 @@ MOVES = 16
 """A plan is followed at most so far."""
 SEARCHES = (
     Search(),
-    Search(samples=32, top=5),
-    Search(samples=32, top=5, rounds=2),
+    Search(rounds=2),
     Search(samples=48, top=6, rounds=2),
-    Search(horizon=2, rounds=4),
+    Search(samples=64, top=8),
+    Search(samples=64, top=8, horizon=2, rounds=4),
 )
 """The first is what the graph does by itself."""
 

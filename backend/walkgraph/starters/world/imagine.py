@@ -20,10 +20,10 @@ from walkgraph.starters.world.data import reckoned
 class Search:
     """How a planner searches: plans a round, actions of a plan, rounds, and what it keeps of them."""
 
-    samples: int = 64
+    samples: int = 32
     horizon: int = 1
     rounds: int = 3
-    top: int = 8
+    top: int = 5
     momentum_mean: float = 0.1
     momentum_std: float = 0.2
     momentum_grip: float = 0.15
