@@ -5,7 +5,6 @@ from typing import Generic, TypeVar
 
 import torch
 
-
 T = TypeVar("T")
 
 
