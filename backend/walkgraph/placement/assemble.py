@@ -27,7 +27,7 @@ def assemble(assignment: Assignment, catalogue: Catalogue, *, resident: bool = T
     devices = {Rank(r.rank): r.device for r in placement.ranks}
     context = Context(assignment, catalogue)
     nodes = tuple(_node(context, i, name, node) for i, (name, node) in enumerate(graph.nodes.items()))
-    made = (with_usual(graph, walk) for walk in _walks(context))
+    made = (with_usual(graph, nodes, walk) for walk in _walks(context))
     walks = tuple(settle(context, nodes, walk, resident=resident) for walk in made)
     return Plan(
         graph=graph.name,

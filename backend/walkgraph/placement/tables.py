@@ -173,8 +173,8 @@ class WalkPlan(Table, frozen=True):
     """State index -> how many leading loop indices key it: only for `walk` (0) and `iteration` states, the latter by
     the loops that hold all its uses."""
     usual: tuple[dict[str, Scalar], ...] = ()
-    """What tasks that run it have by their defaults, of the parameters that counts of loops and widths of states read:
-    each once."""
+    """What tasks that run it have by their defaults, each once: of the parameters that counts of loops and widths of
+    states read, and, where they aren't fractions, those of nodes in loops."""
 
 
 class StreamPlan(Table, frozen=True):

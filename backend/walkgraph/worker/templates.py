@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from walkgraph.graph.expressions import ExpressionError
-from walkgraph.networks.base import StateKey
+from walkgraph.networks.base import Scalar, StateKey
 from walkgraph.networks.loops import Anew, Channel, LoopCall, LoopInput, LoopSend, LoopUse
 from walkgraph.placement.tables import EdgePlan, Plan
-from walkgraph.worker.tables import RegionTable, WalkTable
+from walkgraph.worker.tables import Params, RegionTable, UseTable, WalkTable
 from walkgraph.worker.unrolling import Instance, Unrolled, unrolls
+from walkgraph.worker.walker import indices
 
 _RUN = "warm-up"
 Active = Mapping[int, tuple[bool, ...]]
@@ -18,7 +19,7 @@ _MOST_FORMS = 4
 
 
 def loop_templates(plan: Plan, tables: Sequence[WalkTable]) -> Iterator[LoopCall]:
-    """Of each resident loop one for every size that the tasks have by their defaults, without entering values: an
+    """Of each resident loop one for every size that the tasks give it by their defaults, without entering values: an
     operator's examples stand for these. Its iterations are those that runs are likeliest to have."""
     for table in tables:
         for index, use in table.uses.items():
@@ -34,19 +35,23 @@ class _Sizes(NamedTuple):
     """Of the loops inside."""
     widths: Mapping[int, int]
     """Of the states that begin anew."""
+    params: Mapping[str, Scalar]
+    """Themselves."""
 
 
 def _sizes(table: WalkTable, region: RegionTable) -> list[_Sizes]:
-    """Distinct ones. Where no task tells, there may be one that reads no parameters."""
+    """Of each kind of run that tasks tell of; where none does, there may be one that reads no parameters. Loops that are
+    of one size are made ready for the first kind."""
     found: list[_Sizes] = []
-    for params in table.plan.usual or ({},):
+    sized = bool(region.times or region.widths)
+    for params in (table.plan.usual or ({},))[: None if sized else 1]:
         try:
             counts = {loop: int(count(params, {})) for loop, count in region.times.items()}
-            sizes = _Sizes(counts, {state: int(width(params, {})) for state, width in region.widths.items()})
+            widths = {state: int(width(params, {})) for state, width in region.widths.items()}
         except ExpressionError:
             continue
-        if sizes not in found and unrolls(region.plan.inside, counts):
-            found.append(sizes)
+        if unrolls(region.plan.inside, counts):
+            found.append(_Sizes(counts, widths, params))
     return found
 
 
@@ -62,7 +67,7 @@ def _template(plan: Plan, table: WalkTable, index: int, region: RegionTable, siz
         use=index,
         loop=region.plan.loop.name,
         iteration=(),
-        body=tuple(_use(plan, one, unrolled, active, region) for one in unrolled.order),
+        body=tuple(_use(plan, one, unrolled, active, region, sizes.params) for one in unrolled.order),
         times=len(forms),
         until=(unrolled.last(until[0]), until[1]) if until is not None else None,
         outputs=tuple(unrolled.outputs(region.plan.outputs)),
@@ -104,7 +109,7 @@ def _both(one: tuple[bool, ...], other: tuple[bool, ...]) -> tuple[bool, ...]:
     return tuple(a and b for a, b in zip(one, other, strict=True))
 
 
-def _use(plan: Plan, one: Instance, unrolled: Unrolled, forms: Active, region: RegionTable) -> LoopUse:
+def _use(plan: Plan, one: Instance, unrolled: Unrolled, forms: Active, region: RegionTable, given: Params) -> LoopUse:
     use, ports = region.body[one.place], region.plan.ports[one.place]
     node, active = use.node, forms[use.plan.index]
     slots = node.states if node is not None else {}
@@ -114,7 +119,7 @@ def _use(plan: Plan, one: Instance, unrolled: Unrolled, forms: Active, region: R
     return LoopUse(
         node=node.name if node is not None else "",
         inputs=tuple(_across(source, one.place, active, forms, region) for source in sources),
-        params={**(node.defaults if node is not None else {}), **use.literals},
+        params=_params(use, one, given),
         varying=dict.fromkeys(sorted(use.varying), (0.0,) * len(active)),
         states={slot: StateKey(_RUN, plan.states[state].name) for slot, state in slots.items()},
         seed=0,
@@ -122,6 +127,19 @@ def _use(plan: Plan, one: Instance, unrolled: Unrolled, forms: Active, region: R
         name=use.plan.name,
         inner=one.inner,
     )
+
+
+def _params(use: UseTable, one: Instance, given: Params) -> dict[str, Scalar]:
+    """As a run has them that leaves the task's alone, as far as it is known."""
+    found: dict[str, Scalar] = {**(use.node.defaults if use.node is not None else {}), **use.literals}
+    outer = len(use.loop_names) - len(one.inner)
+    where = indices(use.loop_names, (*(0,) * outer, *one.inner))
+    for name, value in (*use.fixed, *use.computed):
+        try:
+            found[name] = value(given, where)
+        except ExpressionError:
+            continue
+    return {name: value for name, value in found.items() if name not in use.varying}
 
 
 def _across(found: LoopInput, place: int, active: tuple[bool, ...], forms: Active, region: RegionTable) -> LoopInput:

@@ -61,3 +61,17 @@ def test_rounds_draw_other_ways() -> None:
     one, other = searched([{"seed": 1, "reach": 100}, {"seed": 2, "reach": 100}], resident=True)
     assert len({float(value) for value in by_shape(one)[:-1]}) > 1
     assert not torch.equal(by_shape(one)[-1], by_shape(other)[-1])
+
+
+def test_what_the_task_asks_for_by_its_defaults_is_made_ready_before() -> None:
+    made = placed(bundled_graph("synthetic_search"), "cpu", kv_bytes=1 << 22)
+    here = InProcess(bundled_graph("synthetic_search"), made)
+    lanes = here.engine._resident._lanes
+    ready = set(lanes)
+    here.submit("r", "search", {"rounds": 9, "reach": 1.5})
+    here.serve()
+    assert set(lanes) == ready
+    assert len(ready) == 1
+    here.submit("other", "search", {"ways": 5})
+    here.serve()
+    assert len(lanes) == 2

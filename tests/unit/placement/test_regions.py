@@ -431,3 +431,12 @@ def test_tasks_tell_how_often_loops_are_had() -> None:
     outer, inner = plan.walks[0].loops
     assert (outer.usual, inner.usual) == ((6, 10, 14, 18), (3,))
     assert plan.walks[0].usual == ({"n": 3}, {"n": 5}, {}, {"n": -1})
+
+
+def test_tasks_tell_what_shapes_may_follow_from() -> None:
+    kinds = {"n": ("integer", 3), "word": ("string", "so"), "f": ("number", 0.5), "other": ("integer", 1)}
+    params = {name: {"type": kind, "default": value} for name, (kind, value) in kinds.items()}
+    tasks = {"t": {"outputs": ["o"], "params": params, "steps": [{"walk": "w"}]}}
+    walk = {"body": [LOOP], "edges": [["u.out", "@out.o"]]}
+    plan = planned(walk, u={"params": {"time": "=n * f", "word": "=word"}}, tasks=tasks)
+    assert plan.walks[0].usual == ({"n": 3, "word": "so"},)
