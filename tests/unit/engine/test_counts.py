@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -149,6 +151,25 @@ def test_counts_share_the_rooms_of_their_blocks(monkeypatch: pytest.MonkeyPatch,
     rooms = {id(room) for graph in lane.graphs.values() for room in graph.buffers.rooms.values()}
     alone = [graph for key, graph in lane.graphs.items() if key.iterations == 1]
     assert len(rooms) == sum(len(graph.buffers.rooms) for graph in alone)
+
+
+def test_rooms_are_made_ready_for_the_contexts_that_a_step_expects(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = forms.Branch.step_spec
+    monkeypatch.setattr(synthetic, "BranchForTest", forms.Branch, raising=False)
+    monkeypatch.setattr(synthetic, "CombineForTest", forms.Combine, raising=False)
+    found: list[set[tuple[int, ...]]] = []
+    for expected in ({}, {"kv": 500}):
+
+        def spec(self: Any, inputs: Any, params: Any, contexts: Any = expected) -> Any:
+            return replace(made(self, inputs, params), contexts=contexts)  # type: ignore[type-var]
+
+        monkeypatch.setattr(forms.Branch, "step_spec", spec)
+        here = forms.engine()
+        here.prepare(forms.loop("warm-up", forms.latents(9), forms.TIMES, together=False))
+        (lane,) = here._resident._lanes.values()
+        found.append({key.capacities for key in lane.graphs if key.batch == 2})
+    block = forms.N
+    assert found == [{tuple(2 * (size + block) for _ in range(3))} for size in (128, 1024)]
 
 
 def test_values_of_a_launch_leave_together_by_grains(monkeypatch: pytest.MonkeyPatch) -> None:
