@@ -92,14 +92,27 @@ def _praise(inside: Inside) -> str:
     how = "static: several iterations a launch"
     if loop.until is not None:
         how = f"one iteration a launch because `{walk.uses[loop.until[0]].name}.{loop.until[1]}` ends it"
-    anew = listed(dict.fromkeys(inside.state(use.states[1]) for use in inside.forks)) if inside.forks else ""
-    copied = f"; {anew} begin{'s' if len(inside.forks) == 1 else ''} every iteration as a copy" if anew else ""
+    copies = dict.fromkeys(inside.state(use.states[1]) for use in inside.forks)
+    empty = dict.fromkeys(name for name in _scoped(inside) if name not in copies)
+    anew = "".join(
+        f"; {listed(names)} begin{'s' if len(names) == 1 else ''} every iteration {how_so}"
+        for names, how_so in ((copies, "as a copy"), (empty, "empty"))
+        if names
+    )
     behind = ""
     if inside.followers:
         verb = "follows" if len(inside.followers) == 1 else "follow"
         behind = f"; {listed(walk.uses[use].name for use in sorted(inside.followers))} {verb}, stepped"
     device = "device" if len(ranks) == 1 else "devices, which hand each other the values"
-    return f"`{loop.name}` runs on the {device}: {where}, {how}{copied}{behind}"
+    return f"`{loop.name}` runs on the {device}: {where}, {how}{anew}{behind}"
+
+
+def _scoped(inside: Inside) -> Iterator[str]:
+    """States of the core that are an iteration's own."""
+    for use in inside.uses:
+        for state in inside.node(use).states.values():
+            if inside.walk.state_scopes.get(state, 0) > inside.outer:
+                yield inside.state(state)
 
 
 def _told(walk: WalkPlan, uses: Sequence[UsePlan], depth: int) -> str:

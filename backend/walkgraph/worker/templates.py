@@ -40,8 +40,8 @@ class _Sizes(NamedTuple):
 
 
 def _sizes(table: WalkTable, region: RegionTable) -> list[_Sizes]:
-    """Of each kind of run that tasks tell of; where none does, there may be one that reads no parameters. Loops that are
-    of one size are made ready for the first kind."""
+    """Of each kind of run that tasks tell of; where none does, there may be one that reads no parameters. Loops of one
+    size are made ready for the first kind."""
     found: list[_Sizes] = []
     sized = bool(region.times or region.widths)
     for params in (table.plan.usual or ({},))[: None if sized else 1]:

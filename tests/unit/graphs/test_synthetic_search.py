@@ -1,10 +1,14 @@
 """A loop in a loop on the device against the same loops stepped by the worker, and against plain arithmetic."""
 
+import json
 from typing import Any
 
 import torch
 
 from benchmarks._runtime import InProcess, bundled_graph, placed
+from walkgraph.graph import codec
+from walkgraph.graph.document import Graph
+from walkgraph.resources import bundled
 
 SEARCHES: list[dict[str, Any]] = [
     {},
@@ -15,9 +19,11 @@ SEARCHES: list[dict[str, Any]] = [
 ]
 
 
-def searched(requests: list[dict[str, Any]], *, resident: bool) -> list[list[torch.Tensor]]:
-    made = placed(bundled_graph("synthetic_search"), "cpu", resident=resident, kv_bytes=1 << 22)
-    here = InProcess(bundled_graph("synthetic_search"), made)
+def searched(requests: list[dict[str, Any]], *, resident: bool, graph: Graph | None = None) -> list[list[torch.Tensor]]:
+    graph = graph or bundled_graph("synthetic_search")
+    made = placed(graph, "cpu", resident=resident, kv_bytes=1 << 22)
+    assert made.walks[0].loops[0].resident is resident, made.walks[0].loops[0].why
+    here = InProcess(graph, made)
     for number, params in enumerate(requests):
         here.submit(f"r{number}", "search", params)
     here.serve()
@@ -37,6 +43,25 @@ def test_a_search_is_the_same_on_the_device_and_stepped() -> None:
         for one, other, third in zip(by_shape(fast), by_shape(slow), by_shape(alone), strict=True):
             assert torch.equal(one, other), number
             assert torch.equal(one, third), number
+
+
+def test_a_round_may_begin_with_empty_sequences() -> None:
+    document = json.loads(bundled("graphs")["synthetic_search"].read_text())
+    walk = document["walks"]["search"]
+    document["states"]["tries"]["scope"] = "iteration"
+    document["nodes"]["level"] = {"component": "synthetic.tensor", "params": {"n": "=ways"}}
+    walk["body"][3]["body"][1] = {"use": "try", "as": "opening"}
+    walk["body"].insert(0, "level")
+    walk["edges"] += [
+        ["@in.start", "level.value"],
+        ["level.items", "opening.items"],
+        ["opening.items", "try.before"],
+    ]
+    graph = codec.load(json.dumps(document).encode())
+    together, stepped = (searched(SEARCHES, resident=flag, graph=graph) for flag in (True, False))
+    for fast, slow in zip(together, stepped, strict=True):
+        assert all(map(torch.equal, by_shape(fast), by_shape(slow)))
+    assert not torch.equal(by_shape(together[0])[0], by_shape(searched([{}], resident=True)[0])[0])
 
 
 def by_shape(values: list[torch.Tensor]) -> list[torch.Tensor]:

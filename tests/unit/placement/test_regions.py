@@ -390,6 +390,7 @@ def test_a_copy_that_nothing_changes_is_made_once() -> None:
 def test_a_state_of_an_iteration_begins_anew() -> None:
     (loop,) = planned({"body": [LOOP]}, v={"states": {"s": "s"}}, **STATE).walks[0].loops
     assert loop.resident
+    assert loop.why.endswith("static: several iterations a launch; `s` begins every iteration empty")
 
 
 def test_on_several_gpus_nothing_begins_anew() -> None:
