@@ -88,7 +88,7 @@ def test_imagination_stays_near_on_some_seeds() -> None:
 def test_a_plan_acts_until_the_goal_is_reached() -> None:
     params = {"seed": SEED, "samples": 24, "rounds": 2, "top": 4}
     found = ran("plan", "plan", params)
-    assert [bool(flag) for flag in found["reached"]] == [True]
+    assert found["reached"] == [True]
     assert len(found["film"]) == len(found["off"]) == len(found["pose"]) <= 10
     assert float(found["off"][-1]) <= 3
     goal = picture(world.at_goal(world.drawn([SEED])))[0]
