@@ -120,7 +120,7 @@ class LoopCall:
     outputs: tuple[LoopOutput, ...]
     grain: int = 1
     """`Items` are wanted where `offset` and the iterations so far add up to a multiple of it, when the iterations reach
-    `allowed`, and at the end; 0: when it suits."""
+    `allowed`, and at the end; what has come of several at once is one of them. 0: when it suits."""
     offset: int = 0
     allowed: int | None = None
     """Iterations that may be launched, counted from the loop's start, until a greater number is told; None: all."""
