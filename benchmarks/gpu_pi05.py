@@ -38,6 +38,7 @@ from walkgraph.graph import codec
 from walkgraph.layers.attention import KV
 from walkgraph.layers.flow_end import Way
 from walkgraph.layers.mlp import gated, gated_product
+from walkgraph.layers.packed_blocks import PackedBlocks
 from walkgraph.layers.product import Activation, plain_product, product
 from walkgraph.networks.base import CacheShape
 from walkgraph.networks.operators_pi05 import random_pi05
@@ -111,25 +112,24 @@ class Seen(NamedTuple):
         return cls([*pixels.to(device).split(1)], ids.to(device), noise.to(device))
 
 
-class Dense:
-    """`Placed` of prefixes of equal lengths in a pool, one after the other; by PyTorch's attention."""
+class Packed:
+    """Prefixes of equal lengths in a pool, one after the other, attended as those of captured forwards are."""
 
-    def __init__(self, pool: Pool, count: int, tokens: int) -> None:
+    def __init__(self, model: Pi05, pool: Pool, count: int, tokens: int) -> None:
         self.k: Sequence[Tensor] = pool.k
         self.v: Sequence[Tensor] = pool.v
-        self._shape = (count, tokens)
         each = -(-tokens // PAGE) * PAGE
         starts = PAGE + torch.arange(count, device=pool.device)[:, None] * each
         self.slots = (starts + torch.arange(tokens, device=pool.device)).flatten()
+        bounds = torch.arange(count + 1, dtype=torch.int32, device=pool.device) * tokens
+        self._blocks = PackedBlocks(bounds, count * tokens, model.config.heads)
         self.held = [
             Held(range(1 + row * each // PAGE, 1 + (row + 1) * each // PAGE), tokens, tokens, row)
             for row in range(count)
         ]
 
     def __call__(self, layer: int, q: Tensor) -> Tensor:
-        k, v = (cache[layer][self.slots].expand(-1, q.shape[1], -1) for cache in (self.k, self.v))
-        q, k, v = (part.unflatten(0, self._shape).transpose(1, 2) for part in (q, k, v))
-        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(0, 1)
+        return self._blocks(q, *(cache[layer].index_select(0, self.slots) for cache in (self.k, self.v)))
 
 
 def pool_of(model: Pi05, count: int, tokens: int) -> Pool:
@@ -179,7 +179,7 @@ def plain(model: Pi05, seen: Seen) -> dict[str, Tensor]:
 def fast(model: Pi05, seen: Seen) -> dict[str, Tensor]:
     tokens = CAMERAS * model.config.patches + TEXT
     pool = pool_of(model, 1, tokens)
-    to, expert = Dense(pool, 1, tokens), ExpertRows(model)
+    to, expert = Packed(model, pool, 1, tokens), ExpertRows(model)
     x = embedded(model, [[*model.see(torch.cat(seen.cameras))]], [seen.ids])
     found = {"embeddings": x.clone()}
     PrefixRows(model).read(x, torch.arange(tokens, device=x.device), to)
@@ -278,7 +278,7 @@ def _see(model: Pi05, count: int) -> Callable[[], object]:
 def _prefix_times(model: Pi05, count: int) -> Report:
     tokens = CAMERAS * model.config.patches + TEXT
     pool, rows = pool_of(model, count, tokens), PrefixRows(model)
-    to, weight = Dense(pool, count, tokens), model.projector.weight
+    to, weight = Packed(model, pool, count, tokens), model.projector.weight
     x = torch.randn(count * tokens, weight.shape[0], device=weight.device).to(weight.dtype)
     positions = torch.arange(tokens, device=weight.device).repeat(count)
     return timed(lambda: rows.read(x.clone(), positions, to))
@@ -287,7 +287,7 @@ def _prefix_times(model: Pi05, count: int) -> Report:
 def _loop_times(model: Pi05, count: int) -> Report:
     tokens, config, device = CAMERAS * model.config.patches + TEXT, model.config, model.projector.weight.device
     pool, expert = pool_of(model, count, tokens), ExpertRows(model)
-    room = room_of(pool, Dense(pool, count, tokens).held)
+    room = room_of(pool, Packed(model, pool, count, tokens).held)
     tables = expert.tables(1 - torch.arange(10, device=device) / 10)
     noise = torch.randn(count, HORIZON, config.action_width, device=device)
     way = Way(*torch.tensor([[0.1], [0.0]], device=device).expand(-1, count))

@@ -30,8 +30,7 @@ def product(
     """
     if x.is_cuda and not torch.is_grad_enabled() and x.dim() == 2:
         result = _tiled(x, weight, bias, activation, residual)
-        if result is not None:
-            return result
+        return _by_library(x, weight, bias, activation, residual) if result is None else result
     return plain_product(x, weight, bias, activation=activation, residual=residual)
 
 
@@ -48,6 +47,18 @@ def plain_product(
     if activation is not None:
         y = F.gelu(y, approximate="tanh" if activation == "gelu_tanh" else "none")
     return y if residual is None else residual + y
+
+
+def _by_library(
+    x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation | None, residual: Tensor | None
+) -> Tensor:
+    """With what the library can end a product with at once."""
+    if activation == "gelu_tanh" and bias is not None:
+        y = torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
+        return y if residual is None else residual.add_(y)
+    if residual is not None and bias is None and activation is None:
+        return residual.addmm_(x, weight.t())
+    return plain_product(x, weight, bias, activation=activation, residual=residual)
 
 
 def _tiled(

@@ -5,6 +5,7 @@ Parameter names are the public checkpoint's (those of its `vision_model`).
 Shape letters: B pictures, N patches of a picture, R = B * N rows, W width, P side of a patch in pixels.
 """
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -60,27 +61,31 @@ class SquareVision(nn.Module):
         one is made."""
         if attend is None:
             attend = Squares(self.config.side**2)
-        x, packed = self.embeddings(pixels), not torch.is_grad_enabled()
-        for index, layer in enumerate(self.encoder.layers):
-            mine = cast(SiglipLayer, layer)
-            x = _through(mine, index, x, attend) if packed and mine.self_attn.packed else mine(index, x, attend)
-        return added_norm(x, None, self.post_layernorm)[1]
+        x, layers = self.embeddings(pixels), [cast(SiglipLayer, layer) for layer in self.encoder.layers]
+        if layers and layers[0].self_attn.packed is not None and not torch.is_grad_enabled():
+            return self._served(x, layers, attend)
+        for index, layer in enumerate(layers):
+            x = layer(index, x, attend)
+        return self.post_layernorm(x)
+
+    def _served(self, x: Tensor, layers: Sequence[SiglipLayer], attend: Attend) -> Tensor:
+        """Packed layers without gradients, in seven launches each: what a product gives is added by the norm after it.
+        x `[R, W]` -> `[R, W]`."""
+        more: Tensor | None = None
+        for index, layer in enumerate(layers):
+            attention, mlp = layer.self_attn, layer.mlp
+            if attention.packed is None:
+                raise RuntimeError(UNPACKED)
+            x, normed = added_norm(x, more, layer.layer_norm1)
+            parts = product(normed, *attention.packed).chunk(3, 1)
+            q, k, v = (part.unflatten(1, (attention.heads, -1)) for part in parts)
+            seen = product(attend(index, q, k, v).flatten(1), attention.out_proj.weight, attention.out_proj.bias)
+            x, normed = added_norm(x, seen, layer.layer_norm2)
+            hidden = product(normed, mlp.fc1.weight, mlp.fc1.bias, activation="gelu_tanh")
+            more = product(hidden, mlp.fc2.weight, mlp.fc2.bias)
+        return added_norm(x, more, self.post_layernorm)[1]
 
     def pack(self) -> None:
         """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
         for layer in self.encoder.layers:
             cast(SiglipLayer, layer).self_attn.pack()
-
-
-def _through(layer: SiglipLayer, index: int, x: Tensor, attend: Attend) -> Tensor:
-    """A packed layer without gradients, in seven launches: x `[R, W]`, given up -> `[R, W]`."""
-    attention, mlp, out = layer.self_attn, layer.mlp, layer.self_attn.out_proj
-    if attention.packed is None:
-        raise RuntimeError(UNPACKED)
-    normed = added_norm(x, None, layer.layer_norm1)[1]
-    parts = product(normed, *attention.packed).chunk(3, 1)
-    q, k, v = (part.unflatten(1, (attention.heads, -1)) for part in parts)
-    x = product(attend(index, q, k, v).flatten(1), out.weight, out.bias, residual=x)
-    normed = added_norm(x, None, layer.layer_norm2)[1]
-    hidden = product(normed, mlp.fc1.weight, mlp.fc1.bias, activation="gelu_tanh")
-    return product(hidden, mlp.fc2.weight, mlp.fc2.bias, residual=x)

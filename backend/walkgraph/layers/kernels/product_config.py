@@ -62,7 +62,10 @@ def fits(cut: Cut, rows: int, n: int, k: int) -> bool:
 Case = tuple[int, int]
 """(N, K)."""
 
-TABLE: dict[Case, dict[int, Cut | None]] = {}
+_ANY = 1 << 30
+_SIGLIP = ((3456, 1152), (1152, 1152), (4304, 1152), (1152, 4304))
+_GEMMA = ((2560, 2048), (512, 2048), (2048, 2048), (2048, 16384))
+TABLE: dict[Case, dict[int, Cut | None]] = {case: {_ANY: None} for case in (*_SIGLIP, *_GEMMA)}
 """Measured on an H200: case -> largest rows served -> cut; None where the library's product is faster."""
 
 STAYS = Cut(128, 256, warps=8, stages=3, stays=True)
