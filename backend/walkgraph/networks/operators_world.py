@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -97,20 +97,20 @@ class Drive(Operator):
         return cut(actions, length)
 
 
-class Rows(Operator):
+class Rows(Operator, Protocol):
     """An operator on rows of fixed shapes alone: `forward` stacks them, `step` has them stacked."""
 
     def takes(self) -> Mapping[str, Row]:
         """Port -> its row, for those that are always there."""
-        raise NotImplementedError
+        ...
 
     def gives(self, params: Mapping[str, Scalar], given: Mapping[str, Any]) -> Mapping[str, Row]:
         """Port -> its row."""
-        raise NotImplementedError
+        ...
 
     def work(self, given: Mapping[str, Tensor], params: Mapping[str, Scalar]) -> dict[str, Tensor]:
         """Port -> `[B, *row]` of all that is given."""
-        raise NotImplementedError
+        ...
 
     def optional(self) -> Mapping[str, Row]:
         return {}
