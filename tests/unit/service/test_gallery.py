@@ -25,6 +25,9 @@ async def test_graphs_are_shown_with_what_they_take_and_give(service: Running) -
     reach = found["reach"]
     assert (reach["starter"], reach["deployable"], reach["why"]) == (True, True, None)
     assert {"image", "actions"} <= set(reach["modalities_out"])
+    world = found["world"]
+    assert {"name": "imagine", "label": "Imagine"} in world["tasks"]
+    assert (world["starter"], world["deployable"], "image" in world["modalities_out"]) == (True, True, True)
     assert "audio" in found["orpheus"]["modalities_out"]
     assert not found["orpheus"]["starter"]
     assert not found["qwen3_omni"]["deployable"]
