@@ -109,10 +109,11 @@ def _normed(x: Tensor, norm: GemmaNorm) -> Tensor:
 class PackedPrefixes:
     """`Seen` of prefixes that begin their sequences."""
 
-    def __init__(self, to: CausalRows, slots: Tensor, bounds: Tensor, heads: int) -> None:
-        """slots int64 `[R]`, where keys and values go; bounds int32 `[M + 1]`: of the rows of each run."""
+    def __init__(self, to: CausalRows, slots: Tensor, bounds: Tensor, most: int, heads: int) -> None:
+        """slots int64 `[R]`, where keys and values go; bounds int32 `[M + 1]`: of the rows of each run, `most` of one
+        at most."""
         self.k, self.v, self.slots = to.k, to.v, slots
-        self._blocks = PackedBlocks(bounds, slots.shape[0], heads)
+        self._blocks = PackedBlocks(bounds, most, heads)
 
     def __call__(self, layer: int, q: Tensor) -> Tensor:
         return self._blocks(q, *(cache[layer].index_select(0, self.slots) for cache in (self.k, self.v)))
@@ -145,9 +146,12 @@ class Prefixes:
         self._graphs: dict[int, _Graph] = {}
 
     def read(self, x: Tensor, to: CausalRows | None) -> bool:
-        """x `[R, W]`, run by run. False where a plain forward must serve them."""
-        if self._capture is None or to is None or len(x) > SIZES[-1] or len(to.counts) > MOST:
+        """x `[R, W]`, run by run, given up. False where a plain forward must serve them."""
+        if self._capture is None or to is None:
             return False
+        if len(x) > SIZES[-1] or len(to.counts) > MOST:
+            self._launched(x, to)
+            return True
         if not self._graphs:
             # All at the first prefix, which is the warm-up's: no request waits for it.
             self._graphs = {size: self._captured(size, x, to, self._capture) for size in reversed(SIZES)}
@@ -155,6 +159,12 @@ class Prefixes:
         graph.fill(x, to)
         graph.replay()
         return True
+
+    def _launched(self, x: Tensor, to: CausalRows) -> None:
+        """What no graph holds."""
+        bounds = torch.tensor([0, *accumulate(to.counts)], dtype=torch.int32).to(x.device)
+        positions = torch.cat([torch.arange(count) for count in to.counts]).to(x.device)
+        self._rows.read(x, positions, PackedPrefixes(to, to.slots, bounds, max(to.counts), self._rows.shape.heads))
 
     def _captured(self, size: int, like: Tensor, to: CausalRows, capture: Capture) -> _Graph:
         x = like.new_zeros(size, like.shape[1])
@@ -164,7 +174,7 @@ class Prefixes:
 
         def work() -> None:
             bounds, positions = numbers[: MOST + 1].int(), numbers[MOST + 1 :]
-            self._rows.read(x.clone(), positions, PackedPrefixes(to, slots, bounds, self._rows.shape.heads))
+            self._rows.read(x.clone(), positions, PackedPrefixes(to, slots, bounds, size, self._rows.shape.heads))
 
         return _Graph(x, slots, numbers, capture(work, f"a prefix of {size} rows"))
 

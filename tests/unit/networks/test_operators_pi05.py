@@ -4,7 +4,7 @@ network; cameras, prompts and what they refuse."""
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +22,16 @@ from walkgraph.engine.pages import pages_for
 from walkgraph.engine.pool import Pool
 from walkgraph.errors import NotFound
 from walkgraph.networks.base import Call, LoadContext, Operator, PagedRows, PagedSlot, StateKey, States, StepBatch
-from walkgraph.networks.operators_pi05 import Camera, Expert, Modulations, Prompt, Unnormalise, Vision, random_pi05
+from walkgraph.networks.operators_pi05 import (
+    Camera,
+    Expert,
+    Modulations,
+    Prefix,
+    Prompt,
+    Unnormalise,
+    Vision,
+    random_pi05,
+)
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.pi05_checkpoint import statistics_json
 from walkgraph.networks.pi05_expert import ExpertRows
@@ -117,6 +126,32 @@ def test_a_prefix_is_that_of_the_plain_network(engine: Engine, model: Pi05) -> N
     for layer, (k, v) in enumerate(wanted):
         torch.testing.assert_close(pool.k[layer][16 : 16 + count], k[0], **CLOSE)
         torch.testing.assert_close(pool.v[layer][16 : 16 + count], v[0], **CLOSE)
+
+
+def test_captured_prefixes_are_plain_ones(engine: Engine, model: Pi05, monkeypatch: pytest.MonkeyPatch) -> None:
+    replays: list[str] = []
+
+    def capture(work: Callable[[], None], what: str) -> Callable[[], None]:
+        return lambda: (replays.append(what), work())[1]
+
+    def load(cls: type[Prefix], context: LoadContext) -> Prefix:
+        return cls(random_pi05(CONFIG, 3, device=CPU, dtype=torch.float32), CPU, torch.float32, capture)
+
+    monkeypatch.setattr(Prefix, "load", classmethod(load))
+    captured = engine_of(plan_of(NODES, source="random:pi05-tiny:3"))
+    replays.clear()
+    for turn, names in enumerate((("three", "two", "none"), ("long",))):
+        for one in (captured, engine):
+            outputs(one, *(look(model, name, f"{name} captured") for name in names))
+        assert replays == [["a prefix of 128 rows"], ["a prefix of 128 rows"] * 2][turn]
+    # What goes on from a sequence sees its pages: no graph is made for it.
+    for one in (captured, engine):
+        outputs(one, look(model, "two", "long captured"))
+    assert len(replays) == 2
+    for name in RUNS:
+        states = [one.export(StateKey(f"{name} captured", "main")) for one in (captured, engine)]
+        assert states[0]["counters"].tolist() == states[1]["counters"].tolist()
+        torch.testing.assert_close(states[0]["kv.0"], states[1]["kv.0"], **CLOSE)
 
 
 def test_the_last_layer_is_needed_for_its_keys_and_values_alone(model: Pi05) -> None:
