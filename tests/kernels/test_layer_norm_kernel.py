@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from walkgraph.layers.kernels.layer_norm import norm_rows
-from walkgraph.layers.layer_norm import added_norm
+from walkgraph.layers.kernels.layer_norm import norm_rows, shifted_rows
+from walkgraph.layers.layer_norm import added_norm, shifted_norm
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -28,3 +28,18 @@ def test_rows_are_normed_as_plainly(rows: int, width: int, adds: bool, dtype: to
     # The interpreter cuts off where a GPU rounds.
     torch.testing.assert_close(total.cpu(), sums, rtol=tolerance / 2, atol=0)
     torch.testing.assert_close(normed.cpu(), plain, rtol=tolerance, atol=2 * tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("shifts", [True, False])
+def test_rows_are_normed_as_if_shifted(shifts: bool, dtype: torch.dtype, device: str) -> None:
+    generator = torch.Generator().manual_seed(3)
+    norm = nn.LayerNorm(24, 1e-6).to(device, dtype)
+    x, shift = (torch.randn(n, 24, generator=generator).to(device) for n in (5, 1))
+    given = shift[0] if shifts else None
+    found = shifted_rows(x.to(dtype), given, norm.weight.detach(), norm.bias.detach(), norm.eps)
+    wanted = shifted_norm(x.to(dtype).cpu(), None if given is None else given.cpu(), norm.cpu()).detach()
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-5
+    torch.testing.assert_close(found.cpu(), wanted, rtol=tolerance, atol=tolerance)
+    exact = nn.functional.layer_norm(x.to(dtype).cpu().float() + (shift.cpu() if shifts else 0), (24,), eps=1e-6)
+    torch.testing.assert_close(wanted.float(), exact, rtol=tolerance, atol=tolerance)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.layers.kernels.product import Ending, launch, unfit
-from walkgraph.layers.kernels.product_config import ALIKE, STAYS, Cut, choose, fits, tail_of, tiles_of
+from walkgraph.layers.kernels.product_config import ALIKE, PLACED, STAYS, TABLE, Cut, choose, fits, tail_of, tiles_of
 from walkgraph.layers.product import plain_product
 
 CUTS = {
@@ -94,11 +94,13 @@ def test_few_rows_past_the_last_tile_ride_with_it() -> None:
     assert tail_of(Cut(128, 128), 2) == tail_of(STAYS, 258) == 0
 
 
-@pytest.mark.parametrize(("n", "k"), [(3072, 1024), (1024, 4096), (1408, 6144), (1152, 4304), (2048, 16384), (40, 24)])
-@pytest.mark.parametrize("rows", [65, 256, 258, 968, 2064, 103200])
-def test_whatever_is_chosen_fits(rows: int, n: int, k: int) -> None:
-    for cut in (choose(rows, n, k), choose(rows, n, k, alike=True)):
-        assert cut is None or fits(cut, rows, n, k)
+def test_what_was_measured_fits() -> None:
+    for table in (TABLE, PLACED):
+        for (n, k), cuts in table.items():
+            for rows, cut in cuts.items():
+                assert fits(cut, rows, n, k)
+                assert choose(rows, n, k, table) == cut
+    assert choose(258, 40, 24) is None
 
 
 def test_alike_rows_are_cut_alike() -> None:

@@ -18,7 +18,7 @@ from walkgraph.layers.kernels.product_config import ALIKE, STAYS, Cut
 
 TYPES = dict.fromkeys("parts weights partials cos sin".split(), "*fp32")
 TYPES |= dict.fromkeys("rows pages lengths counters".split(), "*i32") | {"eps": "fp32"}
-NUMBERS = "down stride tokens whole splits least reach qkv_stride row_stride token_stride slot_stride"
+NUMBERS = "down stride tokens count whole splits least reach qkv_stride row_stride token_stride slot_stride"
 TYPES |= dict.fromkeys(NUMBERS.split(), "i32")
 OPTIONS = ("num_warps", "num_stages", "launch_pdl")
 
@@ -57,10 +57,10 @@ compiled(
 )
 for cut in paged_blocks.CUTS.values():
     compiled(paged_block_kernels.attend_kernel, paged_blocks.constants(cut, 258, 16, 16, 64, 16, True))
-heads = {"H": 22, "G": 22, "D": 64, "HEADS": 32, "GROUPS": 32, "PAGE": 16, "PDL": True}
+heads = {"H": 22, "G": 22, "D": 64, "HEADS": 32, "EACH": 2, "PAGE": 16, "PDL": True}
 compiled(paged_block_kernels.place_kernel, heads | {"launch_pdl": True}, tensor_cores=False)
 compiled(
-    layer_norm.norm_kernel, {"W": 1408, "BLOCK": 2048, "ADDS": False, "PDL": True, "launch_pdl": True},
+    layer_norm.norm_kernel, {"W": 1408, "BLOCK": 2048, "ADDS": False, "SHIFTS": True, "PDL": True, "launch_pdl": True},
     tensor_cores=False,
 )
 """

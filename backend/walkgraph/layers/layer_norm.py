@@ -12,3 +12,18 @@ def added_norm(x: Tensor, y: Tensor | None, norm: nn.LayerNorm) -> tuple[Tensor,
         return norm_rows(x, y, norm.weight, norm.bias, norm.eps)
     total = x if y is None else x + y
     return total, norm(total)
+
+
+def shifted_norm(x: Tensor, shift: Tensor | None, norm: nn.LayerNorm) -> Tensor:
+    """x `[R, W]`, shift float32 `[W]` -> norm(x + shift), the sum not rounded.
+
+    A residual stream may leave out the biases of the products that were added to it: their sum so far is the same for
+    every row, and costs nothing here, where adding it to the stream would be a pass each time."""
+    if x.is_cuda and not torch.is_grad_enabled() and x.is_contiguous():
+        from walkgraph.layers.kernels.layer_norm import shifted_rows
+
+        return shifted_rows(x, shift, norm.weight, norm.bias, norm.eps)
+    if shift is None:
+        return norm(x)
+    weight, bias = norm.weight.float(), norm.bias.float()
+    return torch.nn.functional.layer_norm(x.float() + shift, (x.shape[-1],), weight, bias, norm.eps).to(x.dtype)

@@ -7,13 +7,17 @@ Shape letters: B sequences of a batch, n tokens of a block, T rows of the tables
 page size), H query heads, G key/value heads, D head dim, L tokens of a context with its block.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.layers.invariance import is_batch_invariant
+from walkgraph.layers.product import product
+
+_GRID = 65535
+"""Sequences times heads that a launch can have."""
 
 
 class Rows(Protocol):
@@ -25,6 +29,18 @@ class Rows(Protocol):
     def pages(self) -> Tensor: ...  # [T, P]
     @property
     def lengths(self) -> Tensor: ...  # [T], tokens kept before this step
+
+
+class Places(NamedTuple):
+    """Where a block's queries, keys and values go: the arguments of `place_block`."""
+
+    cos: Tensor
+    sin: Tensor
+    slot_k: Tensor
+    slot_v: Tensor
+    rows: Rows
+    tokens: int
+    page: int = 16
 
 
 def place_block(
@@ -49,11 +65,33 @@ def place_block(
     Rows of one batch are of different sequences, the table's last row apart, which may pad a batch: what is left in
     its pages is of no meaning.
     """
-    if qkv.is_cuda and placeable(qkv, slot_k):
+    if qkv.is_cuda and placeable(qkv, slot_k) and alike(cos, sin, slot_k, slot_v):
         from walkgraph.layers.kernels.paged_blocks import place
 
         return place(qkv, cos, sin, slot_k, slot_v, rows, tokens, page)
     return plain_place(qkv, cos, sin, slot_k, slot_v, rows, tokens, page=page)
+
+
+def placed_product(x: Tensor, weight: Tensor, bias: Tensor | None, to: Places) -> Tensor:
+    """`place_block` of the product x `[B * n, K]` by a weight `[(H + 2G) * D, K]`, with its bias -> q `[B * n, H, D]`:
+    one launch on CUDA, which neither writes nor reads what lies between."""
+    if x.is_cuda and not torch.is_grad_enabled() and x.dim() == 2:
+        q = _placed(x, weight, bias, to)
+        if q is not None:
+            return q
+    return place_block(product(x, weight, bias), *to[:-1], page=to.page)
+
+
+def _placed(x: Tensor, weight: Tensor, bias: Tensor | None, to: Places) -> Tensor | None:
+    from walkgraph.layers.kernels.placed_product import launch, whole
+    from walkgraph.layers.kernels.product import Ending, programs_of, unfit
+    from walkgraph.layers.kernels.product_config import PLACED, choose
+
+    fit = placeable(x, to.slot_k) and alike(to.cos, to.sin, to.slot_k, to.slot_v) and x.dtype == to.slot_k.dtype
+    if not fit or not programs_of(x.device) or unfit(x, weight, Ending(bias)) is not None:
+        return None
+    cut = choose(x.shape[0], weight.shape[0], x.shape[1], PLACED, alike=is_batch_invariant())
+    return launch(cut, x, weight, bias, to) if cut is not None and whole(cut, weight, to.slot_k) else None
 
 
 def paged_block_attention(
@@ -63,7 +101,7 @@ def paged_block_attention(
 
     Every row of sequence b sees the first `lengths[rows[b]]` tokens of its pages and the n = `tokens` after them, which
     are placed already. On CUDA nothing is read on the host: a captured launch serves every length."""
-    if q.is_cuda and attendable(q, slot_k, page):
+    if q.is_cuda and attendable(q, slot_k, slot_v, rows, page):
         from walkgraph.layers.kernels.paged_blocks import attend
 
         return attend(q, slot_k, slot_v, rows, tokens, page)
@@ -118,14 +156,14 @@ def plain_attention(
     """`paged_block_attention` in torch operations, of all sequences or of those `of` from, to; q are theirs."""
     index = rows.rows.long() if of is None else rows.rows[slice(*of)].long()
     ends = rows.lengths[index].long() + tokens
-    pages, alike = rows.pages[index], False
+    pages, equal = rows.pages[index], False
     if not q.is_cuda:
         # Here a value may be read: pages that nobody needs are left out, and so is the mask of equal lengths.
         longest = int(ends.max())
-        alike, pages = bool((ends == longest).all()), pages[:, : -(-longest // page)]
+        equal, pages = bool((ends == longest).all()), pages[:, : -(-longest // page)]
     k, v = _kept(slot_k, pages, page), _kept(slot_v, pages, page)
     mask = None
-    if alike:
+    if equal:
         k, v = k[:, :, : int(ends[0])], v[:, :, : int(ends[0])]
     else:
         inside = torch.arange(k.shape[2], device=q.device) < ends[:, None]
@@ -155,7 +193,13 @@ def placeable(qkv: Tensor, slot_k: Tensor) -> bool:
     return width & (width - 1) == 0 and width <= 256 and qkv.stride(1) == 1 and slot_k.stride()[1:] == (width, 1)
 
 
-def attendable(q: Tensor, slot_k: Tensor, page: int) -> bool:
+def alike(cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor) -> bool:
+    """Whether sines lie as cosines do, and values as keys do, as kernels read them."""
+    same = cos.stride() == sin.stride() and slot_k.stride() == slot_v.stride()
+    return same and cos.stride(2) == 1 and cos.dtype == sin.dtype == torch.float32
+
+
+def attendable(q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: Rows, page: int) -> bool:
     """Whether the kernel has a form for these shapes."""
     groups, width = slot_k.shape[1:]
     return (
@@ -164,5 +208,7 @@ def attendable(q: Tensor, slot_k: Tensor, page: int) -> bool:
         and width in (64, 128)
         and page == 16
         and q.shape[1] % groups == 0
+        and slot_k.stride() == slot_v.stride()
         and slot_k.stride()[1:] == (width, 1)
+        and rows.rows.shape[0] * q.shape[1] <= _GRID
     )

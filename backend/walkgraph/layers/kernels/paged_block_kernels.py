@@ -25,48 +25,57 @@ REST = 16
 
 
 @triton.jit
-def _turned(head, inside, cos, sin, d, D: tl.constexpr, HEADS: tl.constexpr):
-    """Heads `[HEADS, D]` at `head`, turned pair by pair; cos and sin lie at the token's."""
-    x = tl.load(head, mask=inside, other=0.0)
-    even, odd = x.to(tl.float32).reshape(HEADS, D // 2, 2).split()
-    cos_even, cos_odd = tl.load(cos + 2 * d), tl.load(cos + 2 * d + 1)
-    sin_even, sin_odd = tl.load(sin + 2 * d), tl.load(sin + 2 * d + 1)
+def _turned(x, cos, sin, ROWS: tl.constexpr, D: tl.constexpr):
+    """Heads `[ROWS, D]`, turned pair by pair; cos and sin float32 `[ROWS, D]`."""
+    even, odd = x.to(tl.float32).reshape(ROWS, D // 2, 2).split()
+    cos_even, cos_odd = cos.reshape(ROWS, D // 2, 2).split()
+    sin_even, sin_odd = sin.reshape(ROWS, D // 2, 2).split()
     turned = tl.join(even * cos_even - odd * sin_even, odd * cos_odd + even * sin_odd)
-    return turned.reshape(HEADS, D).to(x.dtype)
+    return turned.reshape(ROWS, D).to(x.dtype)
 
 
-@triton.jit(do_not_specialize=["tokens", "reach"])
+@triton.jit(do_not_specialize=["count", "tokens", "reach"])
 def place_kernel(
-    qkv, cos, sin, q, slot_k, slot_v, rows, pages, lengths, tokens, qkv_stride, row_stride, token_stride, slot_stride,
-    reach, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, GROUPS: tl.constexpr,
+    qkv, cos, sin, q, slot_k, slot_v, rows, pages, lengths, count, tokens, qkv_stride, row_stride, token_stride,
+    slot_stride, reach, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, EACH: tl.constexpr,
     PAGE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """A program for one token. HEADS and GROUPS: powers of two >= H and G."""
-    token = tl.program_id(0)
+    """A program for EACH tokens of `count`. HEADS: a power of two >= H and G. Sines are read for every head anew, as
+    wide as the head is: that is faster than spreading them."""
+    ROWS: tl.constexpr = EACH * HEADS
+    r = tl.arange(0, ROWS)
+    token, h = (tl.program_id(0) * EACH + r // HEADS), (r % HEADS)[:, None]
+    here = token < count
     b, i = token // tokens, token % tokens
-    row = tl.load(rows + b)
-    at = tl.load(lengths + row) + i
-    page = tl.load(pages + row.to(tl.int64) * reach + tl.minimum(at // PAGE, reach - 1))
-    slot = (page.to(tl.int64) * PAGE + at % PAGE) * slot_stride
-    turn = b.to(tl.int64) * row_stride + i * token_stride
-    pair, d = tl.arange(0, D // 2)[None, :], tl.arange(0, D)[None, :]
-    h, g = tl.arange(0, HEADS)[:, None], tl.arange(0, GROUPS)[:, None]
-    base = qkv + token.to(tl.int64) * qkv_stride
+    row = tl.load(rows + b, mask=here, other=0)
+    at = tl.load(lengths + row, mask=here, other=0) + i
+    page = tl.load(pages + row.to(tl.int64) * reach + tl.minimum(at // PAGE, reach - 1), mask=here, other=0)
+    slot = ((page.to(tl.int64) * PAGE + at % PAGE) * slot_stride)[:, None]
+    d, here, token = tl.arange(0, D)[None, :], here[:, None], token.to(tl.int64)[:, None]
+    turn = (b.to(tl.int64) * row_stride + i * token_stride)[:, None] + d
+    c, s = tl.load(cos + turn, mask=here, other=0.0), tl.load(sin + turn, mask=here, other=0.0)
+    base, query, key = qkv + token * qkv_stride + d, here & (h < H), here & (h < G)
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
-    queries = _turned(base + h * D + d, h < H, cos + turn, sin + turn, pair, D, HEADS)
-    keys = _turned(base + (H + g) * D + d, g < G, cos + turn, sin + turn, pair, D, GROUPS)
-    values = tl.load(base + (H + G + g) * D + d, mask=g < G, other=0.0)
-    tl.store(q + token.to(tl.int64) * (H * D) + h * D + d, queries, mask=h < H)
-    tl.store(slot_k + slot + g * D + d, keys, mask=g < G)
-    tl.store(slot_v + slot + g * D + d, values, mask=g < G)
+    queries = tl.load(base + h * D, mask=query, other=0.0)
+    keys = tl.load(base + (H + h) * D, mask=key, other=0.0)
+    values = tl.load(base + (H + G + h) * D, mask=key, other=0.0)
+    tl.store(q + token * (H * D) + h * D + d, _turned(queries, c, s, ROWS, D), mask=query)
+    tl.store(slot_k + slot + h * D + d, _turned(keys, c, s, ROWS, D), mask=key)
+    tl.store(slot_v + slot + h * D + d, values, mask=key)
 
 
 @triton.jit
-def _slots(table, token, most, PAGE: tl.constexpr):
-    """int64, where a sequence's tokens lie in the pool; in page 0 for tokens from `most` on."""
-    return tl.load(table + token // PAGE, mask=token < most, other=0).to(tl.int64) * PAGE + token % PAGE
+def _slots(table, token, most, PAGE: tl.constexpr, ON_GPU: tl.constexpr):
+    """int64, where a sequence's tokens lie in the pool; those from `most` on lie where its last one does."""
+    at = table + tl.minimum(token, most - 1) // PAGE
+    if ON_GPU:
+        # A load that isn't made asynchronous: waiting for it would be waiting for all keys that were asked for before.
+        page = tl.inline_asm_elementwise("ld.global.b32 $0, [$1];", "=r,l", [at], dtype=tl.int32, is_pure=True, pack=1)
+    else:
+        page = tl.load(at)
+    return page.to(tl.int64) * PAGE + token % PAGE
 
 
 @triton.jit
@@ -86,6 +95,7 @@ def _more(q, k, v, best, total, heard, kept, scale, MASKED: tl.constexpr):
 def _attended(
     q, q_tail, here_k, here_v, slots, table, begin, end, most, slot_stride, scale, M: tl.constexpr, D: tl.constexpr,
     BLOCK: tl.constexpr, REST: tl.constexpr, TAIL: tl.constexpr, PAGE: tl.constexpr, STAGES: tl.constexpr,
+    ON_GPU: tl.constexpr,
 ):  # fmt: skip
     """Queries `[M, D]`, and `[TAIL, D]` where TAIL isn't 0, over whole blocks `begin` to `end` of keys, and those after
     them up to `most` -> maximum, sum and unscaled result of each."""
@@ -97,14 +107,14 @@ def _attended(
         tail_best, tail_total = tl.full([TAIL], -1e30, tl.float32), tl.zeros([TAIL], tl.float32)
         tail_heard = tl.zeros([TAIL, D], tl.float32)
     left = end * BLOCK + rest
-    left_slots = _slots(table, left, most, PAGE)[:, None] * slot_stride + d
+    left_slots = _slots(table, left, most, PAGE, ON_GPU)[:, None] * slot_stride + d
     left_k = tl.load(here_k + left_slots, mask=(left < most)[:, None], other=0.0)
     left_v = tl.load(here_v + left_slots, mask=(left < most)[:, None], other=0.0)
     for block in tl.range(begin, end, num_stages=STAGES):
         k = tl.load(here_k + slots[:, None] * slot_stride + d)
         v = tl.load(here_v + slots[:, None] * slot_stride + d)
         # Read an iteration ahead: read in the same one, they would take half of the stages.
-        slots = _slots(table, (block + 1) * BLOCK + at, most, PAGE)
+        slots = _slots(table, (block + 1) * BLOCK + at, most, PAGE, ON_GPU)
         best, total, heard = _more(q, k, v, best, total, heard, at, scale, False)
         if TAIL:
             tail_best, tail_total, tail_heard = _more(
@@ -119,7 +129,7 @@ def _attended(
                 q_tail, left_k, left_v, tail_best, tail_total, tail_heard, kept, scale, True
             )  # fmt: skip
         start += REST
-        left_slots = _slots(table, start + rest, most, PAGE)[:, None] * slot_stride + d
+        left_slots = _slots(table, start + rest, most, PAGE, ON_GPU)[:, None] * slot_stride + d
         left_k = tl.load(here_k + left_slots, mask=(start + rest < most)[:, None], other=0.0)
         left_v = tl.load(here_v + left_slots, mask=(start + rest < most)[:, None], other=0.0)
     return best, total, heard, tail_best, tail_total, tail_heard
@@ -167,6 +177,7 @@ def _tile(
     q, here_k, here_v, slots, table, begin, end, most, slot_stride, scale, out, parts, weights, counter, tokens,
     first, split, used, row_stride, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, REST: tl.constexpr,
     TAIL: tl.constexpr, PAGE: tl.constexpr, STAGES: tl.constexpr, AT_ONCE: tl.constexpr,
+    ON_GPU: tl.constexpr,
 ):  # fmt: skip
     """M queries from `first` on, and TAIL after them. q, out, parts and weights are those of the sequence's head."""
     m, t, d = first + tl.arange(0, M), first + M + tl.arange(0, TAIL if TAIL else 1), tl.arange(0, D)[None, :]
@@ -176,7 +187,7 @@ def _tile(
         tail = tl.load(q + t[:, None] * row_stride + d, mask=(t < tokens)[:, None], other=0.0)
     best, total, heard, tail_best, tail_total, tail_heard = _attended(
         queries, tail, here_k, here_v, slots, table, begin, end, most, slot_stride, scale, M, D, BLOCK, REST, TAIL,
-        PAGE, STAGES,
+        PAGE, STAGES, ON_GPU,
     )  # fmt: skip
     if used == 1:
         _write(out, row_stride, first, tokens, total, heard, M, D)
@@ -201,7 +212,7 @@ def attend_kernel(
     q, slot_k, slot_v, rows, pages, lengths, out, parts, weights, counters, tokens, whole, splits, least, slot_stride,
     reach, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr,
     REST: tl.constexpr, TAIL: tl.constexpr, WITHIN: tl.constexpr, STAGES: tl.constexpr,
-    AT_ONCE: tl.constexpr, PDL: tl.constexpr,
+    AT_ONCE: tl.constexpr, PDL: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
     """`whole` tiles of M queries; TAIL queries after them are a tile of their own, or WITHIN the last one. least: keys
     of a share at least."""
@@ -217,7 +228,7 @@ def attend_kernel(
     # What is past the whole blocks is the last share's.
     share = tl.where(split == used - 1, most, end * BLOCK)
     table = pages + row.to(tl.int64) * reach
-    slots = _slots(table, begin * BLOCK + tl.arange(0, BLOCK), most, PAGE)
+    slots = _slots(table, begin * BLOCK + tl.arange(0, BLOCK), most, PAGE, ON_GPU)
     here = (h // (H // G)) * D
     base = (b.to(tl.int64) * tokens * H + h) * D
     offset = pair.to(tl.int64) * splits * tokens
@@ -230,17 +241,17 @@ def attend_kernel(
         _tile(
             q + base, slot_k + here, slot_v + here, slots, table, begin, end, share, slot_stride, scale, out + base,
             parts + offset * D, weights + offset, counter, tokens, tile * M, split, used, H * D, TAIL, D, BLOCK, REST,
-            0, PAGE, STAGES, AT_ONCE,
+            0, PAGE, STAGES, AT_ONCE, ON_GPU,
         )  # fmt: skip
     elif TAIL > 0 and WITHIN and tile == whole - 1:
         _tile(
             q + base, slot_k + here, slot_v + here, slots, table, begin, end, share, slot_stride, scale, out + base,
             parts + offset * D, weights + offset, counter, tokens, tile * M, split, used, H * D, M, D, BLOCK, REST,
-            TAIL, PAGE, STAGES, AT_ONCE,
+            TAIL, PAGE, STAGES, AT_ONCE, ON_GPU,
         )  # fmt: skip
     else:
         _tile(
             q + base, slot_k + here, slot_v + here, slots, table, begin, end, share, slot_stride, scale, out + base,
             parts + offset * D, weights + offset, counter, tokens, tile * M, split, used, H * D, M, D, BLOCK, REST,
-            0, PAGE, STAGES, AT_ONCE,
+            0, PAGE, STAGES, AT_ONCE, ON_GPU,
         )  # fmt: skip

@@ -12,6 +12,7 @@ from torch import Tensor
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.kernels.overlap import can_overlap
 from walkgraph.layers.kernels.paged_block_kernels import REST, attend_kernel, place_kernel
+from walkgraph.layers.kernels.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from walkgraph.layers.paged_blocks import Rows
@@ -20,8 +21,11 @@ _COUNTERS = 1 << 16
 TAIL = 16
 """Queries past the last whole tile that are a small tile, at most."""
 
-_counters: dict[torch.device, Tensor] = {}
-"""int32, zero between launches. A device's launches are of one stream, one after the other."""
+_MANY = 4096
+"""Tokens from which on a program places several."""
+
+counters = Workspaces(lambda device: torch.zeros(_COUNTERS, dtype=torch.int32, device=device), "attend blocks")
+"""int32, zero between launches: of a device and its current stream."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,18 +71,17 @@ def choose(batch: int, heads: int, context: int) -> Cut:
 def place(
     qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int
 ) -> Tensor:
-    """`layers.paged_blocks.place_block`. Raises ValueError for tables that don't lie as the kernel reads them."""
+    """`layers.paged_blocks.place_block`, of what is `placeable` and `alike`."""
     groups, width = slot_k.shape[1:]
     heads = qkv.shape[1] // width - 2 * groups
-    if slot_k.stride() != slot_v.stride() or cos.stride() != sin.stride() or cos.stride(2) != 1:
-        raise ValueError("keys and values of a slot must lie alike, and so must sines and cosines, side by side")
     q = torch.empty((qkv.shape[0], heads, width), dtype=qkv.dtype, device=qkv.device)
     kernel: Any = place_kernel
     overlap = can_overlap(qkv.device)
-    kernel[(qkv.shape[0],)](
-        qkv, cos, sin, q, slot_k, slot_v, rows.rows, rows.pages, rows.lengths, tokens, qkv.stride(0), cos.stride(0),
-        cos.stride(1), slot_k.stride(0), rows.pages.shape[1], H=heads, G=groups, D=width, HEADS=_power(heads),
-        GROUPS=_power(groups), PAGE=page, PDL=overlap, num_warps=4, launch_pdl=overlap,
+    each = 1 if qkv.shape[0] < _MANY else 2
+    kernel[(-(-qkv.shape[0] // each),)](
+        qkv, cos, sin, q, slot_k, slot_v, rows.rows, rows.pages, rows.lengths, qkv.shape[0], tokens, qkv.stride(0),
+        cos.stride(0), cos.stride(1), slot_k.stride(0), rows.pages.shape[1], H=heads, G=groups, D=width,
+        HEADS=_power(max(heads, groups)), EACH=each, PAGE=page, PDL=overlap, num_warps=4, launch_pdl=overlap,
     )  # fmt: skip
     return q
 
@@ -98,10 +101,12 @@ def attend(
     tail = tail_of(cut, tokens)
     whole = tokens // cut.m if tail else -(-tokens // cut.m)
     tiles = whole + (tail > 0 and not cut.within)
+    if cut.splits > 1 and batch * heads * tiles > _COUNTERS:
+        raise ValueError(f"keys are shared for at most {_COUNTERS} tiles, not {batch * heads * tiles}")
     kernel: Any = attend_kernel
     kernel[(tiles, cut.splits, batch * heads)](
         q.contiguous(), slot_k, slot_v, rows.rows, rows.pages, rows.lengths, out, parts, weights,
-        _zeros(q.device, batch * heads * tiles if cut.splits > 1 else 0), tokens, whole, cut.splits,
+        counters(q.device), tokens, whole, cut.splits,
         max(cut.least, cut.block), slot_k.stride(0),
         reach, **constants(cut, tokens, heads, groups, width, page, can_overlap(q.device)),
     )  # fmt: skip
@@ -113,13 +118,13 @@ def tail_of(cut: Cut, tokens: int) -> int:
     return TAIL if tokens > cut.m and 0 < tokens % cut.m <= TAIL else 0
 
 
-def constants(cut: Cut, tokens: int, heads: int, groups: int, width: int, page: int, overlap: bool) -> dict[str, Any]:
+def constants(cut: Cut, tokens: int, heads: int, groups: int, width: int, page: int, on_gpu: bool) -> dict[str, Any]:
     """The compile-time arguments of `attend_kernel` and its options."""
-    overlap = overlap and cut.pdl
+    overlap = on_gpu and cut.pdl
     return {
         "H": heads, "G": groups, "D": width, "PAGE": page, "M": cut.m, "BLOCK": cut.block, "REST": REST,
         "TAIL": tail_of(cut, tokens), "WITHIN": cut.within, "STAGES": cut.stages,
-        "AT_ONCE": 4 if cut.m <= 16 * cut.warps else 2, "PDL": overlap, "num_warps": cut.warps,
+        "AT_ONCE": 4 if cut.m <= 16 * cut.warps else 2, "PDL": overlap, "ON_GPU": on_gpu, "num_warps": cut.warps,
         "num_stages": cut.stages, "launch_pdl": overlap,
     }  # fmt: skip
 
@@ -127,14 +132,3 @@ def constants(cut: Cut, tokens: int, heads: int, groups: int, width: int, page: 
 def _power(n: int) -> int:
     """The next power of two."""
     return 1 << (n - 1).bit_length()
-
-
-def _zeros(device: torch.device, wanted: int) -> Tensor:
-    """Counters that outlive every captured launch; made before the first capture."""
-    if wanted > _COUNTERS:
-        raise ValueError(f"keys are shared for at most {_COUNTERS} tiles, and {wanted} were asked for")
-    if device not in _counters:
-        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("call paged_block_attention once on this device before it is captured")
-        _counters[device] = torch.zeros(_COUNTERS, dtype=torch.int32, device=device)
-    return _counters[device]

@@ -1,6 +1,6 @@
-"""How a product of many rows is cut: data that was measured, and a rule for shapes that were not."""
+"""How a product of many rows is cut, where that is faster than the library: data that was measured."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 PARTIAL_BYTES = 32 << 20
 """Of the workspace for the partial sums of a split K, per device."""
@@ -65,38 +65,19 @@ Case = tuple[int, int]
 _ANY = 1 << 30
 _SIGLIP = ((3456, 1152), (1152, 1152), (4304, 1152), (1152, 4304))
 _GEMMA = ((2560, 2048), (512, 2048), (2048, 2048), (2048, 16384))
-TABLE: dict[Case, dict[int, Cut | None]] = {case: {_ANY: None} for case in (*_SIGLIP, *_GEMMA)}
-"""Measured on an H200: case -> largest rows served -> cut; None where the library's product is faster."""
+TABLE: dict[Case, dict[int, Cut]] = {(3456, 1152): {256: Cut(64, 128)}}
+"""Measured on an H200: case -> largest rows served -> cut. Elsewhere the library's product is faster."""
+
+PLACED: dict[Case, dict[int, Cut]] = {}
+"""Likewise, of products that are placed: there it is slower to write them and read them again."""
 
 STAYS = Cut(128, 256, warps=8, stages=3, stays=True)
 ALIKE = Cut(128, 128, warps=8, tail=False)
 """Of any number of rows, where a row must get the same sums among any others."""
 
 
-def choose(rows: int, n: int, k: int, *, alike: bool = False) -> Cut | None:
-    """The measured cut, or a guess for a shape that was not measured; None: the library's product."""
+def choose(rows: int, n: int, k: int, table: dict[Case, dict[int, Cut]] = TABLE, *, alike: bool = False) -> Cut | None:
+    """The measured cut; None: the library's product."""
     if alike:
         return ALIKE
-    for most, cut in sorted(TABLE.get((n, k), {}).items()):
-        if rows <= most:
-            return cut
-    return guess(rows, n, k)
-
-
-def guess(rows: int, n: int, k: int) -> Cut:
-    """Large tiles as long as they fill the device; else smaller ones, and a part of K each."""
-    if -(-rows // 128) * -(-n // 256) >= 2 * PROCESSORS:
-        return STAYS
-    cuts = (Cut(128, 128, warps=8), Cut(64, 128), Cut(64, 64))
-    cut = next((c for c in cuts if _programs(c, rows, n) >= PROCESSORS // 2), cuts[-1])
-    while _programs(cut, rows, n) * cut.split < PROCESSORS * 3 // 4 and k // cut.k >= 8 * cut.split:
-        more = replace(cut, split=cut.split + 1)
-        if not fits(more, rows, n, k):
-            break
-        cut = more
-    return cut
-
-
-def _programs(cut: Cut, rows: int, n: int) -> int:
-    down, across = tiles_of(cut, rows, n)
-    return down * across
+    return next((cut for most, cut in sorted(table.get((n, k), {}).items()) if rows <= most), None)

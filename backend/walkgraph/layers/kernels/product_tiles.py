@@ -65,27 +65,21 @@ def _store(
 
 
 @triton.jit
-def _start(
-    weight, stride, row, rows, column, end, N: tl.constexpr, BLOCK_N: tl.constexpr, WIDTH: tl.constexpr,
-    AHEAD: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """Ask `WIDTH` columns of the weight rows of a tile into L2, those of its K from `column` to `end`, then wait for
-    the previous kernel."""
-    if PDL > 0:
-        if AHEAD:
-            n = tl.minimum(row + tl.arange(0, BLOCK_N), N - 1)
-            size = tl.minimum(WIDTH, end - column) * 2
-            if size > 0:
-                tl.inline_asm_elementwise(
-                    "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
-                    "=r,l,r",
-                    [weight + n.to(tl.int64) * stride + column, tl.zeros([BLOCK_N], tl.int32) + size],
-                    dtype=tl.int32,
-                    is_pure=False,
-                    pack=1,
-                )
-        gdc_wait()
-        gdc_launch_dependents()
+def _start(weight, stride, row, column, end, N: tl.constexpr, BLOCK_N: tl.constexpr, AHEAD: tl.constexpr,
+           PDL: tl.constexpr):  # fmt: skip
+    """Ask columns `column` to `end` of a tile's weight rows into L2: they follow from no earlier launch."""
+    if PDL > 0 and AHEAD:
+        n = tl.minimum(row + tl.arange(0, BLOCK_N), N - 1)
+        size = (end - column) * 2
+        if size > 0:
+            tl.inline_asm_elementwise(
+                "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
+                "=r,l,r",
+                [weight + n.to(tl.int64) * stride + column, tl.zeros([BLOCK_N], tl.int32) + size],
+                dtype=tl.int32,
+                is_pure=False,
+                pack=1,
+            )
 
 
 @triton.jit
@@ -176,7 +170,10 @@ def blocks_kernel(
     each = (end - begin + down - 1) // down
     asked = (begin + tile % down * each) * BLOCK_K
     until = tl.minimum(tl.minimum(asked + each * BLOCK_K, end * BLOCK_K), K)
-    _start(weight, stride, column, rows, asked, until, N, BLOCK_N, MOST * BLOCK_K, AHEAD, PDL)
+    _start(weight, stride, column, asked, until, N, BLOCK_N, AHEAD, PDL)
+    if PDL > 0:
+        gdc_wait()
+        gdc_launch_dependents()
     if TAIL and tile % down == down - 1:
         _tile(
             x, x_tail, tiles, bias, residual, out, partials, counters, rows, row, column, tile, part, begin, end,
