@@ -7,14 +7,15 @@ Shape letters: B pictures or sequences, n patches of a frame, R rows of all of t
 heads, D head dim.
 """
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.layers.layer_norm import added_norm
+from walkgraph.layers.layer_norm import shifted_norm
 from walkgraph.layers.paged_blocks import paged_block_attention, place_block
 from walkgraph.layers.patches import patchify
 from walkgraph.layers.product import product
@@ -40,6 +41,7 @@ class EncoderSteps:
         config = encoder.config
         self._encoder, self._patch, self._heads = encoder, config.patch, config.encoder.heads
         self._weight, self._bias = _folded(encoder)
+        self._shifts = shifts_of(encoder.blocks)
         grid = angles(config.encoder.head_dim, (config.side, config.side)).to(self._weight.device)
         cos, sin = grid.at(torch.zeros(1, device=self._weight.device))
         self._turns = cos, sin
@@ -49,8 +51,8 @@ class EncoderSteps:
         patches = patchify(pixels, self._patch).to(self._weight.dtype)
         count, tokens = patches.shape[:2]
         x = product(patches.flatten(0, 1), self._weight, self._bias)
-        x = through(self._encoder.blocks, x, self._attended(x, count, tokens))
-        _, x = added_norm(x, None, self._encoder.norm)
+        x = through(self._encoder.blocks, x, self._attended(x, count, tokens), self._shifts)
+        x = shifted_norm(x, self._shifts[-1], self._encoder.norm)
         return normed(x.unflatten(0, (count, tokens)))
 
     def _attended(self, x: Tensor, count: int, tokens: int) -> Attended:
@@ -74,6 +76,7 @@ class PredictorSteps:
         self._predictor, self._tokens = predictor, predictor.config.tokens
         weight = predictor.predictor_proj.weight
         self.dtype = weight.dtype
+        self._shifts = shifts_of(predictor.predictor_blocks)
         self._angles = predictor.angles().to(weight.device)
         # An action is a few hundredths: rounded to 16 bits, it would lose what tells it from another.
         exact = (predictor.action_encoder, predictor.state_encoder)
@@ -93,7 +96,7 @@ class PredictorSteps:
             q = place_block(qkv, cos, sin, k, v, rows, tokens)
             return paged_block_attention(q, k, v, rows, tokens)
 
-        return self._leaving(through(self._predictor.predictor_blocks, x, attended), lead)
+        return self._leaving(through(self._predictor.predictor_blocks, x, attended, self._shifts), lead)
 
     def forward(self, features: Tensor, action: Tensor, pose: Tensor, frames: Tensor, to: Placed) -> Tensor:
         """As `step`, features `[B, n, d]`, action and pose `[B, 7]`, frames `[B]`, to rows that are placed in order."""
@@ -108,7 +111,7 @@ class PredictorSteps:
             return to(layer, place_block(qkv, cos, sin, to.k[layer], to.v[layer], rows, tokens, page=1))
 
         x, lead = self._entering(features, action, pose)
-        return self._leaving(through(self._predictor.predictor_blocks, x, attended), lead)
+        return self._leaving(through(self._predictor.predictor_blocks, x, attended, self._shifts), lead)
 
     def _turns(self, rows: PagedRows, lead: torch.Size) -> tuple[Tensor, Tensor]:
         """Cosines and sines `[R / n, n, D]`: samples of a row stand at one frame."""
@@ -130,21 +133,32 @@ class PredictorSteps:
 
     def _leaving(self, x: Tensor, lead: torch.Size) -> Tensor:
         patches = x.view(-1, self._tokens, x.shape[1])[:, CONDITIONS:].reshape(-1, x.shape[1])
-        _, patches = added_norm(patches, None, self._predictor.predictor_norm)
+        patches = shifted_norm(patches, self._shifts[-1], self._predictor.predictor_norm)
         proj = self._predictor.predictor_proj
         return normed(product(patches, proj.weight, proj.bias)).view(*lead, self._tokens - CONDITIONS, -1)
 
 
-def through(blocks: Iterable[nn.Module], x: Tensor, attended: Attended) -> Tensor:
-    """All layers: x `[R, W]`, which is given up -> `[R, W]`."""
+def shifts_of(blocks: Iterable[nn.Module]) -> list[Tensor]:
+    """float32 `[W]`: what the biases of a stack's products that are added to the stream sum up to, before each of its
+    norms and at its end. The stream goes without them."""
+    biases = [_given(part.bias).float() for block in cast(Iterable[Vjepa2Block], blocks) for part in _adding(block)]
+    return list(itertools.accumulate(biases, initial=torch.zeros_like(biases[0])))
+
+
+def _adding(block: Vjepa2Block) -> tuple[nn.Linear, nn.Linear]:
+    return block.attn.proj, block.mlp.fc2
+
+
+def through(blocks: Iterable[nn.Module], x: Tensor, attended: Attended, shifts: Sequence[Tensor]) -> Tensor:
+    """All layers: x `[R, W]`, which is given up -> `[R, W]`, less the last of `shifts`."""
     for index, block in enumerate(cast(Iterable[Vjepa2Block], blocks)):
         attn, mlp = block.attn, block.mlp
-        _, y = added_norm(x, None, block.norm1)
+        y = shifted_norm(x, shifts[2 * index], block.norm1)
         heads = attended(index, product(y, attn.qkv.weight, attn.qkv.bias))
-        x = product(heads.flatten(1), attn.proj.weight, attn.proj.bias, residual=x)
-        _, y = added_norm(x, None, block.norm2)
+        x = product(heads.flatten(1), attn.proj.weight, residual=x)
+        y = shifted_norm(x, shifts[2 * index + 1], block.norm2)
         y = product(y, mlp.fc1.weight, mlp.fc1.bias, activation="gelu")
-        x = product(y, mlp.fc2.weight, mlp.fc2.bias, residual=x)
+        x = product(y, mlp.fc2.weight, residual=x)
     return x
 
 
