@@ -19,6 +19,7 @@ from walkgraph.layers import modulated
 from walkgraph.layers.block_attention import Places, Turns
 from walkgraph.layers.kernels import modulated as kernels
 from walkgraph.layers.kernels.modulated_config import TABLE, Case, Cut, fits
+from walkgraph.layers.kernels.modulated_rows import weigh
 from walkgraph.layers.kernels.narrow_attention import Tuning, narrow_attention
 from walkgraph.layers.modulated import Modulation, Rows
 from walkgraph.layers.rope import neox_frequencies
@@ -158,7 +159,7 @@ class Alone:
         self.x, self.inner = drawn(generator, rows, WIDTH), drawn(generator, rows, k)
         self.scale, self.gate, wide = (drawn(generator, robots, size, scale=0.3).float() for size in (WIDTH, WIDTH, n))
         self.bias = wide
-        weighted, _ = kernels.weigh(self.x, self.scale)
+        weighted, _ = weigh(self.x, self.scale)
         squares = self.x.float().square().unflatten(1, (PARTS, -1)).sum(-1).T.contiguous()
         self.rows = Rows(self.x, self.scale, EPS, weighted, squares)
         positions = 968 + torch.arange(TOKENS, device=device).expand(robots, TOKENS)
@@ -210,7 +211,7 @@ class Alone:
 
 
 def candidates(name: str, rows: int) -> list[Cut]:
-    """Cuts that give between half a program and some for every processor."""
+    """Cuts that give between half a program and some for every processor, and torch's product."""
     case, found = CASES[name], list[Cut]()
     for high, columns, depth, split in itertools.product((64, 128), (16, 32, 64, 128, 256), (64, 128), (1, 2, 4, 8)):
         programs = -(-rows // high) * (case[0] // columns) * split
@@ -218,32 +219,51 @@ def candidates(name: str, rows: int) -> list[Cut]:
             continue
         if not 64 <= programs <= max(600, rows * 5 // 2) or split * rows > 1600 or (rows > 100 and columns < 64):
             continue
-        warps, shared = 8 if high * columns > 8192 else 4, 2 * _SHARED if high * columns > 16384 else _SHARED
-        stages = min(8, shared // ((high + columns) * depth * 2), case[1] // split // depth)
-        if stages < 2:
-            continue
-        cut = Cut(high, columns, depth, split, warps, stages, ahead=case[1] // split if rows <= 100 else 0)
-        if fits(cut, rows, case):
-            found.append(cut)
+        warps = 8 if high * columns > 8192 else 4
+        for shared in (_SHARED, 2 * _SHARED) if rows <= 64 or high * columns > 8192 else (_SHARED,):
+            stages = min(8, shared // ((high + columns) * depth * 2), case[1] // split // depth)
+            if stages >= 2:
+                ahead = case[1] // split if rows <= 100 else 0
+                found.append(Cut(high, columns, depth, split, warps, stages, ahead=ahead))
+    found += early(name, rows) if rows <= 100 else []
+    found += [
+        Cut(high, columns, warps=4, library=True)
+        for high, columns in itertools.product((8, 16, 32), (64, 128, 256))
+        if high * columns <= 4096
+    ]
+    return [cut for cut in dict.fromkeys(found) if fits(cut, rows, case)]
+
+
+def early(name: str, rows: int) -> list[Cut]:
+    """Whose weights come whole before the launch before has ended."""
+    case, found = CASES[name], list[Cut]()
+    for columns, split, overlap in itertools.product((16, 32, 64, 128), (1, 2, 4, 8), (1, 2)):
+        depth = case[1] // split
+        programs = -(-rows // 64) * (case[0] // columns) * split
+        if (64 + columns) * depth * 2 <= 2 * _SHARED and 64 <= programs <= 264 and not (columns == 16 and case[2]):
+            found.append(Cut(64, columns, depth, split, stages=2, overlap=overlap, early=True))
     return found
 
 
 def attentions(robots: int, processors: int) -> list[Tuning]:
     found = list[Tuning]()
-    for rows, block, splits, (warps, stages) in itertools.product(
-        (64, 128), (32, 64, 128), (1, 2, 4, 8, 16), ((4, 2), (8, 2), (8, 3))
+    for rows, block, splits, (warps, stages), first in itertools.product(
+        (64, 128), (32, 64, 128), (1, 2, 4, 8, 16), ((4, 2), (8, 1), (8, 2), (8, 3)), (False, True)
     ):
         tiles = robots * GROUPS * -(-TOKENS * HEADS // GROUPS // rows)
-        shared = rows * DIM * 2 + stages * 2 * block * DIM * 2
+        shared = rows * DIM * 2 + (stages + first) * 2 * block * DIM * 2
         registers = rows * (DIM + block) // (32 * warps)
-        if not 28 <= tiles * splits <= 2 * processors or shared > 225 << 10 or registers > 192:
+        if not 48 <= tiles * splits <= 2 * processors or shared > 235 << 10 or registers > 192:
             continue
         if (rows, warps) == (128, 4) or (block == 32 and splits > 4) or splits * block > PREFIX + TOKENS + block:
             continue
-        one = Tuning(rows=rows, block=block, splits=splits, warps=warps, stages=stages)
-        found.append(one)
+        if (first and (warps == 4 or block == 128)) or (stages == 1 and splits * block < PREFIX):
+            continue
+        one = Tuning(rows=rows, block=block, splits=splits, warps=warps, stages=stages, early=first)
         if splits > 1 and tiles * splits <= processors:
-            found += [replace(one, joined=True), replace(one, joined=True, half=True)]
+            found.append(replace(one, joined=True, half=True))
+        elif splits == 1 or not first:
+            found.append(replace(one, half=splits > 1))
     return found
 
 

@@ -18,7 +18,7 @@ import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from functools import cache, partial
@@ -36,12 +36,19 @@ import _policy as policy
 from _policy import CASES, LAYERS, PREFIX, STEPS, TOKENS, Alone, Expert, microseconds
 
 from walkgraph.layers.kernels.linear import workspace
+from walkgraph.layers.kernels.linear_norm import norm_rows
 from walkgraph.layers.kernels.modulated_config import Cut, choose
 from walkgraph.layers.kernels.narrow_attention import Tuning, narrow_attention, tuning
 
 ERROR = 1e-2
 PROCESSORS = 132
 WORKS = "works"
+KINDS: tuple[Callable[[Any], bool], ...] = (
+    lambda cut: cut.early,
+    lambda cut: not cut.early and not getattr(cut, "library", False),
+    lambda cut: getattr(cut, "library", False),
+)
+"""Of cuts, the fastest alone of each of which is tried in whole steps."""
 Task = tuple[str, int, Cut | Tuning]
 Ranked = list[tuple[float, Any]]
 
@@ -57,6 +64,7 @@ def main() -> None:
     for name, section in (
         ("present", lambda: prepared(given.robots, pool) if pool else []),
         ("checks", lambda: checks(given.robots)),
+        ("overlaps", overlaps),
         ("loops", lambda: loops(given.robots)),
         ("kernels", lambda: by_kernel(given.robots)),
         ("joined", lambda: waited(joined)),
@@ -235,6 +243,20 @@ def by_kernel(robots: Sequence[int]) -> list[dict[str, Any]]:
     return rows
 
 
+def overlaps() -> list[dict[str, Any]]:
+    """Microseconds of a launch that does next to nothing, in a chain."""
+    x, weight = torch.randn(TOKENS, policy.WIDTH, device="cuda").bfloat16(), torch.ones(policy.WIDTH, device="cuda")
+    out = torch.empty_like(x)
+
+    def chain(pdl: int) -> None:
+        for _ in range(90):
+            norm_rows(x, weight, 1e-6, out, pdl)
+
+    rows = [{"overlap": pdl, "us": microseconds(partial(chain, pdl)) / 90} for pdl in (0, 1, 2)]
+    common.show("a launch of fifty programs", rows)
+    return rows
+
+
 # Sweeps
 
 
@@ -384,7 +406,9 @@ def descended(sweep: Sweep, robots: int, found: dict[tuple[str, int], Ranked]) -
     begins = {name: found[name, robots][0][1] for name in choice if found.get((name, robots))}
     best, choice = min((best, choice), (step(choice | begins), choice | begins), key=lambda one: one[0])
     for name in ("attend", *CASES):
-        others = [cut for _, cut in found.get((name, robots), [])[1:4]]
+        ranks = found.get((name, robots), [])
+        kinds = [next((c for _, c in ranks if kind(c)), None) for kind in KINDS]
+        others = list(dict.fromkeys([*(cut for _, cut in ranks[:4]), *(cut for cut in kinds if cut)]))
         for other in [*others, *(v for cut in [choice[name], *others[:1]] for v in variants(cut))]:
             if not sweep.left():
                 break
@@ -403,6 +427,8 @@ def descended(sweep: Sweep, robots: int, found: dict[tuple[str, int], Ranked]) -
 def variants(cut: Cut | Tuning) -> list[Cut | Tuning]:
     """What the overlap with the launches before and after brings."""
     if isinstance(cut, Tuning):
+        return [replace(cut, overlap=0), replace(cut, overlap=2)]
+    if cut.library:
         return [replace(cut, overlap=0), replace(cut, overlap=2)]
     ahead = cut.ahead or 256
     return [replace(cut, overlap=0), replace(cut, overlap=2, ahead=ahead), replace(cut, ahead=0 if cut.ahead else 256)]

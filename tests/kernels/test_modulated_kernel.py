@@ -15,6 +15,7 @@ from walkgraph.layers.block_attention import Places, Turns
 from walkgraph.layers.kernels import modulated as kernels
 from walkgraph.layers.kernels.linear import workspace
 from walkgraph.layers.kernels.modulated_config import TABLE, Cut, choose, fits
+from walkgraph.layers.kernels.modulated_rows import modulate, weigh
 from walkgraph.layers.modulated import Rows
 from walkgraph.layers.rope import NeoxRope
 
@@ -23,6 +24,8 @@ EPS, WIDTH = 1e-2, 64
 CUTS = {
     "whole": Cut(rows=16, columns=16, depth=32, stages=1),
     "split": Cut(rows=16, columns=32, depth=16, split=2, stages=1),
+    "early": Cut(rows=16, columns=32, depth=32, split=2, stages=1, early=True),
+    "library": Cut(rows=16, columns=16, library=True),
 }
 BLOCKS = [(1, 5), (3, 7), (2, 16)]  # a tile with padding, tiles over the ends of blocks, whole tiles
 
@@ -34,7 +37,7 @@ def drawn(device: str, seed: int, *shape: int) -> torch.Tensor:
 def begun(device: str, blocks: int, tokens: int) -> tuple[Rows, Rows]:
     """Rows as a kernel leaves them, and as the plain forms have them."""
     x, scale = drawn(device, 1, blocks * tokens, WIDTH), drawn(device, 2, blocks, 2 * WIDTH)[:, WIDTH:] / 2
-    return Rows(x, scale, EPS, *kernels.weigh(x, scale)), Rows(x.float(), scale.float(), EPS)
+    return Rows(x, scale, EPS, *weigh(x, scale)), Rows(x.float(), scale.float(), EPS)
 
 
 def cut(name: str, device: str) -> Cut:
@@ -63,7 +66,8 @@ def test_added_rows_are_as_plainly_and_ready_for_the_next_product(
     name: str, size: tuple[int, int], device: str
 ) -> None:
     rows, plain = begun(device, *size)
-    inner, weight = drawn(device, 5, rows.x.shape[0], 96), drawn(device, 6, WIDTH, 96) / 8
+    depth = 64 if name == "early" else 96
+    inner, weight = drawn(device, 5, rows.x.shape[0], depth), drawn(device, 6, WIDTH, depth) / 8
     table = drawn(device, 7, size[0], 2 * WIDTH)
     gate, scale = table.split(WIDTH, 1)
     x, weighted, squares = kernels.added(cut(name, device), rows.x, inner, weight, gate, scale)
@@ -77,7 +81,9 @@ def test_added_rows_are_as_plainly_and_ready_for_the_next_product(
 
 
 @pytest.mark.parametrize("each", [True, False])
-@pytest.mark.parametrize(("name", "size"), [("whole", (3, 7)), ("split", (1, 5)), ("split", (2, 16))], ids=str)
+@pytest.mark.parametrize(
+    ("name", "size"), [("whole", (3, 7)), ("split", (1, 5)), ("early", (2, 16)), ("library", (3, 7))], ids=str
+)
 def test_placed_heads_are_as_plainly(name: str, size: tuple[int, int], each: bool, device: str) -> None:
     (blocks, tokens), heads, groups, width = size, 3, 2, 32
     rows, plain = begun(device, *size)
@@ -105,7 +111,7 @@ def test_placed_heads_are_as_plainly(name: str, size: tuple[int, int], each: boo
 def test_a_whole_norm_is_as_plainly(device: str) -> None:
     rows, plain = begun(device, 3, 4)
     shift = drawn(device, 15, 3, WIDTH)
-    found = kernels.modulate(rows.x, rows.scale, shift, EPS)
+    found = modulate(rows.x, rows.scale, shift, EPS)
     near(found, modulated.modulated(plain.x, plain.scale, shift.float(), EPS))
 
 

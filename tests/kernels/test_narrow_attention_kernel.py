@@ -24,7 +24,9 @@ def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bounds: torch.Tenso
     return torch.cat(rows)
 
 
-@pytest.mark.parametrize("tuned", [Tuning(rows=16, block=16, splits=n, half=n == 2) for n in (1, 2, 8)], ids=str)
+@pytest.mark.parametrize(
+    "tuned", [Tuning(rows=16, block=16, splits=n, half=n == 2, early=n > 1) for n in (1, 2, 8)], ids=str
+)
 @pytest.mark.parametrize(
     ("tokens", "heads", "spans"),
     [
@@ -52,7 +54,11 @@ def test_it_equals_torch(
 
 
 def test_the_keys_are_divided_while_there_are_processors() -> None:
-    assert [tuning(batch, 50, 8, 132).splits for batch in (1, 2, 4, 8, 16, 64)] == [16, 8, 4, 2, 1, 1]
+    assert [tuning(batch, 50, 8, 132).splits for batch in (1, 2, 4, 8, 16, 64)] == [8, 8, 4, 4, 1, 1]
+    few = tuning(1, 50, 8, 16)
+    assert few.splits == 2
+    assert few.joined
+    assert not tuning(1, 50, 8, 8).joined
     with batch_invariant():
         assert len({tuning(batch, 50, 8, 132).splits for batch in (1, 2, 64)}) == 1
 

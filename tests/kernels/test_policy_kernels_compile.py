@@ -40,7 +40,7 @@ cut = Cut(columns=32, depth=128, split=2, stages=4, ahead=512)
 for kernel, halves, more in (
     (modulated.gated_kernel, 2, {"HEIGHT": 4096, "PARTS": 32}),
     (modulated.added_kernel, 1, {"HEIGHT": 1024}),
-    (modulated.placed_kernel, 2, {"HEIGHT": 128, "PARTS": 32, "H": 8, "G": 1, "EACH": True}),
+    (modulated.placed_kernel, 2, {"HEIGHT": 128, "PARTS": 32, "H": 8, "G": 1, "TURNS": True}),
 ):
     constants = modulated.constants(cut, 1024) | {"K": 1024, **more}
     given, tile = split(constants), f"tensordesc<bf16[{halves},{32 // halves},128]>"
@@ -48,8 +48,8 @@ for kernel, halves, more in (
     compiled(kernel, constants, given, parts="i32", **maps)
 tuned = narrow_attention.Tuning(joined=True)
 constants = {"GROUPS": 1, "GROUP": 8, "D": 256, "ROWS": 64, "BLOCK": 64, "SPLITS": 16, "STAGES": 2, "JOINED": True,
-             "OVERLAP": 1, "ON_GPU": True}
-compiled(narrow_attention.parts_kernel, constants, {"num_warps": 4, "launch_pdl": True}, parts="*fp32")
+             "OVERLAP": 1, "ON_GPU": True, "EARLY": True}
+compiled(narrow_attention.parts_kernel, constants, {"num_warps": 8, "launch_pdl": True}, parts="*fp32")
 """
 
 

@@ -85,7 +85,7 @@ class Rows(NamedTuple):
 def modulated(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
     """x `[R, W]`, scale and shift `[B, W]` -> norm(x) * (1 + scale) + shift `[R, W]`, float32 within, of x's type."""
     if _on_hopper(x):
-        from walkgraph.layers.kernels.modulated import modulate
+        from walkgraph.layers.kernels.modulated_rows import modulate
 
         return modulate(x.contiguous(), scale, shift, eps)
     blocks = _normed(x, eps).unflatten(0, (scale.shape[0], -1))
@@ -95,7 +95,7 @@ def modulated(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
 def begin(x: Tensor, scale: Tensor, eps: float) -> Rows:
     """x `[R, W]` before its first norm, of `scale` `[B, W]`."""
     if _on_hopper(x):
-        from walkgraph.layers.kernels.modulated import weigh
+        from walkgraph.layers.kernels.modulated_rows import weigh
 
         x = x.contiguous()
         return Rows(x, scale, eps, *weigh(x, scale))

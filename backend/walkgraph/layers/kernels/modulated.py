@@ -4,6 +4,8 @@ x and weights come through tensor maps; a program owns a tile of rows and weight
 that share a tile leave their sums in the linears' workspace; the last to arrive adds them in their order, so results
 don't depend on who that is. So products of two streams of one device must not overlap.
 
+Modulations are read before the end of the launch before is awaited: they are as they were when the rows were begun.
+
 Rows come weighted: multiplied by 1 + scale of their norm and not yet divided by their root mean square, which is the
 product's last factor; rounded so, they have the same relative error.
 
@@ -20,6 +22,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import functional as F
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -28,6 +31,9 @@ from walkgraph.layers.kernels.modulated_config import Cut
 
 if TYPE_CHECKING:
     from walkgraph.layers.block_attention import Places, Turns
+
+_SMALL = tl.constexpr(4096)
+"""Numbers of a tile up to which what its end reads is asked for before its sums, and held in registers."""
 
 
 @triton.jit
@@ -66,21 +72,36 @@ def _place(rows, M: tl.constexpr, SPLIT: tl.constexpr, HEIGHT: tl.constexpr, WID
 
 
 @triton.jit
-def _sums(
-    x, tiles, weight, stride, r, part, lead, at,
-    K: tl.constexpr, M: tl.constexpr, N: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr, HEIGHT: tl.constexpr,
-    WIDTH: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr, OVERLAP: tl.constexpr,
+def _ready(
+    tiles, weight, stride, part, lead, at,
+    K: tl.constexpr, N: tl.constexpr, SPLIT: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
+    DEPTH: tl.constexpr, AHEAD: tl.constexpr, OVERLAP: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """This program's share of a tile's sums, float32 `[M, N]`."""
-    PART: tl.constexpr = K // SPLIT
-    first = part * PART
+    """Ask for weights, and wait for the launch before. EARLY: they are there, `[N, DEPTH]`."""
+    first = part * (K // SPLIT)
     if OVERLAP == 2:
         gdc_launch_dependents()
-    if OVERLAP > 0 and AHEAD > 0:
+    whole = part  # nothing that is read
+    if EARLY:
+        whole = tiles.load([lead, at, first]).reshape(N, DEPTH)
+    elif OVERLAP > 0 and AHEAD > 0:
         _ahead(weight, stride, lead, at, first, HEIGHT, N, WIDTH, AHEAD)
     _await(OVERLAP)
+    return whole
+
+
+@triton.jit
+def _sums(
+    x, tiles, whole, r, part, lead, at,
+    K: tl.constexpr, M: tl.constexpr, N: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr,
+    STAGES: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """This program's share of a tile's sums, float32 `[M, N]`."""
+    first = part * (K // SPLIT)
+    if EARLY:
+        return tl.dot(x.load([r * M, first]), whole.T)
     total = tl.zeros((M, N), tl.float32)
-    for k in tl.range(0, PART, DEPTH, num_stages=STAGES):
+    for k in tl.range(0, K // SPLIT, DEPTH, num_stages=STAGES):
         tile = tiles.load([lead, at, first + k]).reshape(N, DEPTH)
         total = tl.dot(x.load([r * M, first + k]), tile.T, total)
     return total
@@ -89,6 +110,8 @@ def _sums(
 @triton.jit
 def _left(total, partials, counters, tile, part, M: tl.constexpr, N: tl.constexpr, SPLIT: tl.constexpr):
     """Leave a share of a tile's sums -> whether all programs of the tile have."""
+    if SPLIT == 1:
+        return tile >= 0
     at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
     tl.store(partials + (tile * SPLIT + part) * (M * N) + at, total)
     # Every thread's share is written before one of them counts it.
@@ -97,8 +120,10 @@ def _left(total, partials, counters, tile, part, M: tl.constexpr, N: tl.constexp
 
 
 @triton.jit
-def _gathered(partials, counters, tile, M: tl.constexpr, N: tl.constexpr, SPLIT: tl.constexpr):
+def _gathered(total, partials, counters, tile, M: tl.constexpr, N: tl.constexpr, SPLIT: tl.constexpr):
     """The shares of a tile added up in their order; its counter is put back to zero."""
+    if SPLIT == 1:
+        return total
     tl.store(counters + tile, 0)
     here = partials + tile * (SPLIT * M * N) + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
     total = tl.load(here, cache_modifier=".cg")
@@ -108,19 +133,24 @@ def _gathered(partials, counters, tile, M: tl.constexpr, N: tl.constexpr, SPLIT:
 
 
 @triton.jit
-def _rstd(squares, parts, m, rows, eps, K: tl.constexpr, PARTS: tl.constexpr):
-    """float32 `[M, 1]`: what rows are multiplied by to be normed. PARTS: a power of two >= parts."""
+def _squares(squares, parts, m, rows, PARTS: tl.constexpr):
+    """float32 `[M, PARTS]`; PARTS: a power of two >= parts."""
     p = tl.arange(0, PARTS)[None, :]
     there = (m < rows)[:, None] & (p < parts)
-    total = tl.sum(tl.load(squares + p * rows + m[:, None], mask=there, other=0.0), 1, keep_dims=True)
-    return tl.rsqrt(total / K + eps)
+    return tl.load(squares + p * rows + m[:, None], mask=there, other=0.0)
+
+
+@triton.jit
+def _rstd(squared, eps, K: tl.constexpr):
+    """float32 `[M, 1]`: what rows are multiplied by to be normed."""
+    return tl.rsqrt(tl.sum(squared, 1, keep_dims=True) / K + eps)
 
 
 @triton.jit
 def _of_block(table, stride, m, rows, tokens, n):
-    """float32 `[M, len(n)]`: columns n of the table's row of every row's block."""
+    """`[M, len(n)]`: columns n of the table's row of every row's block."""
     block = (tl.minimum(m, rows - 1) // tokens).to(tl.int64)
-    return tl.load(table + block[:, None] * stride + n[None, :]).to(tl.float32)
+    return tl.load(table + block[:, None] * stride + n[None, :])
 
 
 @triton.jit
@@ -129,15 +159,9 @@ def _halves(total, M: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _gate(
-    total, squares, bias, out, r, at, parts, rows, tokens, bias_stride, eps,
-    K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, M: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip
-    m, n = r * M + tl.arange(0, M), at + tl.arange(0, WIDTH)
-    scale = _rstd(squares, parts, m, rows, eps, K, PARTS)
-    gate, up = _halves(total, M, WIDTH)
-    gate = gate * scale + _of_block(bias, bias_stride, m, rows, tokens, n)
-    up = up * scale + _of_block(bias + HEIGHT, bias_stride, m, rows, tokens, n)
+def _gate(gate, up, scale, gate_bias, up_bias, out, m, n, rows, HEIGHT: tl.constexpr):
+    gate = gate * scale + gate_bias.to(tl.float32)
+    up = up * scale + up_bias.to(tl.float32)
     # gelu's tanh form: (1 + tanh(u)) / 2 is the sigmoid of 2 u.
     inner = 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate)
     value = (gate * tl.sigmoid(inner) * up).to(out.dtype.element_ty)
@@ -148,38 +172,67 @@ def _gate(
 def gated_kernel(
     x, tiles, weight, squares, bias, out, partials, counters, parts, rows, tokens, stride, bias_stride, eps,
     K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr, OVERLAP: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr, OVERLAP: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """gelu(gate) * up; HEIGHT: columns of the result."""
     WIDTH: tl.constexpr = N // 2
+    SOON: tl.constexpr = M * N <= _SMALL
     r, block, part, lead, at = _place(rows, M, SPLIT, HEIGHT, WIDTH, 2)
-    total = _sums(
-        x, tiles, weight, stride, r, part, lead, at, K, M, N, DEPTH, SPLIT, HEIGHT, WIDTH, STAGES, AHEAD, OVERLAP
-    )
-    if SPLIT == 1:
-        _gate(total, squares, bias, out, r, at, parts, rows, tokens, bias_stride, eps, K, HEIGHT, PARTS, M, WIDTH)
-    else:
-        tile = block * ((rows + M - 1) // M) + r
-        if _left(total, partials, counters, tile, part, M, N, SPLIT):
-            total = _gathered(partials, counters, tile, M, N, SPLIT)
-            _gate(total, squares, bias, out, r, at, parts, rows, tokens, bias_stride, eps, K, HEIGHT, PARTS, M, WIDTH)
+    m, n = r * M + tl.arange(0, M), at + tl.arange(0, WIDTH)
+    if SOON:
+        low = _of_block(bias, bias_stride, m, rows, tokens, n)
+        high = _of_block(bias + HEIGHT, bias_stride, m, rows, tokens, n)
+    whole = _ready(
+        tiles, weight, stride, part, lead, at, K, N, SPLIT, HEIGHT, WIDTH, DEPTH, AHEAD, OVERLAP, EARLY
+    )  # fmt: skip
+    if SOON:
+        squared = _squares(squares, parts, m, rows, PARTS)
+    total = _sums(x, tiles, whole, r, part, lead, at, K, M, N, DEPTH, SPLIT, STAGES, EARLY)
+    tile = block * ((rows + M - 1) // M) + r
+    if _left(total, partials, counters, tile, part, M, N, SPLIT):
+        total = _gathered(total, partials, counters, tile, M, N, SPLIT)
+        if not SOON:
+            low = _of_block(bias, bias_stride, m, rows, tokens, n)
+            high = _of_block(bias + HEIGHT, bias_stride, m, rows, tokens, n)
+            squared = _squares(squares, parts, m, rows, PARTS)
+        gate, up = _halves(total, M, WIDTH)
+        _gate(gate, up, _rstd(squared, eps, K), low, high, out, m, n, rows, HEIGHT)
+
+
+@triton.jit(do_not_specialize=["parts", "rows", "tokens"])
+def gated_after(
+    product, squares, bias, out, parts, rows, tokens, bias_stride, eps,
+    K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """What `gated_kernel` ends with, for a product `[rows, 2 * HEIGHT]`; N: columns of a tile, of both halves."""
+    WIDTH: tl.constexpr = N // 2
+    r, _, _, _, at = _place(rows, M, 1, HEIGHT, WIDTH, 2)
+    m, n = r * M + tl.arange(0, M), at + tl.arange(0, WIDTH)
+    low = _of_block(bias, bias_stride, m, rows, tokens, n)
+    high = _of_block(bias + HEIGHT, bias_stride, m, rows, tokens, n)
+    _await(OVERLAP)
+    here = product + m.to(tl.int64)[:, None] * (2 * HEIGHT) + n[None, :]
+    gate = tl.load(here, mask=(m < rows)[:, None], other=0.0)
+    up = tl.load(here + HEIGHT, mask=(m < rows)[:, None], other=0.0)
+    squared = _squares(squares, parts, m, rows, PARTS)
+    _gate(gate.to(tl.float32), up.to(tl.float32), _rstd(squared, eps, K), low, high, out, m, n, rows, HEIGHT)
 
 
 @triton.jit
-def _add(
-    total, x, gate, scale, out, weighted, squares, r, block, rows, tokens, gate_stride, scale_stride,
-    WIDE: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
-):  # fmt: skip
-    m, n = r * M + tl.arange(0, M), block * N + tl.arange(0, N)
+def _add(total, x, gate, scale, out, weighted, squares, block, m, n, rows, WIDE: tl.constexpr):
+    """x `[M, N]`; n: columns of it, the block's."""
     inside, at = (m < rows)[:, None], m.to(tl.int64)[:, None] * WIDE + n[None, :]
-    value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-    value += total * _of_block(gate, gate_stride, m, rows, tokens, n)
-    rounded = value.to(out.dtype.element_ty)
+    rounded = (x.to(tl.float32) + total * gate.to(tl.float32)).to(out.dtype.element_ty)
     tl.store(out + at, rounded, mask=inside)
     value = rounded.to(tl.float32)
     tl.store(squares + block * rows + m, tl.sum(value * value, 1), mask=m < rows)
-    value *= 1 + _of_block(scale, scale_stride, m, rows, tokens, n)
+    value *= 1 + scale.to(tl.float32)
     tl.store(weighted + at, value.to(weighted.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _tile_of(x, m, n, rows, WIDE: tl.constexpr):
+    return tl.load(x + m.to(tl.int64)[:, None] * WIDE + n[None, :], mask=(m < rows)[:, None], other=0.0)
 
 
 @triton.jit(do_not_specialize=["rows", "tokens"])
@@ -187,132 +240,139 @@ def added_kernel(
     inner, tiles, weight, x, gate, scale, out, weighted, squares, partials, counters,
     rows, tokens, stride, gate_stride, scale_stride,
     K: tl.constexpr, HEIGHT: tl.constexpr, M: tl.constexpr, N: tl.constexpr, DEPTH: tl.constexpr,
-    SPLIT: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr, OVERLAP: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr, OVERLAP: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """x + gate * (inner @ weight.T), also weighted for the norm after it, with squares `[HEIGHT / N, rows]`."""
+    SOON: tl.constexpr = M * N <= _SMALL
     r, block, part, lead, at = _place(rows, M, SPLIT, HEIGHT, N, 1)
-    total = _sums(
-        inner, tiles, weight, stride, r, part, lead, at, K, M, N, DEPTH, SPLIT, HEIGHT, N, STAGES, AHEAD, OVERLAP
-    )
-    if SPLIT == 1:
-        _add(
-            total, x, gate, scale, out, weighted, squares, r, block, rows, tokens, gate_stride, scale_stride,
-            HEIGHT, M, N,
-        )  # fmt: skip
-    else:
-        tile = block * ((rows + M - 1) // M) + r
-        if _left(total, partials, counters, tile, part, M, N, SPLIT):
-            total = _gathered(partials, counters, tile, M, N, SPLIT)
-            _add(
-                total, x, gate, scale, out, weighted, squares, r, block, rows, tokens, gate_stride, scale_stride,
-                HEIGHT, M, N,
-            )  # fmt: skip
+    m, n = r * M + tl.arange(0, M), block * N + tl.arange(0, N)
+    if SOON:
+        gates = _of_block(gate, gate_stride, m, rows, tokens, n)
+        scales = _of_block(scale, scale_stride, m, rows, tokens, n)
+    whole = _ready(
+        tiles, weight, stride, part, lead, at, K, N, SPLIT, HEIGHT, N, DEPTH, AHEAD, OVERLAP, EARLY
+    )  # fmt: skip
+    if SOON:
+        before = _tile_of(x, m, n, rows, HEIGHT)
+    total = _sums(inner, tiles, whole, r, part, lead, at, K, M, N, DEPTH, SPLIT, STAGES, EARLY)
+    tile = block * ((rows + M - 1) // M) + r
+    if _left(total, partials, counters, tile, part, M, N, SPLIT):
+        total = _gathered(total, partials, counters, tile, M, N, SPLIT)
+        if not SOON:
+            gates = _of_block(gate, gate_stride, m, rows, tokens, n)
+            scales = _of_block(scale, scale_stride, m, rows, tokens, n)
+            before = _tile_of(x, m, n, rows, HEIGHT)
+        _add(total, before, gates, scales, out, weighted, squares, block, m, n, rows, HEIGHT)
+
+
+@triton.jit(do_not_specialize=["rows", "tokens"])
+def added_after(
+    product, x, gate, scale, out, weighted, squares, rows, tokens, gate_stride, scale_stride,
+    HEIGHT: tl.constexpr, M: tl.constexpr, N: tl.constexpr, OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """What `added_kernel` ends with, for a product `[rows, HEIGHT]`."""
+    r, block, _, _, _ = _place(rows, M, 1, HEIGHT, N, 1)
+    m, n = r * M + tl.arange(0, M), block * N + tl.arange(0, N)
+    gates = _of_block(gate, gate_stride, m, rows, tokens, n)
+    scales = _of_block(scale, scale_stride, m, rows, tokens, n)
+    _await(OVERLAP)
+    total, before = _tile_of(product, m, n, rows, HEIGHT), _tile_of(x, m, n, rows, HEIGHT)
+    _add(total.to(tl.float32), before, gates, scales, out, weighted, squares, block, m, n, rows, HEIGHT)
 
 
 @triton.jit
 def _turn(
-    total, squares, bias, cos, sin, q, slot_k, slot_v, slots, r, head, at, parts, rows, tokens, bias_stride,
-    slot_stride, eps, K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, H: tl.constexpr, G: tl.constexpr,
-    EACH: tl.constexpr, M: tl.constexpr, WIDTH: tl.constexpr,
+    low, high, scale, low_bias, high_bias, c, s, q, slot_k, slot_v, slot, head, m, n, rows,
+    HEIGHT: tl.constexpr, H: tl.constexpr, G: tl.constexpr,
 ):  # fmt: skip
     D: tl.constexpr = 2 * HEIGHT
-    m, n = r * M + tl.arange(0, M), at + tl.arange(0, WIDTH)
     inside, here = (m < rows)[:, None], n[None, :]
-    scale = _rstd(squares, parts, m, rows, eps, K, PARTS)
-    low, high = _halves(total, M, WIDTH)
-    low = low * scale + _of_block(bias + head * D, bias_stride, m, rows, tokens, n)
-    high = high * scale + _of_block(bias + head * D + HEIGHT, bias_stride, m, rows, tokens, n)
+    low = low * scale + low_bias.to(tl.float32)
+    high = high * scale + high_bias.to(tl.float32)
     if head < H + G:
-        row = tl.minimum(m, rows - 1)
-        turn = (row if EACH else row // tokens)[:, None] * HEIGHT + here
-        c, s = tl.load(cos + turn), tl.load(sin + turn)
         low, high = low * c - high * s, high * c + low * s
     if head < H:
         to = q + (m.to(tl.int64) * (H * D) + head * D)[:, None] + here
         tl.store(to, low.to(q.dtype.element_ty), mask=inside)
         tl.store(to + HEIGHT, high.to(q.dtype.element_ty), mask=inside)
+    elif head < H + G:
+        to = slot_k + (slot + (head - H) * D)[:, None] + here
+        tl.store(to, low.to(slot_k.dtype.element_ty), mask=inside)
+        tl.store(to + HEIGHT, high.to(slot_k.dtype.element_ty), mask=inside)
     else:
-        slot = tl.load(slots + m, mask=m < rows, other=0) * slot_stride
-        if head < H + G:
-            to = slot_k + (slot + (head - H) * D)[:, None] + here
-            tl.store(to, low.to(slot_k.dtype.element_ty), mask=inside)
-            tl.store(to + HEIGHT, high.to(slot_k.dtype.element_ty), mask=inside)
-        else:
-            to = slot_v + (slot + (head - H - G) * D)[:, None] + here
-            tl.store(to, low.to(slot_v.dtype.element_ty), mask=inside)
-            tl.store(to + HEIGHT, high.to(slot_v.dtype.element_ty), mask=inside)
+        to = slot_v + (slot + (head - H - G) * D)[:, None] + here
+        tl.store(to, low.to(slot_v.dtype.element_ty), mask=inside)
+        tl.store(to + HEIGHT, high.to(slot_v.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _angles(cos, sin, m, n, rows, tokens, HEIGHT: tl.constexpr, EACH: tl.constexpr):
+    row = tl.minimum(m, rows - 1)
+    turn = (row if EACH else row // tokens)[:, None] * HEIGHT + n[None, :]
+    return tl.load(cos + turn), tl.load(sin + turn)
 
 
 @triton.jit(do_not_specialize=["parts", "rows", "tokens"])
 def placed_kernel(
     x, tiles, weight, squares, bias, cos, sin, q, slot_k, slot_v, slots, partials, counters,
     parts, rows, tokens, stride, bias_stride, slot_stride, eps,
-    K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, H: tl.constexpr, G: tl.constexpr, EACH: tl.constexpr,
+    K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, H: tl.constexpr, G: tl.constexpr, TURNS: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
-    AHEAD: tl.constexpr, OVERLAP: tl.constexpr,
+    AHEAD: tl.constexpr, OVERLAP: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Queries, keys and values, turned, where they belong; HEIGHT: D / 2. EACH: every row has turns of its own."""
+    """Queries, keys and values, turned, where they belong; HEIGHT: D / 2. TURNS: every row has turns of its own."""
     WIDTH: tl.constexpr = N // 2
+    SOON: tl.constexpr = M * N <= _SMALL
     r, block, part, lead, at = _place(rows, M, SPLIT, HEIGHT, WIDTH, 2)
-    total = _sums(
-        x, tiles, weight, stride, r, part, lead, at, K, M, N, DEPTH, SPLIT, HEIGHT, WIDTH, STAGES, AHEAD, OVERLAP
-    )
-    if SPLIT == 1:
+    m, n, first = r * M + tl.arange(0, M), at + tl.arange(0, WIDTH), bias + lead * HEIGHT
+    if SOON:
+        low_bias = _of_block(first, bias_stride, m, rows, tokens, n)
+        high_bias = _of_block(first + HEIGHT, bias_stride, m, rows, tokens, n)
+    whole = _ready(
+        tiles, weight, stride, part, lead, at, K, N, SPLIT, HEIGHT, WIDTH, DEPTH, AHEAD, OVERLAP, EARLY
+    )  # fmt: skip
+    if SOON:
+        c, s = _angles(cos, sin, m, n, rows, tokens, HEIGHT, TURNS)
+        slot = tl.load(slots + m, mask=m < rows, other=0)
+        squared = _squares(squares, parts, m, rows, PARTS)
+    total = _sums(x, tiles, whole, r, part, lead, at, K, M, N, DEPTH, SPLIT, STAGES, EARLY)
+    tile = block * ((rows + M - 1) // M) + r
+    if _left(total, partials, counters, tile, part, M, N, SPLIT):
+        total = _gathered(total, partials, counters, tile, M, N, SPLIT)
+        if not SOON:
+            low_bias = _of_block(first, bias_stride, m, rows, tokens, n)
+            high_bias = _of_block(first + HEIGHT, bias_stride, m, rows, tokens, n)
+            c, s = _angles(cos, sin, m, n, rows, tokens, HEIGHT, TURNS)
+            slot = tl.load(slots + m, mask=m < rows, other=0)
+            squared = _squares(squares, parts, m, rows, PARTS)
+        low, high = _halves(total, M, WIDTH)
         _turn(
-            total, squares, bias, cos, sin, q, slot_k, slot_v, slots, r, lead // 2, at, parts, rows, tokens,
-            bias_stride, slot_stride, eps, K, HEIGHT, PARTS, H, G, EACH, M, WIDTH,
+            low, high, _rstd(squared, eps, K), low_bias, high_bias, c, s, q, slot_k, slot_v, slot * slot_stride,
+            lead // 2, m, n, rows, HEIGHT, H, G,
         )  # fmt: skip
-    else:
-        tile = block * ((rows + M - 1) // M) + r
-        if _left(total, partials, counters, tile, part, M, N, SPLIT):
-            total = _gathered(partials, counters, tile, M, N, SPLIT)
-            _turn(
-                total, squares, bias, cos, sin, q, slot_k, slot_v, slots, r, lead // 2, at, parts, rows, tokens,
-                bias_stride, slot_stride, eps, K, HEIGHT, PARTS, H, G, EACH, M, WIDTH,
-            )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["tokens"])
-def rows_kernel(
-    x, scale, shift, out, squares, tokens, scale_stride, shift_stride, eps,
-    W: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+@triton.jit(do_not_specialize=["parts", "rows", "tokens"])
+def placed_after(
+    product, squares, bias, cos, sin, q, slot_k, slot_v, slots, parts, rows, tokens, bias_stride, slot_stride, eps,
+    K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, H: tl.constexpr, G: tl.constexpr, TURNS: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """A program for one row: weighted, with its sum of squares; WHOLE: normed, scaled and shifted."""
-    row, columns = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
-    inside, block = columns < W, row // tokens
-    value = tl.load(x + row * W + columns, mask=inside, other=0.0).to(tl.float32)
-    factor = 1 + tl.load(scale + block * scale_stride + columns, mask=inside, other=0.0).to(tl.float32)
-    total = tl.sum(value * value, 0)
-    value *= factor
-    if WHOLE:
-        added = tl.load(shift + block * shift_stride + columns, mask=inside, other=0.0).to(tl.float32)
-        value = value * tl.rsqrt(total / W + eps) + added
-    else:
-        tl.store(squares + row, total)
-    tl.store(out + row * W + columns, value.to(out.dtype.element_ty), mask=inside)
-
-
-def weigh(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """x `[R, W]` contiguous, scale `[B, W]` -> x * (1 + scale), and squares float32 `[1, R]`."""
-    out, squares = torch.empty_like(x), torch.empty(1, x.shape[0], dtype=torch.float32, device=x.device)
-    _rows(x, scale, None, out, squares, 0.0)
-    return out, squares
-
-
-def modulate(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
-    """`walkgraph.layers.modulated.modulated`; x contiguous."""
-    out = torch.empty_like(x)
-    _rows(x, scale, shift, out, None, eps)
-    return out
-
-
-def _rows(x: Tensor, scale: Tensor, shift: Tensor | None, out: Tensor, squares: Tensor | None, eps: float) -> None:
-    rows, width = x.shape
-    block = triton.next_power_of_2(width)
-    rows_kernel[(rows,)](
-        x, scale, shift, out, squares, rows // scale.shape[0], scale.stride(0),
-        0 if shift is None else shift.stride(0), eps, W=width, BLOCK=block, WHOLE=shift is not None,
-        num_warps=max(1, min(8, block // 256)),
+    """What `placed_kernel` ends with, for a product of all heads; N: columns of a tile, of both halves of a head."""
+    WIDTH: tl.constexpr = N // 2
+    r, _, _, lead, at = _place(rows, M, 1, HEIGHT, WIDTH, 2)
+    m, n, first = r * M + tl.arange(0, M), at + tl.arange(0, WIDTH), lead * HEIGHT
+    low_bias = _of_block(bias + first, bias_stride, m, rows, tokens, n)
+    high_bias = _of_block(bias + first + HEIGHT, bias_stride, m, rows, tokens, n)
+    slot = tl.load(slots + m, mask=m < rows, other=0) * slot_stride
+    _await(OVERLAP)
+    WIDE: tl.constexpr = (H + 2 * G) * 2 * HEIGHT
+    low = _tile_of(product + first, m, n, rows, WIDE).to(tl.float32)
+    high = _tile_of(product + first + HEIGHT, m, n, rows, WIDE).to(tl.float32)
+    c, s = _angles(cos, sin, m, n, rows, tokens, HEIGHT, TURNS)
+    scale = _rstd(_squares(squares, parts, m, rows, PARTS), eps, K)
+    _turn(
+        low, high, scale, low_bias, high_bias, c, s, q, slot_k, slot_v, slot, lead // 2, m, n, rows, HEIGHT, H, G
     )  # fmt: skip
 
 
@@ -322,10 +382,16 @@ def gated(cut: Cut, weighted: Tensor, squares: Tensor, weight: Tensor, bias: Ten
     rows, depth = weighted.shape
     height = weight.shape[0] // 2
     out = weighted.new_empty(rows, height)
+    sizes = squares.shape[0], rows, rows // bias.shape[0]
+    given = {"K": depth, "HEIGHT": height, "PARTS": _padded(squares)}
+    if cut.library:
+        gated_after[_grid(cut, rows, weight)](
+            F.linear(weighted, weight), squares, bias, out, *sizes, bias.stride(0), eps, **given, **_after(cut)
+        )
+        return out
     gated_kernel[_grid(cut, rows, weight)](
-        *_maps(cut, weighted, weight, height, 2), weight, squares, bias, out, *workspace(weight.device),
-        squares.shape[0], rows, rows // bias.shape[0], weight.stride(0), bias.stride(0), eps,
-        K=depth, HEIGHT=height, PARTS=_padded(squares), **constants(cut, depth),
+        *_maps(cut, weighted, weight, height, 2), weight, squares, bias, out, *workspace(weight.device), *sizes,
+        weight.stride(0), bias.stride(0), eps, **given, **constants(cut, depth),
     )  # fmt: skip
     return out
 
@@ -338,10 +404,16 @@ def added(
     (rows, depth), width = inner.shape, weight.shape[0]
     out, weighted = torch.empty_like(x), torch.empty_like(x)
     squares = torch.empty(width // cut.columns, rows, dtype=torch.float32, device=x.device)
+    sizes = rows, rows // gate.shape[0]
+    if cut.library:
+        added_after[_grid(cut, rows, weight)](
+            F.linear(inner, weight), x, gate, scale, out, weighted, squares, *sizes, gate.stride(0), scale.stride(0),
+            HEIGHT=width, **_after(cut),
+        )  # fmt: skip
+        return out, weighted, squares
     added_kernel[_grid(cut, rows, weight)](
         *_maps(cut, inner, weight, width, 1), weight, x, gate, scale, out, weighted, squares, *workspace(x.device),
-        rows, rows // gate.shape[0], weight.stride(0), gate.stride(0), scale.stride(0),
-        K=depth, HEIGHT=width, **constants(cut, depth),
+        *sizes, weight.stride(0), gate.stride(0), scale.stride(0), K=depth, HEIGHT=width, **constants(cut, depth),
     )  # fmt: skip
     return out, weighted, squares
 
@@ -353,17 +425,33 @@ def placed(
     (rows, depth), (groups, width) = weighted.shape, to.k.shape[1:]
     if to.k.stride() != to.v.stride() or to.k.stride()[1:] != (width, 1) or not to.q.is_contiguous():
         raise ValueError("queries must be contiguous, and keys and values of a slot lie side by side, both alike")
+    places = *turns, to.q, to.k, to.v, to.slots
+    sizes = squares.shape[0], rows, rows // bias.shape[0]
+    heads = weight.shape[0] // width - 2 * groups
+    given = {"K": depth, "HEIGHT": width // 2, "PARTS": _padded(squares), "H": heads, "G": groups}
+    given["TURNS"] = turns.cos.dim() == 3
+    if cut.library:
+        placed_after[_grid(cut, rows, weight)](
+            F.linear(weighted, weight), squares, bias, *places, *sizes, bias.stride(0), to.k.stride(0), eps,
+            **given, **_after(cut),
+        )  # fmt: skip
+        return
     placed_kernel[_grid(cut, rows, weight)](
-        *_maps(cut, weighted, weight, width // 2, 2), weight, squares, bias, *turns, to.q, to.k, to.v, to.slots,
-        *workspace(weight.device), squares.shape[0], rows, rows // bias.shape[0], weight.stride(0), bias.stride(0),
-        to.k.stride(0), eps, K=depth, HEIGHT=width // 2, PARTS=_padded(squares),
-        H=weight.shape[0] // width - 2 * groups, G=groups, EACH=turns.cos.dim() == 3, **constants(cut, depth),
+        *_maps(cut, weighted, weight, width // 2, 2), weight, squares, bias, *places, *workspace(weight.device),
+        *sizes, weight.stride(0), bias.stride(0), to.k.stride(0), eps, **given, **constants(cut, depth),
     )  # fmt: skip
+
+
+def _after(cut: Cut) -> dict[str, Any]:
+    """Of what follows a product of the library."""
+    return {
+        "M": cut.rows, "N": cut.columns, "OVERLAP": cut.overlap, "num_warps": cut.warps, "launch_pdl": cut.overlap > 0,
+    }  # fmt: skip
 
 
 def _padded(squares: Tensor) -> int:
     """Few numbers, so that few kernels are compiled."""
-    return max(16, triton.next_power_of_2(squares.shape[0]))
+    return 1 << max(4, (squares.shape[0] - 1).bit_length())
 
 
 def _grid(cut: Cut, rows: int, weight: Tensor) -> tuple[int]:
@@ -386,6 +474,6 @@ def constants(cut: Cut, depth: int) -> dict[str, Any]:
     """The compile-time arguments of a kernel that follow from its cut, and its options."""
     return {
         "M": cut.rows, "N": cut.columns, "DEPTH": cut.depth, "SPLIT": cut.split, "STAGES": cut.stages,
-        "AHEAD": min(cut.ahead, depth // cut.split), "OVERLAP": cut.overlap, "num_warps": cut.warps,
+        "AHEAD": min(cut.ahead, depth // cut.split), "OVERLAP": cut.overlap, "EARLY": cut.early, "num_warps": cut.warps,
         "num_stages": cut.stages, "launch_pdl": cut.overlap > 0,
     }  # fmt: skip

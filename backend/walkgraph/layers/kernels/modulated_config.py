@@ -23,12 +23,41 @@ class Cut:
     overlap: int = 1
     """0: launched when the previous launch has ended; 1: lets the next one start once its own wait is over; 2: at
     once."""
+    early: bool = False
+    """A program's weights come whole, before the previous launch's end is awaited; `depth` is all of its part."""
+    library: bool = False
+    """The product is torch's, and what follows it a launch of its own; `rows` and `columns` are that one's."""
 
 
 Case = tuple[int, int, int]
 """(weight rows, depth, height of a half: 0 where a tile has none)."""
 
-TABLE: dict[Case, dict[int, Cut]] = {}
+TABLE: dict[Case, dict[int, Cut]] = {
+    (2560, 1024, 128): {
+        64: Cut(columns=32, depth=128, ahead=1024, overlap=2),
+        128: Cut(split=2, stages=6),
+        256: Cut(rows=128, ahead=256),
+        512: Cut(columns=128),
+    },
+    (1024, 2048, 0): {
+        64: Cut(columns=32, depth=128, split=4, ahead=512, overlap=2),
+        128: Cut(columns=32, depth=128, split=2),
+        256: Cut(split=2, stages=6),
+        512: Cut(stages=6),
+    },
+    (8192, 1024, 4096): {
+        64: Cut(stages=6, ahead=1024, overlap=2),
+        128: Cut(columns=128),
+        256: Cut(rows=128, columns=128, warps=8, stages=3),
+        512: Cut(columns=128),
+    },
+    (1024, 4096, 0): {
+        64: Cut(columns=32, depth=128, split=4, ahead=1024),
+        128: Cut(split=4, stages=6),
+        256: Cut(split=2, stages=6),
+        512: Cut(stages=6),
+    },
+}
 """Measured on an H200: case -> largest rows served -> cut."""
 
 _PROGRAMS = 132
@@ -41,6 +70,10 @@ def fits(cut: Cut, rows: int, case: Case) -> bool:
     width, depth, height = case
     own = cut.columns // 2 if height else cut.columns
     if (height or width) % own or depth % (cut.depth * cut.split):
+        return False
+    if cut.library:
+        return cut.split == 1
+    if cut.early and cut.depth * cut.split != depth:
         return False
     tiles = width // cut.columns * -(-rows // cut.rows)
     if cut.split == 1:

@@ -51,23 +51,38 @@ class Tuning:
     joined: bool = False
     half: bool = False
     """What programs heard is kept in the type of the queries, not in float32, until it is added up."""
+    early: bool = False
+    """A program's first keys are asked for before the end of the launch before is awaited, but for the block's own."""
     overlap: int = 1
     """0: starts when the launch before has ended; 1: lets the next one start once its own wait is over; 2: at once."""
 
 
-BEST = Tuning()
-"""Measured on an H200; `tuning` divides the keys among as many programs as there are processors."""
-ALIKE = 4
-"""Splits of every batch under `batch_invariant`."""
+CUTS: dict[int, Tuning] = {
+    7: Tuning(splits=8, warps=8, stages=3, joined=True, half=True),
+    14: Tuning(splits=8, joined=True, half=True, overlap=0),
+    28: Tuning(splits=4, joined=True, half=True, overlap=0),
+    56: Tuning(rows=128, splits=4, warps=8, joined=True, half=True),
+    1 << 30: Tuning(rows=128, splits=1, warps=8),
+}
+"""By tiles of 64 rows, at most: what whole steps on an H200 ran fastest with, blocks of 50 tokens behind 968, 8 query
+heads of 256 numbers a key head."""
+ALIKE = Tuning(splits=4)
+"""Of every batch under `batch_invariant`."""
 
 
 @triton.jit
 def _attend(q, here_k, here_v, offset, left, best, total, heard, scale, BLOCK: tl.constexpr):
-    """One block more into the running maximum [M], sum [M] and unscaled result [M, D]; base 2. `left`: its keys."""
-    at = tl.arange(0, BLOCK)
-    there = (at < left)[:, None]
+    """One block more: `left` of its keys are there."""
+    there = (tl.arange(0, BLOCK) < left)[:, None]
     k = tl.load(here_k + offset, mask=there, other=0.0)
     v = tl.load(here_v + offset, mask=there, other=0.0)
+    return _heard(q, k, v, left, best, total, heard, scale, BLOCK)
+
+
+@triton.jit
+def _heard(q, k, v, left, best, total, heard, scale, BLOCK: tl.constexpr):
+    """Keys and values into the running maximum [M], sum [M] and unscaled result [M, D]; base 2."""
+    at = tl.arange(0, BLOCK)
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
     scores = tl.where((at < left)[None, :], scores, float("-inf"))
     higher = tl.maximum(best, tl.max(scores, 1))
@@ -143,6 +158,7 @@ def parts_kernel(
     q, slot_k, slot_v, bounds, out, parts, weights, counters, tokens, slot_stride,
     GROUPS: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
     SPLITS: tl.constexpr, STAGES: tl.constexpr, JOINED: tl.constexpr, OVERLAP: tl.constexpr, ON_GPU: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Axes: tiles of a block, splits, pairs of row and key head."""
     tile, split, pair = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -154,20 +170,32 @@ def parts_kernel(
     first, last = split * span, tl.minimum(split * span + span, stop - begin)
     d, at, m = tl.arange(0, D), tl.arange(0, BLOCK), tile * ROWS + tl.arange(0, ROWS)
     base = begin.to(tl.int64) * slot_stride + pair % GROUPS * D
-    if OVERLAP:
+    here_k, here_v = slot_k + base + d[None, :], slot_v + base + d[None, :]
+    token, known = first + at, stop - begin - tokens
+    if EARLY:
+        before = (token < tl.minimum(known, last))[:, None]
+        k = tl.load(here_k + token[:, None] * slot_stride, mask=before, other=0.0)
+        v = tl.load(here_v + token[:, None] * slot_stride, mask=before, other=0.0)
+    if OVERLAP and not EARLY:
         near = base + tl.where(first + at < last, first + at, 0) * slot_stride
         _ahead(slot_k + near, D * 2, BLOCK)
         _ahead(slot_v + near, D * 2, BLOCK)
+    if OVERLAP:
         gdc_wait()
     if OVERLAP == 1:
         gdc_launch_dependents()
     mine = m < tokens * GROUP
     head = _heads(m, pair, tokens, GROUPS, GROUP)
     query = tl.load(q + head[:, None] * D + d[None, :], mask=mine[:, None], other=0.0)
-    here_k, here_v = slot_k + base + d[None, :], slot_v + base + d[None, :]
     scale = 1.4426950408889634 / (D**0.5)
     best, total = tl.full([ROWS], _NOTHING, tl.float32), tl.zeros([ROWS], tl.float32)
     heard = tl.zeros([ROWS, D], tl.float32)
+    if EARLY:
+        own = ((token >= known) & (token < last))[:, None]
+        k = tl.where(own, tl.load(here_k + token[:, None] * slot_stride, mask=own, other=0.0), k)
+        v = tl.where(own, tl.load(here_v + token[:, None] * slot_stride, mask=own, other=0.0), v)
+        best, total, heard = _heard(query, k, v, last - first, best, total, heard, scale, BLOCK)
+        first += BLOCK
     if ON_GPU:
         for start in tl.range(first, last, BLOCK, num_stages=STAGES):
             offset = (start + at)[:, None] * slot_stride
@@ -225,18 +253,18 @@ def _processors(device: torch.device) -> int:
 
 def tiles_of(tokens: int, group: int, tuned: Tuning) -> int:
     """Of one block and key head."""
-    return triton.cdiv(tokens * group, tuned.rows)
+    return -(-tokens * group // tuned.rows)
 
 
 def tuning(pairs: int, tokens: int, group: int, processors: int) -> Tuning:
     """`pairs`: rows of the batch times key heads; `group`: query heads of a key head."""
-    tiles = pairs * tiles_of(tokens, group, BEST)
     if is_batch_invariant():
-        return replace(BEST, splits=ALIKE, joined=BEST.joined and tiles * ALIKE <= processors)
-    splits = 1
-    while splits < _SPLITS and tiles * splits * 2 <= processors:
-        splits *= 2
-    return replace(BEST, splits=splits)
+        return ALIKE
+    count = pairs * tiles_of(tokens, group, Tuning())
+    tuned = next(tuned for most, tuned in CUTS.items() if count <= most)
+    while tuned.joined and pairs * tiles_of(tokens, group, tuned) * tuned.splits > processors:
+        tuned = replace(tuned, splits=tuned.splits // 2, joined=tuned.splits > 2)
+    return tuned
 
 
 _counters: dict[torch.device, Tensor] = {}
@@ -293,6 +321,6 @@ def constants(tuned: Tuning, groups: int, group: int, width: int, device: torch.
     return {
         "GROUPS": groups, "GROUP": group, "D": width, "ROWS": tuned.rows, "BLOCK": tuned.block,
         "SPLITS": tuned.splits, "STAGES": tuned.stages, "JOINED": tuned.joined, "OVERLAP": overlap,
-        "ON_GPU": device.type == "cuda", "num_warps": tuned.warps, "num_stages": tuned.stages,
+        "ON_GPU": device.type == "cuda", "EARLY": tuned.early, "num_warps": tuned.warps, "num_stages": tuned.stages,
         "launch_pdl": overlap > 0,
     }  # fmt: skip
