@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from walkgraph.layers.kernels import layer_norm
 from walkgraph.layers.kernels.layer_norm import norm_rows, shifted_rows
 from walkgraph.layers.layer_norm import added_norm, shifted_norm
 
@@ -13,7 +14,11 @@ from walkgraph.layers.layer_norm import added_norm, shifted_norm
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize(("rows", "width"), [(5, 1152), (1, 24), (70, 8)])
 @pytest.mark.parametrize("adds", [True, False])
-def test_rows_are_normed_as_plainly(rows: int, width: int, adds: bool, dtype: torch.dtype, device: str) -> None:
+@pytest.mark.parametrize("many", [True, False])
+def test_rows_are_normed_as_plainly(
+    rows: int, width: int, adds: bool, many: bool, dtype: torch.dtype, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layer_norm, "_MANY", 0 if many else 100)
     generator = torch.Generator().manual_seed(width)
     x, y, weight, bias = (torch.randn(n, width, generator=generator) for n in (rows, rows, 1, 1))
     x, y = (3 * x + 2).to(device, dtype), y.to(device, dtype) if adds else None

@@ -60,8 +60,8 @@ for cut in paged_blocks.CUTS.values():
 heads = {"H": 22, "G": 22, "D": 64, "HEADS": 32, "EACH": 2, "PAGE": 16, "PDL": True}
 compiled(paged_block_kernels.place_kernel, heads | {"launch_pdl": True}, tensor_cores=False)
 compiled(
-    layer_norm.norm_kernel, {"W": 1408, "BLOCK": 2048, "ADDS": False, "SHIFTS": True, "PDL": True, "launch_pdl": True},
-    tensor_cores=False,
+    layer_norm.norm_kernel, {"W": 1408, "BLOCK": 2048, "EACH": 4, "ADDS": False, "SHIFTS": True, "PDL": True, "launch_pdl": True},
+    tensor_cores=False, rows="i32", weight="*bf16",
 )
 """
 

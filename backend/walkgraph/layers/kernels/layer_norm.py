@@ -11,53 +11,63 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from walkgraph.layers.kernels.overlap import can_overlap
 
 WARPS = 4
+_MANY, _EACH = 4096, 4
+"""From so many rows on, a program norms several: each of its warps one."""
 
 
-@triton.jit
-def norm_kernel(x, y, total, weight, bias, out, eps, W: tl.constexpr, BLOCK: tl.constexpr, ADDS: tl.constexpr,
-                SHIFTS: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
-    """A program for one row, which stays in registers. ADDS: x + y is normed, and kept in `total`. SHIFTS: y is one
+@triton.jit(do_not_specialize=["rows"])
+def norm_kernel(
+    x, y, total, weight, bias, out, eps, rows, W: tl.constexpr, BLOCK: tl.constexpr, EACH: tl.constexpr,
+    ADDS: tl.constexpr, SHIFTS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """A program for EACH rows, which stay in registers. ADDS: x + y is normed, and kept in `total`. SHIFTS: y is one
     row for all, and the sum is only normed."""
-    columns = tl.arange(0, BLOCK)
-    inside = columns < W
-    row = tl.program_id(0).to(tl.int64) * W + columns
-    scale = tl.load(weight + columns, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
-    shift = tl.load(bias + columns, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
+    columns = tl.arange(0, BLOCK)[None, :]
+    known = columns < W
+    scale = tl.load(weight + columns, mask=known, other=0.0, eviction_policy="evict_last").to(tl.float32)
+    shift = tl.load(bias + columns, mask=known, other=0.0, eviction_policy="evict_last").to(tl.float32)
     if SHIFTS:
-        offset = tl.load(y + columns, mask=inside, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        offset = tl.load(y + columns, mask=known, other=0.0, eviction_policy="evict_last").to(tl.float32)
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
-    value = tl.load(x + row, mask=inside, other=0.0)
+    row = tl.program_id(0) * EACH + tl.arange(0, EACH)[:, None]
+    inside = known & (row < rows)
+    at = row.to(tl.int64) * W + columns
+    value = tl.load(x + at, mask=inside, other=0.0)
     if ADDS:
-        other = tl.load(y + row, mask=inside, other=0.0)
+        other = tl.load(y + at, mask=inside, other=0.0)
         value = (value.to(tl.float32) + other.to(tl.float32)).to(total.dtype.element_ty)
-        tl.store(total + row, value, mask=inside)
+        tl.store(total + at, value, mask=inside)
     value = value.to(tl.float32)
     if SHIFTS:
         value += offset
-    apart = tl.where(inside, value - tl.sum(value, 0) / W, 0.0)
-    rstd = tl.rsqrt(tl.sum(apart * apart, 0) / W + eps)
-    tl.store(out + row, (apart * rstd * scale + shift).to(out.dtype.element_ty), mask=inside)
+    apart = tl.where(inside, value - tl.sum(value, 1, keep_dims=True) / W, 0.0)
+    rstd = tl.rsqrt(tl.sum(apart * apart, 1, keep_dims=True) / W + eps)
+    tl.store(out + at, (apart * rstd * scale + shift).to(out.dtype.element_ty), mask=inside)
 
 
 def norm_rows(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """x and y `[R, W]`, contiguous -> their sum, rounded (x itself without y), and its norm."""
-    rows, width = x.shape
     out, total = torch.empty_like(x), x if y is None else torch.empty_like(x)
-    overlap = can_overlap(x.device)
-    norm_kernel[(rows,)](
-        x, x if y is None else y, total, weight, bias, out, eps, W=width, BLOCK=triton.next_power_of_2(width),
-        ADDS=y is not None, SHIFTS=False, PDL=overlap, num_warps=WARPS, launch_pdl=overlap,
-    )  # fmt: skip
+    _launch(x, x if y is None else y, total, weight, bias, out, eps, adds=y is not None, shifts=False)
     return total, out
 
 
 def shifted_rows(x: Tensor, shift: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     """x `[R, W]`, contiguous, and shift `[W]` -> the norm of their sum."""
-    (rows, width), out, overlap = x.shape, torch.empty_like(x), can_overlap(x.device)
-    norm_kernel[(rows,)](
-        x, x if shift is None else shift, out, weight, bias, out, eps, W=width, BLOCK=triton.next_power_of_2(width),
-        ADDS=False, SHIFTS=shift is not None, PDL=overlap, num_warps=WARPS, launch_pdl=overlap,
-    )  # fmt: skip
+    out = torch.empty_like(x)
+    _launch(x, x if shift is None else shift, out, weight, bias, out, eps, adds=False, shifts=shift is not None)
     return out
+
+
+def _launch(
+    x: Tensor, y: Tensor, total: Tensor, weight: Tensor, bias: Tensor, out: Tensor, eps: float, *, adds: bool,
+    shifts: bool,
+) -> None:  # fmt: skip
+    (rows, width), overlap = x.shape, can_overlap(x.device)
+    each = _EACH if rows >= _MANY else 1
+    norm_kernel[(triton.cdiv(rows, each),)](
+        x, y, total, weight, bias, out, eps, rows, W=width, BLOCK=triton.next_power_of_2(width), EACH=each, ADDS=adds,
+        SHIFTS=shifts, PDL=overlap, num_warps=WARPS, launch_pdl=overlap,
+    )  # fmt: skip
