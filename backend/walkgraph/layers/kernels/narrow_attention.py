@@ -6,7 +6,7 @@ captured launch serves any lengths. What the programs of a tile heard is added u
 came last, so equal inputs give equal bits.
 
 `joined`: the programs of a tile wait for each other and each add up some of its rows, so they must all run at once:
-there are no more of them than processors, and two streams of one device must not launch them at once. Otherwise a
+there are no more of them than processors, and no two streams of one device launch them at the same time. Otherwise a
 second launch adds up.
 
 Shape letters: B rows of a batch, n tokens of a block, H query heads, G key/value heads, D head dim, S slots.
@@ -27,6 +27,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.kernels.overlap import can_overlap
+from walkgraph.layers.kernels.workspaces import Workspaces
 
 WIDTHS = (64, 128, 256)
 """Head dims."""
@@ -267,16 +268,11 @@ def tuning(pairs: int, tokens: int, group: int, processors: int) -> Tuning:
     return tuned
 
 
-_counters: dict[torch.device, Tensor] = {}
-
-
-def _zeros(device: torch.device, tuned: Tuning) -> Tensor:
-    """Counters that outlive every captured launch, of launches with these splits; made before the first capture."""
-    if device not in _counters:
-        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("attend a narrow block once on this device before one is captured")
-        _counters[device] = torch.zeros(_SPLITS.bit_length(), _COUNTERS, dtype=torch.int32, device=device)
-    return _counters[device][tuned.splits.bit_length() - 1]
+_counters: Workspaces[Tensor] = Workspaces(
+    lambda device: torch.zeros(_SPLITS.bit_length(), _COUNTERS, dtype=torch.int32, device=device),
+    "attend a narrow block",
+)
+"""Of launches with the same splits."""
 
 
 def narrow_attention(q: Tensor, slot_k: Tensor, slot_v: Tensor, bounds: Tensor, tuned: Tuning | None = None) -> Tensor:
@@ -300,7 +296,17 @@ def narrow_attention(q: Tensor, slot_k: Tensor, slot_v: Tensor, bounds: Tensor, 
     parts, weights = _space(q, pairs * tiles, tuned)
     given = constants(tuned, groups, group, width, q.device)
     parts_kernel[grid](
-        q, slot_k, slot_v, bounds, out, parts, weights, _zeros(q.device, tuned), tokens, slot_k.stride(0), **given
+        q,
+        slot_k,
+        slot_v,
+        bounds,
+        out,
+        parts,
+        weights,
+        _counters(q.device)[tuned.splits.bit_length() - 1],
+        tokens,
+        slot_k.stride(0),
+        **given,
     )
     if tuned.splits > 1 and not tuned.joined:
         names = ("GROUPS", "GROUP", "D", "ROWS", "SPLITS", "OVERLAP", "launch_pdl")
