@@ -11,8 +11,8 @@ import _common as common
 import torch
 from torch import Tensor
 
-from walkgraph.layers.layer_norm import added_norm
-from walkgraph.layers.paged_blocks import paged_block_attention, place_block
+from walkgraph.layers.layer_norm import shifted_norm
+from walkgraph.layers.paged_blocks import Places, paged_block_attention, place_block, placed_product
 from walkgraph.layers.product import product
 from walkgraph.networks.base import PagedRows
 
@@ -85,6 +85,7 @@ class Weights(NamedTuple):
     up: Tensor
     down: Tensor
     norm: torch.nn.LayerNorm
+    shift: Tensor
     biases: Sequence[Tensor]
 
 
@@ -94,16 +95,22 @@ def weights(width: int, hidden: int) -> Weights:
     ]
     norm = torch.nn.LayerNorm(width, 1e-6, device="cuda", dtype=torch.bfloat16)
     qkv, o, up, down = made
-    return Weights(qkv, o, up, down, norm, [normal(one.shape[0], scale=0.1) for one in made])
+    return Weights(
+        qkv, o, up, down, norm, torch.randn(width, device="cuda"), [normal(one.shape[0], scale=0.1) for one in made]
+    )
 
 
-def layer(x: Tensor, of: Weights, k: Tensor, v: Tensor, room: Any, tokens: int) -> Tensor:
-    qkv = product(added_norm(x, None, of.norm)[1], of.qkv, of.biases[0])
-    q = place_block(qkv, room.cos, room.sin, k, v, room.rows, tokens)
+def layer(x: Tensor, of: Weights, k: Tensor, v: Tensor, room: Any, tokens: int, *, placed: bool) -> Tensor:
+    """As `networks.vjepa2_steps.through`; `placed`: the product writes what is placed."""
+    y = shifted_norm(x, of.shift, of.norm)
+    if placed:
+        q = placed_product(y, of.qkv, of.biases[0], Places(room.cos, room.sin, k, v, room.rows, tokens))
+    else:
+        q = place_block(product(y, of.qkv, of.biases[0]), room.cos, room.sin, k, v, room.rows, tokens)
     heads = paged_block_attention(q, k, v, room.rows, tokens)
-    x = product(heads.flatten(1), of.o, of.biases[1], residual=x)
-    hidden = product(added_norm(x, None, of.norm)[1], of.up, of.biases[2], activation="gelu")
-    return product(hidden, of.down, of.biases[3], residual=x)
+    x = product(heads.flatten(1), of.o, residual=x)
+    hidden = product(shifted_norm(x, of.shift, of.norm), of.up, of.biases[2], activation="gelu")
+    return product(hidden, of.down, residual=x)
 
 
 def stacks(budget: common.Budget) -> list[common.Row]:
@@ -111,24 +118,25 @@ def stacks(budget: common.Budget) -> list[common.Row]:
     made = [weights(1024, 4096) for _ in range(24)]
     for batch, contexts in ((1, (0, 1032, 2064, 4128, 7740)), (8, (0, 2064, 3870)), (ROLLOUTS, (0, 258))):
         if budget.allows(f"predictor {batch}"):
-            rows += attempt(lambda batch=batch, contexts=contexts: predictor(made, batch, contexts)) or []
+            for placed in (False, True):
+                rows += attempt(lambda b=batch, c=contexts, p=placed: predictor(made, b, c, placed=p)) or []
     if budget.allows("encoder"):
         rows += attempt(encoder) or []
     common.show("stacks of layers", rows)
     return rows
 
 
-def predictor(made: list[Weights], batch: int, contexts: Sequence[int]) -> list[common.Row]:
+def predictor(made: list[Weights], batch: int, contexts: Sequence[int], *, placed: bool) -> list[common.Row]:
     room = Room(batch, 0, len(made), max(contexts) + TOKENS)
     x = normal(batch * TOKENS, 1024)
 
     def step() -> Tensor:
         y = x.clone()
         for number, of in enumerate(made):
-            y = layer(y, of, room.k[number], room.v[number], room, TOKENS)
+            y = layer(y, of, room.k[number], room.v[number], room, TOKENS, placed=placed)
         return y
 
-    return [*timed(f"predictor {batch}", step, room, contexts, len(made))]
+    return [*timed(f"predictor {batch}{' placed' * placed}", step, room, contexts, len(made))]
 
 
 def encoder() -> list[common.Row]:
@@ -139,7 +147,7 @@ def encoder() -> list[common.Row]:
     def step() -> Tensor:
         y = x.clone()
         for of in made:
-            y = layer(y, of, room.k[0], room.v[0], room, 256)
+            y = layer(y, of, room.k[0], room.v[0], room, 256, placed=False)
         return y
 
     return [*timed("encoder", step, room, (0,), len(made))]

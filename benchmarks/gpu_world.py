@@ -1,11 +1,11 @@
 """What a step of V-JEPA 2-AC's predictor and of its encoder takes on one GPU, layers of full size as one graph, and
 which cuts of their products and of their attention are fastest.
 
-    python benchmarks/gpu_world.py [--parts check sweep stacks] [--seconds 200] [--out world.json]
+    python benchmarks/gpu_world.py [--parts check sweep stacks library] [--seconds 200] [--out world.json]
 
-`check`: products, blocks placed and attended, and norms, beside float32. `sweep`: cuts of every product (of the
-predictor for one, eight and 400 rollouts, of the encoder, of SigLIP and of Gemma's prefix) and of the predictor's
-attention, in graphs that rotate through the weights of many layers, with the library's product beside them. `stacks`:
+`check`: products, blocks placed and attended, and norms, beside float32. `sweep`: cuts of products that place what they
+give, beside the library's product and a launch that places, and of the predictor's attention, in graphs that rotate
+through the weights of many layers. `library`: its products, those of SigLIP and of Gemma's prefix too. `stacks`:
 24 layers behind contexts of several lengths, for 1, 8 and 400 rollouts, and 40 layers of the encoder; then by kernel.
 With `sweep`, `stacks` run with the cuts that were found best.
 """
@@ -18,7 +18,7 @@ import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +57,7 @@ def shapes_of(of: str, rows: int, width: int, hidden: int, activation: Activatio
 
 SHAPES = [
     *shapes_of("predictor", TOKENS, 1024, 4096),
+    *shapes_of("predictor, patches", 256, 1024, 4096),
     *shapes_of("encoder", 256, 1408, 6144),
     *shapes_of("siglip", 768, 1152, 4304, "gelu_tanh"),
     *shapes_of("predictor", 8 * TOKENS, 1024, 4096),
@@ -70,7 +71,7 @@ SHAPES = [
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", default=["check", "sweep", "stacks"])
+    parser.add_argument("--parts", nargs="+", default=["check", "sweep", "stacks", "library"])
     parser.add_argument("--seconds", type=float, default=200)
     parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--out", type=Path)
@@ -81,14 +82,16 @@ def main() -> None:
         if "sweep" in given.parts:
             with Compilers(given.workers) as compilers:
                 attention = Attentions(compilers, common.Budget(0.75 * given.seconds))
-                products = Products(compilers, common.Budget(0.5 * given.seconds))
+                placed = PlacedProducts(compilers, common.Budget(0.4 * given.seconds))
                 if "check" in given.parts:
                     report["check"] = attempt(checks)
-                for name, sweep in (("products", products), ("attention", attention)):
+                for name, sweep in (("placed", placed), ("attention", attention)):
                     report[name] = attempt(sweep.run)
                     budget.left_out += sweep.budget.left_out
         elif "check" in given.parts:
             report["check"] = attempt(checks)
+        if "library" in given.parts:
+            report["library"] = attempt(lambda: libraries(budget))
         if "stacks" in given.parts:
             report["stacks"] = attempt(lambda: stacks(budget))
     report["left out"] = budget.left_out
@@ -140,9 +143,34 @@ def block_checks() -> Iterator[common.Row]:
             outs = [attend(q, room.k[0], room.v[0], room.rows, TOKENS, PAGE, cut) for _ in range(2)]
             distance = wrong(outs[0], exact) if torch.equal(outs[0], outs[1]) else float("nan")
             yield {"what": f"attention {batch} x {context}", "cut": told(cut), "wrong by": distance}
+    room = Room(8, 3612, 1)
+    room.rows.lengths.copy_(torch.tensor([3612, 0, 258, 3354, 1, 17, 2064, 3099]))
+    q = normal(8 * TOKENS, HEADS, WIDTH)
+    exact = plain_attention(q.float(), room.k[0].float(), room.v[0].float(), room.rows, TOKENS)
+    for cut in (choose(8, HEADS, room.capacity), Cut(m=128, splits=4, warps=8, least=128)):
+        outs = [attend(q, room.k[0], room.v[0], room.rows, TOKENS, PAGE, cut) for _ in range(20)]
+        same = all(torch.equal(one, outs[0]) for one in outs)
+        yield {"what": "8 lengths", "cut": told(cut), "wrong by": wrong(outs[0], exact) if same else float("nan")}
+    yield from placed_checks()
     x, weight, bias = normal(258, 1408) * 3 + 1, normal(1408), normal(1408)
     exact = F.layer_norm(x.float(), (1408,), weight.float(), bias.float(), 1e-6)
     yield {"what": "norm", "wrong by": wrong(norm_rows(x, None, weight, bias, 1e-6)[1], exact)}
+
+
+def placed_checks() -> Iterator[common.Row]:
+    from walkgraph.layers.kernels.placed_product import launch
+    from walkgraph.layers.kernels.product_config import STAYS, Cut
+    from walkgraph.layers.paged_blocks import Places, plain_place
+
+    for batch, cut in itertools.product((1, 8), (STAYS, Cut(64, 128), Cut(128, 64, swap=True, tail=False))):
+        room, x = Room(batch, 300, 1), normal(batch * TOKENS, 1024)
+        weight, bias, k, v = normal(3072, 1024, scale=1 / 32), normal(3072), room.k[0].clone(), room.v[0].clone()
+        q = launch(cut, x, weight, bias, Places(room.cos, room.sin, room.k[0], room.v[0], room.rows, TOKENS))
+        exact = plain_place(
+            plain_product(x.float(), weight.float(), bias.float()), room.cos, room.sin, k, v, room.rows, TOKENS
+        )
+        distance = max(wrong(q, exact), wrong(room.k[0], k), wrong(room.v[0], v))
+        yield {"what": f"placed product {batch}", "cut": told(cut), "wrong by": distance}
 
 
 def told(cut: Any) -> str:
@@ -175,8 +203,8 @@ def compiled(case: Any, cut: Any) -> str | None:
     """What is wrong with a cut; None where it ran."""
     try:
         with torch.inference_mode():
-            if isinstance(case, Shape):
-                product_work(case._replace(rows=min(case.rows, 8 * TOKENS)), 1)(cut)[0]()
+            if isinstance(case, Placed):
+                placed_work(case._replace(batch=min(case.batch, 8)), 1)(cut)[0]()
             else:
                 attention_work(1, case[1], 1)(cut)[0]()
             torch.cuda.synchronize()
@@ -185,143 +213,108 @@ def compiled(case: Any, cut: Any) -> str | None:
     return None
 
 
-def product_work(shape: Shape, layers: int) -> Callable[[Any], list[Callable[[], Any]]]:
-    """Cut -> products by the weights of so many layers."""
-    from walkgraph.layers.kernels.product import Ending, launch
+def libraries(budget: common.Budget) -> list[common.Row]:
+    """The library's products, with what it can end them with at once: not always all that is wanted."""
+    rows: list[common.Row] = []
+    for shape in SHAPES:
+        if not budget.allows(f"{shape}"):
+            continue
+        x, out, bias = normal(shape.rows, shape.k), normal(shape.rows, shape.n), normal(shape.n)
+        weights = [normal(shape.n, shape.k, scale=shape.k**-0.5) for _ in range(2 if shape.rows > 20000 else 12)]
 
-    x, out = normal(shape.rows, shape.k), normal(shape.rows, shape.n)
-    weights = [normal(shape.n, shape.k, scale=shape.k**-0.5) for _ in range(layers)]
-    bias = normal(shape.n) if shape.bias else None
-    end = Ending(bias, shape.activation, out if shape.residual else None)
+        def one(weight: Tensor, shape: Shape = shape, x: Tensor = x, out: Tensor = out, bias: Tensor = bias) -> Tensor:
+            if shape.residual:
+                return out.addmm_(x, weight.t())
+            if shape.activation is not None:
+                return torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
+            return F.linear(x, weight, bias if shape.bias else None)
+
+        us = per_call([lambda weight=weight, one=one: one(weight) for weight in weights])
+        flops, nbytes = 2 * shape.rows * shape.n * shape.k, 2 * shape.n * shape.k
+        told = {"us": us, "TFLOP/s": flops / us / 1e6, "TB/s of weights": nbytes / us / 1e6}
+        rows.append({"shape": " ".join(map(str, shape)), **told})
+    common.show("products by the library", rows)
+    return rows
+
+
+class Placed(NamedTuple):
+    """A product whose queries, keys and values are placed."""
+
+    batch: int
+    tokens: int
+    heads: int
+
+
+PLACED = [Placed(1, TOKENS, HEADS), Placed(1, 256, 22), Placed(8, TOKENS, HEADS), Placed(ROLLOUTS, TOKENS, HEADS)]
+
+
+def placed_work(case: Placed, layers: int) -> Callable[[Any], list[Callable[[], Any]]]:
+    """Cut, or that the product is the library's and what is placed is another launch -> by so many layers' weights."""
+    from walkgraph.layers.kernels.paged_blocks import place
+    from walkgraph.layers.kernels.placed_product import launch
+    from walkgraph.layers.paged_blocks import Places
+
+    width = case.heads * WIDTH
+    room, x, bias = Room(case.batch, 0, 1, heads=case.heads), normal(case.batch * case.tokens, width), normal(3 * width)
+    weights = [normal(3 * width, width, scale=width**-0.5) for _ in range(layers)]
+    cos, sin, k, v = room.cos[:, : case.tokens], room.sin[:, : case.tokens], room.k[0], room.v[0]
+    to = Places(cos, sin, k, v, room.rows, case.tokens)
 
     def one(cut: Any, weight: Tensor) -> Callable[[], Any]:
-        if cut == "library":
-            return lambda: library(x, weight, end)
-        return lambda: launch(cut, x, weight, end)
+        if cut == "product":
+            return lambda: F.linear(x, weight, bias)
+        if cut == "apart":
+            return lambda: place(F.linear(x, weight, bias), cos, sin, k, v, room.rows, case.tokens, PAGE)
+        return lambda: launch(cut, x, weight, bias, to)
 
     return lambda cut: [one(cut, weight) for weight in weights]
 
 
-def library(x: Tensor, weight: Tensor, end: Any) -> Tensor:
-    """The product alone, with what the library can end it with at once: not always all that is wanted."""
-    if end.residual is not None:
-        return end.residual.addmm_(x, weight.t())
-    if end.activation is not None and end.bias is not None:
-        return torch._addmm_activation(end.bias, x, weight.t(), use_gelu=True)
-    return F.linear(x, weight, end.bias)
+def placed_cuts(case: Placed) -> list[Any]:
+    from walkgraph.layers.kernels.product_config import STAYS, Cut
+
+    if case.batch > 100:
+        return [STAYS, replace(STAYS, stages=4), replace(STAYS, m=256, n=128)]
+    if case.batch > 1:
+        return [STAYS, Cut(128, 128, warps=8, stages=3), Cut(64, 128), Cut(128, 128, warps=8, stages=3, tail=False)]
+    cuts = [Cut(128, 64), Cut(64, 128), Cut(64, 64, stages=6), Cut(128, 128, warps=8, stages=4)]
+    cuts += [replace(cut, swap=True) for cut in cuts[:2]]
+    cuts += [replace(cut, k=128, stages=2) for cut in cuts[:2]] + [replace(cut, ahead=False) for cut in cuts[:2]]
+    if case.tokens == TOKENS:
+        cuts += [replace(cut, tail=False) for cut in cuts]
+    return cuts
 
 
-def product_cuts(shape: Shape) -> list[Any]:
-    from walkgraph.layers.kernels.product_config import PROCESSORS, Cut, fits, tiles_of
-
-    stays = [
-        Cut(128, 256, warps=8, stages=stages, stays=True, group=group)
-        for stages, group in ((3, 16), (4, 16), (3, 8))
-        if not (shape.residual and stages > 3)
-    ]
-    if shape.rows > 20000:
-        plain = [Cut(128, 128, warps=4, stages=3, ahead=False), Cut(128, 256, warps=8, stages=3, ahead=False)]
-        return [
-            *stays,
-            Cut(128, 128, warps=4, stages=3, stays=True),
-            Cut(256, 128, warps=8, stages=3, stays=True),
-            *plain,
-        ]
-    tiles = [(64, 64, 4, 6), (64, 128, 4, 4), (128, 64, 4, 4), (128, 128, 8, 4), (128, 128, 8, 3), (128, 256, 8, 3)]
-    cuts: list[Cut] = []
-    for (m, n, warps, stages), split in itertools.product(tiles, (1, 2, 3, 4, 6, 8)):
-        cut = Cut(m, n, warps=warps, stages=stages, split=split)
-        down, across = tiles_of(cut, shape.rows, shape.n)
-        programs, share = down * across * split, shape.k // cut.k // split
-        if split == 1 and programs > 1.2 * PROCESSORS:
-            cuts.append(cut)
-        elif (
-            0.45 * PROCESSORS <= programs <= 2.1 * PROCESSORS and share >= 2 and fits(cut, shape.rows, shape.n, shape.k)
-        ):
-            cuts.append(cut)
-            if stages == 4 and warps == 4 and shape.rows < 300:
-                cuts.append(replace(cut, swap=True))
-    return [*cuts, *(stays[:1] if shape.rows > 900 else [])]
-
-
-def product_variants(cut: Any) -> list[Any]:
-    """The neighbours of a good cut."""
-    if cut.stays:
-        return [replace(cut, pdl=0), replace(cut, group=32)]
-    more = [replace(cut, ahead=False), replace(cut, pdl=0), replace(cut, tail=not cut.tail)]
-    more += [replace(cut, stages=cut.stages + d) for d in (-1, 1, 2) if cut.stages + d > 1]
-    return [*more, replace(cut, k=128, stages=max(2, cut.stages // 2)), replace(cut, swap=not cut.swap)]
-
-
-@dataclass
-class Found:
-    case: Any
-    times: dict[Any, float]
-
-    def best(self, but: object = None) -> list[Any]:
-        return sorted((cut for cut in self.times if cut != but), key=self.times.__getitem__)
-
-
-class Products:
+class PlacedProducts:
     def __init__(self, compilers: Compilers, budget: common.Budget) -> None:
-        self.compilers, self.budget = compilers, budget
-        self.first = [(shape, cut) for shape in SHAPES for cut in product_cuts(shape)]
-        self.futures = compilers.all(self.first)
+        self.budget, self.cases = budget, [(case, cut) for case in PLACED for cut in placed_cuts(case)]
+        self.futures = compilers.all(self.cases)
 
     def run(self) -> list[common.Row]:
-        found = [Found(shape, {}) for shape in SHAPES]
-        self.measure(found, self.first, self.futures, library=True)
-        again = [(one.case, cut) for one in found for best in one.best("library")[:1] for cut in product_variants(best)]
-        again = [(case, cut) for case, cut in again if cut not in next(f for f in found if f.case is case).times]
-        self.measure(found, again, self.compilers.all(again))
-        self.use(found)
-        return [row for one in found for row in self.told(one)]
+        from walkgraph.layers.kernels import product_config
 
-    def measure(
-        self,
-        found: list[Found],
-        cases: Sequence[tuple[Shape, Any]],
-        futures: Sequence[Future[Any]],
-        *,
-        library: bool = False,
-    ) -> None:
-        pairs = list(zip(cases, futures, strict=True))
-        for one in found:
-            if not self.budget.allows(f"{one.case}"):
+        rows: list[common.Row] = []
+        for case in PLACED:
+            if not self.budget.allows(f"{case}"):
                 continue
-            layers = 2 if one.case.rows > 20000 else 12
-            work = product_work(one.case, layers)
-            if library:
-                one.times["library"] = per_call(work("library"))
-            for (case, cut), future in pairs:
-                if case is not one.case or not self.budget.allows(f"{case} {cut}"):
-                    continue
-                try:
-                    if future.result(60) is None:
-                        one.times[cut] = per_call(work(cut))
-                except Exception as raised:  # noqa: BLE001 - a cut that can't be launched is no result
-                    print(case, told(cut), f"{type(raised).__name__}: {raised}"[:150], flush=True)
-            common.show(f"{one.case}", self.told(one)[:6])
-
-    @staticmethod
-    def told(one: Found) -> list[common.Row]:
-        shape, rows = one.case, []
-        flops, nbytes = 2 * shape.rows * shape.n * shape.k, 2 * shape.n * shape.k
-        for cut in one.best():
-            us = one.times[cut]
-            name = cut if cut == "library" else told(cut)
-            rows.append({"us": us, "TFLOP/s": flops / us / 1e6, "TB/s of weights": nbytes / us / 1e6, "cut": name})
-        at = one.best().index("library") if "library" in one.times else 0
-        rows = [*rows[:5], *rows[at : at + 1]] if at >= 5 else rows[:6]
-        return [{"shape": " ".join(map(str, shape)), **row} for row in rows]
-
-    @staticmethod
-    def use(found: list[Found]) -> None:
-        from walkgraph.layers.kernels.product_config import TABLE
-
-        for one in found:
-            if best := one.best("library"):
-                TABLE.setdefault((one.case.n, one.case.k), {})[one.case.rows] = best[0]
+            work = placed_work(case, 2 if case.batch > 100 else 12)
+            times: dict[Any, float] = {name: per_call(work(name)) for name in ("apart", "product")}
+            for (of, cut), future in zip(self.cases, self.futures, strict=True):
+                if of == case and (why := future.result(90)) is None:
+                    times[cut] = per_call(work(cut))
+                elif of == case:
+                    print(told(cut), why, flush=True)
+            best = sorted(times.items(), key=lambda item: item[1])
+            if best[0][0] not in ("apart", "product"):
+                at = 3 * case.heads * WIDTH, case.heads * WIDTH
+                product_config.PLACED.setdefault(at, {})[case.batch * case.tokens] = best[0][0]
+            found = [
+                {"case": str(case), "us": us, "cut": cut if cut in ("apart", "product") else told(cut)}
+                for cut, us in best
+            ]
+            common.show(f"{case}", found)
+            rows += found
+        return rows
 
 
 # Attention ------------------------------------------------------------------------------------------------------------
@@ -346,22 +339,30 @@ def attention_cuts(batch: int) -> list[Any]:
     from walkgraph.layers.kernels.paged_blocks import Cut
 
     tiles = [
-        Cut(m=64),
+        *(Cut(m=64, stages=stages) for stages in (2, 3, 4)),
+        *(Cut(m=128, warps=warps, stages=stages) for warps in (4, 8) for stages in (2, 3, 4)),
+        *(Cut(m=64, block=128, stages=stages) for stages in (2, 3)),
+        *(Cut(m=128, block=128, warps=8, stages=stages) for stages in (2, 3)),
         Cut(m=64, within=True),
-        Cut(m=64, stages=4),
-        Cut(m=128, warps=8),
         Cut(m=128, warps=8, within=True),
-        Cut(m=128, warps=8, stages=2),
-        Cut(m=128, warps=4, stages=2),
-        Cut(m=128, warps=8, block=128, stages=2),
-        Cut(m=64, block=128, stages=2),
     ]
     if batch >= 100:
-        return [*tiles, Cut(m=64, stages=2), Cut(m=64, block=32, stages=4), Cut(m=128, warps=8, stages=2, within=True)]
+        return [*tiles, Cut(m=64, block=32, stages=4), Cut(m=128, warps=8, block=32, stages=4)]
     shares = (
-        [(1, 256), (2, 256), (4, 256), (8, 256), (4, 512), (8, 128)] if batch == 1 else [(1, 256), (2, 512), (4, 512)]
+        [(1, 256), (2, 256), (4, 256), (8, 256), (4, 512), (8, 512)] if batch == 1 else [(1, 256), (2, 512), (4, 512)]
     )
     return [replace(tile, splits=splits, least=least) for tile in tiles for splits, least in shares]
+
+
+class Found(NamedTuple):
+    case: tuple[int, int]
+    times: dict[Any, float]
+
+
+def dense(batch: int) -> float:
+    """Microseconds of torch's attention without a context, where nothing is paged."""
+    q, k, v = (normal(batch, TOKENS, HEADS, WIDTH).transpose(1, 2) for _ in range(3))
+    return per_call([lambda: F.scaled_dot_product_attention(q, k, v)] * 2)
 
 
 def alone(cut: Any) -> Any:
@@ -393,6 +394,8 @@ class Attentions:
                 {"rollouts": batch, "context": context, "us": us, "TFLOP/s": flops / us / 1e6, "cut": told(cut)}
                 for cut, us in sorted(one.times.items(), key=lambda item: item[1])
             ]
+            if context == 0:
+                print(f"torch's, dense: {attempt(lambda batch=batch: dense(batch))} us", flush=True)
             common.show(f"attention, {batch} rollouts behind {context} tokens", best[:8])
             rows += best
             found.append(one)
