@@ -3,11 +3,11 @@ which cuts of their products and of their attention are fastest.
 
     python benchmarks/gpu_world.py [--parts check sweep stacks library] [--seconds 200] [--out world.json]
 
-`check`: products, blocks placed and attended, and norms, beside float32. `sweep`: cuts of products that place what they
-give, beside the library's product and a launch that places, and of the predictor's attention, in graphs that rotate
-through the weights of many layers. `library`: its products, those of SigLIP and of Gemma's prefix too. `stacks`:
-24 layers behind contexts of several lengths, for 1, 8 and 400 rollouts, and 40 layers of the encoder; then by kernel.
-With `sweep`, `stacks` run with the cuts that were found best.
+`check`: products, blocks placed and attended, and norms, beside float32. `sweep`: cuts of products, and of those that
+place what they give, beside the library's product and a launch that places, and of the predictor's attention, in graphs
+that rotate through the weights of many layers. `library`: its products, those of SigLIP and of Gemma's prefix too.
+`stacks`: 24 layers behind contexts of several lengths, for 1, 8 and 400 rollouts, and 40 layers of the encoder; then by
+kernel. With `sweep`, `stacks` run with the cuts that were found best.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def main() -> None:
         if "sweep" in given.parts:
             with Compilers(given.workers) as compilers:
                 attention = Attentions(compilers, common.Budget(0.75 * given.seconds))
-                placed = PlacedProducts(compilers, common.Budget(0.4 * given.seconds))
+                products = Products(compilers, common.Budget(0.45 * given.seconds))
                 if "check" in given.parts:
                     report["check"] = attempt(checks)
-                for name, sweep in (("placed", placed), ("attention", attention)):
+                for name, sweep in (("products", products), ("attention", attention)):
                     report[name] = attempt(sweep.run)
                     budget.left_out += sweep.budget.left_out
         elif "check" in given.parts:
@@ -205,6 +205,8 @@ def compiled(case: Any, cut: Any) -> str | None:
         with torch.inference_mode():
             if isinstance(case, Placed):
                 placed_work(case._replace(batch=min(case.batch, 8)), 1)(cut)[0]()
+            elif isinstance(case, Shape):
+                product_work(case, 1)(cut)[0]()
             else:
                 attention_work(1, case[1], 1)(cut)[0]()
             torch.cuda.synchronize()
@@ -219,17 +221,7 @@ def libraries(budget: common.Budget) -> list[common.Row]:
     for shape in SHAPES:
         if not budget.allows(f"{shape}"):
             continue
-        x, out, bias = normal(shape.rows, shape.k), normal(shape.rows, shape.n), normal(shape.n)
-        weights = [normal(shape.n, shape.k, scale=shape.k**-0.5) for _ in range(2 if shape.rows > 20000 else 12)]
-
-        def one(weight: Tensor, shape: Shape = shape, x: Tensor = x, out: Tensor = out, bias: Tensor = bias) -> Tensor:
-            if shape.residual:
-                return out.addmm_(x, weight.t())
-            if shape.activation is not None:
-                return torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
-            return F.linear(x, weight, bias if shape.bias else None)
-
-        us = per_call([lambda weight=weight, one=one: one(weight) for weight in weights])
+        us = per_call(product_work(shape, 2 if shape.rows > 20000 else 12)("apart"))
         flops, nbytes = 2 * shape.rows * shape.n * shape.k, 2 * shape.n * shape.k
         told = {"us": us, "TFLOP/s": flops / us / 1e6, "TB/s of weights": nbytes / us / 1e6}
         rows.append({"shape": " ".join(map(str, shape)), **told})
@@ -285,34 +277,78 @@ def placed_cuts(case: Placed) -> list[Any]:
     return cuts
 
 
-class PlacedProducts:
+def product_work(shape: Shape, layers: int) -> Callable[[Any], list[Callable[[], Any]]]:
+    """Cut, or that the product is the library's -> products by so many layers' weights."""
+    from walkgraph.layers.kernels.product import Ending, launch
+
+    x, bias, out = normal(shape.rows, shape.k), normal(shape.n), normal(shape.rows, shape.n)
+    weights = [normal(shape.n, shape.k, scale=shape.k**-0.5) for _ in range(layers)]
+    end = Ending(None if shape.residual else bias, shape.activation, out if shape.residual else None)
+
+    def one(cut: Any, weight: Tensor) -> Callable[[], Any]:
+        if cut == "apart":
+            return lambda: library(shape, x, weight, bias, out)
+        return lambda: launch(cut, x, weight, end)
+
+    return lambda cut: [one(cut, weight) for weight in weights]
+
+
+def library(shape: Shape, x: Tensor, weight: Tensor, bias: Tensor, out: Tensor) -> Tensor:
+    if shape.residual:
+        return out.addmm_(x, weight.t())
+    if shape.activation is not None:
+        return torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
+    return F.linear(x, weight, bias if shape.bias else None)
+
+
+def product_cuts(shape: Shape) -> list[Any]:
+    from walkgraph.layers.kernels.product_config import PROCESSORS, Cut, fits, tiles_of
+
+    base = [Cut(64, 128), Cut(128, 64), Cut(64, 64, stages=6), Cut(128, 128, warps=8), Cut(64, 128, k=128, stages=3)]
+    cuts: list[Cut] = []
+    for cut, split in itertools.product(base, (1, 2, 3, 4, 6)):
+        one = replace(cut, split=split, tail=False)
+        down, across = tiles_of(one, shape.rows, shape.n)
+        if 0.5 * PROCESSORS < down * across * split < 2.5 * PROCESSORS and fits(one, shape.rows, shape.n, shape.k):
+            cuts += [one, replace(one, ahead=False)]
+    return cuts
+
+
+class Products:
     def __init__(self, compilers: Compilers, budget: common.Budget) -> None:
-        self.budget, self.cases = budget, [(case, cut) for case in PLACED for cut in placed_cuts(case)]
-        self.futures = compilers.all(self.cases)
+        self.budget, self.cases = budget, [*PLACED, *SHAPES[:4], *SHAPES[8:12]]
+        self.cuts = {case: placed_cuts(case) if isinstance(case, Placed) else product_cuts(case) for case in self.cases}
+        self.futures = {case: compilers.all([(case, cut) for cut in cuts]) for case, cuts in self.cuts.items()}
 
     def run(self) -> list[common.Row]:
-        from walkgraph.layers.kernels import product_config
+        from walkgraph.layers.kernels.product_config import PLACED as OF_PLACED
+        from walkgraph.layers.kernels.product_config import TABLE
 
         rows: list[common.Row] = []
-        for case in PLACED:
+        for case in self.cases:
             if not self.budget.allows(f"{case}"):
                 continue
-            work = placed_work(case, 2 if case.batch > 100 else 12)
-            times: dict[Any, float] = {name: per_call(work(name)) for name in ("apart", "product")}
-            for (of, cut), future in zip(self.cases, self.futures, strict=True):
-                if of == case and (why := future.result(90)) is None:
+            placed = isinstance(case, Placed)
+            n, k, count = (
+                (3 * case.heads * WIDTH, case.heads * WIDTH, case.batch * case.tokens)
+                if isinstance(case, Placed)
+                else (case.n, case.k, case.rows)
+            )
+            layers = 2 if count > 20000 else 12
+            work = placed_work(case, layers) if isinstance(case, Placed) else product_work(case, layers)
+            times: dict[Any, float] = {name: per_call(work(name)) for name in ("apart", "product")[: 1 + placed]}
+            for cut, future in zip(self.cuts[case], self.futures[case], strict=True):
+                if (why := future.result(90)) is None:
                     times[cut] = per_call(work(cut))
-                elif of == case:
+                else:
                     print(told(cut), why, flush=True)
-            best = sorted(times.items(), key=lambda item: item[1])
-            if best[0][0] not in ("apart", "product"):
-                at = 3 * case.heads * WIDTH, case.heads * WIDTH
-                product_config.PLACED.setdefault(at, {})[case.batch * case.tokens] = best[0][0]
-            found = [
-                {"case": str(case), "us": us, "cut": cut if cut in ("apart", "product") else told(cut)}
-                for cut, us in best
-            ]
-            common.show(f"{case}", found)
+            best = sorted(
+                (time, str(cut) if isinstance(cut, str) else told(cut), cut) for cut, time in times.items() if cut
+            )
+            if best[0][1] not in ("apart", "product"):
+                (OF_PLACED if placed else TABLE).setdefault((n, k), {})[count] = best[0][2]
+            found = [{"case": " ".join(map(str, case)), "us": us, "cut": name} for us, name, _ in best]
+            common.show(f"{case}", found[:12])
             rows += found
         return rows
 
