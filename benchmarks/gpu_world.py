@@ -81,8 +81,8 @@ def main() -> None:
     with torch.inference_mode():
         if "sweep" in given.parts:
             with Compilers(given.workers) as compilers:
-                attention = Attentions(compilers, common.Budget(0.75 * given.seconds))
-                products = Products(compilers, common.Budget(0.45 * given.seconds))
+                attention = Attentions(compilers, common.Budget(0.8 * given.seconds))
+                products = Products(compilers, common.Budget(0.55 * given.seconds))
                 if "check" in given.parts:
                     report["check"] = attempt(checks)
                 for name, sweep in (("products", products), ("attention", attention)):
@@ -346,7 +346,8 @@ class Products:
                 (time, str(cut) if isinstance(cut, str) else told(cut), cut) for cut, time in times.items() if cut
             )
             if best[0][1] not in ("apart", "product"):
-                (OF_PLACED if placed else TABLE).setdefault((n, k), {})[count] = best[0][2]
+                table: dict[Any, dict[int, Any]] = OF_PLACED if placed else TABLE
+                table.setdefault((n, k), {})[count] = best[0][2]
             found = [{"case": " ".join(map(str, case)), "us": us, "cut": name} for us, name, _ in best]
             common.show(f"{case}", found[:12])
             rows += found
