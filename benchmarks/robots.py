@@ -1,7 +1,7 @@
 """Robots and imagined worlds through the whole server: sockets to the workers and back.
 
     python benchmarks/robots.py [--cases act act_http act_8 encode rollout_4 rollout_15 rollout_30 rollout_15x8 plan]
-        [--rounds 20] [--budget 300] [--out FILE] [--check]
+        [--rounds 20] [--budget 300] [--out FILE] [--check] [--timeline]
 
 A service is started by the plain command in a home of its own; pi0.5 and V-JEPA 2-AC are deployed with random weights,
 one after the other (`--check`: tiny ones, on any machine, and nothing is written). Times are the client's, in
@@ -16,6 +16,7 @@ milliseconds from just before its request is sent until its end is told, after r
 
 `loop ms` is what the worker says that the iterations of the case's loop took on the device, `encoder ms` the same of
 the vision encoder, `prefix ms` of the prefix. `start` has the seconds from `deploy` to ready, by what rank 0 was at.
+`--timeline`: where the time of the fastest of ten more requests went, from the moment that its client sent it.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import base64
 import io
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,6 +93,8 @@ def main() -> None:
                     asker = Asker(server.client.url, token, tiny=tiny)
                     rows.append({"case": name, **asyncio.run(asker.measure(case, rounds))})
                     show(f"on {device}", rows[-1:])
+                    if given.timeline:
+                        show(f"{name}, ms from the sending", asyncio.run(asker.timeline(case)))
             server.client.undeploy(model.graph)
     show(f"robots on {device}", rows)
     report = {"tiny": tiny, "start": starts, "cases": rows, "left out": budget.left_out}
@@ -105,6 +108,7 @@ def options() -> argparse.Namespace:
     arguments.add_argument("--budget", type=float, default=300.0, help="seconds; what comes after is left out")
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--check", action="store_true", help="tiny models, and nothing is written")
+    arguments.add_argument("--timeline", action="store_true", help="of a request of each case")
     return arguments.parse_args()
 
 
@@ -142,6 +146,28 @@ class Asker:
                 row[name] = spread(busy, 1e3)["median"]
         return row | {"requests": len(kept)}
 
+    async def timeline(self, case: Case) -> list[Row]:
+        """When a request's client was told what, and when its calls and launches were taken, handed to the device,
+        begun and over there."""
+        async with httpx.AsyncClient(base_url=self._url, headers=self._headers, timeout=60, trust_env=False) as http:
+            level = f"/api/v1/deployments/{case.model.graph}/watch/level"
+            (await http.put(level, json={"level": "full"})).raise_for_status()
+            told: list[list[tuple[str, float, str]]] = []
+            async with connect(
+                self._address(case), additional_headers=self._headers, max_size=LARGEST, proxy=None
+            ) as socket:
+                await socket.recv()
+                for _ in range(10):
+                    told.append([one async for one in _events(socket, self._body(case))])
+            await asyncio.sleep(1)
+            best = min(told, key=lambda events: events[-1][1] - events[0][1])
+            answer = (await http.get(f"/api/v1/runs/{best[-1][2]}/trace")).raise_for_status()
+            (await http.put(level, json={"level": "summary"})).raise_for_status()
+        return _lines(best, answer.json())
+
+    def _address(self, case: Case) -> str:
+        return f"ws{self._url.removeprefix('http')}/ws/v1/sessions/{case.model.graph}/{case.task}"
+
     def _body(self, case: Case) -> dict[str, Any]:
         body = json.loads(json.dumps(case.request))
         for number, (name, value) in enumerate(body["inputs"].items()):
@@ -152,9 +178,8 @@ class Asker:
         return body
 
     async def _sockets(self, case: Case, body: Mapping[str, Any], rounds: int) -> "Sequence[Sequence[Timed]]":
-        address = f"ws{self._url.removeprefix('http')}/ws/v1/sessions/{case.model.graph}/{case.task}"
-
         async def robot() -> Sequence[Timed]:
+            address = self._address(case)
             async with connect(address, additional_headers=self._headers, max_size=LARGEST, proxy=None) as socket:
                 await socket.recv()
                 return await self._repeated(lambda: _observed(socket, body), rounds)
@@ -192,6 +217,36 @@ async def _observed(socket: ClientConnection, body: Mapping[str, Any]) -> Any:
             raise RuntimeError(event["error"]["message"])
         if event["event"] == "done":
             return event["times"]
+
+
+async def _events(socket: ClientConnection, body: Mapping[str, Any]) -> AsyncIterator[tuple[str, float, str]]:
+    """What the client did and was told, seconds since 1970, and the run."""
+    yield "client: sends", time.time(), ""
+    await socket.send(json.dumps(body))
+    name = ""
+    while name != "done":
+        event = json.loads(await socket.recv())
+        name = event["event"]
+        yield f"client: {name}", time.time(), event["run"]
+
+
+def _lines(told: Sequence[tuple[str, float, str]], trace: Mapping[str, Any]) -> list[Row]:
+    """In the order of time. The trace's times are microseconds."""
+    began, blocks, lanes = told[0][1], trace["blocks"], trace["lanes"]
+
+    def after(at: int) -> float:
+        return 1e3 * (trace["wall"] - began) + at / 1e3
+
+    lines: list[Row] = [{"what": name, "taken": 1e3 * (at - began)} for name, at, _ in told]
+    lines += [{"what": f"conductor: {name}", "taken": after(at)} for name, at in trace["phases"].items()]
+    lines += [
+        {
+            "what": f"{lanes[lane]['name']} x {blocks['count'][row]}",
+            **{moment: after(blocks[moment][row]) for moment in ("taken", "launched", "started", "finished")},
+        }
+        for row, lane in enumerate(blocks["lane"])
+    ]
+    return sorted(lines, key=lambda line: line["taken"])
 
 
 async def _posted(http: httpx.AsyncClient, path: str, body: Mapping[str, Any]) -> Any:
