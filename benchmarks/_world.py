@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import _common as common
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from walkgraph.layers.layer_norm import shifted_norm
+from walkgraph.layers.linear import linear
 from walkgraph.layers.paged_blocks import Places, paged_block_attention, place_block, placed_product
 from walkgraph.layers.product import product
 from walkgraph.networks.base import PagedRows
@@ -113,6 +115,42 @@ def layer(x: Tensor, of: Weights, k: Tensor, v: Tensor, room: Any, tokens: int, 
     return product(hidden, of.down, residual=x)
 
 
+def beside(x: Tensor, made: Sequence[Weights], room: Room, side: torch.cuda.Stream) -> Tensor:
+    """All layers of one rollout, its two conditions on a stream beside its patches: 256 rows are whole tiles."""
+    main, few = torch.cuda.current_stream(), TOKENS - 256
+    ends, x = x[:few], x[few:]
+    # What a stream reads of the other's must live until the two have met.
+    kept: list[Tensor] = []
+    ahead = ends
+    for number, of in enumerate(made):
+        k, v, qkv = room.k[number], room.v[number], x.new_empty(TOKENS, of.qkv.shape[0])
+        side.wait_stream(main)
+        if number == 0:
+            with torch.cuda.stream(side):
+                torch.addmm(of.biases[0], shifted_norm(ends, of.shift, of.norm), of.qkv.t(), out=qkv[:few])
+        y = shifted_norm(x, of.shift, of.norm)
+        main.wait_stream(side)
+        if number:
+            qkv[:few] = ahead
+        torch.addmm(of.biases[0], y, of.qkv.t(), out=qkv[few:])
+        q = place_block(qkv, room.cos, room.sin, k, v, room.rows, TOKENS)
+        heads = paged_block_attention(q, k, v, room.rows, TOKENS).flatten(1)
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            ends = linear(heads[:few], of.o, residual=ends)
+            hidden = torch._addmm_activation(
+                of.biases[2], shifted_norm(ends, of.shift, of.norm), of.up.t(), use_gelu=True
+            )
+            ends = linear(hidden, of.down, residual=ends)
+            ahead = F.linear(shifted_norm(ends, of.shift, of.norm), made[(number + 1) % 24].qkv, of.biases[0])
+        x = product(heads[few:], of.o, residual=x)
+        hidden_x = product(shifted_norm(x, of.shift, of.norm), of.up, of.biases[2], activation="gelu")
+        x = product(hidden_x, of.down, residual=x)
+        kept += [ends, hidden, heads, ahead]
+    main.wait_stream(side)
+    return x
+
+
 def stacks(budget: common.Budget) -> list[common.Row]:
     rows: list[common.Row] = []
     made = [weights(1024, 4096) for _ in range(24)]
@@ -122,6 +160,8 @@ def stacks(budget: common.Budget) -> list[common.Row]:
                 rows += attempt(lambda b=batch, c=contexts, p=placed: predictor(made, b, c, placed=p)) or []
     if budget.allows("encoder"):
         rows += attempt(encoder) or []
+    if budget.allows("beside"):
+        rows += attempt(lambda: alone(made, (0, 2064))) or []
     common.show("stacks of layers", rows)
     return rows
 
@@ -137,6 +177,11 @@ def predictor(made: list[Weights], batch: int, contexts: Sequence[int], *, place
         return y
 
     return [*timed(f"predictor {batch}{' placed' * placed}", step, room, contexts, len(made))]
+
+
+def alone(made: list[Weights], contexts: Sequence[int]) -> list[common.Row]:
+    room, x, side = Room(1, 0, len(made), max(contexts) + TOKENS), normal(TOKENS, 1024), torch.cuda.Stream()
+    return [*timed("predictor 1 beside", lambda: beside(x.clone(), made, room, side), room, contexts, len(made))]
 
 
 def encoder() -> list[common.Row]:
