@@ -19,6 +19,7 @@ heads, D head dim.
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import cast
 
 import torch
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.layers.attention import dense_attention
-from walkgraph.networks.vjepa2_positions import Angles, angles, turn
+from walkgraph.networks.vjepa2_positions import Angles, GridRope, turn
 
 MEAN = (0.485, 0.456, 0.406)
 """Of the pictures that encoders are trained on, red, green and blue in [0, 1]."""
@@ -93,6 +94,14 @@ VJEPA2_AC_VITG = Vjepa2Config(
 )
 
 
+@cache
+def spread(device: torch.device) -> tuple[Tensor, Tensor]:
+    """`MEAN` and `DEVIATION`, float32 `[3, 1, 1]`, copied to a device once."""
+    with torch.inference_mode(mode=False):
+        mean, deviation = (torch.tensor(numbers, device=device)[:, None, None] for numbers in (MEAN, DEVIATION))
+    return mean, deviation
+
+
 def normed(features: Tensor) -> Tensor:
     """`[..., d]`: mean 0, deviation 1, as features are predicted, compared and handed on."""
     return F.layer_norm(features, features.shape[-1:], eps=FEATURE_EPS)
@@ -154,22 +163,28 @@ class Vjepa2Encoder(nn.Module):
         self.patch_embed = Vjepa2Patches(config)
         self.blocks = nn.ModuleList(Vjepa2Block(config.encoder, config.norm_eps) for _ in range(config.encoder.layers))
         self.norm = nn.LayerNorm(config.encoder.width, config.norm_eps)
+        self._rope = GridRope(config.encoder.head_dim)
         _draw(self, cast(list[Vjepa2Block], list(self.blocks)))
 
     def forward(self, pixels: Tensor, keep: Tensor | None = None) -> Tensor:
         """pixels `[B, 3, h, w]` in [-1, 1], sides multiples of a patch -> `[B, n, d]`, before `normed`.
 
         `keep`: int64 `[B, m]`, the patches that are seen, and answered, in this order."""
-        patch = self.config.patch
+        patch, device = self.config.patch, pixels.device
         x = self.patch_embed(_standard(pixels).to(self.norm.weight.dtype))
-        grid = angles(self.config.encoder.head_dim, (pixels.shape[2] // patch, pixels.shape[3] // patch))
-        cos, sin = grid.to(pixels.device).at(torch.zeros((), device=pixels.device))
+        grid = self._rope.angles((pixels.shape[2] // patch, pixels.shape[3] // patch), device)
+        cos, sin = grid.at(torch.zeros((), device=device))
         if keep is not None:
             x = x.gather(1, keep[..., None].expand(-1, -1, x.shape[-1]))
             cos, sin = cos[keep], sin[keep]
         for block in self.blocks:
             x = block(x, cos, sin)
         return self.norm(x)
+
+    def angles(self, device: torch.device) -> Angles:
+        """Of the tokens of a picture of the config's side."""
+        side = self.config.side
+        return self._rope.angles((side, side), device)
 
 
 class Vjepa2Predictor(nn.Module):
@@ -185,6 +200,7 @@ class Vjepa2Predictor(nn.Module):
         self.predictor_blocks = nn.ModuleList(Vjepa2Block(sizes, config.norm_eps) for _ in range(sizes.layers))
         self.predictor_norm = nn.LayerNorm(sizes.width, config.norm_eps)
         self.predictor_proj = nn.Linear(sizes.width, outer)
+        self._rope = GridRope(sizes.head_dim, before=CONDITIONS)
         _draw(self, cast(list[Vjepa2Block], list(self.predictor_blocks)))
 
     def forward(self, features: Tensor, actions: Tensor, poses: Tensor) -> Tensor:
@@ -194,7 +210,7 @@ class Vjepa2Predictor(nn.Module):
         count = features.shape[1]
         conditions = torch.stack([self.action_encoder(actions), self.state_encoder(poses)], 2)
         x = torch.cat([conditions, self.predictor_embed(features)], 2).flatten(1, 2)
-        cos, sin = self.angles().to(x.device).at(torch.arange(count, device=x.device))
+        cos, sin = self.angles(x.device).at(torch.arange(count, device=x.device))
         frame = torch.arange(count, device=x.device).repeat_interleave(self.config.tokens)
         mask = frame[:, None] >= frame if count > 1 else None
         for block in self.predictor_blocks:
@@ -202,10 +218,10 @@ class Vjepa2Predictor(nn.Module):
         patches = x.unflatten(1, (count, -1))[:, :, CONDITIONS:]
         return self.predictor_proj(self.predictor_norm(patches))
 
-    def angles(self) -> Angles:
-        """Of a frame's tokens, on the CPU: conditions turn by their frame alone."""
+    def angles(self, device: torch.device) -> Angles:
+        """Of a frame's tokens: conditions turn by their frame alone."""
         side = self.config.side
-        return angles(self.config.predictor.head_dim, (side, side), before=CONDITIONS)
+        return self._rope.angles((side, side), device)
 
 
 class Vjepa2(nn.Module):
@@ -218,7 +234,7 @@ class Vjepa2(nn.Module):
 
 def _standard(pixels: Tensor) -> Tensor:
     """`[B, 3, h, w]` in [-1, 1] -> float32, by the mean and deviation of what the encoder is trained on."""
-    mean, deviation = (torch.tensor(numbers, device=pixels.device)[:, None, None] for numbers in (MEAN, DEVIATION))
+    mean, deviation = spread(pixels.device)
     return ((pixels.float() + 1) / 2 - mean) / deviation
 
 

@@ -33,6 +33,21 @@ class Angles(NamedTuple):
         return Angles(self.frame.to(device), self.places.to(device))
 
 
+class GridRope:
+    """`angles` of one model, made once for each device and side: a forward that copied them there would wait."""
+
+    def __init__(self, head_dim: int, *, before: int = 0) -> None:
+        self._head_dim, self._before = head_dim, before
+        self._made: dict[tuple[torch.device, tuple[int, int]], Angles] = {}
+
+    def angles(self, side: tuple[int, int], device: torch.device) -> Angles:
+        """On the device."""
+        key = device, side
+        if key not in self._made:
+            self._made[key] = angles(self._head_dim, side, before=self._before).to(device)
+        return self._made[key]
+
+
 def angles(head_dim: int, side: tuple[int, int], *, before: int = 0) -> Angles:
     """Of a frame of `side` rows and columns of tokens, row by row, after `before` tokens that have a frame alone.
 

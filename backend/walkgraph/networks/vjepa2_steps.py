@@ -22,14 +22,12 @@ from walkgraph.layers.product import product
 from walkgraph.networks.base import PagedRows, PagedSlot, Placed
 from walkgraph.networks.vjepa2 import (
     CONDITIONS,
-    DEVIATION,
-    MEAN,
     Vjepa2Block,
     Vjepa2Encoder,
     Vjepa2Predictor,
     normed,
+    spread,
 )
-from walkgraph.networks.vjepa2_positions import angles
 
 _PAGE = 16
 Attended = Callable[[int, Tensor], Tensor]
@@ -42,9 +40,8 @@ class EncoderSteps:
         self._encoder, self._patch, self._heads = encoder, config.patch, config.encoder.heads
         self._weight, self._bias = _folded(encoder)
         self._shifts = shifts_of(encoder.blocks)
-        grid = angles(config.encoder.head_dim, (config.side, config.side)).to(self._weight.device)
-        cos, sin = grid.at(torch.zeros(1, device=self._weight.device))
-        self._turns = cos, sin
+        device = self._weight.device
+        self._turns = encoder.angles(device).at(torch.zeros(1, device=device))
 
     def __call__(self, pixels: Tensor) -> Tensor:
         """pixels `[B, 3, h, w]` in [-1, 1], of the config's side -> `[B, n, d]` of the weights' type, normed."""
@@ -77,7 +74,7 @@ class PredictorSteps:
         weight = predictor.predictor_proj.weight
         self.dtype = weight.dtype
         self._shifts = shifts_of(predictor.predictor_blocks)
-        self._angles = predictor.angles().to(weight.device)
+        self._angles = predictor.angles(weight.device)
         # An action is a few hundredths: rounded to 16 bits, it would lose what tells it from another.
         exact = (predictor.action_encoder, predictor.state_encoder)
         self._exact = [(part.weight.float(), _given(part.bias).float()) for part in exact]
@@ -167,7 +164,7 @@ def _folded(encoder: Vjepa2Encoder) -> tuple[Tensor, Tensor]:
     mean and deviation of training by the product itself."""
     proj = encoder.patch_embed.proj
     weight = proj.weight.float().sum(2)
-    mean, deviation = (torch.tensor(numbers, device=weight.device)[:, None, None] for numbers in (MEAN, DEVIATION))
+    mean, deviation = spread(weight.device)
     bias = _given(proj.bias).float() + (weight * ((0.5 - mean) / deviation)).sum((1, 2, 3))
     rows = (weight / (2 * deviation)).permute(0, 2, 3, 1).flatten(1)
     return rows.to(proj.weight.dtype).contiguous(), bias.to(proj.weight.dtype)

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from tests.golden import vjepa2_tiny as tiny
+from walkgraph.engine.pages import PAGE
 from walkgraph.layers.poses import plain_move
 from walkgraph.networks import vjepa2_planning as planning
+from walkgraph.networks.base import PagedRows, PagedSlot
 from walkgraph.networks.vjepa2 import Vjepa2, normed
-from walkgraph.networks.vjepa2_steps import EncoderSteps
+from walkgraph.networks.vjepa2_steps import EncoderSteps, PredictorSteps
 from walkgraph.networks.vjepa2_weights import load_encoder, load_predictor, read_config
 
 CLOSE = {"rtol": 2e-5, "atol": 2e-5}
@@ -58,6 +60,24 @@ def test_poses_follow_as_by_rotations_of_the_published_code() -> None:
         pose = plain_move(pose, action)
         moved.append(pose)
     torch.testing.assert_close(torch.stack(moved), answer("moved"), **CLOSE)
+
+
+@torch.inference_mode()
+def test_a_rollout_is_that_of_the_published_code_and_needs_no_frame_predicted_anew(model: Vjepa2) -> None:
+    """The published code predicts all frames anew in every step; ours appends one to pages, not in their order."""
+    wanted, steps, config = answer("imagined"), PredictorSteps(model.predictor), tiny.CONFIG
+    pages = -(-tiny.HORIZON * config.tokens // PAGE)
+    shape = (config.predictor.layers, pages * PAGE, config.predictor.heads, config.predictor.head_dim)
+    lengths, positions = torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    table = torch.arange(pages - 1, -1, -1, dtype=torch.int32)[None]
+    rows = PagedRows(torch.zeros(1, dtype=torch.int32), table, lengths, positions)
+    slot = PagedSlot(torch.zeros(shape).unbind(), torch.zeros(shape).unbind(), rows)
+    frame, pose = answer("seen")[:1], tiny.poses()[:1]
+    for at, action in enumerate(tiny.actions()[:, None]):
+        frame, pose = steps.step(frame, action, pose, slot), plain_move(pose, action)
+        lengths += config.tokens
+        positions += 1
+        torch.testing.assert_close(frame[0], wanted[at], **CLOSE)
 
 
 @torch.inference_mode()

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from walkgraph.starters.schedule import Clock, Ema, optimizer
 from walkgraph.starters.shapes import data
 from walkgraph.starters.shapes.render import render
-from walkgraph.starters.shapes.schedule import Clock, Ema, optimizer
 
 torch.set_num_threads(1)
 

@@ -10,11 +10,9 @@ import argparse
 import logging
 import math
 import shutil
-import time
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -22,18 +20,17 @@ from torch.nn import functional as F
 from walkgraph.networks import reach_scene as world
 from walkgraph.networks.pi05 import Pi05, Prefix
 from walkgraph.networks.pi05_checkpoint import config_json, statistics_json
+from walkgraph.starters import schedule
 from walkgraph.starters.reach import evaluate
 from walkgraph.starters.reach.config import config
 from walkgraph.starters.reach.data import Examples, Prompts, examples
 from walkgraph.starters.reach.policy import Policy
 from walkgraph.starters.reach.tokens import FILE, LEVELS
-from walkgraph.starters.shapes.schedule import Clock, Ema, optimizer
+from walkgraph.starters.schedule import Clock, Ema, Progress, optimizer
 
 _log = logging.getLogger(__name__)
 _AUX = 0.5
 """Weight of the head's loss."""
-_TOLD = 20.0
-"""Seconds between two lines of figures."""
 _PLACES = 0.3
 """Of the positions of patches at first, as a standard deviation."""
 
@@ -88,26 +85,20 @@ def train(trained: Trained, prompts: Prompts, seconds: float, batch: int, rate: 
     device = next(trained.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
     adam, ema = optimizer(trained, rate), Ema(trained, 0.999)
-    flow, aux = trained(examples(batch, prompts, generator))
-    clock, told = Clock(seconds, warmup=200), time.monotonic()
+    clock, progress = Clock(seconds, warmup=200), Progress("policy", "flow", "place")
     while clock.running():
         flow, aux = trained(examples(batch, prompts, generator))
         clock.update(adam, trained, flow + _AUX * aux)
         ema.update()
-        if time.monotonic() - told > _TOLD:
-            told = time.monotonic()
-            _log.info("step %d, %.0f s, flow %.4f place %.4f", clock.step, told - clock.start, flow.item(), aux.item())
-    _log.info("trained %d steps, flow %.4f place %.4f", clock.step, flow.item(), aux.item())
+        progress.tell(clock.step, torch.stack([flow, aux]).detach())
+    _log.info("trained %d steps", clock.step)
     ema.swap()
     return trained.model.eval()
 
 
 def save(model: Pi05, folder: Path) -> None:
     """All tensors in bf16, and what is read with them."""
-    tensors = {
-        name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in model.state_dict().items()
-    }
-    save_file(tensors, folder / "model.safetensors")
+    schedule.save(model, folder / "model.safetensors")
     (folder / "config.json").write_text(config_json(model.config))
     state = list(zip(world.LOW, world.HIGH, strict=True))
     actions = [(-world.SPEED, world.SPEED)] * len(state)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from walkgraph.layers.patches import patchify
@@ -23,12 +22,12 @@ from walkgraph.networks.bagel import Bagel, BagelConfig
 from walkgraph.networks.checkpoint import config_json, load_autoencoder, load_bagel, read_config
 from walkgraph.networks.flow import shifted
 from walkgraph.networks.flux_vae import AutoEncoder
+from walkgraph.starters.schedule import Clock, Ema, autocast, optimizer, save
 from walkgraph.starters.shapes import data
 from walkgraph.starters.shapes.config import config
 from walkgraph.starters.shapes.context import to_latents
 from walkgraph.starters.shapes.losses import Tasks
 from walkgraph.starters.shapes.render import render
-from walkgraph.starters.shapes.schedule import Clock, Ema, autocast, optimizer
 from walkgraph.starters.shapes.tokens import FILE
 from walkgraph.starters.shapes.train_vae import measure, reconstruction_error, train_vae
 
@@ -152,12 +151,6 @@ def resumed(folder: Path, conf: BagelConfig) -> Bagel:
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not name.endswith("pos_embed"))
     return model
-
-
-def save(module: nn.Module, path: Path) -> None:
-    """All tensors in bf16."""
-    tensors = module.state_dict().items()
-    save_file({name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in tensors}, path)
 
 
 def main() -> None:

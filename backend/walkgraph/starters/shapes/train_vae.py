@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.networks.flux_vae import AutoEncoder
+from walkgraph.starters.schedule import Clock, Ema, autocast, optimizer
 from walkgraph.starters.shapes import data
 from walkgraph.starters.shapes.config import config
 from walkgraph.starters.shapes.render import render
-from walkgraph.starters.shapes.schedule import Clock, Ema, autocast, optimizer
 
 _log = logging.getLogger(__name__)
 _KL = 1e-6

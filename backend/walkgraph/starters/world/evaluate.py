@@ -23,7 +23,7 @@ from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Encoder, Vjepa2Predictor
 from walkgraph.networks.world_painter import Painter
 from walkgraph.networks.world_picture import picture
 from walkgraph.networks.world_scene import NEAR, SIDE, apart, at_goal, drawn, moved
-from walkgraph.starters.shapes.schedule import autocast
+from walkgraph.starters.schedule import autocast
 from walkgraph.starters.world import data
 from walkgraph.starters.world.config import MODEL, PAINTER
 from walkgraph.starters.world.imagine import Search, imagined, planned, seen

@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Block, normed
+from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Block, Vjepa2Encoder, Vjepa2Predictor, normed
+from walkgraph.networks.vjepa2_weights import config_json
 from walkgraph.networks.world_painter import Painter
 from walkgraph.networks.world_picture import picture
 from walkgraph.networks.world_scene import Scene
-from walkgraph.starters.shapes.schedule import Clock, Ema, autocast, optimizer
+from walkgraph.starters import schedule
+from walkgraph.starters.schedule import Clock, Ema, Progress, autocast, optimizer
 from walkgraph.starters.world import data
 from walkgraph.starters.world.config import MODEL, PAINTER
-from walkgraph.starters.world.forwards import Foreseeing, Seeing
-from walkgraph.starters.world.train_encoder import Progress, fixed_reading, painting_error, train_encoder
+from walkgraph.starters.world.train_encoder import fixed_reading, painting_error, train_encoder
 
 _log = logging.getLogger(__name__)
 _ENCODER_SHARE = 0.26
@@ -38,9 +38,9 @@ _PAINTED = 256
 
 
 class PredictorLoss(nn.Module):
-    def __init__(self, model: Vjepa2, most: int) -> None:
+    def __init__(self, predictor: Vjepa2Predictor) -> None:
         super().__init__()
-        self.foreseeing = Foreseeing(model.predictor, most)
+        self.predictor = predictor
 
     def forward(self, frames: Tensor, actions: Tensor, poses: Tensor, deep: int) -> tuple[Tensor, Tensor]:
         """frames `[B, T + 1, n, d]`, actions and poses `[B, T, 7]` -> the loss, and its two parts.
@@ -61,7 +61,7 @@ class PredictorLoss(nn.Module):
         return one + more, torch.stack([one, more]).detach()
 
     def _next(self, frames: Tensor, actions: Tensor, poses: Tensor) -> Tensor:
-        return normed(self.foreseeing(frames, actions, poses).float())
+        return normed(self.predictor(frames, actions, poses).float())
 
 
 def _weights(frames: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ def train_predictor(model: Vjepa2, painter: Painter, seconds: float, options: ar
     """Trains the predictor, and the painter further, in place; they are left as their moving average."""
     device = next(model.parameters()).device
     stages = _stages(options)
-    total, seeing = PredictorLoss(model, max(stage.length for stage in stages)), Seeing(model.encoder)
+    total = PredictorLoss(model.predictor)
     adam, ema = optimizer(total, options.rate), Ema(total, 0.999)
     brush, brushes = optimizer(painter, options.rate / 3), Ema(painter, 0.995)
     clock, again = Clock(seconds, options.warmup), Clock(seconds, options.warmup)
@@ -96,7 +96,7 @@ def train_predictor(model: Vjepa2, painter: Painter, seconds: float, options: ar
         stage = next((stage for stage in stages if spent < stage.until), stages[-1])
         # Drawn for several steps at once: it is many small launches.
         scene, actions, poses = data.episodes(_DRAWN * stage.episodes, stage.length, device)
-        images, frames = viewed(seeing, scene)
+        images, frames = viewed(model.encoder, scene)
         for some in torch.arange(len(actions), device=device).split(stage.episodes):
             with autocast(device):
                 loss, parts = total(frames[some], actions[some], poses[some], stage.deep)
@@ -124,12 +124,12 @@ def _stages(options: argparse.Namespace) -> tuple[Stage, ...]:
 
 
 @torch.no_grad()
-def viewed(seeing: Seeing, scene: Scene) -> tuple[Tensor, Tensor]:
+def viewed(encoder: Vjepa2Encoder, scene: Scene) -> tuple[Tensor, Tensor]:
     """Scenes `[B, T + 1]` -> their pictures `[B, T + 1, 3, h, w]` and features `[B, T + 1, n, d]`."""
     images = picture(scene)
     # Compiled for gradients alone: another form of the blocks would take seconds of the training to make.
     with autocast(images.device), torch.compiler.set_stance("force_eager"):
-        features = normed(seeing(images.flatten(0, 1)).float())
+        features = normed(encoder(images.flatten(0, 1)).float())
     return images, features.unflatten(0, images.shape[:2])
 
 
@@ -151,13 +151,9 @@ def save(model: Vjepa2, painter: Painter, out: Path) -> None:
     """A weights folder of two families, all tensors in bf16."""
     out.mkdir(parents=True, exist_ok=True)
     for name, module in (("encoder", model.encoder), ("predictor", model.predictor), ("painter", painter)):
-        tensors = module.state_dict().items()
-        path = out / f"{name}.safetensors"
-        save_file({key: tensor.detach().to("cpu", torch.bfloat16).contiguous() for key, tensor in tensors}, path)
-    (out / "config.json").write_text(
-        json.dumps({"format": "walkgraph/vjepa2@1", **dataclasses.asdict(MODEL)}, indent=2)
-    )
-    (out / "painter.json").write_text(json.dumps(dataclasses.asdict(PAINTER), indent=2))
+        schedule.save(module, out / f"{name}.safetensors")
+    (out / "config.json").write_text(config_json(MODEL))
+    (out / "painter.json").write_text(json.dumps(dataclasses.asdict(PAINTER), indent=2) + "\n")
 
 
 def main() -> None:

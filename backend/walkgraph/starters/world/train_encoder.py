@@ -7,7 +7,6 @@ Shape letters: B pictures, n patches, m of them seen, d width.
 """
 
 import logging
-import time
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +18,8 @@ from walkgraph.networks.vjepa2_positions import angles
 from walkgraph.networks.world_painter import READ, Painter, facts
 from walkgraph.networks.world_picture import picture
 from walkgraph.networks.world_scene import Scene
-from walkgraph.starters.shapes.schedule import Clock, Ema, autocast, optimizer
+from walkgraph.starters.schedule import Clock, Ema, Progress, autocast, optimizer
 from walkgraph.starters.world import data
-from walkgraph.starters.world.forwards import Seeing
 
 _log = logging.getLogger(__name__)
 SHARES = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0, 1.0)
@@ -57,15 +55,15 @@ class MaskedDecoder(nn.Module):
 class EncoderLoss(nn.Module):
     def __init__(self, model: Vjepa2, painter: Painter) -> None:
         super().__init__()
-        self.seeing, self.painter, self.patch = Seeing(model.encoder), painter, model.config.patch
+        self.encoder, self.painter, self.patch = model.encoder, painter, model.config.patch
         self.decoder = MaskedDecoder(model.config.encoder.width, self.patch, model.config.side)
 
     def forward(self, images: Tensor, wanted: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         """images `[B, 3, h, w]`, facts `[B, READ]`, seen patches `[B / 2, m]` -> the loss, and its three parts."""
         half = len(keep)
-        guess = self.decoder(self.seeing(images[:half], keep), keep)
+        guess = self.decoder(self.encoder(images[:half], keep), keep)
         masked = F.mse_loss(guess.float(), patchify(images[:half], self.patch))
-        features = normed(self.seeing(images[half:]).float())
+        features = normed(self.encoder(images[half:]).float())
         told = (self.painter.read(features) - wanted[half:, None]).abs().mean()
         painted = painting_error(self.painter(features), images[half:])
         return masked + 0.5 * told + painted, torch.stack([masked, told, painted]).detach()
@@ -118,19 +116,3 @@ def train_encoder(model: Vjepa2, painter: Painter, seconds: float, batch: int, r
             progress.tell(clock.step, parts)
     ema.swap()
     _log.info("encoder: %d steps", clock.step)
-
-
-class Progress:
-    """Logs losses now and then: reading them waits for the device."""
-
-    def __init__(self, what: str, *names: str, every: float = 20.0) -> None:
-        self._what, self._names, self._every = what, names, every
-        self._start, self._next = time.monotonic(), 0.0
-
-    def tell(self, step: int, parts: Tensor) -> None:
-        spent = time.monotonic() - self._start
-        if spent < self._next:
-            return
-        self._next = spent + self._every
-        values = ", ".join(f"{name} {value:.4f}" for name, value in zip(self._names, parts.tolist(), strict=True))
-        _log.info("%s step %d, %.0f s: %s", self._what, step, spent, values)

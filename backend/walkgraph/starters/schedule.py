@@ -1,10 +1,16 @@
-"""What both trainings share: a run bounded by time, the optimizer, the moving average, mixed precision."""
+"""What the trainings of all starters share: a run bounded by time, the optimizer, the moving average, mixed precision,
+losses that are told, files."""
 
+import logging
 import math
 import time
+from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
+
+_log = logging.getLogger(__name__)
 
 
 class Clock:
@@ -71,3 +77,25 @@ def optimizer(model: nn.Module, rate: float) -> torch.optim.AdamW:
 
 def autocast(device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+
+
+class Progress:
+    """Logs losses now and then: reading them waits for the device."""
+
+    def __init__(self, what: str, *names: str, every: float = 20.0) -> None:
+        self._what, self._names, self._every = what, names, every
+        self._start, self._next = time.monotonic(), 0.0
+
+    def tell(self, step: int, parts: Tensor) -> None:
+        spent = time.monotonic() - self._start
+        if spent < self._next:
+            return
+        self._next = spent + self._every
+        values = ", ".join(f"{name} {value:.4f}" for name, value in zip(self._names, parts.tolist(), strict=True))
+        _log.info("%s step %d, %.0f s: %s", self._what, step, spent, values)
+
+
+def save(module: nn.Module, path: Path) -> None:
+    """All tensors in bf16."""
+    tensors = module.state_dict().items()
+    save_file({name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in tensors}, path)
