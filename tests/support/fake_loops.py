@@ -57,6 +57,8 @@ class FakeLoop:
         self.before = now
         stop = call.until is not None and bool(now[call.until[0]].get(call.until[1]))
         for out in call.outputs:
+            if out.kind == "collect" and not now[out.use]:
+                continue  # of iterations that call it alone
             wanted = call.wanted.get(out.key) if out.kind == "each" else None
             there = wanted is None or wanted[self.done]
             self.kept[out.key].append(now[out.use].get(out.port) if there else None)
@@ -78,7 +80,7 @@ class FakeLoop:
     def end(self, stop: bool) -> CallDone:
         outputs: dict[str, Any] = {}
         for out in self.call.outputs:
-            if out.kind == "collect":
+            if out.kind == "collect" and self.kept[out.key]:
                 outputs[out.key] = self.kept[out.key]
             elif out.kind == "last" and self.kept[out.key][-1] is not None:
                 outputs[out.key] = self.kept[out.key][-1]

@@ -60,7 +60,8 @@ class _Nest:
             times = self.draw(st.sampled_from(self.counts))
             return Loop(loop=name, times=times, body=self.items((*loops, name), depth + 1))
         whens = [None, None, None, "on", "off", "n > 1", *VARYING]
-        whens += [f"@loop.{loops[-1]} > 0", "@loop.r > 1 or @loop.index > 0"] if depth else []
+        inner = [f"@loop.{loops[-1]} {which}" for which in ("> 0", "< 1", "> 8")]
+        whens += [*inner, "@loop.r > 1 or @loop.index > 0"] if depth else []
         at = _At(
             f"{'f' if kind == 'host' else 'u'}{len(self.uses)}",
             len(self.uses),

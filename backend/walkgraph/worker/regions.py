@@ -41,8 +41,8 @@ class _Running:
     streams: tuple[Outgoing, ...]
     active: tuple[tuple[int, Taken | None], ...]
     """Of each use in the body: its place in the core, and the iterations that call it."""
-    counts: Mapping[str, int]
-    """Output -> how many instances of a use give it, each its own part."""
+    parts: Mapping[str, Sequence[Taken | None]]
+    """Output -> of the instances of a use that give it, each its own part: the iterations that call it."""
     bound: Bound | None
     times: int
     done: int = 0
@@ -106,8 +106,10 @@ class Loops:
             e.index: found for e in region.follows if (found := self._bodies.read(table, e, at, times)) is not None
         }
         active = tuple((one.place, made.active) for one, made in zip(unrolled.order, body, strict=True))
-        counts = {out.key: len(unrolled.of(out.use)) for out in region.outputs if out.kind == "collect"}
-        running = _Running(walker, use, ref, emits, wanted, streams, active, counts, bound, times)
+        parts = {
+            out.key: [body[at].active for at in unrolled.of(out.use)] for out in region.outputs if out.kind == "collect"
+        }
+        running = _Running(walker, use, ref, emits, wanted, streams, active, parts, bound, times)
         running.allowed = running.room()
         self._running[walker.step, use.plan.index] = running
         grain, offset = _pace(emits, streams, wanted)
@@ -192,9 +194,10 @@ class Loops:
         running.judge(event.iterations, stopped=event.stopped)
         given, found = event.outputs or {}, dict[str, Any]()
         for port in {edge.source.port for edge in running.use.outputs}:
-            value = _gathered(given, port.removeprefix(PARTS), running.counts)
+            key = port.removeprefix(PARTS)
+            value = _gathered(given, key, running.parts.get(key, ()), event.iterations)
             if value is not None:
-                found[port] = _collected(value, port) if port.removeprefix(PARTS).startswith("collect ") else value
+                found[port] = _collected(value, port) if key.startswith("collect ") else value
         return found
 
 
@@ -223,14 +226,16 @@ def _pace(emits: Sequence[EdgePlan], streams: Sequence[Outgoing], wanted: Mappin
     return (1, 0) if len(paces) > 1 else next(iter(paces), (0, 0))
 
 
-def _gathered(given: Mapping[str, Any], key: str, counts: Mapping[str, int]) -> Any:
+def _gathered(given: Mapping[str, Any], key: str, parts: Sequence[Taken | None], times: int) -> Any:
     """An output, that of several instances of a use in the order of their calls; None where there is none."""
-    if counts.get(key, 1) == 1:
+    if len(parts) <= 1:
         return given.get(key)
-    parts = [given[part_key(key, number)] for number in range(counts[key])]
-    if all(isinstance(part, Tensor) for part in parts):
-        return torch.stack(parts, 1).flatten(0, 1)
-    return [value for values in zip(*parts, strict=True) for value in values]
+    values = [iter(given.get(part_key(key, number), ())) for number in range(len(parts))]
+    called = [one for i in range(times) for one, asked in zip(values, parts, strict=True) if asked is None or asked[i]]
+    there = [next(one) for one in called]
+    if there and all(isinstance(one, Tensor) for one in there):
+        return torch.stack(there)
+    return there or None
 
 
 def _collected(value: Tensor | Sequence[Any], port: str) -> Any:

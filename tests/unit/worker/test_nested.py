@@ -255,6 +255,24 @@ def test_templates_have_the_sizes_of_the_tasks() -> None:
     assert (call.usual, call.outputs) == (templates[1].usual, templates[1].outputs)
 
 
+@pytest.mark.parametrize("when", ["@loop.inner < 1", "@loop.inner > 8", "@loop.l != @loop.inner", "@loop.l > 3"])
+def test_what_is_collected_over_all_loops_leaves_out_what_is_not_called(when: str) -> None:
+    """The engine gives nothing of an instance that no iteration calls."""
+    body = ["u", INNER | {"body": [{"use": "v", "when": when}]}]
+    edges = [{"from": "v.out", "to": "@out.o", "collect": True}, ["u.out", "@out.p"]]
+    emitted: list[Any] = []
+    for flag in (True, False):
+        plan = planned({"body": [around(*body)], "edges": edges}, resident=flag)
+        functions: dict[str, Any] = dict.fromkeys("uv", lambda call: {"out": call.iteration})
+        cluster = Cluster(plan, functions)
+        cluster.start("r", one_walk(plan, "w"), PARAMS, INPUTS)
+        cluster.run()
+        assert not cluster.failures
+        assert [call.loop for call in cluster.loops] == ["l"] * flag
+        emitted.append(cluster.emitted)
+    assert emitted[0] == emitted[1]
+
+
 def run_of(plan: Any) -> LoopCall:
     cluster = Cluster(plan, dict.fromkeys("uvw", lambda call: {"out": 1}))
     cluster.start("r", one_walk(plan, "w"), PARAMS, INPUTS)
