@@ -154,6 +154,15 @@ def _heads(m, pair, tokens, GROUPS: tl.constexpr, GROUP: tl.constexpr):
     return token * (GROUPS * GROUP) + pair % GROUPS * GROUP + m % GROUP
 
 
+@triton.jit
+def _leave(parts, weights, index, some, best, total, heard, D: tl.constexpr, ROWS: tl.constexpr):
+    """A program's part; rows that aren't there, or heard nothing, have the weight `_NOTHING`."""
+    row = index * ROWS + tl.arange(0, ROWS)
+    tl.store(weights + row, tl.where(some, best + tl.log2(tl.where(some, total, 1.0)), _NOTHING))
+    part = parts + (row.to(tl.int64) * D)[:, None] + tl.arange(0, D)[None, :]
+    tl.store(part, heard.to(parts.dtype.element_ty), mask=some[:, None])
+
+
 @triton.jit(do_not_specialize=["tokens"])
 def parts_kernel(
     q, slot_k, slot_v, bounds, out, parts, weights, counters, tokens, slot_stride,
@@ -212,10 +221,7 @@ def parts_kernel(
     if SPLITS == 1:
         tl.store(out + head[:, None] * D + d[None, :], heard.to(out.dtype.element_ty), mask=mine[:, None])
     else:
-        row = ((pair * tl.num_programs(0) + tile) * SPLITS + split) * ROWS + tl.arange(0, ROWS)
-        tl.store(weights + row, tl.where(some, best + tl.log2(tl.where(some, total, 1.0)), _NOTHING))
-        part = parts + (row.to(tl.int64) * D)[:, None] + d[None, :]
-        tl.store(part, heard.to(parts.dtype.element_ty), mask=some[:, None])
+        _leave(parts, weights, (pair * tl.num_programs(0) + tile) * SPLITS + split, some, best, total, heard, D, ROWS)
         if JOINED:
             _joined(counters + pair * tl.num_programs(0) + tile, SPLITS)
             _add_up(out, parts, weights, tile, split, pair, tokens, GROUPS, GROUP, D, ROWS, SPLITS)
