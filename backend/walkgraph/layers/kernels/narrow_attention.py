@@ -155,6 +155,12 @@ def _heads(m, pair, tokens, GROUPS: tl.constexpr, GROUP: tl.constexpr):
 
 
 @triton.jit
+def _pair(here_k, here_v, token, slot_stride, there):
+    offset = token[:, None] * slot_stride
+    return tl.load(here_k + offset, mask=there, other=0.0), tl.load(here_v + offset, mask=there, other=0.0)
+
+
+@triton.jit
 def _leave(parts, weights, index, some, best, total, heard, D: tl.constexpr, ROWS: tl.constexpr):
     """A program's part; rows that aren't there, or heard nothing, have the weight `_NOTHING`."""
     row = index * ROWS + tl.arange(0, ROWS)
@@ -184,8 +190,7 @@ def parts_kernel(
     token, known = first + at, stop - begin - tokens
     if EARLY:
         before = (token < tl.minimum(known, last))[:, None]
-        k = tl.load(here_k + token[:, None] * slot_stride, mask=before, other=0.0)
-        v = tl.load(here_v + token[:, None] * slot_stride, mask=before, other=0.0)
+        k, v = _pair(here_k, here_v, token, slot_stride, before)
     if OVERLAP and not EARLY:
         near = base + tl.where(first + at < last, first + at, 0) * slot_stride
         _ahead(slot_k + near, D * 2, BLOCK)
@@ -202,8 +207,8 @@ def parts_kernel(
     heard = tl.zeros([ROWS, D], tl.float32)
     if EARLY:
         own = ((token >= known) & (token < last))[:, None]
-        k = tl.where(own, tl.load(here_k + token[:, None] * slot_stride, mask=own, other=0.0), k)
-        v = tl.where(own, tl.load(here_v + token[:, None] * slot_stride, mask=own, other=0.0), v)
+        own_k, own_v = _pair(here_k, here_v, token, slot_stride, own)
+        k, v = tl.where(own, own_k, k), tl.where(own, own_v, v)
         best, total, heard = _heard(query, k, v, last - first, best, total, heard, scale, BLOCK)
         first += BLOCK
     if ON_GPU:
@@ -211,7 +216,7 @@ def parts_kernel(
             offset = (start + at)[:, None] * slot_stride
             best, total, heard = _attend(query, here_k, here_v, offset, last - start, best, total, heard, scale, BLOCK)
     else:
-        # The interpreter's `range` takes no bounds that were computed; a `while` isn't pipelined on the GPU.
+        # The interpreter's `range` takes no bounds that were computed.
         while first < last:
             offset = (first + at)[:, None] * slot_stride
             best, total, heard = _attend(query, here_k, here_v, offset, last - first, best, total, heard, scale, BLOCK)
