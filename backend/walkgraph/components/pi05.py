@@ -44,7 +44,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="pi05.vision",
-        description="Sees one camera: 256 embeddings of a picture of 224 by 224. Nothing without one.",
+        description="Sees one camera: 256 embeddings of 224 by 224 pixels at the published size. Nothing without one.",
         inputs=(port("pixels", "pixels: float[3, h, w]", optional=True, description="padded to a square, in [-1, 1]"),),
         outputs=(port("embeddings", _CAMERA, optional=True),),
         network="operators_pi05:Vision",

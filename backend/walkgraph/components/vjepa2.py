@@ -25,7 +25,7 @@ def _share(of: str) -> Param:
 COMPONENTS: tuple[Component, ...] = (
     Component(
         name="vjepa2.encoder",
-        description="Sees a frame alone: 16 by 16 features, normalised.",
+        description="Sees a frame alone: features of its patches (16 by 16 at the published size), normalised.",
         inputs=(port("pixels", "pixels: float[3, h, w]"),),
         outputs=(port("features", "features: float[n, d]"),),
         network="operators_vjepa2:Encoder",

@@ -105,6 +105,6 @@ SIZES: Mapping[str, FamilySizes] = {
     "world": FamilySizes(
         parts={"painter": Part(files="painter*.safetensors")},
         components={"world.picture": ("painter",)},
-        shapes={"world": Shape(parts={"painter": 226_000}, workspace={"world.picture": 32 * 2**20})},
+        shapes={"world": Shape(parts={"painter": 224_930}, workspace={"world.picture": 32 * 2**20})},
     ),
 }

@@ -44,8 +44,6 @@ _SEED_BITS = 63
 _BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 """Cameras that are seen at once: one to three of each robot."""
 _ROBOTS = (1, 2, 4, 8, 16)
-_HORIZONS = (50, 15, 10)
-"""Actions of a chunk that are made ready: of two arms, of DROID and of LIBERO."""
 _TABLES = 4
 """Counts of steps whose tables are kept."""
 
@@ -324,7 +322,7 @@ class Expert(Operator):
         )
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
-        return [self._example(horizon) for horizon in _HORIZONS]
+        return [self._example(horizon) for horizon in self._model.config.horizons]
 
     def step(self, batch: StepBatch) -> StepOutputs:
         block, actions = batch.paged["kv"].block, batch.inputs["actions"]

@@ -63,6 +63,8 @@ class Pi05Config:
     norm_eps: float = 1e-6
     periods: tuple[float, float] = (4e-3, 4.0)
     """Shortest and longest, of the sinusoids of a flow time."""
+    horizons: tuple[int, ...] = (50, 15, 10)
+    """Actions of the chunks that are made ready: of two arms, of DROID and of LIBERO. Others can be asked for."""
 
     def __post_init__(self) -> None:
         sizes = (self.layers, self.heads, self.kv_heads, self.vocab, self.action_width, self.prefix.hidden)
@@ -70,6 +72,8 @@ class Pi05Config:
             raise ValueError(f"`heads` {self.heads} must be a multiple of `kv_heads` {self.kv_heads}, and no size 0")
         if self.head_dim % 2 or self.expert.width % 2 or not 0 <= self.bos < self.vocab:
             raise ValueError("`head_dim` and `expert.width` must be even, and `bos` lie in the vocabulary")
+        if min(self.horizons, default=0) < 1:
+            raise ValueError(f"`horizons` names how many actions a chunk has, one at least, and is {self.horizons}")
 
     @property
     def picture(self) -> int:
@@ -103,8 +107,7 @@ class Pi05Config:
         """The inverse of `dataclasses.asdict`; refuses unknown and missing keys."""
         kinds: dict[str, Callable[..., Any]] = {"vision": SiglipConfig, "prefix": Widths, "expert": Widths}
         given = {key: kinds[key](**value) if key in kinds else value for key, value in document.items()}
-        if "periods" in given:
-            given["periods"] = tuple(given["periods"])
+        given |= {key: tuple(given[key]) for key in ("periods", "horizons") if key in given}
         return cls(**given)
 
 

@@ -143,11 +143,13 @@ def _published(document: Mapping[str, Any]) -> Pi05Config:
     side = PI05_BASE.picture
     if list(document.get("image_resolution", (side, side))) != [side, side]:
         raise ValueError(f"`image_resolution` must be {side} by {side}")
+    horizon = document.get("action_horizon") or document.get("chunk_size")
     return dataclasses.replace(
         PI05_BASE,
         prefix=prefix,
         expert=expert,
         action_width=document.get("action_dim") or document.get("max_action_dim") or PI05_BASE.action_width,
+        horizons=(horizon,) if horizon else PI05_BASE.horizons,
         periods=(document.get("min_period", PI05_BASE.periods[0]), document.get("max_period", PI05_BASE.periods[1])),
     )
 

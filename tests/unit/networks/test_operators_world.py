@@ -10,13 +10,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.components import families
 from walkgraph.engine.engine import Engine
 from walkgraph.errors import InvalidInput
+from walkgraph.graph.document import Weights
 from walkgraph.networks import world_scene as world
 from walkgraph.networks.base import Operator, StepBatch
 from walkgraph.networks.operators_world import Beside, Look, Paint, Truth, load_painter
 from walkgraph.networks.world_painter import Painter, PainterConfig, facts
 from walkgraph.networks.world_picture import picture
+from walkgraph.placement.sizes import find_sizes
 
 NAMES = {"begin": "Begin", "drive": "Drive", "truth": "Truth", "look": "Look", "beside": "Beside"}
 SMALL = PainterConfig(features=12, channels=(8, 8, 4, 4))
@@ -30,6 +33,12 @@ def engine() -> Engine:
 def painter() -> Painter:
     torch.manual_seed(0)
     return Painter(SMALL).eval().requires_grad_(False)
+
+
+def test_the_plan_knows_how_large_a_painter_is() -> None:
+    numbers = sum(tensor.numel() for tensor in Painter(PainterConfig()).state_dict().values())
+    for source in ("random:world:0", "starter:world"):
+        assert find_sizes(families())(Weights(family="world", source=source)).numbers == {"painter": numbers}
 
 
 def pictures(seed: int, count: int = 2) -> Tensor:

@@ -144,6 +144,7 @@ LEROBOT = {
     "paligemma_variant": "gemma_2b",
     "action_expert_variant": "gemma_300m",
     "max_action_dim": 32,
+    "chunk_size": 10,
     "min_period": 0.004,
     "max_period": 4.0,
     "image_resolution": [224, 224],
@@ -155,9 +156,14 @@ def config_of(folder: Path, document: object) -> Pi05Config:
     return read_pi05(folder)
 
 
-@pytest.mark.parametrize("document", [OPENPI, LEROBOT, config_json(PI05_BASE)], ids=["openpi", "lerobot", "own"])
-def test_the_published_configs_are_the_base(tmp_path: Path, document: object) -> None:
-    assert config_of(tmp_path, document) == PI05_BASE
+@pytest.mark.parametrize(
+    ("document", "horizons"),
+    [(OPENPI, (15,)), (LEROBOT, (10,)), (config_json(PI05_BASE), (50, 15, 10))],
+    ids=["openpi", "lerobot", "own"],
+)
+def test_the_published_configs_are_the_base(tmp_path: Path, document: object, horizons: tuple[int, ...]) -> None:
+    """But for the chunks that are made ready: those that it was trained on."""
+    assert config_of(tmp_path, document) == dataclasses.replace(PI05_BASE, horizons=horizons)
 
 
 @pytest.mark.parametrize(
@@ -180,6 +186,12 @@ def test_another_family_is_refused(tmp_path: Path, changed: dict[str, Any], says
 def test_sizes_that_do_not_go_together_are_refused(changed: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must"):
         dataclasses.replace(TINY, **changed)
+
+
+@pytest.mark.parametrize("horizons", [(), (8, 0)])
+def test_chunks_that_hold_nothing_are_refused(horizons: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="one at least"):
+        dataclasses.replace(TINY, horizons=horizons)
 
 
 # ── statistics ──────────────────────────────────────────────────────────────────────────────────

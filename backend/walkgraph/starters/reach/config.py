@@ -2,6 +2,7 @@
 
 from walkgraph.networks.pi05 import Pi05Config, Widths
 from walkgraph.networks.reach_pictures import SIDE
+from walkgraph.networks.reach_scene import HORIZON
 from walkgraph.networks.siglip_navit import SiglipConfig
 from walkgraph.starters.reach.tokens import BOS, VOCAB
 
@@ -19,4 +20,5 @@ def config() -> Pi05Config:
         vocab=VOCAB,
         action_width=2,
         bos=BOS,
+        horizons=(HORIZON,),
     )
