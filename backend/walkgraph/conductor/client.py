@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import zmq
-import zmq.asyncio
 
 from walkgraph.errors import Overloaded
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+from walkgraph.wire.looped import Looped
 from walkgraph.wire.spec import LOG, SERVICE_SOCKET, DeploymentSpec, Limits, write_spec
 
 __all__ = ["DeploymentProcess", "DeploymentSpec", "Limits"]
@@ -73,13 +73,9 @@ class DeploymentProcess:
         self.rejected = 0
         self._process = process
         self._on_message, self._on_exit = on_message, on_exit
-        self._context = zmq.asyncio.Context()
-        self._socket = self._context.socket(zmq.DEALER)
-        sockets.configure(self._socket)
-        self._socket.bind(bind)
-        self._outbox: asyncio.Queue[bytes] = asyncio.Queue(sockets.MAX_QUEUED)
+        self._context: sockets.Context = zmq.Context()
+        self._looped = Looped(sockets.dealer_for(self._context, bind), self._take)
         self._idle = asyncio.Event()
-        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
         self._ended = asyncio.create_task(self._watch())
 
     @property
@@ -88,10 +84,8 @@ class DeploymentProcess:
 
     def send(self, message: m.ToConductor) -> None:
         """Never waits. Raises `Overloaded` if the conductor has stopped reading."""
-        try:
-            self._outbox.put_nowait(codec.encode(message))
-        except asyncio.QueueFull:
-            raise Overloaded("the deployment takes no more messages; try again shortly") from None
+        if not self._looped.send(codec.encode(message)):
+            raise Overloaded("the deployment takes no more messages; try again shortly")
 
     async def stop(self, grace: float) -> None:
         """Take nothing new, let what runs finish for up to `grace` seconds, end the rest with `shutting_down`.
@@ -117,29 +111,12 @@ class DeploymentProcess:
         await asyncio.wait([idle, self._ended], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
         idle.cancel()
 
-    async def _read(self) -> None:
-        while True:
-            self._take(await self._socket.recv_multipart())
-
-    async def _write(self) -> None:
-        while True:
-            await self._socket.send(await self._outbox.get())
-
     async def _watch(self) -> None:
         code = await self._process.wait()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._take_rest()
+        # What the conductor said just before it ended still lies in the socket.
+        self._looped.close()
         self._context.destroy(linger=0)
         self._on_exit(code)
-
-    def _take_rest(self) -> None:
-        # What the conductor said just before it ended still lies in the socket.
-        rest = sockets.plain(self._socket)
-        with contextlib.suppress(zmq.Again):
-            while True:
-                self._take(rest.recv_multipart(zmq.NOBLOCK))
 
     def _take(self, frames: list[bytes]) -> None:
         try:

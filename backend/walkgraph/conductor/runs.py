@@ -9,7 +9,7 @@
 A run that is suspended keeps its place in the order of arrival, and ends like one that runs.
 
 A run that ends keeps its promise of pages until every rank that took part has freed its own; its client is told then,
-or at once when a worker was lost. Whatever comes for a run that is over is dropped.
+or at once when it ended well or a worker was lost. Whatever comes for a run that is over is dropped.
 """
 
 from collections import Counter
@@ -352,8 +352,9 @@ class Runs:
         if run.state == "ending":
             return []
         run.state, run.error = "ending", error
+        told = [] if error else self._tell(run, now)
         cancels: list[Command] = [ToRank(rank, m.Cancel(run=run.id)) for rank in sorted(run.holding)]
-        return [*cancels, *self._settle(run, now)]
+        return [*told, *cancels, *self._settle(run, now)]
 
     def _settle(self, run: _Run, now: float) -> list[Command]:
         """When no rank holds anything of it, its pages are free and it is over."""

@@ -25,6 +25,9 @@ from walkgraph.wire import messages as m
 Event = m.Accepted | m.Output | m.Finished
 Sender = Callable[[m.ToConductor], None]
 
+SAVE_SECONDS = 0.2
+"""Between two writes: short runs are written once, when they are over, and not while they are served."""
+
 _log = structlog.get_logger("walkgraph.runs")
 
 
@@ -158,12 +161,14 @@ class Runs:
         self._runs: dict[RunId, LiveRun] = {}
         self._unsaved: asyncio.Queue[LiveRun] = asyncio.Queue()
         self._saver: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
 
     def start(self) -> None:
         self._saver = asyncio.create_task(self._save())
 
     async def close(self) -> None:
         """Write what is left. No run may be added afterwards."""
+        self._closing.set()
         if self._saver is not None:
             await self._unsaved.join()
             self._saver.cancel()
@@ -228,6 +233,8 @@ class Runs:
         saved = 0
         while True:
             batch = [await self._unsaved.get()]
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), SAVE_SECONDS)
             while not self._unsaved.empty():
                 batch.append(self._unsaved.get_nowait())
             rows = [row_of(run) for run in {run.id: run for run in batch}.values()]

@@ -1,6 +1,5 @@
-"""Telemetry from the deployments: one socket that all of them push to, one task that hands what comes to the sinks."""
+"""Telemetry from the deployments: one socket that all of them push to, and sinks that what comes is handed to."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -8,17 +7,15 @@ from typing import Protocol
 import msgspec
 import structlog
 import zmq
-import zmq.asyncio
 
 from walkgraph.service.hub import Hub
 from walkgraph.telemetry import events
 from walkgraph.wire import sockets
+from walkgraph.wire.looped import Looped
 
 SOCKET = "telemetry"
 FRAME_BYTES = 96 * 1024
 """Of a packet, as it came, that becomes one frame; a larger one becomes several, for a reader's buffer to hold some."""
-TURN_PACKETS = 16
-"""Taken one after the other before others have their turn."""
 
 _log = structlog.get_logger("walkgraph.telemetry")
 
@@ -61,40 +58,30 @@ class Collector:
         self.rejected = 0
         """Frames that were no packets, and packets that a sink could not take."""
         self._directory = directory
-        self._context: zmq.asyncio.Context | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._context: sockets.Context | None = None
+        self._looped: Looped | None = None
 
     def start(self, resolve: Resolve, sinks: Iterable[Sink]) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._context = zmq.asyncio.Context()
-        socket = self._context.socket(zmq.PULL)
-        sockets.configure(socket)
-        socket.bind(self.address)
-        self._task = asyncio.create_task(self._collect(socket, resolve, tuple(sinks)), name="telemetry")
+        self._context, all_ = zmq.Context(), tuple(sinks)
+        socket = sockets.pull(self._context, self.address)
+        self._looped = Looped(socket, lambda frames: self._collect(b"".join(frames), resolve, all_))
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        if self._looped is not None:
+            self._looped.close()
         if self._context is not None:
             self._context.destroy(linger=0)
 
-    async def _collect(self, socket: zmq.asyncio.Socket, resolve: Resolve, sinks: tuple[Sink, ...]) -> None:
-        taken = 0
-        while True:
-            frame = b"".join(await socket.recv_multipart())
-            taken += 1
-            if taken % TURN_PACKETS == 0:
-                # What is there already comes without a pause: requests would wait for as long as packets come.
-                await asyncio.sleep(0)
-            try:
-                packet = events.decode(frame)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                self.rejected += 1
-                continue
-            found = resolve(packet.deployment)
-            if found is not None:
-                self._hand_over(packet, *found, len(frame), sinks)
+    def _collect(self, frame: bytes, resolve: Resolve, sinks: tuple[Sink, ...]) -> None:
+        try:
+            packet = events.decode(frame)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self.rejected += 1
+            return
+        found = resolve(packet.deployment)
+        if found is not None:
+            self._hand_over(packet, *found, len(frame), sinks)
 
     def _hand_over(
         self, packet: events.Packet, deployment: str, version: str, nbytes: int, sinks: tuple[Sink, ...]

@@ -61,6 +61,13 @@ def dealer(context: Context, connect: str, identity: bytes | None = None) -> Soc
     return socket
 
 
+def dealer_for(context: Context, bind: str) -> Socket:
+    """For one peer, which connects."""
+    socket = _made(context, zmq.DEALER)
+    socket.bind(bind)
+    return socket
+
+
 def pull(context: Context, bind: str) -> Socket:
     socket = _made(context, zmq.PULL)
     socket.bind(bind)
@@ -108,12 +115,6 @@ class Reader(Generic[Union]):
                 self.rejected += 1
                 continue
             yield (frames[0] if self._frames > 1 else b""), message
-
-
-def plain(socket: Any) -> Socket:
-    """The same socket without asyncio, for reading what lies in it."""
-    made: Socket = zmq.Socket.shadow(socket)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return made
 
 
 def offer(socket: Socket) -> Callable[[bytes], bool]:

@@ -255,6 +255,17 @@ def test_a_survivor_keeps_its_pages_until_it_says_they_are_free() -> None:
     assert w.core.pages.promised.total() == 0
 
 
+def test_a_client_is_told_at_once_of_a_run_that_ended_well_and_its_pages_stay_promised() -> None:
+    w = world(one=True)
+    w.submit("a")
+    before, start = w.core.pages.promised.total(), w.workers[Rank(0)].start
+    w.handle(FromRank(Rank(0), start, m.RankDone(rank=Rank(0), run=RunId("a"), times=())))
+    assert w.finished["a"].error is None
+    assert w.core.pages.promised.total() == before > 0
+    w.handle(FromRank(Rank(0), start, released("a")))
+    assert w.core.pages.promised.total() == 0
+
+
 def test_messages_of_an_older_start_are_dropped() -> None:
     w = world(one=True)
     w.submit("a")

@@ -1,0 +1,84 @@
+"""A ZeroMQ socket on an asyncio event loop: what comes is handed over in the turn of the loop in which it is there.
+
+The library's own sockets for asyncio make a future for every message and look at a socket several times for it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+import zmq
+
+from walkgraph.wire.sockets import MAX_QUEUED, Socket
+
+TURN = 16
+"""Messages taken one after the other before others have their turn."""
+
+
+class Looped:
+    """To be made, used and closed on its loop's thread."""
+
+    def __init__(self, socket: Socket, take: Callable[[list[bytes]], None]) -> None:
+        """`take` gets the frames of each message, one message at a time, in their order."""
+        self._socket, self._take = socket, take
+        self._loop = asyncio.get_running_loop()
+        self._outbox: deque[bytes] = deque()
+        self._descriptor = int(socket.getsockopt(zmq.FD))
+        self._asked: asyncio.Handle | None = None
+        self._loop.add_reader(self._descriptor, self._look)
+        # What came before is not told again.
+        self._ask()
+
+    def send(self, frame: bytes) -> bool:
+        """Never waits; False where too many messages wait already."""
+        if len(self._outbox) >= MAX_QUEUED:
+            return False
+        self._outbox.append(frame)
+        self._write()
+        # Looking at a socket takes note of what has come, and nobody is told of that once more.
+        if self._there(zmq.POLLIN):
+            self._ask()
+        return True
+
+    def close(self) -> None:
+        """Take what lies in the socket, and close it."""
+        self._loop.remove_reader(self._descriptor)
+        if self._asked is not None:
+            self._asked.cancel()
+        while self._read():
+            pass
+        self._socket.close(linger=0)
+
+    def _look(self) -> None:
+        self._asked = None
+        try:
+            for _ in range(TURN):
+                if not self._read():
+                    break
+        finally:
+            self._write()
+            if self._there(zmq.POLLIN):
+                self._ask()
+
+    def _ask(self) -> None:
+        if self._asked is None:
+            self._asked = self._loop.call_soon(self._look)
+
+    def _read(self) -> bool:
+        try:
+            frames = self._socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        self._take(frames)
+        return True
+
+    def _write(self) -> None:
+        while self._outbox:
+            try:
+                self._socket.send(self._outbox[0], zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._outbox.popleft()
+
+    def _there(self, kind: int) -> bool:
+        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & kind)

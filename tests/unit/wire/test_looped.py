@@ -1,0 +1,127 @@
+"""A socket on an event loop: every message once, in order, whatever is sent meanwhile, and nobody is kept waiting."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from walkgraph.wire import sockets
+from walkgraph.wire.looped import TURN, Looped
+
+MESSAGES = 400
+LONG = 5.0
+
+
+@pytest.fixture
+def context() -> Iterator[sockets.Context]:
+    made: sockets.Context = zmq.Context()
+    yield made
+    made.destroy(linger=0)
+
+
+class Seen(list[bytes]):
+    """Last frames, and who waits for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._more = asyncio.Event()
+
+    def take(self, frames: list[bytes]) -> None:
+        self.append(frames[-1])
+        self._more.set()
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(LONG):
+            while len(self) < count:
+                self._more.clear()
+                await self._more.wait()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_both_ways_at_once_nothing_is_lost_and_order_stays(tmp_path: Path, context: sockets.Context, seed: int) -> None:
+    async def talk() -> None:
+        chance = random.Random(seed)
+        address = sockets.address(tmp_path, "s")
+        seen = {"here": Seen(), "there": Seen()}
+        here = Looped(sockets.dealer_for(context, address), seen["here"].take)
+        # Nobody is there yet: it waits.
+        assert here.send(b"first")
+        there = Looped(sockets.dealer(context, address), seen["there"].take)
+        sent: dict[str, list[bytes]] = {"here": [b"first"], "there": []}
+        for number in range(MESSAGES):
+            name = chance.choice(["here", "there"])
+            sent[name].append(b"%d" % number)
+            assert (here if name == "here" else there).send(sent[name][-1])
+            if chance.random() < 0.1:
+                await asyncio.sleep(0)
+        await seen["there"].until(len(sent["here"]))
+        await seen["here"].until(len(sent["there"]))
+        assert seen == {"here": sent["there"], "there": sent["here"]}
+        here.close()
+        there.close()
+
+    asyncio.run(talk())
+
+
+def test_others_have_their_turn_while_messages_come(tmp_path: Path, context: sockets.Context) -> None:
+    async def talk() -> None:
+        address, seen = sockets.address(tmp_path, "s"), Seen()
+        looped = Looped(sockets.pull(context, address), seen.take)
+        source = sockets.push(context, address)
+        for _ in range(MESSAGES):
+            source.send(b"x")
+        jumps, before = list[int](), 0
+        async with asyncio.timeout(LONG):
+            while len(seen) < MESSAGES:
+                await asyncio.sleep(0)
+                jumps.append(len(seen) - before)
+                before = len(seen)
+        assert max(jumps) <= 2 * TURN
+        source.close()
+        looped.close()
+
+    asyncio.run(talk())
+
+
+def test_one_that_fails_to_take_a_message_gets_the_next(tmp_path: Path, context: sockets.Context) -> None:
+    async def talk() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, about: None)
+        address, seen = sockets.address(tmp_path, "s"), Seen()
+
+        def take(frames: list[bytes]) -> None:
+            seen.take(frames)
+            raise ValueError
+
+        looped = Looped(sockets.pull(context, address), take)
+        source = sockets.push(context, address)
+        for number in range(20):
+            source.send(b"%d" % number)
+        await seen.until(20)
+        source.close()
+        looped.close()
+
+    asyncio.run(talk())
+
+
+def test_too_many_that_wait_are_refused_and_what_lies_there_at_the_end_is_taken(
+    tmp_path: Path, context: sockets.Context
+) -> None:
+    async def talk() -> None:
+        address, seen = sockets.address(tmp_path, "s"), Seen()
+        socket = sockets.dealer_for(context, address)
+        looped = Looped(socket, seen.take)
+        assert all(looped.send(b"x") for _ in range(sockets.MAX_QUEUED))
+        assert not looped.send(b"x")
+        peer = sockets.dealer(context, address)
+        peer.send(b"last words")
+        # The loop has no turn meanwhile.
+        assert socket.poll(1000 * int(LONG), zmq.POLLIN)
+        assert not seen
+        looped.close()
+        assert seen == [b"last words"]
+        peer.close()
+
+    asyncio.run(talk())
