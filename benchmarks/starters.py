@@ -65,11 +65,11 @@ def reach(client: Client, episodes: int, rounds: int) -> dict[str, Any]:
         began = time.perf_counter()
         ended = list(pool.map(one, range(episodes)))
         seconds = time.perf_counter() - began
-    taken = [number(found, "taken") for found in ended]
+    taken = [number(found, "actions_taken") for found in ended]
     return {
         f"reach: targets reached, share of {episodes} episodes": share(ended),
         "reach: actions to a target": statistics.mean(taken),
-        "reach: actions a second, one episode": statistics.median(number(f, "taken") / s for s, f in alone),
+        "reach: actions a second, one episode": statistics.median(number(f, "actions_taken") / s for s, f in alone),
         f"reach: actions a second, {TOGETHER} episodes at once": sum(taken) / seconds,
         **_chunks(client, one(0), rounds),
     }

@@ -88,6 +88,10 @@ class LoopShown(Shown):
     """On the device, as a whole; otherwise call by call. In a Walk that a step runs per chunk: in such a step."""
     why: str
     """In a sentence."""
+    within: str | None = None
+    """The resident loop around it that it is unrolled in."""
+    usual: list[int]
+    """How often it goes where a task's parameters are its defaults; empty where that follows from something else."""
 
 
 class RankShown(Shown):

@@ -84,7 +84,7 @@ def test_an_episode_is_that_of_the_plain_model(resident: bool) -> None:
         scene, taken = after[0], taken + int(more)
         film.append(scene)
     assert len(film) > 4
-    assert found["taken"] == [taken]
+    assert found["actions_taken"] == [taken]
     assert found["reached"] == [True]
     for got, wanted in zip(found["film"], film, strict=True):
         levels = (picture(wanted[None], 48)[0] + 1) * 127.5
@@ -97,7 +97,7 @@ def test_an_episode_ends_at_the_target_and_shows_every_look(resident: bool) -> N
     params = {"seed": 11, "apply": 4, "steps": 4, "side": 32}
     found = ran(resident, "episode", params, {"instruction": "go to the green one"}, "episode")
     assert found["reached"] == [True]
-    (taken,) = found["taken"]
+    (taken,) = found["actions_taken"]
     assert len(found["film"]) == 2 + (taken - 1) // 4
     pictures = [np.array(Image.open(io.BytesIO(one)).convert("RGB")) for one in found["film"]]
     assert {one.shape for one in pictures} == {(32, 32, 3)}
@@ -113,7 +113,7 @@ def test_episodes_of_several_runs_are_those_of_each_alone() -> None:
     together = [local.outputs[f"b{number}"] for number in range(3)]
     for number, one in enumerate(together):
         alone = ran(True, "episode", {**params, "seed": number}, {"instruction": "touch the red ball"}, f"a{number}")
-        assert alone["taken"] == one["taken"]
+        assert alone["actions_taken"] == one["actions_taken"]
         assert len(alone["film"]) == len(one["film"])
 
 
@@ -121,7 +121,7 @@ def test_the_looks_are_bounded() -> None:
     params = {"seed": 11, "apply": 1, "steps": 2, "side": 16, "looks": 2}
     found = ran(True, "episode", params, {"instruction": "find purple"}, "bounded")
     assert found["reached"] == [False]
-    assert found["taken"] == [2]
+    assert found["actions_taken"] == [2]
     assert len(found["film"]) == 3
 
 

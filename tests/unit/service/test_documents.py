@@ -176,7 +176,20 @@ async def test_a_plan_tells_where_every_loop_is_iterated(service: Running) -> No
     resident, why = (await loops("shapes"))["image_gen", "denoise"]
     assert resident
     assert why.endswith("`preview` and `preview_out` follow, stepped")
-    assert (await loops("synthetic_loops"))["nested", "row"] == (False, "stepped: `column` is inside it")
+    reason = "stepped: `grow`, in `column` inside it, can't be iterated on the device"
+    assert (await loops("synthetic_loops"))["nested", "row"] == (False, reason)
+
+
+async def test_a_plan_tells_of_loops_inside_loops_and_also_where_it_does_not_fit(service: Running) -> None:
+    body = {"graph": "vjepa2_ac", "placement": "vjepa2_ac_one_gpu", "hardware": "1x8GB"}
+    told = (await service.http.post("/api/v1/plans", json=body)).json()
+    assert not told["ok"]
+    loops = {row["loop"]: row for row in told["loops"] if row["walk"] == "plan"}
+    task = (await service.http.get("/api/v1/graphs/vjepa2_ac")).json()["tasks"]["plan"]
+    for loop, within in (("rounds", None), ("frames", "rounds")):
+        assert loops[loop]["resident"]
+        assert loops[loop]["within"] == within
+        assert loops[loop]["usual"] == [task["params"][{"rounds": "rounds", "frames": "horizon"}[loop]]["default"]]
 
 
 async def test_a_plan_has_what_bars_and_lanes_are_drawn_from(service: Running) -> None:

@@ -58,7 +58,7 @@ def _shown(judged: Judged) -> PlanShown:
         ],
         routes=[RouteShown(**vars(r)) for r in routes(judged.graph, budgeted)] if judged.graph and budgeted else [],
         copies=[_copy(plan, copy) for copy in judged.copies] if plan else [],
-        loops=_loops(plan) if plan else [],
+        loops=_loops(budgeted) if budgeted else [],
         drawing=render(plan, judged.placement_problems, judged.copies) if plan else None,
         digest=plan.digest if plan else None,
     )
@@ -81,8 +81,14 @@ def _loops(plan: Plan) -> list[LoopShown]:
     shown: dict[tuple[str, str], LoopShown] = {}
     for walk in plan.walks:
         for loop in walk.loops[1:] if walk.chunked else walk.loops:
+            within = walk.loops[loop.within].name if loop.within >= 0 else None
             shown[walk.name, loop.name] = LoopShown(
-                walk=walk.name, loop=loop.name, resident=loop.resident, why=loop.why
+                walk=walk.name,
+                loop=loop.name,
+                resident=loop.resident,
+                why=loop.why,
+                within=within,
+                usual=list(loop.usual),
             )
     return list(shown.values())
 

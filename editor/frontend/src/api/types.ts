@@ -121,6 +121,10 @@ export interface LoopShown {
   resident: boolean;
   /** In a sentence without its stop; names stand in backticks. */
   why: string;
+  /** The resident loop around it that it is unrolled in. */
+  within: string | null;
+  /** How often it goes where a task's parameters are its defaults; empty where that follows from something else. */
+  usual: readonly number[];
 }
 
 export interface PlanShown {

@@ -14,7 +14,7 @@ export function Problems() {
   const editor = useEditor();
   const graph = useEditorState((state) => state.documents.graph);
   const checked = useEditorState((state) => state.checked);
-  const planned = useEditorState((state) => state.planned.plan?.problems ?? NONE);
+  const planned = useEditorState(({ planned: { placing, plan } }) => (placing && plan?.problems) || NONE);
   const [text, setText] = useState("");
   const words = useDeferredValue(text);
   const problems = useMemo(() => together(checked.problems, planned), [checked.problems, planned]);

@@ -1,53 +1,84 @@
 // Pictures of one output that follow each other: live the newest, then the whole, over and over.
-import { Download, Pause, Play } from "lucide-react";
-import { useEffect, useMemo, useState } from "react";
+import { Clapperboard, Download, Pause, Play } from "lucide-react";
+import { useEffect, useMemo, useState, type CSSProperties } from "react";
+import { toBase64, toBytes } from "../api/base64";
 import { IconButton } from "../ui/kit";
-import { frameMs } from "./pace";
+import { endMs, frameMs } from "./pace";
 import { labelOf } from "./form";
 import { dataUrl } from "./media";
+import { movingPng } from "./png";
 import { Range } from "./Range";
 import type { Made, OutputShown } from "./types";
+import { UseButton, type Use } from "./UseButton";
+
+/** Pixels; what is narrower shows them, as drawings of few pixels are meant to. */
+const SMALL = 100;
 
 interface Props {
   output: OutputShown;
   /** No more will come. */
   over: boolean;
   onSave: (output: OutputShown, made: Made) => void;
+  /** What can be done next with one of its pictures. */
+  uses: readonly Use[];
 }
 
-export function Film({ output, over, onSave }: Props) {
+export function Film({ output, over, onSave, uses }: Props) {
   const { made, left } = output;
   const last = made.length - 1;
   const [playing, setPlaying] = useState(() => !matchMedia("(prefers-reduced-motion: reduce)").matches);
-  const [chosen, setChosen] = useState<number | null>(null);
+  // What was over when it was opened begins at its beginning; whoever watched it come sees its end first.
+  const [chosen, setChosen] = useState<number | null>(over && playing ? 0 : null);
+  const [size, setSize] = useState<{ small: boolean; ratio: number } | null>(null);
   const pace = useMemo(() => frameMs(made), [made]);
   const moving = over && playing && last > 0;
+  const at = Math.min(chosen ?? last, last);
   useEffect(() => {
     if (!moving) return;
-    // Its end stands for a while before it begins anew.
-    const stays = (chosen ?? 0) >= last ? Math.max(pace, 1200) : pace;
-    const timer = setTimeout(() => setChosen((at) => ((at ?? 0) >= last ? 0 : (at ?? 0) + 1)), stays);
+    const timer = setTimeout(() => setChosen(at >= last ? 0 : at + 1), at >= last ? endMs(pace) : pace);
     return () => clearTimeout(timer);
-  }, [moving, chosen, last, pace]);
-  const at = Math.min(chosen ?? (moving ? 0 : last), last);
+  }, [moving, at, last, pace]);
   const shown = made[at];
   if (!shown) return null;
   const toggle = () => {
     if (!playing && at >= last) setChosen(0);
     setPlaying(!playing);
   };
+  const save = () => {
+    const pictures = made.map(({ value }) => toBytes(value.data ?? ""));
+    const bytes = movingPng(pictures, (index) => (index === last ? endMs(pace) : pace));
+    onSave(output, bytes ? { ...shown, value: { ...shown.value, mime: "image/png", data: toBase64(bytes) } } : shown);
+  };
   return (
     <section className="wg-play-output film" aria-label={labelOf(output.name)}>
       <header>
         <h3>{labelOf(output.name)}</h3>
-        <span className="tag">{over ? `${made.length + left} pictures` : "live"}</span>
+        <span className="tag">{over ? `${made.length + left} pictures` : `live, picture ${made.length + left}`}</span>
         {left > 0 && <span className="tag">{left} in the middle left out</span>}
+        {over && <UseButton name={`picture ${at + 1}`} made={shown} uses={uses} />}
+        {over && last > 0 && (
+          <IconButton label="Download the film, as a PNG that moves" onClick={save}>
+            <Clapperboard size={14} />
+          </IconButton>
+        )}
         <IconButton label={`Download picture ${at + 1}`} onClick={() => onSave(output, shown)}>
           <Download size={14} />
         </IconButton>
       </header>
-      <div className="picture small filled">
-        <img src={dataUrl(shown.value)} alt={`${labelOf(output.name)}, picture ${at + 1} of ${made.length}`} />
+      <div
+        className={`picture filled ${size?.small ? "small" : ""}`}
+        style={{ "--ratio": size?.ratio ?? 1 } as CSSProperties}
+      >
+        <img
+          src={dataUrl(shown.value)}
+          alt={`${labelOf(output.name)}, picture ${at + 1} of ${made.length}`}
+          onLoad={({ currentTarget: { naturalWidth: width, naturalHeight: height } }) =>
+            setSize((before) => {
+              const ratio = width / (height || 1);
+              return before?.ratio === ratio ? before : { small: Math.min(width, height) < SMALL, ratio };
+            })
+          }
+        />
       </div>
       {last > 0 && (
         <div className={`reel ${over ? "" : "coming"}`}>

@@ -6,9 +6,11 @@ import { RunMark } from "../debug/marks";
 import { Badge, Button, Prose } from "../ui/kit";
 import { useLatest, useQueueGauge } from "../telemetry/activity";
 import { showSeconds } from "../ui/words";
-import { MuteButton, OutputView, PictureFrame, type Use } from "./outputs";
+import { Facts, isFact } from "./Facts";
+import { MuteButton, OutputView, PictureFrame } from "./outputs";
 import { isOver, PREVIEW } from "./results";
 import type { Made, OutputShown, Result, RunError, TaskShown } from "./types";
+import type { Use } from "./UseButton";
 import { adviceFor, placeOf } from "./words";
 
 interface Props {
@@ -37,6 +39,7 @@ export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }:
   const finals = outputs.find((output) => output.name !== PREVIEW && isPicture(output)) ?? null;
   const shared = preview !== null;
   const others = outputs.filter((output) => !shared || (output !== preview && output !== finals));
+  const facts = others.filter(isFact);
   const sounds = outputs.some((output) => output.made[0]?.value.type === "audio");
   return (
     <div className="wg-play-result">
@@ -77,15 +80,19 @@ export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }:
           uses={uses}
         />
       )}
-      {others.map((output) => (
-        <OutputView
-          key={`${result.startedAt} ${output.name}`}
-          output={output}
-          over={over}
-          onSave={onSave}
-          uses={uses}
-        />
-      ))}
+      {others.map((output) =>
+        facts.includes(output) ? (
+          output === facts[0] && <Facts key="facts" outputs={facts} />
+        ) : (
+          <OutputView
+            key={`${result.startedAt} ${output.name}`}
+            output={output}
+            over={over}
+            onSave={onSave}
+            uses={uses}
+          />
+        ),
+      )}
       {outputs.length === 0 && !over && <div className="wg-play-skeleton" aria-hidden />}
       {outputs.length === 0 && result.state === "cancelled" && (
         <p className="wg-play-hint">It was stopped before anything came out.</p>

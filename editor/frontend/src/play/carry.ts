@@ -1,10 +1,10 @@
 // A picture or sound that carries the graph that made it: an `iTXt` chunk of a PNG, a `wgph` chunk of a WAV. Pure.
 import { joined } from "../api/base64";
+import { isPng, pngChunk, pngChunks, pngHead } from "./png";
 import { riffChunks, withChunk } from "./wav";
 
 const KEYWORD = "walkgraph";
 const RIFF_CHUNK = "wgph";
-const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 /** A graph is far smaller; what is larger is not read. */
 const MOST_BYTES = 8 * 1024 * 1024;
 
@@ -33,35 +33,9 @@ function plainText(bytes: Uint8Array, mime: string): Uint8Array | null {
 
 // ── PNG ─────────────────────────────────────────────────────────────────────────────────────────
 
-interface PngChunk {
-  type: string;
-  /** Of its length field. */
-  at: number;
-  content: Uint8Array;
-  /** Of the byte after its checksum. */
-  end: number;
-}
-
-function isPng(bytes: Uint8Array): boolean {
-  return bytes.length > 8 && SIGNATURE.every((byte, index) => bytes[index] === byte);
-}
-
-function* pngChunks(bytes: Uint8Array): Generator<PngChunk> {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  let at = SIGNATURE.length;
-  while (at + 12 <= bytes.length) {
-    const length = view.getUint32(at);
-    const end = at + 12 + length;
-    if (end > bytes.length) return;
-    const type = String.fromCharCode(...bytes.subarray(at + 4, at + 8));
-    yield { type, at, content: bytes.subarray(at + 8, at + 8 + length), end };
-    at = end;
-  }
-}
-
 /** Before the first `IDAT`, in place of one that is there. */
 function pngWith(bytes: Uint8Array, text: Uint8Array): Uint8Array<ArrayBuffer> | null {
-  const pieces: Uint8Array[] = [bytes.subarray(0, SIGNATURE.length)];
+  const pieces: Uint8Array[] = [pngHead(bytes)];
   let put = false;
   for (const chunk of pngChunks(bytes)) {
     if (chunk.type === "iTXt" && textOf(chunk.content) !== null) continue;
@@ -90,27 +64,7 @@ function textOf(content: Uint8Array): Uint8Array | null {
 }
 
 function itxt(text: Uint8Array): Uint8Array {
-  const body = joined(new TextEncoder().encode(`iTXt${KEYWORD}\0\0\0\0\0`), text);
-  const chunk = new Uint8Array(body.length + 8);
-  const view = new DataView(chunk.buffer);
-  view.setUint32(0, body.length - 4);
-  chunk.set(body, 4);
-  view.setUint32(body.length + 4, crc(body));
-  return chunk;
-}
-
-let table: Uint32Array | null = null;
-
-/** CRC-32 as PNG has it. */
-export function crc(bytes: Uint8Array): number {
-  table ??= Uint32Array.from({ length: 256 }, (_, byte) => {
-    let value = byte;
-    for (let bit = 0; bit < 8; bit += 1) value = value & 1 ? 0xedb88320 ^ (value >>> 1) : value >>> 1;
-    return value >>> 0;
-  });
-  let value = 0xffffffff;
-  for (const byte of bytes) value = (table[(value ^ byte) & 0xff] ?? 0) ^ (value >>> 8);
-  return (value ^ 0xffffffff) >>> 0;
+  return pngChunk("iTXt", joined(new TextEncoder().encode(`${KEYWORD}\0\0\0\0\0`), text));
 }
 
 // ── WAV ─────────────────────────────────────────────────────────────────────────────────────────

@@ -39,12 +39,12 @@ export function newPart(input: string, declared: InputShown, text = "", media: M
   return { key: `p${keys}`, input, modality: declared.modality, text, media };
 }
 
-/** A value for each input that is needed, texts with their example; previews, where the task has any, are watched. */
+/** A value for each input that is needed, texts and numbers with their example; previews, where the task has any, are watched. */
 export function fresh(task: TaskShown): Given {
   const parts = Object.entries(task.inputs)
     .filter(([, declared]) => !declared.optional)
     .map(([name, declared]) =>
-      newPart(name, declared, declared.modality === "text" ? exampleOf(declared.description) : ""),
+      newPart(name, declared, widgetOf(declared.modality) === "media" ? "" : exampleOf(declared.description)),
     );
   return { parts, ordered: false, params: watching(task), seed: { text: "", locked: false } };
 }

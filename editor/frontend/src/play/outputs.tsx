@@ -1,15 +1,17 @@
 // What a run made, by kind: pictures, texts, sounds, curves, heat maps.
-import { CornerUpLeft, Download, Volume2, VolumeX } from "lucide-react";
-import { useEffect, useMemo, useRef, useState, type CSSProperties, type MouseEvent } from "react";
+import { Download, Volume2, VolumeX } from "lucide-react";
+import { useEffect, useMemo, useRef, useState, type CSSProperties } from "react";
 import { CopyButton } from "../ui/CopyButton";
-import { Button, IconButton, Menu } from "../ui/kit";
+import { IconButton } from "../ui/kit";
 import { toBytes } from "../api/base64";
 import { showSeconds } from "../ui/words";
+import { factOf } from "./Facts";
 import { FILM } from "./pace";
 import { Film } from "./Film";
 import { labelOf } from "./form";
 import { dataUrl, wholeSound } from "./media";
 import { Range } from "./Range";
+import { UseButton, type Use } from "./UseButton";
 import { bounds, curve, matrixOf, rowOf, shapeWords, shrunk, tensorOf, type Tensor } from "./numbers";
 import type { Made, OutputShown } from "./types";
 import { concatenated, peaks, readWav } from "./wav";
@@ -21,12 +23,6 @@ interface OutputProps {
   onSave: (output: OutputShown, made: Made) => void;
   /** What can be done next with a picture. */
   uses: readonly Use[];
-}
-
-/** A task that takes a picture. */
-export interface Use {
-  label: string;
-  run: (made: Made) => void;
 }
 
 export function OutputView(props: OutputProps) {
@@ -95,38 +91,6 @@ export function PictureFrame({
         </label>
       )}
     </section>
-  );
-}
-
-/** One use stands on the button, several are a menu. */
-function UseButton({ name, made, uses }: { name: string; made: Made; uses: readonly Use[] }) {
-  const [menu, setMenu] = useState<{ x: number; y: number } | null>(null);
-  const [only] = uses;
-  if (!only) return null;
-  if (uses.length === 1) {
-    return (
-      <Button kind="quiet" title={`Give ${name} to this task`} onClick={() => only.run(made)}>
-        <CornerUpLeft size={13} aria-hidden /> {only.label}
-      </Button>
-    );
-  }
-  const open = (event: MouseEvent) => {
-    const box = event.currentTarget.getBoundingClientRect();
-    setMenu({ x: box.left, y: box.bottom });
-  };
-  return (
-    <>
-      <Button kind="quiet" title={`Give ${name} to a task`} aria-haspopup="menu" onClick={open}>
-        <CornerUpLeft size={13} aria-hidden /> Use it
-      </Button>
-      {menu && (
-        <Menu
-          at={menu}
-          entries={uses.map((use) => ({ label: use.label, run: () => use.run(made) }))}
-          onClose={() => setMenu(null)}
-        />
-      )}
-    </>
   );
 }
 
@@ -341,6 +305,8 @@ function RowOutput({ output, row }: { output: OutputShown; row: Tensor }) {
 }
 
 function Plain({ made }: { made: Made }) {
+  const fact = factOf(made.value);
+  if (fact !== null) return <p className="single">{fact}</p>;
   const { type: _, ...fields } = made.value;
   const value = "value" in fields ? String(fields["value"]) : JSON.stringify(fields, null, 1);
   return <pre className="plain">{value.slice(0, 20_000)}</pre>;

@@ -15,3 +15,8 @@ export function frameMs(made: readonly Made[]): number {
   if (made.length < 2 || last <= first) return PLAIN;
   return Math.min(SLOWEST, Math.max(FASTEST, (last - first) / (made.length - 1)));
 }
+
+/** ms that the end of a film stands before it begins anew. */
+export function endMs(frame: number): number {
+  return Math.max(frame, 1200);
+}

@@ -30,7 +30,7 @@ export class Editor {
       etags: { graph: null, placement: null },
       catalogue,
       checked: { problems: [], of: null },
-      planned: { plan: null, of: null, hardware: "", problem: null },
+      planned: { plan: null, of: null, hardware: "", problem: null, placing: false },
       deployments: {},
       deployed: null,
       toasts: [],

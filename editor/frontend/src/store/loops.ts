@@ -15,12 +15,20 @@ export function loopShown(
 }
 
 /** What its mark says. */
-export function loopMark({ resident }: LoopShown): string {
+export function loopMark({ resident, within }: LoopShown): string {
+  if (within !== null) return `unrolled in ${within}`;
   return resident ? "on the device" : "stepped";
 }
 
 /** Why, as a sentence; names stand in backticks. */
-export function loopReason({ resident, why }: LoopShown): string {
+export function loopReason({ resident, within, why, usual }: LoopShown): string {
   const reason = why.replace(/^stepped: /, "");
-  return resident ? `${reason}.` : `Call by call, because ${reason}.`;
+  const often = usual.length > 0 ? ` Times by default: ${listed(usual)}.` : "";
+  if (within !== null) return `Part of each iteration of \`${within}\`, which runs on the device as a whole.${often}`;
+  return resident ? `${reason}.${often}` : `Call by call, because ${reason}.${often}`;
+}
+
+function listed(counts: readonly number[]): string {
+  const last = counts.at(-1) ?? 0;
+  return counts.length > 1 ? `${counts.slice(0, -1).join(", ")} or ${last}` : String(last);
 }

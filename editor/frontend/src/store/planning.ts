@@ -1,4 +1,4 @@
-// The plan follows graph, placement and hardware while somebody looks at it.
+// The plan follows graph, placement and hardware while somebody looks at it, or at loops.
 import { ApiError, call } from "../api/client";
 import type { DeploymentShown, PlanShown } from "../api/types";
 import { onlyMoved } from "./checking";
@@ -28,7 +28,12 @@ export class Planning {
 
   private consider(): void {
     const state = this.editor.state;
-    if (!wanted(state) || (this.asked && sameQuestion(this.asked, state))) return;
+    const places = placing(state);
+    if (places && !state.planned.placing) {
+      this.editor.store.setState({ planned: { ...state.planned, placing: true } });
+      return; // the store tells of that too
+    }
+    if (!(places || looping(state)) || (this.asked && sameQuestion(this.asked, state))) return;
     const first = this.asked === null;
     this.asked = state;
     this.running?.abort();
@@ -55,13 +60,23 @@ export class Planning {
     }
   }
 
-  private tell(told: Omit<EditorState["planned"], "hardware">): void {
+  private tell(told: Omit<EditorState["planned"], "hardware" | "placing">): void {
     this.editor.store.setState({ planned: { ...this.editor.state.planned, ...told } });
   }
 }
 
-function wanted({ view }: EditorState): boolean {
+function placing({ view }: EditorState): boolean {
   return view.tab === "placement" || view.tab === "deploy" || view.lens === "rank";
+}
+
+/** Loops are in sight, which say where they are iterated. */
+function looping({ view: { tab, canvas }, documents }: EditorState): boolean {
+  return tab === "graph" && canvas.kind === "walk" && hasLoop(documents.graph.walks?.[canvas.walk]?.body);
+}
+
+function hasLoop(part: unknown): boolean {
+  if (typeof part !== "object" || part === null) return false;
+  return "loop" in part || Object.values(part).some(hasLoop);
 }
 
 function sameQuestion(before: EditorState, after: EditorState): boolean {

@@ -66,6 +66,8 @@ export interface Planned {
   /** GPUs to plan for instead of those found, `3x141GB`; empty: those found. */
   hardware: string;
   problem: string | null;
+  /** Whether somebody has asked where things lie: from then on what is wrong with that is among the problems. */
+  placing: boolean;
 }
 
 export interface Toast {

@@ -79,7 +79,7 @@ function twin(placement: PlacementDocument, node: string, walk: string | null): 
   return found;
 }
 
-const NOT_PLANNED = { plan: null, of: null, hardware: "", problem: null };
+const NOT_PLANNED = { plan: null, of: null, hardware: "", problem: null, placing: true };
 const USERS: Record<string, string[]> = { a: ["one", "three"], b: ["one", "two"], c: ["two"], d: [] };
 const PAIRS = NODES.flatMap((node) => [null, ...WALKS].map((walk) => [node, walk] as const));
 

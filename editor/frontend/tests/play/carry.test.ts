@@ -1,6 +1,7 @@
 import { deflateSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { crc, graphFrom, withGraph } from "../../src/play/carry";
+import { graphFrom, withGraph } from "../../src/play/carry";
+import { crc } from "../../src/play/png";
 import { readWav, riffChunks, writeWav } from "../../src/play/wav";
 
 const SIGNATURE = Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a);

@@ -110,3 +110,28 @@ it("plans only where a plan is looked at, a moment after the last change, hardwa
   expect(bodies).toHaveLength(3);
   planning.dispose();
 });
+
+it("plans for a Walk with a loop in sight too, whose problems count once somebody asks where things lie", async () => {
+  let plans = 0;
+  service.answers.set("POST /api/v1/plans", () => ({ ok: false, ranks: [], plans: (plans += 1) }));
+  editor.editGraph("Walks", (graph) => ({
+    ...graph,
+    walks: {
+      plain: { body: ["x"] },
+      around: { body: [{ parallel: ["x", { loop: "i", times: "3", body: ["x"] }] }] },
+    },
+  }));
+  const planning = new Planning(editor);
+  editor.see({ canvas: { kind: "walk", walk: "plain", inside: null } });
+  await settle(1000);
+  expect(plans).toBe(0);
+  editor.see({ canvas: { kind: "walk", walk: "around", inside: null } });
+  await settle(1000);
+  expect(plans).toBe(1);
+  expect(editor.state.planned).toMatchObject({ plan: { ok: false }, placing: false });
+  editor.see({ tab: "deploy" });
+  await settle(1000);
+  expect(editor.state.planned).toMatchObject({ plan: { ok: false }, placing: true });
+  expect(plans).toBe(1);
+  planning.dispose();
+});

@@ -6,13 +6,18 @@ import { Editor } from "../../src/store/editor";
 import { loopMark, loopReason, loopShown } from "../../src/store/loops";
 
 const GRAPH: GraphDocument = { name: "g", nodes: {}, walks: { w: { body: [{ loop: "i", times: "3", body: [] }] } } };
-const resident: LoopShown = { walk: "w", loop: "i", resident: true, why: "`i` runs on the device: `a` on rank 0" };
+const rest = { within: null, usual: [] };
+const why = "`i` runs on the device: `a` on rank 0";
+const resident: LoopShown = { walk: "w", loop: "i", resident: true, why, ...rest };
 const stepped: LoopShown = { ...resident, loop: "j", resident: false, why: "stepped: `a` has a condition" };
+const inner: LoopShown = { ...resident, loop: "k", why: "unrolled in `i`", within: "i", usual: [4] };
 
 function planned(): Editor {
   const editor = new Editor("g", { graph: GRAPH, placement: null });
   const plan = { ok: true, loops: [resident, stepped] } as unknown as PlanShown;
-  editor.store.setState({ planned: { plan, of: editor.state.documents, hardware: "", problem: null } });
+  editor.store.setState({
+    planned: { plan, of: editor.state.documents, hardware: "", problem: null, placing: false },
+  });
   return editor;
 }
 
@@ -32,9 +37,10 @@ it("a loop says where it is iterated as long as the plan is of what is open", ()
 });
 
 it("its mark and its reason are words", () => {
-  expect([resident, stepped].map(loopMark)).toEqual(["on the device", "stepped"]);
-  expect([resident, stepped].map(loopReason)).toEqual([
-    "`i` runs on the device: `a` on rank 0.",
+  expect([resident, stepped, inner].map(loopMark)).toEqual(["on the device", "stepped", "unrolled in i"]);
+  expect([{ ...resident, usual: [10, 1, 4] }, stepped, inner].map(loopReason)).toEqual([
+    "`i` runs on the device: `a` on rank 0. Times by default: 10, 1 or 4.",
     "Call by call, because `a` has a condition.",
+    "Part of each iteration of `i`, which runs on the device as a whole. Times by default: 4.",
   ]);
 });

@@ -1,0 +1,85 @@
+"""A person watches an arm reach for a ball, sees the film again and takes it along, and asks for what comes next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Locator, expect
+
+from tests.browser.person import Person
+from tests.support.serving import Service, service
+
+PATIENT = 120_000
+"""ms: an episode on two cores that others use too."""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with service(tmp_path_factory.mktemp("film") / "home") as found:
+        found.up("--no-deploy")
+        with found.client() as client:
+            client.deploy("reach", None, "reach")
+        found.wait_ready("reach")
+        yield found
+
+
+@pytest.mark.timeout(400)
+def test_an_episode_is_watched_seen_again_and_taken_along(person: Person) -> None:
+    page = person.page
+    person.go("playground")
+    page.get_by_role("tab", name="Play an episode").click()
+    expect(page.get_by_label("Instruction", exact=True)).to_have_value("reach the red ball")
+    page.get_by_label("Seed", exact=True).fill("3")
+    person.press("Control+Enter")
+    film = page.get_by_role("region", name="Film")
+    expect(film.get_by_text(re.compile(r"^live, picture \d+$"))).to_be_visible()
+    began = shown(film)
+    expect(film.locator("img")).not_to_have_attribute("src", began, timeout=PATIENT)
+    expect(page.get_by_role("status").get_by_text("Done", exact=True)).to_be_visible(timeout=PATIENT)
+    expect(page.get_by_role("group", name="Reached")).to_contain_text("yes")
+    person.look("reached")
+
+    looks = int(re.findall(r"\d+", film.get_by_text(re.compile(r"^\d+ pictures$")).inner_text())[0])
+    expect(film.get_by_text(f"1 of {looks}", exact=True)).to_be_visible()
+    expect(film.get_by_text(f"{looks} of {looks}", exact=True)).to_be_visible()
+    film.get_by_role("button", name="Pause").click()
+    scrubber = film.get_by_role("slider", name="Picture shown")
+    scrubber.press("Home")
+    expect(film.locator("img")).to_have_attribute("src", began)
+    scrubber.press("ArrowRight")
+    expect(film.get_by_text(f"2 of {looks}", exact=True)).to_be_visible()
+    with page.expect_download() as download:
+        film.get_by_role("button", name="Download the film").click()
+    with Image.open(person.keep(download.value)) as kept:
+        assert getattr(kept, "n_frames", 1) == looks
+
+    film.get_by_role("button", name="Act on one observation").click()
+    expect(page.get_by_role("form").get_by_role("img", name="picture")).to_be_visible()
+    expect(page.get_by_label("State", exact=True)).to_have_value("0.4 -0.8")
+    page.get_by_role("form").get_by_role("button", name="Run").click()
+    actions = page.get_by_role("region", name="Actions")
+    expect(actions.get_by_role("img", name="2 curves over 8 steps")).to_be_visible(timeout=PATIENT)
+    person.look("acted")
+
+
+def test_a_loop_in_a_loop_says_how_it_is_iterated_and_why(person: Person) -> None:
+    """Also where the model is too large for this machine."""
+    page = person.page
+    person.open("vjepa2_ac")
+    person.canvas("Try many action sequences, keep the best, draw closer ones")
+    outer, inner = person.node("loop:rounds"), person.node("loop:frames")
+    expect(outer.locator(".wg-iterated")).to_have_text("on the device")
+    expect(inner.locator(".wg-iterated")).to_have_text("unrolled in rounds")
+    expect(outer.locator(".wg-iterated")).to_have_attribute("title", re.compile("begins every iteration as a copy"))
+    expect(page.get_by_text("No problems", exact=True)).to_be_visible()
+    person.select("loop:frames")
+    inspector = page.get_by_role("complementary").or_(page.locator(".wg-inspector")).first
+    expect(page.locator(".wg-inspector")).to_contain_text("Part of each iteration of rounds, which runs on the device as a whole.")
+    person.look("nested")
+
+
+def shown(film: Locator) -> str:
+    return film.locator("img").get_attribute("src") or ""
