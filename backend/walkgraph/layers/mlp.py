@@ -9,12 +9,15 @@ from torch.nn import functional as F
 
 from walkgraph.layers.packed import Packed
 
+Gate = Literal["silu", "gelu_tanh"]
 
-class SwiGLU(nn.Module):
-    """down(silu(gate(x)) * up(x)), without biases."""
 
-    def __init__(self, width: int, hidden: int) -> None:
+class GatedMLP(nn.Module):
+    """down(opened(gate(x)) * up(x)), without biases."""
+
+    def __init__(self, width: int, hidden: int, gate: Gate) -> None:
         super().__init__()
+        self.gate: Gate = gate
         self.gate_proj = nn.Linear(width, hidden, bias=False)
         self.up_proj = nn.Linear(width, hidden, bias=False)
         self.down_proj = nn.Linear(hidden, width, bias=False)
@@ -26,7 +29,7 @@ class SwiGLU(nn.Module):
             gate, up = self.gate_proj(x), self.up_proj(x)
         else:
             gate, up = F.linear(x, self.gate_up.weight).chunk(2, -1)
-        return self.down_proj(F.silu(gate) * up)
+        return self.down_proj(_opened(gate, self.gate) * up)
 
     def pack(self) -> None:
         """Lay gate and up side by side, so that one product reads them. They are frozen by it."""
@@ -40,7 +43,16 @@ class SwiGLU(nn.Module):
         return self
 
 
-Gate = Literal["silu", "gelu_tanh"]
+class SwiGLU(GatedMLP):
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__(width, hidden, "silu")
+
+
+class GeGLU(GatedMLP):
+    """With gelu by its tanh form."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__(width, hidden, "gelu_tanh")
 
 
 def gated(gate_up: Tensor, gate: Gate = "silu") -> Tensor:
@@ -51,8 +63,7 @@ def gated(gate_up: Tensor, gate: Gate = "silu") -> Tensor:
 
         return gated_rows(gate_up, gelu=gate == "gelu_tanh")
     gates, up = gate_up.float().chunk(2, -1)
-    opened = F.silu(gates) if gate == "silu" else F.gelu(gates, approximate="tanh")
-    return (opened * up).to(gate_up.dtype)
+    return (_opened(gates, gate) * up).to(gate_up.dtype)
 
 
 def gated_product(x: Tensor, weight: Tensor, gate: Gate = "silu") -> Tensor:
@@ -82,3 +93,7 @@ class GeluMLP(nn.Module):
             # The library's product ends in the activation, which would read and write its result once more.
             return self.fc2(torch._addmm_activation(fc1.bias, x, fc1.weight.t(), use_gelu=True))
         return self.fc2(F.gelu(fc1(x), approximate="tanh"))
+
+
+def _opened(gates: Tensor, gate: Gate) -> Tensor:
+    return F.silu(gates) if gate == "silu" else F.gelu(gates, approximate="tanh")

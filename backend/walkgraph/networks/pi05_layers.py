@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from walkgraph.layers.attention import KV, dense_attention
 from walkgraph.layers.decoder import DecoderAttention, DecoderShape
-from walkgraph.layers.packed import Packed
+from walkgraph.layers.mlp import GeGLU
 from walkgraph.layers.rope import Rotation, rotate
 
 
@@ -77,32 +77,6 @@ class AdaNorm(nn.Module):
         """x `[B, L, W]` -> like it; the gate is not for here."""
         normed = F.rms_norm(x.float(), (self.width,), None, self.eps)
         return (normed * (1 + by.scale) + by.shift).to(x.dtype)
-
-
-class GeGLU(nn.Module):
-    """down(gelu(gate(x)) * up(x)) with the tanh approximation, without biases."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.gate_proj = nn.Linear(width, hidden, bias=False)
-        self.up_proj = nn.Linear(width, hidden, bias=False)
-        self.down_proj = nn.Linear(hidden, width, bias=False)
-        self.gate_up: Packed | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x `[..., W]` -> `[..., W]`."""
-        return self.down_proj(F.gelu(self.gate_proj(x), approximate="tanh") * self.up_proj(x))
-
-    def pack(self) -> None:
-        """Lay gate and up side by side, so that one product reads them. They are frozen by it."""
-        self.gate_up = Packed.of(self.gate_proj, self.up_proj)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moving or casting a module makes its parameters anew."""
-        super()._apply(fn, recurse)
-        if self.gate_up is not None:
-            self.pack()
-        return self
 
 
 def heads(attention: DecoderAttention, x: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor]:
