@@ -1,6 +1,6 @@
 """A loop's call as a body: the shapes of its uses, what feeds them, the states that they share."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -78,34 +78,6 @@ def aliases(call: LoopCall) -> dict[StateKey, str]:
     return {key: f"state {index}" for index, key in enumerate(keys)}
 
 
-def with_examples(call: LoopCall, loaded: Callable[[str], Loaded]) -> Iterator[LoopCall]:
-    """The loop entered with each of its operators' examples; nothing where a value has none. A port that carries on
-    what another one does takes that one's."""
-    asked = [[i for i in use.inputs if i.source in ("value", "each") and i.value is None] for use in call.body]
-    examples = [
-        [one for one in loaded(use.node).operator.step_examples() if all(i.port in one for i in ports)]
-        for use, ports in zip(call.body, asked, strict=True)
-    ]
-    for number in range(max((len(found) for found in examples), default=0) or 1):
-        chosen = [found[number % len(found)] if found else {} for found in examples]
-        pairs = [(i, one) for ports, one in zip(asked, chosen, strict=True) for i in ports]
-        carried: dict[object, Any] = {i.carried: one[i.port] for i, one in pairs if i.port in one and i.carried}
-        if any(i.port not in one and i.carried not in carried for i, one in pairs):
-            return
-        body = [
-            replace(use, inputs=tuple(_shown(i, one.get(i.port, carried.get(i.carried))) for i in use.inputs))
-            for use, one in zip(call.body, chosen, strict=True)
-        ]
-        yield replace(call, body=tuple(body))
-
-
-def _shown(port: LoopInput, value: Any) -> LoopInput:
-    if port.source not in ("value", "each") or port.value is not None:
-        return port
-    # An example is what an iteration reads: of a sequence, that is a slice.
-    return replace(port, value=torch.as_tensor(value)[None] if port.source == "each" else value)
-
-
 def _uses(call: LoopCall, alias: Mapping[StateKey, str], loaded: Callable[[str], Loaded]) -> tuple[UseStep, ...]:
     order = {id(port): at for at, (_, port, _) in enumerate(call.reads)}
     uses: list[UseStep] = []
@@ -114,7 +86,7 @@ def _uses(call: LoopCall, alias: Mapping[StateKey, str], loaded: Callable[[str],
         empty = next((i.port for i in use.inputs if i.source == "absent" and (i.carried or i.channel)), None)
         if empty is not None:
             raise CallFailed(f"`{use.node}.{empty}` has no value at the first iteration of a loop on the device", empty)
-        values = _values(use, [one.spec for one in uses])
+        values = values_of(use, [one.spec for one in uses])
         spec = operator.step_spec(values, use.params)
         if spec is None:
             raise CallFailed(f"`{use.node}` can't be iterated on {_shapes(use, values)}; feed it as it declares")
@@ -137,7 +109,7 @@ def _uses(call: LoopCall, alias: Mapping[StateKey, str], loaded: Callable[[str],
     return tuple(uses)
 
 
-def _values(use: LoopUse, specs: Sequence[StepSpec]) -> dict[str, Any]:
+def values_of(use: LoopUse, specs: Sequence[StepSpec]) -> dict[str, Any]:
     """What `step_spec` is told of a use's inputs. `specs`: those of the uses before it."""
     found: dict[str, Any] = {}
     for port in use.inputs:

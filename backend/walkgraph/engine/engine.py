@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from walkgraph.engine.bodies import with_examples
 from walkgraph.engine.clocks import Stopwatch
+from walkgraph.engine.examples import with_examples
 from walkgraph.engine.gauges import Gauges, memory
 from walkgraph.engine.load import rank_plan
 from walkgraph.engine.making import Machine, Maker, Progress

@@ -10,7 +10,7 @@ from walkgraph.engine.load import WARM_UP, example_calls
 from walkgraph.engine.parts import Done
 from walkgraph.engine.single import Singles
 from walkgraph.errors import RunFailed
-from walkgraph.networks.base import Call
+from walkgraph.networks.base import Call, Operator
 from walkgraph.placement.tables import NodePlan, Plan
 
 Progress = Callable[[str, float], None]
@@ -47,8 +47,12 @@ def warm_up(
 def capture_singles(
     nodes: Mapping[str, Loaded], singles_of: Callable[[torch.device], Singles | None], progress: Progress
 ) -> None:
-    """The steps of operators that are captured by themselves, for their examples."""
-    operators = {id(loaded.operator): (loaded, name) for name, loaded in nodes.items()}
+    """The steps of operators that are captured by themselves, for their examples. Those of others are for loops."""
+    operators = {
+        id(loaded.operator): (loaded, name)
+        for name, loaded in nodes.items()
+        if type(loaded.operator).step_inputs is not Operator.step_inputs
+    }
     for number, (loaded, name) in enumerate(operators.values()):
         singles = singles_of(loaded.device)
         if singles is None:

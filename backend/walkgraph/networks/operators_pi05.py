@@ -316,7 +316,7 @@ class Expert(Operator):
             params={"time": torch.float32, "next_time": torch.float32},
             appends={"kv": 0},
             scratch={"kv": len(actions)},
-            contexts={"kv": len(_CAMERAS) * self._model.config.patches},
+            contexts={"kv": self._model.config.cameras * self._model.config.patches},
             sizes=_ROBOTS,
             pure=True,
         )

@@ -25,6 +25,7 @@ from walkgraph.networks.base import (
 )
 from walkgraph.networks.vjepa2 import ACTION
 
+_LENGTHS = 8
 _MOMENTA = ("momentum_mean", "momentum_std", "momentum_mean_grip", "momentum_std_grip")
 
 
@@ -125,6 +126,10 @@ class Propose(Operator):
             variant=samples,
         )
 
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        """For plans of some lengths: those are made ready that the loops around it have."""
+        return tuple(dict.fromkeys(("mean", "std"), torch.zeros(length, ACTION)) for length in range(1, _LENGTHS + 1))
+
     def step(self, batch: StepBatch) -> StepOutputs:
         mean, std = batch.inputs["mean"], batch.inputs["std"]
         samples = batch.variant
@@ -155,9 +160,9 @@ class Distance(Operator):
         width = _apart(inputs)
         if width is None:
             return None
-        features, goal = inputs["features"], inputs["goal"]
+        shape, dtype = tuple(inputs["features"].shape), inputs["features"].dtype
         return StepSpec(
-            inputs={"features": Row(tuple(features.shape), features.dtype), "goal": Row(tuple(goal.shape), goal.dtype)},
+            inputs={"features": Row(shape, dtype), "goal": Row(shape[1:], dtype)},
             outputs={"cost": Row((width,), torch.float32)},
             pure=True,
         )
@@ -227,11 +232,11 @@ def _drawn(seed: Tensor, number: Tensor, mean: Tensor, std: Tensor, norm: Tensor
 
 
 def _apart(inputs: Mapping[str, Any]) -> int | None:
-    """How many samples are compared with a goal; None where shapes don't fit."""
+    """How many samples are compared with a goal; None where shapes don't fit. A goal that isn't told does."""
     features, goal = inputs.get("features"), inputs.get("goal")
-    if not isinstance(features, Tensor) or not isinstance(goal, Tensor):
+    if not isinstance(features, Tensor) or features.dim() != 3:
         return None
-    return features.shape[0] if features.dim() == 3 and features.shape[1:] == goal.shape else None
+    return features.shape[0] if goal is None or features.shape[1:] == goal.shape else None
 
 
 def _top(params: Mapping[str, Scalar], cost: Tensor, node: str) -> int:

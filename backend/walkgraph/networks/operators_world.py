@@ -139,6 +139,9 @@ class Rows(Operator, Protocol):
         sized = tuple(sorted((name, params[name]) for name in self._sized()))
         return StepSpec(inputs=rows, outputs=self.gives(params, inputs), variant=sized, pure=True)
 
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        return ({port: torch.zeros(row.shape) for port, row in self.takes().items()},)
+
     def step(self, batch: StepBatch) -> StepOutputs:
         sized: Any = batch.variant
         return StepOutputs(self.work(batch.inputs, dict(sized)))

@@ -65,6 +65,8 @@ class Pi05Config:
     """Shortest and longest, of the sinusoids of a flow time."""
     horizons: tuple[int, ...] = (50, 15, 10)
     """Actions of the chunks that are made ready: of two arms, of DROID and of LIBERO. Others can be asked for."""
+    cameras: int = 3
+    """That its robot likeliest has: chunks behind so many pictures are made ready."""
 
     def __post_init__(self) -> None:
         sizes = (self.layers, self.heads, self.kv_heads, self.vocab, self.action_width, self.prefix.hidden)
@@ -72,6 +74,8 @@ class Pi05Config:
             raise ValueError(f"`heads` {self.heads} must be a multiple of `kv_heads` {self.kv_heads}, and no size 0")
         if self.head_dim % 2 or self.expert.width % 2 or not 0 <= self.bos < self.vocab:
             raise ValueError("`head_dim` and `expert.width` must be even, and `bos` lie in the vocabulary")
+        if self.cameras < 1:
+            raise ValueError(f"`cameras` says how many pictures are read, one at least, and is {self.cameras}")
         if min(self.horizons, default=0) < 1:
             raise ValueError(f"`horizons` names how many actions a chunk has, one at least, and is {self.horizons}")
 

@@ -91,7 +91,7 @@ OUT = {"from": "u.out", "to": "@out.o", "each": True}
 
 def failing(plans: tuple[Plan, Plan], serve: Any) -> Cluster:
     """Resident, after a stepped run, which does what it can of the iteration that fails."""
-    fast, slow = (Cluster(plan, dict.fromkeys("uv", serve)) for plan in plans)
+    fast, slow = (Cluster(plan, {name: serve for name in "uv"}) for plan in plans)
     for cluster, plan in zip((fast, slow), plans, strict=True):
         cluster.start("r", one_walk(plan, "w"), PARAMS, INPUTS)
         cluster.run()
@@ -263,8 +263,7 @@ def test_what_is_collected_over_all_loops_leaves_out_what_is_not_called(when: st
     emitted: list[Any] = []
     for flag in (True, False):
         plan = planned({"body": [around(*body)], "edges": edges}, resident=flag)
-        functions: dict[str, Any] = dict.fromkeys("uv", lambda call: {"out": call.iteration})
-        cluster = Cluster(plan, functions)
+        cluster = Cluster(plan, {name: lambda call: {"out": call.iteration} for name in "uv"})
         cluster.start("r", one_walk(plan, "w"), PARAMS, INPUTS)
         cluster.run()
         assert not cluster.failures

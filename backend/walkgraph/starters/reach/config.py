@@ -21,4 +21,5 @@ def config() -> Pi05Config:
         action_width=2,
         bos=BOS,
         horizons=(HORIZON,),
+        cameras=1,
     )
