@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, Function
 from tests.support.nested_walks import nested
 from tests.support.random_walks import PARAMS, RESIDENT
 from tests.support.synthetic import one_walk
@@ -89,9 +89,9 @@ def nest(edges: list[Any], nodes: dict[str, Any] | None = None, *, required: boo
 OUT = {"from": "u.out", "to": "@out.o", "each": True}
 
 
-def failing(plans: tuple[Plan, Plan], serve: Any) -> Cluster:
+def failing(plans: tuple[Plan, Plan], serve: Function) -> Cluster:
     """Resident, after a stepped run, which does what it can of the iteration that fails."""
-    fast, slow = (Cluster(plan, {name: serve for name in "uv"}) for plan in plans)
+    fast, slow = (Cluster(plan, dict.fromkeys("uv", serve)) for plan in plans)
     for cluster, plan in zip((fast, slow), plans, strict=True):
         cluster.start("r", one_walk(plan, "w"), PARAMS, INPUTS)
         cluster.run()
