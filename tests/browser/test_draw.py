@@ -163,7 +163,9 @@ def loop_is_stepped(person: Person) -> None:
     person.tab("Graph")
     iterated = person.node("loop:denoise").locator(".wg-iterated")
     expect(iterated).to_have_text("stepped")
-    expect(iterated).to_have_attribute("title", re.compile(r"^Call by call, because its uses lie on ranks 0, 1 and 2\."))
+    expect(iterated).to_have_attribute(
+        "title", re.compile(r"^Call by call, because its uses lie on ranks 0, 1 and 2\.")
+    )
 
 
 def switch(person: Person) -> None:
