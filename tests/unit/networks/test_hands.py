@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+import torch
 
 from walkgraph.networks.hands import side_by_side
 
@@ -27,3 +28,7 @@ def test_what_the_first_that_fails_raises_is_raised() -> None:
 
     with pytest.raises(ValueError, match="number 7"):
         side_by_side(work, [7, 8])
+
+
+def test_none_has_threads_of_its_own() -> None:
+    assert side_by_side(lambda _: torch.get_num_threads(), [0, 1, 2]) == [1, 1, 1]
