@@ -1,11 +1,12 @@
 """pi0.5 at full size with random weights, on one GPU: its fast forms against plain float32, and what its parts take.
 
-    python benchmarks/gpu_pi05.py --out pi05.json [--tiny] [--skip served]
+    python benchmarks/gpu_pi05.py [--out FILE] [--skip served] [--check]
 
 `parity`: keys and values of a prefix of three cameras and 200 tokens, and velocities at several times, each from the
 same noised actions, by the forms that are served (16 bits), and by the plain form in 16 bits; both against the plain
 form in float32 of the same weights. `parts`: vision, prefix and flow step by themselves, launched and captured, and
-where their time goes. `served`: requests of the bundled graph through an engine, one and eight at a time.
+where their time goes. `served`: requests of the bundled graph through an engine, one and eight at a time. `--check`:
+the tiny model, on a CPU too, and nothing is written.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import _common as common
 
 from tests.support.local import LocalDeployment
 from walkgraph.engine.blocks import Held, Room, capacity_for
@@ -57,22 +60,22 @@ Report = dict[str, Any]
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--out", type=Path, required=True)
-    arguments.add_argument("--tiny", action="store_true", help="the tiny model, on any device: whether it runs at all")
+    arguments.add_argument("--out", type=Path)
     arguments.add_argument("--skip", nargs="*", default=(), choices=("parity", "parts", "served"))
+    arguments.add_argument("--check", action="store_true", help="the tiny model, to see that it runs")
     given = arguments.parse_args()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    name = "pi05-tiny" if given.tiny else "pi05-base"
-    report: Report = {"model": name, "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu"}
+    device = _device()
+    name = "pi05-tiny" if given.check else "pi05-base"
+    report: Report = {"model": name}
     with torch.inference_mode():
         begun = time.monotonic()
         model = random_pi05(PI05[name], 0, device=device, dtype=_dtype(device))
         report["drawn s"] = time.monotonic() - begun
         print("drawn", report["drawn s"], flush=True)
-        for what, measure in (("parity", parity), ("parts", parts)):
+        for what, measure in (("parity", parity), ("parts", partial(parts, least=given.check))):
             _tried(report, given, what, partial(measure, model))
         del measure, model
-    _tried(report, given, "served", partial(served, name, device))
+    _tried(report, given, "served", partial(served, name, device, rounds=2 if given.check else 12))
 
 
 def _tried(report: Report, given: argparse.Namespace, what: str, measure: Callable[[], Report]) -> None:
@@ -86,7 +89,11 @@ def _tried(report: Report, given: argparse.Namespace, what: str, measure: Callab
         print(report[what]["error"], flush=True)
     report[what]["seconds"] = time.monotonic() - begun
     print(what, json.dumps(report[what], indent=1), flush=True)
-    given.out.write_text(json.dumps(report, indent=1))
+    common.write(None if given.check else given.out, _device().type, report)
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _dtype(device: torch.device) -> torch.dtype:
@@ -203,15 +210,16 @@ def _apart(got: Tensor, wanted: Tensor) -> float:
 # ── parts ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def parts(model: Pi05) -> Report:
-    found: Report = {"products us": products(model)}
-    print(found["products us"], flush=True)
-    found["vision us"] = {str(n): timed(_see(model, n)) for n in (1, 2, 3, 8, 24)}
+def parts(model: Pi05, *, least: bool) -> Report:
+    """`least`: of one robot alone."""
+    found: Report = {} if least else {"products us": products(model)}
+    print(found, flush=True)
+    found["vision us"] = {str(n): timed(_see(model, n)) for n in ((1,) if least else (1, 2, 3, 8, 24))}
     print(found["vision us"], flush=True)
-    for count in (1, 2, 8):
+    for count in (1,) if least else (1, 2, 8):
         found[f"prefix of {count} us"] = _prefix_times(model, count)
         print(count, found[f"prefix of {count} us"], flush=True)
-    for count in (1, 8, 16):
+    for count in (1,) if least else (1, 8, 16):
         found[f"ten steps of {count} us"] = _loop_times(model, count)
         print(count, found[f"ten steps of {count} us"], flush=True)
     expert = ExpertRows(model)
@@ -352,7 +360,7 @@ def _kernels(work: Callable[[], object], most: int = 10) -> dict[str, str]:
 # ── served ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def served(name: str, device: torch.device, rounds: int = 12) -> Report:
+def served(name: str, device: torch.device, rounds: int) -> Report:
     document = json.loads((ROOT / "graphs" / "pi05.json").read_text())
     document["weights"]["pi05"]["source"] = f"random:{name}:0"
     placement = {

@@ -16,6 +16,8 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("engine_step", ["--graph", "bagel"], ["bagel-tiny", "start, s", "median ms", "floor at 3.9"]),
         ("gpu_flow", [], ["together", "in turn", "beside, 0", "GEMM", "gate_up", "heads", "relative"]),
         ("gpu_fp8", [], ["products", "norm, fp8", "gates, fp8", "TFLOP/s", "small layers", "relative"]),
+        ("gpu_pi05", [], ["as served", "vision us", "tables of ten us", "8 at once"]),
+        ("gpu_vjepa2", [], ["predictor, 3 frames", "us a layer", "rounds", "propose"]),
         ("gpu_read_image", ["--rounds", "1"], ["encoder", "picture", "question", "floor", "kernel"]),
         ("noop_loop", ["--devices", "cpu", "--no-http"], ["static", "until", "stepped", "walk"]),
         ("telling", [], ["launch", "forwards", "summary", "us a step"]),

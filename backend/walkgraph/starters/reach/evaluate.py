@@ -21,13 +21,15 @@ from walkgraph.layers.patches import to_picture
 from walkgraph.networks import reach_scene as world
 from walkgraph.networks.reach_pictures import picture
 from walkgraph.networks.reach_words import FORMS
-from walkgraph.starters.reach.policy import Episodes, Policy, load
+from walkgraph.starters.reach.policy import STEPS, Episodes, Policy, load
 
 _log = logging.getLogger(__name__)
 FIRST = 1_000_000
 """Seed of the first episode."""
 MOST = 48
 """Actions of an episode."""
+WAYS = ((2, STEPS), (4, STEPS), (8, STEPS), (2, 4), (2, 2))
+"""Actions taken of a chunk, and its flow steps. The first is what the graph does by itself."""
 _FRAMES, _SIDE = 12, 96
 
 
@@ -38,9 +40,9 @@ def scenes(count: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return states.to(device), forms.to(device)
 
 
-def score(policy: Policy, count: int, apply: int) -> tuple[dict[str, Any], Episodes]:
-    start = time.monotonic()
-    ran = policy.drive(*scenes(count, policy.device), seed=FIRST, apply=apply, chunks=-(-MOST // apply))
+def score(policy: Policy, count: int, apply: int, steps: int = STEPS) -> tuple[dict[str, Any], Episodes]:
+    start, chunks = time.monotonic(), -(-MOST // apply)
+    ran = policy.drive(*scenes(count, policy.device), seed=FIRST, apply=apply, chunks=chunks, steps=steps)
     reached = ran.reached
     return {
         "success": round(reached.float().mean().item(), 4),
@@ -48,6 +50,7 @@ def score(policy: Policy, count: int, apply: int) -> tuple[dict[str, Any], Episo
         "actions": round(ran.taken[reached].float().mean().item(), 2) if bool(reached.any()) else None,
         "count": count,
         "apply": apply,
+        "steps": steps,
         "seconds": round(time.monotonic() - start, 1),
     }, ran
 
@@ -69,11 +72,11 @@ def main() -> None:
     options = parser.parse_args()
     policy = load(options.folder, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     scores: list[dict[str, Any]] = []
-    for apply in (2, 4, 8):
-        figures, ran = score(policy, options.count, apply)
+    for apply, steps in WAYS:
+        figures, ran = score(policy, options.count, apply, steps)
         scores.append(figures)
         _log.info("%s", figures)
-        if options.strips and apply == 2:
+        if options.strips and (apply, steps) == WAYS[0]:
             strips(ran).save(options.strips)
     if options.json:
         options.json.write_text(json.dumps({"episodes": scores}, indent=2) + "\n")

@@ -59,12 +59,12 @@ class Policy:
             x = x - self.model.denoise(x, by.expand(len(state), -1, -1, -1), prefix) / steps
         return x.clamp(-1, 1) * world.SPEED
 
-    def drive(self, state: Tensor, form: Tensor, *, seed: int, apply: int, chunks: int) -> Episodes:
+    def drive(self, state: Tensor, form: Tensor, *, seed: int, apply: int, chunks: int, steps: int = STEPS) -> Episodes:
         """From scenes `[B, WIDTH]`: `apply` actions of each chunk, then a new look, until all reached their target."""
         generator = torch.Generator(self.device).manual_seed(seed)
         film, taken = [state], torch.zeros(len(state), dtype=torch.int64, device=self.device)
         for _ in range(chunks):
-            state, more = world.driven(state, self.actions(state, form, generator)[:, :apply])
+            state, more = world.driven(state, self.actions(state, form, generator, steps)[:, :apply])
             film.append(state)
             taken = taken + more
             if bool(world.reached(state).all()):
