@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 import _common as common
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from walkgraph.layers.layer_norm import shifted_norm
-from walkgraph.layers.linear import linear
-from walkgraph.layers.paged_blocks import Places, paged_block_attention, place_block, placed_product
+from walkgraph.layers.paged_blocks import paged_block_attention, place_block
 from walkgraph.layers.product import product
 from walkgraph.networks.base import PagedRows
 
@@ -102,53 +100,14 @@ def weights(width: int, hidden: int) -> Weights:
     )
 
 
-def layer(x: Tensor, of: Weights, k: Tensor, v: Tensor, room: Any, tokens: int, *, placed: bool) -> Tensor:
-    """As `networks.vjepa2_steps.through`; `placed`: the product writes what is placed."""
+def layer(x: Tensor, of: Weights, k: Tensor, v: Tensor, room: Any, tokens: int) -> Tensor:
+    """As `networks.vjepa2_steps.through`."""
     y = shifted_norm(x, of.shift, of.norm)
-    if placed:
-        q = placed_product(y, of.qkv, of.biases[0], Places(room.cos, room.sin, k, v, room.rows, tokens))
-    else:
-        q = place_block(product(y, of.qkv, of.biases[0]), room.cos, room.sin, k, v, room.rows, tokens)
+    q = place_block(product(y, of.qkv, of.biases[0]), room.cos, room.sin, k, v, room.rows, tokens)
     heads = paged_block_attention(q, k, v, room.rows, tokens)
     x = product(heads.flatten(1), of.o, residual=x)
     hidden = product(shifted_norm(x, of.shift, of.norm), of.up, of.biases[2], activation="gelu")
     return product(hidden, of.down, residual=x)
-
-
-def beside(x: Tensor, made: Sequence[Weights], room: Room, side: torch.cuda.Stream) -> Tensor:
-    """All layers of one rollout, its two conditions on a stream beside its patches: 256 rows are whole tiles."""
-    main, few = torch.cuda.current_stream(), TOKENS - 256
-    ends, x = x[:few], x[few:]
-    # What a stream reads of the other's must live until the two have met.
-    kept: list[Tensor] = []
-    ahead = ends
-    for number, of in enumerate(made):
-        k, v, qkv = room.k[number], room.v[number], x.new_empty(TOKENS, of.qkv.shape[0])
-        side.wait_stream(main)
-        if number == 0:
-            with torch.cuda.stream(side):
-                torch.addmm(of.biases[0], shifted_norm(ends, of.shift, of.norm), of.qkv.t(), out=qkv[:few])
-        y = shifted_norm(x, of.shift, of.norm)
-        main.wait_stream(side)
-        if number:
-            qkv[:few] = ahead
-        torch.addmm(of.biases[0], y, of.qkv.t(), out=qkv[few:])
-        q = place_block(qkv, room.cos, room.sin, k, v, room.rows, TOKENS)
-        heads = paged_block_attention(q, k, v, room.rows, TOKENS).flatten(1)
-        side.wait_stream(main)
-        with torch.cuda.stream(side):
-            ends = linear(heads[:few], of.o, residual=ends)
-            hidden = torch._addmm_activation(
-                of.biases[2], shifted_norm(ends, of.shift, of.norm), of.up.t(), use_gelu=True
-            )
-            ends = linear(hidden, of.down, residual=ends)
-            ahead = F.linear(shifted_norm(ends, of.shift, of.norm), made[(number + 1) % 24].qkv, of.biases[0])
-        x = product(heads[few:], of.o, residual=x)
-        hidden_x = product(shifted_norm(x, of.shift, of.norm), of.up, of.biases[2], activation="gelu")
-        x = product(hidden_x, of.down, residual=x)
-        kept += [ends, hidden, heads, ahead]
-    main.wait_stream(side)
-    return x
 
 
 def stacks(budget: common.Budget) -> list[common.Row]:
@@ -156,32 +115,24 @@ def stacks(budget: common.Budget) -> list[common.Row]:
     made = [weights(1024, 4096) for _ in range(24)]
     for batch, contexts in ((1, (0, 1032, 2064, 4128, 7740)), (8, (0, 2064, 3870)), (ROLLOUTS, (0, 258))):
         if budget.allows(f"predictor {batch}"):
-            for placed in (False, True):
-                rows += attempt(lambda b=batch, c=contexts, p=placed: predictor(made, b, c, placed=p)) or []
+            rows += attempt(lambda b=batch, c=contexts: predictor(made, b, c)) or []
     if budget.allows("encoder"):
         rows += attempt(encoder) or []
-    if budget.allows("beside"):
-        rows += attempt(lambda: alone(made, (0, 2064))) or []
     common.show("stacks of layers", rows)
     return rows
 
 
-def predictor(made: list[Weights], batch: int, contexts: Sequence[int], *, placed: bool) -> list[common.Row]:
+def predictor(made: list[Weights], batch: int, contexts: Sequence[int]) -> list[common.Row]:
     room = Room(batch, 0, len(made), max(contexts) + TOKENS)
     x = normal(batch * TOKENS, 1024)
 
     def step() -> Tensor:
         y = x.clone()
         for number, of in enumerate(made):
-            y = layer(y, of, room.k[number], room.v[number], room, TOKENS, placed=placed)
+            y = layer(y, of, room.k[number], room.v[number], room, TOKENS)
         return y
 
-    return [*timed(f"predictor {batch}{' placed' * placed}", step, room, contexts, len(made))]
-
-
-def alone(made: list[Weights], contexts: Sequence[int]) -> list[common.Row]:
-    room, x, side = Room(1, 0, len(made), max(contexts) + TOKENS), normal(TOKENS, 1024), torch.cuda.Stream()
-    return [*timed("predictor 1 beside", lambda: beside(x.clone(), made, room, side), room, contexts, len(made))]
+    return [*timed(f"predictor {batch}", step, room, contexts, len(made))]
 
 
 def encoder() -> list[common.Row]:
@@ -192,7 +143,7 @@ def encoder() -> list[common.Row]:
     def step() -> Tensor:
         y = x.clone()
         for of in made:
-            y = layer(y, of, room.k[0], room.v[0], room, 256, placed=False)
+            y = layer(y, of, room.k[0], room.v[0], room, 256)
         return y
 
     return [*timed("encoder", step, room, (0,), len(made))]

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.layers.kernels.paged_blocks import Cut, attend, choose, place
-from walkgraph.layers.kernels.placed_product import launch, whole
-from walkgraph.layers.kernels.product_config import Cut as ProductCut
-from walkgraph.layers.paged_blocks import Places, plain_attention, plain_place
+from walkgraph.layers.paged_blocks import plain_attention, plain_place
 from walkgraph.networks.base import PagedRows
 
 PAGE = 16
@@ -81,45 +79,11 @@ def test_blocks_are_placed_as_plainly(device: str, heads: int, groups: int, spre
     assert torch.equal(v, given.v)
 
 
-PRODUCTS = {
-    "tiles": ProductCut(16, 16, k=16, pdl=0),
-    "parts of K, swapped": ProductCut(32, 32, k=16, split=2, swap=True, pdl=0),
-    "stays": ProductCut(16, 32, k=16, stays=True, pdl=0),
-}
-
-
-@pytest.mark.parametrize("name", PRODUCTS)
-@pytest.mark.parametrize("biased", [True, False])
-def test_a_product_is_placed_as_plainly(device: str, name: str, biased: bool) -> None:
-    """34 rows: a small tile past the last whole one; six query heads and two pairs of keys and values, of 16."""
-    tokens, n, depth = 17, (6 + 2 * 2) * 16, 40
-    given, cut = case(device, [5, 40, 0], [1, 0], tokens, 6, 2), PRODUCTS[name]
-    x, weight = given.qkv[:, :depth].contiguous(), given.qkv.flatten().repeat(2)[: n * depth].view(n, depth) * 0.3
-    bias = given.qkv[0, :n].contiguous() if biased else None
-    k, v = given.k.clone(), given.v.clone()
-    assert whole(cut, weight, k)
-    for _ in range(2):  # counters are zero again
-        q = launch(cut, x, weight, bias, Places(given.cos, given.sin, k, v, given.rows, tokens))
-        sums = x.float() @ weight.float().T + (0 if bias is None else bias.float())
-        wanted = plain_place(sums, given.cos, given.sin, given.k, given.v, given.rows, tokens)
-        for found, exact in ((q, wanted), (k, given.k), (v, given.v)):
-            torch.testing.assert_close(found.float(), exact.float(), rtol=4e-3, atol=4e-3)
-
-
-def test_tiles_of_several_kinds_are_refused() -> None:
-    weight, keys = torch.zeros(10 * 16, 8), torch.zeros(4, 2, 16)
-    assert whole(ProductCut(16, 32), weight, keys)
-    assert not whole(ProductCut(16, 64), weight, keys)  # two kinds of heads in a tile
-    assert not whole(ProductCut(16, 8), weight, keys)  # half a head
-    assert whole(ProductCut(16, 64, stays=True), weight, keys)
-
-
 CUTS = {
     "tiles": Cut(m=16, block=16),
     "a small tile": Cut(m=32, block=16),
-    "a small tile within": Cut(m=32, block=16, within=True),
     "shares": Cut(m=32, block=16, splits=3, least=16),
-    "shares within": Cut(m=32, block=32, splits=5, least=32, within=True),
+    "many shares": Cut(m=32, block=32, splits=5, least=32),
 }
 
 

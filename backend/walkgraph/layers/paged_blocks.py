@@ -7,15 +7,16 @@ Shape letters: B sequences of a batch, n tokens of a block, T rows of the tables
 page size), H query heads, G key/value heads, D head dim, L tokens of a context with its block.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.layers.invariance import is_batch_invariant
-from walkgraph.layers.product import product
 
+WIDTHS = (64, 128)
+"""Numbers of a head that the attention's kernel has a form for."""
 _GRID = 65535
 """Sequences times heads that a launch can have."""
 
@@ -29,18 +30,6 @@ class Rows(Protocol):
     def pages(self) -> Tensor: ...  # [T, P]
     @property
     def lengths(self) -> Tensor: ...  # [T], tokens kept before this step
-
-
-class Places(NamedTuple):
-    """Where a block's queries, keys and values go: the arguments of `place_block`."""
-
-    cos: Tensor
-    sin: Tensor
-    slot_k: Tensor
-    slot_v: Tensor
-    rows: Rows
-    tokens: int
-    page: int = 16
 
 
 def place_block(
@@ -70,28 +59,6 @@ def place_block(
 
         return place(qkv, cos, sin, slot_k, slot_v, rows, tokens, page)
     return plain_place(qkv, cos, sin, slot_k, slot_v, rows, tokens, page=page)
-
-
-def placed_product(x: Tensor, weight: Tensor, bias: Tensor | None, to: Places) -> Tensor:
-    """`place_block` of the product x `[B * n, K]` by a weight `[(H + 2G) * D, K]`, with its bias -> q `[B * n, H, D]`:
-    one launch on CUDA, which neither writes nor reads what lies between."""
-    if x.is_cuda and not torch.is_grad_enabled() and x.dim() == 2:
-        q = _placed(x, weight, bias, to)
-        if q is not None:
-            return q
-    return place_block(product(x, weight, bias), *to[:-1], page=to.page)
-
-
-def _placed(x: Tensor, weight: Tensor, bias: Tensor | None, to: Places) -> Tensor | None:
-    from walkgraph.layers.kernels.placed_product import launch, whole
-    from walkgraph.layers.kernels.product import Ending, programs_of, unfit
-    from walkgraph.layers.kernels.product_config import PLACED, choose
-
-    fit = placeable(x, to.slot_k) and alike(to.cos, to.sin, to.slot_k, to.slot_v) and x.dtype == to.slot_k.dtype
-    if not fit or not programs_of(x.device) or unfit(x, weight, Ending(bias)) is not None:
-        return None
-    cut = choose(x.shape[0], weight.shape[0], x.shape[1], PLACED, alike=is_batch_invariant())
-    return launch(cut, x, weight, bias, to) if cut is not None and whole(cut, weight, to.slot_k) else None
 
 
 def paged_block_attention(
@@ -205,7 +172,7 @@ def attendable(q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: Rows, page: int)
     return (
         q.dtype in (torch.bfloat16, torch.float16)
         and slot_k.dtype == q.dtype
-        and width in (64, 128)
+        and width in WIDTHS
         and page == 16
         and q.shape[1] % groups == 0
         and slot_k.stride() == slot_v.stride()

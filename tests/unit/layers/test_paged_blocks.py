@@ -11,7 +11,7 @@ from torch import Tensor
 
 from walkgraph.layers.attention import dense_attention
 from walkgraph.layers.invariance import batch_invariant
-from walkgraph.layers.paged_blocks import Places, paged_block_attention, place_block, placed_product, plain_attention
+from walkgraph.layers.paged_blocks import paged_block_attention, place_block, plain_attention
 from walkgraph.networks.base import PagedRows
 
 torch.set_num_threads(1)
@@ -86,18 +86,6 @@ def test_sines_of_all_sequences_may_be_one() -> None:
     cos, sin = given.cos[:1].expand(2, -1, -1), given.sin[:1].expand(2, -1, -1)
     spread = place_block(given.qkv, cos, sin, given.k, given.v, given.rows, tokens)
     assert torch.equal(spread, place_block(given.qkv, cos.clone(), sin.clone(), given.k, given.v, given.rows, tokens))
-
-
-def test_a_product_is_placed_as_its_result_is() -> None:
-    given, tokens = case([3, 20], [0, 1], 5, 2, 2), 5
-    x, weight, bias = torch.randn(10, 12), torch.randn(6 * 8, 12), torch.randn(6 * 8)
-    k, v = given.k.clone(), given.v.clone()
-    to = Places(given.cos, given.sin, given.k, given.v, given.rows, tokens)
-    q = placed_product(x, weight, bias, to)
-    wanted = place_block(x @ weight.T + bias, given.cos, given.sin, k, v, given.rows, tokens)
-    torch.testing.assert_close(q, wanted)
-    torch.testing.assert_close(given.k, k, equal_nan=True)
-    torch.testing.assert_close(given.v, v, equal_nan=True)
 
 
 def test_a_sequence_gets_the_numbers_that_it_gets_alone() -> None:

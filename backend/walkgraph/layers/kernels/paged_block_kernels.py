@@ -93,19 +93,15 @@ def _more(q, k, v, best, total, heard, kept, scale, MASKED: tl.constexpr):
 
 @triton.jit
 def _attended(
-    q, q_tail, here_k, here_v, slots, table, begin, end, most, slot_stride, scale, M: tl.constexpr, D: tl.constexpr,
-    BLOCK: tl.constexpr, REST: tl.constexpr, TAIL: tl.constexpr, PAGE: tl.constexpr, STAGES: tl.constexpr,
+    q, here_k, here_v, slots, table, begin, end, most, slot_stride, scale, M: tl.constexpr, D: tl.constexpr,
+    BLOCK: tl.constexpr, REST: tl.constexpr, PAGE: tl.constexpr, STAGES: tl.constexpr,
     ON_GPU: tl.constexpr,
 ):  # fmt: skip
-    """Queries `[M, D]`, and `[TAIL, D]` where TAIL isn't 0, over whole blocks `begin` to `end` of keys, and those after
-    them up to `most` -> maximum, sum and unscaled result of each."""
+    """Queries `[M, D]` over whole blocks `begin` to `end` of keys, and those after them up to `most` -> maximum, sum
+    and unscaled result."""
     at, rest, d = tl.arange(0, BLOCK), tl.arange(0, REST), tl.arange(0, D)[None, :]
     best, total = tl.full([M], -1e30, tl.float32), tl.zeros([M], tl.float32)
     heard = tl.zeros([M, D], tl.float32)
-    tail_best, tail_total, tail_heard = best, total, heard
-    if TAIL:
-        tail_best, tail_total = tl.full([TAIL], -1e30, tl.float32), tl.zeros([TAIL], tl.float32)
-        tail_heard = tl.zeros([TAIL, D], tl.float32)
     left = end * BLOCK + rest
     left_slots = _slots(table, left, most, PAGE, ON_GPU)[:, None] * slot_stride + d
     left_k = tl.load(here_k + left_slots, mask=(left < most)[:, None], other=0.0)
@@ -116,23 +112,15 @@ def _attended(
         # Read an iteration ahead: read in the same one, they would take half of the stages.
         slots = _slots(table, (block + 1) * BLOCK + at, most, PAGE, ON_GPU)
         best, total, heard = _more(q, k, v, best, total, heard, at, scale, False)
-        if TAIL:
-            tail_best, tail_total, tail_heard = _more(
-                q_tail, k, v, tail_best, tail_total, tail_heard, at, scale, False
-            )  # fmt: skip
     start = end * BLOCK
     while start < most:
         kept = start + rest < most
         best, total, heard = _more(q, left_k, left_v, best, total, heard, kept, scale, True)
-        if TAIL:
-            tail_best, tail_total, tail_heard = _more(
-                q_tail, left_k, left_v, tail_best, tail_total, tail_heard, kept, scale, True
-            )  # fmt: skip
         start += REST
         left_slots = _slots(table, start + rest, most, PAGE, ON_GPU)[:, None] * slot_stride + d
         left_k = tl.load(here_k + left_slots, mask=(start + rest < most)[:, None], other=0.0)
         left_v = tl.load(here_v + left_slots, mask=(start + rest < most)[:, None], other=0.0)
-    return best, total, heard, tail_best, tail_total, tail_heard
+    return best, total, heard
 
 
 @triton.jit
@@ -176,46 +164,35 @@ def _write(out, out_stride, first, tokens, total, heard, M: tl.constexpr, D: tl.
 def _tile(
     q, here_k, here_v, slots, table, begin, end, most, slot_stride, scale, out, parts, weights, counter, tokens,
     first, split, used, row_stride, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, REST: tl.constexpr,
-    TAIL: tl.constexpr, PAGE: tl.constexpr, STAGES: tl.constexpr, AT_ONCE: tl.constexpr,
-    ON_GPU: tl.constexpr,
+    PAGE: tl.constexpr, STAGES: tl.constexpr, AT_ONCE: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
-    """M queries from `first` on, and TAIL after them. q, out, parts and weights are those of the sequence's head."""
-    m, t, d = first + tl.arange(0, M), first + M + tl.arange(0, TAIL if TAIL else 1), tl.arange(0, D)[None, :]
+    """M queries from `first` on. q, out, parts and weights are those of the sequence's head."""
+    m, d = first + tl.arange(0, M), tl.arange(0, D)[None, :]
     queries = tl.load(q + m[:, None] * row_stride + d, mask=(m < tokens)[:, None], other=0.0)
-    tail = queries
-    if TAIL:
-        tail = tl.load(q + t[:, None] * row_stride + d, mask=(t < tokens)[:, None], other=0.0)
-    best, total, heard, tail_best, tail_total, tail_heard = _attended(
-        queries, tail, here_k, here_v, slots, table, begin, end, most, slot_stride, scale, M, D, BLOCK, REST, TAIL,
-        PAGE, STAGES, ON_GPU,
+    best, total, heard = _attended(
+        queries, here_k, here_v, slots, table, begin, end, most, slot_stride, scale, M, D, BLOCK, REST, PAGE, STAGES,
+        ON_GPU,
     )  # fmt: skip
     if used == 1:
         _write(out, row_stride, first, tokens, total, heard, M, D)
-        if TAIL:
-            _write(out, row_stride, first + M, tokens, tail_total, tail_heard, TAIL, D)
     else:
         offset = split.to(tl.int64) * tokens
         _leave(parts + offset * D, weights + offset, first, tokens, best, total, heard, M, D)
-        if TAIL:
-            _leave(parts + offset * D, weights + offset, first + M, tokens, tail_best, tail_total, tail_heard, TAIL, D)
         # Every thread's part is written before one of them counts it.
         tl.debug_barrier()
         if tl.atomic_add(counter, 1, sem="acq_rel") == used - 1:
             tl.store(counter, 0)
             _combine(parts, weights, out, row_stride, first, tokens, used, M, D, AT_ONCE)
-            if TAIL:
-                _combine(parts, weights, out, row_stride, first + M, tokens, used, TAIL, D, AT_ONCE)
 
 
 @triton.jit(do_not_specialize=["tokens", "splits", "whole", "least", "reach"])
 def attend_kernel(
     q, slot_k, slot_v, rows, pages, lengths, out, parts, weights, counters, tokens, whole, splits, least, slot_stride,
     reach, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr,
-    REST: tl.constexpr, TAIL: tl.constexpr, WITHIN: tl.constexpr, STAGES: tl.constexpr,
+    REST: tl.constexpr, TAIL: tl.constexpr, STAGES: tl.constexpr,
     AT_ONCE: tl.constexpr, PDL: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
-    """`whole` tiles of M queries; TAIL queries after them are a tile of their own, or WITHIN the last one. least: keys
-    of a share at least."""
+    """`whole` tiles of M queries; TAIL queries after them are a tile of their own. least: keys of a share at least."""
     tile, split, pair = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     b, h = pair // H, pair % H
     row = tl.load(rows + b)
@@ -237,21 +214,15 @@ def attend_kernel(
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
-    if TAIL > 0 and not WITHIN and tile == whole:
+    if TAIL > 0 and tile == whole:
         _tile(
             q + base, slot_k + here, slot_v + here, slots, table, begin, end, share, slot_stride, scale, out + base,
             parts + offset * D, weights + offset, counter, tokens, tile * M, split, used, H * D, TAIL, D, BLOCK, REST,
-            0, PAGE, STAGES, AT_ONCE, ON_GPU,
-        )  # fmt: skip
-    elif TAIL > 0 and WITHIN and tile == whole - 1:
-        _tile(
-            q + base, slot_k + here, slot_v + here, slots, table, begin, end, share, slot_stride, scale, out + base,
-            parts + offset * D, weights + offset, counter, tokens, tile * M, split, used, H * D, M, D, BLOCK, REST,
-            TAIL, PAGE, STAGES, AT_ONCE, ON_GPU,
+            PAGE, STAGES, AT_ONCE, ON_GPU,
         )  # fmt: skip
     else:
         _tile(
             q + base, slot_k + here, slot_v + here, slots, table, begin, end, share, slot_stride, scale, out + base,
             parts + offset * D, weights + offset, counter, tokens, tile * M, split, used, H * D, M, D, BLOCK, REST,
-            0, PAGE, STAGES, AT_ONCE, ON_GPU,
+            PAGE, STAGES, AT_ONCE, ON_GPU,
         )  # fmt: skip
