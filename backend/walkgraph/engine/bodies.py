@@ -186,7 +186,9 @@ def _source(port: LoopInput, order: Mapping[int, int]) -> Source:
 
 def _width(call: LoopCall, states: StateTable, key: StateKey) -> int:
     """Sequences of a state while the loop runs."""
-    return max(1, call.anew[key].width if key in call.anew else states.width(key))
+    if key in call.anew:
+        return max(1, call.anew[key].width)
+    return states.width(key) if states.holds(key) else max(1, call.widths.get(key, 1))
 
 
 def _check_blocks(body: Body) -> None:

@@ -77,11 +77,14 @@ class Entrance:
     def enter(
         self, call: LoopCall, program: Program, row: int, first: int = 0, cells: Mapping[Place, Tensor] | None = None
     ) -> Entered:
-        """Fill a row of the program; raises `OutOfPages` and `CallFailed`, and then has changed nothing but states that
-        begin anew. A loop that has left its row goes on from iteration `first` with the `cells` that it had there."""
+        """Fill a row of the program; raises `OutOfPages` and `CallFailed`, and then has changed no state but those that
+        begin anew, or have sequences without content now. A loop that has left its row goes on from iteration `first`
+        with the `cells` that it had there."""
         alias = aliases(call)
         for key in call.anew:
             self._states.renew(key, *call.anew[key])
+        for key in [key for key in call.widths if not self._states.holds(key)]:
+            self._states.renew(key, None, call.widths[key])
         entered = Entered(call.times, "", self.forms(call, program.body), {}, {}, first)
         _check(call, program.body, entered.forms, first)
         for index, (use, made) in enumerate(zip(call.body, program.body.uses, strict=True)):
@@ -96,19 +99,30 @@ class Entrance:
         self._slices(call, entered)
         if entered.times <= first:
             raise CallFailed(entered.bound, code="invalid_input")
-        held: dict[str, Any] = {}
-        for name, growth in entered.paged.items():
-            kept = self._states.hold(growth.key, growth.held(entered.forms, first, entered.times))
-            one = kept[0]
-            if any((row.length, row.position) != (one.length, one.position) for row in kept):
-                raise CallFailed(
-                    f"the sequences of `{growth.key.state}` are of different lengths; a loop on the device takes one "
-                    "step with all of them at a time"
-                )
-            held[name] = [row.pages for row in kept], one.length, one.position
-            entered.contexts[name] = Held(one.pages, one.length, one.position, one.content)
-        program.enter(row, self._entry(call, program, entered, held, cells))
+        program.enter(row, self._entry(call, program, entered, self._hold(entered), cells))
         return entered
+
+    def _hold(self, entered: Entered) -> dict[str, tuple[Sequence[Sequence[int]], int, int]]:
+        """Room for what all iterations append: `Entry.paged`. Where a state finds none, the others give back theirs."""
+        held: dict[str, tuple[Sequence[Sequence[int]], int, int]] = {}
+        taken: list[StateKey] = []
+        try:
+            for name, growth in entered.paged.items():
+                kept = self._states.hold(growth.key, growth.held(entered.forms, entered.first, entered.times))
+                taken.append(growth.key)
+                one = kept[0]
+                if any((row.length, row.position) != (one.length, one.position) for row in kept):
+                    raise CallFailed(
+                        f"the sequences of `{growth.key.state}` are of different lengths; a loop on the device takes "
+                        "one step with all of them at a time"
+                    )
+                held[name] = [row.pages for row in kept], one.length, one.position
+                entered.contexts[name] = Held(one.pages, one.length, one.position, one.content)
+        except Exception:
+            for key in taken:
+                self._states.appended(key, 0, 0)
+            raise
+        return held
 
     def leave(self, program: Program, row: int, entered: Entered, iterations: int, *, over: bool) -> None:
         """Give the row's contents back to the run's states. `iterations`: from the loop's start. `over`: it will not be

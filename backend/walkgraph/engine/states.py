@@ -87,6 +87,11 @@ class StateTable:
         state = self.paged.get(key)
         return len(state.rows) if state else 1
 
+    def holds(self, key: StateKey) -> bool:
+        """Whether a paged state has sequences."""
+        state = self.paged.get(key)
+        return state is not None and bool(state.rows)
+
     def attention(self, pool: Pool, entries: Sequence[Entry]) -> Attends:
         """By the fastest backend that can serve these entries."""
         on_gpu = pool.device.type == "cuda"

@@ -1,7 +1,7 @@
 """What an iteration of a resident loop is made of, worked out when a run enters it: its uses with what feeds them, the
 iterations that call them, their parameters, and the first iteration that can't be."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -80,6 +80,14 @@ class Bodies:
             width = int(enters.table.widths[state](self._calls.given, {}))
             found[self._calls.key(enters.walker, state, enters.at)] = Anew(source, width)
         return found
+
+    def widths(self, enters: Entering, anew: Collection[StateKey]) -> dict[StateKey, int]:
+        """Sequences of the other states that may have several; raises ExpressionError."""
+        found = {
+            self._calls.key(enters.walker, state, enters.at): int(width(self._calls.given, {}))
+            for state, width in enters.table.widths.items()
+        }
+        return {key: width for key, width in found.items() if key not in anew}
 
     def sends(self, enters: Entering, body: Sequence[LoopUse], others: Others) -> tuple[LoopSend, ...]:
         found: list[LoopSend] = []

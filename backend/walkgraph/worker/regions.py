@@ -100,20 +100,11 @@ class Loops:
         body, bound = self._bodies.body(enters, others)
         if bound is not None and bound.at == 0:
             return bound.error
-        emits = tuple(e for e in region.emits if e.target.kind != "stream" or e.target.index in self._outgoing)
-        streams = tuple(self._outgoing[e.target.index] for e in emits if e.target.kind == "stream")
-        wanted = {
-            e.index: found for e in region.follows if (found := self._bodies.read(table, e, at, times)) is not None
-        }
-        active = tuple((one.place, made.active) for one, made in zip(unrolled.order, body, strict=True))
-        parts = {
-            out.key: [body[at].active for at in unrolled.of(out.use)] for out in region.outputs if out.kind == "collect"
-        }
-        running = _Running(walker, use, ref, emits, wanted, streams, active, parts, bound, times)
-        running.allowed = running.room()
+        running = self._runs(enters, use, ref, body, bound)
         self._running[walker.step, use.plan.index] = running
-        grain, offset = _pace(emits, streams, wanted)
-        sent = {edge.source.port for edge in emits}
+        emits, wanted = running.emits, running.wanted
+        grain, offset = _pace(emits, running.streams, wanted)
+        sent, anew = {edge.source.port for edge in emits}, self._bodies.anew(enters)
         count = times if bound is None else bound.at
         return LoopCall(
             run=self._calls.run,
@@ -131,11 +122,37 @@ class Loops:
             allowed=running.allowed,
             wanted={key: found[:count] for key, found in _by_key(emits, wanted).items()},
             sends=self._bodies.sends(enters, body, others),
-            anew=self._bodies.anew(enters),
+            anew=anew,
+            widths=self._bodies.widths(enters, anew),
             usual=region.loop.usual,
             leads=region.leads,
             priority=self._calls.priority,
         )
+
+    def _runs(
+        self, enters: Entering, use: UseTable, ref: Ref, body: Sequence[LoopUse], bound: Bound | None
+    ) -> _Running:
+        region, unrolled = enters.table.plan, enters.unrolled
+        emits = tuple(e for e in region.emits if e.target.kind != "stream" or e.target.index in self._outgoing)
+        reads = {e.index: self._bodies.read(enters.table, e, enters.at, enters.times) for e in region.follows}
+        running = _Running(
+            enters.walker,
+            use,
+            ref,
+            emits,
+            wanted={edge: asked for edge, asked in reads.items() if asked is not None},
+            streams=tuple(self._outgoing[e.target.index] for e in emits if e.target.kind == "stream"),
+            active=tuple((one.place, made.active) for one, made in zip(unrolled.order, body, strict=True)),
+            parts={
+                out.key: [body[at].active for at in unrolled.of(out.use)]
+                for out in region.outputs
+                if out.kind == "collect"
+            },
+            bound=bound,
+            times=enters.times,
+        )
+        running.allowed = running.room()
+        return running
 
     def items(self, event: Items) -> Iterator[Leaving]:
         """What its values are to the edges of the Walk."""

@@ -99,7 +99,7 @@ class RegionTable:
     times: Mapping[int, Evaluator]
     """Counts of the loops inside."""
     widths: Mapping[int, Evaluator]
-    """Sequences of the states that begin every iteration anew."""
+    """Sequences of the states that begin every iteration anew, or may have several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +173,16 @@ def _region_table(plan: Plan, stepped: WalkPlan, standing: UseTable, region: Reg
             {use.index: _conditions(stepped, use, region.loop) for use in region.others},
             {use.index: use.rank for use in region.others},
             {loop: evaluator(stepped.loops[loop].times) for inner in region.inside for loop in inner},
-            {s: evaluator(plan.states[s].width) for s in (*region.anew, *(fork.states[1] for fork in region.forks))},
+            {s: evaluator(plan.states[s].width) for s in _sized(plan, region)},
         ),
     )
+
+
+def _sized(plan: Plan, region: Region) -> set[int]:
+    """States whose width is asked for."""
+    held = {state for use in region.uses for state in plan.nodes[use.node].states.values()}
+    wide = {s for s in held if plan.states[s].kind == "paged_kv" and plan.states[s].width != "1"}
+    return {*region.anew, *(fork.states[1] for fork in region.forks), *wide}
 
 
 def _conditions(walk: WalkPlan, use: UsePlan, loop: LoopPlan) -> Conditions:

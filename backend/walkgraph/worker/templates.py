@@ -34,7 +34,7 @@ class _Sizes(NamedTuple):
     times: Mapping[int, int]
     """Of the loops inside."""
     widths: Mapping[int, int]
-    """Of the states that begin anew."""
+    """Of states that begin anew, or may have several sequences."""
     params: Mapping[str, Scalar]
     """Themselves."""
 
@@ -73,20 +73,23 @@ def _template(plan: Plan, table: WalkTable, index: int, region: RegionTable, siz
         outputs=tuple(unrolled.outputs(region.plan.outputs)),
         wanted={edge.source.port: (False,) * len(forms) for edge in emits if edge.source.port not in always},
         sends=tuple(_send(unrolled.last(place), edge, active, region) for place, edge in region.plan.sends),
-        anew=_anew(plan, region, sizes),
+        anew=(anew := _anew(plan, region, sizes)),
+        widths={key: n for s, n in sizes.widths.items() if (key := _key(plan, s)) not in anew},
         usual=region.plan.loop.usual,
         leads=region.plan.leads,
     )
 
 
 def _anew(plan: Plan, region: RegionTable, sizes: _Sizes) -> dict[StateKey, Anew]:
-    def key(state: int) -> StateKey:
-        return StateKey(_RUN, plan.states[state].name)
-
     copied = {
-        key(fork.states[1]): Anew(key(fork.states[0]), sizes.widths[fork.states[1]]) for fork in region.plan.forks
+        _key(plan, fork.states[1]): Anew(_key(plan, fork.states[0]), sizes.widths[fork.states[1]])
+        for fork in region.plan.forks
     }
-    return copied | {key(state): Anew(None, sizes.widths[state]) for state in region.plan.anew}
+    return copied | {_key(plan, state): Anew(None, sizes.widths[state]) for state in region.plan.anew}
+
+
+def _key(plan: Plan, state: int) -> StateKey:
+    return StateKey(_RUN, plan.states[state].name)
 
 
 def _forms(region: RegionTable) -> list[dict[int, bool]]:
@@ -121,7 +124,7 @@ def _use(plan: Plan, one: Instance, unrolled: Unrolled, forms: Active, region: R
         inputs=tuple(_across(source, one.place, active, forms, region) for source in sources),
         params=_params(use, one, given),
         varying=dict.fromkeys(sorted(use.varying), (0.0,) * len(active)),
-        states={slot: StateKey(_RUN, plan.states[state].name) for slot, state in slots.items()},
+        states={slot: _key(plan, state) for slot, state in slots.items()},
         seed=0,
         active=None if all(active) else active,
         name=use.plan.name,

@@ -53,11 +53,12 @@ def fill(engine: Engine, key: StateKey, *lengths: int) -> None:
 
 
 def grown(run: str, width: int, times: int = 3, tokens: int = 9) -> LoopCall:
-    """Each iteration appends to `samples`, which stays."""
+    """Each iteration appends to `samples`, which stays, and has `width` sequences where it holds nothing yet."""
     x = LoopInput("x", "value", torch.arange(width, dtype=F64), carried=(0, "y"))
     use = LoopUse("inner", (x,), {"tokens": tokens, "advance": 2}, {}, {"kv": StateKey(run, "samples")}, 0)
     outputs = (LoopOutput("end", 0, "y", "last"),)
-    return LoopCall(run, "w", 0, 0, "l", (), (use,), times, None, outputs)
+    widths = {StateKey(run, "samples"): width}
+    return LoopCall(run, "w", 0, 0, "l", (), (use,), times, None, outputs, widths=widths)
 
 
 @pytest.mark.parametrize("length", [0, 5, 16])
@@ -66,8 +67,6 @@ def test_a_wide_state_grows_in_all_its_sequences(here: Engine, length: int) -> N
     state = [[0.0] * length for _ in range(3)], length
     if length:
         fill(here, key, *[length] * 3)
-    else:
-        here._states.renew(key, None, 3)
     _, done = run_all(here, [grown("a", 3), grown("b", 1)])
     x = [0.0, 1.0, 2.0]
     for i in range(3):
@@ -121,6 +120,26 @@ def test_pages_that_are_lacking_are_told_and_none_is_lost() -> None:
     call = unrolled("a", drawn(1, **(ALIKE | {"w": 12, "tokens": 17}), context=[], main=[]))
     assert failed(here, call)[0] == "out_of_memory"
     assert here.pages()[0] == here.pages()[1]
+
+
+def test_a_loop_that_finds_no_room_for_one_state_holds_none_for_another() -> None:
+    """A session's states stay after its run."""
+    here = engine_of(support.plan(kv_bytes=1 << 13))
+    first, second = (StateKey("session:s", name) for name in ("main", "samples"))
+    free, total = here.pages()
+    assert free == total
+    fill(here, first, 3)
+    x = LoopInput("x", "value", torch.zeros(1, dtype=F64))
+    body = [
+        LoopUse("keep", (x,), {"tokens": 16, "advance": 1}, {}, {"kv": first}, 0),
+        LoopUse("inner", (x,), {"tokens": 16 * total, "advance": 1}, {}, {"kv": second}, 0),
+    ]
+    call = LoopCall("a", "w", 0, 0, "l", (), tuple(body), 2, None, (LoopOutput("end", 1, "y", "last"),))
+    _, done = run_all(here, [call])
+    assert done["a"].error is not None
+    assert done["a"].error.code == "out_of_memory"
+    assert here.pages() == (free - 1, total)
+    here.audit()
 
 
 def test_tensors_and_caches_begin_anew_from_nothing() -> None:
