@@ -19,6 +19,7 @@ from walkgraph.engine.paged_attention import NOT_PLACED, Entry, begun_rows, caus
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool, slots_of
 from walkgraph.layers.flashinfer import GAP
+from walkgraph.layers.paged_blocks import WIDTHS, paged_block_attention
 from walkgraph.networks.base import CacheShape, CausalRows, Placed
 
 Kind = Literal["decode", "causal", "block", "dense"]
@@ -28,6 +29,8 @@ _SPACE = 128 << 20
 """Bytes for partial results, shared by all plans of a device: its launches are of one stream."""
 _DENSE = 192
 """New rows from which on keys are copied side by side before they are attended."""
+_BLOCK = 512
+"""Tokens of the largest blocks that the steps' own kernel attends: of larger ones FlashInfer's makes more."""
 _TURNS = 6
 """Plans of a kind that may be alive at once."""
 _DECODE_GROUPS = (1, 2, 3, 4, 8)
@@ -172,6 +175,8 @@ class FlashInferAttention:
     def placed(self) -> Placed:
         if len(self._groups) != 1:
             raise PageFault(NOT_PLACED)
+        if self._pool.shape.head_dim in WIDTHS and blocks_of(self._groups[0], self.entries):
+            return PlacedBlocks(self._pool, self.entries, self._slots)
         if self._groups[0].kind == "decode" or len(self._slots) < _DENSE:
             return _PlacedRows(self, self._pool, self._slots)
         return _DenseRows(
@@ -227,6 +232,40 @@ class _PlacedRows:
         return self._attention.attended(layer, 0, q)
 
 
+def blocks_of(group: Layout, entries: Sequence[Entry]) -> bool:
+    """Whether a forward is of blocks as a captured step appends them, so that one kernel may serve both."""
+    counts = {entry.new for entry in entries}
+    return group.kind == "block" and len(counts) == 1 and counts.pop() <= _BLOCK
+
+
+class _Standing(NamedTuple):
+    """`layers.paged_blocks.Rows` of a forward's sequences."""
+
+    rows: Tensor
+    pages: Tensor
+    lengths: Tensor
+
+
+class PlacedBlocks:
+    """`Placed` of a forward of blocks, all of so many tokens."""
+
+    def __init__(self, pool: Pool, entries: Sequence[Entry], slots: Tensor) -> None:
+        self.slots = slots
+        self.k: Sequence[Tensor] = pool.k
+        self.v: Sequence[Tensor] = pool.v
+        self._dtype, self._tokens = pool.shape.dtype, entries[0].new
+        most = max(len(entry.pages) for entry in entries)
+        pages = [[*entry.pages, *[pool.spare] * (most - len(entry.pages))] for entry in entries]
+        standing = (range(len(entries)), pages, [entry.length for entry in entries])
+        self._rows = _Standing(*(_numbers(each).to(pool.device, non_blocking=True) for each in standing))
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        mine = q.to(self._dtype).contiguous()
+        return paged_block_attention(mine, self.k[layer], self.v[layer], self._rows, self._tokens, page=PAGE).to(
+            q.dtype
+        )
+
+
 class _DenseRows:
     """The same for many rows. Before they are attended, all keys of a layer are copied side by side: the kernel reads
     them a fifth faster there."""
@@ -270,5 +309,5 @@ class _DenseRows:
         return turn, turn.planned()
 
 
-def _numbers(values: Sequence[int]) -> Tensor:
+def _numbers(values: Sequence[Any]) -> Tensor:
     return torch.tensor(values, dtype=torch.int32)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from walkgraph.engine.flashinfer_attention import layouts, unfit
+from walkgraph.engine.flashinfer_attention import PlacedBlocks, blocks_of, layouts, unfit
 from walkgraph.engine.paged_attention import Contexts, Entry, PagedAttention
 from walkgraph.engine.pages import PAGE
 from walkgraph.engine.pool import Pool
@@ -74,3 +74,40 @@ def test_causal_and_block_are_groups_and_a_single_token_joins_the_first() -> Non
     (alone,) = layouts([entry([2], [1], 2), entry([0, 1], [2], 0, "block")])
     assert alone.kind == "block"
     assert alone.rows.tolist() == [2, 0, 1]
+
+
+def test_blocks_alike_are_attended_as_steps_attend_theirs() -> None:
+    shape = CacheShape(layers=2, kv_heads=2, head_dim=8, dtype=torch.float32)
+    states = StateTable({"kv": Pool(shape, 24, torch.device("cpu"))}, Contexts())
+    dice = torch.Generator().manual_seed(0)
+    runs = [StateKey("a", "kv"), StateKey("b", "kv")]
+
+    def drawn(rows: int, heads: int) -> torch.Tensor:
+        return torch.randn(rows, heads, 8, generator=dice)
+
+    for new, of in ((21, runs[:1]), (19, runs)):
+        transaction = states.transaction()
+        rows = torch.arange(new * len(of)).split(new)
+        attend = transaction.attend([Segment(key, mine, "block") for key, mine in zip(of, rows, strict=True)])
+        assert isinstance(attend, PagedAttention)
+        (group,) = layouts(attend.entries)
+        assert blocks_of(group, attend.entries)
+        plain = attend.placed()
+        blocks = PlacedBlocks(states.pools["kv"], attend.entries, plain.slots)
+        for layer in range(2):
+            q, k, v = drawn(new * len(of), 4), drawn(new * len(of), 2), drawn(new * len(of), 2)
+            blocks.k[layer][blocks.slots], blocks.v[layer][blocks.slots] = k, v
+            torch.testing.assert_close(blocks(layer, q), plain(layer, q), rtol=1e-5, atol=1e-5)
+        transaction.commit(attend)
+        states.confirm(transaction.settle())
+
+
+@pytest.mark.parametrize(
+    ("rows", "alike"), [(([0, 1], [2, 3]), True), (([0, 1], [2, 3, 4]), False), ((list(range(513)),), False)]
+)
+def test_blocks_of_several_sizes_and_large_ones_are_flashinfers(rows: tuple[list[int], ...], alike: bool) -> None:
+    entries = [entry(mine, list(range(64)), 3, "block") for mine in rows]
+    (group,) = layouts(entries)
+    assert blocks_of(group, entries) is alike
+    (causal,) = layouts([entry([0, 1], [3], 0)])
+    assert not blocks_of(causal, [entry([0, 1], [3], 0)])
