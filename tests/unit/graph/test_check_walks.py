@@ -7,6 +7,11 @@ from tests.unit.graph.documents import CATALOGUE
 from walkgraph.graph.catalogue import Component, port
 from walkgraph.graph.check import check
 
+NEST = {
+    "inputs": {"many": "latents: float[k, m, 4]"},
+    "body": [{"loop": "a", "times": "2", "body": [{"loop": "b", "times": "2", "body": ["painter"]}]}],
+    "edges": [{"from": "@in.many", "to": "painter.latents", "each": True}, ["painter.image", "@out.image"]],
+}
 WALKS: list[Case] = [
     ("bad_type", sets("walks/look/inputs/image", "picture"), "/walks/look/inputs/image"),
     ("empty_walk", sets("walks/blank", {"body": []}), "/walks/blank/body"),
@@ -77,6 +82,7 @@ EDGES: list[Case] = [
         sets("walks/read/results/token", {"from": "llm.token", "collect": True}),
         "/walks/read/results/token/collect",
     ),
+    ("each_by_outer_loop", sets("walks/nest", NEST), "/walks/nest/edges/0/each"),
     ("each_and_collect", sets("walks/write/edges/3/collect", True), "/walks/write/edges/3/each"),
     ("unconnected_input", drops("walks/look/edges/0"), "/walks/look/body/1"),
     ("fed_twice", sets("walks/look/edges/-", ["@in.image", "eye.image"]), "/walks/look/edges/2/1"),
@@ -118,6 +124,7 @@ SHARED: list[Case] = [
 ]
 ALSO: Also = {
     "/walks/blank/body": {("unused_walk", "/walks/blank")},
+    "/walks/nest/edges/0/each": {("unused_walk", "/walks/nest")},
     "/walks/read/body/1/parallel/1": {("unused_state", "/states/guide")},
     "/walks/look/body/1": {("unused_input", "/walks/look/inputs/image")},
 }

@@ -275,7 +275,10 @@ def test_what_is_collected_over_all_loops_leaves_out_what_is_not_called(when: st
 def test_a_wide_state_that_holds_nothing_yet_is_told_with_its_width() -> None:
     kept = StateUse(slot="s", kind="paged_kv", optional=True)
     catalogue = {"test.mix": replace(RESIDENT["test.mix"], states=(kept,))}
-    rest = {"v": {"states": {"s": "s"}}, "states": {"s": {"kind": "paged_kv", "width": "n", "capacity": "n"}}}
+    rest: dict[str, Any] = {
+        "v": {"states": {"s": "s"}},
+        "states": {"s": {"kind": "paged_kv", "width": "n", "capacity": "n"}},
+    }
     plan = planned({"body": [around("u", "v")], "edges": []}, components=catalogue, tasks={"one": task(4)}, **rest)
     (template,) = Core(plan, Rank(0)).loops()
     assert (template.anew, list(template.widths.values())) == ({}, [4])

@@ -113,6 +113,11 @@ def _way(context: Context, route: Route, path: Path) -> None:
     elif route.edge.each and route.target.kind == "use" and not route.entered:
         message = "`each` sends every value to the client only; use `collect`" if route.left else "take `each` away"
         context.add("each_without_loop", (*path, "each"), f"the edge enters no loop; {message}")
+    if route.edge.each and route.target.kind == "use" and len(route.entered) > 1 and route.source.kind != "stream":
+        outer, inner = route.entered[0], route.entered[-1]
+        message = f"iteration i of `{outer}` gets slice i, which is the same in all iterations of `{inner}`"
+        message = f"{message}; for a slice in each of these, make the sequence inside `{outer}`"
+        context.add("each_by_outer_loop", (*path, "each"), message, "warning")
     if route.edge.collect and not route.left:
         context.add("collect_without_loop", (*path, "collect"), "the edge leaves no loop; take `collect` away")
     if route.edge.collect and route.edge.each and route.target.kind == "out":
