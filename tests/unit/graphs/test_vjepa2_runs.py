@@ -200,6 +200,22 @@ def test_a_session_stepped_action_by_action_is_one_rollout(resident: bool) -> No
     close(poses, moved[0])
 
 
+@torch.inference_mode()
+def test_a_picture_seen_again_takes_the_place_of_the_frame_predicted_last() -> None:
+    """The frames before it stay in what the predictor sees; where the arm stands is told anew."""
+    local, taken, session = deployment(), actions(8, 2), {"session": "looks again"}
+    for number, action in enumerate(taken[:, None]):
+        seed = 5 + number
+        local.submit(f"look {seed}", "begin", {}, {"image": [encoded(seed)], "pose": [pose(seed)]}, **session)
+        local.run()
+        local.submit(f"act {seed}", "step", {}, {"actions": [action]}, **session)
+        local.run()
+    assert not local.failed, local.failed
+    frames, poses = (torch.stack([of(seed) for seed in (5, 6)])[None] for of in (seen, pose))
+    close(local.outputs["act 6"]["features"], normed(model().predictor(frames, taken[None], poses))[0, -1:])
+    close(local.outputs["act 6"]["pose"], plain_move(pose(6), taken[1])[None])
+
+
 def test_a_session_that_has_not_begun_says_so() -> None:
     local = deployment()
     local.submit("early", "step", {}, {"actions": [actions(1, 1)]}, session="nobody's")
