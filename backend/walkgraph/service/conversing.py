@@ -24,7 +24,7 @@ class Conversation:
     def __init__(self, socket: WebSocket, session: str, submit: Submit) -> None:
         self._socket, self._session, self._submit = socket, session, submit
         self._params: Any = {}
-        """Of the last request that had some: they hold for those that have none."""
+        """Of the last request that was taken: they hold for those that have none."""
         self._asked = 0
         self._answering: set[asyncio.Task[None]] = set()
         self._sending = asyncio.Lock()
@@ -51,18 +51,21 @@ class Conversation:
             for run in self._runs.values():
                 run.abort("cancelled")
             return
-        number = self._asked
+        number: str | int = self._asked
         self._asked += 1
         try:
             body = self._body(message)
-            number = body.pop("id", number)
+            number = _named(body.pop("id", number))
+            if "session" in body:
+                raise InvalidInput("the session is the socket's; name it in the address: `?session=NAME`", "/session")
             if len(self._runs) >= limits.WS_SESSION_RUNS:
                 raise Overloaded(f"{len(self._runs)} requests are under way; wait for the end of one")
-            run = self._submit(body)
+            run = self._submit({**body, "session": self._session})
         except WalkgraphError as error:
             faults = error.faults if isinstance(error, Unprocessable) else ()
             await self._tell({"event": "error", "request": number, "error": error.info(), "errors": faults})
             return
+        self._params = body["params"]
         self._runs[run.id] = run
         task = asyncio.create_task(self._answer(number, run))
         self._answering.add(task)
@@ -71,13 +74,7 @@ class Conversation:
     def _body(self, message: Any) -> dict[str, Any]:
         if not isinstance(message, dict):
             raise InvalidInput("a request must be an object")
-        body = {"params": self._params, **cast(dict[str, Any], message)}
-        if "session" in body:
-            raise InvalidInput("the session is the socket's; name it in the address: `?session=NAME`", "/session")
-        if not isinstance(body.get("id", 0), str | int):
-            raise InvalidInput("this must be a text or a whole number", "/id")
-        self._params = body["params"]
-        return {**body, "session": self._session}
+        return {"params": self._params, **cast(dict[str, Any], message)}
 
     async def _answer(self, number: str | int, run: LiveRun) -> None:
         try:
@@ -91,3 +88,10 @@ class Conversation:
         async with self._sending:
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 await streaming.send_json(self._socket, value)
+
+
+def _named(number: Any) -> str | int:
+    """What a client calls a request."""
+    if isinstance(number, bool) or not isinstance(number, str | int):
+        raise InvalidInput("this must be a text or a whole number", "/id")
+    return number

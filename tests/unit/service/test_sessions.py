@@ -56,15 +56,32 @@ async def test_requests_run_side_by_side_and_a_fault_ends_none(states: Running) 
         await socket.receive()
         await socket.send({"id": "waits", "params": {"seed": 13}})
         assert (await until(socket, "accepted"))["request"] == "waits"
-        for wrong in ([], {"id": 1.5}, {"session": "x"}, {"inputs": 3}):
+        faults: list[tuple[Any, Any]] = [
+            ([], 1),
+            ({"id": 1.5}, 2),
+            ({"id": True}, 3),
+            ({"id": "mine", "session": "x"}, "mine"),
+            ({"id": "bad", "inputs": 3}, "bad"),
+        ]
+        for wrong, number in faults:
             await socket.send(wrong)
             told = await until(socket, "error")
-            assert told["error"]["code"] == "invalid_input", json.dumps(wrong)
+            assert (told["request"], told["error"]["code"]) == (number, "invalid_input"), json.dumps(wrong)
         await socket.send({"id": "after", "params": {"seed": 1}})
         assert (await until(socket, "done"))["request"] == "after"
         await socket.send({"cancel": True})
         ended = await until(socket, "error")
         assert (ended["request"], ended["error"]["code"]) == ("waits", "cancelled")
+
+
+async def test_parameters_of_a_request_that_is_refused_hold_for_no_other(states: Running) -> None:
+    async with connect(states.app, KEEP) as socket:
+        await socket.receive()
+        for params in ({"params": {"seed": 5}}, {"params": {"seed": "five"}}, {}):
+            await socket.send(params)
+        assert (await until(socket, "done"))["request"] in (0, 2)
+        assert (await until(socket, "done"))["request"] in (0, 2)
+    assert [one.params["seed"] for one in submits(states)] == [5, 5]
 
 
 async def test_leaving_ends_what_is_under_way(states: Running) -> None:
