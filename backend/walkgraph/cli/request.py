@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from walkgraph.cli import films
 from walkgraph.errors import InvalidInput, NotFound
 
 SEED = {"type": "integer", "default": None}
@@ -72,14 +73,29 @@ def _add_input(inputs: dict[str, Any], declared: dict[str, Any], name: str, text
 def _input(modality: str, text: str) -> Any:
     if modality == "text":
         return text
+    if modality not in MEDIA and (numbers := _numbers(text)) is not None:
+        return {"type": modality, "data": numbers}
     path = Path(text)
     if not path.is_file():
-        raise NotFound(f"`{text}` is no file; this input is of type {modality}")
+        more = "" if modality in MEDIA else ": numbers as `0.1 0.2`, or a file of them in JSON"
+        raise NotFound(f"`{text}` is no file; this input is of type {modality}{more}")
     if modality in MEDIA:
         return base64.b64encode(path.read_bytes()).decode()
     from walkgraph.graph.guard import read_json
 
     return {"type": modality, "data": read_json(path.read_bytes())}
+
+
+def _numbers(text: str) -> Any:
+    """A JSON list, or numbers between spaces or commas; None for anything else."""
+    if text.startswith("["):
+        from walkgraph.graph.guard import read_json
+
+        return read_json(text.encode())
+    try:
+        return [float(word) for word in text.replace(",", " ").split()] or None
+    except ValueError:
+        return None
 
 
 def _number(name: str, kind: str, text: str) -> Any:
@@ -113,7 +129,7 @@ def save(result: dict[str, Any], declared: dict[str, Any], out: str | None) -> l
     """Write media to files, and put the file's name in the place of the data; returns the names.
 
     `out`: a file for the task's main output (the first that is no preview), or a folder for all of them. Without it,
-    a file beside the caller, named for the task and the seed.
+    a file beside the caller, named for the task and the seed. A film is one file that moves, in a folder its pictures.
     """
     if result["error"]:
         return []
@@ -131,6 +147,9 @@ def save(result: dict[str, Any], declared: dict[str, Any], out: str | None) -> l
         names = [name for name in names if name != PREVIEW][:1] or names[:1]
     written: list[str] = []
     for name in names:
+        if not everything and films.is_film(name, media[name], _path(out, declared, result, name, media[name][0])):
+            written.append(_save_film(media[name], _path(out, declared, result, name, media[name][0])))
+            continue
         for number, value in enumerate(media[name]):
             path = _path(out, declared, result, name, value, everything=everything)
             path = path if number == 0 else path.with_stem(f"{path.stem}-{number}")
@@ -139,6 +158,15 @@ def save(result: dict[str, Any], declared: dict[str, Any], out: str | None) -> l
             value["file"] = str(path)
             written.append(str(path))
     return written
+
+
+def _save_film(values: list[dict[str, Any]], path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    films.write_film(values, path)
+    for value in values:
+        del value["data"]
+        value["file"] = str(path)
+    return str(path)
 
 
 def _whole_sound(values: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -158,7 +186,7 @@ def _path(
     name: str,
     value: dict[str, Any],
     *,
-    everything: bool,
+    everything: bool = False,
 ) -> Path:
     suffix = SUFFIXES.get(value["mime"], ".bin")
     if everything and out is not None:

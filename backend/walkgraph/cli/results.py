@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from walkgraph.cli import output, request
 
 if TYPE_CHECKING:
     from walkgraph.client import Event
+
+
+_ROWS, _SIDES = 64, 2
+"""Of numbers that are written out."""
 
 
 def followed(events: Iterable[Event], *, quiet: bool) -> dict[str, Any]:
@@ -36,6 +40,28 @@ def followed(events: Iterable[Event], *, quiet: bool) -> dict[str, Any]:
     return result
 
 
+def _words(values: list[dict[str, Any]]) -> str:
+    """Of a number, a yes or no, or numbers (of those that came one by one all, otherwise of the last value); empty for
+    what is no such thing."""
+    value = values[-1]
+    if "value" in value:
+        found = value["value"]
+        return f" {('no', 'yes')[found]}" if isinstance(found, bool) else f" {found}"
+    numbers, shape = value.get("data"), value.get("shape")
+    if not isinstance(numbers, list) or not isinstance(shape, list):
+        return ""
+    if shape == [1] and all(each.get("shape") == [1] for each in values):
+        return "".join(f" {_number(each['data'][0])}" for each in values)
+    rows = cast(list[Any], [numbers] if len(shape) == 1 else numbers)
+    if len(shape) > _SIDES or len(rows) > _ROWS:
+        return f" {shape}"
+    return "".join("\n  " + " ".join(f"{_number(each):>9}" for each in row) for row in rows)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
 def complain(error: dict[str, Any]) -> None:
     """Of the run that ended with it."""
     where = f" (node `{error['node']}`)" if error.get("node") else ""
@@ -47,6 +73,10 @@ def show(result: dict[str, Any], files: list[str]) -> None:
     if result["error"]:
         complain(result["error"])
         return
+    for name, values in result["outputs"].items():
+        words = _words(values)
+        if words:
+            output.line(f"{name}:{words}")
     for file in files:
         output.line(f"wrote {file}")
     seconds = result["seconds"]

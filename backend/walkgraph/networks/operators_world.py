@@ -70,7 +70,8 @@ class Keep(Operator):
             return scene
         kept = states.tensor(call.states["scene"])
         if kept is None:
-            raise CallFailed(f"`{call.node}` has no scene yet; begin the session", "scene", code="invalid_input")
+            message = f"`{call.node}` has no scene yet; begin it first, by a task that draws one, in the same `session`"
+            raise CallFailed(message, "scene", code="invalid_input")
         return kept
 
 
@@ -92,7 +93,7 @@ class Drive(Operator):
         if actions is None:
             return drive(str(call.params["drive"]), length, _seed(call))
         if actions.dim() != 2 or actions.shape[1] != _ACTION:
-            message = f"`{call.node}` takes actions `[t, {_ACTION}]`, and got {list(actions.shape)}"
+            message = f"`{call.node}` takes rows of {_ACTION} numbers, one an action, and got {list(actions.shape)}"
             raise CallFailed(message, "actions", code="invalid_input")
         return cut(actions, length)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from PIL import Image
 
 from tests.support.yardstick import fastest
 from walkgraph.cli import main as cli
@@ -303,6 +305,51 @@ def test_run_sends_options_writes_files_and_tells_times(
     assert (tmp_path / "all" / "preview.png").exists()
     assert walkgraph("run", "shapes", "draw", "--prompt", "x") == 0
     assert (tmp_path / "draw-7.png").exists()
+
+
+def test_numbers_are_given_and_shown_as_words_and_a_film_is_one_file(
+    service: FakeService, walkgraph: Call, capsys: Output, tmp_path: Path
+) -> None:
+    declared = {"modality": "state", "many": False, "optional": True, "description": ""}
+    task = {**TASK, "inputs": {**TASK["inputs"], "state": declared}, "outputs": ["film", "off", "actions", "reached"]}
+    service.answers["GET", "/v1/tasks/shapes/draw"] = httpx.Response(200, json=task)
+    rows = {"type": "actions", "shape": [2, 2], "data": [[0.5, None], [-1.25, 3]]}
+    came = [output("film", index, picture(index)) for index in range(3)]
+    came += [output("off", index, {"type": "tensor", "shape": [1], "data": [index / 3]}) for index in range(2)]
+    came += [
+        output("actions", 0, rows),
+        output("reached", 0, {"type": "flag", "value": True}),
+        output("taken", 0, {"type": "scalar", "value": 1}),
+    ]
+    came = [("accepted", {"run": "r", "seed": 7}), *came]
+    done = ("done", {"run": "r", "seconds": 0.5, "queued": 0.01, "times": TIMES})
+    service.answers["POST", "/v1/tasks/shapes/draw"] = sse(*came, done)
+    for given, numbers in (("0.1 -2", [0.1, -2]), ("0.1, -2", [0.1, -2]), ("[[1], [2]]", [[1], [2]])):
+        assert walkgraph("run", "shapes", "draw", "--state", given, "-o", "film.gif") == 0
+        assert service.asked[-1][2]["inputs"]["state"] == {"type": "state", "data": numbers}
+        told = capsys.readouterr().out
+    assert told.splitlines() == [
+        "off: 0 0.3333",
+        "actions:",
+        "        0.5         -",
+        "      -1.25         3",
+        "reached: yes",
+        "taken: 1",
+        "wrote film.gif",
+    ]
+    with Image.open(tmp_path / "film.gif") as film:
+        assert (getattr(film, "n_frames", 1), film.size) == (3, (4, 4))
+    assert walkgraph("run", "shapes", "draw", "-o", "all/") == 0
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["film-1.png", "film-2.png", "film.png"]
+    assert walkgraph("run", "shapes", "draw", "--state", "no numbers") == 1
+    assert "numbers as `0.1 0.2`" in capsys.readouterr().err
+
+
+def picture(number: int) -> dict[str, str]:
+    """Each of another grey."""
+    file = io.BytesIO()
+    Image.new("RGB", (4, 4), (80 * number,) * 3).save(file, "PNG")
+    return {"type": "image", "mime": "image/png", "data": base64.b64encode(file.getvalue()).decode()}
 
 
 @pytest.mark.parametrize(

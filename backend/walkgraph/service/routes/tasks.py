@@ -74,5 +74,6 @@ def _shown(managed: Managed, name: str, task: Task) -> dict[str, Any]:
         "deployment": managed.id,
         "name": name,
         **task.model_dump(mode="json", include={"label", "inputs", "outputs", "params"}),
+        "session": task.session is not None,
         "schema": request_schema(name, task),
     }

@@ -295,7 +295,7 @@ function RowOutput({ output, row }: { output: OutputShown; row: Tensor }) {
       {shown.length > 0 && (
         <ol className="row" start={count - shown.length + 1}>
           {shown.map((value, index) => (
-            <li key={count - shown.length + index}>{Number(value.toPrecision(6))}</li>
+            <li key={count - shown.length + index}>{Number(value.toPrecision(Number.isInteger(value) ? 7 : 4))}</li>
           ))}
         </ol>
       )}

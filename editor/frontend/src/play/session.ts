@@ -63,6 +63,8 @@ export class Play {
   private loading: AbortController | null = null;
   private readonly running = new Map<string, AbortController>();
   private readonly player = new Player();
+  /** Of all tasks here that keep one: what one of them began, another goes on with, until the page is loaded anew. */
+  private readonly session = `studio-${Math.random().toString(36).slice(2, 10)}`;
 
   constructor(private readonly editor: Editor) {
     this.store = createStore<PlayState>(() => ({
@@ -169,6 +171,7 @@ export class Play {
         body: {
           ...request(task, given),
           stream: true,
+          ...(task.session ? { session: this.session } : {}),
           ...(record ? { record } : {}),
           ...(hold || upTo ? { hold: true } : {}),
         },

@@ -28,6 +28,8 @@ export interface TaskShown {
   inputs: Record<string, InputShown>;
   outputs: string[];
   params: Record<string, ParamShown>;
+  /** What it keeps goes on in requests that name the same session. */
+  session: boolean;
   schema: Record<string, unknown>;
 }
 

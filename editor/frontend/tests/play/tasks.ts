@@ -21,6 +21,7 @@ export const EDIT: TaskShown = {
     system: { type: "string", default: "Be brief.", min: null, max: null, choices: [], description: "" },
     width: { type: "integer", default: null, min: null, max: null, choices: [], description: "" },
   },
+  session: false,
   schema: {},
 };
 
