@@ -21,6 +21,7 @@ from walkgraph.worker.events import (
     ABSENT,
     Allow,
     Arrived,
+    CallBegun,
     CallDone,
     Cancelled,
     Command,
@@ -45,8 +46,11 @@ Function = Callable[[Call], dict[str, Any]]
 
 
 class Cluster:
-    def __init__(self, plan: Plan, functions: Mapping[str, Function], seed: int = 0) -> None:
-        self.plan = plan
+    def __init__(
+        self, plan: Plan, functions: Mapping[str, Function], seed: int = 0, *, begun: float = 0.0, faulty: str = ""
+    ) -> None:
+        """`begun`: the chance that a call is told before it is over. `faulty`: a node whose calls fail then."""
+        self.plan, self._begun, self._faulty = plan, begun, faulty
         self.cores = {rank.rank: Core(plan, rank.rank) for rank in plan.ranks}
         self.states: dict[tuple[Rank, StateKey], Any] = {}
         """Contents of forked and moved states, for functions that look into them."""
@@ -67,7 +71,7 @@ class Cluster:
         self._functions = functions
         self._random = random.Random(seed)
         self._links: dict[tuple[Rank, Rank], deque[Arrived]] = defaultdict(deque)
-        self._work: dict[Rank, list[Run | MoveState | FakeLoop]] = defaultdict(list)
+        self._work: dict[Rank, list[Run | MoveState | FakeLoop | CallDone]] = defaultdict(list)
 
     def start(
         self, run: str, itinerary: Itinerary, params: dict[str, Any], inputs: Mapping[str, Any], **how: bool
@@ -113,7 +117,7 @@ class Cluster:
             self._serve(rank, one)
         return True
 
-    def _going(self, rank: Rank) -> "list[Run | MoveState | FakeLoop]":
+    def _going(self, rank: Rank) -> "list[Run | MoveState | FakeLoop | CallDone]":
         return [w for w in self._work[rank] if not (isinstance(w, FakeLoop) and (rank, w.call.run) in self.parked)]
 
     @property
@@ -123,12 +127,13 @@ class Cluster:
     def done(self, run: str) -> set[Rank]:
         return {r.rank for r in self.reports if isinstance(r, m.RankDone) and r.run == run}
 
-    def _serve(self, rank: Rank, work: Run | MoveState | FakeLoop) -> None:
+    def _serve(self, rank: Rank, work: Run | MoveState | FakeLoop | CallDone) -> None:
         if isinstance(work, FakeLoop):
             self._iterate(rank, work)
             return
-        if isinstance(work, MoveState):
-            self._perform(rank, self.cores[rank].handle(CallDone(work.ref, self._move(rank, work))))
+        if isinstance(work, MoveState | CallDone):
+            done = work if isinstance(work, CallDone) else CallDone(work.ref, self._move(rank, work))
+            self._perform(rank, self.cores[rank].handle(done))
             return
         call = work.call
         ref = Ref(call.run, call.step, call.use, call.iteration)
@@ -137,7 +142,12 @@ class Cluster:
             done = CallDone(ref, self._functions[call.node](call))
         except ValueError as error:
             done = CallDone(ref, None, ErrorInfo(code="node_error", message=str(error), node=call.node))
-        self._perform(rank, self.cores[rank].handle(done))
+        if done.outputs is None or not self._begun or self._random.random() >= self._begun:
+            self._perform(rank, self.cores[rank].handle(done))
+            return
+        unsound = ErrorInfo(code="numeric_error", message="unsound", node=call.node)
+        self._work[rank].append(CallDone(ref, None, unsound) if call.node == self._faulty else done)
+        self._perform(rank, self.cores[rank].handle(CallBegun(ref, done.outputs)))
 
     def _iterate(self, rank: Rank, loop: FakeLoop) -> None:
         if loop.blocked:
@@ -175,8 +185,10 @@ class Cluster:
                     self.modalities[emit.name] = emit.modality
                     if command.value is not ABSENT:
                         self.emitted[emit.run, emit.name].append((emit.iteration, command.value))
-                case Report():
-                    self.reports.append(command.message)
+                case Report(message=message):
+                    ends = message.run if isinstance(message, m.RankDone) else None
+                    assert all(_run_of(one) != ends for one in self._work[rank]), "all is over"
+                    self.reports.append(message)
                 case DropStates():
                     self.dropped.extend(command.keys)
                 case HoldLoops() | FreeLoops() | Observe():
@@ -215,5 +227,5 @@ class Cluster:
         self._blocked = [(where, loop) for where, loop in self._blocked if loop.ref != command.ref]
 
 
-def _run_of(work: Run | MoveState | FakeLoop) -> str:
-    return work.ref.run if isinstance(work, MoveState) else work.call.run
+def _run_of(work: Run | MoveState | FakeLoop | CallDone) -> str:
+    return work.ref.run if isinstance(work, MoveState | CallDone) else work.call.run

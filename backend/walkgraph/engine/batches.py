@@ -7,7 +7,7 @@ device, take no turn.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -15,14 +15,15 @@ import torch
 
 from walkgraph.engine.bodies import Loaded
 from walkgraph.engine.clocks import Stopwatch, Timing
-from walkgraph.engine.parts import Done, Forwarded, Parts
-from walkgraph.engine.runner import Launched, Result, Runner
+from walkgraph.engine.launched import Launched, Result
+from walkgraph.engine.parts import Begun, Done, Forwarded, Parts
+from walkgraph.engine.runner import Runner
 from walkgraph.engine.schedule import Mix, Part, Schedule
 from walkgraph.engine.single import Singles
 from walkgraph.networks.base import Call
 
-TURNS = 2
-"""Batches under way in turn with the steps of loops."""
+TURNS = 4
+"""Batches under way in turn with the steps of loops: what a run's own ones are followed by is launched behind them."""
 BESIDE = 2
 """Batches of captured steps under way: what comes meanwhile forms the next one together."""
 
@@ -51,18 +52,21 @@ class Batches:
         runner: Runner,
         singles: Callable[[torch.device], Singles | None],
         *,
+        chained: Collection[str] = (),
         mix: Mix,
         device: torch.device,
         watch: Stopwatch,
         clock: Callable[[], float],
     ) -> None:
-        """`singles`: what captures steps on a device, if anything. `device`: the rank's."""
+        """`singles`: what captures steps on a device, if anything. `chained`: as `reading.chained`. `device`: the
+        rank's."""
         self._nodes, self._runner, self._singles, self._mix = nodes, runner, singles, mix
-        self._device, self._watch, self._clock = device, watch, clock
+        self.chained, self._device, self._watch, self._clock = chained, device, watch, clock
         self._schedule, self._parts = Schedule(), Parts()
         self.since = 0
         """Batches launched since the last step of the loops."""
         self._unready: list[Done] = []
+        self._begun: list[Begun] = []
         self._turns: deque[_Batch] = deque()
         self._beside: deque[_Batch] = deque()
         self._over: list[_Batch] = []
@@ -71,12 +75,19 @@ class Batches:
     # ── in ──
 
     def add(self, call: Call) -> None:
+        self.lead(call.run)
         try:
             ready = self._part(self._nodes[call.node], call)
         except Exception as raised:  # noqa: BLE001 (inputs that an operator can't even sort end that run alone)
             self._unready.append(Done(call, None, self._runner.failures.of(call, raised), 0.0, 0.0, 1))
             return
         self._schedule.add(*ready)
+
+    def lead(self, run: str) -> None:
+        """What is launched from now on may read what a run has under way beside it."""
+        for batch in self._beside:
+            if any(call.run == run for call in batch.calls):
+                batch.launched.lead()
 
     def hold(self, run: str) -> None:
         """Launch nothing of a run until `release` or `cancel`."""
@@ -133,6 +144,9 @@ class Batches:
     ) -> None:
         handed = self._clock() if self._watch.on else began
         (under_way if launched.asynchronous else self._over).append(_Batch(calls, launched, began, handed, device))
+        for call, given in zip(calls, launched.given if launched.asynchronous else (), strict=False):
+            if given is not None and call.node in self.chained and not self._parts.has(call):
+                self._begun.append(Begun(call, given))
 
     def _part(self, loaded: Loaded, call: Call) -> Part:
         operator, singles = loaded.operator, self._singles(loaded.device)
@@ -154,9 +168,11 @@ class Batches:
 
     # ── out ──
 
-    def collect(self) -> list[Done | Forwarded]:
-        """What is over, without waiting."""
-        events = [event for done in self._unready for event in self._unmade(done)]
+    def collect(self) -> list[Begun | Done | Forwarded]:
+        """What is over, or may be followed, without waiting."""
+        events: list[Begun | Done | Forwarded] = [*self._begun]
+        self._begun.clear()
+        events += [event for done in self._unready for event in self._unmade(done)]
         self._unready.clear()
         over, self._over = self._over, []
         for under_way in self._turns, self._beside:

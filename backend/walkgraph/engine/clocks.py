@@ -55,6 +55,8 @@ class Event(Protocol):
 
     def synchronize(self) -> None: ...
 
+    def wait(self, stream: Any = None) -> None: ...
+
     def elapsed_time(self, end_event: Any) -> float:
         """Milliseconds from this one to that one, both reached."""
         ...
@@ -173,14 +175,14 @@ class Track:
 
 
 class Stamp:
-    """An event of a track, whose time will be asked for. `query` and `synchronize` as those of a `device.Mark`."""
+    """An event of a track, whose time will be asked for. It is a `device.Mark`."""
 
-    __slots__ = ("before", "event", "finished", "query", "recorded", "synchronize", "track")
+    __slots__ = ("before", "event", "finished", "query", "recorded", "synchronize", "track", "wait")
 
     def __init__(self, track: Track, event: Event, recorded: float, before: "Stamp | None") -> None:
         """`before`: the one before it on the track."""
         self.track, self.event, self.recorded, self.before = track, event, recorded, before
-        self.query, self.synchronize = event.query, event.synchronize
+        self.query, self.synchronize, self.wait = event.query, event.synchronize, event.wait
         self.finished: float | None = None
 
 

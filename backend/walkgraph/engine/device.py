@@ -3,7 +3,7 @@
 On a CPU everything is done at once, and the same calls do nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -19,6 +19,23 @@ class Mark(Protocol):
         ...
 
     def synchronize(self) -> None: ...
+
+    def wait(self) -> None:
+        """What is launched on the current stream from now on is behind it."""
+        ...
+
+
+def sent(value: Tensor, device: torch.device) -> Tensor:
+    """On the device, in its turn: from memory that isn't pinned, a copy would make the host wait for what is launched
+    there."""
+    if value.device.type == "cpu" and device.type == "cuda":
+        value = value.pin_memory()
+    return value.to(device, non_blocking=True)
+
+
+def listed(numbers: Sequence[Any], device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    """Numbers on the host, for a copy to the device that waits for nothing."""
+    return torch.tensor(numbers, dtype=dtype, pin_memory=device.type == "cuda")
 
 
 class Lines:

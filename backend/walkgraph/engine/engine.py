@@ -23,7 +23,7 @@ from walkgraph.engine.examples import with_examples
 from walkgraph.engine.gauges import Gauges, memory
 from walkgraph.engine.load import rank_plan
 from walkgraph.engine.making import Machine, Maker, Progress
-from walkgraph.engine.parts import Done, Forwarded
+from walkgraph.engine.parts import Begun, Done, Forwarded
 from walkgraph.engine.pool import PoolInfo, infos
 from walkgraph.engine.prefix import PrefixStats
 from walkgraph.engine.resident import LoopDone, Resident, Stepped
@@ -38,7 +38,7 @@ from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.placement.demand import state_tokens
 from walkgraph.placement.tables import Plan
 
-Event = Done | Forwarded | Items | LoopDone | Stepped | Swapped
+Event = Begun | Done | Forwarded | Items | LoopDone | Stepped | Swapped
 
 
 class Engine:
@@ -116,6 +116,7 @@ class Engine:
     def add_loop(self, call: LoopCall) -> None:
         """Queue a loop that is run whole."""
         call.ready_at = call.ready_at or self._clock()
+        self._batches.lead(call.run)
         self._resident.add(call)
 
     def prepare(self, call: LoopCall, progress: Progress = lambda what, done: None) -> None:

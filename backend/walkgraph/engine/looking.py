@@ -148,6 +148,10 @@ class _All:
     def query(self) -> bool:
         return all(mark.query() for mark in self._marks)
 
+    def wait(self) -> None:
+        for mark in self._marks:
+            mark.wait()
+
     def synchronize(self) -> None:
         for mark in self._marks:
             mark.synchronize()

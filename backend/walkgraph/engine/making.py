@@ -15,7 +15,7 @@ from walkgraph.engine.failures import is_memory
 from walkgraph.engine.load import load_operators, make_pools, nodes_here
 from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.pool import Pool
-from walkgraph.engine.reading import host_ports
+from walkgraph.engine.reading import chained, host_ports
 from walkgraph.engine.resident import Resident
 from walkgraph.engine.runner import Runner
 from walkgraph.engine.schedule import Mix
@@ -80,7 +80,16 @@ class Maker:
         runner = Runner(
             states, self._here.rank, host_ports=lambda call: ports.get(call.node, ()), stamp=self._watch.stamp
         )
-        batches = Batches(nodes, runner, singles, mix=self._mix, device=device, watch=self._watch, clock=self._clock)
+        batches = Batches(
+            nodes,
+            runner,
+            singles,
+            chained=chained(self._plan, self._here),
+            mix=self._mix,
+            device=device,
+            watch=self._watch,
+            clock=self._clock,
+        )
         resident = Resident(
             states,
             lambda node: nodes[node],

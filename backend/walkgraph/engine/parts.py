@@ -28,6 +28,14 @@ class Done(NamedTuple):
     """Calls in its last forward."""
 
 
+class Begun(NamedTuple):
+    """A call that is under way, whose outputs may be given to other calls of the device: these come behind it. `Done`
+    follows."""
+
+    call: Call
+    outputs: Outputs
+
+
 class Forwarded(NamedTuple):
     """A batch that is over, of calls or of parts of them."""
 
@@ -63,6 +71,10 @@ class Parts:
             at = next(i for i, one in enumerate(whole.parts) if one is call)
             whole.parts[at : at + 1] = parts
         self._wholes.update({id(part): whole for part in parts})
+
+    def has(self, call: Call) -> bool:
+        """Whether it is a part."""
+        return id(call) in self._wholes
 
     def went(self, calls: Sequence[Call], finished: float) -> list[float]:
         """A batch is over, after which the next parts of those that are parts may be served; when each of these could:

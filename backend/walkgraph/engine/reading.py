@@ -1,5 +1,5 @@
 """Which outputs are read on the host: those that leave for a client, a stream, another rank by the host's memory, or a
-node on the CPU, and those that end a loop, which a worker asks for where it is stepped."""
+node on the CPU, and those that end a loop, which a worker asks for where it is stepped. Others stay on the device."""
 
 from walkgraph.placement.tables import EdgePlan, Plan, RankPlan, WalkPlan
 
@@ -19,6 +19,40 @@ def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
             if ending.op == "call" and ending.rank == here.rank:
                 found.setdefault(plan.nodes[ending.node].name, set()).add(port)
     return {node: frozenset(ports) for node, ports in found.items() if not _host(plan, node)}
+
+
+def chained(plan: Plan, here: RankPlan) -> frozenset[str]:
+    """Nodes on this rank's device whose outputs go to calls of this device alone, one by one: what follows can be
+    launched behind them."""
+    mine = {
+        plan.nodes[use.node].name
+        for walk in plan.walks
+        for use in walk.uses
+        if use.op == "call" and use.rank == here.rank and not plan.nodes[use.node].host
+    }
+    leaving = {
+        plan.nodes[use.node].name
+        for walk in plan.walks
+        for edge in walk.edges
+        if edge.source.kind == "use"
+        for use in (walk.uses[edge.source.use],)
+        if use.op == "call" and not _stays(plan, walk, edge)
+    }
+    judging = {
+        plan.nodes[walk.uses[loop.until[0]].node].name
+        for walk in plan.walks
+        for loop in walk.loops
+        if loop.until is not None and walk.uses[loop.until[0]].op == "call"
+    }
+    return frozenset(mine - leaving - judging)
+
+
+def _stays(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
+    """Whether a value goes over the edge as it is, to a call on the same device."""
+    if edge.target.kind != "use" or edge.leave == "collect":
+        return False
+    source, target = walk.uses[edge.source.use], walk.uses[edge.target.use]
+    return target.op == "call" and target.rank == source.rank and not plan.nodes[target.node].host
 
 
 def _read(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:

@@ -8,53 +8,23 @@ What may enter this file: what every forward needs. What may not: names of model
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from walkgraph.engine.device import Lines, Mark
+from walkgraph.engine.device import Lines, Mark, sent
 from walkgraph.engine.failures import Failures
+from walkgraph.engine.launched import Launched, Result, UnderWay
 from walkgraph.engine.single import Singles
 from walkgraph.engine.sound import Unsound
 from walkgraph.engine.states import StateTable
-from walkgraph.errors import ErrorInfo
 from walkgraph.networks.base import FINITE, Call, Operator, Outputs
 
 _log = logging.getLogger(__name__)
 
 HostPorts = Callable[[Call], Collection[str]]
 """The output ports of a call that are read on the host."""
-
-
-class Result(NamedTuple):
-    """Of one call."""
-
-    outputs: Outputs | None
-    error: ErrorInfo | None
-    """Exactly one of the two is None."""
-    busy: float
-    """Seconds from the launch of the forward that served or failed it, shared with the other calls of its batch."""
-    batch: int
-    """Calls in that forward."""
-
-
-class Launched:
-    """A batch under way. `wait` before `results`."""
-
-    def __init__(self, mark: Mark | None, results: "Callable[[], list[Result]]", stamp: Mark | None = None) -> None:
-        """`stamp`: when its forward was over, where `mark` is of more than that."""
-        self._mark, self.results, self.stamp = mark, results, stamp or mark
-        self.asynchronous = mark is not None
-        """Whether it goes on by itself."""
-
-    @property
-    def ready(self) -> bool:
-        return self._mark is None or self._mark.query()
-
-    def wait(self) -> None:
-        if self._mark is not None:
-            self._mark.synchronize()
 
 
 class Runner:
@@ -73,9 +43,10 @@ class Runner:
     def launch(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> Launched:
         """A call that fails takes no other with it, and leaves no state behind."""
         lines = self._lines.setdefault(device, Lines(device))
-        results = self._launch(operator, device, calls, lines)
+        under_way = self._launch(operator, device, calls, lines)
         stamp = self._stamp(device)
-        return Launched(lines.mark(), lambda: [result() for result in results], stamp)
+        given = [one.outputs for one in under_way]
+        return Launched(lines.mark(), lambda: [one.result() for one in under_way], given, stamp)
 
     def launch_beside(
         self, singles: Singles, operator: Operator, device: torch.device, calls: Sequence[Call]
@@ -101,11 +72,9 @@ class Runner:
                 for outputs, error in zip(served.outputs, errors, strict=True)
             ]
 
-        return Launched(served.mark, results)
+        return Launched(served.mark, results, served.outputs)
 
-    def _launch(
-        self, operator: Operator, device: torch.device, calls: Sequence[Call], lines: Lines
-    ) -> list[Callable[[], Result]]:
+    def _launch(self, operator: Operator, device: torch.device, calls: Sequence[Call], lines: Lines) -> list[UnderWay]:
         started = self._clock()
         transaction = self._states.transaction(operator)
         try:
@@ -121,7 +90,7 @@ class Runner:
             transaction.rollback()
             if len(calls) == 1:
                 failed = Result(None, self.failures.of(calls[0], raised), self._clock() - started, 1)
-                return [lambda: failed]
+                return [UnderWay(None, lambda: failed)]
             half = len(calls) // 2
             first = self._launch(operator, device, calls[:half], lines)
             return first + self._launch(operator, device, calls[half:], lines)
@@ -136,7 +105,7 @@ class Runner:
             self._states.confirm(one for one in fresh if one.key in calls[index].states.values())
             return Result(given[index], None, took, len(calls))
 
-        return [lambda index=index: result(index) for index in range(len(calls))]
+        return [UnderWay(one, partial(result, index)) for index, one in enumerate(given)]
 
     def _given(self, call: Call, ports: Outputs, lines: Lines) -> Outputs:
         wanted = self._host_ports(call)
@@ -149,4 +118,4 @@ def _place(call: Call, device: torch.device) -> None:
         if isinstance(value, Tensor) and value.device != device:
             if value.device.type == "cpu" and value.dim() == 1 and not value.is_floating_point():
                 call.host[port] = value
-            call.inputs[port] = value.to(device, non_blocking=True)
+            call.inputs[port] = sent(value, device)

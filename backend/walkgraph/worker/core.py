@@ -10,7 +10,8 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.placement.tables import Plan
 from walkgraph.wire.watching import Watch
-from walkgraph.worker.events import Arrived, CallDone, Cancelled, Command, Event, Gated, Release, Started, Watched
+from walkgraph.worker import events
+from walkgraph.worker.events import Arrived, Command, Event, Release, Started
 from walkgraph.worker.local_run import LocalRun
 from walkgraph.worker.templates import loop_templates
 from walkgraph.worker.variants import Variants
@@ -50,18 +51,18 @@ class Core:
                 return self._start(event)
             case Arrived():
                 return self._arrive(event)
-            case CallDone():
+            case events.CallBegun() | events.CallDone():
                 run = self._runs.get(event.ref.run)
-                return run.call_done(event) if run else []
+                return run.called(event) if run else []
             case Items():
                 run = self._runs.get(event.call.run)
                 return run.items(event) if run else []
-            case Cancelled():
+            case events.Cancelled():
                 return self._cancel(event.run)
-            case Gated():
+            case events.Gated():
                 run = self._runs.get(event.gate.run)
                 return run.obey(event.gate) if run else []
-            case Watched():
+            case events.Watched():
                 self._watch = event.watch
                 for run in self._runs.values():
                     run.watch(event.watch)

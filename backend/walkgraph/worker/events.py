@@ -91,7 +91,16 @@ class CallDone:
     """Of a loop: its `until` ended it."""
 
 
-Event = Arrived | Started | Cancelled | Gated | Watched | CallDone | Items
+@dataclass(frozen=True, slots=True)
+class CallBegun:
+    """A call is under way whose outputs other calls of the device may be given: these come behind it. `CallDone`
+    follows."""
+
+    ref: Ref
+    outputs: dict[str, Any]
+
+
+Event = Arrived | Started | Cancelled | Gated | Watched | CallBegun | CallDone | Items
 
 
 @dataclass(frozen=True, slots=True)

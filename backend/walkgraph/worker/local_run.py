@@ -20,9 +20,11 @@ from walkgraph.worker.control import Control
 from walkgraph.worker.events import (
     ABSENT,
     Arrived,
+    CallBegun,
     CallDone,
     Command,
     DropStates,
+    Ref,
     Report,
     RunLoop,
     Send,
@@ -60,6 +62,8 @@ class LocalRun:
         self._calls = Calls(plan, rank, event.run, event.session, event.params, event.priority)
         self._loops = Loops(self._calls, self._outgoing)
         self._times = Times()
+        self._begun: set[Ref] = set()
+        """Calls under way that were followed already: what becomes of them is told."""
         self._failure: ErrorInfo | None = None
         self._over = False
         self._out: list[Command] = []
@@ -88,13 +92,18 @@ class LocalRun:
         self._watched = None if self._control.needless else self._control
         return out
 
-    def call_done(self, event: CallDone) -> list[Command]:
-        if self._over:
+    def called(self, event: CallBegun | CallDone) -> list[Command]:
+        walker, begun = self._walkers.get(event.ref.step), event.ref in self._begun
+        if self._over or (walker is None and not begun):
             return []
-        walker = self._walkers.get(event.ref.step)
-        if walker is None:
-            return []
-        table = walker.table.uses[event.ref.use]
+        if isinstance(event, CallBegun):
+            # Who watches a run sees values that are there.
+            if walker is not None and self._watched is None:
+                self._begun.add(event.ref)
+                walker.finish(event.ref.use, event.outputs)
+            return self._progress()
+        self._begun.discard(event.ref)
+        table = self._tables[self._steps[event.ref.step].walk].uses[event.ref.use]
         outputs: dict[str, Any] | ErrorInfo = event.outputs or {}
         if table.region is None:
             self._times.add(table, event)
@@ -105,7 +114,7 @@ class LocalRun:
             self._failure = event.error
         elif isinstance(outputs, ErrorInfo):
             self._failure = outputs
-        else:
+        elif walker is not None and not begun:
             if self._watched is not None and table.region is None:
                 self._out += self._watched.outputs(event.ref, outputs)
             walker.finish(event.ref.use, outputs)
@@ -154,7 +163,7 @@ class LocalRun:
             step = self._steps[index]
             self._end_step(step, self._walkers.pop(index))
             self._next_step(step.lane)
-        if not self._over and not self._walkers and not any(self._lanes.values()):
+        if not (self._over or self._walkers or self._begun or any(self._lanes.values())):
             self._over = True
             times = self._times.told(self._rank)
             self._out.append(Report(m.RankDone(rank=self._rank, run=self.run, times=times)))

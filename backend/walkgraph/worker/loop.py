@@ -13,7 +13,7 @@ from math import ceil
 
 import zmq
 
-from walkgraph.engine.engine import Done, Forwarded, LoopDone, Stepped, Swapped
+from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
 from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.loops import Items
@@ -220,7 +220,7 @@ class Loop:
                 case LoopDone():
                     self._teller.ended(event)
                     self._handle(called(event))
-                case Done():
+                case Begun() | Done():
                     self._handle(called(event))
 
     def _swapped(self, event: Swapped) -> None:

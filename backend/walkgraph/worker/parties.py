@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from walkgraph.engine.engine import Done, Forwarded, LoopDone, Stepped, Swapped
+from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
 from walkgraph.engine.gauges import Gauges
 from walkgraph.networks.base import Call, Scalar, StateKey
 from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.worker import looking, moving
-from walkgraph.worker.events import CallDone, Command, Event, Ref
+from walkgraph.worker.events import CallBegun, CallDone, Command, Event, Ref
 
 
 class Core(Protocol):
@@ -38,7 +38,7 @@ class Engine(moving.Keeper, looking.Keeper, Protocol):
 
     def gauges(self) -> Gauges: ...
 
-    def step(self) -> Sequence[Done | Forwarded | Items | LoopDone | Stepped | Swapped]: ...
+    def step(self) -> Sequence[Begun | Done | Forwarded | Items | LoopDone | Stepped | Swapped]: ...
 
     def suspend(self, run: str) -> None: ...
 
@@ -57,9 +57,11 @@ class Engine(moving.Keeper, looking.Keeper, Protocol):
     def audit(self) -> None: ...
 
 
-def called(done: Done | LoopDone) -> CallDone:
+def called(done: Begun | Done | LoopDone) -> CallBegun | CallDone:
     call = done.call
     ref = Ref(call.run, call.step, call.use, call.iteration)
+    if isinstance(done, Begun):
+        return CallBegun(ref, done.outputs)
     if isinstance(done, Done):
         return CallDone(ref, done.outputs, done.error, done.busy, done.queued)
     return CallDone(ref, done.outputs, done.error, done.busy, done.queued, done.iterations, done.stopped)

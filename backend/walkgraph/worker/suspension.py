@@ -4,7 +4,7 @@ Their walkers stand still: no call is made, no value sent, no state moved betwee
 the run is here again.
 """
 
-from walkgraph.worker.events import Arrived, CallDone, Cancelled, Event, Gated, Started, Watched
+from walkgraph.worker.events import Arrived, CallBegun, CallDone, Cancelled, Event, Gated, Started, Watched
 
 
 class Suspension:
@@ -35,7 +35,7 @@ def _run(event: Event) -> str:
     match event:
         case Arrived(message=message):
             return getattr(message, "run", "")
-        case CallDone(ref=ref):
+        case CallBegun(ref=ref) | CallDone(ref=ref):
             return ref.run
         case Gated(gate=gate):
             return gate.run

@@ -13,7 +13,7 @@ from tests.unit.networks.test_operators_snac import PUBLISHED, RAMP, stream, win
 from walkgraph.engine.capture import Capturer
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.parts import Done
+from walkgraph.engine.parts import Begun, Done
 from walkgraph.engine.resident import LoopDone
 from walkgraph.engine.runner import Result, Runner
 from walkgraph.engine.single import Served, Singles
@@ -28,13 +28,16 @@ CPU = torch.device("cpu")
 
 class Mark:
     def __init__(self) -> None:
-        self.reached, self.waited = False, 0
+        self.reached, self.waited, self.led = False, 0, 0
 
     def query(self) -> bool:
         return self.reached
 
     def synchronize(self) -> None:
         self.reached, self.waited = True, self.waited + 1
+
+    def wait(self) -> None:
+        self.led += 1
 
 
 class Marked(Singles):
@@ -62,6 +65,10 @@ class Beside(Engine):
         super().__init__(plan_of(nodes, source="random:snac-tiny:4"), Rank(0))
         self._maker.singles = lambda device: self.marked
         self.load()
+
+    def follow(self, node: str) -> None:
+        """Its outputs are read on the device alone."""
+        self._batches.chained = {node}
 
 
 @pytest.fixture
@@ -98,6 +105,29 @@ def test_a_loop_goes_on_while_a_window_is_under_way(engine: Beside) -> None:
     [done] = engine.step()
     assert isinstance(done, Done)
     assert (done.call.run, mark.waited, engine.idle) == ("a", 1, True), "with nothing else to do it is waited for"
+
+
+def test_what_stays_on_the_device_may_be_followed_at_once_and_only_its_own_run_comes_behind_it(engine: Beside) -> None:
+    engine.follow("voc")
+    engine.add(window("a"))
+    [begun] = engine.step()
+    [(_, mark)] = engine.marked.batches
+    assert isinstance(begun, Begun)
+    assert (begun.call.run, mark.reached, mark.led) == ("a", False, 0)
+    engine.add(window("b"))
+    assert mark.led == 0
+    engine.add(window("a"))
+    assert mark.led == 1
+    other = loop(1)
+    other.run = "a"
+    engine.add_loop(other)
+    assert mark.led == 2
+    mark.reached = True
+    done = next(one for one in engine.step() if isinstance(one, Done))
+    assert done.call is begun.call
+    assert done.outputs is begun.outputs
+    engine.add(window("a"))
+    assert mark.led == 2, "it is over"
 
 
 def test_what_comes_while_two_batches_are_under_way_is_the_next_one(engine: Beside) -> None:

@@ -1,11 +1,15 @@
 """Which ports come back from a device: what ends a loop is read by the worker that steps it."""
 
 from tests.support.placing import CATALOGUE, at, duet, placement
+from walkgraph.components import catalogue
 from walkgraph.engine.load import rank_plan
-from walkgraph.engine.reading import host_ports
+from walkgraph.engine.reading import chained, host_ports
+from walkgraph.graph import codec
 from walkgraph.ids import Rank
 from walkgraph.placement.assemble import assemble
 from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.resources import bundled
 
 
 def test_what_ends_a_loop_comes_back_on_the_rank_that_gives_it() -> None:
@@ -16,3 +20,29 @@ def test_what_ends_a_loop_comes_back_on_the_rank_that_gives_it() -> None:
     assert "token" in here["llm"], "`say`, which reads it, is on the host"
     assert "velocity" not in here["llm"]
     assert all("stop" not in ports for ports in there.values())
+
+
+def test_what_is_read_on_the_device_alone_may_be_followed() -> None:
+    where = placement(at(1, "guide", "paint"), devices=("cuda:0", "cuda:1"))
+    plan = assemble(Assignment(duet(), where), CATALOGUE)
+    for rank in (0, 1):
+        here = rank_plan(plan, Rank(rank))
+        follow, host, there = chained(plan, here), host_ports(plan, here), set[str]()
+        for walk in plan.walks:
+            for edge in (one for one in walk.edges if one.source.kind == "use"):
+                use = walk.uses[edge.source.use]
+                leaves = edge.target.kind != "use" or walk.uses[edge.target.use].rank != rank
+                if use.op == "call" and use.rank == rank and leaves:
+                    there.add(plan.nodes[use.node].name)
+        assert follow.isdisjoint(there)
+        assert follow.isdisjoint(name for name, ports in host.items() if ports)
+        assert all(not node.host for node in plan.nodes if node.name in follow)
+
+
+def test_a_robots_request_is_launched_behind_its_own_cameras() -> None:
+    document = bundled("graphs")["pi05"].read_bytes()
+    where = Placement(
+        name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cuda:0"),)
+    )
+    plan = assemble(Assignment(codec.load(document), where), catalogue())
+    assert chained(plan, rank_plan(plan, Rank(0))) == {"vision", "prefix", "noise", "modulations"}
