@@ -443,12 +443,12 @@ class Resident:
 
     def _end(self, lane: Lane, rider: Rider, *, stopped: bool) -> None:
         call = rider.call
+        self._hand_out(rider, rider.done, stopped=stopped)
         if not stopped and rider.done < call.times:
             self._finish(
                 lane, rider, None, self._failures.of(call, CallFailed(rider.entered.bound, code="invalid_input"))
             )
             return
-        self._hand_out(rider, rider.done, stopped=stopped)
         form = rider.entered.forms.at(rider.done - 1)
         outputs: Outputs = {key: torch.stack(values) for key, values in rider.entered.collected.items() if values}
         lines = self._lines.setdefault(lane.program.device, Lines(lane.program.device))

@@ -238,6 +238,21 @@ def test_runs_come_and_are_cancelled_while_others_are_under_way(monkeypatch: pyt
     check(here, runs, each, done)
 
 
+@pytest.mark.parametrize("grain", [1, 2, 3])
+def test_a_loop_that_is_full_hands_out_what_it_has_done(monkeypatch: pytest.MonkeyPatch, grain: int) -> None:
+    same = {"looks": [[True] * 2] * 9, "notes": [[True] * 2] * 9, "context": [], "main": [], "times": 9}
+    for counts in ((1,), (1, 7)):
+        by(monkeypatch, *counts)
+        here = engine_of(support.plan(capacity="n"))
+        runs = {"a": drawn(1, **(SHAPE | same | {"n": 2, "w": 1}))}
+        here.admit("a", {"n": 7 * 7})
+        each, done = run_all(here, entered(here, runs, grain=grain))
+        assert done["a"].error is not None
+        assert (done["a"].error.code, done["a"].iterations) == ("invalid_input", 7)
+        wanted = naive(runs["a"])
+        assert each["a"] == {"x": wanted.x[:7], "before": wanted.before[:7], "after": wanted.after[:7]}
+
+
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_a_suspended_run_begins_its_iterations_as_before(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     by(monkeypatch, 1, 2)
