@@ -40,9 +40,7 @@ from walkgraph.engine.pool import Pool
 from walkgraph.graph import codec
 from walkgraph.layers.attention import KV
 from walkgraph.layers.flow_end import Way
-from walkgraph.layers.mlp import gated, gated_product
 from walkgraph.layers.packed_blocks import PackedBlocks
-from walkgraph.layers.product import Activation, plain_product, product
 from walkgraph.networks.base import CacheShape
 from walkgraph.networks.operators_pi05 import random_pi05
 from walkgraph.networks.pi05 import Pi05
@@ -212,9 +210,7 @@ def _apart(got: Tensor, wanted: Tensor) -> float:
 
 def parts(model: Pi05, *, least: bool) -> Report:
     """`least`: of one robot alone."""
-    found: Report = {} if least else {"products us": products(model)}
-    print(found, flush=True)
-    found["vision us"] = {str(n): timed(_see(model, n)) for n in ((1,) if least else (1, 2, 3, 8, 24))}
+    found: Report = {"vision us": {str(n): timed(_see(model, n)) for n in ((1,) if least else (1, 2, 3, 8, 24))}}
     print(found["vision us"], flush=True)
     for count in (1,) if least else (1, 2, 8):
         found[f"prefix of {count} us"] = _prefix_times(model, count)
@@ -226,55 +222,6 @@ def parts(model: Pi05, *, least: bool) -> Report:
     times = 1 - torch.arange(10, device=model.projector.weight.device) / 10
     found["tables of ten us"] = _wall(lambda: expert.tables(times))
     return found
-
-
-def products(model: Pi05) -> Report:
-    """Of one layer of each stack, by what `product` chooses, and by the library: microseconds of captured chains."""
-    config, device, dtype = model.config, model.projector.weight.device, model.projector.weight.dtype
-    qkv = (config.heads + 2 * config.kv_heads) * config.head_dim
-    seen, read = config.vision, config.prefix
-    shapes: list[tuple[str, int, int, Activation | None, bool]] = [
-        ("vision qkv", 3 * seen.width, seen.width, None, False),
-        ("vision out", seen.width, seen.width, None, True),
-        ("vision fc1", seen.hidden, seen.width, "gelu_tanh", False),
-        ("vision fc2", seen.width, seen.hidden, None, True),
-        ("prefix qkv", qkv, read.width, None, False),
-        ("prefix o", read.width, config.heads * config.head_dim, None, True),
-        ("prefix down", read.width, read.hidden, None, True),
-    ]
-    found: Report = {}
-    for name, columns, depth, activation, added in shapes:
-        for rows in (768, 968, 7744) if name.startswith("prefix") else (256, 768, 6144):
-            x, weight = (torch.randn(n, depth, device=device).to(dtype) / depth**0.5 for n in (rows, columns))
-            bias = torch.zeros(columns, device=device, dtype=dtype) if name.startswith("vision") else None
-            to = torch.zeros(rows, columns, device=device, dtype=dtype) if added else None
-            ways = {
-                "product": partial(product, x, weight, bias, activation=activation, residual=to),
-                "library": partial(plain_product, x, weight, bias, activation=activation, residual=to),
-                "bare": partial(F.linear, x, weight, bias),
-            }
-            found[f"{name} {rows}"] = {way: _chained(work) for way, work in ways.items()}
-    for rows in (968, 7744):
-        x, weight = (torch.randn(n, read.width, device=device).to(dtype) / 45 for n in (rows, 2 * read.hidden))
-        ways = {
-            "product": partial(gated_product, x, weight, "gelu_tanh"),
-            "library": lambda x=x, weight=weight: gated(F.linear(x, weight), "gelu_tanh"),
-            "bare": partial(F.linear, x, weight),
-        }
-        found[f"prefix gate_up {rows}"] = {way: _chained(work) for way, work in ways.items()}
-    return found
-
-
-def _chained(work: Callable[[], object], count: int = 20) -> float | str:
-    """Microseconds of one of many in a row."""
-
-    def chain() -> None:
-        for _ in range(count):
-            work()
-
-    captured = timed(chain, kernels=False)
-    taken = captured.get("captured", captured["launched"])
-    return taken if isinstance(taken, str) else round(taken / count, 2)
 
 
 def _see(model: Pi05, count: int) -> Callable[[], object]:
@@ -309,7 +256,7 @@ def _loop_times(model: Pi05, count: int) -> Report:
     return timed(loop)
 
 
-def timed(work: Callable[[], object], *, kernels: bool = True) -> Report:
+def timed(work: Callable[[], object]) -> Report:
     """Microseconds launched one by one, and captured; the kernels that take most of the former."""
     for _ in range(3):
         work()
@@ -327,8 +274,7 @@ def timed(work: Callable[[], object], *, kernels: bool = True) -> Report:
         found["captured"] = _wall(graph.replay)
     except RuntimeError as error:
         found["captured"] = str(error).splitlines()[0]
-    if kernels:
-        found["kernels"] = _kernels(work)
+    found["kernels"] = _kernels(work)
     return found
 
 
