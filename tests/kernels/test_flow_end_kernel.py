@@ -22,10 +22,11 @@ def test_a_step_ends_as_plainly(
     weight, bias = torch.randn(numbers, width, generator=dice) / width**0.5, torch.randn(numbers, generator=dice)
     last = Last(table[:, width : 2 * width], table[:, 2 * width :], 1e-3, weight, bias)
     actions = torch.randn(blocks, tokens, numbers, generator=dice)
-    way = Way(*torch.rand(2, blocks, generator=dice))
-    wanted = end(x.float(), last, actions, way)
+    # Columns of one table, as numbers that differ by iteration are given.
+    way = Way(*torch.rand(blocks, 3, generator=dice).to(device)[:, 1:].unbind(1))
+    wanted = end(x.float(), last, actions, Way(*(part.cpu() for part in way)))
     there = Last(*(part.to(device) if isinstance(part, torch.Tensor) else part for part in last))
-    found = launch(x.to(device), there, actions.to(device), Way(*(part.to(device) for part in way))).cpu()
+    found = launch(x.to(device), there, actions.to(device), way).cpu()
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
     assert (found - actions).abs().min() > 0
     with pytest.raises(ValueError, match="float32"):

@@ -13,7 +13,7 @@ from walkgraph.layers.modulated import modulated
 
 
 class Way(NamedTuple):
-    """Of every block, float32 `[B]`."""
+    """Of every block, float32 `[B]`; they may be columns of a table."""
 
     time: Tensor
     to: Tensor

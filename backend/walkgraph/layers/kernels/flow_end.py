@@ -21,7 +21,8 @@ WARPS = 8
 
 @triton.jit(do_not_specialize=["tokens"])
 def end_kernel(
-    x, scale, shift, weight, bias, actions, time, to, out, tokens, scale_stride, shift_stride, eps,
+    x, scale, shift, weight, bias, actions, time, to, out,
+    tokens, scale_stride, shift_stride, time_stride, to_stride, eps,
     W: tl.constexpr, A: tl.constexpr, BLOCK_A: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
@@ -43,7 +44,7 @@ def end_kernel(
     place = row * A + a
     velocity = total + tl.load(bias + a, mask=a < A, other=0.0)
     before = tl.load(actions + place, mask=a < A, other=0.0)
-    span = tl.load(to + block) - tl.load(time + block)
+    span = tl.load(to + block * to_stride) - tl.load(time + block * time_stride)
     tl.store(out + place, before + velocity * span, mask=a < A)
 
 
@@ -56,7 +57,7 @@ def launch(x: Tensor, last: "Last", actions: Tensor, way: "Way") -> Tensor:
     out = torch.empty_like(actions)
     end_kernel[(rows,)](
         x, last.scale, last.shift, weight, last.bias, actions, way.time, way.to, out,
-        actions.shape[1], last.scale.stride(0), last.shift.stride(0), last.eps,
+        actions.shape[1], last.scale.stride(0), last.shift.stride(0), way.time.stride(0), way.to.stride(0), last.eps,
         W=width, A=numbers, BLOCK_A=triton.next_power_of_2(numbers), CHUNK=CHUNK, num_warps=WARPS,
     )  # fmt: skip
     return out
