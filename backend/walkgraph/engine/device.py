@@ -38,6 +38,15 @@ def listed(numbers: Sequence[Any], device: torch.device, dtype: torch.dtype | No
     return torch.tensor(numbers, dtype=dtype, pin_memory=device.type == "cuda")
 
 
+def stacked(values: Sequence[Tensor], device: torch.device) -> Tensor:
+    """Tensors of one kind as rows of one, for a copy to the device that waits for nothing."""
+    first = values[0]
+    if first.device.type != "cpu" or device.type != "cuda":
+        return torch.stack(list(values))
+    rows = torch.empty((len(values), *first.shape), dtype=first.dtype, pin_memory=True)
+    return torch.stack(list(values), out=rows)
+
+
 class Lines:
     def __init__(self, device: torch.device) -> None:
         self.device = device

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from walkgraph.engine.body import Body, Form, Place
 from walkgraph.engine.capture import Capturer, bucket
-from walkgraph.engine.device import Mark
+from walkgraph.engine.device import Mark, listed
 from walkgraph.engine.layout import fields_of, row_bytes
 from walkgraph.engine.pool import Pool
 from walkgraph.engine.program import Buffers, Program
@@ -189,7 +189,7 @@ class Lane:
             rows = [rider.row for rider in riders]
             padded = rows + [self.program.pad] * (graph.buffers.rows.shape[0] - len(rows))
             with torch.inference_mode():
-                graph.buffers.rows.copy_(torch.tensor(padded), non_blocking=True)
+                graph.buffers.rows.copy_(listed(padded, self.program.device), non_blocking=True)
                 if contexts:
                     self.program.place(graph.buffers, contexts)
             graph.shown[:] = shown

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walkgraph.engine.device import sent
 from walkgraph.engine.pages import PAGE, Pages
 from walkgraph.networks.base import CacheShape
 
@@ -33,7 +34,7 @@ class Pool:
 
     def copy_pages(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Copy-on-write: all slots of pages, every layer."""
-        source, target = torch.tensor([sources, targets]).to(self.device, non_blocking=True)
+        source, target = sent(torch.tensor([sources, targets]), self.device)
         for cache in (*self.k, *self.v):
             pages = cache.view(-1, PAGE, *cache.shape[1:])
             pages.index_copy_(0, target, pages.index_select(0, source))
@@ -67,7 +68,7 @@ def slots_of(pages: Sequence[int], start: int, stop: int, device: torch.device) 
     first = start // PAGE
     # Made on the host and sent without waiting for the device.
     slots = (torch.tensor(pages[first : -(-stop // PAGE)])[:, None] * PAGE + torch.arange(PAGE)).flatten()
-    return slots[start - first * PAGE : stop - first * PAGE].to(device, non_blocking=True)
+    return sent(slots[start - first * PAGE : stop - first * PAGE], device)
 
 
 class PoolInfo(NamedTuple):

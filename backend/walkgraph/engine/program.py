@@ -29,6 +29,7 @@ from walkgraph.engine.body import (
     fed_ports,
     with_seeds,
 )
+from walkgraph.engine.device import listed, sent
 from walkgraph.engine.layout import aligned, bytes_of, cells_in, fields_of
 from walkgraph.engine.pool import Pool
 from walkgraph.engine.sequences import NOTHING, Moment, Sequences, most_pages
@@ -132,16 +133,16 @@ class Program:
         self._sequences.enter(row, entry.paged)
         stands = [entry.paged[name] for name in self._sequences.order]
         lengths, positions = [length for _, length, _ in stands], [position for _, _, position in stands]
-        counters = torch.tensor([entry.first, *lengths, *positions], dtype=torch.int32)
+        counters = listed([entry.first, *lengths, *positions], self.device, torch.int32)
         self.counters[:, row].copy_(counters, non_blocking=True)
-        self.ints[row].copy_(torch.tensor(with_seeds(self.body.uses, entry)), non_blocking=True)
+        self.ints[row].copy_(listed(with_seeds(self.body.uses, entry), self.device), non_blocking=True)
         if entry.floats:
-            self.floats[row].copy_(torch.tensor(entry.floats), non_blocking=True)
+            self.floats[row].copy_(listed(entry.floats, self.device), non_blocking=True)
         for index, numbers in enumerate(entry.series):
-            self.series[row, index, : len(numbers)].copy_(torch.tensor(numbers), non_blocking=True)
+            self.series[row, index, : len(numbers)].copy_(listed(numbers, self.device), non_blocking=True)
         for place, value in entry.cells.items():
             cell = self.cells[place][row]
-            (cell[: len(value)] if place in self._cells.sequences else cell).copy_(value, non_blocking=True)
+            (cell[: len(value)] if place in self._cells.sequences else cell).copy_(sent(value, self.device))
         for name, value in entry.tensors.items():
             for table in (self.tensors[name], *([self._begins[name]] if name in self._begins else ())):
                 table[row].zero_() if value is None else table[row].copy_(value)
@@ -150,7 +151,7 @@ class Program:
 
     def link(self, row: int, links: Sequence[int]) -> None:
         """Where the values of a row's channels are, as `layers.channels` has it."""
-        self.links[row].copy_(torch.tensor(links), non_blocking=True)
+        self.links[row].copy_(listed(links, self.device), non_blocking=True)
 
     def value(self, place: Place, row: int) -> Tensor:
         """A copy of the last value of an output of `last`."""

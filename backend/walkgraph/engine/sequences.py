@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.body import Grown
+from walkgraph.engine.device import listed
 from walkgraph.engine.pool import Pool
 from walkgraph.networks.base import PagedRows
 
@@ -53,9 +54,10 @@ class Sequences:
         for name, index in self.order.items():
             sequences, width = held[name][0], self._widths[index]
             count, spare = max(map(len, sequences), default=0), self.pools[name].spare
-            listed = [[*pages, *[spare] * (count - len(pages))] for pages in sequences]
+            padded = [[*pages, *[spare] * (count - len(pages))] for pages in sequences]
             table = self._of(name)[row * width : (row + 1) * width]
-            table[:, :count].copy_(torch.tensor(listed, dtype=torch.int32).view(width, count), non_blocking=True)
+            numbers = listed(padded, table.device, torch.int32).view(width, count)
+            table[:, :count].copy_(numbers, non_blocking=True)
             table[:, count:].fill_(spare)
 
     def moment(self, rows: Tensor) -> "Moment":

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.capture import Capturer, bucket
-from walkgraph.engine.device import Mark, Marks, Side
+from walkgraph.engine.device import Mark, Marks, Side, listed, stacked
 from walkgraph.engine.sound import sound_rows
 from walkgraph.networks.base import Call, Operator, Outputs, Scalar, StepBatch, StepOutputs, StepSpec
 
@@ -104,14 +104,15 @@ class Singles:
         self, operator: Operator, spec: StepSpec, calls: Sequence[Call], given: Sequence[Mapping[str, Any]]
     ) -> _Graph:
         graph, count = self._graph(operator, spec, bucket(len(calls), self._sizes(spec))), len(calls)
+        device = self._capturer.device
         for port, (_, dtype) in spec.inputs.items():
             values = [one[port] for one in given]
-            rows = torch.stack(values) if isinstance(values[0], Tensor) else torch.tensor(values, dtype=dtype)
+            rows = stacked(values, device) if isinstance(values[0], Tensor) else listed(values, device, dtype)
             graph.inputs[port][:count].copy_(rows, non_blocking=True)
         for name, dtype in spec.params.items():
-            numbers = torch.tensor([call.params[name] for call in calls], dtype=dtype)
+            numbers = listed([call.params[name] for call in calls], device, dtype)
             graph.params[name][:count].copy_(numbers, non_blocking=True)
-        graph.seed[:count].copy_(torch.tensor([call.seed for call in calls]), non_blocking=True)
+        graph.seed[:count].copy_(listed([call.seed for call in calls], device), non_blocking=True)
         return graph
 
     def _taken(

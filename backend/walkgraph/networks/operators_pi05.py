@@ -259,7 +259,9 @@ class Noise(Operator):
         return (Example(params={"horizon": 2, "width": 2, "seed": 0}),)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"actions": _noise(call).to(self._device, non_blocking=True)} for call in calls]
+        # From pinned memory: another copy would make the host wait for the device.
+        pinned = self._device.type == "cuda"
+        return [{"actions": _noise(call, pinned=pinned).to(self._device, non_blocking=True)} for call in calls]
 
 
 class Expert(Operator):
@@ -363,11 +365,11 @@ class Unnormalise(Operator):
         return self._scaling.outside(call.inputs["actions"][:, : int(call.params["width"])]).float()
 
 
-def _noise(call: Call) -> Tensor:
+def _noise(call: Call, *, pinned: bool = False) -> Tensor:
     """float32 `[t, a]`; the run's seed is always among the parameters."""
     seed = int(call.params["seed"]) & ((1 << _SEED_BITS) - 1)
     shape = int(call.params["horizon"]), int(call.params["width"])
-    return torch.randn(shape, generator=torch.Generator("cpu").manual_seed(seed))
+    return torch.randn(shape, generator=torch.Generator("cpu").manual_seed(seed), pin_memory=pinned)
 
 
 def _caches(config: Pi05Config, dtype: torch.dtype) -> Mapping[str, CacheShape]:
