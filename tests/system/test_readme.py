@@ -126,7 +126,7 @@ def speaking(running: Running) -> None:
 def test_every_block_runs(running: Running, blocks: list[str], tmp_path: Path) -> None:
     speaking(running)
     printed = [running.block(text, tmp_path) for text in blocks[1:]]
-    assert len(printed) == 8
+    assert len(printed) == 10
     with Image.open(tmp_path / "out.png") as picture:
         assert picture.size[0] >= 16
         assert len(picture.convert("RGB").getcolors(64 * 64) or ()) > 1
@@ -134,14 +134,26 @@ def test_every_block_runs(running: Running, blocks: list[str], tmp_path: Path) -
     assert [value["type"] for value in answer["outputs"]["image"]] == ["image"]
     assert list(tmp_path.glob("image_*.png"))
     assert list(tmp_path.glob("preview_*.png"))
-    assert printed[2].startswith("done ")
-    assert "plan of `shapes`" in printed[3]
-    watched(printed[5:], tmp_path)
+    assert printed[3].startswith("done ")
+    assert "plan of `shapes`" in printed[5]
+    acted(printed[1], printed[4], tmp_path)
+    watched(printed[7:], tmp_path)
     with wave.open(str(tmp_path / "speech.wav")) as speech:
         frames, rest = divmod(speech.getnframes(), 2048)
         assert speech.getframerate() == 24_000
         assert 1 <= frames <= 140 // 7
         assert rest == 0
+
+
+def acted(films: str, session: str, folder: Path) -> None:
+    """Two films, and chunks of actions for what was seen, the last included."""
+    assert "reached: yes" in films
+    for name, most in (("reach", 1 + 24), ("world", 16)):
+        with Image.open(folder / f"{name}.png") as film:
+            assert 3 <= getattr(film, "n_frames", 1) <= most
+    answered = re.findall(r"^what was seen at (\d+) asks for \[-?[\d.e-]+, -?[\d.e-]+\]$", session, re.MULTILINE)
+    assert answered[-1] == "19"
+    assert len(answered) == len(session.splitlines())
 
 
 def watched(printed: list[str], folder: Path) -> None:
