@@ -91,8 +91,9 @@ class Painter(nn.Module):
 
 @cache
 def _spread(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Means and deviations, made once a device."""
-    return torch.tensor(_MEANS, device=device), torch.tensor(_DEVIATIONS, device=device)
+    """Means and deviations, made once a device, for training too."""
+    with torch.inference_mode(mode=False):
+        return torch.tensor(_MEANS, device=device), torch.tensor(_DEVIATIONS, device=device)
 
 
 def reading(numbers: Tensor) -> Reading:

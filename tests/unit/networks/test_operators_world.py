@@ -162,6 +162,15 @@ def test_what_is_read_is_what_was_told() -> None:
     assert torch.allclose(along, scenes.heading, atol=1e-3)
 
 
+def test_what_is_read_has_gradients_also_after_a_reading_without() -> None:
+    one = painter().requires_grad_(True)
+    with torch.inference_mode():
+        one.reading(torch.randn(1, 64, 12))
+    one.reading(torch.randn(1, 64, 12)).place.sum().backward()
+    assert one.read.weight.grad is not None
+    assert one.read.weight.grad.any()
+
+
 def test_a_painter_is_read_from_its_folder(tmp_path: Path) -> None:
     one = painter()
     save_file(dict(one.state_dict()), tmp_path / "painter.safetensors")
