@@ -1,7 +1,7 @@
 """pi0.5: cameras, a task and a robot's state are read once as a prefix; a flow draws a chunk of actions behind it.
 
-To train: `Pi05(config)` is drawn and ready. `velocity(cameras, ids, lengths, actions, time)` is the whole in one pass,
-with gradients, and `states` beside it are the prefix's last hidden states, for an auxiliary loss:
+To train: `Pi05(config)` is drawn and ready. Its forward is the whole in one pass, with gradients; `states` beside the
+velocity are the prefix's last hidden states, for an auxiliary loss:
 
     noised = t * noise + (1 - t) * actions            # t `[B]` in (0, 1]; 1 is noise
     flow = model(cameras, ids, lengths, noised, t)    # cameras: tensors `[B, 3, h, w]` in [-1, 1], one for each camera
@@ -244,13 +244,6 @@ class Pi05(nn.Module):
         noised actions `[B, t, a]`; time `[B]`; present: bool `[B, C]`, cameras that a row has (None: all)."""
         prefix = self.read(*self.laid(cameras, ids, lengths, present), states=True)
         return Flow(self.denoise(actions, self.modulations(time), prefix), prefix.states)
-
-    def velocity(
-        self, cameras: Sequence[Tensor], ids: Tensor, lengths: Tensor | None, actions: Tensor, time: Tensor
-    ) -> Tensor:
-        """As `forward`, without the states -> float32 `[B, t, a]`."""
-        prefix = self.read(*self.laid(cameras, ids, lengths))
-        return self.denoise(actions, self.modulations(time), prefix)
 
     def see(self, pixels: Tensor) -> Tensor:
         """Pictures `[B, 3, h, w]` in [-1, 1] -> `[B, p, W]`. They are not scaled as text is."""
