@@ -195,8 +195,8 @@ class Entrance:
             entered.times = entered.first + bisect(ends, False, key=lambda times: not fits(times)) - 1
             entered.times = max(entered.times, 0)
             entered.bound = (
-                f"`{growth.key.state}` holds at most {room} tokens in this run, and the loop appends more; ask for "
-                "less, or raise what its `capacity` is made of"
+                f"`{growth.key.state}` holds at most {room} tokens in this run, has {length}, and the loop appends "
+                "more; ask for less, raise what its `capacity` is made of or, in a session, begin anew"
             )
 
     def _entry(

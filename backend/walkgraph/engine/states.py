@@ -435,8 +435,8 @@ class Transaction:
         most = self._table.most(key)
         if most is not None and sum(each.length for each in self._table.paged[key].rows) + new > most:
             raise CallFailed(
-                f"`{key.state}` holds at most {most} tokens in this run, and {new} more are too many; send less, or "
-                "raise what its `capacity` is made of",
+                f"`{key.state}` holds at most {most} tokens in this run, and {new} more are too many; send less, raise "
+                "what its `capacity` is made of or, in a session, begin anew",
                 code="invalid_input",
             )
         copies = bool(new and row.length % PAGE) and pool.pages.shared(row.pages[row.length // PAGE])

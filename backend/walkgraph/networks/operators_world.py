@@ -92,6 +92,7 @@ class Drive(Operator):
         length, actions = int(call.params["horizon"]), call.inputs.get("actions")
         if actions is None:
             return drive(str(call.params["drive"]), length, _seed(call))
+        actions = actions[None] if actions.dim() == 1 else actions  # one row, as a person types it
         if actions.dim() != 2 or actions.shape[1] != _ACTION:
             message = f"`{call.node}` takes rows of {_ACTION} numbers, one an action, and got {list(actions.shape)}"
             raise CallFailed(message, "actions", code="invalid_input")

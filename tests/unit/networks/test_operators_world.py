@@ -90,9 +90,15 @@ def test_drives_are_those_that_are_sent_or_named(engine: Engine, given: int | No
 
 
 def test_actions_that_are_none_are_the_clients_fault(engine: Engine) -> None:
-    (answer,) = serve(engine, call("drive", {"actions": torch.zeros(7)}, drive="rest", horizon=1, seed=1))
+    (answer,) = serve(engine, call("drive", {"actions": torch.zeros(6)}, drive="rest", horizon=1, seed=1))
     assert answer.error is not None
     assert answer.error.code == "invalid_input"
+    assert "rows of 7 numbers" in answer.error.message
+
+
+def test_one_action_needs_no_rows(engine: Engine) -> None:
+    (found,) = outputs(engine, call("drive", {"actions": torch.full((7,), 0.01)}, drive="square", horizon=2, seed=1))
+    assert found["actions"].tolist() == [pytest.approx([0.01] * 7), [0.0] * 7]
 
 
 def test_pictures_stand_beside_each_other(engine: Engine) -> None:
