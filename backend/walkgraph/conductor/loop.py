@@ -142,10 +142,6 @@ class Loop:
                     self._over = True
 
     def _flush(self) -> None:
-        with contextlib.suppress(zmq.Again):
-            while self._to_service:
-                self._from_service.socket.send(self._to_service[0], zmq.NOBLOCK)
-                self._to_service.popleft()
         for rank, worker in self._workers.items():
             identity = worker.identity(rank)
             while worker.waiting:
@@ -159,3 +155,8 @@ class Loop:
                     # It hasn't said hello yet or has just ended; the latter is dealt with as its death.
                     break
                 worker.waiting.popleft()
+        # Last, for work has begun then of which it is told.
+        with contextlib.suppress(zmq.Again):
+            while self._to_service:
+                self._from_service.socket.send(self._to_service[0], zmq.NOBLOCK)
+                self._to_service.popleft()

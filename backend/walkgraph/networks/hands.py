@@ -16,4 +16,5 @@ torch's own as there are cores, which take longer to wake than what they share."
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """`work` of each, in their order. Raises what the first that fails raises."""
-    return [work(items[0])] if len(items) == 1 else list(_HANDS.map(work, items))
+    others = [_HANDS.submit(work, item) for item in items[1:]]
+    return [work(items[0]), *(other.result() for other in others)]

@@ -1,7 +1,7 @@
 """A task's request: its JSON Schema, and the way from a client's JSON to a `Submit`. Both read the same declaration."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from walkgraph.errors import InvalidInput
@@ -223,14 +223,21 @@ class _Reader:
         named = cast(dict[str, Any], given)
         declared = declared_params(self._task)
         self.unknown("/params", named, declared)
+        known = {name: value for name, value in named.items() if name in declared}
+        try:
+            fill_params(self._task, {_DRAWN: 0, **known})
+        except InvalidInput:
+            self._faults_of(declared, known)
+        return known
+
+    def _faults_of(self, declared: Mapping[str, TaskParam], given: Mapping[str, Any]) -> None:
+        """One parameter at a time, so that every fault is told."""
         for name, param in declared.items():
-            # One at a time, so that every fault is told.
             alone = self._task.model_copy(update={"params": {name: param}})
             try:
-                fill_params(alone, {_DRAWN: 0, **({name: named[name]} if name in named else {})})
+                fill_params(alone, {_DRAWN: 0, **({name: given[name]} if name in given else {})})
             except InvalidInput as error:
                 self.fault(error.pointer, "bad_value", str(error))
-        return {name: value for name, value in named.items() if name in declared}
 
     def outputs(self, given: Any) -> tuple[str, ...] | None:
         if given is None:

@@ -1,5 +1,6 @@
 """A rank's life: Hello ──> Load ──> Progress ... ──> Ready, then the loop."""
 
+import gc
 import os
 import sys
 import time
@@ -59,6 +60,9 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
             emitter = _emitter(spec, rank, start, context)
             loop = Loop(rank, core, engine, links, emitter)
             loop.parts = links.parts = spanning_parts(plan, rank, engine, links, carrier)
+            # What was loaded stays: a collection would go through all of it, in the middle of a request.
+            gc.collect()
+            gc.freeze()
             run(loop, rank, links)
     finally:
         links.close()
