@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -213,21 +213,20 @@ class Alone:
 def candidates(name: str, rows: int) -> list[Cut]:
     """Cuts that give between half a program and some for every processor, and torch's product."""
     case, found = CASES[name], list[Cut]()
-    for high, columns, depth, split in itertools.product((64, 128), (16, 32, 64, 128, 256), (64, 128), (1, 2, 4, 8)):
-        programs = -(-rows // high) * (case[0] // columns) * split
-        if (high > rows and high > 64) or (columns == 16 and case[2]):
+    for columns, depth, split in itertools.product((16, 32, 64, 128), (64, 128), (1, 2, 4, 8)):
+        programs = -(-rows // 64) * (case[0] // columns) * split
+        if columns == 16 and case[2]:
             continue
         if not 64 <= programs <= max(600, rows * 5 // 2) or split * rows > 1600 or (rows > 100 and columns < 64):
             continue
-        warps = 8 if high * columns > 8192 else 4
-        for shared in (_SHARED, 2 * _SHARED) if rows <= 64 or high * columns > 8192 else (_SHARED,):
-            stages = min(8, shared // ((high + columns) * depth * 2), case[1] // split // depth)
+        for shared in (_SHARED, 2 * _SHARED) if rows <= 64 else (_SHARED,):
+            stages = min(8, shared // ((64 + columns) * depth * 2), case[1] // split // depth)
             if stages >= 2:
                 ahead = case[1] // split if rows <= 100 else 0
-                found.append(Cut(high, columns, depth, split, warps, stages, ahead=ahead))
+                found.append(Cut(64, columns, depth, split, stages, ahead=ahead))
     found += early(name, rows) if rows <= 100 else []
     found += [
-        Cut(high, columns, warps=4, library=True)
+        Cut(high, columns, library=True)
         for high, columns in itertools.product((8, 16, 32), (64, 128, 256))
         if high * columns <= 4096
     ]
@@ -247,23 +246,16 @@ def early(name: str, rows: int) -> list[Cut]:
 
 def attentions(robots: int, processors: int) -> list[Tuning]:
     found = list[Tuning]()
-    for rows, block, splits, (warps, stages), first in itertools.product(
-        (64, 128), (32, 64, 128), (1, 2, 4, 8, 16), ((4, 2), (8, 1), (8, 2), (8, 3)), (False, True)
-    ):
+    for rows, block, splits, warps in itertools.product((64, 128), (32, 64, 128), (1, 2, 4, 8, 16), (4, 8)):
         tiles = robots * GROUPS * -(-TOKENS * HEADS // GROUPS // rows)
-        shared = rows * DIM * 2 + (stages + first) * 2 * block * DIM * 2
+        shared = rows * DIM * 2 + 2 * 2 * block * DIM * 2
         registers = rows * (DIM + block) // (32 * warps)
         if not 48 <= tiles * splits <= 2 * processors or shared > 235 << 10 or registers > 192:
             continue
         if (rows, warps) == (128, 4) or (block == 32 and splits > 4) or splits * block > PREFIX + TOKENS + block:
             continue
-        if (first and (warps == 4 or block == 128)) or (stages == 1 and splits * block < PREFIX):
-            continue
-        one = Tuning(rows=rows, block=block, splits=splits, warps=warps, stages=stages, early=first)
-        if splits > 1 and tiles * splits <= processors:
-            found.append(replace(one, joined=True, half=True))
-        elif splits == 1 or not first:
-            found.append(replace(one, half=splits > 1))
+        joined = splits > 1 and tiles * splits <= processors
+        found.append(Tuning(rows=rows, block=block, splits=splits, warps=warps, joined=joined))
     return found
 
 

@@ -44,8 +44,8 @@ ERROR = 1e-2
 PROCESSORS = 132
 WORKS = "works"
 KINDS: tuple[Callable[[Any], bool], ...] = (
-    lambda cut: cut.early,
-    lambda cut: not cut.early and not getattr(cut, "library", False),
+    lambda cut: getattr(cut, "early", False),
+    lambda cut: not getattr(cut, "early", False) and not getattr(cut, "library", False),
     lambda cut: getattr(cut, "library", False),
 )
 """Of cuts, the fastest alone of each of which is tried in whole steps."""

@@ -46,10 +46,9 @@ for kernel, halves, more in (
     given, tile = split(constants), f"tensordesc<bf16[{halves},{32 // halves},128]>"
     maps = {kernel.arg_names[0]: "tensordesc<bf16[64,128]>", "tiles": tile}
     compiled(kernel, constants, given, parts="i32", **maps)
-tuned = narrow_attention.Tuning(joined=True)
 constants = {"GROUPS": 1, "GROUP": 8, "D": 256, "ROWS": 64, "BLOCK": 64, "SPLITS": 16, "STAGES": 2, "JOINED": True,
-             "OVERLAP": 1, "ON_GPU": True, "EARLY": True}
-compiled(narrow_attention.parts_kernel, constants, {"num_warps": 8, "launch_pdl": True}, parts="*fp32")
+             "OVERLAP": 1, "ON_GPU": True}
+compiled(narrow_attention.parts_kernel, constants, {"num_warps": 8, "launch_pdl": True}, parts="*bf16")
 """
 
 

@@ -32,6 +32,7 @@ from walkgraph.layers.kernels.modulated_config import Cut
 if TYPE_CHECKING:
     from walkgraph.layers.block_attention import Places, Turns
 
+WARPS = 4
 _SMALL = tl.constexpr(4096)
 """Numbers of a tile up to which what its end reads is asked for before its sums, and held in registers."""
 
@@ -445,7 +446,7 @@ def placed(
 def _after(cut: Cut) -> dict[str, Any]:
     """Of what follows a product of the library."""
     return {
-        "M": cut.rows, "N": cut.columns, "OVERLAP": cut.overlap, "num_warps": cut.warps, "launch_pdl": cut.overlap > 0,
+        "M": cut.rows, "N": cut.columns, "OVERLAP": cut.overlap, "num_warps": WARPS, "launch_pdl": cut.overlap > 0,
     }  # fmt: skip
 
 
@@ -474,6 +475,6 @@ def constants(cut: Cut, depth: int) -> dict[str, Any]:
     """The compile-time arguments of a kernel that follow from its cut, and its options."""
     return {
         "M": cut.rows, "N": cut.columns, "DEPTH": cut.depth, "SPLIT": cut.split, "STAGES": cut.stages,
-        "AHEAD": min(cut.ahead, depth // cut.split), "OVERLAP": cut.overlap, "EARLY": cut.early, "num_warps": cut.warps,
+        "AHEAD": min(cut.ahead, depth // cut.split), "OVERLAP": cut.overlap, "EARLY": cut.early, "num_warps": WARPS,
         "num_stages": cut.stages, "launch_pdl": cut.overlap > 0,
     }  # fmt: skip

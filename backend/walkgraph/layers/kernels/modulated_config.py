@@ -10,13 +10,12 @@ class Cut:
     """How one product is cut into programs."""
 
     rows: int = 64
-    """Of a tile: 64 or more, which Hopper's products are made of."""
+    """Of a tile: the least that Hopper's products are made of."""
     columns: int = 64
     """Weight rows of a tile; those of both halves where it has two."""
     depth: int = 64
     split: int = 1
     """Programs that share the depth of one tile."""
-    warps: int = 4
     stages: int = 4
     ahead: int = 0
     """Columns of every weight row that are asked into L2 before the previous launch's end is awaited."""
@@ -34,35 +33,33 @@ Case = tuple[int, int, int]
 
 TABLE: dict[Case, dict[int, Cut]] = {
     (2560, 1024, 128): {
-        64: Cut(columns=32, depth=128, ahead=1024, overlap=2),
-        128: Cut(split=2, stages=6),
-        256: Cut(rows=128, ahead=256),
-        512: Cut(columns=128),
+        64: Cut(columns=32, depth=1024, stages=2, early=True),
+        128: Cut(depth=128, stages=3),
+        256: Cut(depth=128, stages=3),
+        512: Cut(rows=8, columns=256, overlap=0, library=True),
     },
     (1024, 2048, 0): {
-        64: Cut(columns=32, depth=128, split=4, ahead=512, overlap=2),
+        64: Cut(columns=32, depth=1024, split=2, stages=2, overlap=2, early=True),
         128: Cut(columns=32, depth=128, split=2),
-        256: Cut(split=2, stages=6),
-        512: Cut(stages=6),
+        256: Cut(depth=128, split=2, stages=3, overlap=0),
+        512: Cut(rows=16, library=True),
     },
     (8192, 1024, 4096): {
-        64: Cut(stages=6, ahead=1024, overlap=2),
-        128: Cut(columns=128),
-        256: Cut(rows=128, columns=128, warps=8, stages=3),
-        512: Cut(columns=128),
+        64: Cut(depth=128, stages=6, ahead=1024),
+        128: Cut(columns=128, ahead=256),
+        256: Cut(rows=16, columns=128, overlap=2, library=True),
+        512: Cut(rows=8, columns=256, library=True),
     },
     (1024, 4096, 0): {
-        64: Cut(columns=32, depth=128, split=4, ahead=1024),
+        64: Cut(columns=32, depth=1024, split=4, stages=2, overlap=2, early=True),
         128: Cut(split=4, stages=6),
         256: Cut(split=2, stages=6),
-        512: Cut(stages=6),
+        512: Cut(rows=16, library=True),
     },
 }
-"""Measured on an H200: case -> largest rows served -> cut."""
+"""Case -> largest rows served -> what whole steps on an H200 ran fastest with, of 1, 2, 4 and 8 blocks of 50 rows."""
 
 _PROGRAMS = 132
-_MOST = 512
-"""Rows of the batch whose cuts serve every batch, where a row must get the numbers that it gets alone."""
 
 
 def fits(cut: Cut, rows: int, case: Case) -> bool:
@@ -82,21 +79,18 @@ def fits(cut: Cut, rows: int, case: Case) -> bool:
 
 
 def choose(rows: int, case: Case, *, alike: bool = False) -> Cut | None:
-    """What was measured, or a guess; None where there are no whole tiles. `alike`: one cut for any rows."""
-    rows = _MOST if alike else rows
+    """What was measured, or a guess; None where there are no whole tiles. `alike`: a row gets the numbers that it gets
+    alone. Neither the library's products nor sums that are split by the number of rows give these."""
+    if alike:
+        return _whole(Cut(columns=128), rows, case)
     for most, cut in sorted(TABLE.get(case, {}).items()):
         if rows <= most:
             return cut if fits(cut, rows, case) else None
     return _guess(rows, case)
 
 
-def _guess(rows: int, case: Case) -> Cut | None:
-    """As many programs as there are processors, by narrow tiles first and then by splits."""
-    width, depth, _ = case
-    cut = Cut()
-    down = -(-rows // cut.rows)
-    if down > 2:
-        cut = replace(cut, columns=128)
+def _whole(cut: Cut, rows: int, case: Case) -> Cut | None:
+    """Narrower and shallower, until there are whole tiles."""
     while not fits(cut, rows, case):
         if cut.columns > 32:
             cut = replace(cut, columns=cut.columns // 2)
@@ -104,6 +98,16 @@ def _guess(rows: int, case: Case) -> Cut | None:
             cut = replace(cut, depth=cut.depth // 2)
         else:
             return None
+    return cut
+
+
+def _guess(rows: int, case: Case) -> Cut | None:
+    """As many programs as there are processors, by narrow tiles first and then by splits."""
+    width, depth, _ = case
+    down = -(-rows // Cut().rows)
+    cut = _whole(Cut(columns=128 if down > 2 else 64), rows, case)
+    if cut is None:
+        return None
     if width // cut.columns * down < _PROGRAMS // 2 and cut.columns == 64:
         narrow = replace(cut, columns=32)
         cut = narrow if fits(narrow, rows, case) else cut

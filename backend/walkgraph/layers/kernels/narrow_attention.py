@@ -31,7 +31,7 @@ from walkgraph.layers.kernels.workspaces import Workspaces
 
 WIDTHS = (64, 128, 256)
 """Head dims."""
-_SPLITS = 16
+_SPLITS, _STAGES = 16, 2
 _COUNTERS = 512
 """Tiles of a joined launch, at most; for every number of splits."""
 _NOTHING = tl.constexpr(-1e30)
@@ -48,42 +48,32 @@ class Tuning:
     splits: int = 16
     """Programs of a tile: a power of two."""
     warps: int = 4
-    stages: int = 2
     joined: bool = False
-    half: bool = False
-    """What programs heard is kept in the type of the queries, not in float32, until it is added up."""
-    early: bool = False
-    """A program's first keys are asked for before the end of the launch before is awaited, but for the block's own."""
     overlap: int = 1
     """0: starts when the launch before has ended; 1: lets the next one start once its own wait is over; 2: at once."""
 
 
 CUTS: dict[int, Tuning] = {
-    7: Tuning(splits=8, warps=8, stages=3, joined=True, half=True),
-    14: Tuning(splits=8, joined=True, half=True, overlap=0),
-    28: Tuning(splits=4, joined=True, half=True, overlap=0),
-    56: Tuning(rows=128, splits=4, warps=8, joined=True, half=True),
+    7: Tuning(warps=8, joined=True, overlap=2),
+    14: Tuning(splits=8, joined=True, overlap=0),
+    28: Tuning(rows=128, splits=8, warps=8, joined=True),
+    56: Tuning(rows=128, splits=4, warps=8, joined=True, overlap=0),
     1 << 30: Tuning(rows=128, splits=1, warps=8),
 }
-"""By tiles of 64 rows, at most: what whole steps on an H200 ran fastest with, blocks of 50 tokens behind 968, 8 query
-heads of 256 numbers a key head."""
+"""By tiles of 64 rows, at most: what whole steps on an H200 ran fastest with, of 1, 2, 4 and 8 blocks of 50 tokens behind
+968, 8 query heads of 256 numbers a key head. More tiles than these fill a device undivided."""
 ALIKE = Tuning(splits=4)
 """Of every batch under `batch_invariant`."""
 
 
 @triton.jit
 def _attend(q, here_k, here_v, offset, left, best, total, heard, scale, BLOCK: tl.constexpr):
-    """One block more: `left` of its keys are there."""
-    there = (tl.arange(0, BLOCK) < left)[:, None]
+    """One block more, of which `left` keys are there, into the running maximum [M], sum [M] and unscaled result [M, D];
+    base 2."""
+    at = tl.arange(0, BLOCK)
+    there = (at < left)[:, None]
     k = tl.load(here_k + offset, mask=there, other=0.0)
     v = tl.load(here_v + offset, mask=there, other=0.0)
-    return _heard(q, k, v, left, best, total, heard, scale, BLOCK)
-
-
-@triton.jit
-def _heard(q, k, v, left, best, total, heard, scale, BLOCK: tl.constexpr):
-    """Keys and values into the running maximum [M], sum [M] and unscaled result [M, D]; base 2."""
-    at = tl.arange(0, BLOCK)
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
     scores = tl.where((at < left)[None, :], scores, float("-inf"))
     higher = tl.maximum(best, tl.max(scores, 1))
@@ -155,9 +145,16 @@ def _heads(m, pair, tokens, GROUPS: tl.constexpr, GROUP: tl.constexpr):
 
 
 @triton.jit
-def _pair(here_k, here_v, token, slot_stride, there):
-    offset = token[:, None] * slot_stride
-    return tl.load(here_k + offset, mask=there, other=0.0), tl.load(here_v + offset, mask=there, other=0.0)
+def _begin(slot_k, slot_v, base, first, last, slot_stride, D: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
+    """Ask for a program's first keys, and wait for the launch before."""
+    if OVERLAP:
+        at = tl.arange(0, BLOCK)
+        near = base + tl.where(first + at < last, first + at, 0) * slot_stride
+        _ahead(slot_k + near, D * 2, BLOCK)
+        _ahead(slot_v + near, D * 2, BLOCK)
+        gdc_wait()
+    if OVERLAP == 1:
+        gdc_launch_dependents()
 
 
 @triton.jit
@@ -174,7 +171,6 @@ def parts_kernel(
     q, slot_k, slot_v, bounds, out, parts, weights, counters, tokens, slot_stride,
     GROUPS: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
     SPLITS: tl.constexpr, STAGES: tl.constexpr, JOINED: tl.constexpr, OVERLAP: tl.constexpr, ON_GPU: tl.constexpr,
-    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Axes: tiles of a block, splits, pairs of row and key head."""
     tile, split, pair = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -187,30 +183,13 @@ def parts_kernel(
     d, at, m = tl.arange(0, D), tl.arange(0, BLOCK), tile * ROWS + tl.arange(0, ROWS)
     base = begin.to(tl.int64) * slot_stride + pair % GROUPS * D
     here_k, here_v = slot_k + base + d[None, :], slot_v + base + d[None, :]
-    token, known = first + at, stop - begin - tokens
-    if EARLY:
-        before = (token < tl.minimum(known, last))[:, None]
-        k, v = _pair(here_k, here_v, token, slot_stride, before)
-    if OVERLAP and not EARLY:
-        near = base + tl.where(first + at < last, first + at, 0) * slot_stride
-        _ahead(slot_k + near, D * 2, BLOCK)
-        _ahead(slot_v + near, D * 2, BLOCK)
-    if OVERLAP:
-        gdc_wait()
-    if OVERLAP == 1:
-        gdc_launch_dependents()
+    _begin(slot_k, slot_v, base, first, last, slot_stride, D, BLOCK, OVERLAP)
     mine = m < tokens * GROUP
     head = _heads(m, pair, tokens, GROUPS, GROUP)
     query = tl.load(q + head[:, None] * D + d[None, :], mask=mine[:, None], other=0.0)
     scale = 1.4426950408889634 / (D**0.5)
     best, total = tl.full([ROWS], _NOTHING, tl.float32), tl.zeros([ROWS], tl.float32)
     heard = tl.zeros([ROWS, D], tl.float32)
-    if EARLY:
-        own = ((token >= known) & (token < last))[:, None]
-        own_k, own_v = _pair(here_k, here_v, token, slot_stride, own)
-        k, v = tl.where(own, own_k, k), tl.where(own, own_v, v)
-        best, total, heard = _heard(query, k, v, last - first, best, total, heard, scale, BLOCK)
-        first += BLOCK
     if ON_GPU:
         for start in tl.range(first, last, BLOCK, num_stages=STAGES):
             offset = (start + at)[:, None] * slot_stride
@@ -326,9 +305,9 @@ def narrow_attention(q: Tensor, slot_k: Tensor, slot_v: Tensor, bounds: Tensor, 
 
 
 def _space(q: Tensor, tiles: int, tuned: Tuning) -> tuple[Tensor, Tensor]:
-    """Where programs leave what they heard; nothing where a tile has one."""
+    """Where programs leave what they heard, rounded; nothing where a tile has one."""
     size = (tiles, tuned.splits, tuned.rows) if tuned.splits > 1 else (0, 0, 0)
-    parts = torch.empty(*size, q.shape[2], dtype=q.dtype if tuned.half else torch.float32, device=q.device)
+    parts = torch.empty(*size, q.shape[2], dtype=q.dtype, device=q.device)
     return parts, torch.empty(size, dtype=torch.float32, device=q.device)
 
 
@@ -337,7 +316,6 @@ def constants(tuned: Tuning, groups: int, group: int, width: int, device: torch.
     overlap = tuned.overlap if can_overlap(device) else 0
     return {
         "GROUPS": groups, "GROUP": group, "D": width, "ROWS": tuned.rows, "BLOCK": tuned.block,
-        "SPLITS": tuned.splits, "STAGES": tuned.stages, "JOINED": tuned.joined, "OVERLAP": overlap,
-        "ON_GPU": device.type == "cuda", "EARLY": tuned.early, "num_warps": tuned.warps, "num_stages": tuned.stages,
-        "launch_pdl": overlap > 0,
+        "SPLITS": tuned.splits, "STAGES": _STAGES, "JOINED": tuned.joined, "OVERLAP": overlap,
+        "ON_GPU": device.type == "cuda", "num_warps": tuned.warps, "num_stages": _STAGES, "launch_pdl": overlap > 0,
     }  # fmt: skip
