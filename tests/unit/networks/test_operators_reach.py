@@ -5,10 +5,11 @@ from typing import Any, cast
 import pytest
 import torch
 
+from walkgraph.components import catalogue
 from walkgraph.networks import reach_scene as world
 from walkgraph.networks.base import Call, CallFailed, Operator, Outputs, States
 from walkgraph.networks.operators_reach import Drive, Picture, Scene
-from walkgraph.networks.reach_pictures import picture
+from walkgraph.networks.reach_pictures import SIDE, picture
 
 NO_STATES = cast(States, None)
 
@@ -19,6 +20,13 @@ def call(inputs: dict[str, Any], **params: Any) -> Call:
 
 def give(operator: Operator, *calls: Call) -> list[Outputs]:
     return operator.forward(calls, NO_STATES)
+
+
+def test_what_is_declared_is_what_the_world_has() -> None:
+    """Declarations are read without torch, and repeat what lies beside it."""
+    known = catalogue()
+    assert known["reach.scene"].outputs[0].type == f"state: float[{world.WIDTH}]"
+    assert known["reach.picture"].params["side"].default == SIDE
 
 
 def test_a_scene_is_of_its_seed_and_has_the_named_colour() -> None:

@@ -10,13 +10,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
-from walkgraph.components import families
+from walkgraph.components import catalogue, families
 from walkgraph.engine.engine import Engine
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Weights
 from walkgraph.networks import world_scene as world
 from walkgraph.networks.base import Operator, StepBatch
 from walkgraph.networks.operators_world import Beside, Look, Paint, Truth, load_painter
+from walkgraph.networks.world_drives import DRIVES
 from walkgraph.networks.world_painter import Painter, PainterConfig, facts
 from walkgraph.networks.world_picture import picture
 from walkgraph.placement.sizes import find_sizes
@@ -39,6 +40,13 @@ def test_the_plan_knows_how_large_a_painter_is() -> None:
     numbers = sum(tensor.numel() for tensor in Painter(PainterConfig()).state_dict().values())
     for source in ("random:world:0", "starter:world"):
         assert find_sizes(families())(Weights(family="world", source=source)).numbers == {"painter": numbers}
+
+
+def test_what_is_declared_is_what_the_world_has() -> None:
+    """Declarations are read without torch, and repeat what lies beside it."""
+    known = catalogue()
+    assert known["world.drive"].params["drive"].choices == DRIVES
+    assert {port.type for port in known["world.keep"].outputs} == {f"state: float[{world.NUMBERS}]"}
 
 
 def pictures(seed: int, count: int = 2) -> Tensor:
