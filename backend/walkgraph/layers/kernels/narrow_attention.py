@@ -60,8 +60,8 @@ CUTS: dict[int, Tuning] = {
     56: Tuning(rows=128, splits=4, warps=8, joined=True, overlap=0),
     1 << 30: Tuning(rows=128, splits=1, warps=8),
 }
-"""By tiles of 64 rows, at most: what whole steps on an H200 ran fastest with, of 1, 2, 4 and 8 blocks of 50 tokens behind
-968, 8 query heads of 256 numbers a key head. More tiles than these fill a device undivided."""
+"""By tiles of 64 rows, at most: what whole steps on an H200 ran fastest with, of 1, 2, 4 and 8 blocks of 50 tokens
+behind 968, 8 query heads of 256 numbers a key head. More tiles than these fill a device undivided."""
 ALIKE = Tuning(splits=4)
 """Of every batch under `batch_invariant`."""
 
