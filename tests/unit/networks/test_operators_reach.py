@@ -25,7 +25,7 @@ def give(operator: Operator, *calls: Call) -> list[Outputs]:
 def test_what_is_declared_is_what_the_world_has() -> None:
     """Declarations are read without torch, and repeat what lies beside it."""
     known = catalogue()
-    assert known["reach.scene"].outputs[0].type == f"state: float[{world.WIDTH}]"
+    assert str(known["reach.scene"].outputs[0].type) == f"state: float[{world.WIDTH}]"
     assert known["reach.picture"].params["side"].default == SIDE
 
 

@@ -46,7 +46,7 @@ def test_what_is_declared_is_what_the_world_has() -> None:
     """Declarations are read without torch, and repeat what lies beside it."""
     known = catalogue()
     assert known["world.drive"].params["drive"].choices == DRIVES
-    assert {port.type for port in known["world.keep"].outputs} == {f"state: float[{world.NUMBERS}]"}
+    assert [str(port.type) for port in known["world.keep"].outputs] == [f"state: float[{world.NUMBERS}]"]
 
 
 def pictures(seed: int, count: int = 2) -> Tensor:
