@@ -6,7 +6,8 @@ which cuts of their attention are fastest.
 `check`: blocks placed and attended, and norms, beside float32. `sweep`: cuts of the predictor's attention. `library`:
 its products, and those of SigLIP and of Gemma's prefix, in graphs that rotate through the weights of many layers.
 `stacks`: 24 layers behind contexts of several lengths, for 1, 8 and 400 rollouts, and 40 layers of the encoder; then by
-kernel. With `sweep`, `stacks` run with the cuts that were found best.
+kernel. With `sweep`, `stacks` run with the cuts that were found best. `many`: what 400 rollouts' attention is cut by,
+checked, timed, and in stacks, with queries that are turned before it and in it.
 """
 
 from __future__ import annotations
@@ -90,6 +91,10 @@ def main() -> None:
             report["library"] = attempt(lambda: libraries(budget))
         if "stacks" in given.parts:
             report["stacks"] = attempt(lambda: stacks(budget))
+        if "many" in given.parts:
+            from _many import many
+
+            report["many"] = attempt(lambda: many(budget, given.workers))
     report["left out"] = budget.left_out
     common.write(given.out, "cuda", report)
 

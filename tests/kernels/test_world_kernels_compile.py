@@ -13,13 +13,14 @@ import sys
 SCRIPT = """
 import triton
 from triton.backends.compiler import GPUTarget
-from walkgraph.layers.kernels import layer_norm, paged_block_kernels, paged_blocks
+from walkgraph.layers.kernels import layer_norm, paged_block_kernels, paged_blocks, paged_many_kernels
 
 TYPES = dict.fromkeys("parts weights cos sin".split(), "*fp32")
 TYPES |= dict.fromkeys("rows pages lengths counters".split(), "*i32") | {"eps": "fp32"}
-NUMBERS = "tokens count whole splits least reach qkv_stride row_stride token_stride slot_stride"
+NUMBERS = "tokens count whole splits least reach qkv_stride row_stride token_stride slot_stride "
+NUMBERS += "turn_stride turn_row_stride"
 TYPES |= dict.fromkeys(NUMBERS.split(), "i32")
-OPTIONS = ("num_warps", "num_stages", "launch_pdl")
+OPTIONS = ("num_warps", "num_stages", "maxnreg", "launch_pdl")
 
 
 def compiled(kernel, constants, tensor_cores=True, **types):
@@ -37,8 +38,10 @@ def compiled(kernel, constants, tensor_cores=True, **types):
 
 
 for cut in paged_blocks.CUTS.values():
-    compiled(paged_block_kernels.attend_kernel, paged_blocks.constants(cut, 258, 16, 16, 64, 16, True))
-heads = {"H": 22, "G": 22, "D": 64, "HEADS": 32, "EACH": 2, "PAGE": 16, "PDL": True}
+    kernel = paged_many_kernels.attend_many_kernel if cut.joined else paged_block_kernels.attend_kernel
+    given = paged_blocks.constants(cut, 258, 16, 16, 64, 16, True)
+    compiled(kernel, given | ({"TURN": cut.turns} if cut.joined else {}))
+heads = {"H": 22, "G": 22, "D": 64, "HEADS": 32, "EACH": 2, "PAGE": 16, "QUERIES": True, "PDL": True}
 compiled(paged_block_kernels.place_kernel, heads | {"launch_pdl": True}, tensor_cores=False)
 compiled(
     layer_norm.norm_kernel,

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.layers.layer_norm import shifted_norm
-from walkgraph.layers.paged_blocks import paged_block_attention, place_block
+from walkgraph.layers.paged_blocks import place_block, placed_attention
 from walkgraph.layers.patches import patchify
 from walkgraph.layers.product import product
 from walkgraph.networks.base import PagedRows, PagedSlot, Placed
@@ -62,8 +62,7 @@ class EncoderSteps:
         rows = PagedRows(whole[:count], whole.view(count, pages), nothing, nothing)
 
         def attended(layer: int, qkv: Tensor) -> Tensor:
-            q = place_block(qkv, cos, sin, k, v, rows, tokens, page=_PAGE)
-            return paged_block_attention(q, k, v, rows, tokens, page=_PAGE)
+            return placed_attention(qkv, cos, sin, k, v, rows, tokens, page=_PAGE)
 
         return attended
 
@@ -89,9 +88,7 @@ class PredictorSteps:
         cos, sin = self._turns(rows, lead)
 
         def attended(layer: int, qkv: Tensor) -> Tensor:
-            k, v = slot.k[layer], slot.v[layer]
-            q = place_block(qkv, cos, sin, k, v, rows, tokens)
-            return paged_block_attention(q, k, v, rows, tokens)
+            return placed_attention(qkv, cos, sin, slot.k[layer], slot.v[layer], rows, tokens)
 
         return self._leaving(through(self._predictor.predictor_blocks, x, attended, self._shifts), lead)
 

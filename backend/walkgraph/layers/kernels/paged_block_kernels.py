@@ -25,7 +25,7 @@ REST = 16
 
 
 @triton.jit
-def _turned(x, cos, sin, ROWS: tl.constexpr, D: tl.constexpr):
+def turned(x, cos, sin, ROWS: tl.constexpr, D: tl.constexpr):
     """Heads `[ROWS, D]`, turned pair by pair; cos and sin float32 `[ROWS, D]`."""
     even, odd = x.to(tl.float32).reshape(ROWS, D // 2, 2).split()
     cos_even, cos_odd = cos.reshape(ROWS, D // 2, 2).split()
@@ -38,10 +38,10 @@ def _turned(x, cos, sin, ROWS: tl.constexpr, D: tl.constexpr):
 def place_kernel(
     qkv, cos, sin, q, slot_k, slot_v, rows, pages, lengths, count, tokens, qkv_stride, row_stride, token_stride,
     slot_stride, reach, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, EACH: tl.constexpr,
-    PAGE: tl.constexpr, PDL: tl.constexpr,
+    PAGE: tl.constexpr, QUERIES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """A program for EACH tokens of `count`. HEADS: a power of two >= H and G. Sines are read for every head anew, as
-    wide as the head is: that is faster than spreading them."""
+    wide as the head is: that is faster than spreading them. Without QUERIES, those stay as they are."""
     ROWS: tl.constexpr = EACH * HEADS
     r = tl.arange(0, ROWS)
     token, h = (tl.program_id(0) * EACH + r // HEADS), (r % HEADS)[:, None]
@@ -58,16 +58,18 @@ def place_kernel(
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
-    queries = tl.load(base + h * D, mask=query, other=0.0)
+    if QUERIES:
+        queries = tl.load(base + h * D, mask=query, other=0.0)
     keys = tl.load(base + (H + h) * D, mask=key, other=0.0)
     values = tl.load(base + (H + G + h) * D, mask=key, other=0.0)
-    tl.store(q + token * (H * D) + h * D + d, _turned(queries, c, s, ROWS, D), mask=query)
-    tl.store(slot_k + slot + h * D + d, _turned(keys, c, s, ROWS, D), mask=key)
+    if QUERIES:
+        tl.store(q + token * (H * D) + h * D + d, turned(queries, c, s, ROWS, D), mask=query)
+    tl.store(slot_k + slot + h * D + d, turned(keys, c, s, ROWS, D), mask=key)
     tl.store(slot_v + slot + h * D + d, values, mask=key)
 
 
 @triton.jit
-def _slots(table, token, most, PAGE: tl.constexpr, ON_GPU: tl.constexpr):
+def slots_of(table, token, most, PAGE: tl.constexpr, ON_GPU: tl.constexpr):
     """int64, where a sequence's tokens lie in the pool; those from `most` on lie where its last one does."""
     at = table + tl.minimum(token, most - 1) // PAGE
     if ON_GPU:
@@ -79,7 +81,7 @@ def _slots(table, token, most, PAGE: tl.constexpr, ON_GPU: tl.constexpr):
 
 
 @triton.jit
-def _more(q, k, v, best, total, heard, kept, scale, MASKED: tl.constexpr):
+def more_keys(q, k, v, best, total, heard, kept, scale, MASKED: tl.constexpr):
     """Some keys more into the running maximum [M], sum [M] and unscaled result [M, D]; base 2."""
     scores = tl.dot(q, tl.trans(k), input_precision="ieee")
     if MASKED:
@@ -103,21 +105,21 @@ def _attended(
     best, total = tl.full([M], -1e30, tl.float32), tl.zeros([M], tl.float32)
     heard = tl.zeros([M, D], tl.float32)
     left = end * BLOCK + rest
-    left_slots = _slots(table, left, most, PAGE, ON_GPU)[:, None] * slot_stride + d
+    left_slots = slots_of(table, left, most, PAGE, ON_GPU)[:, None] * slot_stride + d
     left_k = tl.load(here_k + left_slots, mask=(left < most)[:, None], other=0.0)
     left_v = tl.load(here_v + left_slots, mask=(left < most)[:, None], other=0.0)
     for block in tl.range(begin, end, num_stages=STAGES):
         k = tl.load(here_k + slots[:, None] * slot_stride + d)
         v = tl.load(here_v + slots[:, None] * slot_stride + d)
         # Read an iteration ahead: read in the same one, they would take half of the stages.
-        slots = _slots(table, (block + 1) * BLOCK + at, most, PAGE, ON_GPU)
-        best, total, heard = _more(q, k, v, best, total, heard, at, scale, False)
+        slots = slots_of(table, (block + 1) * BLOCK + at, most, PAGE, ON_GPU)
+        best, total, heard = more_keys(q, k, v, best, total, heard, at, scale, False)
     start = end * BLOCK
     while start < most:
         kept = start + rest < most
-        best, total, heard = _more(q, left_k, left_v, best, total, heard, kept, scale, True)
+        best, total, heard = more_keys(q, left_k, left_v, best, total, heard, kept, scale, True)
         start += REST
-        left_slots = _slots(table, start + rest, most, PAGE, ON_GPU)[:, None] * slot_stride + d
+        left_slots = slots_of(table, start + rest, most, PAGE, ON_GPU)[:, None] * slot_stride + d
         left_k = tl.load(here_k + left_slots, mask=(start + rest < most)[:, None], other=0.0)
         left_v = tl.load(here_v + left_slots, mask=(start + rest < most)[:, None], other=0.0)
     return best, total, heard
@@ -150,11 +152,11 @@ def _combine(
             heard = heard * keep[:, None] + value * weight[:, None]
             total, best = total * keep + weight, higher
         share += AT_ONCE
-    _write(out, out_stride, first, tokens, total, heard, M, D)
+    write_rows(out, out_stride, first, tokens, total, heard, M, D)
 
 
 @triton.jit
-def _write(out, out_stride, first, tokens, total, heard, M: tl.constexpr, D: tl.constexpr):
+def write_rows(out, out_stride, first, tokens, total, heard, M: tl.constexpr, D: tl.constexpr):
     m, d = first + tl.arange(0, M), tl.arange(0, D)[None, :]
     total = tl.where(m < tokens, total, 1.0)[:, None]
     tl.store(out + m[:, None] * out_stride + d, (heard / total).to(out.dtype.element_ty), mask=(m < tokens)[:, None])
@@ -174,7 +176,7 @@ def _tile(
         ON_GPU,
     )  # fmt: skip
     if used == 1:
-        _write(out, row_stride, first, tokens, total, heard, M, D)
+        write_rows(out, row_stride, first, tokens, total, heard, M, D)
     else:
         offset = split.to(tl.int64) * tokens
         _leave(parts + offset * D, weights + offset, first, tokens, best, total, heard, M, D)
@@ -205,7 +207,7 @@ def attend_kernel(
     # What is past the whole blocks is the last share's.
     share = tl.where(split == used - 1, most, end * BLOCK)
     table = pages + row.to(tl.int64) * reach
-    slots = _slots(table, begin * BLOCK + tl.arange(0, BLOCK), most, PAGE, ON_GPU)
+    slots = slots_of(table, begin * BLOCK + tl.arange(0, BLOCK), most, PAGE, ON_GPU)
     here = (h // (H // G)) * D
     base = (b.to(tl.int64) * tokens * H + h) * D
     offset = pair.to(tl.int64) * splits * tokens

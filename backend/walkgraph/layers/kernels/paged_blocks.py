@@ -1,6 +1,7 @@
 """`walkgraph.layers.paged_blocks` on a GPU: how the work is cut, and the launches.
 
-The kernels are in `walkgraph.layers.kernels.paged_block_kernels`; shape letters as in `walkgraph.layers.paged_blocks`.
+The kernels are in `walkgraph.layers.kernels.paged_block_kernels` and `paged_many_kernels`; shape letters as in
+`walkgraph.layers.paged_blocks`.
 """
 
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from torch import Tensor
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.kernels.overlap import can_overlap
 from walkgraph.layers.kernels.paged_block_kernels import REST, attend_kernel, place_kernel
+from walkgraph.layers.kernels.paged_many_kernels import attend_many_kernel
 from walkgraph.layers.kernels.workspaces import Workspaces
 
 if TYPE_CHECKING:
@@ -42,6 +44,14 @@ class Cut:
     """Keys of a share at least: shorter sequences have fewer."""
     warps: int = 4
     stages: int = 3
+    joined: bool = False
+    """Queries past the last whole tile go with it, on the keys that it reads, and a program sees all keys: less is
+    read where programs are many."""
+    turns: bool = False
+    """A joined one: queries are turned as they are read, and never written."""
+    few: int = TAIL
+    registers: int | None = None
+    """Of a thread, at most; None: as the compiler likes."""
     pdl: bool = True
 
 
@@ -67,21 +77,35 @@ def choose(batch: int, heads: int, context: int) -> Cut:
 
 
 def place(
-    qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int
-) -> Tensor:
-    """`layers.paged_blocks.place_block`, of what is `placeable` and `alike`."""
+    qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int,
+    queries: bool = True,
+) -> Tensor:  # fmt: skip
+    """`layers.paged_blocks.place_block`, of what is `placeable` and `alike`. Without `queries`, qkv comes back."""
     groups, width = slot_k.shape[1:]
     heads = qkv.shape[1] // width - 2 * groups
-    q = torch.empty((qkv.shape[0], heads, width), dtype=qkv.dtype, device=qkv.device)
+    q = torch.empty((qkv.shape[0], heads, width), dtype=qkv.dtype, device=qkv.device) if queries else qkv
     kernel: Any = place_kernel
     overlap = can_overlap(qkv.device)
     each = 1 if qkv.shape[0] < _MANY else 2
     kernel[(-(-qkv.shape[0] // each),)](
         qkv, cos, sin, q, slot_k, slot_v, rows.rows, rows.pages, rows.lengths, qkv.shape[0], tokens, qkv.stride(0),
         cos.stride(0), cos.stride(1), slot_k.stride(0), rows.pages.shape[1], H=heads, G=groups, D=width,
-        HEADS=_power(max(heads, groups)), EACH=each, PAGE=page, PDL=overlap, num_warps=4, launch_pdl=overlap,
+        HEADS=_power(max(heads, groups)), EACH=each, PAGE=page, QUERIES=queries, PDL=overlap, num_warps=4,
+        launch_pdl=overlap,
     )  # fmt: skip
     return q
+
+
+def place_and_attend(
+    qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int
+) -> Tensor:
+    """`layers.paged_blocks.placed_attention`, of what is `placeable`, `alike` and `attendable`."""
+    heads = qkv.shape[1] // slot_k.shape[2] - 2 * slot_k.shape[1]
+    cut = choose(qkv.shape[0] // tokens, heads, rows.pages.shape[1] * page)
+    q = place(qkv, cos, sin, slot_k, slot_v, rows, tokens, page, queries=not cut.turns)
+    if cut.turns:
+        return attend_turning(q, cos, sin, slot_k, slot_v, rows, tokens, page, cut)
+    return attend(q, slot_k, slot_v, rows, tokens, page, cut)
 
 
 def attend(
@@ -92,6 +116,8 @@ def attend(
     batch = count // tokens
     cut = cut or choose(batch, heads, reach * page)
     out = torch.empty((count, heads, width), dtype=q.dtype, device=q.device)
+    if cut.joined:
+        return _joined(q.contiguous(), out, slot_k, slot_v, rows, tokens, page, cut, None)
     parts, weights = out, out
     if cut.splits > 1:
         parts = torch.empty((batch * heads, cut.splits, tokens, width), dtype=torch.float32, device=q.device)
@@ -111,20 +137,49 @@ def attend(
     return out
 
 
+def attend_turning(
+    qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int,
+    cut: Cut,
+) -> Tensor:  # fmt: skip
+    """`attend` of the queries of qkv `[B * n, (H + 2G) * D]`, turned as they are read. The cut is a joined one."""
+    groups, width = slot_k.shape[1:]
+    heads = qkv.shape[1] // width - 2 * groups
+    out = torch.empty((qkv.shape[0], heads, width), dtype=qkv.dtype, device=qkv.device)
+    return _joined(qkv, out, slot_k, slot_v, rows, tokens, page, cut, (cos, sin))
+
+
+def _joined(
+    q: Tensor, out: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int, cut: Cut,
+    turns: tuple[Tensor, Tensor] | None,
+) -> Tensor:  # fmt: skip
+    """`out`, of the queries that each row of q begins with."""
+    (count, heads, width), tail = out.shape, tail_of(cut, tokens)
+    cos, sin = turns or (out, out)
+    kernel: Any = attend_many_kernel
+    kernel[(tokens // cut.m if tail else -(-tokens // cut.m), count // tokens * heads)](
+        q, cos, sin, slot_k, slot_v, rows.rows, rows.pages, rows.lengths, out, tokens, q.stride(0), cos.stride(0),
+        cos.stride(1), slot_k.stride(0), rows.pages.shape[1], TURN=turns is not None,
+        **constants(cut, tokens, heads, slot_k.shape[1], width, page, can_overlap(q.device)),
+    )  # fmt: skip
+    return out
+
+
 def tail_of(cut: Cut, tokens: int) -> int:
     """Queries of the small tile; 0 where there is none."""
-    return TAIL if tokens > cut.m and 0 < tokens % cut.m <= TAIL else 0
+    return cut.few if tokens > cut.m and 0 < tokens % cut.m <= cut.few else 0
 
 
 def constants(cut: Cut, tokens: int, heads: int, groups: int, width: int, page: int, on_gpu: bool) -> dict[str, Any]:
-    """The compile-time arguments of `attend_kernel` and its options."""
+    """The compile-time arguments of the attention's kernel and its options."""
     overlap = on_gpu and cut.pdl
-    return {
+    given = {
         "H": heads, "G": groups, "D": width, "PAGE": page, "M": cut.m, "BLOCK": cut.block, "REST": REST,
-        "TAIL": tail_of(cut, tokens), "STAGES": cut.stages,
-        "AT_ONCE": 4 if cut.m <= 16 * cut.warps else 2, "PDL": overlap, "ON_GPU": on_gpu, "num_warps": cut.warps,
-        "num_stages": cut.stages, "launch_pdl": overlap,
+        "TAIL": tail_of(cut, tokens), "STAGES": cut.stages, "PDL": overlap, "ON_GPU": on_gpu,
+        "num_warps": cut.warps, "num_stages": cut.stages, "launch_pdl": overlap,
     }  # fmt: skip
+    if cut.registers is not None:
+        given["maxnreg"] = cut.registers
+    return given if cut.joined else given | {"AT_ONCE": 4 if cut.m <= 16 * cut.warps else 2}
 
 
 def _power(n: int) -> int:

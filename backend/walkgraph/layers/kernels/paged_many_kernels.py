@@ -1,0 +1,128 @@
+"""Attention of blocks of very many sequences over a paged cache: a program for a tile of one head's queries, which sees
+all keys of its sequence.
+
+Where programs are many, what they read counts: keys are read once for as many queries as registers hold, and the few
+queries past the last whole tile (TAIL) go along with the last tile, on the keys that it reads. They stand on the other
+side of their products, since tensor cores take at least 64 rows at once, but as few columns as 8.
+
+Shape letters as in `walkgraph.layers.paged_blocks`.
+"""
+# Triton has no types for launches and compile-time values.
+# pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false
+# pyright: reportArgumentType=false
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from walkgraph.layers.kernels.paged_block_kernels import more_keys, slots_of, turned, write_rows
+
+
+@triton.jit
+def _queries(q, cos, sin, at, tokens, row_stride, turn_stride, ROWS: tl.constexpr, D: tl.constexpr, TURN: tl.constexpr):
+    """Those of the tokens `at`, turned here where they aren't yet."""
+    here, d = (at < tokens)[:, None], tl.arange(0, D)[None, :]
+    x = tl.load(q + at[:, None] * row_stride + d, mask=here, other=0.0)
+    if TURN:
+        turn = at[:, None] * turn_stride + d
+        c, s = tl.load(cos + turn, mask=here, other=0.0), tl.load(sin + turn, mask=here, other=0.0)
+        x = turned(x, c, s, ROWS, D)
+    return x
+
+
+@triton.jit
+def _few(q, k, v, best, heard, kept, scale, MASKED: tl.constexpr):
+    """Some keys more for N queries: q `[N, D]`, running maximum `[N]` and unscaled result `[D, N]`; base 2 -> both, the
+    keys' weights `[keys, N]` and what of earlier weights is left `[N]`."""
+    scores = tl.dot(k, tl.trans(q), input_precision="ieee")
+    if MASKED:
+        scores = tl.where(kept[:, None], scores, float("-inf"))
+    higher = tl.maximum(best, tl.max(scores, 0) * scale)
+    weight = tl.exp2(scores * scale - higher[None, :])
+    keep = tl.exp2(best - higher)
+    heard = tl.dot(tl.trans(v), weight.to(v.dtype), heard * keep[None, :], input_precision="ieee")
+    return higher, heard, weight, keep
+
+
+@triton.jit
+def _tile(
+    q, cos, sin, here_k, here_v, slots, table, most, slot_stride, scale, out, out_stride, tokens, first, row_stride,
+    turn_stride, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, REST: tl.constexpr, TAIL: tl.constexpr,
+    PAGE: tl.constexpr, STAGES: tl.constexpr, TURN: tl.constexpr, ON_GPU: tl.constexpr,
+):  # fmt: skip
+    """M queries from `first` on, and TAIL after them. q and out are those of the sequence's head."""
+    at, rest, d = tl.arange(0, BLOCK), tl.arange(0, REST), tl.arange(0, D)[None, :]
+    m = first + tl.arange(0, M)
+    queries = _queries(q, cos, sin, m, tokens, row_stride, turn_stride, M, D, TURN)
+    best, total = tl.full([M], -1e30, tl.float32), tl.zeros([M], tl.float32)
+    heard = tl.zeros([M, D], tl.float32)
+    if TAIL > 0:
+        t = first + M + tl.arange(0, TAIL)
+        few = _queries(q, cos, sin, t, tokens, row_stride, turn_stride, TAIL, D, TURN)
+        few_best, few_mass = tl.full([TAIL], -1e30, tl.float32), tl.zeros([BLOCK, TAIL], tl.float32)
+        few_heard = tl.zeros([D, TAIL], tl.float32)
+    end = most // BLOCK
+    # Keys past the whole blocks, by sixteens: asked for before the loop, attended after it.
+    start = end * BLOCK
+    left = slots_of(table, start + rest, most, PAGE, ON_GPU)[:, None] * slot_stride + d
+    left_k = tl.load(here_k + left, mask=(start + rest < most)[:, None], other=0.0)
+    left_v = tl.load(here_v + left, mask=(start + rest < most)[:, None], other=0.0)
+    for block in tl.range(0, end, num_stages=STAGES):
+        k = tl.load(here_k + slots[:, None] * slot_stride + d)
+        v = tl.load(here_v + slots[:, None] * slot_stride + d)
+        # Read an iteration ahead: read in the same one, they would take half of the stages.
+        slots = slots_of(table, (block + 1) * BLOCK + at, most, PAGE, ON_GPU)
+        if TAIL > 0:
+            few_best, few_heard, weight, keep = _few(few, k, v, few_best, few_heard, at, scale, False)
+            few_mass = few_mass * keep[None, :] + weight
+        best, total, heard = more_keys(queries, k, v, best, total, heard, at, scale, False)
+    if TAIL > 0:
+        few_total = tl.sum(few_mass, 0)
+    while start < most:
+        kept = start + rest < most
+        if TAIL > 0:
+            few_best, few_heard, weight, keep = _few(few, left_k, left_v, few_best, few_heard, kept, scale, True)
+            few_total = few_total * keep + tl.sum(weight, 0)
+        best, total, heard = more_keys(queries, left_k, left_v, best, total, heard, kept, scale, True)
+        start += REST
+        left = slots_of(table, start + rest, most, PAGE, ON_GPU)[:, None] * slot_stride + d
+        left_k = tl.load(here_k + left, mask=(start + rest < most)[:, None], other=0.0)
+        left_v = tl.load(here_v + left, mask=(start + rest < most)[:, None], other=0.0)
+    write_rows(out, out_stride, first, tokens, total, heard, M, D)
+    if TAIL > 0:
+        write_rows(out, out_stride, first + M, tokens, few_total, tl.trans(few_heard), TAIL, D)
+
+
+@triton.jit(do_not_specialize=["tokens", "reach"])
+def attend_many_kernel(
+    q, cos, sin, slot_k, slot_v, rows, pages, lengths, out, tokens, row_stride, turn_row_stride, turn_stride,
+    slot_stride, reach, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, M: tl.constexpr,
+    BLOCK: tl.constexpr, REST: tl.constexpr, TAIL: tl.constexpr, STAGES: tl.constexpr, TURN: tl.constexpr,
+    PDL: tl.constexpr, ON_GPU: tl.constexpr,
+):  # fmt: skip
+    """A program for a tile of M queries of a head; the last one has TAIL more. TURN: queries come as products left
+    them, `row_stride` numbers a token; cos and sin are read then alone."""
+    tile, pair = tl.program_id(0), tl.program_id(1)
+    b, h = pair // H, pair % H
+    row = tl.load(rows + b)
+    most = tl.load(lengths + row) + tokens
+    table = pages + row.to(tl.int64) * reach
+    slots = slots_of(table, tl.arange(0, BLOCK), most, PAGE, ON_GPU)
+    b = b.to(tl.int64)
+    here, turn = (h // (H // G)) * D, b * turn_row_stride
+    q += b * tokens * row_stride + h * D
+    out += (b * tokens * H + h) * D
+    scale = 1.4426950408889634 / (D**0.5)
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    if TAIL > 0 and tile == tl.num_programs(0) - 1:
+        _tile(
+            q, cos + turn, sin + turn, slot_k + here, slot_v + here, slots, table, most, slot_stride, scale, out, H * D,
+            tokens, tile * M, row_stride, turn_stride, M, D, BLOCK, REST, TAIL, PAGE, STAGES, TURN, ON_GPU,
+        )  # fmt: skip
+    else:
+        _tile(
+            q, cos + turn, sin + turn, slot_k + here, slot_v + here, slots, table, most, slot_stride, scale, out, H * D,
+            tokens, tile * M, row_stride, turn_stride, M, D, BLOCK, REST, 0, PAGE, STAGES, TURN, ON_GPU,
+        )  # fmt: skip
