@@ -415,7 +415,8 @@ class Operator(Protocol):
         """The shapes of a `step` for a call that begins with these inputs; None where only `forward` can serve it.
 
         Of an input that changes with the iteration, or that another use of the loop gives, there is a tensor of its
-        shape on the device `meta`."""
+        shape on the device `meta`. Before there is a request, an input that no example has is missing: a spec that
+        follows from the others alone tells its shape."""
         return None
 
     def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
@@ -425,7 +426,8 @@ class Operator(Protocol):
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
         """What an iteration reads of the values that loops are entered with, or `step_inputs`: one of each shape and
-        variant that is worth making ready before the first request."""
+        variant that is worth making ready before the first request. Where other uses of a loop read slices of what
+        follows from it, only those are that have as many."""
         return ()
 
     def step(self, batch: StepBatch) -> StepOutputs:

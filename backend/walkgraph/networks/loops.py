@@ -130,7 +130,7 @@ class LoopCall:
     anew: Mapping[StateKey, Anew] = field(default_factory=dict[StateKey, Anew])
     """States that forget at the end of an iteration what it has appended."""
     widths: Mapping[StateKey, int] = field(default_factory=dict[StateKey, int])
-    """Of other states of several sequences: how many one has that holds nothing yet."""
+    """Of other states that may have several sequences: how many there are of one that holds nothing yet."""
     usual: tuple[int, ...] = ()
     """Counts of iterations that loops like this one are likeliest to have."""
     leads: bool = True

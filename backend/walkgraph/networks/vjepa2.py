@@ -248,4 +248,5 @@ def _draw(module: nn.Module, blocks: list[Vjepa2Block]) -> None:
     with torch.no_grad():
         for depth, block in enumerate(blocks, 1):
             for last in (block.attn.proj, block.mlp.fc2):
-                last.weight.div_(math.sqrt(2 * depth))
+                # A quotient of what has no memory would import sympy, which takes seconds.
+                last.weight.mul_(1 / math.sqrt(2 * depth))
