@@ -8,10 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from walkgraph.components import catalogue
-from walkgraph.engine.engine import Done, Engine, LoopDone
+from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.loops import Items
 from walkgraph.placement.assemble import assemble
 from walkgraph.placement.assignment import Assignment
 from walkgraph.placement.document import Placement
@@ -33,7 +32,6 @@ from walkgraph.worker.events import (
     HoldLoops,
     MoveState,
     Observe,
-    Ref,
     Release,
     Report,
     Run,
@@ -41,6 +39,7 @@ from walkgraph.worker.events import (
     Send,
     Started,
 )
+from walkgraph.worker.parties import called
 
 
 class LocalDeployment:
@@ -105,7 +104,7 @@ class LocalDeployment:
                     continue
                 busy = True
                 for event in engine.step():
-                    told = event if isinstance(event, Items) else _told(event)
+                    told = called(event) if isinstance(event, Begun | Done | LoopDone) else event
                     self._perform(rank, self.cores[rank].handle(told))
 
     def gate(self, rank: Rank, order: Gate) -> None:
@@ -169,11 +168,3 @@ class LocalDeployment:
         elif command.source is not None and command.target is not None:
             engine.fork(command.source, command.target, command.width)
         return {}
-
-
-def _told(done: Done | LoopDone) -> CallDone:
-    call = done.call
-    ref = Ref(call.run, call.step, call.use, call.iteration)
-    if isinstance(done, Done):
-        return CallDone(ref, done.outputs, done.error, done.busy, done.queued)
-    return CallDone(ref, done.outputs, done.error, done.busy, done.queued, done.iterations, done.stopped)
