@@ -62,8 +62,8 @@ def drawn(config: Pi05Config, cameras: tuple[str, ...], *, steps: int, horizon: 
     x = torch.randn(1, horizon, 32, generator=torch.Generator().manual_seed(seed)).cuda()
     for step in range(steps):
         with torch.enable_grad():
-            velocity = model.velocity(pixels, prompt()[None].cuda(), None, x, torch.tensor([1 - step / steps]).cuda())
-        x = x - velocity.detach() / steps
+            flow = model(pixels, prompt()[None].cuda(), None, x, torch.tensor([1 - step / steps]).cuda())
+        x = x - flow.velocity.detach() / steps
     return x[0, :, :7]
 
 

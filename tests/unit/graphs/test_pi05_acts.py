@@ -75,8 +75,8 @@ def drawn(cameras: tuple[str, ...], *, steps: int, horizon: int, width: int, see
     pixels = [torch.from_numpy(levels(name)).movedim(2, 0)[None] / 127.5 - 1 for name in cameras]
     x = torch.randn(1, horizon, 32, generator=torch.Generator().manual_seed(seed))
     for step in range(steps):
-        velocity = model().velocity(pixels, prompt()[None], None, x, torch.tensor([1 - step / steps]))
-        x = x - velocity / steps
+        flow = model()(pixels, prompt()[None], None, x, torch.tensor([1 - step / steps]))
+        x = x - flow.velocity / steps
     return x[0, :, :width]
 
 
