@@ -1,13 +1,15 @@
 """The loops that a rank's engine will run, before any request has come: what it makes ready while it loads."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
-from walkgraph.graph.expressions import ExpressionError
+from walkgraph.graph.expressions import ExpressionError, parse
 from walkgraph.networks.base import Scalar, StateKey
 from walkgraph.networks.loops import Anew, Channel, LoopCall, LoopInput, LoopSend, LoopUse
+from walkgraph.placement.inside import INDEX
 from walkgraph.placement.tables import EdgePlan, Plan
-from walkgraph.worker.tables import Params, RegionTable, UseTable, WalkTable
+from walkgraph.worker.tables import Params, RegionTable, UseTable, WalkTable, evaluator
 from walkgraph.worker.unrolling import Instance, Unrolled, unrolls
 from walkgraph.worker.walker import indices
 
@@ -67,7 +69,7 @@ def _template(plan: Plan, table: WalkTable, index: int, region: RegionTable, siz
         use=index,
         loop=region.plan.loop.name,
         iteration=(),
-        body=tuple(_use(plan, one, unrolled, active, region, sizes.params) for one in unrolled.order),
+        body=tuple(_body(_Of(plan, region, unrolled, active, sizes.params))),
         times=len(forms),
         until=(unrolled.last(until[0]), until[1]) if until is not None else None,
         outputs=tuple(unrolled.outputs(region.plan.outputs)),
@@ -94,11 +96,20 @@ def _key(plan: Plan, state: int) -> StateKey:
 
 def _forms(region: RegionTable) -> list[dict[int, bool]]:
     """Which uses are called in an iteration: those without conditions of their own, then one condition after the other
-    holds, in the order of the body; in the last one all do."""
-    uses = sorted((*region.plan.uses, *region.plan.others), key=lambda use: use.index)
-    asked = list(dict.fromkeys(use.when for use in uses if use.when))
+    holds, in the order of the body; in the last one all do. What indices of loops inside decide is no matter of the
+    iteration."""
+    whens: dict[int, tuple[str, ...]] = {use.index: use.when for use in region.plan.others}
+    for use, inside in zip(region.body, region.plan.inside, strict=True):
+        whens[use.plan.index] = tuple(text for text in use.plan.when if not _decided(use, len(inside), text))
+    asked = list(dict.fromkeys(when for _, when in sorted(whens.items()) if when))
     held = [*range(min(len(asked), _MOST_FORMS - 1)), len(asked)]
-    return [{use.index: not use.when or use.when in asked[:count] for use in uses} for count in held]
+    return [{use: not when or when in asked[:count] for use, when in sorted(whens.items())} for count in held]
+
+
+def _decided(use: UseTable, deep: int, text: str) -> bool:
+    """Whether a condition of a use follows from indices of the `deep` loops inside that hold it, and parameters."""
+    read = parse(text).loops
+    return deep > 0 and bool(read) and read <= {INDEX, *use.loop_names[-deep:]}
 
 
 def _send(place: int, edge: EdgePlan, active: Active, region: RegionTable) -> LoopSend:
@@ -112,19 +123,54 @@ def _both(one: tuple[bool, ...], other: tuple[bool, ...]) -> tuple[bool, ...]:
     return tuple(a and b for a, b in zip(one, other, strict=True))
 
 
-def _use(plan: Plan, one: Instance, unrolled: Unrolled, forms: Active, region: RegionTable, given: Params) -> LoopUse:
-    use, ports = region.body[one.place], region.plan.ports[one.place]
-    node, active = use.node, forms[use.plan.index]
+class _Of(NamedTuple):
+    """What uses of a template are made of."""
+
+    plan: Plan
+    region: RegionTable
+    unrolled: Unrolled
+    forms: Active
+    given: Params
+
+
+def _body(of: _Of) -> Iterator[LoopUse]:
+    asks: list[bool] = []
+    """Of the uses so far: whether an iteration calls them."""
+    for one in of.unrolled.order:
+        use = of.region.body[one.place]
+        active = of.forms[use.plan.index]
+        if not _called(use, one, of.given):
+            active = (False,) * len(active)
+        yield _use(of, one, asks, active)
+        asks.append(any(active))
+
+
+def _called(use: UseTable, one: Instance, given: Params) -> bool:
+    """Whether conditions that indices of loops inside decide let it be called."""
+    where = _where(use, one)
+    for text in use.plan.when:
+        with suppress(ExpressionError):
+            if _decided(use, len(one.inner), text) and not evaluator(text)(given, where):
+                return False
+    return True
+
+
+def _where(use: UseTable, one: Instance) -> dict[str, int]:
+    return indices(use.loop_names, (*(0,) * (len(use.loop_names) - len(one.inner)), *one.inner))
+
+
+def _use(of: _Of, one: Instance, asks: Sequence[bool], active: tuple[bool, ...]) -> LoopUse:
+    use, ports = of.region.body[one.place], of.region.plan.ports[one.place]
+    node = use.node
     slots = node.states if node is not None else {}
     entering = {port.entry: None for port in ports if port.entry is not None}
-    asks = [True] * len(unrolled.order)
-    sources = (unrolled.input(port, one, entering, asks) for port in ports)
+    sources = (of.unrolled.input(port, one, entering, asks) for port in ports)
     return LoopUse(
         node=node.name if node is not None else "",
-        inputs=tuple(_across(source, one.place, active, forms, region) for source in sources),
-        params=_params(use, one, given),
+        inputs=tuple(_across(source, one.place, active, of.forms, of.region) for source in sources),
+        params=_params(use, one, of.given),
         varying=dict.fromkeys(sorted(use.varying), (0.0,) * len(active)),
-        states={slot: _key(plan, state) for slot, state in slots.items()},
+        states={slot: _key(of.plan, state) for slot, state in slots.items()},
         seed=0,
         active=None if all(active) else active,
         name=use.plan.name,
@@ -135,8 +181,7 @@ def _use(plan: Plan, one: Instance, unrolled: Unrolled, forms: Active, region: R
 def _params(use: UseTable, one: Instance, given: Params) -> dict[str, Scalar]:
     """As a run has them that leaves the task's alone, as far as it is known."""
     found: dict[str, Scalar] = {**(use.node.defaults if use.node is not None else {}), **use.literals}
-    outer = len(use.loop_names) - len(one.inner)
-    where = indices(use.loop_names, (*(0,) * outer, *one.inner))
+    where = _where(use, one)
     for name, value in (*use.fixed, *use.computed):
         try:
             found[name] = value(given, where)

@@ -285,6 +285,18 @@ def test_a_wide_state_that_holds_nothing_yet_is_told_with_its_width() -> None:
     assert run_of(plan).widths == {StateKey("r", "s"): PARAMS["n"]}
 
 
+def test_templates_leave_out_what_indices_inside_leave_out() -> None:
+    body = ["u", INNER | {"times": "n", "body": ["v", {"use": "w", "when": "@loop.index > 0 and @loop.inner < 2"}]}]
+    edges = [["v.out", "w.a"], ["w.out", "v.b"], {"from": "w.out", "to": "last.a", "collect": True}]
+    walk = {"body": [around(*body, {"use": "u", "as": "last"})], "edges": edges}
+    plan = planned(walk, tasks={"one": task(PARAMS["n"])})
+    (template,) = Core(plan, Rank(0)).loops()
+    call = run_of(plan)
+    assert called(template) == called(call)
+    assert [use.active is None for use in template.body] == [use.active is None for use in call.body]
+    assert not all(use.active is None for use in call.body)
+
+
 def run_of(plan: Any) -> LoopCall:
     cluster = Cluster(plan, dict.fromkeys("uvw", lambda call: {"out": 1}))
     cluster.start("r", one_walk(plan, "w"), PARAMS, INPUTS)
