@@ -60,7 +60,8 @@ class Scaling(NamedTuple):
     def _fit(self, of: Tensor, values: Tensor) -> Tensor:
         count = values.shape[-1]
         if of.shape[0] not in (1, *range(count, of.shape[0] + 1)):
-            raise ValueError(f"{count} numbers came, and the model knows statistics of {of.shape[0]}; send {of.shape[0]}")
+            known = of.shape[0]
+            raise ValueError(f"{count} numbers came, and the model knows statistics of {known}; send {known} at most")
         return of if of.shape[0] == 1 else of[:count]
 
 
