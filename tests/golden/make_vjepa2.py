@@ -51,9 +51,7 @@ def build(code: types.SimpleNamespace) -> tuple[nn.Module, nn.Module]:
         "norm_layer": partial(nn.LayerNorm, eps=1e-6),
     }
     a, b = config.encoder, config.predictor
-    encoder = code.Encoder(
-        embed_dim=a.width, depth=a.layers, num_heads=a.heads, mlp_ratio=a.hidden / a.width, **common
-    )
+    encoder = code.Encoder(embed_dim=a.width, depth=a.layers, num_heads=a.heads, mlp_ratio=a.hidden / a.width, **common)
     predictor = code.Predictor(
         embed_dim=a.width,
         predictor_embed_dim=b.width,
