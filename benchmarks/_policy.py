@@ -70,9 +70,10 @@ class Expert:
             for _ in range(LAYERS)
         ]
         self.first, self.last = (
-            drawn(generator, WIDTH, ACTION, scale=ACTION**-0.5).to(dtype),
+            drawn(generator, WIDTH, ACTION, scale=ACTION**-0.5).float(),
             drawn(generator, ACTION, WIDTH, scale=WIDTH**-0.5, dtype=torch.float32),
         )
+        self.bias = torch.zeros(WIDTH, device=self.device)
         self._modulations(generator)
         self.room = self._room(generator)
         self.noise = drawn(generator, robots * TOKENS, ACTION, dtype=torch.float32)
@@ -115,7 +116,7 @@ class Expert:
     def velocity(self, x: Tensor, step: int, parts: frozenset[str] = frozenset()) -> Tensor:
         """`parts` are left out."""
         made = modulated.lifted(self.table[step], WIDTH, [QKV, 2 * HIDDEN] * LAYERS)
-        rows = modulated.begin(F.linear(x.to(self.dtype), self.first), made[0].scale, EPS)
+        rows = modulated.enter(x, self.first, self.bias, made[0].scale, EPS, self.dtype)
         turns = Turns.from_first(self.room.positions, TOKENS, self.frequencies)
         q = torch.empty(x.shape[0], HEADS, DIM, dtype=self.dtype, device=self.device)
         for index, layer in enumerate(self.layers):

@@ -15,7 +15,7 @@ from walkgraph.layers.block_attention import Places, Turns
 from walkgraph.layers.kernels import modulated as kernels
 from walkgraph.layers.kernels.linear import workspace
 from walkgraph.layers.kernels.modulated_config import TABLE, Cut, choose, fits
-from walkgraph.layers.kernels.modulated_rows import modulate, weigh
+from walkgraph.layers.kernels.modulated_rows import enter, modulate, weigh
 from walkgraph.layers.modulated import Rows
 from walkgraph.layers.rope import NeoxRope
 
@@ -106,6 +106,19 @@ def test_placed_heads_are_as_plainly(name: str, size: tuple[int, int], each: boo
     others = torch.ones(90, dtype=torch.bool, device=device)
     others[slots] = False
     assert torch.equal(found.k[others], places(torch.float16).k[others])
+
+
+@pytest.mark.parametrize(("width", "numbers"), [(WIDTH, 7), (300, 32)])
+def test_rows_enter_as_plainly(width: int, numbers: int, device: str) -> None:
+    given, weight, bias = (
+        drawn(device, 20 + len(size), *size).float() for size in ((6, numbers), (width, numbers), (width,))
+    )
+    scale = drawn(device, 23, 2, 2 * width)[:, width:]
+    x, weighted, squares = enter(given, weight, bias, scale, torch.float16)
+    wanted = modulated.enter(given.cpu(), weight.cpu(), bias.cpu(), scale.cpu(), EPS, torch.float32)
+    near(x, wanted.x.to(device))
+    near(weighted, x.float() * (1 + scale.float().repeat_interleave(3, 0)))
+    torch.testing.assert_close(squares.sum(0), x.float().square().sum(1))
 
 
 def test_a_whole_norm_is_as_plainly(device: str) -> None:

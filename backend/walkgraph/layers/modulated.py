@@ -69,7 +69,7 @@ def lifted(table: Tensor, width: int, products: Sequence[int]) -> list[Modulatio
 
 
 class Rows(NamedTuple):
-    """Rows before a norm. Make them by `begin` and `add`."""
+    """Rows before a norm. Make them by `begin`, `enter` and `add`."""
 
     x: Tensor
     """`[R, W]`"""
@@ -84,7 +84,7 @@ class Rows(NamedTuple):
 
 def modulated(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
     """x `[R, W]`, scale and shift `[B, W]` -> norm(x) * (1 + scale) + shift `[R, W]`, float32 within, of x's type."""
-    if _on_hopper(x):
+    if _on_hopper(x, x.dtype):
         from walkgraph.layers.kernels.modulated_rows import modulate
 
         return modulate(x.contiguous(), scale, shift, eps)
@@ -94,12 +94,24 @@ def modulated(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
 
 def begin(x: Tensor, scale: Tensor, eps: float) -> Rows:
     """x `[R, W]` before its first norm, of `scale` `[B, W]`."""
-    if _on_hopper(x):
+    if _on_hopper(x, x.dtype):
         from walkgraph.layers.kernels.modulated_rows import weigh
 
         x = x.contiguous()
         return Rows(x, scale, eps, *weigh(x, scale))
     return Rows(x, scale, eps)
+
+
+def enter(given: Tensor, weight: Tensor, bias: Tensor, scale: Tensor, eps: float, dtype: torch.dtype) -> Rows:
+    """given float32 `[R, A]`, few numbers a row, through weight `[W, A]` and bias `[W]` -> rows of `dtype` before their
+    first norm, of `scale` `[B, W]`."""
+    fits = all(part.dtype == torch.float32 and part.is_contiguous() for part in (given, weight, bias))
+    if fits and _on_hopper(given, dtype):
+        from walkgraph.layers.kernels import modulated_rows
+
+        x, *left = modulated_rows.enter(given, weight, bias, scale, dtype)
+        return Rows(x, scale, eps, *left)
+    return begin(F.linear(given.to(weight.dtype), weight, bias).to(dtype), scale, eps)
 
 
 def product(rows: Rows, weight: Tensor, bias: Tensor) -> Tensor:
@@ -144,10 +156,11 @@ def add(rows: Rows, inner: Tensor, weight: Tensor, gate: Tensor, scale: Tensor) 
     return Rows((rows.x + added.flatten(0, 1)).to(rows.x.dtype), scale, rows.eps)
 
 
-def _on_hopper(x: Tensor) -> bool:
+def _on_hopper(x: Tensor, dtype: torch.dtype) -> bool:
+    """Whether kernels serve rows of this type where x lies."""
     return (
         x.is_cuda
-        and x.dtype in (torch.bfloat16, torch.float16)
+        and dtype in (torch.bfloat16, torch.float16)
         and not torch.is_grad_enabled()
         and torch.cuda.get_device_capability(x.device)[0] == _MAJOR
     )

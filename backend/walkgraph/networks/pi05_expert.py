@@ -16,7 +16,7 @@ from torch import Tensor
 from walkgraph.layers.block_attention import Places, Turns
 from walkgraph.layers.decoder import UNPACKED
 from walkgraph.layers.flow_end import Last, Way, end
-from walkgraph.layers.modulated import Modulation, Rows, add, begin, gated, laid, lifted, place, product
+from walkgraph.layers.modulated import Modulation, Rows, add, enter, gated, laid, lifted, place, product
 from walkgraph.layers.rope import rotate
 from walkgraph.networks.base import Attention, Block
 from walkgraph.networks.pi05 import Pi05
@@ -95,7 +95,8 @@ class ExpertRows:
         by = lifted(table[:, : -2 * width], width, self._products)
         scale, shift = table[:, -2 * width :].split(width, 1)
         scales = [*(one.scale for one in by), scale]
-        rows = begin(self._entered(actions), scales[0], eps)
+        into, dtype = self._model.action_in_proj, self._layers[0].down.dtype
+        rows = enter(actions.flatten(0, 1), into.weight, into.bias, scales[0], eps, dtype)
         for index, layer in enumerate(self._layers):
             first, second = by[2 * index], by[2 * index + 1]
             heads = attended(index, rows, layer.qkv, first.bias)
@@ -103,7 +104,3 @@ class ExpertRows:
             inner = gated(rows, layer.gate_up, second.bias)
             rows = add(rows, inner, layer.down, second.gate, scales[2 * index + 2])
         return rows.x, Last(scale, shift, eps, self._out.weight, self._out.bias)
-
-    def _entered(self, actions: Tensor) -> Tensor:
-        """`[B, t, a]` -> `[R, W]`."""
-        return self._model.enter(actions.flatten(0, 1))

@@ -1,6 +1,7 @@
-"""Modulated norms by themselves: of rows before their first product, and after their last.
+"""Modulated norms by themselves: of rows before their first product, and after their last; and rows made of few
+numbers each.
 
-Shape letters: B blocks, R rows, W width.
+Shape letters: B blocks, R rows, W width, A numbers.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false
@@ -53,3 +54,43 @@ def _rows(x: Tensor, scale: Tensor, shift: Tensor | None, out: Tensor, squares: 
         0 if shift is None else shift.stride(0), eps, W=width, BLOCK=block, WHOLE=shift is not None,
         num_warps=max(1, min(8, block // 256)),
     )  # fmt: skip
+
+
+ENTERED = 256
+"""Columns that a program makes of a row's numbers: their products stay in registers."""
+
+
+@triton.jit(do_not_specialize=["rows", "tokens"])
+def enter_kernel(
+    given, weight, bias, scale, out, weighted, squares, rows, tokens, scale_stride,
+    W: tl.constexpr, A: tl.constexpr, BLOCK_A: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """A program for a piece of one row, made in float32 and rounded once; then as `rows_kernel` weighs it."""
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    a, w = tl.arange(0, BLOCK_A), part * CHUNK + tl.arange(0, CHUNK)
+    inside = w < W
+    numbers = tl.load(given + row * A + a, mask=a < A, other=0.0)
+    tile = tl.load(weight + w[:, None] * A + a[None, :], mask=inside[:, None] & (a < A)[None, :], other=0.0)
+    made = tl.sum(tile * numbers[None, :], 1) + tl.load(bias + w, mask=inside, other=0.0)
+    made = made.to(out.dtype.element_ty)
+    tl.store(out + row * W + w, made, mask=inside)
+    value = tl.where(inside, made.to(tl.float32), 0.0)
+    tl.store(squares + part * rows + row, tl.sum(value * value, 0))
+    value *= 1 + tl.load(scale + row // tokens * scale_stride + w, mask=inside, other=0.0).to(tl.float32)
+    tl.store(weighted + row * W + w, value.to(weighted.dtype.element_ty), mask=inside)
+
+
+def enter(
+    given: Tensor, weight: Tensor, bias: Tensor, scale: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """given `[R, A]`, weight `[W, A]`, bias `[W]`, float32 and contiguous; scale `[B, W]` -> rows of `dtype`, weighted,
+    squares float32 `[parts, R]`."""
+    (rows, numbers), width = given.shape, weight.shape[0]
+    out, parts = torch.empty(rows, width, dtype=dtype, device=given.device), triton.cdiv(width, ENTERED)
+    weighted = torch.empty_like(out)
+    squares = torch.empty(parts, rows, dtype=torch.float32, device=given.device)
+    enter_kernel[(rows, parts)](
+        given, weight, bias, scale, out, weighted, squares, rows, rows // scale.shape[0], scale.stride(0),
+        W=width, A=numbers, BLOCK_A=triton.next_power_of_2(numbers), CHUNK=ENTERED, num_warps=4,
+    )  # fmt: skip
+    return out, weighted, squares
