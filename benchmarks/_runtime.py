@@ -11,7 +11,7 @@ import torch
 from msgspec import structs
 
 from walkgraph.components import catalogue
-from walkgraph.engine.engine import Done, Engine, LoopDone
+from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
 from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
@@ -29,18 +29,17 @@ from walkgraph.worker.core import Core
 from walkgraph.worker.events import (
     ABSENT,
     Allow,
-    CallDone,
     Cancelled,
     Command,
     DropStates,
     MoveState,
-    Ref,
     Release,
     Report,
     Run,
     RunLoop,
     Started,
 )
+from walkgraph.worker.parties import called
 
 RANK = Rank(0)
 
@@ -111,7 +110,10 @@ class InProcess:
         """Until nothing is left to do. `watch` is called after each step of the engine."""
         while not self.engine.idle:
             for event in self.engine.step():
-                self._follow(self.core.handle(event if isinstance(event, Items) else _told(event)))
+                if isinstance(event, Items):
+                    self._follow(self.core.handle(event))
+                elif isinstance(event, Begun | Done | LoopDone):
+                    self._follow(self.core.handle(called(event)))
             watch()
 
     def taken(self, run: str) -> Taken:
@@ -155,13 +157,6 @@ class InProcess:
                 raise RuntimeError(f"run {message.run}: {message.error}")
             case _:
                 pass
-
-
-def _told(done: Done | LoopDone) -> CallDone:
-    call = done.call
-    ref = Ref(call.run, call.step, call.use, call.iteration)
-    counts = (done.iterations, done.stopped) if isinstance(done, LoopDone) else ()
-    return CallDone(ref, done.outputs, done.error, done.busy, done.queued, *counts)
 
 
 def device_name() -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from walkgraph.engine.batches import Batches
 from walkgraph.engine.clocks import Stopwatch
 from walkgraph.engine.examples import with_examples
 from walkgraph.engine.gauges import Gauges, memory
@@ -129,6 +130,11 @@ class Engine:
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
         """Let a loop launch iterations up to this many."""
         self._resident.allow(run, step, use, iteration, upto)
+
+    @property
+    def batches(self) -> Batches:
+        """Its calls outside loops on the device."""
+        return self._batches
 
     @property
     def resident(self) -> Resident:

@@ -68,7 +68,7 @@ class Beside(Engine):
 
     def follow(self, node: str) -> None:
         """Its outputs are read on the device alone."""
-        self._batches.chained = {node}
+        self.batches.chained = {node}
 
 
 @pytest.fixture
