@@ -145,12 +145,12 @@ def test_tasks_run_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     def called(self: Predictor, calls: Any, states: Any) -> Any:
         raise AssertionError("a loop on the device steps")
 
-    monkeypatch.setattr(Predictor, "forward", called)
     document = json.loads(GRAPHS["vjepa2_ac"].read_text())
     document["weights"]["vjepa2"]["source"] = "random:vjepa2-ac-tiny:3"
     document["nodes"]["picture_in"]["params"]["size"] = 32
     where = decode({**PLACEMENT, "ranks": [{"rank": 0, "device": "cuda:0"}]})
     local = LocalDeployment(codec.load(document), where, threads=1)
+    monkeypatch.setattr(Predictor, "forward", called)
     for count in (1, 5):
         local.submit(f"roll {count}", "rollout", {"horizon": count}, asked(5, count))
     local.submit("plan", "plan", PLAN, planned_for())
