@@ -76,8 +76,9 @@ def test_a_loop_in_a_loop_says_how_it_is_iterated_and_why(person: Person) -> Non
     expect(outer.locator(".wg-iterated")).to_have_attribute("title", re.compile("begins every iteration as a copy"))
     expect(page.get_by_text("No problems", exact=True)).to_be_visible()
     person.select("loop:frames")
-    inspector = page.get_by_role("complementary").or_(page.locator(".wg-inspector")).first
-    expect(page.locator(".wg-inspector")).to_contain_text("Part of each iteration of rounds, which runs on the device as a whole.")
+    expect(page.locator(".wg-inspector")).to_contain_text(
+        "Part of each iteration of rounds, which runs on the device as a whole."
+    )
     person.look("nested")
 
 
