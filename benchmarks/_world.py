@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.layers.layer_norm import shifted_norm
-from walkgraph.layers.paged_blocks import placed_attention
+from walkgraph.layers.paged_blocks import paged_block_attention, place_block
 from walkgraph.layers.product import product
 from walkgraph.networks.base import PagedRows
 
@@ -103,7 +103,8 @@ def weights(width: int, hidden: int) -> Weights:
 def layer(x: Tensor, of: Weights, k: Tensor, v: Tensor, room: Any, tokens: int) -> Tensor:
     """As `networks.vjepa2_steps.through`."""
     y = shifted_norm(x, of.shift, of.norm)
-    heads = placed_attention(product(y, of.qkv, of.biases[0]), room.cos, room.sin, k, v, room.rows, tokens)
+    q = place_block(product(y, of.qkv, of.biases[0]), room.cos, room.sin, k, v, room.rows, tokens)
+    heads = paged_block_attention(q, k, v, room.rows, tokens)
     x = product(heads.flatten(1), of.o, residual=x)
     hidden = product(shifted_norm(x, of.shift, of.norm), of.up, of.biases[2], activation="gelu")
     return product(hidden, of.down, residual=x)

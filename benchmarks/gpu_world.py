@@ -6,8 +6,7 @@ which cuts of their attention are fastest.
 `check`: blocks placed and attended, and norms, beside float32. `sweep`: cuts of the predictor's attention. `library`:
 its products, and those of SigLIP and of Gemma's prefix, in graphs that rotate through the weights of many layers.
 `stacks`: 24 layers behind contexts of several lengths, for 1, 8 and 400 rollouts, and 40 layers of the encoder; then by
-kernel. With `sweep`, `stacks` run with the cuts that were found best. `many`: what 400 rollouts' attention is cut by,
-checked, timed, and in stacks, with queries that are turned before it and in it.
+kernel. With `sweep`, `stacks` run with the cuts that were found best.
 """
 
 from __future__ import annotations
@@ -91,10 +90,6 @@ def main() -> None:
             report["library"] = attempt(lambda: libraries(budget))
         if "stacks" in given.parts:
             report["stacks"] = attempt(lambda: stacks(budget))
-        if "many" in given.parts:
-            from _many import many
-
-            report["many"] = attempt(lambda: many(budget, given.workers))
     report["left out"] = budget.left_out
     common.write(given.out, "cuda", report)
 
@@ -110,7 +105,7 @@ def checks() -> list[common.Row]:
 
 def block_checks() -> Iterator[common.Row]:
     from walkgraph.layers.kernels.layer_norm import norm_rows
-    from walkgraph.layers.kernels.paged_blocks import Cut, attend, choose, place
+    from walkgraph.layers.kernels.paged_blocks import CUTS, Cut, attend, choose, place
     from walkgraph.layers.paged_blocks import plain_attention, plain_place
 
     for batch, context in ((1, 0), (1, 1000), (3, 7700), (8, 516)):
@@ -123,7 +118,7 @@ def block_checks() -> Iterator[common.Row]:
         yield {"what": f"placed {batch} x {context}", "wrong by": distance}
         exact = plain_attention(q.float(), k.float(), v.float(), room.rows, TOKENS)
         chosen = choose(batch, HEADS, room.capacity)
-        for cut in (chosen, Cut(m=64, splits=8, least=64), Cut(m=128, splits=4, warps=8)):
+        for cut in (chosen, CUTS[max(CUTS)], Cut(m=64, splits=8, least=64), Cut(m=128, splits=4, warps=8)):
             outs = [attend(q, room.k[0], room.v[0], room.rows, TOKENS, PAGE, cut) for _ in range(2)]
             distance = wrong(outs[0], exact) if torch.equal(outs[0], outs[1]) else float("nan")
             yield {"what": f"attention {batch} x {context}", "cut": told(cut), "wrong by": distance}
@@ -131,7 +126,7 @@ def block_checks() -> Iterator[common.Row]:
     room.rows.lengths.copy_(torch.tensor([3612, 0, 258, 3354, 1, 17, 2064, 3099]))
     q = normal(8 * TOKENS, HEADS, WIDTH)
     exact = plain_attention(q.float(), room.k[0].float(), room.v[0].float(), room.rows, TOKENS)
-    for cut in (choose(8, HEADS, room.capacity), Cut(m=128, splits=4, warps=8, least=128)):
+    for cut in (choose(8, HEADS, room.capacity), CUTS[max(CUTS)], Cut(m=128, splits=4, warps=8, least=128)):
         outs = [attend(q, room.k[0], room.v[0], room.rows, TOKENS, PAGE, cut) for _ in range(20)]
         same = all(torch.equal(one, outs[0]) for one in outs)
         yield {"what": "8 lengths", "cut": told(cut), "wrong by": wrong(outs[0], exact) if same else float("nan")}
@@ -233,7 +228,9 @@ def attention_cuts(batch: int) -> list[Any]:
         *(Cut(m=128, block=128, warps=8, stages=stages) for stages in (2, 3)),
     ]
     if batch >= 100:
-        return [*tiles, Cut(m=64, block=32, stages=4), Cut(m=128, warps=8, block=32, stages=4)]
+        small = [Cut(m=64, block=32, stages=4), Cut(m=128, warps=8, block=32, stages=4)]
+        joined = [Cut(m=64), Cut(m=64, stages=2), Cut(m=128, warps=8), *small]
+        return [*tiles, *small, *(replace(cut, joined=True, registers=128) for cut in joined)]
     shares = (
         [(1, 256), (2, 256), (4, 256), (8, 256), (4, 512), (8, 512)] if batch == 1 else [(1, 256), (2, 512), (4, 512)]
     )

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.layers.kernels.paged_blocks import Cut, attend, attend_turning, choose, place
+from walkgraph.layers.kernels.paged_blocks import Cut, attend, choose, place
 from walkgraph.layers.paged_blocks import plain_attention, plain_place
 from walkgraph.networks.base import PagedRows
 
@@ -98,21 +98,6 @@ def test_every_token_of_a_block_sees_its_sequence(device: str, name: str, length
     for _ in range(2 if CUTS[name].splits > 1 else 1):  # counters are zero again
         out = attend(q, given.k, given.v, given.rows, tokens, PAGE, CUTS[name])
         torch.testing.assert_close(out.float(), wanted, rtol=4e-3, atol=4e-3)
-
-
-@pytest.mark.parametrize("spread", [True, False])
-def test_queries_may_be_turned_as_they_are_attended(device: str, spread: bool) -> None:
-    given, tokens = case(device, [5, 20, 0], [1, 0], 18, 2, 1), 18
-    cos, sin = (t[:1].expand(2, -1, -1) if spread else t for t in (given.cos, given.sin))
-    k, v = given.k.clone(), given.v.clone()
-    same = place(given.qkv, cos, sin, k, v, given.rows, tokens, PAGE, queries=False)
-    assert same is given.qkv
-    q = plain_place(given.qkv, cos, sin, given.k, given.v, given.rows, tokens)
-    wanted = plain_attention(q.float(), given.k.float(), given.v.float(), given.rows, tokens)
-    out = attend_turning(given.qkv, cos, sin, k, v, given.rows, tokens, PAGE, Cut(m=16, block=16, joined=True))
-    torch.testing.assert_close(out.float(), wanted, rtol=4e-3, atol=4e-3)
-    torch.testing.assert_close(k, given.k, rtol=2e-3, atol=2e-3)
-    assert torch.equal(v, given.v)
 
 
 def test_keys_are_shared_where_programs_are_few() -> None:

@@ -81,30 +81,6 @@ def paged_block_attention(
     return plain_attention(q, slot_k, slot_v, rows, tokens, page=page)
 
 
-def placed_attention(
-    qkv: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    slot_k: Tensor,
-    slot_v: Tensor,
-    rows: Rows,
-    tokens: int,
-    *,
-    page: int = 16,
-) -> Tensor:
-    """`place_block`, and `paged_block_attention` of what it turns -> `[B * n, H, D]`: of very many sequences, the
-    queries need not be written in between."""
-    groups, width = slot_k.shape[1:]
-    if qkv.is_cuda and placeable(qkv, slot_k) and alike(cos, sin, slot_k, slot_v):
-        queries = qkv.unflatten(1, (-1, width))[:, : -2 * groups]
-        if attendable(queries, slot_k, slot_v, rows, page):
-            from walkgraph.layers.kernels.paged_blocks import place_and_attend
-
-            return place_and_attend(qkv, cos, sin, slot_k, slot_v, rows, tokens, page)
-    q = place_block(qkv, cos, sin, slot_k, slot_v, rows, tokens, page=page)
-    return paged_block_attention(q, slot_k, slot_v, rows, tokens, page=page)
-
-
 def plain_place(
     qkv: Tensor,
     cos: Tensor,

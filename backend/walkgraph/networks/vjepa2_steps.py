@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.layers.layer_norm import shifted_norm
-from walkgraph.layers.paged_blocks import place_block, placed_attention
+from walkgraph.layers.paged_blocks import paged_block_attention, place_block
 from walkgraph.layers.patches import patchify
 from walkgraph.layers.product import product
 from walkgraph.networks.base import PagedRows, PagedSlot, Placed
@@ -62,7 +62,8 @@ class EncoderSteps:
         rows = PagedRows(whole[:count], whole.view(count, pages), nothing, nothing)
 
         def attended(layer: int, qkv: Tensor) -> Tensor:
-            return placed_attention(qkv, cos, sin, k, v, rows, tokens, page=_PAGE)
+            q = place_block(qkv, cos, sin, k, v, rows, tokens, page=_PAGE)
+            return paged_block_attention(q, k, v, rows, tokens, page=_PAGE)
 
         return attended
 
@@ -88,7 +89,9 @@ class PredictorSteps:
         cos, sin = self._turns(rows, lead)
 
         def attended(layer: int, qkv: Tensor) -> Tensor:
-            return placed_attention(qkv, cos, sin, slot.k[layer], slot.v[layer], rows, tokens)
+            k, v = slot.k[layer], slot.v[layer]
+            q = place_block(qkv, cos, sin, k, v, rows, tokens)
+            return paged_block_attention(q, k, v, rows, tokens)
 
         return self._leaving(through(self._predictor.predictor_blocks, x, attended, self._shifts), lead)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from walkgraph.layers.attention import dense_attention
 from walkgraph.layers.invariance import batch_invariant
-from walkgraph.layers.paged_blocks import paged_block_attention, place_block, placed_attention, plain_attention
+from walkgraph.layers.paged_blocks import paged_block_attention, place_block, plain_attention
 from walkgraph.networks.base import PagedRows
 
 torch.set_num_threads(1)
@@ -86,16 +86,6 @@ def test_sines_of_all_sequences_may_be_one() -> None:
     cos, sin = given.cos[:1].expand(2, -1, -1), given.sin[:1].expand(2, -1, -1)
     spread = place_block(given.qkv, cos, sin, given.k, given.v, given.rows, tokens)
     assert torch.equal(spread, place_block(given.qkv, cos.clone(), sin.clone(), given.k, given.v, given.rows, tokens))
-
-
-def test_blocks_may_be_placed_and_attended_at_once() -> None:
-    given, tokens = case([3, 20], [1, 0], 5, 4, 2), 5
-    k, v = given.k.clone(), given.v.clone()
-    out = placed_attention(given.qkv, given.cos, given.sin, k, v, given.rows, tokens)
-    q = place_block(given.qkv, given.cos, given.sin, given.k, given.v, given.rows, tokens)
-    assert torch.equal(out, paged_block_attention(q, given.k, given.v, given.rows, tokens))
-    assert torch.equal(k.nan_to_num(), given.k.nan_to_num())
-    assert torch.equal(v.nan_to_num(), given.v.nan_to_num())
 
 
 def test_a_sequence_gets_the_numbers_that_it_gets_alone() -> None:

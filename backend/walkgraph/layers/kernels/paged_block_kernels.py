@@ -25,7 +25,7 @@ REST = 16
 
 
 @triton.jit
-def turned(x, cos, sin, ROWS: tl.constexpr, D: tl.constexpr):
+def _turned(x, cos, sin, ROWS: tl.constexpr, D: tl.constexpr):
     """Heads `[ROWS, D]`, turned pair by pair; cos and sin float32 `[ROWS, D]`."""
     even, odd = x.to(tl.float32).reshape(ROWS, D // 2, 2).split()
     cos_even, cos_odd = cos.reshape(ROWS, D // 2, 2).split()
@@ -38,10 +38,10 @@ def turned(x, cos, sin, ROWS: tl.constexpr, D: tl.constexpr):
 def place_kernel(
     qkv, cos, sin, q, slot_k, slot_v, rows, pages, lengths, count, tokens, qkv_stride, row_stride, token_stride,
     slot_stride, reach, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, EACH: tl.constexpr,
-    PAGE: tl.constexpr, QUERIES: tl.constexpr, PDL: tl.constexpr,
+    PAGE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """A program for EACH tokens of `count`. HEADS: a power of two >= H and G. Sines are read for every head anew, as
-    wide as the head is: that is faster than spreading them. Without QUERIES, those stay as they are."""
+    wide as the head is: that is faster than spreading them."""
     ROWS: tl.constexpr = EACH * HEADS
     r = tl.arange(0, ROWS)
     token, h = (tl.program_id(0) * EACH + r // HEADS), (r % HEADS)[:, None]
@@ -58,13 +58,11 @@ def place_kernel(
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
-    if QUERIES:
-        queries = tl.load(base + h * D, mask=query, other=0.0)
+    queries = tl.load(base + h * D, mask=query, other=0.0)
     keys = tl.load(base + (H + h) * D, mask=key, other=0.0)
     values = tl.load(base + (H + G + h) * D, mask=key, other=0.0)
-    if QUERIES:
-        tl.store(q + token * (H * D) + h * D + d, turned(queries, c, s, ROWS, D), mask=query)
-    tl.store(slot_k + slot + h * D + d, turned(keys, c, s, ROWS, D), mask=key)
+    tl.store(q + token * (H * D) + h * D + d, _turned(queries, c, s, ROWS, D), mask=query)
+    tl.store(slot_k + slot + h * D + d, _turned(keys, c, s, ROWS, D), mask=key)
     tl.store(slot_v + slot + h * D + d, values, mask=key)
 
 

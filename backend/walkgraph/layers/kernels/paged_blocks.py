@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _COUNTERS = 1 << 16
 TAIL = 16
 """Queries past the last whole tile that are a small tile, at most."""
+JOINED_TAIL = 8
+"""As many that go with the last whole tile: 16 would take registers of all its threads."""
 
 _MANY = 4096
 """Tokens from which on a program places several."""
@@ -45,13 +47,10 @@ class Cut:
     warps: int = 4
     stages: int = 3
     joined: bool = False
-    """Queries past the last whole tile go with it, on the keys that it reads, and a program sees all keys: less is
-    read where programs are many."""
-    turns: bool = False
-    """A joined one: queries are turned as they are read, and never written."""
-    few: int = TAIL
+    """Queries past the last whole tile go with it, on the keys that it reads, and a program sees all keys: for what
+    fills a GPU many times over."""
     registers: int | None = None
-    """Of a thread, at most; None: as the compiler likes."""
+    """Of a thread, at most, where heads have 64 numbers; None: as the compiler likes."""
     pdl: bool = True
 
 
@@ -62,7 +61,7 @@ ALIKE = Cut(m=64, splits=8)
 CUTS: dict[int, Cut] = {
     64: Cut(m=64, splits=4, stages=4),
     512: Cut(m=64, splits=2, least=512),
-    8192: Cut(m=64),
+    8192: Cut(m=64, joined=True, registers=128),
 }
 """By sequences times query heads, at most: what an H200 ran fastest with, blocks of 258, contexts of up to 7740."""
 
@@ -77,35 +76,21 @@ def choose(batch: int, heads: int, context: int) -> Cut:
 
 
 def place(
-    qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int,
-    queries: bool = True,
-) -> Tensor:  # fmt: skip
-    """`layers.paged_blocks.place_block`, of what is `placeable` and `alike`. Without `queries`, qkv comes back."""
+    qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int
+) -> Tensor:
+    """`layers.paged_blocks.place_block`, of what is `placeable` and `alike`."""
     groups, width = slot_k.shape[1:]
     heads = qkv.shape[1] // width - 2 * groups
-    q = torch.empty((qkv.shape[0], heads, width), dtype=qkv.dtype, device=qkv.device) if queries else qkv
+    q = torch.empty((qkv.shape[0], heads, width), dtype=qkv.dtype, device=qkv.device)
     kernel: Any = place_kernel
     overlap = can_overlap(qkv.device)
     each = 1 if qkv.shape[0] < _MANY else 2
     kernel[(-(-qkv.shape[0] // each),)](
         qkv, cos, sin, q, slot_k, slot_v, rows.rows, rows.pages, rows.lengths, qkv.shape[0], tokens, qkv.stride(0),
         cos.stride(0), cos.stride(1), slot_k.stride(0), rows.pages.shape[1], H=heads, G=groups, D=width,
-        HEADS=_power(max(heads, groups)), EACH=each, PAGE=page, QUERIES=queries, PDL=overlap, num_warps=4,
-        launch_pdl=overlap,
+        HEADS=_power(max(heads, groups)), EACH=each, PAGE=page, PDL=overlap, num_warps=4, launch_pdl=overlap,
     )  # fmt: skip
     return q
-
-
-def place_and_attend(
-    qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int
-) -> Tensor:
-    """`layers.paged_blocks.placed_attention`, of what is `placeable`, `alike` and `attendable`."""
-    heads = qkv.shape[1] // slot_k.shape[2] - 2 * slot_k.shape[1]
-    cut = choose(qkv.shape[0] // tokens, heads, rows.pages.shape[1] * page)
-    q = place(qkv, cos, sin, slot_k, slot_v, rows, tokens, page, queries=not cut.turns)
-    if cut.turns:
-        return attend_turning(q, cos, sin, slot_k, slot_v, rows, tokens, page, cut)
-    return attend(q, slot_k, slot_v, rows, tokens, page, cut)
 
 
 def attend(
@@ -117,7 +102,13 @@ def attend(
     cut = cut or choose(batch, heads, reach * page)
     out = torch.empty((count, heads, width), dtype=q.dtype, device=q.device)
     if cut.joined:
-        return _joined(q.contiguous(), out, slot_k, slot_v, rows, tokens, page, cut, None)
+        kernel: Any = attend_many_kernel
+        whole = tokens // cut.m if tail_of(cut, tokens) else -(-tokens // cut.m)
+        kernel[(whole, batch * heads)](
+            q.contiguous(), slot_k, slot_v, rows.rows, rows.pages, rows.lengths, out, tokens, slot_k.stride(0), reach,
+            **constants(cut, tokens, heads, groups, width, page, can_overlap(q.device)),
+        )  # fmt: skip
+        return out
     parts, weights = out, out
     if cut.splits > 1:
         parts = torch.empty((batch * heads, cut.splits, tokens, width), dtype=torch.float32, device=q.device)
@@ -127,7 +118,7 @@ def attend(
     tiles = whole + (tail > 0)
     if cut.splits > 1 and batch * heads * tiles > _COUNTERS:
         raise ValueError(f"keys are shared for at most {_COUNTERS} tiles, not {batch * heads * tiles}")
-    kernel: Any = attend_kernel
+    kernel = attend_kernel
     kernel[(tiles, cut.splits, batch * heads)](
         q.contiguous(), slot_k, slot_v, rows.rows, rows.pages, rows.lengths, out, parts, weights,
         counters(q.device), tokens, whole, cut.splits,
@@ -137,36 +128,10 @@ def attend(
     return out
 
 
-def attend_turning(
-    qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int,
-    cut: Cut,
-) -> Tensor:  # fmt: skip
-    """`attend` of the queries of qkv `[B * n, (H + 2G) * D]`, turned as they are read. The cut is a joined one."""
-    groups, width = slot_k.shape[1:]
-    heads = qkv.shape[1] // width - 2 * groups
-    out = torch.empty((qkv.shape[0], heads, width), dtype=qkv.dtype, device=qkv.device)
-    return _joined(qkv, out, slot_k, slot_v, rows, tokens, page, cut, (cos, sin))
-
-
-def _joined(
-    q: Tensor, out: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int, cut: Cut,
-    turns: tuple[Tensor, Tensor] | None,
-) -> Tensor:  # fmt: skip
-    """`out`, of the queries that each row of q begins with."""
-    (count, heads, width), tail = out.shape, tail_of(cut, tokens)
-    cos, sin = turns or (out, out)
-    kernel: Any = attend_many_kernel
-    kernel[(tokens // cut.m if tail else -(-tokens // cut.m), count // tokens * heads)](
-        q, cos, sin, slot_k, slot_v, rows.rows, rows.pages, rows.lengths, out, tokens, q.stride(0), cos.stride(0),
-        cos.stride(1), slot_k.stride(0), rows.pages.shape[1], TURN=turns is not None,
-        **constants(cut, tokens, heads, slot_k.shape[1], width, page, can_overlap(q.device)),
-    )  # fmt: skip
-    return out
-
-
 def tail_of(cut: Cut, tokens: int) -> int:
-    """Queries of the small tile; 0 where there is none."""
-    return cut.few if tokens > cut.m and 0 < tokens % cut.m <= cut.few else 0
+    """Queries of the small tile, or of what goes with the last one; 0 where there is none."""
+    tail = JOINED_TAIL if cut.joined else TAIL
+    return tail if tokens > cut.m and 0 < tokens % cut.m <= tail else 0
 
 
 def constants(cut: Cut, tokens: int, heads: int, groups: int, width: int, page: int, on_gpu: bool) -> dict[str, Any]:
@@ -177,7 +142,7 @@ def constants(cut: Cut, tokens: int, heads: int, groups: int, width: int, page: 
         "TAIL": tail_of(cut, tokens), "STAGES": cut.stages, "PDL": overlap, "ON_GPU": on_gpu,
         "num_warps": cut.warps, "num_stages": cut.stages, "launch_pdl": overlap,
     }  # fmt: skip
-    if cut.registers is not None:
+    if cut.registers is not None and width <= 64:
         given["maxnreg"] = cut.registers
     return given if cut.joined else given | {"AT_ONCE": 4 if cut.m <= 16 * cut.warps else 2}
 

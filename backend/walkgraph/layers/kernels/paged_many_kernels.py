@@ -1,9 +1,12 @@
 """Attention of blocks of very many sequences over a paged cache: a program for a tile of one head's queries, which sees
 all keys of its sequence.
 
-Where programs are many, what they read counts: keys are read once for as many queries as registers hold, and the few
-queries past the last whole tile (TAIL) go along with the last tile, on the keys that it reads. They stand on the other
-side of their products, since tensor cores take at least 64 rows at once, but as few columns as 8.
+Nothing is shared between programs, and the few queries past the last whole tile (TAIL) go along with the last tile, on
+the keys that it reads: a fifth program of each head would read as much as another. They stand on the other side of
+their products, since tensor cores take at least 16 rows at once, but as few columns as 8.
+
+Time goes to waiting, more than to keys read twice: small tiles, four programs of 128 registers on a multiprocessor,
+run faster than wide ones.
 
 Shape letters as in `walkgraph.layers.paged_blocks`.
 """
@@ -15,19 +18,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from walkgraph.layers.kernels.paged_block_kernels import more_keys, slots_of, turned, write_rows
-
-
-@triton.jit
-def _queries(q, cos, sin, at, tokens, row_stride, turn_stride, ROWS: tl.constexpr, D: tl.constexpr, TURN: tl.constexpr):
-    """Those of the tokens `at`, turned here where they aren't yet."""
-    here, d = (at < tokens)[:, None], tl.arange(0, D)[None, :]
-    x = tl.load(q + at[:, None] * row_stride + d, mask=here, other=0.0)
-    if TURN:
-        turn = at[:, None] * turn_stride + d
-        c, s = tl.load(cos + turn, mask=here, other=0.0), tl.load(sin + turn, mask=here, other=0.0)
-        x = turned(x, c, s, ROWS, D)
-    return x
+from walkgraph.layers.kernels.paged_block_kernels import more_keys, slots_of, write_rows
 
 
 @triton.jit
@@ -46,19 +37,19 @@ def _few(q, k, v, best, heard, kept, scale, MASKED: tl.constexpr):
 
 @triton.jit
 def _tile(
-    q, cos, sin, here_k, here_v, slots, table, most, slot_stride, scale, out, out_stride, tokens, first, row_stride,
-    turn_stride, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, REST: tl.constexpr, TAIL: tl.constexpr,
-    PAGE: tl.constexpr, STAGES: tl.constexpr, TURN: tl.constexpr, ON_GPU: tl.constexpr,
+    q, here_k, here_v, slots, table, most, slot_stride, scale, out, tokens, first, row_stride, M: tl.constexpr,
+    D: tl.constexpr, BLOCK: tl.constexpr, REST: tl.constexpr, TAIL: tl.constexpr, PAGE: tl.constexpr,
+    STAGES: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
     """M queries from `first` on, and TAIL after them. q and out are those of the sequence's head."""
     at, rest, d = tl.arange(0, BLOCK), tl.arange(0, REST), tl.arange(0, D)[None, :]
     m = first + tl.arange(0, M)
-    queries = _queries(q, cos, sin, m, tokens, row_stride, turn_stride, M, D, TURN)
+    queries = tl.load(q + m[:, None] * row_stride + d, mask=(m < tokens)[:, None], other=0.0)
     best, total = tl.full([M], -1e30, tl.float32), tl.zeros([M], tl.float32)
     heard = tl.zeros([M, D], tl.float32)
     if TAIL > 0:
         t = first + M + tl.arange(0, TAIL)
-        few = _queries(q, cos, sin, t, tokens, row_stride, turn_stride, TAIL, D, TURN)
+        few = tl.load(q + t[:, None] * row_stride + d, mask=(t < tokens)[:, None], other=0.0)
         few_best, few_mass = tl.full([TAIL], -1e30, tl.float32), tl.zeros([BLOCK, TAIL], tl.float32)
         few_heard = tl.zeros([D, TAIL], tl.float32)
     end = most // BLOCK
@@ -88,41 +79,37 @@ def _tile(
         left = slots_of(table, start + rest, most, PAGE, ON_GPU)[:, None] * slot_stride + d
         left_k = tl.load(here_k + left, mask=(start + rest < most)[:, None], other=0.0)
         left_v = tl.load(here_v + left, mask=(start + rest < most)[:, None], other=0.0)
-    write_rows(out, out_stride, first, tokens, total, heard, M, D)
+    write_rows(out, row_stride, first, tokens, total, heard, M, D)
     if TAIL > 0:
-        write_rows(out, out_stride, first + M, tokens, few_total, tl.trans(few_heard), TAIL, D)
+        write_rows(out, row_stride, first + M, tokens, few_total, tl.trans(few_heard), TAIL, D)
 
 
 @triton.jit(do_not_specialize=["tokens", "reach"])
 def attend_many_kernel(
-    q, cos, sin, slot_k, slot_v, rows, pages, lengths, out, tokens, row_stride, turn_row_stride, turn_stride,
-    slot_stride, reach, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, PAGE: tl.constexpr, M: tl.constexpr,
-    BLOCK: tl.constexpr, REST: tl.constexpr, TAIL: tl.constexpr, STAGES: tl.constexpr, TURN: tl.constexpr,
-    PDL: tl.constexpr, ON_GPU: tl.constexpr,
+    q, slot_k, slot_v, rows, pages, lengths, out, tokens, slot_stride, reach, H: tl.constexpr, G: tl.constexpr,
+    D: tl.constexpr, PAGE: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr, REST: tl.constexpr, TAIL: tl.constexpr,
+    STAGES: tl.constexpr, PDL: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
-    """A program for a tile of M queries of a head; the last one has TAIL more. TURN: queries come as products left
-    them, `row_stride` numbers a token; cos and sin are read then alone."""
+    """A program for a tile of M queries of a head; the last one has TAIL more."""
     tile, pair = tl.program_id(0), tl.program_id(1)
     b, h = pair // H, pair % H
     row = tl.load(rows + b)
     most = tl.load(lengths + row) + tokens
     table = pages + row.to(tl.int64) * reach
     slots = slots_of(table, tl.arange(0, BLOCK), most, PAGE, ON_GPU)
-    b = b.to(tl.int64)
-    here, turn = (h // (H // G)) * D, b * turn_row_stride
-    q += b * tokens * row_stride + h * D
-    out += (b * tokens * H + h) * D
+    here = (h // (H // G)) * D
+    base = (b.to(tl.int64) * tokens * H + h) * D
     scale = 1.4426950408889634 / (D**0.5)
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
     if TAIL > 0 and tile == tl.num_programs(0) - 1:
         _tile(
-            q, cos + turn, sin + turn, slot_k + here, slot_v + here, slots, table, most, slot_stride, scale, out, H * D,
-            tokens, tile * M, row_stride, turn_stride, M, D, BLOCK, REST, TAIL, PAGE, STAGES, TURN, ON_GPU,
+            q + base, slot_k + here, slot_v + here, slots, table, most, slot_stride, scale, out + base, tokens,
+            tile * M, H * D, M, D, BLOCK, REST, TAIL, PAGE, STAGES, ON_GPU,
         )  # fmt: skip
     else:
         _tile(
-            q, cos + turn, sin + turn, slot_k + here, slot_v + here, slots, table, most, slot_stride, scale, out, H * D,
-            tokens, tile * M, row_stride, turn_stride, M, D, BLOCK, REST, 0, PAGE, STAGES, TURN, ON_GPU,
+            q + base, slot_k + here, slot_v + here, slots, table, most, slot_stride, scale, out + base, tokens,
+            tile * M, H * D, M, D, BLOCK, REST, 0, PAGE, STAGES, ON_GPU,
         )  # fmt: skip
