@@ -8,14 +8,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tests.support.local import LocalDeployment, _told
+from tests.support.local import LocalDeployment
 from tests.support.spanning import OFFSET, Node, connected, quiet
 from walkgraph.components import catalogue
-from walkgraph.engine.engine import Engine
+from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
 from walkgraph.engine.spanning import Memory, Spans
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank
-from walkgraph.networks.loops import Items
 from walkgraph.placement.assemble import assemble
 from walkgraph.placement.assignment import Assignment
 from walkgraph.placement.document import Placement
@@ -23,6 +22,7 @@ from walkgraph.wire import codec
 from walkgraph.wire import messages as m
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import Arrived, Command, Send, Started
+from walkgraph.worker.parties import called
 from walkgraph.worker.parts import Parts
 
 
@@ -41,7 +41,7 @@ class Worker(Node):
         it.mail.put(lambda: it.parts_here.take(self.rank, codec.between_workers.decode(frame)))  # type: ignore[arg-type]
 
     def came(self, event: Any) -> None:
-        self.deployment.perform(self.rank, event if isinstance(event, Items) else _told(event))
+        self.deployment.perform(self.rank, called(event) if isinstance(event, Begun | Done | LoopDone) else event)
 
 
 class Threaded(LocalDeployment):
