@@ -110,13 +110,13 @@ def layer(x: Tensor, of: Weights, k: Tensor, v: Tensor, room: Any, tokens: int) 
     return product(hidden, of.down, residual=x)
 
 
-def stacks(budget: common.Budget) -> list[common.Row]:
+def stacks(budget: common.Budget, rollouts: Sequence[int]) -> list[common.Row]:
     rows: list[common.Row] = []
     made = [weights(1024, 4096) for _ in range(24)]
     for batch, contexts in ((1, (0, 1032, 2064, 4128, 7740)), (8, (0, 2064, 3870)), (ROLLOUTS, (0, 258))):
-        if budget.allows(f"predictor {batch}"):
+        if batch in rollouts and budget.allows(f"predictor {batch}"):
             rows += attempt(lambda b=batch, c=contexts: predictor(made, b, c)) or []
-    if budget.allows("encoder"):
+    if 1 in rollouts and budget.allows("encoder"):
         rows += attempt(encoder) or []
     common.show("stacks of layers", rows)
     return rows

@@ -1,7 +1,8 @@
 """What a step of V-JEPA 2-AC's predictor and of its encoder takes on one GPU, layers of full size as one graph, and
 which cuts of their attention are fastest.
 
-    python benchmarks/gpu_world.py [--parts check sweep stacks library] [--seconds 200] [--out world.json]
+    python benchmarks/gpu_world.py [--parts check sweep stacks library] [--rollouts 1 8 400]
+        [--seconds 200] [--out world.json]
 
 `check`: blocks placed and attended, and norms, beside float32. `sweep`: cuts of the predictor's attention. `library`:
 its products, and those of SigLIP and of Gemma's prefix, in graphs that rotate through the weights of many layers.
@@ -70,6 +71,7 @@ SHAPES = [
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", default=["check", "sweep", "stacks", "library"])
+    parser.add_argument("--rollouts", nargs="+", type=int, default=[1, 8, ROLLOUTS], help="of sweeps and stacks")
     parser.add_argument("--seconds", type=float, default=200)
     parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--out", type=Path)
@@ -79,7 +81,7 @@ def main() -> None:
     with torch.inference_mode():
         if "sweep" in given.parts:
             with Compilers(given.workers) as compilers:
-                attention = Attentions(compilers, common.Budget(0.8 * given.seconds))
+                attention = Attentions(compilers, common.Budget(0.8 * given.seconds), given.rollouts)
                 if "check" in given.parts:
                     report["check"] = attempt(checks)
                 report["attention"] = attempt(attention.run)
@@ -89,7 +91,7 @@ def main() -> None:
         if "library" in given.parts:
             report["library"] = attempt(lambda: libraries(budget))
         if "stacks" in given.parts:
-            report["stacks"] = attempt(lambda: stacks(budget))
+            report["stacks"] = attempt(lambda: stacks(budget, given.rollouts))
     report["left out"] = budget.left_out
     common.write(given.out, "cuda", report)
 
@@ -229,8 +231,12 @@ def attention_cuts(batch: int) -> list[Any]:
     ]
     if batch >= 100:
         small = [Cut(m=64, block=32, stages=4), Cut(m=128, warps=8, block=32, stages=4)]
-        joined = [Cut(m=64), Cut(m=64, stages=2), Cut(m=128, warps=8), *small]
-        return [*tiles, *small, *(replace(cut, joined=True, registers=128) for cut in joined)]
+        joined = [
+            *(Cut(m=64, registers=128, stages=stages) for stages in (2, 3)),
+            *(Cut(m=64, registers=registers, stages=2) for registers in (96, 104)),
+            *(Cut(m=128, registers=128, warps=8, stages=stages) for stages in (3, 4)),
+        ]
+        return [*tiles, *small, *(replace(cut, joined=True) for cut in joined)]
     shares = (
         [(1, 256), (2, 256), (4, 256), (8, 256), (4, 512), (8, 512)] if batch == 1 else [(1, 256), (2, 512), (4, 512)]
     )
@@ -254,15 +260,15 @@ def alone(cut: Any) -> Any:
 
 
 class Attentions:
-    def __init__(self, compilers: Compilers, budget: common.Budget) -> None:
-        self.budget = budget
-        cases = list(dict.fromkeys(alone(cut) for batch in (1, 8, ROLLOUTS) for cut in attention_cuts(batch)))
+    def __init__(self, compilers: Compilers, budget: common.Budget, rollouts: Sequence[int]) -> None:
+        self.budget, self.cases = budget, [case for case in CASES if case[0] in rollouts]
+        cases = list(dict.fromkeys(alone(cut) for batch in rollouts for cut in attention_cuts(batch)))
         self.futures = dict(zip(cases, compilers.all([(300, cut) for cut in cases]), strict=True))
 
     def run(self) -> list[common.Row]:
         rows: list[common.Row] = []
         found: list[Found] = []
-        for batch, context in CASES:
+        for batch, context in self.cases:
             if not self.budget.allows(f"attention {batch} {context}"):
                 continue
             one, work = Found((batch, context), {}), attention_work(batch, context, 2 if batch > 100 else 6)
@@ -295,7 +301,7 @@ class Attentions:
             both = [cut for cut in of[0] if all(cut in times for times in of)]
             lost = {cut: sum(times[cut] / min(times.values()) for times in of) / len(of) for cut in both}
             cut = min(lost, key=lost.__getitem__)
-            CUTS[batch * HEADS] = cut
+            CUTS[next(most for most in sorted(CUTS) if most >= batch * HEADS)] = cut
             print(f"{batch} rollouts: {cut}, {lost[cut]:.3f} of the best of every context", flush=True)
 
 

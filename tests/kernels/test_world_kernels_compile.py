@@ -38,7 +38,8 @@ def compiled(kernel, constants, tensor_cores=True, **types):
 
 for cut in paged_blocks.CUTS.values():
     kernel = paged_many_kernels.attend_many_kernel if cut.joined else paged_block_kernels.attend_kernel
-    compiled(kernel, paged_blocks.constants(cut, 258, 16, 16, 64, 16, True))
+    given = paged_blocks.constants(cut, 258, 16, 16, 64, 16, True)
+    compiled(kernel, given | ({"SLOT": 1024} if cut.joined else {}))
 heads = {"H": 22, "G": 22, "D": 64, "HEADS": 32, "EACH": 2, "PAGE": 16, "PDL": True}
 compiled(paged_block_kernels.place_kernel, heads | {"launch_pdl": True}, tensor_cores=False)
 compiled(

@@ -68,14 +68,15 @@ def place_kernel(
 
 @triton.jit
 def slots_of(table, token, most, PAGE: tl.constexpr, ON_GPU: tl.constexpr):
-    """int64, where a sequence's tokens lie in the pool; those from `most` on lie where its last one does."""
-    at = table + tl.minimum(token, most - 1) // PAGE
+    """int32, where a sequence's tokens lie in the pool; those from `most` on lie where its last one does."""
+    # Tokens and slots are few enough for 32 bits; divisions of what has a sign take longer.
+    at = table + tl.minimum(token, most - 1).to(tl.uint32) // PAGE
     if ON_GPU:
         # A load that isn't made asynchronous: waiting for it would be waiting for all keys that were asked for before.
         page = tl.inline_asm_elementwise("ld.global.b32 $0, [$1];", "=r,l", [at], dtype=tl.int32, is_pure=True, pack=1)
     else:
         page = tl.load(at)
-    return page.to(tl.int64) * PAGE + token % PAGE
+    return page * PAGE + (token.to(tl.uint32) % PAGE).to(tl.int32)
 
 
 @triton.jit
@@ -103,12 +104,12 @@ def _attended(
     best, total = tl.full([M], -1e30, tl.float32), tl.zeros([M], tl.float32)
     heard = tl.zeros([M, D], tl.float32)
     left = end * BLOCK + rest
-    left_slots = slots_of(table, left, most, PAGE, ON_GPU)[:, None] * slot_stride + d
+    left_slots = slots_of(table, left, most, PAGE, ON_GPU)[:, None].to(tl.int64) * slot_stride + d
     left_k = tl.load(here_k + left_slots, mask=(left < most)[:, None], other=0.0)
     left_v = tl.load(here_v + left_slots, mask=(left < most)[:, None], other=0.0)
     for block in tl.range(begin, end, num_stages=STAGES):
-        k = tl.load(here_k + slots[:, None] * slot_stride + d)
-        v = tl.load(here_v + slots[:, None] * slot_stride + d)
+        k = tl.load(here_k + slots[:, None].to(tl.int64) * slot_stride + d)
+        v = tl.load(here_v + slots[:, None].to(tl.int64) * slot_stride + d)
         # Read an iteration ahead: read in the same one, they would take half of the stages.
         slots = slots_of(table, (block + 1) * BLOCK + at, most, PAGE, ON_GPU)
         best, total, heard = more_keys(q, k, v, best, total, heard, at, scale, False)
@@ -117,7 +118,7 @@ def _attended(
         kept = start + rest < most
         best, total, heard = more_keys(q, left_k, left_v, best, total, heard, kept, scale, True)
         start += REST
-        left_slots = slots_of(table, start + rest, most, PAGE, ON_GPU)[:, None] * slot_stride + d
+        left_slots = slots_of(table, start + rest, most, PAGE, ON_GPU)[:, None].to(tl.int64) * slot_stride + d
         left_k = tl.load(here_k + left_slots, mask=(start + rest < most)[:, None], other=0.0)
         left_v = tl.load(here_v + left_slots, mask=(start + rest < most)[:, None], other=0.0)
     return best, total, heard

@@ -105,8 +105,8 @@ def attend(
         kernel: Any = attend_many_kernel
         whole = tokens // cut.m if tail_of(cut, tokens) else -(-tokens // cut.m)
         kernel[(whole, batch * heads)](
-            q.contiguous(), slot_k, slot_v, rows.rows, rows.pages, rows.lengths, out, tokens, slot_k.stride(0), reach,
-            **constants(cut, tokens, heads, groups, width, page, can_overlap(q.device)),
+            q.contiguous(), slot_k, slot_v, rows.rows, rows.pages, rows.lengths, out, tokens, reach,
+            SLOT=slot_k.stride(0), **constants(cut, tokens, heads, groups, width, page, can_overlap(q.device)),
         )  # fmt: skip
         return out
     parts, weights = out, out

@@ -37,7 +37,7 @@ def _few(q, k, v, best, heard, kept, scale, MASKED: tl.constexpr):
 
 @triton.jit
 def _tile(
-    q, here_k, here_v, slots, table, most, slot_stride, scale, out, tokens, first, row_stride, M: tl.constexpr,
+    q, here_k, here_v, slots, table, most, scale, out, tokens, first, row_stride, SLOT: tl.constexpr, M: tl.constexpr,
     D: tl.constexpr, BLOCK: tl.constexpr, REST: tl.constexpr, TAIL: tl.constexpr, PAGE: tl.constexpr,
     STAGES: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
@@ -55,12 +55,12 @@ def _tile(
     end = most // BLOCK
     # Keys past the whole blocks, by sixteens: asked for before the loop, attended after it.
     start = end * BLOCK
-    left = slots_of(table, start + rest, most, PAGE, ON_GPU)[:, None] * slot_stride + d
+    left = slots_of(table, start + rest, most, PAGE, ON_GPU)[:, None].to(tl.int64) * SLOT + d
     left_k = tl.load(here_k + left, mask=(start + rest < most)[:, None], other=0.0)
     left_v = tl.load(here_v + left, mask=(start + rest < most)[:, None], other=0.0)
     for block in tl.range(0, end, num_stages=STAGES):
-        k = tl.load(here_k + slots[:, None] * slot_stride + d)
-        v = tl.load(here_v + slots[:, None] * slot_stride + d)
+        k = tl.load(here_k + slots[:, None].to(tl.int64) * SLOT + d)
+        v = tl.load(here_v + slots[:, None].to(tl.int64) * SLOT + d)
         # Read an iteration ahead: read in the same one, they would take half of the stages.
         slots = slots_of(table, (block + 1) * BLOCK + at, most, PAGE, ON_GPU)
         if TAIL > 0:
@@ -76,7 +76,7 @@ def _tile(
             few_total = few_total * keep + tl.sum(weight, 0)
         best, total, heard = more_keys(queries, left_k, left_v, best, total, heard, kept, scale, True)
         start += REST
-        left = slots_of(table, start + rest, most, PAGE, ON_GPU)[:, None] * slot_stride + d
+        left = slots_of(table, start + rest, most, PAGE, ON_GPU)[:, None].to(tl.int64) * SLOT + d
         left_k = tl.load(here_k + left, mask=(start + rest < most)[:, None], other=0.0)
         left_v = tl.load(here_v + left, mask=(start + rest < most)[:, None], other=0.0)
     write_rows(out, row_stride, first, tokens, total, heard, M, D)
@@ -86,11 +86,12 @@ def _tile(
 
 @triton.jit(do_not_specialize=["tokens", "reach"])
 def attend_many_kernel(
-    q, slot_k, slot_v, rows, pages, lengths, out, tokens, slot_stride, reach, H: tl.constexpr, G: tl.constexpr,
+    q, slot_k, slot_v, rows, pages, lengths, out, tokens, reach, SLOT: tl.constexpr, H: tl.constexpr, G: tl.constexpr,
     D: tl.constexpr, PAGE: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr, REST: tl.constexpr, TAIL: tl.constexpr,
     STAGES: tl.constexpr, PDL: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
-    """A program for a tile of M queries of a head; the last one has TAIL more."""
+    """A program for a tile of M queries of a head; the last one has TAIL more. SLOT: numbers from a slot to the next,
+    known beforehand: a fifth of the loop would be finding keys."""
     tile, pair = tl.program_id(0), tl.program_id(1)
     b, h = pair // H, pair % H
     row = tl.load(rows + b)
@@ -105,11 +106,11 @@ def attend_many_kernel(
         gdc_launch_dependents()
     if TAIL > 0 and tile == tl.num_programs(0) - 1:
         _tile(
-            q + base, slot_k + here, slot_v + here, slots, table, most, slot_stride, scale, out + base, tokens,
-            tile * M, H * D, M, D, BLOCK, REST, TAIL, PAGE, STAGES, ON_GPU,
+            q + base, slot_k + here, slot_v + here, slots, table, most, scale, out + base, tokens, tile * M, H * D,
+            SLOT, M, D, BLOCK, REST, TAIL, PAGE, STAGES, ON_GPU,
         )  # fmt: skip
     else:
         _tile(
-            q + base, slot_k + here, slot_v + here, slots, table, most, slot_stride, scale, out + base, tokens,
-            tile * M, H * D, M, D, BLOCK, REST, 0, PAGE, STAGES, ON_GPU,
+            q + base, slot_k + here, slot_v + here, slots, table, most, scale, out + base, tokens, tile * M, H * D,
+            SLOT, M, D, BLOCK, REST, 0, PAGE, STAGES, ON_GPU,
         )  # fmt: skip
