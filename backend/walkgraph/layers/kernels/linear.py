@@ -6,8 +6,7 @@ norm's weight, and scale the sums by the inverse root mean square at the end. Wi
 rounded to x's type before the product, where a plain norm rounds it after its scaling: the same relative error.
 
 Programs that share a block leave partial sums in a workspace; the last to arrive adds them in their order, so results
-don't depend on who that is, and sets the counter back to zero. One workspace serves a device: linears of two streams
-of one device must not overlap.
+don't depend on who that is, and sets the counter back to zero. Each stream has a workspace of its own.
 
 Shape letters: R rows, M rows of a tile, N columns of the result, K.
 """

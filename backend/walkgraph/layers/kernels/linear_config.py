@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 PARTIAL_BYTES = 16 << 20
-"""Of the workspace for the partial sums of a split K, per device."""
+"""Of the workspace for the partial sums of a split K, per stream."""
 COUNTERS = 16384
 """Blocks of a split linear at most."""
 ROWS_MAX = 64

@@ -2,7 +2,7 @@
 
 x and weights come through tensor maps; a program owns a tile of rows and weight rows, and a part of the depth. Programs
 that share a tile leave their sums in the linears' workspace; the last to arrive adds them in their order, so results
-don't depend on who that is. So products of two streams of one device must not overlap.
+don't depend on who that is.
 
 Modulations are read before the end of the launch before is awaited: they are as they were when the rows were begun.
 
