@@ -1,6 +1,6 @@
 """Products of more rows than a decode step has: those of encoders, of blocks and of prefixes, with what stands after
 each. They are the library's: from 256 rows to 100,000, tiles of our own were slower on an H200 at all but two of the
-shapes that were tried, and there faster by less than a microsecond or two.
+shapes that were tried, and there faster by about a microsecond.
 
 Shape letters: R rows, N columns of the result, K.
 """
