@@ -164,6 +164,17 @@ class NodeTime(Message, frozen=True, tag="node_time"):
     queued: float
 
 
+class LoopEnd(Message, frozen=True, tag="loop_end"):
+    """How a loop with an `until` ended in one run."""
+
+    walk: str
+    loop: str
+    iterations: int
+    """Over all times that it was entered."""
+    stopped: bool
+    """The last time by its `until`, not by its count."""
+
+
 class Finished(Message, frozen=True, tag="finished"):
     """Terminal, exactly once for an accepted run, after everything it held is freed or its ranks are gone."""
 
@@ -172,6 +183,11 @@ class Finished(Message, frozen=True, tag="finished"):
     seconds: float = 0.0
     queued: float = 0.0
     times: tuple[NodeTime, ...] = ()
+    loops: tuple[LoopEnd, ...] = ()
+    read: int = 0
+    """Tokens that calls outside loops added to paged states: of texts, pictures, sounds."""
+    found: int = 0
+    """Of those, what pages of earlier runs held already."""
 
 
 # ── conductor and worker ────────────────────────────────────────────────────────────────────────
