@@ -1,4 +1,8 @@
-"""What every tier shares: a test's tier is the folder it lies in, and torch stays on one thread."""
+"""What every tier shares: a test's tier is the folder it lies in, and torch stays on one thread.
+
+Run in several processes (`-n`), a file's quick tests stay together, and all that start processes of their own come last
+and one by one: they need the machine to themselves.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ TIERS = {
     "browser": "browser",
     "gpu": "gpu",
 }
+ALONE = ("system", "browser", "gpu")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,6 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         tier = TIERS.get(item.path.relative_to(TESTS).parts[0])
         if tier is not None:
             item.add_marker(tier)
+        item.add_marker(pytest.mark.xdist_group("alone" if tier in ALONE else item.path.stem))
     # The quick tiers first: a slip in a pure core shows before processes are started.
     order = list(dict.fromkeys(TIERS.values()))
     items.sort(
