@@ -2,7 +2,8 @@
 
     every request      addressed to a name of ours (421), headers within bounds (431), Origin absent or our own (403)
     every one but four shows the bearer token, or, below the studio's prefixes, the studio's cookie (401)
-    every mutation     is JSON (415), its body bounded in size (413) and time (408)
+    every mutation     is JSON (415), its body bounded in size (413) and time (408); where `multipart.PATHS` says so it
+                       may be a form, shown with the bearer token: a page can send forms with a cookie (403)
 
 A browser gets the cookie by the one-time code in the printed address. A WebSocket may carry the token as subprotocol
 `bearer.<token>`, since browsers can't set its headers.
@@ -23,7 +24,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from walkgraph.service import limits
+from walkgraph.service import limits, multipart
 from walkgraph.service.body import BodyTooLarge, SlowBody
 from walkgraph.service.problems import problem
 from walkgraph.telemetry import traceparent
@@ -248,13 +249,12 @@ class Access:
 
         try:
             await self._app(scope, _bounded(scope, receive), watched)
-        except BodyTooLarge:
+        except BodyTooLarge as error:
             if not started:
-                await problem(413, "invalid_input", f"a body may have {limits.BODY_BYTES} bytes")(scope, receive, send)
-        except SlowBody:
+                await problem(413, "invalid_input", str(error))(scope, receive, send)
+        except SlowBody as error:
             if not started:
-                detail = f"the body must arrive within {limits.BODY_SECONDS:.0f} seconds"
-                await problem(408, "invalid_input", detail)(scope, receive, send)
+                await problem(408, "invalid_input", str(error))(scope, receive, send)
 
 
 class _Fields:
@@ -294,15 +294,34 @@ def _content_type_fault(scope: Scope, headers: _Fields) -> Response | None:
     if scope["method"] in ("DELETE", "POST") and not has_body and not types:
         return None
     if len(types) == 1 and types[0].partition(";")[0].strip().lower() == "application/json":
-        return _length_fault(headers)
-    return problem(415, "invalid_input", "send the body as `Content-Type: application/json`")
+        return _length_fault(headers, limits.BODY_BYTES)
+    if not (len(types) == 1 and multipart.is_form(types[0]) and _takes_forms(scope)):
+        return problem(415, "invalid_input", "send the body as `Content-Type: application/json`")
+    if scope["state"]["access"] == "cookie":
+        return problem(403, "refused", "send a form with `Authorization: Bearer TOKEN`; a page's session sends JSON")
+    return _length_fault(headers, limits.FORM_BYTES)
 
 
-def _length_fault(headers: _Fields) -> Response | None:
+def _takes_forms(scope: Scope) -> bool:
+    return scope["method"] == "POST" and multipart.PATHS.fullmatch(scope["path"]) is not None
+
+
+def _length_fault(headers: _Fields, most: int) -> Response | None:
     for length in headers.all(b"content-length"):
-        if not (length.isascii() and length.isdigit()) or len(length) > 12 or int(length) > limits.BODY_BYTES:
-            return problem(413, "invalid_input", f"a body may have {limits.BODY_BYTES} bytes")
+        if not (length.isascii() and length.isdigit()) or len(length) > 12 or int(length) > most:
+            return problem(413, "invalid_input", _too_large(most))
     return None
+
+
+def _too_large(most: int) -> str:
+    return f"a body of this type may have {most} bytes"
+
+
+def _bounds(scope: Scope) -> tuple[int, float]:
+    """(bytes, seconds) of a body that `_content_type_fault` has let through."""
+    if _takes_forms(scope) and any(multipart.is_form(kind) for kind in _Fields(scope["headers"]).all(b"content-type")):
+        return limits.FORM_BYTES, limits.FORM_SECONDS
+    return limits.BODY_BYTES, limits.BODY_SECONDS
 
 
 def _bounded(scope: Scope, receive: Receive) -> Receive:
@@ -310,7 +329,8 @@ def _bounded(scope: Scope, receive: Receive) -> Receive:
     if scope["method"] in _SAFE_METHODS:
         return receive
     taken, whole = 0, False
-    deadline = asyncio.get_running_loop().time() + limits.BODY_SECONDS
+    most, seconds = _bounds(scope)
+    deadline = asyncio.get_running_loop().time() + seconds
 
     async def bounded() -> Message:
         nonlocal taken, whole
@@ -320,12 +340,12 @@ def _bounded(scope: Scope, receive: Receive) -> Receive:
             async with asyncio.timeout_at(deadline):
                 message = await receive()
         except TimeoutError:
-            raise SlowBody("the body did not arrive in time") from None
+            raise SlowBody(f"the body must arrive within {seconds:.0f} seconds") from None
         if message["type"] == "http.request":
             taken += len(message.get("body", b""))
             whole = not message.get("more_body", False)
-            if taken > limits.BODY_BYTES:
-                raise BodyTooLarge("the body is too large")
+            if taken > most:
+                raise BodyTooLarge(_too_large(most))
         return message
 
     return bounded

@@ -16,6 +16,10 @@ class BadJson(InvalidInput):
     """The body is not JSON that this service reads."""
 
 
+class BadForm(InvalidInput):
+    """The body is no form that this service reads."""
+
+
 class BodyTooLarge(InvalidInput):
     pass
 

@@ -5,6 +5,18 @@ from walkgraph.graph import guard
 BODY_BYTES = 32 * 1024 * 1024
 BODY_SECONDS = 15.0
 """For all of a request's body."""
+FORM_BYTES = 64 * 1024 * 1024
+"""Of a body of `multipart/form-data`, where one is taken."""
+FORM_SECONDS = 60.0
+"""For all of it: it holds media, which come over slower lines than they are made."""
+FORM_FILES = 256
+FORM_FIELDS = 256
+"""Parts without a file name."""
+FORM_FIELD_BYTES = 4 * 1024 * 1024
+"""As many as `TEXT_CHARACTERS` can have."""
+FORM_HEADERS = 8
+"""Of one part."""
+FORM_HEADER_BYTES = 4 * 1024
 HEADER_BYTES = 32 * 1024
 HEADER_FIELDS = 100
 JSON_DEPTH = 64
@@ -47,6 +59,13 @@ KEPT_ASKED_BYTES = 128 * 1024 * 1024
 TABLE: dict[str, float] = {
     "body_bytes": BODY_BYTES,
     "body_seconds": BODY_SECONDS,
+    "form_bytes": FORM_BYTES,
+    "form_seconds": FORM_SECONDS,
+    "form_files": FORM_FILES,
+    "form_fields": FORM_FIELDS,
+    "form_field_bytes": FORM_FIELD_BYTES,
+    "form_headers": FORM_HEADERS,
+    "form_header_bytes": FORM_HEADER_BYTES,
     "header_bytes": HEADER_BYTES,
     "header_fields": HEADER_FIELDS,
     "json_depth": JSON_DEPTH,

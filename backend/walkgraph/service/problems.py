@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ExceptionHandler
 
 from walkgraph.errors import Conflict, ErrorCode, ErrorInfo, InvalidInput, NotFound, Refused, RunFailed, WalkgraphError
-from walkgraph.service.body import BadJson, BodyTooLarge, SlowBody
+from walkgraph.service.body import BadForm, BadJson, BodyTooLarge, SlowBody
 from walkgraph.store.queries import PreconditionFailed
 from walkgraph.store.session import StoreFull
 
@@ -70,6 +70,7 @@ TITLES: dict[int, str] = {
 }
 
 _STATUSES: tuple[tuple[type[WalkgraphError], int], ...] = (
+    (BadForm, 400),
     (BadJson, 400),
     (BodyTooLarge, 413),
     (SlowBody, 408),
