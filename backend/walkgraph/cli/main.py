@@ -8,8 +8,11 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from walkgraph import plugins
 from walkgraph.cli import output
@@ -20,8 +23,41 @@ VERBS = "walkgraph.cli.verbs"
 _EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 wrong command, 3 no service reached, 4 different, 130 interrupted."
 
 
+SECTIONS = ("Service", "Graphs", "Deployments", "Runs")
+"""Of the help, in this order; a verb's file says its own as `SECTION`, otherwise it is the first."""
+
+
+class _Verbs(TyperGroup):
+    """Lists the verbs by section."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        rows: dict[str, list[tuple[str, str]]] = {section: [] for section in SECTIONS}
+        for name, command in sorted(self.commands.items()):
+            section = plugins.load(VERBS, name, "SECTION", SECTIONS[0])
+            rows[section].append((name, command.get_short_help_str(62)))
+        for section, listed in rows.items():
+            if listed:
+                with formatter.section(section):
+                    formatter.write_dl(listed)
+
+
+def _told_version(asked: bool) -> None:
+    if asked:
+        output.line(version("walkgraph"))
+        raise typer.Exit
+
+
+def _common(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_told_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Draw a multimodal model as a graph, place it, deploy it, run it."""
+
+
 def build() -> typer.Typer:
     app = typer.Typer(
+        cls=_Verbs,
         name="walkgraph",
         help="Draw a multimodal model as a graph, place it, deploy it, run it.",
         epilog=_EXIT_CODES,
@@ -30,6 +66,7 @@ def build() -> typer.Typer:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    app.callback()(_common)
     for name in plugins.names(VERBS):
         command = plugins.load(VERBS, name, "command")
         app.command(name, context_settings=getattr(command, "settings", None))(command)

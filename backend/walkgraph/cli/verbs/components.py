@@ -6,12 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from walkgraph.cli import output
+from walkgraph.cli import completing, output
 from walkgraph.cli.options import Json
+
+SECTION = "Graphs"
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(help="One component; default: all.")] = None, as_json: Json = False
+    name: Annotated[
+        str | None, typer.Argument(help="One component; default: all.", autocompletion=completing.components)
+    ] = None,
+    as_json: Json = False,
 ) -> None:
     """List what a graph may be made of, or show one component with its ports and parameters."""
     from walkgraph.components import catalogue

@@ -6,17 +6,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walkgraph.cli import documents, output
+from walkgraph.cli import completing, documents, output, progress
 from walkgraph.cli.options import Json
 
 if TYPE_CHECKING:
     from walkgraph.client import Client
 
+SECTION = "Deployments"
+INTERRUPTED = 130
+
 
 def command(
-    graph: Annotated[str, typer.Argument(help="A graph: a file, or a name the service knows.")],
+    graph: Annotated[
+        str, typer.Argument(help="A graph: a file, or a name the service knows.", autocompletion=completing.graphs)
+    ],
     placement: Annotated[
-        str | None, typer.Argument(help="A placement: a file, or a name; default: all on one rank.")
+        str | None,
+        typer.Argument(
+            help="A placement: a file, or a name; default: all on one rank.", autocompletion=completing.placements
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Of the deployment; default: the graph's.")] = None,
     replace: Annotated[
@@ -33,7 +41,11 @@ def command(
     with Client.local(Settings()) as client:
         found = _deployed(client, documents.name_or_value(graph, "graphs"), placed, name, replace)
         if wait:
-            found = _followed(client, found["id"])
+            try:
+                found = _followed(client, found["id"])
+            except KeyboardInterrupt:
+                output.note(_goes_on(found["id"], switched=bool(found.get("next"))))
+                raise typer.Exit(INTERRUPTED) from None
     if as_json:
         output.as_json(found)
     else:
@@ -59,16 +71,19 @@ def _deployed(client: Client, graph: Any, placement: Any, name: str | None, repl
 
 def _followed(client: Client, id_: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    told = ""
-    for found in client.follow_deployment(id_):
-        coming = found.get("next") or found
-        now = ", ".join(f"rank {r['rank']} {r['state']} {r['phase']} {r['fraction']:.0%}" for r in coming["ranks"])
-        if now and now != told:
-            output.note(now)
-            told = now
-        if _next_failed(found) or (not found.get("next") and found["state"] not in ("starting", "degraded")):
-            break
+    with progress.shown() as shown:
+        for found in client.follow_deployment(id_):
+            shown.take(found)
+            if _next_failed(found) or (not found.get("next") and found["state"] not in ("starting", "degraded")):
+                break
     return found
+
+
+def _goes_on(id_: str, *, switched: bool) -> str:
+    """What a person who no longer waits has to know."""
+    if switched:
+        return f"\n`{id_}` goes on being switched, and serves as before until then; `walkgraph status` shows how far it is"
+    return f"\n`{id_}` goes on starting; `walkgraph status` shows how far it is, `walkgraph undeploy {id_}` ends it"
 
 
 def _next_failed(found: dict[str, Any]) -> bool:

@@ -6,17 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walkgraph.cli import documents, output
+from walkgraph.cli import completing, documents, output
 from walkgraph.cli.options import Json
 
 if TYPE_CHECKING:
     from walkgraph.placement.hardware import Hardware
 
+SECTION = "Graphs"
+
 
 def command(
-    graph: Annotated[str, typer.Argument(help="A graph: a file, or the name of a bundled one.")],
+    graph: Annotated[
+        str,
+        typer.Argument(help="A graph: a file, or the name of a bundled one.", autocompletion=completing.graphs_here),
+    ],
     placement: Annotated[
-        str | None, typer.Argument(help="A placement: a file, or a bundled name; default: all on one rank.")
+        str | None,
+        typer.Argument(
+            help="A placement: a file, or a bundled name; default: all on one rank.",
+            autocompletion=completing.placements_here,
+        ),
     ] = None,
     gpus: Annotated[
         str | None, typer.Option(help="Plan for GPUs that need not be here: `3x141GB`.", metavar="COUNTxMEMORY")

@@ -6,20 +6,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walkgraph.cli import comparing, output, request, results
+from walkgraph.cli import comparing, completing, output, request, results
 from walkgraph.cli.naming import HELP, run_named
 from walkgraph.cli.options import Json
 
 if TYPE_CHECKING:
     from walkgraph.client import Client
 
+SECTION = "Runs"
+
 DIFFERENT = 4
 _CONFLICT = 409
 
 
 def command(
-    run: Annotated[str, typer.Argument(help=HELP)],
-    on: Annotated[str | None, typer.Option("--on", help="On this deployment; by default, on its own.")] = None,
+    run: Annotated[str, typer.Argument(help=HELP, autocompletion=completing.runs)],
+    on: Annotated[
+        str | None,
+        typer.Option("--on", help="On this deployment; by default, on its own.", autocompletion=completing.deployments),
+    ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Say what is different, value by value.")] = False,
     out: Annotated[str | None, typer.Option("-o", "--out", help="File for the picture or sound; or a folder/.")] = None,
     as_json: Json = False,

@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walkgraph.cli import output, request, results
+from walkgraph.cli import completing, output, request, results
 from walkgraph.cli.options import Json
 
 if TYPE_CHECKING:
     from walkgraph.client import Event
 
+SECTION = "Runs"
+
 
 def command(  # noqa: PLR0913, PLR0917 - the words of a command, each by its name
     context: typer.Context,
-    deployment: Annotated[str, typer.Argument(help="Of which deployment.")],
-    task: Annotated[str, typer.Argument(help="Which of its tasks; `walkgraph run D T --inputs` shows what it takes.")],
+    deployment: Annotated[str, typer.Argument(help="Of which deployment.", autocompletion=completing.deployments)],
+    task: Annotated[
+        str,
+        typer.Argument(
+            help="Which of its tasks; `walkgraph run D T --inputs` shows what it takes.",
+            autocompletion=completing.tasks,
+        ),
+    ],
     out: Annotated[str | None, typer.Option("-o", "--out", help="File for the picture or sound; or a folder/.")] = None,
     param: Annotated[list[str] | None, typer.Option("--param", "-p", help="A parameter, as `name=value`.")] = None,
     inputs: Annotated[bool, typer.Option("--inputs", help="Show what the task takes, and run nothing.")] = False,

@@ -9,6 +9,8 @@ import typer
 from walkgraph.cli import output
 from walkgraph.cli.options import Json
 
+SECTION = "Graphs"
+
 
 def command(
     document: Annotated[Literal["graph", "placement"], typer.Argument(help="Of which document.")] = "graph",

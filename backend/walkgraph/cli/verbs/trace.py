@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walkgraph.cli import output
+from walkgraph.cli import completing, output
 from walkgraph.cli.naming import HELP, run_named
 from walkgraph.cli.options import Json
 from walkgraph.errors import InvalidInput
@@ -19,13 +19,21 @@ from walkgraph.errors import InvalidInput
 if TYPE_CHECKING:
     from walkgraph.client import Client
 
+SECTION = "Runs"
+
 REDRAWN = 4
 """Times a second, while a deployment is followed."""
 
-Run = Annotated[str | None, typer.Argument(help=HELP, show_default=False)]
+Run = Annotated[str | None, typer.Argument(help=HELP, show_default=False, autocompletion=completing.runs)]
 Deployment = Annotated[
     str | None,
-    typer.Option("--deployment", "-d", help="List its traces, and what its nodes take.", show_default=False),
+    typer.Option(
+        "--deployment",
+        "-d",
+        help="List its traces, and what its nodes take.",
+        show_default=False,
+        autocompletion=completing.deployments,
+    ),
 ]
 File = Annotated[
     str | None,

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
-from walkgraph.cli import output
+from walkgraph.cli import completing, output
 from walkgraph.cli.options import Json
+
+SECTION = "Deployments"
 
 
 def command(
-    deployment: Annotated[str, typer.Argument(help="Its name.")],
+    deployment: Annotated[str, typer.Argument(help="Its name.", autocompletion=completing.deployments)],
     grace: Annotated[float, typer.Option(min=0, max=600, help="Seconds its runs may take to finish.")] = 5.0,
     as_json: Json = False,
 ) -> None:

@@ -6,12 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from walkgraph.cli import documents, output
+from walkgraph.cli import completing, documents, output
 from walkgraph.cli.options import Json
+
+SECTION = "Graphs"
 
 
 def command(
-    document: Annotated[str, typer.Argument(help="A graph or placement: a file, or the name of a bundled graph.")],
+    document: Annotated[
+        str,
+        typer.Argument(
+            help="A graph or placement: a file, or the name of a bundled graph.", autocompletion=completing.graphs_here
+        ),
+    ],
     as_json: Json = False,
 ) -> None:
     """Check a graph or a placement."""

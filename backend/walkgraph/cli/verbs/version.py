@@ -1,0 +1,27 @@
+"""`walkgraph version`: of this installation and what it computes with."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from walkgraph.cli import output
+from walkgraph.cli.options import Json
+
+PACKAGES = ("walkgraph", "walkgraph-editor", "torch", "triton", "flashinfer-python")
+
+
+def command(as_json: Json = False) -> None:
+    """Print versions: of Walkgraph, Python, torch and what kernels need."""
+    found = {"python": ".".join(map(str, sys.version_info[:3])), "platform": platform.platform()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    if as_json:
+        output.as_json(found)
+        return
+    output.line(f"walkgraph {found.pop('walkgraph')}")
+    output.table(("", ""), found.items())
