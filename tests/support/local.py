@@ -68,6 +68,7 @@ class LocalDeployment:
         self.observed: list[Observe] = []
         self.halted: list[Halted] = []
         self.times: dict[str, list[m.NodeTime]] = defaultdict(list)
+        self.ends: dict[str, list[m.RankDone]] = defaultdict(list)
         self._sent: deque[tuple[Rank, Arrived]] = deque()
 
     def submit(
@@ -157,6 +158,7 @@ class LocalDeployment:
                 self.halted.append(halted)
             case m.RankDone() as done:
                 self.times[done.run].extend(done.times)
+                self.ends[done.run].append(done)
             case _:
                 pass
 

@@ -62,6 +62,10 @@ class _Run:
     done: set[Rank] = field(default_factory=set[Rank])
     emitted: Counter[str] = field(default_factory=Counter[str])
     times: list[m.NodeTime] = field(default_factory=list[m.NodeTime])
+    loops: list[m.LoopEnd] = field(default_factory=list[m.LoopEnd])
+    read: int = 0
+    """By the rank that read most: the others read the same, or what it made."""
+    found: int = 0
     error: ErrorInfo | None = None
     hold: bool = False
     """It starts paused."""
@@ -180,6 +184,8 @@ class Runs:
             return []
         run.done.add(message.rank)
         run.times.extend(message.times)
+        run.loops.extend(message.loops)
+        run.read, run.found = max((run.read, run.found), (message.read, message.found))
         return self._end(run, None, now) if run.done == run.holding else []
 
     def suspended(self, message: m.Suspended) -> None:
@@ -378,6 +384,9 @@ class Runs:
             seconds=now - run.arrived,
             queued=(now if run.started is None else run.started) - run.arrived,
             times=tuple(run.times),
+            loops=tuple(run.loops),
+            read=run.read,
+            found=run.found,
         )
         return [ToService(finished), _phase(run, "finished", now, run.error)]
 

@@ -196,7 +196,7 @@ class Batches:
             done.append(self._told(batch, results))
         for call, result in zip(batch.calls, results, strict=True):
             queued = max(0.0, batch.began - call.ready_at)
-            part = Done(call, result.outputs, result.error, result.busy, queued, result.batch)
+            part = Done(call, result.outputs, result.error, result.busy, queued, result.batch, result.read)
             whole, rest = self._parts.settle(part)
             self._schedule.remove(rest)
             done += [] if whole is None else [whole]

@@ -1,7 +1,7 @@
 """What states hold on one rank: sequences of pages, and what is told of them."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from walkgraph.engine.pages import pages_for
 from walkgraph.engine.pool import Pool
@@ -60,6 +60,20 @@ class Fresh(NamedTuple):
     row: Row
     start: int
     stop: int
+
+
+class Read(NamedTuple):
+    """Tokens that a call added to what its run keeps."""
+
+    tokens: int = 0
+    found: int = 0
+    """Of these, what pages of earlier runs held already."""
+
+    def plus(self, more: "Read") -> "Read":
+        return Read(self.tokens + more.tokens, self.found + more.found)
+
+
+NOTHING: Final = Read()
 
 
 def trim(state: PagedState) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from walkgraph.engine.device import Mark
+from walkgraph.engine.held import NOTHING, Read
 from walkgraph.errors import ErrorInfo
 from walkgraph.networks.base import Outputs
 
@@ -18,6 +19,7 @@ class Result(NamedTuple):
     """Seconds from the launch of the forward that served or failed it, shared with the other calls of its batch."""
     batch: int
     """Calls in that forward."""
+    read: Read = NOTHING
 
 
 class UnderWay(NamedTuple):

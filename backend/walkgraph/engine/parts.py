@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from walkgraph.engine.clocks import Timing
+from walkgraph.engine.held import NOTHING, Read
 from walkgraph.errors import ErrorInfo
 from walkgraph.networks.base import Call, Outputs
 
@@ -26,6 +27,7 @@ class Done(NamedTuple):
     """Seconds from `ready_at` to the first forward."""
     batch: int
     """Calls in its last forward."""
+    read: Read = NOTHING
 
 
 class Begun(NamedTuple):
@@ -55,6 +57,7 @@ class _Whole:
     """The part before was done."""
     busy: float = 0.0
     queued: float | None = None
+    read: Read = NOTHING
 
 
 class Parts:
@@ -94,11 +97,12 @@ class Parts:
         if whole is None:
             return done, ()
         whole.busy += done.busy
+        whole.read = whole.read.plus(done.read)
         whole.queued = done.queued if whole.queued is None else whole.queued
         if done.error is None and done.call is not whole.parts[-1]:
             return None, ()
         rest = [part for part in whole.parts if self._wholes.pop(id(part), None) is not None]
-        return done._replace(call=whole.call, busy=whole.busy, queued=whole.queued), rest
+        return done._replace(call=whole.call, busy=whole.busy, queued=whole.queued, read=whole.read), rest
 
     def forget(self, parts: Sequence[Call]) -> list[Call]:
         """The calls whose parts these are, each once; others as they are."""

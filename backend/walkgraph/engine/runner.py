@@ -94,6 +94,7 @@ class Runner:
             half = len(calls) // 2
             first = self._launch(operator, device, calls[:half], lines)
             return first + self._launch(operator, device, calls[half:], lines)
+        read = [transaction.read(call) for call in calls]
         fresh = transaction.settle()
         busy = None if lines.asynchronous else self._clock() - started
 
@@ -103,7 +104,7 @@ class Runner:
             if port is not None:
                 return Result(None, self.failures.numeric(calls[index], port), took, len(calls))
             self._states.confirm(one for one in fresh if one.key in calls[index].states.values())
-            return Result(given[index], None, took, len(calls))
+            return Result(given[index], None, took, len(calls), read[index])
 
         return [UnderWay(one, partial(result, index)) for index, one in enumerate(given)]
 

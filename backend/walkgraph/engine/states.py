@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.flashinfer_attention import FlashInferAttention, Workspace, unfit
-from walkgraph.engine.held import EMPTY, Fresh, Kept, PagedState, Row, trim
+from walkgraph.engine.held import EMPTY, NOTHING, Fresh, Kept, PagedState, Read, Row, trim
 from walkgraph.engine.paged_attention import Contexts, Entry, PagedAttention
 from walkgraph.engine.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.pool import Pool, slots_of
 from walkgraph.engine.prefix import Name, PrefixCache, PrefixStats
 from walkgraph.layers.flashinfer import installed
-from walkgraph.networks.base import Attention, CallFailed, Segment, StateKey
+from walkgraph.networks.base import Attention, Call, CallFailed, Segment, StateKey
 
 _LIMITED = 8192
 """Runs and sessions whose bounds are remembered: sessions end without a word, so the oldest are forgotten."""
@@ -291,6 +291,8 @@ class Transaction:
         """Pages that are to be copied to others before something is written into these."""
         self._puts: dict[StateKey, Tensor] = {}
         self._asked: list[tuple[PrefixCache, int, int]] = []
+        self._found: dict[StateKey, int] = {}
+        """Tokens that were there already, in the pages of others."""
 
     def position(self, key: StateKey, sequence: int = 0) -> int:
         row = self._row(key, sequence)
@@ -315,6 +317,7 @@ class Transaction:
             pool.pages.share(pages)
             self._taken.append((pool, pages))
             row.pages += pages
+            self._found[key] = more
             row.length += more
             row.position += more
             row.content = next(_contents)
@@ -360,6 +363,10 @@ class Transaction:
     def put(self, key: StateKey, value: Tensor) -> None:
         self._puts[key] = value
 
+    def read(self, call: Call) -> Read:
+        """What a call added to its sequences so far: of several, to the one that got most."""
+        return max((self._grown(key) for key in call.states.values()), default=NOTHING)
+
     def settle(self) -> list[Fresh]:
         """-> what `StateTable.confirm` takes, once the forward is known to have gone well."""
         for pool, page in self._left:
@@ -382,6 +389,15 @@ class Transaction:
                 self._table.paged[key].rows[:] = rows
         for pool, pages in self._taken:
             pool.pages.release(pages)
+
+    def _grown(self, key: StateKey) -> Read:
+        if key not in self._before:
+            return NOTHING
+        before = self._before[key] or []
+        lengths = [row.length for row in self._table.paged[key].rows]
+        known = [row.length for row in before] + [0] * (len(lengths) - len(before))
+        most = max((now - then for now, then in zip(lengths, known, strict=True)), default=0)
+        return Read(most, self._found.get(key, 0))
 
     def _row(self, key: StateKey, sequence: int) -> Row | None:
         state = self._table.paged.get(key)

@@ -323,6 +323,10 @@ class RankDone(Message, frozen=True, tag="rank_done"):
     rank: Rank
     run: RunId
     times: tuple[NodeTime, ...]
+    loops: tuple[LoopEnd, ...] = ()
+    read: int = 0
+    """As `Finished` has both."""
+    found: int = 0
 
 
 class RankFailed(Message, frozen=True, tag="rank_failed"):

@@ -89,6 +89,10 @@ class CallDone:
     """Of a loop: how many there were."""
     stopped: bool = False
     """Of a loop: its `until` ended it."""
+    read: int = 0
+    """Tokens that a call added to what its run keeps."""
+    found: int = 0
+    """Of these, what pages of earlier runs held already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,12 +103,13 @@ class LocalRun:
                 walker.finish(event.ref.use, event.outputs)
             return self._progress()
         self._begun.discard(event.ref)
-        table = self._tables[self._steps[event.ref.step].walk].uses[event.ref.use]
+        walk = self._tables[self._steps[event.ref.step].walk]
+        table = walk.uses[event.ref.use]
         outputs: dict[str, Any] | ErrorInfo = event.outputs or {}
         if table.region is None:
-            self._times.add(table, event)
+            self._times.add(walk.plan.name, table, event)
         else:
-            self._times.add_loop(table.region, self._loops.calls(event), event)
+            self._times.add_loop(walk.plan.name, table.region, self._loops.calls(event), event)
             outputs = self._loops.end(event)
         if event.error is not None:
             self._failure = event.error
@@ -165,8 +166,7 @@ class LocalRun:
             self._next_step(step.lane)
         if not (self._over or self._walkers or self._begun or any(self._lanes.values())):
             self._over = True
-            times = self._times.told(self._rank)
-            self._out.append(Report(m.RankDone(rank=self._rank, run=self.run, times=times)))
+            self._out.append(Report(self._times.told(self._rank, self.run)))
         return moved or bool(ended)
 
     def _next_step(self, lane: int) -> None:

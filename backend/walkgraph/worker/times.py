@@ -1,11 +1,13 @@
-"""Where a run's time goes on one rank, node by node."""
+"""What a run came to on one rank: where its time went, node by node, what it read, how its loops ended."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from walkgraph.ids import Rank
-from walkgraph.wire.messages import NodeTime
+from walkgraph.ids import Rank, RunId
+from walkgraph.placement.tables import LoopPlan
+from walkgraph.wire.messages import LoopEnd, NodeTime, RankDone
 from walkgraph.worker.events import CallDone
 from walkgraph.worker.tables import RegionTable, UseTable
 
@@ -15,30 +17,69 @@ class _Sum:
     calls: int = 0
     busy: float = 0.0
     queued: float = 0.0
+    read: int = 0
+    found: int = 0
+
+
+@dataclass(slots=True)
+class _End:
+    iterations: int = 0
+    stopped: bool = False
 
 
 class Times:
     def __init__(self) -> None:
         self._nodes: dict[str, _Sum] = defaultdict(_Sum)
+        self._ends: dict[tuple[str, str], _End] = defaultdict(_End)
 
-    def add(self, use: UseTable, done: CallDone) -> None:
+    def add(self, walk: str, use: UseTable, done: CallDone) -> None:
         self._add(use, 1, done.busy, done.queued)
+        outputs: Mapping[str, Any] = done.outputs or {}
+        for loop in use.judges:
+            self._ended(walk, loop, 1, stopped=loop.until is not None and bool(outputs.get(loop.until[1])))
+        if not done.ref.iteration and done.read:
+            node = self._nodes[_name(use)]
+            node.read += done.read
+            node.found += done.found
 
-    def add_loop(self, region: RegionTable, calls: Sequence[int], done: CallDone) -> None:
+    def add_loop(self, walk: str, region: RegionTable, calls: Sequence[int], done: CallDone) -> None:
         """`calls` of each use inside: the loop's time is shared out by them, as nothing else tells uses apart."""
         most = max(1, sum(calls))
         for use, count in zip(region.body, calls, strict=True):
             self._add(use, count, done.busy * count / most, done.queued * count / most)
+        if region.plan.leads and region.plan.loop.until is not None:
+            self._ended(walk, region.plan.loop, done.iterations, stopped=done.stopped)
 
     def _add(self, use: UseTable, calls: int, busy: float, queued: float) -> None:
         if calls:
-            node = self._nodes[use.node.name if use.node else use.plan.op]
+            node = self._nodes[_name(use)]
             node.calls += calls
             node.busy += busy
             node.queued += queued
 
-    def told(self, rank: Rank) -> tuple[NodeTime, ...]:
-        return tuple(
-            NodeTime(node=name, rank=rank, calls=one.calls, busy=one.busy, queued=one.queued)
-            for name, one in self._nodes.items()
+    def _ended(self, walk: str, loop: LoopPlan, iterations: int, *, stopped: bool) -> None:
+        end = self._ends[walk, loop.name]
+        end.iterations += iterations
+        end.stopped = stopped
+
+    def told(self, rank: Rank, run: RunId) -> RankDone:
+        # Views of one model read the same: what the one that read most did is what the run read.
+        read, found = max(((one.read, one.found) for one in self._nodes.values()), default=(0, 0))
+        return RankDone(
+            rank=rank,
+            run=run,
+            times=tuple(
+                NodeTime(node=name, rank=rank, calls=one.calls, busy=one.busy, queued=one.queued)
+                for name, one in self._nodes.items()
+            ),
+            loops=tuple(
+                LoopEnd(walk=walk, loop=loop, iterations=end.iterations, stopped=end.stopped)
+                for (walk, loop), end in self._ends.items()
+            ),
+            read=read,
+            found=found,
         )
+
+
+def _name(use: UseTable) -> str:
+    return use.node.name if use.node else use.plan.op
