@@ -151,11 +151,12 @@ class Access:
     def _judge(self, scope: Scope) -> Response | None:
         """The answer that ends this request here; None lets it through."""
         fields: list[tuple[bytes, bytes]] = scope["headers"]
+        path: str = scope["path"]
         if (
             len(fields) > limits.HEADER_FIELDS
             or sum(len(key) + len(value) for key, value in fields) > limits.HEADER_BYTES
         ):
-            return problem(431, "invalid_input", "send fewer or shorter header fields")
+            return problem(431, "invalid_input", "send fewer or shorter header fields", path=path)
         headers = _Fields(fields)
         host = _host(headers)
         if host is None or host[0] not in self._hosts:
@@ -163,10 +164,10 @@ class Access:
                 421,
                 "refused",
                 "this service is not known under that name; use localhost or set WALKGRAPH_ALLOWED_HOSTS",
+                path=path,
             )
         if not self._origin_is_ours(headers, host):
-            return problem(403, "refused", "pages of another origin may not call this service")
-        path = scope["path"]
+            return problem(403, "refused", "pages of another origin may not call this service", path=path)
         if path in OPEN_PATHS and scope["type"] == "http":
             return None
         way = self._identified(scope, headers)
@@ -177,6 +178,7 @@ class Access:
                 401,
                 "refused",
                 "send `Authorization: Bearer TOKEN`; the token lies in the file `token` of the service's home",
+                path=path,
                 headers={"WWW-Authenticate": "Bearer"},
             )
         scope.setdefault("state", {})["access"] = way
@@ -251,10 +253,10 @@ class Access:
             await self._app(scope, _bounded(scope, receive), watched)
         except BodyTooLarge as error:
             if not started:
-                await problem(413, "invalid_input", str(error))(scope, receive, send)
+                await problem(413, "invalid_input", str(error), path=scope["path"])(scope, receive, send)
         except SlowBody as error:
             if not started:
-                await problem(408, "invalid_input", str(error))(scope, receive, send)
+                await problem(408, "invalid_input", str(error), path=scope["path"])(scope, receive, send)
 
 
 class _Fields:
@@ -294,22 +296,24 @@ def _content_type_fault(scope: Scope, headers: _Fields) -> Response | None:
     if scope["method"] in ("DELETE", "POST") and not has_body and not types:
         return None
     if len(types) == 1 and types[0].partition(";")[0].strip().lower() == "application/json":
-        return _length_fault(headers, limits.BODY_BYTES)
+        return _length_fault(scope, headers, limits.BODY_BYTES)
     if not (len(types) == 1 and multipart.is_form(types[0]) and _takes_forms(scope)):
-        return problem(415, "invalid_input", "send the body as `Content-Type: application/json`")
+        detail = "send the body as `Content-Type: application/json`"
+        return problem(415, "invalid_input", detail, path=scope["path"])
     if scope["state"]["access"] == "cookie":
-        return problem(403, "refused", "send a form with `Authorization: Bearer TOKEN`; a page's session sends JSON")
-    return _length_fault(headers, limits.FORM_BYTES)
+        detail = "send a form with `Authorization: Bearer TOKEN`; a page's session sends JSON"
+        return problem(403, "refused", detail, path=scope["path"])
+    return _length_fault(scope, headers, limits.FORM_BYTES)
 
 
 def _takes_forms(scope: Scope) -> bool:
     return scope["method"] == "POST" and multipart.PATHS.fullmatch(scope["path"]) is not None
 
 
-def _length_fault(headers: _Fields, most: int) -> Response | None:
+def _length_fault(scope: Scope, headers: _Fields, most: int) -> Response | None:
     for length in headers.all(b"content-length"):
         if not (length.isascii() and length.isdigit()) or len(length) > 12 or int(length) > most:
-            return problem(413, "invalid_input", _too_large(most))
+            return problem(413, "invalid_input", _too_large(most), path=scope["path"])
     return None
 
 

@@ -1,4 +1,4 @@
-"""Errors as answers: RFC 9457 documents with stable types, made in one place from our own sentences.
+"""Errors as answers: what is wrong and with which status, in one place, from our own sentences; `dialects` writes it.
 
 The text of a foreign exception never leaves the service.
 """
@@ -6,7 +6,6 @@ The text of a foreign exception never leaves the service.
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-import msgspec
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,23 +14,15 @@ from starlette.responses import Response
 from starlette.types import ExceptionHandler
 
 from walkgraph.errors import Conflict, ErrorCode, ErrorInfo, InvalidInput, NotFound, Refused, RunFailed, WalkgraphError
+from walkgraph.service import dialects
 from walkgraph.service.body import BadForm, BadJson, BodyTooLarge, SlowBody
+from walkgraph.service.dialects import Fault
 from walkgraph.store.queries import PreconditionFailed
 from walkgraph.store.session import StoreFull
 
-MEDIA_TYPE = "application/problem+json"
-RETRY_SECONDS = 1
+MEDIA_TYPE = dialects.PROBLEM_JSON
 
 _log = structlog.get_logger("walkgraph.service")
-
-
-class Fault(msgspec.Struct, frozen=True):
-    """One thing that is wrong in the caller's document."""
-
-    pointer: str
-    """JSON pointer into the body that was sent."""
-    code: str
-    message: str
 
 
 class Unprocessable(InvalidInput):
@@ -48,26 +39,6 @@ class Unavailable(WalkgraphError):
     code = "overloaded"
     retryable = True
 
-
-TITLES: dict[int, str] = {
-    400: "The request could not be read",
-    401: "A token is needed",
-    403: "Not allowed from there",
-    404: "Not found",
-    405: "Not possible here",
-    408: "The request took too long",
-    409: "Not possible as things are",
-    412: "Somebody else changed it",
-    413: "Too large",
-    415: "The content type must be application/json",
-    421: "Not a name of this service",
-    422: "Something in the request is wrong",
-    431: "The headers are too large",
-    500: "Something went wrong here",
-    503: "Not now",
-    504: "The run took too long",
-    507: "The disk is full",
-}
 
 _STATUSES: tuple[tuple[type[WalkgraphError], int], ...] = (
     (BadForm, 400),
@@ -102,44 +73,59 @@ def problem(
     code: str,
     detail: str,
     *,
+    path: str = "",
     faults: Iterable[Fault] = (),
     retryable: bool = False,
     headers: Mapping[str, str] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> Response:
-    content: dict[str, Any] = {
-        "type": f"urn:walkgraph:problem:{code.replace('_', '-')}",
-        "title": TITLES.get(status, TITLES[500]),
-        "status": status,
-        "code": code,
-        "detail": detail,
-        "retryable": retryable,
-        "errors": list(faults),
-        **(more or {}),
-    }
-    extra = dict(headers or {})
-    if retryable and status == 503:
-        extra.setdefault("Retry-After", str(RETRY_SECONDS))
-    return Response(msgspec.json.encode(content), status, extra, MEDIA_TYPE)
+    """The answer for a request of `path`."""
+    said = dialects.Said(
+        status=status,
+        code=code,
+        detail=detail,
+        faults=tuple(faults),
+        retryable=retryable,
+        headers=headers or {},
+        more=more or {},
+    )
+    return _response(path, said)
 
 
-def of_run(info: ErrorInfo) -> Response:
+def of_run(info: ErrorInfo, path: str = "") -> Response:
     """The answer for a run that ended with an error."""
-    return problem(
-        _RUN_STATUSES.get(info.code, 500), info.code, info.message, retryable=info.retryable, more={"error": info}
+    return _response(path, said_of_run(info))
+
+
+def of_error(error: WalkgraphError, path: str = "") -> Response:
+    return _response(path, said_of(error))
+
+
+def said_of_run(info: ErrorInfo) -> dialects.Said:
+    return dialects.Said(
+        status=_RUN_STATUSES.get(info.code, 500),
+        code=info.code,
+        detail=info.message,
+        retryable=info.retryable,
+        more={"error": info},
     )
 
 
-def of_error(error: WalkgraphError) -> Response:
+def said_of(error: WalkgraphError) -> dialects.Said:
     if isinstance(error, RunFailed):
-        return of_run(error.error)
+        return said_of_run(error.error)
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     faults: tuple[Fault, ...] = ()
     if isinstance(error, Unprocessable):
         faults = error.faults
     elif isinstance(error, InvalidInput) and error.pointer:
         faults = (Fault(error.pointer, error.code, str(error)),)
-    return problem(status, error.code, str(error), faults=faults, retryable=error.retryable)
+    return dialects.Said(status=status, code=error.code, detail=str(error), faults=faults, retryable=error.retryable)
+
+
+def _response(path: str, said: dialects.Said) -> Response:
+    written = dialects.write(path, said)
+    return Response(written.body, written.status, written.headers, written.media_type)
 
 
 def install(app: FastAPI) -> None:
@@ -154,27 +140,30 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, handler)
 
 
-async def _typed(_request: Request, error: Exception) -> Response:
-    return of_error(cast(WalkgraphError, error))
+async def _typed(request: Request, error: Exception) -> Response:
+    return of_error(cast(WalkgraphError, error), request.scope["path"])
 
 
-async def _invalid(_request: Request, error: Exception) -> Response:
+async def _invalid(request: Request, error: Exception) -> Response:
     faults = validation_faults(cast(RequestValidationError, error).errors(), skip=1)
-    return problem(422, "invalid_input", "some fields of the request are wrong", faults=faults)
+    detail = "some fields of the request are wrong"
+    return problem(422, "invalid_input", detail, path=request.scope["path"], faults=faults)
 
 
-async def _http(_request: Request, error: Exception) -> Response:
+async def _http(request: Request, error: Exception) -> Response:
     error = cast(HTTPException, error)
     details = {404: "there is nothing under this path", 405: "this path has no such method"}
     codes = {404: "not_found"}
     status = error.status_code
     detail = details.get(status, "the request could not be served")
-    return problem(status, codes.get(status, "invalid_input"), detail, headers=error.headers)
+    code = codes.get(status, "invalid_input")
+    return problem(status, code, detail, path=request.scope["path"], headers=error.headers)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    _log.error("unexpected error", path=request.scope["path"], exc_info=error)
-    return problem(500, "internal_error", "the service failed on this request; its log says more")
+    path = request.scope["path"]
+    _log.error("unexpected error", path=path, exc_info=error)
+    return problem(500, "internal_error", "the service failed on this request; its log says more", path=path)
 
 
 # ── sentences for what pydantic finds ───────────────────────────────────────────────────────────

@@ -1,0 +1,168 @@
+"""How an error is written, by the path that was asked: what clients of each surface read.
+
+    /v1/models, /v1/chat ...        OpenAI's `{"error": {"message", "type", "param", "code"}}`
+    /v2 ...                         KServe's `{"error": "..."}`
+    elsewhere                       RFC 9457
+
+`problems` says what is wrong, with which status; nothing here does.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+Dialect = Literal["native", "openai", "kserve"]
+
+PROBLEM_JSON = "application/problem+json"
+JSON = "application/json"
+RETRY_SECONDS = 1
+SHOULD_RETRY = "x-should-retry"
+
+_NATIVE = frozenset({"tasks", "sessions", "runs", "limits"})
+"""What is ours below `/v1`; everything else there is, or would be, OpenAI's."""
+_TOLD_FAULTS = 4
+
+TITLES: dict[int, str] = {
+    400: "The request could not be read",
+    401: "A token is needed",
+    403: "Not allowed from there",
+    404: "Not found",
+    405: "Not possible here",
+    408: "The request took too long",
+    409: "Not possible as things are",
+    412: "Somebody else changed it",
+    413: "Too large",
+    415: "The content type must be application/json",
+    421: "Not a name of this service",
+    422: "Something in the request is wrong",
+    429: "Too many requests",
+    431: "The headers are too large",
+    500: "Something went wrong here",
+    503: "Not now",
+    504: "The run took too long",
+    507: "The disk is full",
+}
+
+_OPENAI_CODES = {
+    "missing": "missing_required_parameter",
+    "extra_forbidden": "unknown_parameter",
+    "unknown_key": "unknown_parameter",
+    "invalid_input": "invalid_value",
+    "bad_value": "invalid_value",
+    "bad_part": "invalid_value",
+    "bad_inputs": "invalid_value",
+    "too_long": "invalid_value",
+    "too_short": "invalid_value",
+    "literal_error": "invalid_value",
+}
+"""OpenAI's word for what a fault's code says; others go as they are."""
+_OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_CLIENTS_FAULT = {409: 400, 422: 400}
+"""OpenAI and KServe have one status for what the client has to change; theirs retry a 409."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that is wrong in the caller's document."""
+
+    pointer: str
+    """JSON pointer into the body that was sent."""
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """An error, before it is written."""
+
+    status: int
+    code: str
+    detail: str
+    faults: Sequence[Fault] = ()
+    retryable: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further members of an RFC 9457 document."""
+
+
+@dataclass(frozen=True)
+class Written:
+    status: int
+    body: bytes
+    media_type: str
+    headers: dict[str, str]
+
+
+def dialect_of(path: str) -> Dialect:
+    if path.startswith("/v1/"):
+        return "native" if path[4:].partition("/")[0] in _NATIVE else "openai"
+    return "kserve" if path == "/v2" or path.startswith("/v2/") else "native"
+
+
+def write(path: str, said: Said) -> Written:
+    """The answer for a request of `path`."""
+    headers = dict(said.headers)
+    if said.retryable and said.status in (429, 503):
+        headers.setdefault("Retry-After", str(RETRY_SECONDS))
+    elif not said.retryable:
+        headers.setdefault(SHOULD_RETRY, "false")
+    match dialect_of(path):
+        case "openai":
+            status = _status(said)
+            return Written(status, msgspec.json.encode(openai_error(said)), JSON, headers)
+        case "kserve":
+            return Written(_status(said), msgspec.json.encode({"error": sentence(said)}), JSON, headers)
+        case "native":
+            return Written(said.status, msgspec.json.encode(_problem(said)), PROBLEM_JSON, headers)
+
+
+def openai_error(said: Said) -> dict[str, Any]:
+    """OpenAI's body, which ends a stream too."""
+    first = said.faults[0] if said.faults else None
+    param = parameter(first.pointer) if first else ""
+    code = _OPENAI_CODES.get(first.code, first.code) if first else said.code
+    if code == "not_found" and param == "model":
+        code = "model_not_found"
+    kind = "server_error" if said.status >= 500 else _OPENAI_TYPES.get(said.status, "invalid_request_error")
+    return {"error": {"message": sentence(said), "type": kind, "param": param or None, "code": code}}
+
+
+def sentence(said: Said) -> str:
+    """All of it in one text, for dialects without a list of faults."""
+    if not said.faults:
+        return said.detail
+    told = [_told(fault) for fault in said.faults[:_TOLD_FAULTS]]
+    left = len(said.faults) - len(told)
+    return "; ".join(told) + (f"; and {left} more" if left > 0 else "")
+
+
+def parameter(pointer: str) -> str:
+    """`/messages/0/content` as OpenAI names it: `messages[0].content`."""
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+    return re.sub(r"(?:^|\.)(\d+)(?=\.|$)", r"[\1]", ".".join(steps))
+
+
+def _told(fault: Fault) -> str:
+    param = parameter(fault.pointer)
+    named = not param or f"`{param}`" in fault.message
+    return fault.message if named else f"`{param}`: {fault.message}"
+
+
+def _status(said: Said) -> int:
+    # A run that was cancelled is no mistake of the client's.
+    return said.status if said.code == "cancelled" else _CLIENTS_FAULT.get(said.status, said.status)
+
+
+def _problem(said: Said) -> dict[str, Any]:
+    return {
+        "type": f"urn:walkgraph:problem:{said.code.replace('_', '-')}",
+        "title": TITLES.get(said.status, TITLES[500]),
+        "status": said.status,
+        "code": said.code,
+        "detail": said.detail,
+        "retryable": said.retryable,
+        "errors": list(said.faults),
+        **said.more,
+    }
