@@ -121,9 +121,9 @@ def test_mp3_begins_with_sound_at_every_rate(rate: int) -> None:
 
 
 def test_a_rate_that_a_format_has_not_is_refused_with_those_that_have_it() -> None:
-    with pytest.raises(InvalidInput, match="22050 samples a second.*`opus`.*`wav`.*`mp3`"):
+    with pytest.raises(InvalidInput, match=r"22050 samples a second.*`opus`.*`wav`.*`mp3`"):
         streamed([tune(100)], "opus", 22050)
-    with pytest.raises(InvalidInput, match="3 channels.*`wav`, `pcm`, `flac`"):
+    with pytest.raises(InvalidInput, match=r"3 channels.*`wav`, `pcm`, `flac`"):
         streamed([tune(100, 3)], "mp3")
 
 
