@@ -1,0 +1,265 @@
+"""Which of OpenAI's routes a task serves, from its declaration alone: what goes in, what comes out, what parameters are
+called. No family has a name here.
+
+    chat.completions      the first output is text; text, picture or sound goes in, and nothing else is needed
+    images.generations    the first output is a picture; a text goes in, and nothing else is needed
+    images.edits          the first output is a picture; a picture goes in, and at most a text is needed besides
+    audio.speech          the first output is sound; a text goes in, and nothing else is needed
+    realtime              what serves chat or speech
+
+A task with an output that no such answer can carry (a robot's actions, a flag) serves none.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal, get_args
+
+from walkgraph.components import catalogue
+from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.graph.document import ForStep, Graph, Task, TaskParam
+from walkgraph.graph.structure import Route as Edge
+from walkgraph.graph.structure import WalkStructure, for_parts, lanes, steps_of, structure
+from walkgraph.placement.request import by_name, declared_params
+from walkgraph.service.deployments import Deployments, Managed
+from walkgraph.service.problems import Fault, Unprocessable
+
+Route = Literal["chat.completions", "images.generations", "images.edits", "audio.speech", "realtime"]
+ROUTES: tuple[Route, ...] = get_args(Route)
+SPOKEN = frozenset({"text", "image", "audio"})
+"""Modalities that OpenAI's requests and answers can carry."""
+VOICES = ("voice", "speaker")
+"""What the field calls the parameter that says who speaks."""
+KEPT_GRAPHS = 64
+
+
+@dataclass(frozen=True)
+class Output:
+    name: str
+    modality: str
+    each: bool
+    """Comes once an iteration: a preview, a text token by token. (One of a Walk that runs `per: chunk` comes many times
+    too.)"""
+    loops: frozenset[tuple[str, str]]
+    """(Walk, innermost loop with an `until`) that it leaves from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Serving:
+    """A task as OpenAI's routes see it."""
+
+    name: str
+    task: Task
+    outputs: tuple[Output, ...]
+    """In the order of the declaration."""
+
+    @cached_property
+    def routes(self) -> tuple[Route, ...]:
+        return tuple(route for route in ROUTES if self._serves(route))
+
+    @cached_property
+    def params(self) -> Mapping[str, TaskParam]:
+        """`seed` included."""
+        return declared_params(self.task)
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """Modalities of the inputs that must be given."""
+        return frozenset(i.modality for i in self.task.inputs.values() if not i.optional)
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """Modalities of all inputs."""
+        return frozenset(i.modality for i in self.task.inputs.values())
+
+    @cached_property
+    def walked(self) -> frozenset[str]:
+        """Modalities whose values are walked in the order in which they are sent (`parts`)."""
+        bound = by_name(self.task)
+        kinds = frozenset(i.modality for name, i in self.task.inputs.items() if name not in bound)
+        return kinds & self._for_parts
+
+    @cached_property
+    def voice(self) -> str | None:
+        """The parameter that says who speaks."""
+        return next((name for name in VOICES if name in self.task.params), None)
+
+    def inputs_of(self, modality: str) -> tuple[str, ...]:
+        """Names, in the order of the declaration."""
+        return tuple(name for name, i in self.task.inputs.items() if i.modality == modality)
+
+    def output_of(self, modality: str) -> Output | None:
+        """The first of a modality; of pictures the first that comes once, as previews come many times."""
+        fitting = [output for output in self.outputs if output.modality == modality]
+        if modality == "image":
+            fitting.sort(key=lambda output: output.each)
+        return fitting[0] if fitting else None
+
+    @cached_property
+    def preview(self) -> Output | None:
+        """Pictures that come while the last one is made."""
+        final = self.output_of("image")
+        rest = (output for output in self.outputs if output.modality == "image" and output.each)
+        return next((output for output in rest if output is not final), None)
+
+    @cached_property
+    def _for_parts(self) -> frozenset[str]:
+        return frozenset(kind for steps in lanes(self.task).values() for kind in _kinds(steps))
+
+    def _serves(self, route: Route) -> bool:
+        if not self.outputs or not {output.modality for output in self.outputs} <= SPOKEN:
+            return False
+        first = self.outputs[0].modality
+        match route:
+            case "chat.completions":
+                return first == "text" and bool(self.taken & SPOKEN) and self.needed <= SPOKEN
+            case "images.generations":
+                return first == "image" and "text" in self.taken and self.needed <= {"text"}
+            case "images.edits":
+                return first == "image" and "image" in self.taken and self.needed <= {"image", "text"}
+            case "audio.speech":
+                return first == "audio" and "text" in self.taken and self.needed <= {"text"}
+            case "realtime":
+                return self._serves("chat.completions") or self._serves("audio.speech")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a request's `model` names."""
+
+    managed: Managed
+    serving: Serving
+
+    @property
+    def model(self) -> str:
+        """As an answer names it."""
+        return f"{self.managed.id}/{self.serving.name}"
+
+
+def servings(graph: Graph) -> Mapping[str, Serving]:
+    """All tasks of a graph, in its order; worked out once for a graph."""
+    return _servings(_ById(graph))
+
+
+def routes(graph: Graph) -> dict[Route, list[str]]:
+    """Route -> the tasks that serve it, the default first. Routes that none serves are left out."""
+    found: dict[Route, list[str]] = {
+        route: [s.name for s in servings(graph).values() if route in s.routes] for route in ROUTES
+    }
+    return {route: names for route, names in found.items() if names}
+
+
+def find(deployments: Deployments, model: str) -> tuple[Managed, str | None]:
+    """The deployment, and the task where `model` is `deployment/task`. Raises NotFound, and Unavailable for one that
+    was not judged yet."""
+    id_, slash, task = model.partition("/")
+    try:
+        managed = deployments.get(id_)
+    except NotFound as error:
+        raise NotFound(str(error), "/model") from None
+    if not slash:
+        return managed, None
+    if task not in managed.tasks():
+        known = ", ".join(f"`{id_}/{name}`" for name in managed.tasks()) or "none"
+        raise NotFound(f"the deployment `{id_}` has no task `{task[:64]}`; there are: {known}", "/model")
+    return managed, task
+
+
+def resolve(deployments: Deployments, model: str, route: Route) -> Resolved:
+    """What serves `route` for a request's `model`: the named task, or the first of the deployment that can.
+
+    Raises NotFound for a name that is not there, Unavailable while it is not known yet, Unprocessable
+    (`unsupported_route`) for one that can't, with what it serves instead.
+    """
+    managed, task = find(deployments, model)
+    managed.tasks()
+    if managed.graph is None:
+        raise NotFound(f"there is no deployment `{managed.id}`", "/model")
+    known = servings(managed.graph)
+    if task is not None:
+        if route in known[task].routes:
+            return Resolved(managed, known[task])
+        raise unsupported("/model", "unsupported_route", _refusal(f"`{managed.id}/{task}`", route, managed.graph, task))
+    able = next((found for found in known.values() if route in found.routes), None)
+    if able is None:
+        raise unsupported("/model", "unsupported_route", _refusal(f"`{managed.id}`", route, managed.graph, None))
+    return Resolved(managed, able)
+
+
+def unsupported(pointer: str, code: str, message: str) -> InvalidInput:
+    """400 in OpenAI's dialect, with its `param` and `code`."""
+    return Unprocessable(message, [Fault(pointer, code, message)])
+
+
+def _refusal(name: str, route: Route, graph: Graph, task: str | None) -> str:
+    able = routes(graph)
+    if task is not None:
+        able = {route: [task] for route in servings(graph)[task].routes}
+    told = ", ".join(f"{route} ({', '.join(tasks)})" for route, tasks in able.items())
+    instead = f"it serves: {told}" if told else "none of its tasks has an OpenAI route; call them at `/v1/tasks`"
+    return f"{name} does not serve {route}; {instead}"
+
+
+# ── the graph ───────────────────────────────────────────────────────────────────────────────────
+
+
+class _ById:
+    """A graph as a key: the same object, not an equal one."""
+
+    __slots__ = ("graph",)
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def __hash__(self) -> int:
+        return id(self.graph)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and other.graph is self.graph
+
+
+@lru_cache(maxsize=KEPT_GRAPHS)
+def _servings(key: _ById) -> Mapping[str, Serving]:
+    graph = key.graph
+    return {name: Serving(name, task, tuple(_outputs(graph, task))) for name, task in graph.tasks.items()}
+
+
+def _outputs(graph: Graph, task: Task) -> Iterator[Output]:
+    """Those of the declaration, as the edges of the task's Walks make them."""
+    walks = dict.fromkeys(at.step.walk for at in steps_of(task))
+    made: dict[str, list[tuple[WalkStructure, Edge]]] = {}
+    for walk in walks:
+        for edge in (found := structure(graph.walks[walk], walk)).routes:
+            if edge.target.kind == "out":
+                made.setdefault(edge.target.name, []).append((found, edge))
+    for name in task.outputs:
+        edges = made.get(name, [])
+        modality = next((found for _, edge in edges if (found := _modality(graph, edge))), "")
+        each = any(edge.leave == "each" for _, edge in edges)
+        loops = {(walk.name, loop) for walk, edge in edges if (loop := _judged_loop(walk, edge))}
+        yield Output(name, modality, each, frozenset(loops))
+
+
+def _modality(graph: Graph, edge: Edge) -> str:
+    if edge.source.entry is None:
+        return ""
+    component = catalogue().get(graph.nodes[edge.source.entry.node].component)
+    port = component.output(edge.source.port) if component else None
+    return port.type.modality if port else ""
+
+
+def _judged_loop(walk: WalkStructure, edge: Edge) -> str | None:
+    """The innermost loop around an edge's source that has an `until`."""
+    if edge.source.entry is None:
+        return None
+    judged = {loop.name for loop in walk.loops if loop.item.until is not None}
+    return next((name for name in reversed(edge.source.entry.loops) if name in judged), None)
+
+
+def _kinds(steps: tuple[object, ...]) -> Iterator[str]:
+    """Modalities that are walked as parts."""
+    for step in steps:
+        if isinstance(step, ForStep):
+            for kind, inner in for_parts(step).items():
+                yield kind
+                yield from _kinds(inner)
