@@ -21,6 +21,7 @@ ErrorCode = Literal[
     "conflict",
     "refused",
     "overloaded",
+    "rate_limited",
     "cancelled",
     "deadline_exceeded",
     "worker_lost",

@@ -17,6 +17,7 @@ from walkgraph.errors import ErrorInfo, NotFound, WalkgraphError
 from walkgraph.ids import RunId
 from walkgraph.service import limits, values
 from walkgraph.service.asked import Asked, remembered
+from walkgraph.service.callers import Caller
 from walkgraph.store import queries
 from walkgraph.store.session import Store
 from walkgraph.store.tables import Run
@@ -56,6 +57,8 @@ class LiveRun:
         """What the client sent."""
         self.parent = ""
         """`traceparent` of that, where it had one."""
+        self.caller: Caller | None = None
+        """Who asked; None: the service itself."""
         self.heard: Callable[[LiveRun, Event | m.Rejected], None] | None = None
         """Told of what is taken, before it is."""
         self.bytes = 0
@@ -192,7 +195,9 @@ class Runs:
                 found.asked = found.asked.forgotten()
 
     def ended(self, run: LiveRun) -> None:
-        """To be called once a run's log is complete."""
+        """To be called once a run's log is complete, and only then."""
+        if run.caller is not None:
+            run.caller.meter.ended()
         self._unsaved.put_nowait(run)
         self._forget_oldest()
 
@@ -206,12 +211,18 @@ class Runs:
             raise NotFound(f"there is no run `{id_[:64]}` that can be followed: {advice}")
         return found
 
-    def newest(self, stored: Sequence[Run], deployment: str | None, state: str | None, before: float) -> list[Run]:
+    def newest(
+        self, stored: Sequence[Run], deployment: str | None, state: str | None, before: float, caller: str | None = None
+    ) -> list[Run]:
         """Rows of the store with those of live runs over them, newest first: the store is written behind, a run is
-        listed from the moment that it is answered."""
+        listed from the moment that it is answered. `caller`: those with that key alone."""
         rows = {row.id: row for row in stored}
         rows |= {run.id: row_of(run) for run in self._runs.values() if run.created_at < before}
-        wanted = (row for row in rows.values() if deployment in (None, row.deployment) and state in (None, row.state))
+        wanted = (
+            row
+            for row in rows.values()
+            if deployment in (None, row.deployment) and state in (None, row.state) and caller in (None, row.caller)
+        )
         return sorted(wanted, key=lambda row: row.created_at, reverse=True)
 
     @property
@@ -265,6 +276,7 @@ def row_of(run: LiveRun) -> Run:
         params=_text(run.params),
         error=_text(end.error) if end and end.error else None,
         times=_text(end.times) if end else "[]",
+        caller=run.caller.key if run.caller else None,
     )
 
 
@@ -288,30 +300,39 @@ def paused_of(run: LiveRun) -> dict[str, Any] | None:
     return {"held": [_plain(call) for call in run.paused.held], "breakpoint": run.paused.breakpoint}
 
 
-def event_of(event: Event) -> tuple[str, dict[str, Any]]:
-    """(name, JSON object) of what a follower is told."""
+def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict[str, Any]]:
+    """(name, JSON object) of what a follower is told. `frames`: as of `values.write`."""
     match event:
         case m.Accepted():
             return "accepted", {"run": event.run, "seed": event.seed}
         case m.Output():
-            value = values.write(event.value, event.modality)
+            value = values.write(event.value, event.modality, frames)
             where = {"run": event.run, "name": event.name, "index": event.index, "iteration": event.iteration}
             return "output", {**where, "value": value}
         case m.Finished():
             times = [_plain(time_) for time_ in event.times]
             figures = {"run": event.run, "seconds": event.seconds, "queued": event.queued, "times": times}
+            figures["usage"] = usage_of(event)
             if event.error is None:
                 return "done", figures
             return "error", {**figures, "error": _plain(event.error)}
 
 
-def result_of(run: LiveRun) -> dict[str, Any]:
-    """The whole answer of a run that is done: texts and sounds joined, other values in their order."""
+def usage_of(end: m.Finished) -> dict[str, Any]:
+    """What a run read, what of it was found in caches, and how its loops ended."""
+    return {"read": end.read, "found": end.found, "loops": [_plain(loop) for loop in end.loops]}
+
+
+def result_of(run: LiveRun, frames: list[bytes] | None = None) -> dict[str, Any]:
+    """The whole answer of a run that is done: texts and sounds joined, other values in their order. `frames`: as of
+    `values.write`."""
     pieces: dict[str, list[m.Output]] = {}
     for output in run.outputs:
         pieces.setdefault(output.name, []).append(output)
     outputs = {
-        name: [values.write(value, made[0].modality) for value in values.joined([output.value for output in made])]
+        name: [
+            values.write(value, made[0].modality, frames) for value in values.joined([output.value for output in made])
+        ]
         for name, made in pieces.items()
     }
     end = run.finished
@@ -324,6 +345,7 @@ def result_of(run: LiveRun) -> dict[str, Any]:
         "seconds": end.seconds if end else None,
         "queued": end.queued if end else None,
         "times": [_plain(time_) for time_ in end.times] if end else [],
+        "usage": usage_of(end) if end else None,
     }
 
 

@@ -55,3 +55,5 @@ class RunShown(Shown):
     times: list[NodeTimeShown]
     paused: PausedShown | None
     """What it is paused before; null: it goes on, or is over."""
+    caller: str | None
+    """The id of the key that it came with; null: the service's own token, or the studio."""

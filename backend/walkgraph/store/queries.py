@@ -184,9 +184,13 @@ def get_run(session: Session, id_: str) -> Run:
     return found
 
 
-def list_runs(session: Session, deployment: str | None, state: str | None, limit: int, before: float) -> Sequence[Run]:
-    """Newest first, those that came before `before` (epoch seconds)."""
+def list_runs(
+    session: Session, deployment: str | None, state: str | None, limit: int, before: float, caller: str | None = None
+) -> Sequence[Run]:
+    """Newest first, those that came before `before` (epoch seconds); `caller`: with that key."""
     query = select(Run).where(Run.created_at < before)
+    if caller is not None:
+        query = query.where(Run.caller == caller)
     if deployment is not None:
         query = query.where(Run.deployment == deployment)
     if state is not None:

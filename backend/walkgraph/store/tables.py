@@ -72,6 +72,8 @@ class Run(SQLModel, table=True):
     """An `ErrorInfo` as JSON."""
     times: str = "[]"
     """A list of `NodeTime` as JSON."""
+    caller: str | None = Field(default=None, index=True)
+    """The id of the key that it came with; None: the service's own token, or the studio."""
 
 
 class RunTrace(SQLModel, table=True):
@@ -95,3 +97,49 @@ class RunTrace(SQLModel, table=True):
     trace: bytes
     """Both as `telemetry.columns` writes them."""
     recording: bytes | None = None
+
+
+class Key(SQLModel, table=True):
+    """What lets a client in, besides the service's own token."""
+
+    __tablename__ = "key"  # pyright: ignore[reportAssignmentType]
+
+    id: str = Field(primary_key=True)
+    """8 hex digits; part of the key, and no secret."""
+    name: str
+    digest: str
+    """SHA-256 of the whole key, in hex; the key itself is kept nowhere."""
+    scopes: str
+    """Names with commas between them."""
+    requests_per_minute: int | None = None
+    concurrent: int | None = None
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    used_at: float | None = None
+    """Written in batches."""
+
+
+class AuditEntry(SQLModel, table=True):
+    """Who changed what, and from where. Rows are added and, when they are old or many, removed; never changed."""
+
+    __tablename__ = "audit"  # pyright: ignore[reportAssignmentType]
+
+    id: int | None = Field(default=None, primary_key=True)
+    at: float = Field(index=True)
+    caller: str
+    """A key's id, `token`, `studio`, or `service` for what it does by itself."""
+    caller_name: str
+    """The key's name then."""
+    address: str
+    """Of the client; empty where there is none."""
+    action: str = Field(index=True)
+    """`deployment.create`, `graph.put`, `key.add`, ..."""
+    target: str
+    """The name of what was to be changed."""
+    details: str = "{}"
+    """JSON object: names, etags."""
+    outcome: str = Field(index=True)
+    """`begun`, `done`, `refused` or `failed`."""
+    reason: str = ""
+    """Of a refusal or a failure, in a sentence."""
