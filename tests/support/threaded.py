@@ -59,6 +59,7 @@ class Threaded(LocalDeployment):
         self.outputs = defaultdict(lambda: defaultdict(list))
         self.failed: dict[str, Any] = {}
         self.times = defaultdict(list)
+        self.ends = defaultdict(list)
         self.observed, self.halted = [], []
         self.nodes = {rank: Worker(rank, engine, self) for rank, engine in self.engines.items()}
         connected(*self.nodes.values())
