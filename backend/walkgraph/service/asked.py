@@ -24,7 +24,8 @@ class Asked:
 
 
 def remembered(body: dict[str, Any]) -> Asked:
-    """Of a request's body (JSON, of limited depth); its texts and lists of numbers are kept as they are, not copied."""
+    """Of a request's body (JSON of limited depth, with bytes where frames came with it); its texts, bytes and lists of
+    numbers are kept as they are, not copied."""
     reading = _Reading()
     kept = reading.kept(body, ())
     found = Asked(cast(dict[str, Any], kept), tuple(reading.left_out), reading.bytes)
@@ -60,6 +61,8 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _size(value: Any) -> int:
     """As JSON, roughly."""
+    if isinstance(value, bytes):
+        return len(value)
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode())
     return len(msgspec.json.encode(value))

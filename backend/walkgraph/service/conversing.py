@@ -12,22 +12,22 @@ from typing import Any, cast
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from walkgraph.errors import InvalidInput, Overloaded, WalkgraphError
-from walkgraph.service import limits, streaming
+from walkgraph.service import frames, limits, streaming
 from walkgraph.service.problems import Unprocessable
-from walkgraph.service.runs import LiveRun, event_of
+from walkgraph.service.runs import LiveRun
 
 Submit = Callable[[dict[str, Any]], LiveRun]
 """Raises WalkgraphError for a request that is refused."""
 
 
 class Conversation:
-    def __init__(self, socket: WebSocket, session: str, submit: Submit) -> None:
+    def __init__(self, socket: WebSocket, session: str, submit: Submit, *, binary: bool = False) -> None:
         self._socket, self._session, self._submit = socket, session, submit
+        self._channel = streaming.Channel(socket, binary=binary)
         self._params: Any = {}
         """Of the last request that was taken: they hold for those that have none."""
         self._asked = 0
         self._answering: set[asyncio.Task[None]] = set()
-        self._sending = asyncio.Lock()
         self._runs: dict[str, LiveRun] = {}
 
     async def hold(self) -> None:
@@ -35,7 +35,7 @@ class Conversation:
         await self._tell({"event": "session", "session": self._session})
         try:
             while True:
-                await self._take(await streaming.receive_json(self._socket, limits.WS_FRAME_BYTES))
+                await self._take(*await streaming.receive_request(self._socket, limits.WS_FRAME_BYTES))
         except WebSocketDisconnect:
             pass
         finally:
@@ -45,7 +45,7 @@ class Conversation:
                 task.cancel()
             await asyncio.gather(*self._answering, return_exceptions=True)
 
-    async def _take(self, message: Any) -> None:
+    async def _take(self, message: Any, found: list[bytes]) -> None:
         """`{"cancel": true}` ends what is under way; anything else is the body of a request, and may have an `id`."""
         if message == {"cancel": True}:
             for run in self._runs.values():
@@ -60,7 +60,7 @@ class Conversation:
                 raise InvalidInput("the session is the socket's; name it in the address: `?session=NAME`", "/session")
             if len(self._runs) >= limits.WS_SESSION_RUNS:
                 raise Overloaded(f"{len(self._runs)} requests are under way; wait for the end of one")
-            run = self._submit({**body, "session": self._session})
+            run = self._submit({**frames.placed(body, found), "session": self._session})
         except WalkgraphError as error:
             faults = error.faults if isinstance(error, Unprocessable) else ()
             await self._tell({"event": "error", "request": number, "error": error.info(), "errors": faults})
@@ -79,15 +79,14 @@ class Conversation:
     async def _answer(self, number: str | int, run: LiveRun) -> None:
         try:
             async for event in run.follow():
-                name, data = event_of(event)
-                await self._tell({"event": name, "request": number, **data})
+                with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                    await self._channel.event(event, request=number)
         finally:
             del self._runs[run.id]
 
     async def _tell(self, value: dict[str, Any]) -> None:
-        async with self._sending:
-            with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-                await streaming.send_json(self._socket, value)
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            await self._channel.tell(value)
 
 
 def _named(number: Any) -> str | int:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import Depends, Header, Path
+from fastapi import Depends, Header, Path, Query
 from starlette.requests import HTTPConnection
 
 from walkgraph.service.access import Codes
@@ -42,6 +42,8 @@ ServicesDep = Annotated[Services, Depends(_services)]
 Name = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$")]
 """Of a document, deployment or task."""
 RunName = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+FrameForm = Annotated[Literal["json", "binary"], Query()]
+"""How a socket tells media and tensors: in its messages, or in frames after them."""
 IfMatch = Annotated[str | None, Header(max_length=80)]
 
 

@@ -31,6 +31,12 @@ WS_FRAME_BYTES = 1024 * 1024
 `WS_MESSAGE_BYTES`."""
 WS_MESSAGE_BYTES = 64 * 1024
 WS_CLIENTS = 1000
+WS_FRAMES = 64
+"""Binary frames that may follow one message; each is at most `WS_FRAME_BYTES`, as all that a socket is sent."""
+WS_FRAMES_BYTES = 16 * 1024 * 1024
+"""Of all frames of one message."""
+TENSOR_DIMENSIONS = 8
+"""Of a tensor that a client sends."""
 WS_SESSION_RUNS = 32
 """Requests of one session's socket that may be under way."""
 WS_HELLO_SECONDS = 10.0
@@ -81,6 +87,9 @@ TABLE: dict[str, float] = {
     "parts": PARTS,
     "websocket_frame_bytes": WS_FRAME_BYTES,
     "websocket_message_bytes": WS_MESSAGE_BYTES,
+    "websocket_frames": WS_FRAMES,
+    "websocket_frames_bytes": WS_FRAMES_BYTES,
+    "tensor_dimensions": TENSOR_DIMENSIONS,
     "websocket_clients": WS_CLIENTS,
     "websocket_session_runs": WS_SESSION_RUNS,
     "telemetry_buffer_bytes": TELEMETRY_BUFFER_BYTES,

@@ -311,7 +311,12 @@ def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict
             return "output", {**where, "value": value}
         case m.Finished():
             times = [_plain(time_) for time_ in event.times]
-            figures = {"run": event.run, "seconds": event.seconds, "queued": event.queued, "times": times}
+            figures: dict[str, Any] = {
+                "run": event.run,
+                "seconds": event.seconds,
+                "queued": event.queued,
+                "times": times,
+            }
             figures["usage"] = usage_of(event)
             if event.error is None:
                 return "done", figures

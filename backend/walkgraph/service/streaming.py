@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, cast
 
 import msgspec
 from starlette.requests import Request
@@ -11,10 +11,10 @@ from starlette.responses import StreamingResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from walkgraph.errors import InvalidInput, WalkgraphError
-from walkgraph.service import body, limits
+from walkgraph.service import body, frames, limits
 from walkgraph.service.access import SUBPROTOCOL
 from walkgraph.service.problems import Unprocessable
-from walkgraph.service.runs import LiveRun, event_of
+from walkgraph.service.runs import Event, LiveRun, event_of
 
 HEARTBEAT_SECONDS = 10.0
 
@@ -99,29 +99,51 @@ async def refuse(socket: WebSocket, error: WalkgraphError) -> None:
         await socket.close(1013 if error.retryable else 1008)
 
 
-async def first_message(socket: WebSocket, max_bytes: int) -> Any:
-    """Raises WebSocketDisconnect where none comes in time."""
+async def first_message(socket: WebSocket, max_bytes: int) -> tuple[Any, list[bytes]]:
+    """With its frames. Raises WebSocketDisconnect where none comes in time."""
     try:
         async with asyncio.timeout(limits.WS_HELLO_SECONDS):
-            return await receive_json(socket, max_bytes)
+            return await receive_request(socket, max_bytes)
     except TimeoutError:
         await refuse(socket, InvalidInput("send the request as the first message"))
         raise WebSocketDisconnect(1008) from None
 
 
-async def over_websocket(socket: WebSocket, run: LiveRun, *, abort: bool) -> None:
+class Channel:
+    """What one client is told. The frames of a message follow it before another message does."""
+
+    def __init__(self, socket: WebSocket, *, binary: bool) -> None:
+        """`binary`: media and tensors go in frames, not in base64 and lists."""
+        self._socket, self._binary = socket, binary
+        self._sending = asyncio.Lock()
+
+    async def event(self, event: Event, **more: Any) -> None:
+        """What a run said, with `more` for the client to know it by."""
+        found: list[bytes] | None = [] if self._binary else None
+        name, data = event_of(event, found)
+        count = {frames.COUNT: len(found)} if found else {}
+        await self.tell({"event": name, **more, **count, **data}, found or ())
+
+    async def tell(self, value: dict[str, Any], found: Sequence[bytes] = ()) -> None:
+        async with self._sending:
+            await send_json(self._socket, value)
+            for frame in found:
+                await self._socket.send_bytes(frame)
+
+
+async def over_websocket(socket: WebSocket, run: LiveRun, *, abort: bool, binary: bool = False) -> None:
     """Send every event as `{"event": name, ...}`; the message `{"cancel": true}` cancels the run.
 
     `abort`: the run ends with the client. The socket is closed at the end.
     """
+    channel = Channel(socket, binary=binary)
 
     async def send() -> None:
         async for event in run.follow():
-            name, data = event_of(event)
-            await send_json(socket, {"event": name, **data})
+            await channel.event(event)
 
     try:
-        await until_first(send, lambda: _obey(socket, run))
+        await until_first(send, lambda: _obey(socket, channel, run))
     finally:
         if abort:
             run.abort("disconnected")
@@ -129,7 +151,7 @@ async def over_websocket(socket: WebSocket, run: LiveRun, *, abort: bool) -> Non
         await socket.close()
 
 
-async def _obey(socket: WebSocket, run: LiveRun) -> None:
+async def _obey(socket: WebSocket, channel: Channel, run: LiveRun) -> None:
     """Take messages until the client leaves."""
     while True:
         try:
@@ -139,7 +161,7 @@ async def _obey(socket: WebSocket, run: LiveRun) -> None:
         if isinstance(message, dict) and message == {"cancel": True}:
             run.abort("cancelled")
             continue
-        await send_json(socket, {"event": "ignored", "message": 'send {"cancel": true}, or close the socket'})
+        await channel.tell({"event": "ignored", "message": 'send {"cancel": true}, or close the socket'})
 
 
 async def receive_json(socket: WebSocket, max_bytes: int) -> Any:
@@ -156,6 +178,46 @@ async def receive_json(socket: WebSocket, max_bytes: int) -> Any:
         await send_json(socket, {"event": "error", "error": error.info()})
         await socket.close(1009 if isinstance(error, body.BodyTooLarge) else 1007)
         raise WebSocketDisconnect(1007) from None
+
+
+async def receive_request(socket: WebSocket, max_bytes: int) -> tuple[Any, list[bytes]]:
+    """A message and the frames that it announces. Raises as `receive_json`, also for frames beyond their bounds, and
+    for those that don't come: what follows them could not be told from them."""
+    given = await receive_json(socket, max_bytes)
+    message = cast(dict[str, Any], given) if isinstance(given, dict) else {}
+    if frames.COUNT not in message:
+        return cast(Any, given), []
+    try:
+        count = frames.announced(message)
+        async with asyncio.timeout(limits.WS_HELLO_SECONDS):
+            found = await _receive_frames(socket, count)
+    except TimeoutError:
+        error = InvalidInput(f"the frames did not come within {limits.WS_HELLO_SECONDS:.0f} seconds of their message")
+    except InvalidInput as fault:
+        error = fault
+    else:
+        return message, found
+    await refuse(socket, error)
+    raise WebSocketDisconnect(1008) from None
+
+
+async def _receive_frames(socket: WebSocket, count: int) -> list[bytes]:
+    found: list[bytes] = []
+    size = 0
+    for number in range(count):
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1000))
+        frame: bytes | None = message.get("bytes")
+        if frame is None:
+            raise InvalidInput(f"{count} binary frames were announced, and a text came after {number}")
+        size += len(frame)
+        if size > limits.WS_FRAMES_BYTES:
+            raise InvalidInput(
+                f"the frames of a message may have {limits.WS_FRAMES_BYTES} bytes; send larger ones by POST"
+            )
+        found.append(frame)
+    return found
 
 
 async def until_first(*makers: Callable[[], Awaitable[None]]) -> None:

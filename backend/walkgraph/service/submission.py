@@ -7,7 +7,7 @@ from starlette.requests import HTTPConnection
 from walkgraph.errors import NotFound, WalkgraphError
 from walkgraph.graph.document import Task
 from walkgraph.placement.request import task_of
-from walkgraph.service import runs
+from walkgraph.service import runs, tensors
 from walkgraph.service.deployments import Managed
 from walkgraph.service.deps import Services
 from walkgraph.service.runs import LiveRun
@@ -31,7 +31,15 @@ def submit(services: Services, deployment: str, task: str, body: Any, caller: HT
 
 def _submitted(services: Services, deployment: str, task: str, body: Any) -> LiveRun:
     managed = services.deployments.get(deployment)
-    message = read_request(runs.new_run_id(), task, declared(managed, task), body, services.settings.run_timeout)
+    declaration, graph = declared(managed, task), managed.graph
+    message = read_request(
+        runs.new_run_id(),
+        task,
+        declaration,
+        body,
+        services.settings.run_timeout,
+        lambda name: tensors.kind_of(graph, task, name) if graph else None,
+    )
     run = services.deployments.submit(managed, message)
     services.runs.remember(run, body)
     return run

@@ -1,17 +1,18 @@
 """A task's request: its JSON Schema, and the way from a client's JSON to a `Submit`. Both read the same declaration."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from walkgraph.errors import InvalidInput
-from walkgraph.graph.document import Task, TaskParam
+from walkgraph.graph.document import Task, TaskInput, TaskParam
 from walkgraph.ids import RunId
 from walkgraph.placement.request import declared_params, fill_params, name_inputs
 from walkgraph.placement.tables import Scalar
-from walkgraph.service import limits, values
+from walkgraph.service import limits, tensors, values
 from walkgraph.service.problems import Fault, Unprocessable, pointer
 from walkgraph.wire import messages as m
+from walkgraph.wire.tensors import ITEM_BYTES
 
 PARTS = "parts"
 _KEYS = ("inputs", "params", "outputs", "stream", "session", "priority", "deadline", "record", "hold")
@@ -34,7 +35,8 @@ def request_schema(name: str, task: Task) -> dict[str, Any]:
     inputs: dict[str, Any] = _closed(named, needed)
     kinds = part_kinds(task)
     if kinds and PARTS not in task.inputs:
-        item = {"oneOf": [{**_wrapped(kind), "required": [*_wrapped(kind)["required"], "type"]} for kind in kinds]}
+        forms = [form for kind in kinds for form in _forms(kind)]
+        item = {"oneOf": [{**form, "required": [*form["required"], "type"]} for form in forms]}
         parts = {"type": "array", "minItems": 1, "maxItems": limits.PARTS, "items": item}
         inputs = {"anyOf": [inputs, _closed({**named, PARTS: parts}, [PARTS])]}
     params = {key: _param_schema(p) for key, p in declared_params(task).items()}
@@ -68,7 +70,7 @@ def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
 
 
 def _input_schema(modality: str, *, many: bool, text: str) -> dict[str, Any]:
-    one = {"anyOf": [_bare(modality), _wrapped(modality)]}
+    one = {"anyOf": [_bare(modality), *_forms(modality)]}
     if not many:
         return {**one, "description": text}
     several = {"type": "array", "minItems": 1, "maxItems": limits.PARTS, "items": one}
@@ -81,6 +83,17 @@ def _bare(modality: str) -> dict[str, Any]:
     if modality in values.MEDIA:
         return {"type": "string", "contentEncoding": "base64", "minLength": 1}
     return {"type": ["array", "number"]}
+
+
+def _forms(modality: str) -> list[dict[str, Any]]:
+    """Of a value that is an object."""
+    if modality in (values.TEXT, *values.MEDIA):
+        return [_wrapped(modality)]
+    sides = {"type": "array", "minItems": 1, "maxItems": limits.TENSOR_DIMENSIONS}
+    shape = {"dtype": {"enum": list(ITEM_BYTES)}, "shape": {**sides, "items": {"type": "integer", "minimum": 1}}}
+    encoded = {"type": {"const": modality}, **shape, "base64": {"type": "string", "contentEncoding": "base64"}}
+    wrapped = _wrapped(modality)
+    return [{**wrapped, "properties": {**wrapped["properties"], **shape}}, _closed(encoded, [*shape, "base64"])]
 
 
 def _wrapped(modality: str) -> dict[str, Any]:
@@ -102,12 +115,19 @@ def _param_schema(param: TaskParam) -> dict[str, Any]:
 # ── the request ─────────────────────────────────────────────────────────────────────────────────
 
 
-def read_request(run: RunId, name: str, task: Task, body: Any, deadline: float) -> m.Submit:
-    """The message for a client's JSON. Raises Unprocessable with every fault, each with its pointer.
+Kinds = Callable[[str], tensors.Kind | None]
+"""What the ports take that a task's input goes to."""
+
+
+def read_request(
+    run: RunId, name: str, task: Task, body: Any, deadline: float, kinds: Kinds = lambda name: None
+) -> m.Submit:
+    """The message for a client's JSON, in which `bytes` may stand for base64. Raises Unprocessable with every fault,
+    each with its pointer.
 
     `deadline` (seconds) holds where the client names none.
     """
-    reader = _Reader(task)
+    reader = _Reader(task, kinds)
     if not isinstance(body, dict):
         raise Unprocessable("the request must be an object", [Fault("", "dict_type", "send a JSON object")])
     fields = cast(dict[str, Any], body)
@@ -136,9 +156,9 @@ def read_request(run: RunId, name: str, task: Task, body: Any, deadline: float) 
 class _Reader:
     """Collects faults instead of stopping at the first."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, kinds: Kinds) -> None:
         self.faults: list[Fault] = []
-        self._task = task
+        self._task, self._kinds = task, kinds
 
     def fault(self, at: str, code: str, message: str) -> None:
         self.faults.append(Fault(at, code, message))
@@ -165,7 +185,7 @@ class _Reader:
         found: dict[str, tuple[m.Value, ...]] = {}
         for name, declared in self._task.inputs.items():
             if named.get(name) is not None:
-                found[name] = self._several(declared.modality, named[name], f"/inputs/{name}", many=declared.many)
+                found[name] = self._several(name, declared, named[name], f"/inputs/{name}")
         if len(self.faults) == before:
             self._judge(found, parts)
         return found, parts
@@ -180,22 +200,24 @@ class _Reader:
         if sum(isinstance(entry.value, m.Blob) for entry in given) > limits.IMAGES:
             self.fault("/inputs", "too_long", f"send at most {limits.IMAGES} pictures or sounds")
 
-    def _several(self, modality: str, given: Any, at: str, *, many: bool) -> tuple[m.Value, ...]:
+    def _several(self, name: str, declared: TaskInput, given: Any, at: str) -> tuple[m.Value, ...]:
         # A bare list of numbers is one tensor; several tensors are a list of objects.
         listed = isinstance(given, list) and (
-            modality in (values.TEXT, *values.MEDIA) or any(isinstance(item, dict) for item in cast(list[Any], given))
+            declared.modality in (values.TEXT, *values.MEDIA)
+            or any(isinstance(item, dict) for item in cast(list[Any], given))
         )
-        if not (many and listed):
-            return self._one(modality, given, at)
+        if not (declared.many and listed):
+            return self._one(name, given, at)
         items = cast(list[Any], given)
         if not 0 < len(items) <= limits.PARTS:
             self.fault(at, "too_long", f"send 1 to {limits.PARTS} values")
             return ()
-        return tuple(value for i, item in enumerate(items) for value in self._one(modality, item, f"{at}/{i}"))
+        return tuple(value for i, item in enumerate(items) for value in self._one(name, item, f"{at}/{i}"))
 
-    def _one(self, modality: str, given: Any, at: str) -> tuple[m.Value, ...]:
+    def _one(self, name: str, given: Any, at: str) -> tuple[m.Value, ...]:
+        """`name`: of the input."""
         try:
-            return (values.read(modality, given, at),)
+            return (values.read(self._task.inputs[name].modality, given, at, lambda: self._kinds(name)),)
         except InvalidInput as error:
             self.fault(error.pointer, "bad_value", str(error))
             return ()
@@ -206,6 +228,7 @@ class _Reader:
             self.fault("/inputs/parts", "list_type", f"send a list of 1 to {limits.PARTS} parts")
             return ()
         kinds = part_kinds(self._task)
+        first = {declared.modality: name for name, declared in reversed(self._task.inputs.items())}
         found: list[m.Part] = []
         for i, item in enumerate(items):
             kind = cast(dict[str, Any], item).get("type") if isinstance(item, dict) else None
@@ -213,7 +236,7 @@ class _Reader:
             if not isinstance(kind, str) or kind not in kinds:
                 self.fault(at, "bad_part", f"a part needs a `type` out of {', '.join(f'`{k}`' for k in kinds)}")
                 continue
-            found.extend(m.Part(modality=kind, value=value) for value in self._one(kind, item, at))
+            found.extend(m.Part(modality=kind, value=value) for value in self._one(first[kind], item, at))
         return tuple(found)
 
     def params(self, given: Any) -> dict[str, Scalar]:

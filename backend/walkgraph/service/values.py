@@ -1,17 +1,20 @@
-"""Values as clients write and read them: `{"type": "text", "text": ...}`, media in base64, tensors as nested lists."""
+"""Values as clients write and read them: `{"type": "text", "text": ...}`, media in base64, tensors as nested
+lists or bytes; and how either looks beside binary frames that hold the bytes."""
 
 import base64
 import binascii
 import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from math import prod
 from typing import Any, cast
 
 import numpy as np
 
 from walkgraph.errors import InvalidInput
-from walkgraph.service import limits, wav
+from walkgraph.service import limits, tensors, wav
 from walkgraph.wire import messages as m
+from walkgraph.wire.tensors import ITEM_BYTES
 
 TEXT = "text"
 MEDIA = ("image", "audio", "video", "bytes")
@@ -36,31 +39,38 @@ def mime_of(data: bytes) -> str:
 # ── from the client ─────────────────────────────────────────────────────────────────────────────
 
 
-def read(modality: str, given: Any, pointer: str) -> m.Value:
+def read(modality: str, given: Any, pointer: str, kind: Callable[[], tensors.Kind | None] = lambda: None) -> m.Value:
     """One value of a modality, bare (`"a red circle"`, base64 text, a list) or as an object with `type`.
 
+    `bytes` stand for what JSON has in base64. `kind`: asked for tensors alone, what the ports take that it is for.
     Raises InvalidInput, with the pointer, for what is none.
     """
     if isinstance(given, dict):
-        given, pointer = _unwrap(modality, cast(dict[str, Any], given), pointer)
+        fields = cast(dict[str, Any], given)
+        if fields.get("type", modality) != modality:
+            raise InvalidInput(f"this must be of type `{modality}`", f"{pointer}/type")
+        if modality not in (TEXT, *MEDIA):
+            return _tensor(fields, pointer, kind())
+        given, pointer = _unwrap(modality, fields, pointer)
     if modality == TEXT:
         return _text(given, pointer)
     if modality in MEDIA:
         return _media(given, pointer)
-    return _tensor(given, pointer)
+    return tensors.read_list(given, MAX_TENSOR_VALUES, kind(), pointer)
 
 
 def _unwrap(modality: str, given: dict[str, Any], pointer: str) -> tuple[Any, str]:
-    kind = given.get("type", modality)
-    if kind != modality:
-        raise InvalidInput(f"this must be of type `{modality}`", f"{pointer}/type")
     key = TEXT if modality == TEXT else "data"
-    unknown = sorted(set(given) - {"type", "mime", key})
-    if unknown:
-        raise InvalidInput(f"this key is not known here; use `{key}`", f"{pointer}/{unknown[0][:80]}")
+    _know(given, ("type", "mime", key), key, pointer)
     if key not in given:
         raise InvalidInput(f"`{key}` is missing; add it", pointer)
     return given[key], f"{pointer}/{key}"
+
+
+def _know(given: dict[str, Any], keys: Sequence[str], key: str, pointer: str) -> None:
+    unknown = sorted(set(given) - set(keys))
+    if unknown:
+        raise InvalidInput(f"this key is not known here; use `{key}`", f"{pointer}/{unknown[0][:80]}")
 
 
 def _text(given: Any, pointer: str) -> m.Small:
@@ -72,6 +82,13 @@ def _text(given: Any, pointer: str) -> m.Small:
 
 
 def _media(given: Any, pointer: str) -> m.Blob:
+    data = given if isinstance(given, bytes) else _unencoded(given, pointer)
+    if not data:
+        raise InvalidInput("this is empty; send the data itself", pointer)
+    return m.Blob(data=data)
+
+
+def _unencoded(given: Any, pointer: str) -> bytes:
     if not isinstance(given, str):
         raise InvalidInput("this must be base64 text, or a `data:` URL with it", pointer)
     if given.startswith(("http:", "https:", "file:", "ftp:")):
@@ -82,50 +99,60 @@ def _media(given: Any, pointer: str) -> m.Blob:
             raise InvalidInput("a `data:` URL must hold base64 (`data:image/png;base64,...`)", pointer)
         given = given[head.end() :]
     try:
-        data = base64.b64decode(given, validate=True)
+        return base64.b64decode(given, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidInput("this is no base64", pointer) from None
-    if not data:
-        raise InvalidInput("this is empty; send the data in base64", pointer)
-    return m.Blob(data=data)
 
 
-def _tensor(given: Any, pointer: str) -> m.InlineTensor:
-    if isinstance(given, bool | int | float):
-        given = [given]
-    if not isinstance(given, list) or not given:
-        raise InvalidInput("this must be a list of numbers, or nested lists of one shape", pointer)
-    try:
-        array = np.asarray(given, dtype=np.float32)
-    except (ValueError, TypeError, OverflowError):
-        raise InvalidInput("this must be a list of numbers, or nested lists of one shape", pointer) from None
-    if array.size > MAX_TENSOR_VALUES or array.ndim > 8 or not np.isfinite(array).all():
-        raise InvalidInput(f"this must have at most {MAX_TENSOR_VALUES} finite numbers in 8 dimensions", pointer)
-    return m.InlineTensor(dtype="float32", shape=tuple(array.shape), data=array.tobytes())
+def _tensor(given: dict[str, Any], pointer: str, kind: tensors.Kind | None) -> m.InlineTensor:
+    """`{"data": [...]}`, or `{"dtype": ..., "shape": [...], "base64": ...}`: both as `write` writes them."""
+    _know(given, ("type", "mime", "dtype", "shape", "data", "base64"), "data", pointer)
+    if ("data" in given) == ("base64" in given):
+        raise InvalidInput("a tensor is numbers in `data`, or bytes in `base64` with `dtype` and `shape`", pointer)
+    if "base64" in given:
+        data = given["base64"]
+        if not isinstance(data, bytes):
+            data = _unencoded(data, f"{pointer}/base64")
+        return tensors.read_bytes(data, given.get("dtype"), given.get("shape"), kind, pointer)
+    found = tensors.read_list(given["data"], MAX_TENSOR_VALUES, kind, f"{pointer}/data")
+    if "dtype" in given and given["dtype"] not in tuple(ITEM_BYTES):
+        raise InvalidInput("this is no dtype of a tensor; leave it out beside `data`", f"{pointer}/dtype")
+    if "shape" in given and given["shape"] != list(found.shape):
+        raise InvalidInput("this is not the shape of the lists in `data`; leave it out", f"{pointer}/shape")
+    return found
 
 
 # ── to the client ───────────────────────────────────────────────────────────────────────────────
 
 
-def write(value: m.Value, modality: str) -> dict[str, Any]:
-    """The JSON object of a value that came out of a run."""
+def write(value: m.Value, modality: str, frames: list[bytes] | None = None) -> dict[str, Any]:
+    """The JSON object of a value that came out of a run. With `frames`, the bytes of media and tensors are added to
+    them, and the object says which is its own."""
     match value:
         case m.Small():
             return _written_small(value.value, modality)
         case m.Blob():
             mime = mime_of(value.data)
             kind = modality if modality in MEDIA else mime.partition("/")[0].replace("application", "bytes")
-            return {"type": kind, "mime": mime, "data": base64.b64encode(value.data).decode()}
+            return {"type": kind, "mime": mime, **_bytes(value.data, "data", frames)}
         case m.InlineTensor():
-            return _written_tensor(value, modality)
+            return _written_tensor(value, modality, frames)
         case m.Many():
-            return {"type": modality or "list", "items": [write(item, modality) for item in value.items]}
+            return {"type": modality or "list", "items": [write(item, modality, frames) for item in value.items]}
         case m.Named():
-            return {"type": modality or "named", "items": {k: write(item, "") for k, item in value.items.items()}}
+            items = {name: write(item, "", frames) for name, item in value.items.items()}
+            return {"type": modality or "named", "items": items}
         case m.Absent():
             return {"type": "absent"}
         case m.Ticket():
             return {"type": modality or "tensor", "dtype": value.dtype, "shape": value.shape}
+
+
+def _bytes(data: bytes, key: str, frames: list[bytes] | None) -> dict[str, Any]:
+    if frames is None:
+        return {key: base64.b64encode(data).decode()}
+    frames.append(data)
+    return {"frame": len(frames) - 1}
 
 
 def joined(pieces: Sequence[m.Value]) -> list[m.Value]:
@@ -175,13 +202,11 @@ def _written_small(value: str | bool | float, modality: str) -> dict[str, Any]:
     return {"type": modality or "value", "value": value}
 
 
-def _written_tensor(value: m.InlineTensor, modality: str) -> dict[str, Any]:
+def _written_tensor(value: m.InlineTensor, modality: str, frames: list[bytes] | None) -> dict[str, Any]:
     head: dict[str, Any] = {"type": modality or "tensor", "dtype": value.dtype, "shape": value.shape}
-    count = 1
-    for side in value.shape:
-        count *= side
-    if value.dtype == "bfloat16" or count > MAX_TENSOR_VALUES:
-        return {**head, "base64": base64.b64encode(value.data).decode()}
+    count = prod(value.shape)
+    if frames is not None or value.dtype == "bfloat16" or count > MAX_TENSOR_VALUES:
+        return {**head, **_bytes(value.data, "base64", frames)}
     array = np.frombuffer(value.data, dtype=np.dtype(value.dtype)).reshape(value.shape)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         return {**head, "data": [None if not np.isfinite(x) else float(x) for x in array.ravel()], "shape": [count]}

@@ -10,7 +10,8 @@ from starlette.requests import Request
 from walkgraph.errors import WalkgraphError
 from walkgraph.service import runs, streaming
 from walkgraph.service.body import StrictRoute
-from walkgraph.service.deps import RunName, ServicesDep
+from walkgraph.service.deps import FrameForm, RunName, ServicesDep
+from walkgraph.service.frames import plain
 from walkgraph.service.schemas import AskedShown, LeftOut, RunRequest
 from walkgraph.service.schemas_runs import RunShown
 from walkgraph.service.submission import submit
@@ -67,7 +68,7 @@ async def asked(services: ServicesDep, run: RunName) -> AskedShown:
         run=live.id,
         deployment=live.deployment,
         task=live.task,
-        request=found.body if found else None,
+        request=plain(found.body) if found else None,
         left_out=[LeftOut(pointer=at, bytes=size) for at, size in found.left_out] if found else [],
     )
 
@@ -89,11 +90,11 @@ async def cancel(services: ServicesDep, run: RunName) -> dict[str, Literal["canc
 
 
 @router.websocket("/ws/v1/runs/{run}")
-async def follow(services: ServicesDep, socket: WebSocket, run: RunName) -> None:
+async def follow(services: ServicesDep, socket: WebSocket, run: RunName, frames: FrameForm = "json") -> None:
     await streaming.accept(socket)
     try:
         live = services.runs.live(run)
     except WalkgraphError as error:
         await streaming.refuse(socket, error)
         return
-    await streaming.over_websocket(socket, live, abort=False)
+    await streaming.over_websocket(socket, live, abort=False, binary=frames == "binary")

@@ -9,7 +9,7 @@ from starlette.websockets import WebSocketDisconnect
 from walkgraph.errors import InvalidInput, WalkgraphError
 from walkgraph.service import streaming
 from walkgraph.service.conversing import Conversation
-from walkgraph.service.deps import Name, ServicesDep
+from walkgraph.service.deps import FrameForm, Name, ServicesDep
 from walkgraph.service.runs import LiveRun
 from walkgraph.service.submission import declared, submit
 
@@ -23,6 +23,7 @@ async def converse(
     deployment: Name,
     task: Name,
     session: Annotated[str, Query(max_length=64)] = "",
+    frames: FrameForm = "json",
 ) -> None:
     """Every message is the body of a request to the task, with an `id` if the client likes; every answer names it as
     `request`. A name that other sockets and requests use continues their session."""
@@ -34,7 +35,7 @@ async def converse(
         def begin(body: dict[str, Any]) -> LiveRun:
             return submit(services, deployment, task, body, socket)
 
-        await Conversation(socket, session or secrets.token_hex(8), begin).hold()
+        await Conversation(socket, session or secrets.token_hex(8), begin, binary=frames == "binary").hold()
     except WebSocketDisconnect:
         return
     except WalkgraphError as error:

@@ -13,7 +13,8 @@ from walkgraph.graph.document import Task
 from walkgraph.service import limits, problems, runs, streaming
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deployments import Managed
-from walkgraph.service.deps import Name, ServicesDep
+from walkgraph.service.deps import FrameForm, Name, ServicesDep
+from walkgraph.service.frames import placed
 from walkgraph.service.submission import declared, submit
 from walkgraph.service.tasks import request_schema
 
@@ -55,18 +56,20 @@ async def run_task(
 
 
 @router.websocket("/ws/v1/tasks/{deployment}/{task}")
-async def run_over_websocket(services: ServicesDep, socket: WebSocket, deployment: Name, task: Name) -> None:
+async def run_over_websocket(
+    services: ServicesDep, socket: WebSocket, deployment: Name, task: Name, frames: FrameForm = "json"
+) -> None:
     """The first message is the request; then every event as a message. Closing the socket ends the run."""
     await streaming.accept(socket)
     try:
-        body = await streaming.first_message(socket, limits.WS_FRAME_BYTES)
-        run = submit(services, deployment, task, body, socket)
+        body, found = await streaming.first_message(socket, limits.WS_FRAME_BYTES)
+        run = submit(services, deployment, task, placed(body, found), socket)
     except WebSocketDisconnect:
         return
     except WalkgraphError as error:
         await streaming.refuse(socket, error)
         return
-    await streaming.over_websocket(socket, run, abort=True)
+    await streaming.over_websocket(socket, run, abort=True, binary=frames == "binary")
 
 
 def _shown(managed: Managed, name: str, task: Task) -> dict[str, Any]:
