@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank
 from walkgraph.wire import messages as m
@@ -15,10 +17,12 @@ from walkgraph.wire.spec import DeploymentSpec
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels"
 TIMES = (m.NodeTime(node="llm", rank=Rank(0), calls=3, busy=0.02, queued=0.001),)
+LOOPS = (m.LoopEnd(walk="decode", loop="tokens", iterations=5, stopped=False),)
 
 
 class FakeDeployment:
-    """Answers a run at once with a preview, a picture and two pieces of text; with seed 13 it waits for its end."""
+    """Answers a run at once with a preview, a picture and two pieces of text; with seed 13 it waits for its end, with 14
+    it fails, with 15 it says what it read, and that its count ended it."""
 
     def __init__(
         self, spec: DeploymentSpec, take: Callable[[m.FromConductor], None], end: Callable[[int], None]
@@ -103,7 +107,10 @@ class FakeDeployment:
             ("text", 1, m.Small(value="circle"), "text"),
         ):
             self._take(m.Output(run=run.run, name=name, index=index, value=value, modality=modality))
-        self._take(m.Finished(run=run.run, seconds=0.5, queued=0.1, times=TIMES))
+        ended = m.Finished(run=run.run, seconds=0.5, queued=0.1, times=TIMES)
+        if seed == 15:
+            ended = msgspec.structs.replace(ended, loops=LOOPS, read=12, found=4)
+        self._take(ended)
 
 
 @dataclass
