@@ -65,8 +65,6 @@ class Metrics:
             "walkgraph_request_queue_time_seconds", "From a run's arrival to its start", LONG, "task"
         )
         self._success = Total("walkgraph_request_success", "Runs that ended well", "task", "finished_reason")
-        self._read = Total("walkgraph_prompt_tokens", "Tokens that runs read: of texts, pictures, sounds", "task")
-        self._made = Total("walkgraph_generation_tokens", "Iterations of loops that a value may end", "task")
         self._failure = Total("walkgraph_request_failure", "Runs that ended with an error", "task", "code")
         self._refused = Total("walkgraph_admission_rejections", "Requests and runs that were not begun", "reason")
         self._registry = CollectorRegistry()
@@ -113,8 +111,6 @@ class Metrics:
         self._last_output.pop(run.id, None)
         self._whole.observe(key, end.seconds)
         self._waited.observe(key, end.queued)
-        self._read.add(key, end.read)
-        self._made.add(key, sum(loop.iterations for loop in end.loops))
         if end.error is None:
             self._success.add((*key, "stop" if all(loop.stopped for loop in end.loops) else "length"))
         elif end.error.code == _CANCELLED:
@@ -150,7 +146,7 @@ class Metrics:
 
     @property
     def _totals(self) -> tuple[Total, ...]:
-        return self._success, self._read, self._made, self._failure, self._refused
+        return self._success, self._failure, self._refused
 
     def _forget(self, there: set[str]) -> None:
         now = self._now()

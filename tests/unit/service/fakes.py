@@ -21,8 +21,8 @@ LOOPS = (m.LoopEnd(walk="decode", loop="tokens", iterations=5, stopped=False),)
 
 
 class FakeDeployment:
-    """Answers a run at once with a preview, a picture and two pieces of text; with seed 13 it waits for its end, with 14
-    it fails, with 15 it says what it read, and that its count ended it."""
+    """Answers a run at once with a preview, a picture and two pieces of text; with seed 13 it waits for its end,
+    with 14 it fails, with 15 it says what it read, and that its count ended it."""
 
     def __init__(
         self, spec: DeploymentSpec, take: Callable[[m.FromConductor], None], end: Callable[[int], None]
