@@ -12,6 +12,7 @@ A browser gets the cookie by the one-time code in the printed address. A WebSock
 import asyncio
 import hashlib
 import hmac
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -37,6 +38,8 @@ COOKIE_SECONDS = 7 * 24 * 3600
 CODE_SECONDS = 3600
 MAX_CODES = 64
 SUBPROTOCOL = "bearer."
+REQUEST_ID = "request_id"
+"""In a request's state: what its answer is called, where its client doesn't say: the id of its run."""
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -61,6 +64,8 @@ _STUDIO_PERMISSIONS = (
     "display-capture=(), geolocation=(), midi=(), payment=(), serial=(), usb=()"
 )
 """The playground takes pictures and records voices; nothing else of the machine is asked for."""
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9_-]{1,64}")
 
 _log = structlog.get_logger("walkgraph.access")
 
@@ -365,6 +370,7 @@ def _finishing(scope: Scope, send: Send, told: dict[str, Any]) -> Callable[[Mess
             headers = MutableHeaders(raw=message.setdefault("headers", []))
             for name, value in _HEADERS.items():
                 headers[name] = value
+            headers["x-request-id"] = _request_id(scope)
             span = scope.get("state", {}).get(traceparent.HEADER)
             if span is not None:
                 headers[traceparent.HEADER] = span
@@ -376,6 +382,15 @@ def _finishing(scope: Scope, send: Send, told: dict[str, Any]) -> Callable[[Mess
         await send(message)
 
     return finish
+
+
+def _request_id(scope: Scope) -> str:
+    """What the client calls its request, the id of the run that it started, or a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return value.decode("ascii")
+    found: str | None = scope.get("state", {}).get(REQUEST_ID)
+    return found or secrets.token_hex(16)
 
 
 async def _deny(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:

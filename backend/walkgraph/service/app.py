@@ -19,6 +19,7 @@ from walkgraph.service.documenting import PROBLEMS
 from walkgraph.service.exporting import SpanExporter
 from walkgraph.service.gallery import Gallery
 from walkgraph.service.hub import Hub
+from walkgraph.service.idempotency import Keys
 from walkgraph.service.metrics import Metrics
 from walkgraph.service.runs import Runs
 from walkgraph.service.studio import Studio
@@ -82,6 +83,7 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
         store=store,
         hub=hub,
         runs=runs,
+        idempotency=Keys(),
         deployments=deployments,
         traces=Traces(store, runs, deployments, settings.kept_traces, spans.offer if spans else None),
         metrics=metrics,

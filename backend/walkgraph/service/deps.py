@@ -12,6 +12,7 @@ from walkgraph.service.deployments import Deployments
 from walkgraph.service.exporting import SpanExporter
 from walkgraph.service.gallery import Gallery
 from walkgraph.service.hub import Hub
+from walkgraph.service.idempotency import Keys
 from walkgraph.service.metrics import Metrics
 from walkgraph.service.runs import Runs
 from walkgraph.service.traces import Traces
@@ -25,6 +26,7 @@ class Services:
     store: Store
     hub: Hub
     runs: Runs
+    idempotency: Keys
     deployments: Deployments
     traces: Traces
     metrics: Metrics

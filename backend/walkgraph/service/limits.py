@@ -61,6 +61,12 @@ ASKED_VALUE_BYTES = 4 * 1024 * 1024
 """Of one of its values; larger ones are left out."""
 KEPT_ASKED_BYTES = 128 * 1024 * 1024
 """Of all runs that can be followed; of more, the oldest requests are forgotten."""
+IDEMPOTENCY_SECONDS = 600.0
+"""How long a request that is sent again with its `Idempotency-Key` gets the runs of the first."""
+IDEMPOTENCY_KEYS = 10_000
+"""Of all callers; of more, the oldest are forgotten."""
+IDEMPOTENCY_BYTES = 64 * 1024 * 1024
+"""Of outputs of runs that have ended, kept for them; likewise."""
 
 TABLE: dict[str, float] = {
     "body_bytes": BODY_BYTES,
@@ -99,4 +105,7 @@ TABLE: dict[str, float] = {
     "request_kept_value_bytes": ASKED_VALUE_BYTES,
     "taps": TAPS,
     "breakpoints": BREAKPOINTS,
+    "idempotency_seconds": IDEMPOTENCY_SECONDS,
+    "idempotency_keys": IDEMPOTENCY_KEYS,
+    "idempotency_bytes": IDEMPOTENCY_BYTES,
 }

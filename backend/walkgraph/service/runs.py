@@ -8,7 +8,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import structlog
@@ -63,6 +63,9 @@ class LiveRun:
         """Told of what is taken, before it is."""
         self.bytes = 0
         """Kept outputs."""
+        self.abandoned = False
+        """All clients that it was for have left."""
+        self._clients = 1
         self._send = send
         self._log: list[Event] = []
         self._changed = asyncio.Event()
@@ -100,9 +103,20 @@ class LiveRun:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def joined(self) -> Self:
+        """For one more client: it goes on until that has left too."""
+        self._clients += 1
+        return self
+
     def abort(self, reason: str = "cancelled") -> None:
-        """Ask for the end; the log ends when it has come."""
+        """Ask for the end; the log ends when it has come. A client that has left (`disconnected`) says so once, and
+        ends what nobody else waits for."""
+        if reason == "disconnected":
+            self._clients -= 1
+            if self._clients > 0:
+                return
         if self.finished is None:
+            self.abandoned = True
             with contextlib.suppress(WalkgraphError):
                 self._send(m.Abort(run=self.id, reason="disconnected" if reason == "disconnected" else "cancelled"))
 

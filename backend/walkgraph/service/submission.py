@@ -8,23 +8,31 @@ from walkgraph.errors import NotFound, WalkgraphError
 from walkgraph.graph.document import Task
 from walkgraph.placement.request import task_of
 from walkgraph.service import runs, tensors
+from walkgraph.service.access import REQUEST_ID
 from walkgraph.service.deployments import Managed
 from walkgraph.service.deps import Services
+from walkgraph.service.idempotency import handle_of
 from walkgraph.service.runs import LiveRun
 from walkgraph.service.tasks import read_request
 from walkgraph.telemetry import traceparent
 
 
 def submit(services: Services, deployment: str, task: str, body: Any, caller: HTTPConnection | None = None) -> LiveRun:
-    """Check a request and hand it over. What `caller` says of its trace is kept, and answered with the run's span."""
+    """Check a request and hand it over. What `caller` says of its trace is kept, and answered with the run's span and
+    id. With an `Idempotency-Key` that came before it is the run of then."""
     try:
-        run = _submitted(services, deployment, task, body)
+        handle = handle_of(services.idempotency, caller, deployment, task, body) if caller is not None else None
+        if handle is not None:
+            run = handle.run(lambda: _submitted(services, deployment, task, body))
+        else:
+            run = _submitted(services, deployment, task, body)
     except WalkgraphError as error:
         services.metrics.refused(deployment, error)
         raise
     if caller is not None:
         parent = traceparent.parse(caller.headers.get(traceparent.HEADER))
         run.parent = traceparent.write(parent) if parent else ""
+        caller.scope["state"].setdefault(REQUEST_ID, run.id)
         caller.state.traceparent = traceparent.write(traceparent.of_run(run.id, parent))
     return run
 
