@@ -43,6 +43,16 @@ class Settings(BaseSettings):
     """Host names, besides the loopback ones, that a request may be addressed to."""
     allowed_origins: tuple[str, ...] = ()
     """Origins (`https://studio.example:8443`), besides the service's own, whose pages may call it."""
+    tls_cert: Path | None = None
+    """A certificate, with those that sign it, as PEM; with it, and `tls_key`, the service speaks https alone."""
+    tls_key: Path | None = None
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks (`10.0.0.0/8`) whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed."""
+    token_requests_per_minute: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Of the token and the studio together; None: as many as they like. Keys have limits of their own."""
+    token_concurrent_runs: int | None = Field(default=None, ge=1, le=10_000)
+    audit_days: int = Field(default=365, ge=1, le=3650)
+    """How long it is remembered who changed what; 100,000 changes at most."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "text"] = "json"
     studio: bool = True
@@ -77,6 +87,17 @@ class Settings(BaseSettings):
                 f"`{self.host}` can be reached from other machines: set `WALKGRAPH_TOKEN` to a secret of at least "
                 f"{MIN_TOKEN} characters, or keep `WALKGRAPH_HOST` at 127.0.0.1"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _reached_as_told(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("`WALKGRAPH_TLS_CERT` and `WALKGRAPH_TLS_KEY` are needed together")
+        for proxy in self.trusted_proxies:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                raise ValueError(f"`{proxy}` in `WALKGRAPH_TRUSTED_PROXIES` is no address and no network") from None
         return self
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from walkgraph.errors import Conflict, ErrorCode, ErrorInfo, InvalidInput, NotFo
 from walkgraph.service import dialects
 from walkgraph.service.body import BadForm, BadJson, BodyTooLarge, SlowBody
 from walkgraph.service.dialects import Fault
+from walkgraph.service.rates import RateLimited
 from walkgraph.store.queries import PreconditionFailed
 from walkgraph.store.session import StoreFull
 
@@ -51,6 +52,7 @@ _STATUSES: tuple[tuple[type[WalkgraphError], int], ...] = (
     (Refused, 409),
     (InvalidInput, 422),
     (StoreFull, 507),
+    (RateLimited, 429),
     (WalkgraphError, 503),
 )
 
@@ -60,6 +62,7 @@ _RUN_STATUSES: dict[ErrorCode, int] = {
     "conflict": 409,
     "refused": 409,
     "overloaded": 503,
+    "rate_limited": 429,
     "cancelled": 409,
     "deadline_exceeded": 504,
     "worker_lost": 503,
@@ -120,7 +123,15 @@ def said_of(error: WalkgraphError) -> dialects.Said:
         faults = error.faults
     elif isinstance(error, InvalidInput) and error.pointer:
         faults = (Fault(error.pointer, error.code, str(error)),)
-    return dialects.Said(status=status, code=error.code, detail=str(error), faults=faults, retryable=error.retryable)
+    headers = {"Retry-After": str(error.retry_after)} if isinstance(error, RateLimited) else {}
+    return dialects.Said(
+        status=status,
+        code=error.code,
+        detail=str(error),
+        faults=faults,
+        retryable=error.retryable,
+        headers=headers,
+    )
 
 
 def _response(path: str, said: dialects.Said) -> Response:
