@@ -3,12 +3,13 @@
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import CursorResult
 from sqlmodel import Session, col, delete, desc, func, select, update
 
 from walkgraph.errors import Conflict, NotFound
+from walkgraph.store.saving import save
 from walkgraph.store.tables import Deployment, Document, DocumentKind, Run, Version
 
 KEPT_RUNS = 10_000
@@ -171,10 +172,9 @@ def delete_deployment(session: Session, id_: str) -> None:
 # ── runs ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def save_runs(session: Session, runs: Iterable[Run]) -> None:
+def save_runs(session: Session, runs: Sequence[Run]) -> None:
     """Insert or replace, in order."""
-    for run in runs:
-        session.merge(run)
+    save(session, runs)
 
 
 def get_run(session: Session, id_: str) -> Run:

@@ -1,6 +1,6 @@
 """Statements about kept traces, one function each. The caller owns the transaction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy.orm import defer
@@ -8,6 +8,7 @@ from sqlmodel import Session, col, delete, desc, func, select
 from sqlmodel.sql.expression import Select
 
 from walkgraph.errors import NotFound
+from walkgraph.store.saving import save
 from walkgraph.store.tables import RunTrace
 
 KEPT_BYTES = 256 * 1024 * 1024
@@ -23,19 +24,15 @@ _NEWEST_FIRST = (desc(col(RunTrace.created_at)), desc(col(RunTrace.run)))
 
 def save_traces(
     session: Session,
-    traces: Iterable[RunTrace],
+    traces: Sequence[RunTrace],
     keep: int,
     keep_bytes: int = KEPT_BYTES,
     all_bytes: int = ALL_BYTES,
 ) -> None:
     """Insert or replace; then each of their deployments has its `keep` newest, and of these as many as fit; where all
     deployments together have too much, the oldest traces go."""
-    deployments: set[str] = set()
-    for trace in traces:
-        session.merge(trace)
-        deployments.add(trace.deployment)
-    session.flush()
-    for deployment in deployments:
+    save(session, traces)
+    for deployment in {trace.deployment for trace in traces}:
         _prune(
             session, select(RunTrace.run, RunTrace.nbytes).where(RunTrace.deployment == deployment), keep, keep_bytes
         )

@@ -12,6 +12,7 @@ from tests.support.telling import A, activity, forward, packet, phase, sample
 from tests.unit.service.conftest import Running
 from walkgraph.ids import RunId
 from walkgraph.service.schemas_traces import StatisticsShown, WhyShown
+from walkgraph.service.traces import BATCH, MAX_WAITING
 from walkgraph.store.tables import RunTrace
 from walkgraph.store.traces import save_traces
 from walkgraph.telemetry import events as e
@@ -200,3 +201,16 @@ async def test_traces_of_another_version_are_as_if_there_were_none(service: Runn
     assert (await service.http.get(f"/api/v1/runs/{A}/trace")).status_code == 404
     assert await service.services.traces.recording(A) is None
     assert (await service.http.get("/api/v1/deployments/shapes/statistics")).json()["runs"] == 0
+
+
+@pytest.mark.parametrize(("runs", "given_up"), [(MAX_WAITING, 0), (MAX_WAITING + 40, 40)])
+async def test_of_a_burst_the_oldest_go_only_where_too_many_wait(service: Running, runs: int, given_up: int) -> None:
+    await service.deploy()
+    now = service.services.traces._clock()
+    for number in range(runs):
+        run = RunId(f"{number:032x}")
+        told = [phase(run, what, now + number) for what in ("queued", "finished")]
+        tell(service, "conductor", *told, first=2 * number)
+    found = await listed(service, BATCH)
+    assert service.services.traces.given_up == given_up
+    assert int(found[-1]["run"], 16) >= given_up
