@@ -1,7 +1,8 @@
 """Who may do what: one ASGI middleware for HTTP and WebSocket that denies by default.
 
     every request      addressed to a name of ours (421), headers within bounds (431), Origin absent or our own (403)
-    every one but four shows the bearer token, or, below the studio's prefixes, the studio's cookie (401)
+    every one but four shows the bearer token or a key, or, below the studio's prefixes, the studio's cookie (401)
+    every one of these has the scope for what it asks (403), and room in its caller's rate (429); see `admission`
     every mutation     is JSON (415), its body bounded in size (413) and time (408); where `multipart.PATHS` says so it
                        may be a form, shown with the bearer token: a page can send forms with a cookie (403)
 
@@ -26,7 +27,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from walkgraph.service import limits, multipart
+from walkgraph.service.admission import Admission
 from walkgraph.service.body import BodyTooLarge, SlowBody
+from walkgraph.service.callers import Caller
 from walkgraph.service.problems import problem
 from walkgraph.telemetry import traceparent
 
@@ -118,6 +121,7 @@ class Access:
         *,
         token: str,
         codes: Codes,
+        admission: Admission,
         hosts: tuple[str, ...] = (),
         origins: tuple[str, ...] = (),
         secure: bool = False,
@@ -126,6 +130,7 @@ class Access:
         self._app = app
         self._token = token.encode()
         self._codes = codes
+        self._admission = admission
         self._cookies = Cookies(token)
         self._hosts = _LOOPBACK | {host.lower() for host in hosts}
         self._origins = frozenset(origins)
@@ -139,10 +144,15 @@ class Access:
         told: dict[str, Any] = {"status": None}
         finish = _finishing(scope, send, told)
         answer = self._judge(scope)
-        if answer is None:
+        caller: Caller | None = scope.get("state", {}).get("caller")
+        if answer is not None:
+            await _deny(answer, scope, receive, finish)
+            if caller is not None:
+                await self._admission.told(scope, caller, answer)
+        elif caller is None or caller.key is None:
             await self._pass_on(scope, receive, finish)
         else:
-            await _deny(answer, scope, receive, finish)
+            await self._admission.hold(scope, receive, finish, lambda send: self._pass_on(scope, receive, send))
         if scope["path"] not in OPEN_PATHS:
             seconds = time.perf_counter() - began
             _log.debug(
@@ -171,47 +181,56 @@ class Access:
                 "this service is not known under that name; use localhost or set WALKGRAPH_ALLOWED_HOSTS",
                 path=path,
             )
-        if not self._origin_is_ours(headers, host):
+        if not self._origin_is_ours(scope, headers, host):
             return problem(403, "refused", "pages of another origin may not call this service", path=path)
         if path in OPEN_PATHS and scope["type"] == "http":
             return None
-        way = self._identified(scope, headers)
+        found = self._identified(scope, headers)
         if path in BOOTSTRAP_PATHS and scope["type"] == "http":
-            return self._bootstrap(scope, known=way is not None)
-        if way is None:
+            return self._bootstrap(scope, known=found is not None)
+        if found is None:
             return problem(
                 401,
                 "refused",
-                "send `Authorization: Bearer TOKEN`; the token lies in the file `token` of the service's home",
+                "send `Authorization: Bearer TOKEN`: the service's token, in the file `token` of its home, or a key",
                 path=path,
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        scope.setdefault("state", {})["access"] = way
-        return _content_type_fault(scope, headers)
+        way, caller = found
+        state: dict[str, Any] = scope.setdefault("state", {})
+        state["access"], state["caller"] = way, caller
+        return self._admission.judge(scope, caller) or _content_type_fault(scope, headers)
 
-    def _origin_is_ours(self, headers: "_Fields", host: tuple[str, int | None]) -> bool:
+    def _origin_is_ours(self, scope: Scope, headers: "_Fields", host: tuple[str, int | None]) -> bool:
         origins = headers.all(b"origin")
         if not origins:
             return True
         if len(origins) > 1:
             return False
         name, port = host
-        own = f"http://{name}" if port is None else f"http://{name}:{port}"
+        scheme = "https" if _is_encrypted(scope) else "http"
+        own = f"{scheme}://{name}" if port is None else f"{scheme}://{name}:{port}"
         return origins[0] == own or origins[0] in self._origins
 
-    def _identified(self, scope: Scope, headers: "_Fields") -> str | None:
-        """How the caller is known: `token`, `cookie`, or not."""
+    def _identified(self, scope: Scope, headers: "_Fields") -> tuple[str, Caller] | None:
+        """How the caller is known (`token`, `key`, `cookie`), and who it is."""
         shown = headers.all(b"authorization")
-        if len(shown) == 1 and shown[0][:7].lower() == "bearer " and self._is_token(shown[0][7:].strip()):
-            return "token"
+        if len(shown) == 1 and shown[0][:7].lower() == "bearer ":
+            found = self._bearer(shown[0][7:].strip())
+            if found is not None:
+                return found
         if scope["type"] == "websocket":
             for protocol in scope.get("subprotocols", ()):
-                if protocol.startswith(SUBPROTOCOL) and self._is_token(protocol.removeprefix(SUBPROTOCOL)):
-                    return "token"
-        return "cookie" if self._cookie_counts(scope, headers) else None
+                found = self._bearer(protocol.removeprefix(SUBPROTOCOL)) if protocol.startswith(SUBPROTOCOL) else None
+                if found is not None:
+                    return found
+        return ("cookie", self._admission.studio) if self._cookie_counts(scope, headers) else None
 
-    def _is_token(self, shown: str) -> bool:
-        return hmac.compare_digest(shown.encode(), self._token)
+    def _bearer(self, shown: str) -> tuple[str, Caller] | None:
+        if hmac.compare_digest(shown.encode(), self._token):
+            return "token", self._admission.token
+        caller = self._admission.find(shown)
+        return None if caller is None else ("key", caller)
 
     def _cookie_counts(self, scope: Scope, headers: "_Fields") -> bool:
         """A cookie comes with every request a browser makes, so it counts only where our own page made it."""
@@ -236,7 +255,7 @@ class Access:
                 max_age=COOKIE_SECONDS,
                 httponly=True,
                 samesite="strict",
-                secure=self._secure,
+                secure=self._secure or _is_encrypted(scope),
             )
             return answer
         if known:
@@ -270,6 +289,11 @@ class _Fields:
 
     def all(self, name: bytes) -> list[str]:
         return [value.decode("latin-1") for key, value in self._fields if key == name]
+
+
+def _is_encrypted(scope: Scope) -> bool:
+    """As far as the server, or a proxy that it trusts, says."""
+    return scope.get("scheme") in ("https", "wss")
 
 
 def _digest(text: str) -> str:

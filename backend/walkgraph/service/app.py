@@ -12,6 +12,8 @@ from walkgraph import plugins, resources
 from walkgraph.errors import ErrorInfo
 from walkgraph.service import problems
 from walkgraph.service.access import Access, Codes
+from walkgraph.service.admission import Admission
+from walkgraph.service.auditing import Audit
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deployments import Deployments, Spawn
 from walkgraph.service.deps import Services
@@ -20,7 +22,9 @@ from walkgraph.service.exporting import SpanExporter
 from walkgraph.service.gallery import Gallery
 from walkgraph.service.hub import Hub
 from walkgraph.service.idempotency import Keys
+from walkgraph.service.keys import Keyring
 from walkgraph.service.metrics import Metrics
+from walkgraph.service.rates import Meter
 from walkgraph.service.runs import Runs
 from walkgraph.service.studio import Studio
 from walkgraph.service.telemetry import Collector, ToHub
@@ -63,6 +67,7 @@ def create_app(
         Access,
         token=token,
         codes=services.codes,
+        admission=services.admission,
         hosts=(*settings.allowed_hosts, settings.host),
         origins=settings.allowed_origins,
         secure=bool(settings.allowed_origins) and all(o.startswith("https:") for o in settings.allowed_origins),
@@ -78,6 +83,11 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
     deployments = Deployments(settings, store, runs, hub, spawn, collector.address if collector else None)
     metrics = Metrics(deployments, hub, lambda: collector.rejected if collector else 0, spans)
     runs.heard = metrics.heard
+    keys, audit = Keyring(store), Audit(store, settings.audit_days)
+    meter = Meter(settings.token_requests_per_minute, settings.token_concurrent_runs)
+    admission = Admission(keys, audit, meter, settings.drain_timeout)
+    admission.draining = lambda: deployments.draining
+    metrics.refused_requests = admission.refused
     return Services(
         settings=settings,
         store=store,
@@ -89,6 +99,9 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
         metrics=metrics,
         spans=spans,
         codes=Codes(),
+        keys=keys,
+        audit=audit,
+        admission=admission,
         gallery=Gallery(settings.checkpoint_roots),
     )
 
@@ -96,6 +109,10 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
 async def _start(services: Services, collector: Collector | None, stack: AsyncExitStack) -> None:
     """What ends first is started last."""
     await _bring_up_to_date(services.store)
+    await services.keys.start()
+    stack.push_async_callback(services.keys.close)
+    services.audit.start()
+    stack.push_async_callback(services.audit.close)
     services.runs.start()
     stack.push_async_callback(services.runs.close)
     if services.spans is not None:

@@ -8,11 +8,14 @@ from fastapi import Depends, Header, Path, Query
 from starlette.requests import HTTPConnection
 
 from walkgraph.service.access import Codes
+from walkgraph.service.admission import Admission
+from walkgraph.service.auditing import Audit
 from walkgraph.service.deployments import Deployments
 from walkgraph.service.exporting import SpanExporter
 from walkgraph.service.gallery import Gallery
 from walkgraph.service.hub import Hub
 from walkgraph.service.idempotency import Keys
+from walkgraph.service.keys import Keyring
 from walkgraph.service.metrics import Metrics
 from walkgraph.service.runs import Runs
 from walkgraph.service.traces import Traces
@@ -33,6 +36,9 @@ class Services:
     spans: SpanExporter | None
     """Where traces are sent to, if anywhere."""
     codes: Codes
+    keys: Keyring
+    audit: Audit
+    admission: Admission
     gallery: Gallery
 
 

@@ -5,7 +5,7 @@ A deployment that is gone keeps its series for a while, so that its last runs ar
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -67,6 +67,8 @@ class Metrics:
         self._success = Total("walkgraph_request_success", "Runs that ended well", "task", "finished_reason")
         self._failure = Total("walkgraph_request_failure", "Runs that ended with an error", "task", "code")
         self._refused = Total("walkgraph_admission_rejections", "Requests and runs that were not begun", "reason")
+        self.refused_requests: Mapping[str, int] = {}
+        """By reason, as `admission` counts them."""
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._registry.register(self)
@@ -133,6 +135,8 @@ class Metrics:
         for series in (*self._histograms, *self._totals):
             yield series.family()
         yield from self._packets.families()
+        rows = [((reason,), count) for reason, count in self.refused_requests.items()]
+        yield _total("requests_refused", "Requests that their caller may not send, or not now", ("reason",), rows)
         yield _gauge("telemetry_clients", "Pages that follow the telemetry", (), [((), float(self._hub.clients))])
         yield _total("telemetry_frames_dropped", "Frames that slow pages did not get", (), [((), self._hub.dropped)])
         yield _total("telemetry_rejected", "Frames that were no packets", (), [((), self._rejected())])
