@@ -82,7 +82,7 @@ def _followed(client: Client, id_: str) -> dict[str, Any]:
 def _goes_on(id_: str, *, switched: bool) -> str:
     """What a person who no longer waits has to know."""
     if switched:
-        return f"\n`{id_}` goes on being switched, and serves as before until then; `walkgraph status` shows how far it is"
+        return f"\n`{id_}` goes on being switched, and serves as before until then; see `walkgraph status`"
     return f"\n`{id_}` goes on starting; `walkgraph status` shows how far it is, `walkgraph undeploy {id_}` ends it"
 
 

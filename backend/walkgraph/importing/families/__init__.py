@@ -1,0 +1,1 @@
+"""One file a family that can be imported: its `FAMILY`."""

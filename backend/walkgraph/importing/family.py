@@ -1,0 +1,111 @@
+"""What a family says of itself to be imported: how it is recognised, and which tensors its network reads."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from walkgraph.errors import InvalidInput
+from walkgraph.importing.contents import Contents, Shape
+
+Shapes = dict[str, Shape]
+"""Tensor -> its shape."""
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The tensors of one stem."""
+
+    stem: str
+    expected: Mapping[str, Shape]
+    """By the names that the network has."""
+    named: Callable[[Shapes], Shapes] = dict
+    """The files' names and shapes -> the network's: renamed, joined, and without what isn't read."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Weights of another family that a graph needs too, in a folder of their own."""
+
+    title: str
+    recognises: Callable[[Contents], bool]
+    without: str
+    """What it is like without them, in a sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    name: str
+    """As graphs call it."""
+    title: str
+    graph: str
+    """The bundled graph that serves it."""
+    weights: str
+    """That graph's weight set."""
+    kinds: tuple[str, ...] = ()
+    """What configs call it (`model_type`, `type`, `architectures`): the nearest is named to whoever brings another."""
+    recognises: Callable[[Contents], bool]
+    parts: Callable[[Contents], list[Part]]
+    """Raises InvalidInput for a config that isn't of this family."""
+    adapt: Callable[[Document, Contents], Iterable[str]] = lambda document, contents: ()
+    """Set in the graph what follows from the config; gives what somebody should know of it, in sentences."""
+    notes: Callable[[Contents], Iterable[str]] = lambda contents: ()
+    """What is missing beside the weights, in sentences; it can't be served without."""
+    beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
+    """Weight set of the graph -> what it is."""
+
+
+def whole(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    """A number of a config. Raises InvalidInput for one that isn't there, or that no network can have."""
+    value = config.get(key, default)
+    if value is None and default is not None:
+        value = default
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
+        raise InvalidInput(f"`{key}` is {value!r} in the config, and must be a positive whole number")
+    return value
+
+
+def section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """An object inside a config. Raises InvalidInput."""
+    value = config.get(key)
+    if not isinstance(value, dict):
+        raise InvalidInput(f"the config has no `{key}`; is the folder whole?")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+# ── shapes that many networks have ──────────────────────────────────────────────────────────────
+
+
+def linear(name: str, out: int, into: int, *, bias: bool = True) -> Iterator[tuple[str, Shape]]:
+    yield f"{name}.weight", (out, into)
+    if bias:
+        yield f"{name}.bias", (out,)
+
+
+def norm(name: str, width: int, *, bias: bool = True) -> Iterator[tuple[str, Shape]]:
+    yield f"{name}.weight", (width,)
+    if bias:
+        yield f"{name}.bias", (width,)
+
+
+def gated(name: str, width: int, hidden: int) -> Iterator[tuple[str, Shape]]:
+    """An MLP with a gate."""
+    for part in ("gate_proj", "up_proj"):
+        yield from linear(f"{name}.{part}", hidden, width, bias=False)
+    yield from linear(f"{name}.down_proj", width, hidden, bias=False)
+
+
+def siglip(name: str, width: int, hidden: int, layers: int, patch: Shape, rows: int) -> Iterator[tuple[str, Shape]]:
+    """A vision tower; `patch`: what a row of its patch embedding reads; `rows`: positions."""
+    yield f"{name}.embeddings.patch_embedding.weight", (width, *patch)
+    yield f"{name}.embeddings.patch_embedding.bias", (width,)
+    yield f"{name}.embeddings.position_embedding.weight", (rows, width)
+    for layer in range(layers):
+        at = f"{name}.encoder.layers.{layer}"
+        for part in ("layer_norm1", "layer_norm2"):
+            yield from norm(f"{at}.{part}", width)
+        for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            yield from linear(f"{at}.self_attn.{part}", width, width)
+        yield from linear(f"{at}.mlp.fc1", hidden, width)
+        yield from linear(f"{at}.mlp.fc2", width, hidden)
+    yield from norm(f"{name}.post_layernorm", width)

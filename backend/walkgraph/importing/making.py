@@ -1,0 +1,131 @@
+"""The graph that serves a recognised checkpoint, and the placements that fit this machine."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from walkgraph import resources
+from walkgraph.components import catalogue, families
+from walkgraph.errors import InvalidInput, WalkgraphError
+from walkgraph.graph.codec import load
+from walkgraph.graph.document import Graph
+from walkgraph.importing.contents import read
+from walkgraph.importing.family import Beside, Document
+from walkgraph.importing.recognising import Recognised
+from walkgraph.placement.document import decode
+from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.plan import plan
+from walkgraph.placement.sizes import find_sizes
+
+_FOLDER = re.compile(r"[\w\-.]+\Z")
+_NAME = 64
+SHARE = "95%"
+"""Of what a GPU has free, in a placement that is made here."""
+
+
+@dataclass(frozen=True)
+class Made:
+    graph: Document
+    placements: tuple[Document, ...]
+    """Those that fit, the one to begin with first."""
+    unfit: Mapping[str, str]
+    """Placement that was tried -> why it doesn't fit, in a sentence."""
+    beside: Mapping[str, str]
+    """Weight set -> the folder that was found for it."""
+    warnings: tuple[str, ...]
+
+
+def make(found: Recognised, name: str | None, hardware: Hardware) -> Made:
+    """Raises InvalidInput for a folder whose name no graph can hold."""
+    contents, family = found.contents, found.family
+    if not _FOLDER.match(contents.name):
+        raise InvalidInput(
+            f"`{contents.name}` can't be named in a graph: rename the folder to letters, digits, `-`, `_` and `.`"
+        )
+    document: Document = json.loads(resources.bundled("graphs")[family.graph].read_text(encoding="utf-8"))
+    document["name"] = name or graph_name(contents.name)
+    document["description"] = f"{family.title}, with the weights of `{contents.name}`."
+    document["weights"][family.weights]["source"] = f"checkpoint:{contents.name}"
+    warnings: list[str] = []
+    beside: dict[str, str] = {}
+    for key, wanted in family.beside.items():
+        folder = _beside(contents.folder, wanted)
+        if folder is None:
+            warnings.append(wanted.without)
+        else:
+            beside[key] = folder
+            document["weights"][key]["source"] = f"checkpoint:{folder}"
+    warnings += family.adapt(document, contents)
+    graph = load(document)
+    placements, unfit = _placements(graph, family.graph, contents.folder.parent, hardware)
+    return Made(document, placements, unfit, beside, tuple(warnings))
+
+
+def graph_name(folder: str) -> str:
+    """`BAGEL-7B-MoT` -> `bagel_7b_mot`."""
+    text = re.sub(r"[^a-z0-9]+", "_", folder.lower()).strip("_")
+    return (text if text[:1].isalpha() else f"model_{text}")[:_NAME]
+
+
+def _beside(folder: Path, wanted: Beside) -> str | None:
+    for path in sorted(folder.parent.iterdir()):
+        if path == folder or not (path / "config.json").is_file() or not _FOLDER.match(path.name):
+            continue
+        try:
+            if wanted.recognises(read(path)):
+                return path.name
+        except WalkgraphError:
+            continue  # Not what is looked for, whatever else is wrong with it.
+    return None
+
+
+def _placements(
+    graph: Graph, template: str, root: Path, hardware: Hardware
+) -> tuple[tuple[Document, ...], dict[str, str]]:
+    """`template`: the bundled graph, whose placements are tried too."""
+    fitting: list[Document] = []
+    unfit: dict[str, str] = {}
+    for document in _candidates(graph, template, hardware):
+        reason = _reason(graph, document, root, hardware)
+        if reason is None:
+            fitting.append(document)
+        else:
+            unfit[document["name"]] = reason
+    return tuple(fitting), unfit
+
+
+def _candidates(graph: Graph, template: str, hardware: Hardware) -> Iterable[Document]:
+    """One GPU first, then those that need several; on a machine without GPUs, its CPU."""
+    gpus = [device.name for device in hardware.devices if device.name.startswith("cuda:")]
+    if not gpus:
+        yield _one(graph.name, "one_cpu", "cpu", None)
+        return
+    free = {device.name: device.free for device in hardware.devices}
+    yield _one(graph.name, "one_gpu", max(gpus, key=lambda gpu: free[gpu]), SHARE)
+    bundled = [json.loads(path.read_text(encoding="utf-8")) for path in resources.bundled("placements").values()]
+    for document in bundled:
+        wanted = [rank["device"] for rank in document["ranks"]]
+        if document.get("graph") == template and len(wanted) > 1 and set(wanted) <= set(gpus):
+            name = graph.name + document["name"].removeprefix(template)
+            yield {**document, "name": name[:_NAME], "graph": graph.name}
+
+
+def _one(graph: str, suffix: str, device: str, memory: str | None) -> Document:
+    group: dict[str, Any] = {"nodes": ["*"], "ranks": [0], **({"memory": memory} if memory else {})}
+    name = f"{graph[: _NAME - len(suffix) - 1]}_{suffix}"
+    ranks = [{"rank": 0, "device": device}]
+    return {"format": "walkgraph/placement@1", "name": name, "graph": graph, "groups": [group], "ranks": ranks}
+
+
+def _reason(graph: Graph, document: Document, root: Path, hardware: Hardware) -> str | None:
+    """Why it doesn't fit; None where it does."""
+    made = plan(graph, decode(document), hardware, catalogue(), find_sizes(families(), (root,)))
+    if made.plan is not None and made.deployable:
+        return None
+    errors = [problem.message for problem in made.problems if problem.severity == "error"] or [
+        problem.message for problem in made.problems
+    ]
+    return errors[0] if errors else "it can't be deployed here"

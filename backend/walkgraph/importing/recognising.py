@@ -1,0 +1,140 @@
+"""Whose weights a folder holds, and whether they are what that family's network reads."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+from walkgraph import plugins
+from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.importing.contents import Contents, Shape, numbers, refuse_pickles
+from walkgraph.importing.family import Family, Part
+
+_FAMILIES = "walkgraph.importing.families"
+SHOWN = 5
+"""Tensors of one kind that a sentence lists."""
+
+
+@dataclass(frozen=True)
+class Misfits:
+    """Tensors of one stem that aren't what the network reads."""
+
+    stem: str
+    missing: tuple[str, ...]
+    odd: tuple[tuple[str, Shape, Shape], ...]
+    """Name, shape in the file, shape that the config asks for."""
+    unknown: tuple[str, ...]
+
+    @property
+    def found(self) -> bool:
+        return bool(self.missing or self.odd or self.unknown)
+
+    def sentences(self) -> Iterable[str]:
+        if self.missing:
+            yield f"`{self.stem}` lacks {_listed(self.missing)}"
+        if self.odd:
+            told = [f"`{name}` is {_by(have)}, not {_by(want)}" for name, have, want in self.odd[:SHOWN]]
+            yield f"in `{self.stem}`, {'; '.join(told)}{_more(len(self.odd))}"
+        if self.unknown:
+            yield f"`{self.stem}` has tensors that the network doesn't read: {_listed(self.unknown)}"
+
+
+@dataclass(frozen=True)
+class Recognised:
+    family: Family
+    contents: Contents
+    parts: tuple[str, ...]
+    parameters: int
+    """Numbers in all the tensors that are read."""
+    bytes: int
+    dtypes: Mapping[str, int]
+    """Type of numbers -> tensors of it."""
+    misfits: tuple[Misfits, ...]
+    lacking: tuple[str, ...]
+    """What isn't there beside the weights, in sentences."""
+
+    def problems(self) -> list[str]:
+        return [*(line for misfit in self.misfits for line in misfit.sentences()), *self.lacking]
+
+
+@cache
+def known() -> Mapping[str, Family]:
+    return {name: plugins.load(_FAMILIES, name, "FAMILY") for name in plugins.names(_FAMILIES)}
+
+
+def recognise(contents: Contents) -> Recognised:
+    """Raises Refused for pickles, NotFound for a folder without weights or of no known family, InvalidInput for a
+    config that doesn't hold together."""
+    refuse_pickles(contents)
+    family = next((family for family in known().values() if family.recognises(contents)), None)
+    if family is None:
+        raise NotFound(_unknown(contents))
+    if not contents.weights:
+        raise NotFound(
+            f"`{contents.name}` is a folder of {family.title} without weights: no `.safetensors` file is there"
+        )
+    try:
+        parts = family.parts(contents)
+    except InvalidInput as error:
+        raise InvalidInput(f"`{contents.name}` looks like {family.title}, but {error}") from None
+    except (TypeError, ValueError, KeyError, ZeroDivisionError):
+        raise InvalidInput(f"the config in `{contents.name}` does not describe {family.title}") from None
+    misfits = tuple(found for part in parts if (found := _misfits(part, contents)).found)
+    dtypes: dict[str, int] = {}
+    for tensor in contents.tensors:
+        dtypes[tensor.dtype] = dtypes.get(tensor.dtype, 0) + 1
+    return Recognised(
+        family=family,
+        contents=contents,
+        parts=tuple(part.stem for part in parts),
+        parameters=sum(numbers(shape) for part in parts for shape in part.expected.values()),
+        bytes=sum(tensor.bytes for tensor in contents.tensors),
+        dtypes=dict(sorted(dtypes.items())),
+        misfits=misfits,
+        lacking=tuple(family.notes(contents)),
+    )
+
+
+def _misfits(part: Part, contents: Contents) -> Misfits:
+    """`named` may have joined or dropped some: the names are then the network's."""
+    have = part.named({name: tensor.shape for name, tensor in contents.weights.get(part.stem, {}).items()})
+    odd = tuple((n, have[n], want) for n, want in part.expected.items() if n in have and have[n] != want)
+    missing = tuple(name for name in part.expected if name not in have)
+    return Misfits(part.stem, missing, odd, tuple(name for name in have if name not in part.expected))
+
+
+def _unknown(contents: Contents) -> str:
+    told = _kinds(contents.config)
+    called = f" (its config says {', '.join(f'`{kind}`' for kind in told)})" if told else " (it has no `config.json`)"
+    names = ", ".join(family.title for family in known().values())
+    near = _nearest(told)
+    hint = f"; the nearest is {near.title}" if near else ""
+    return f"`{contents.name}` is of no family that can be imported{called}: there are {names}{hint}"
+
+
+def _kinds(config: Mapping[str, Any]) -> list[str]:
+    listed: Any = config.get("architectures")
+    more = cast(list[Any], listed) if isinstance(listed, list) else []
+    return [word for word in (config.get("model_type"), config.get("type"), *more) if isinstance(word, str)][:4]
+
+
+def _nearest(told: Iterable[str]) -> Family | None:
+    kinds = {kind.lower(): family for family in known().values() for kind in family.kinds}
+    for word in told:
+        near = difflib.get_close_matches(word.lower(), kinds, n=1, cutoff=0.5)
+        if near:
+            return kinds[near[0]]
+    return None
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names[:SHOWN]) + _more(len(names))
+
+
+def _more(count: int) -> str:
+    return f" and {count - SHOWN} more" if count > SHOWN else ""
+
+
+def _by(shape: Shape) -> str:
+    return " x ".join(map(str, shape)) or "one number"

@@ -1,0 +1,347 @@
+"""Public checkpoints become graphs and placements: tables of tensors against the networks themselves, folders in the
+public layouts, and what is said of those that don't fit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from tests.golden import bagel_tiny, pi05_tiny, vjepa2_tiny
+from walkgraph.components import catalogue
+from walkgraph.errors import InvalidInput, NotFound, Refused
+from walkgraph.graph.check import check
+from walkgraph.importing.contents import Contents, read
+from walkgraph.importing.making import Made, graph_name, make
+from walkgraph.importing.recognising import Recognised, known, recognise
+from walkgraph.layers.unset import unset
+from walkgraph.networks import pi05_checkpoint, vjepa2_weights
+from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel
+from walkgraph.networks.checkpoint import config_json
+from walkgraph.networks.flux_vae import AutoEncoder
+from walkgraph.networks.llama import ORPHEUS_3B, Llama, OrpheusConfig
+from walkgraph.networks.pi05 import PI05_BASE, Pi05
+from walkgraph.networks.presets import BAGEL, ORPHEUS, PI05, VJEPA2, drawn
+from walkgraph.networks.snac import SNAC, Snac
+from walkgraph.networks.vjepa2 import VJEPA2_AC_VITG, Vjepa2Encoder, Vjepa2Predictor
+from walkgraph.placement.hardware import Device, Hardware, with_gpus
+
+GIB = 2**30
+LAPTOP = Hardware(
+    host="here", cores=4, shm=GIB, devices=(Device(name="cpu", total=64 * GIB, free=64 * GIB, label="test"),)
+)
+
+
+def llama_json(config: OrpheusConfig) -> dict[str, Any]:
+    """As Transformers publishes it."""
+    llm = config.llm
+    return {
+        "model_type": "llama", "hidden_size": llm.width, "intermediate_size": llm.hidden,
+        "num_hidden_layers": llm.layers, "num_attention_heads": llm.heads, "num_key_value_heads": llm.kv_heads,
+        "head_dim": llm.head_dim, "vocab_size": llm.vocab, "rope_theta": llm.rope_theta, "rms_norm_eps": llm.norm_eps,
+        "tie_word_embeddings": llm.tied, "speech_tokens": vars(config.tokens),
+    }  # fmt: skip
+
+
+def written(folder: Path, name: str = "config") -> Callable[[dict[str, Any]], Path]:
+    def write(document: dict[str, Any]) -> Path:
+        folder.mkdir(exist_ok=True, parents=True)
+        (folder / f"{name}.json").write_text(json.dumps(document))
+        return folder
+
+    return write
+
+
+def orpheus(folder: Path) -> Path:
+    written(folder)(llama_json(ORPHEUS["orpheus-tiny"]))
+    (folder / "tokenizer.json").write_text("{}")
+    with unset():
+        model = Llama(ORPHEUS["orpheus-tiny"].llm)
+    save_file(
+        {name: torch.zeros(tensor.shape) for name, tensor in model.state_dict().items()}, folder / "model.safetensors"
+    )
+    return folder
+
+
+def snac(folder: Path) -> Path:
+    config = SNAC["snac-tiny"]
+    written(folder)({name: list(v) if isinstance(v, tuple) else v for name, v in vars(config).items()})
+    model = drawn(lambda: Snac(config), 0, device=torch.device("cpu"), dtype=torch.float32)
+    save_file(model.state_dict(), folder / "model.safetensors")
+    return folder
+
+
+def pi05(folder: Path, layout: str) -> Path:
+    pi05_tiny.write_folder(folder, layout, shards=2 if layout == "lerobot" else 1)
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "norm_stats.json").write_text("{}")
+    return folder
+
+
+CHECKPOINTS: dict[str, tuple[str, Callable[[Path], Path]]] = {
+    "bagel": ("bagel", bagel_tiny.write_folder),
+    "orpheus": ("orpheus", lambda root: orpheus(root / "orpheus-tiny")),
+    "openpi": ("pi05", lambda root: pi05(root / "pi05-openpi", "openpi")),
+    "lerobot": ("pi05", lambda root: pi05(root / "pi05-lerobot", "lerobot")),
+    "vjepa2": ("vjepa2", vjepa2_tiny.write_folder),
+}
+
+
+def imported(folder: Path, hardware: Hardware = LAPTOP) -> tuple[Recognised, Made]:
+    found = recognise(read(folder))
+    assert found.problems() == []
+    return found, make(found, None, hardware)
+
+
+# ── the tables against the networks ─────────────────────────────────────────────────────────────
+
+
+def of_config(family: str, folder: Path) -> dict[str, dict[str, tuple[int, ...]]]:
+    contents = read(folder)
+    return {part.stem: dict(part.expected) for part in known()[family].parts(contents)}
+
+
+def shapes(build: Callable[[], nn.Module]) -> dict[str, tuple[int, ...]]:
+    with unset():
+        return {name: tuple(tensor.shape) for name, tensor in build().state_dict().items()}
+
+
+def own(text: str, folder: Path) -> Path:
+    (folder / "config.json").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("config", [BAGEL["bagel-tiny"], BAGEL_7B_MOT], ids=["tiny", "7b"])
+def test_bagels_tensors_are_those_of_its_network(tmp_path: Path, config: Any) -> None:
+    found = of_config("bagel", own(config_json(config), tmp_path))
+    assert found == {"ema": shapes(lambda: Bagel(config)), "ae": shapes(lambda: AutoEncoder(config.vae))}
+
+
+@pytest.mark.parametrize("config", [ORPHEUS["orpheus-tiny"], ORPHEUS_3B], ids=["tiny", "3b"])
+def test_orpheus_tensors_are_those_of_its_network(tmp_path: Path, config: OrpheusConfig) -> None:
+    found = of_config("orpheus", written(tmp_path)(llama_json(config)))
+    assert found == {"model": shapes(lambda: Llama(config.llm))}
+
+
+@pytest.mark.parametrize("config", [PI05["pi05-tiny"], PI05_BASE], ids=["tiny", "base"])
+def test_pi05s_tensors_are_those_of_its_network(tmp_path: Path, config: Any) -> None:
+    wanted = {"model": shapes(lambda: Pi05(config))}
+    assert of_config("pi05", own(pi05_checkpoint.config_json(config), tmp_path)) == wanted
+    if config is PI05_BASE:
+        public = {"paligemma_variant": "gemma_2b", "action_expert_variant": "gemma_300m", "action_dim": 32}
+        assert of_config("pi05", written(tmp_path)(public)) == wanted
+        assert of_config("pi05", written(tmp_path)({**public, "type": "pi05", "chunk_size": 50})) == wanted
+
+
+@pytest.mark.parametrize("config", [VJEPA2["vjepa2-ac-tiny"], VJEPA2_AC_VITG], ids=["tiny", "vitg"])
+def test_vjepa2s_tensors_are_those_of_its_networks(tmp_path: Path, config: Any) -> None:
+    wanted = {"encoder": shapes(lambda: Vjepa2Encoder(config)), "predictor": shapes(lambda: Vjepa2Predictor(config))}
+    assert of_config("vjepa2", own(vjepa2_weights.config_json(config), tmp_path)) == wanted
+    if config is VJEPA2_AC_VITG:
+        assert of_config("vjepa2", written(tmp_path)({})) == wanted
+
+
+# ── folders ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module", params=CHECKPOINTS)
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    family, make_folder = CHECKPOINTS[request.param]
+    return family, make_folder(tmp_path_factory.mktemp("roots"))
+
+
+def test_a_public_folder_becomes_a_graph_that_can_be_deployed(checkpoint: tuple[str, Path]) -> None:
+    family, folder = checkpoint
+    found, made = imported(folder)
+    assert found.family.name == family
+    report = check(made.graph, catalogue())
+    assert report.ok, report.problems
+    assert f"checkpoint:{folder.name}" in {weights["source"] for weights in made.graph["weights"].values()}
+    assert [placement["name"] for placement in made.placements] == [f"{made.graph['name']}_one_cpu"]
+    assert made.unfit == {}
+
+
+def test_every_tensor_that_is_gone_odd_or_unknown_is_named(checkpoint: tuple[str, Path], tmp_path: Path) -> None:
+    family, folder = checkpoint
+    copy = tmp_path / folder.name
+    copy.mkdir()
+    for path in folder.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    path = min(copy.glob("*.safetensors"))
+    state = load_file(path)
+    gone, odd = sorted(name for name, tensor in state.items() if tensor.dim() == 1)[:2]
+    del state[gone]
+    save_file({**state, odd: torch.zeros(77), "surplus": torch.zeros(1)}, path)
+    told = " ".join(recognise(read(copy)).problems())
+    bare = {name: name.removeprefix("model.").removeprefix("module.").removeprefix("backbone.") for name in (gone, odd)}
+    bare = bare if family != "orpheus" else {gone: gone, odd: odd}
+    assert f"lacks `{bare[gone]}`" in told
+    assert f"`{bare[odd]}` is 77, not " in told
+    assert "doesn't read: `surplus`" in told
+
+
+def test_an_encoder_of_transformers_fits_too(tmp_path: Path) -> None:
+    folder = vjepa2_tiny.write_folder(tmp_path)
+    state = {n.removeprefix("module.backbone."): t for n, t in load_file(folder / "encoder.safetensors").items()}
+    renamed: dict[str, torch.Tensor] = {"predictor.layernorm.weight": torch.zeros(1)}
+    for name, tensor in state.items():
+        for old, new in (
+            ("patch_embed.", "embeddings.patch_embeddings."),
+            ("norm.", "layernorm."),
+            ("blocks.", "layer."),
+        ):
+            if name.startswith(old):
+                name = f"encoder.{new}{name.removeprefix(old)}".replace(".attn.proj.", ".attention.proj.")
+                break
+        if ".attn.qkv." in name:
+            for part, third in zip(("query", "key", "value"), tensor.chunk(3), strict=True):
+                renamed[name.replace(".attn.qkv.", f".attention.{part}.")] = third.contiguous()
+        else:
+            renamed[name] = tensor
+    save_file(renamed, folder / "encoder.safetensors")
+    assert recognise(read(folder)).problems() == []
+
+
+def test_sizes_of_the_config_are_those_of_the_graph(tmp_path: Path) -> None:
+    side = vjepa2_tiny.CONFIG.side
+    _, made = imported(vjepa2_tiny.write_folder(tmp_path))
+    assert made.graph["nodes"]["picture_in"]["params"]["size"] == vjepa2_tiny.CONFIG.pixels
+    assert made.graph["states"]["dream"]["capacity"] == f"{side * side + 2} * horizon"
+    _, made = imported(pi05(tmp_path / "pi05", "openpi"))
+    assert made.graph["nodes"]["noise"]["params"]["width"] == pi05_tiny.CONFIG.action_width
+
+
+def test_statistics_of_several_robots_are_told_apart(tmp_path: Path) -> None:
+    folder = pi05(tmp_path / "pi05", "openpi")
+    (folder / "norm_stats.json").unlink()
+    for robot in ("droid", "trossen"):
+        (folder / "assets" / robot).mkdir(parents=True)
+        (folder / "assets" / robot / "norm_stats.json").write_text("{}")
+    _, made = imported(folder)
+    assert made.graph["nodes"]["prompt"]["params"]["robot"] == "droid"
+    assert "droid, trossen" in made.warnings[0]
+
+
+def test_a_vocoder_beside_it_is_found_and_its_absence_told(tmp_path: Path) -> None:
+    _, made = imported(orpheus(tmp_path / "orpheus"))
+    assert "noise" in made.warnings[0]
+    assert made.graph["weights"]["snac"]["source"].startswith("random:")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    snac(tmp_path / "snac_24khz")
+    _, made = imported(tmp_path / "orpheus")
+    assert made.warnings == ()
+    assert made.graph["weights"]["snac"]["source"] == "checkpoint:snac_24khz"
+
+
+# ── placements ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_placements_are_for_the_gpus_at_hand(tmp_path: Path) -> None:
+    folder = bagel_tiny.write_folder(tmp_path)
+    _, made = imported(folder, with_gpus(LAPTOP, 1, 141 * 10**9))
+    assert [placement["name"] for placement in made.placements] == ["bagel_tiny_one_gpu"]
+    _, made = imported(folder, with_gpus(LAPTOP, 2, 141 * 10**9))
+    names = [placement["name"] for placement in made.placements]
+    assert names[0] == "bagel_tiny_one_gpu"
+    assert "bagel_tiny_cfg2_two_gpus" in names
+    assert "bagel_tiny_cfg3" not in names, "it needs three"
+    assert all(placement["graph"] == "bagel_tiny" for placement in made.placements)
+
+
+def test_what_does_not_fit_is_told_with_its_reason(tmp_path: Path) -> None:
+    _, made = imported(bagel_tiny.write_folder(tmp_path), with_gpus(LAPTOP, 1, 2**20))
+    assert made.placements == ()
+    assert "rank 0" in made.unfit["bagel_tiny_one_gpu"]
+
+
+# ── what is refused ─────────────────────────────────────────────────────────────────────────────
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises((Refused, NotFound, InvalidInput)) as caught:
+        recognise(read(folder))
+    return str(caught.value)
+
+
+def test_pickles_are_refused_with_how_to_convert(tmp_path: Path) -> None:
+    folder = written(tmp_path / "o")(llama_json(ORPHEUS["orpheus-tiny"]))
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+    told = refused(folder)
+    assert "pytorch_model.bin" in told
+    assert "weights_only=True" in told
+    orpheus(folder)
+    assert recognise(read(folder)).problems() == [], "beside safetensors, they are passed over"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "llama4"}, "the nearest is Orpheus"),
+        ({"architectures": ["VJEPA2ForVideoClassification"]}, "the nearest is V-JEPA 2-AC"),
+        ({"model_type": "whisper"}, "of no family that can be imported (its config says `whisper`)"),
+        ({}, "it has no `config.json`"),
+        ({"model_type": "llama", "vocab_size": 128256}, "a Llama that only writes"),
+        ({"model_type": "llama", "vocab_size": "many"}, "`vocab_size` is 'many'"),
+        ({"model_type": "llama", "attention_bias": True}, "biases"),
+        ({"type": "pi05", "pi05": False}, "it is pi0, not pi0.5"),
+        ({"paligemma_variant": "gemma_9b"}, "`gemma_9b`"),
+        ({"model_type": "bagel"}, "no `llm_config`"),
+    ],
+)
+def test_folders_of_others_are_refused_by_name(tmp_path: Path, config: dict[str, Any], said: str) -> None:
+    folder = written(tmp_path / "f")(config) if config else tmp_path
+    save_file({"x": torch.zeros(1)}, folder / "model.safetensors")
+    assert said in refused(folder)
+
+
+def test_files_that_are_not_whole_are_told_by_name(tmp_path: Path) -> None:
+    folder = orpheus(tmp_path / "o")
+    path = folder / "model.safetensors"
+    whole = path.read_bytes()
+    for data, said in (
+        (whole[:-10], "ends too early"),
+        (b"short", "no safetensors file"),
+        (len(b"{]xx").to_bytes(8, "little") + b"{]xx", "header of `model.safetensors` is broken"),
+        ((2**40).to_bytes(8, "little") + b"{}", "no safetensors file"),
+    ):
+        path.write_bytes(data)
+        assert said in refused(folder)
+    path.unlink()
+    assert "without weights" in refused(folder)
+    for index, said in (({"a": "gone.safetensors"}, "gone.safetensors"), ({"a": "../x.safetensors"}, "outside")):
+        written(folder, "model.safetensors.index")({"weight_map": index})
+        assert said in refused(folder)
+    (folder / "config.json").write_text("{")
+    assert "`config.json` is not valid JSON" in refused(folder)
+    assert "is no folder" in refused(tmp_path / "nowhere")
+
+
+def test_names_of_graphs_are_made_of_folders(tmp_path: Path) -> None:
+    assert graph_name("BAGEL-7B-MoT") == "bagel_7b_mot"
+    assert graph_name("3b.ft") == "model_3b_ft"
+    folder = bagel_tiny.write_folder(tmp_path).rename(tmp_path / "a b")
+    with pytest.raises(InvalidInput, match="rename the folder"):
+        make(recognise(read(folder)), None, LAPTOP)
+
+
+def test_nothing_of_it_imports_torch() -> None:
+    code = "import sys\nfrom walkgraph.importing import making, recognising\nrecognising.known()\n"
+    code += "print('torch' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout == "False\n"
+
+
+def test_a_folder_tells_its_tensors(tmp_path: Path) -> None:
+    contents: Contents = read(orpheus(tmp_path / "o"))
+    found = recognise(contents)
+    assert found.bytes == 4 * found.parameters
+    assert set(found.dtypes) == {"F32"}
