@@ -1,0 +1,88 @@
+"""One service for all tables of this folder, with what the official client needs to call it.
+
+shapes         the starter: draws, edits, describes; its weights are trained
+bagel          tiny, at random: texts and pictures in turn, thoughts, pictures of 32 pixels
+orpheus        tiny, at random: reads aloud
+reach          acts on a robot's observations: no route of OpenAI's
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import pytest_asyncio
+
+from tests.support.serving import Service, service
+
+GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
+SECONDS = 60.0
+"""Of any one call."""
+
+
+def tiny(name: str, *, sources: dict[str, str], **bounds: dict[str, Any]) -> dict[str, Any]:
+    """A bundled graph with small weights at random; `bounds`: what changes in a parameter, of every task that has
+    it."""
+    graph = json.loads((GRAPHS / f"{name}.json").read_text())
+    for key, source in sources.items():
+        graph["weights"][key]["source"] = source
+    for task in graph["tasks"].values():
+        for param, changes in bounds.items():
+            if param in task["params"]:
+                task["params"][param] |= changes
+    return graph
+
+
+def bagel() -> dict[str, Any]:
+    """Pictures are small, and what is reserved of caches is little."""
+    side = {"min": 0, "max": 64, "default": 32}
+    return tiny(
+        "bagel",
+        sources={"bagel": "random:bagel-tiny:0"},
+        width=side,
+        height=side,
+        steps={"default": 4},
+        context={"default": 512},
+        max_tokens={"default": 16},
+    )
+
+
+def orpheus() -> dict[str, Any]:
+    return tiny(
+        "orpheus",
+        sources={"orpheus": "random:orpheus-tiny:0", "snac": "random:snac-tiny:0"},
+        max_tokens={"default": 140},
+        max_prompt={"default": 64},
+    )
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with service(tmp_path_factory.mktemp("openai") / "home") as found:
+        found.up()
+        with found.client() as client:
+            for graph in (bagel(), orpheus()):
+                client.deploy(graph, name=graph["name"])
+            client.deploy("reach", "reach_one_cpu")
+        for name in ("shapes", "bagel", "orpheus", "reach"):
+            found.wait_ready(name)
+        yield found
+
+
+@pytest.fixture(scope="session")
+def client(running: Service) -> Iterator[openai.OpenAI]:
+    """Does not try again by itself: a test that wants it says `with_options(max_retries=...)`."""
+    base = f"{running.told['url']}/v1"
+    with openai.OpenAI(base_url=base, api_key=running.token, max_retries=0, timeout=SECONDS) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def aio(running: Service) -> AsyncIterator[openai.AsyncOpenAI]:
+    base = f"{running.told['url']}/v1"
+    async with openai.AsyncOpenAI(base_url=base, api_key=running.token, max_retries=0, timeout=SECONDS) as found:
+        yield found
