@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from walkgraph.errors import InvalidInput, Overloaded, WalkgraphError
 from walkgraph.service import frames, limits, streaming
-from walkgraph.service.problems import Unprocessable
+from walkgraph.service.problems import said_of
 from walkgraph.service.runs import LiveRun
 
 Submit = Callable[[dict[str, Any]], LiveRun]
@@ -62,8 +62,8 @@ class Conversation:
                 raise Overloaded(f"{len(self._runs)} requests are under way; wait for the end of one")
             run = self._submit({**frames.placed(body, found), "session": self._session})
         except WalkgraphError as error:
-            faults = error.faults if isinstance(error, Unprocessable) else ()
-            await self._tell({"event": "error", "request": number, "error": error.info(), "errors": faults})
+            said = {"error": error.info(), "errors": said_of(error).faults}
+            await self._tell({"event": "error", "request": number, **said})
             return
         self._params = body["params"]
         self._runs[run.id] = run

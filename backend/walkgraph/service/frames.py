@@ -30,7 +30,7 @@ def placed(given: Any, frames: Sequence[bytes]) -> Any:
     """The body with the bytes where its values name them. Raises InvalidInput for a frame that isn't there, and for
     one that no value names."""
     if not isinstance(given, dict):
-        return cast(Any, given)
+        return given
     body = {key: value for key, value in cast(dict[str, Any], given).items() if key != COUNT}
     placing = _Placing(frames)
     if isinstance(body.get("inputs"), dict):
@@ -56,9 +56,9 @@ class _Placing:
         return self._value(given, at)
 
     def _value(self, given: Any, at: str) -> Any:
-        if not isinstance(given, dict) or "frame" not in given:
-            return given
-        value = cast(dict[str, Any], given)
+        value = cast(dict[str, Any], given) if isinstance(given, dict) else {}
+        if "frame" not in value:
+            return cast(Any, given)
         number = value["frame"]
         if type(number) is not int or not 0 <= number < len(self._frames):
             raise InvalidInput(f"{len(self._frames)} frames came with this request, counted from 0", f"{at}/frame")

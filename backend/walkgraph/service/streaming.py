@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from walkgraph.errors import InvalidInput, WalkgraphError
 from walkgraph.service import body, frames, limits
 from walkgraph.service.access import SUBPROTOCOL
-from walkgraph.service.problems import Unprocessable
+from walkgraph.service.problems import said_of
 from walkgraph.service.runs import Event, LiveRun, event_of
 
 HEARTBEAT_SECONDS = 10.0
@@ -93,7 +93,7 @@ async def send_json(socket: WebSocket, value: Any) -> None:
 
 async def refuse(socket: WebSocket, error: WalkgraphError) -> None:
     """Tell what is wrong and close."""
-    faults = error.faults if isinstance(error, Unprocessable) else ()
+    faults = said_of(error).faults
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         await send_json(socket, {"event": "error", "error": error.info(), "errors": faults})
         await socket.close(1013 if error.retryable else 1008)
@@ -105,7 +105,7 @@ async def first_message(socket: WebSocket, max_bytes: int) -> tuple[Any, list[by
         async with asyncio.timeout(limits.WS_HELLO_SECONDS):
             return await receive_request(socket, max_bytes)
     except TimeoutError:
-        await refuse(socket, InvalidInput("send the request as the first message"))
+        await refuse(socket, InvalidInput("send the request as the first message, and then its frames"))
         raise WebSocketDisconnect(1008) from None
 
 

@@ -71,12 +71,10 @@ def read_bytes(data: bytes, dtype: Any, shape: Any, kind: Kind | None, pointer: 
     if header.dtype == "bool" and np.frombuffer(data, np.uint8).max() > 1:
         raise InvalidInput("each byte of a `bool` tensor must be 0 or 1", pointer)
     _check_finite(array, pointer)
-    if kind is None and header.dtype == "bfloat16":
-        return m.InlineTensor(dtype="bfloat16", shape=header.shape, data=data)
-    made = array if kind is None else exactly(array, _ENGINE_DTYPES[kind], header.dtype, pointer)
-    return m.InlineTensor(
-        dtype=cast(Any, made.dtype.name), shape=header.shape, data=data if made is array else made.tobytes()
-    )
+    if kind is None or header.dtype == _ENGINE_DTYPES[kind]:
+        return m.InlineTensor(dtype=header.dtype, shape=header.shape, data=data)
+    made = exactly(array, _ENGINE_DTYPES[kind], header.dtype, pointer)
+    return m.InlineTensor(dtype=cast(Any, made.dtype.name), shape=header.shape, data=made.tobytes())
 
 
 def _header(dtype: Any, shape: Any, nbytes: int, pointer: str) -> m.TensorHeader:

@@ -23,18 +23,24 @@ class Socket:
         self.outbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.close_code: int | None = None
 
-    async def send(self, value: Any) -> None:
+    async def send(self, value: Any, *frames: bytes) -> None:
+        """A message, and the binary frames after it."""
         text = value if isinstance(value, str) else json.dumps(value)
         await self.inbox.put({"type": "websocket.receive", "text": text})
+        for frame in frames:
+            await self.send_frame(frame)
+
+    async def send_frame(self, frame: bytes) -> None:
+        await self.inbox.put({"type": "websocket.receive", "bytes": frame})
 
     async def receive(self) -> Any:
-        """The next message, or None once closed."""
+        """The next message, the bytes of a binary frame, or None once closed."""
         async with asyncio.timeout(5):
             message = await self.outbox.get()
         if message["type"] == "websocket.close":
             self.close_code = message.get("code", 1000)
             return None
-        return json.loads(message["text"])
+        return message["bytes"] if message.get("bytes") is not None else json.loads(message["text"])
 
     async def rest(self) -> list[Any]:
         found = []
