@@ -1,0 +1,83 @@
+"""A form of `POST /v1/images/edits`: its pictures, and its fields as the JSON that they stand for."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from walkgraph.graph.document import TaskParam
+from walkgraph.service import body
+from walkgraph.service.body import BadForm, BadJson
+from walkgraph.service.multipart import Form, Part
+from walkgraph.service.openai.pictures import EditRequest, PicturesRequest, Shown
+from walkgraph.service.openai.serving import Serving
+from walkgraph.service.problems import Unprocessable, validation_faults
+
+IMAGES = ("image", "image[]")
+MASK = "mask"
+_INTEGERS = frozenset({"n", "output_compression", "partial_images"})
+_FLAGS = frozenset({"stream"})
+_WORDS = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
+
+
+def edit_of_json(value: Any) -> tuple[PicturesRequest, Shown]:
+    """Raises Unprocessable."""
+    try:
+        asked = EditRequest.model_validate(value)
+    except ValidationError as error:
+        raise _unprocessable(error) from None
+    return asked, asked.shown()
+
+
+def model_of(form: Form) -> str | None:
+    part = form.one("model")
+    return part.text if part else None
+
+
+def edit_of_form(form: Form, serving: Serving) -> tuple[PicturesRequest, Shown]:
+    """Fields are texts: each becomes what OpenAI's body, or the task's parameter, says that it is. Raises BadForm and
+    Unprocessable."""
+    mask = form.one(MASK)
+    images = form.named(*IMAGES)
+    shown = Shown(
+        tuple((f"/image/{i}" if len(images) > 1 else "/image", part.data) for i, part in enumerate(images)),
+        mask.data if mask else None,
+    )
+    fields: dict[str, Any] = {}
+    for name in form.names:
+        part = form.one(name) if name not in IMAGES else None
+        if part is not None and name != MASK:
+            fields[name] = _value(part, serving.params.get(name))
+    try:
+        return PicturesRequest.model_validate(fields), shown
+    except ValidationError as error:
+        raise _unprocessable(error) from None
+
+
+def _value(part: Part, param: TaskParam | None) -> Any:
+    """What can't be read as it should be stays a text, which the schema then refuses with its sentence."""
+    if part.filename is not None:
+        raise BadForm(f"the part `{part.name}` is a file; send a picture as `image`", f"/{part.name}")
+    text = part.text
+    kind = param.type if param is not None else ""
+    if part.name in _FLAGS or kind == "boolean":
+        return _WORDS.get(text, text)
+    if part.name in _INTEGERS or kind == "integer":
+        return _number(text, int)
+    return _number(text, float) if kind == "number" else text
+
+
+def _number(text: str, kind: type[int] | type[float]) -> int | float | str:
+    """Numbers as JSON has them, and no others."""
+    try:
+        found = body.parse(text)
+    except BadJson:
+        return text
+    if type(found) is int:
+        return kind(found)
+    return found if type(found) is kind else text
+
+
+def _unprocessable(error: ValidationError) -> Unprocessable:
+    # The pictures themselves are in what pydantic would tell.
+    found = error.errors(include_url=False, include_context=True, include_input=False)
+    return Unprocessable("some fields of the request are wrong", validation_faults(found))
