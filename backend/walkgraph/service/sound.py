@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from walkgraph.errors import InvalidInput, WalkgraphError
+from walkgraph.errors import ErrorInfo, InvalidInput, RunFailed
 
 Samples = npt.NDArray[np.int16]
 """[frames, channels]."""
@@ -49,10 +49,11 @@ FORMATS: dict[str, Format] = {
 }
 
 
-class BadSound(WalkgraphError):
+class BadSound(RunFailed):
     """A model gave what is no sound, or not the sound that it began with."""
 
-    code = "internal_error"
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorInfo(code="node_error", message=message))
 
 
 class Sound(NamedTuple):

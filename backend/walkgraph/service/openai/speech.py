@@ -1,0 +1,254 @@
+"""`POST /v1/audio/speech`: OpenAI's request as one of a task, and the task's sound as an answer while it is made.
+
+Nothing is sent before the first piece of sound is there, so that what goes wrong until then has its status.
+"""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+import structlog
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from walkgraph.errors import ErrorInfo, InvalidInput, RunFailed, WalkgraphError
+from walkgraph.service import dialects, limits, problems, sound
+from walkgraph.service.dialects import Fault
+from walkgraph.service.openai.serving import Serving
+from walkgraph.service.problems import Unprocessable
+from walkgraph.service.runs import LiveRun
+from walkgraph.wire import messages as m
+
+INSTRUCTIONS = ("instructions", "system_prompt")
+"""What the field calls the parameter that says how to speak."""
+NAME_CHARACTERS = 129
+"""Of a deployment's and a task's name with a slash between them."""
+RATE_HEADER = "x-audio-rate"
+"""Samples a second: `pcm` has no header that would say so."""
+
+_log = structlog.get_logger("walkgraph.service")
+
+
+def _named(voice: Any) -> Any:
+    """OpenAI's `{"id": "tara"}` is `"tara"`."""
+    if isinstance(voice, dict):
+        given = cast(dict[str, Any], voice)
+        return given["id"] if set(given) == {"id"} else given
+    return voice
+
+
+_VOICE: dict[str, JsonValue] = {"type": "string", "minLength": 1, "maxLength": 256}
+_VOICE_ID: dict[str, JsonValue] = {
+    "type": "object",
+    "properties": {"id": _VOICE},
+    "required": ["id"],
+    "additionalProperties": False,
+}
+
+
+class SpeechRequest(BaseModel):
+    """OpenAI's body. Further keys are parameters of the task: `temperature`, `seed`, `max_tokens`."""
+
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+
+    model: str = Field(min_length=1, max_length=NAME_CHARACTERS, description="`deployment`, or `deployment/task`.")
+    input: str = Field(min_length=1, max_length=limits.TEXT_CHARACTERS, description="What to say.")
+    voice: Annotated[str | None, BeforeValidator(_named)] = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        description="One of the task's, or `{\"id\": ...}` of one; without it the task's own.",
+        json_schema_extra={"anyOf": [_VOICE, _VOICE_ID, {"type": "null"}]},
+    )
+    response_format: str = Field(
+        default="mp3", max_length=16, json_schema_extra={"enum": list(sound.FORMATS)}, description="OpenAI's default."
+    )
+    stream_format: Literal["audio", "sse"] = "audio"
+    speed: float = Field(default=1.0, ge=0.25, le=4.0, description="Only 1.0 is spoken.")
+    instructions: str | None = Field(
+        default=None,
+        max_length=limits.TEXT_CHARACTERS,
+        description="How to speak, where the task has a parameter for it.",
+    )
+
+
+# ── the request ─────────────────────────────────────────────────────────────────────────────────
+
+
+def task_body(asked: SpeechRequest, serving: Serving) -> dict[str, Any]:
+    """The body of the native request. Raises InvalidInput, with the pointer into OpenAI's."""
+    if asked.response_format not in sound.FORMATS:
+        raise _wrong("/response_format", f"there are {_listed(sound.FORMATS)}")
+    if asked.speed != 1.0:
+        raise _wrong("/speed", "this service speaks at speed 1.0; leave this out, and let the player be faster")
+    params: dict[str, Any] = dict(asked.model_extra or {})
+    if asked.instructions is not None:
+        params[_instructions(serving)] = asked.instructions
+    if asked.voice is not None:
+        params |= voice_param(serving, asked.voice, "/voice")
+    return {
+        "inputs": {serving.inputs_of("text")[0]: asked.input},
+        "params": params,
+        "outputs": [output.name for output in serving.outputs if output.modality == "audio"][:1],
+    }
+
+
+def voice_param(serving: Serving, voice: str, pointer: str) -> dict[str, str]:
+    """The task's parameter for OpenAI's `voice`. Raises InvalidInput that lists the choices."""
+    name = serving.voice
+    if name is None:
+        raise _wrong(pointer, f"task `{serving.name}` has one voice; leave this out")
+    choices = serving.params[name].choices
+    if choices and voice not in choices:
+        raise _wrong(pointer, f"this voice is not here; there are {_listed(choices)}")
+    return {name: voice}
+
+
+def _instructions(serving: Serving) -> str:
+    name = next((name for name in INSTRUCTIONS if name in serving.params), None)
+    if name is None:
+        raise _wrong("/instructions", f"task `{serving.name}` takes no instructions; leave this out")
+    return name
+
+
+def in_openai_terms(error: WalkgraphError, serving: Serving) -> WalkgraphError:
+    """A refusal of the native request, whose pointers are those of OpenAI's body."""
+    if not isinstance(error, Unprocessable):
+        return error
+    text = serving.inputs_of("text")[0]
+    places = {f"/inputs/{text}": "/input"}
+    if serving.voice:
+        places[f"/params/{serving.voice}"] = "/voice"
+    found = [
+        Fault(places.get(fault.pointer, fault.pointer.removeprefix("/params")), fault.code, fault.message)
+        for fault in error.faults
+    ]
+    return Unprocessable(str(error), found)
+
+
+def _wrong(pointer: str, message: str) -> InvalidInput:
+    return Unprocessable(message, [Fault(pointer, "bad_value", message)])
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+# ── the answer ──────────────────────────────────────────────────────────────────────────────────
+
+
+class Speech:
+    """The sound of one run as a stream of encoded bytes."""
+
+    def __init__(self, run: LiveRun, form: str) -> None:
+        self.run = run
+        self.sound = sound.Stream(form)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Bytes as they are ready, none of them empty. Raises RunFailed where the run does, and as `Stream.feed`."""
+        async for event in self.run.follow():
+            if isinstance(event, m.Output) and isinstance(event.value, m.Blob):
+                data = await self.sound.feed(event.value.data)
+                if data:
+                    yield data
+            elif isinstance(event, m.Finished) and event.error is not None:
+                raise RunFailed(event.error)
+        if not self.sound.rate:
+            raise RunFailed(ErrorInfo(code="node_error", message="the model gave no sound; try another text or seed"))
+        last = await self.sound.finish()
+        if last:
+            yield last
+
+    def usage(self) -> dict[str, int]:
+        """Once it is over."""
+        end = self.run.finished
+        read = end.read if end else 0
+        made = sum(loop.iterations for loop in end.loops) if end else 0
+        return {"input_tokens": read, "output_tokens": made, "total_tokens": read + made}
+
+
+async def answer(request: Request, run: LiveRun, form: str, *, events: bool) -> Response:
+    """The run's sound. Raises what ends it before the first byte; 499 where the client has left by then.
+
+    `events`: as server-sent events. The run ends with the client.
+    """
+    speech = Speech(run, form)
+    pieces = speech.pieces()
+    try:
+        first = await _unless_left(request, pieces)
+    except BaseException:
+        run.abort("disconnected")
+        raise
+    if first is None:
+        run.abort("disconnected")
+        return Response(status_code=499)
+    body = _chained(first, pieces)
+    if events:
+        return _Live(speech, _events(speech, body), "text/event-stream")
+    return _Live(speech, body, speech.sound.format.media_type)
+
+
+async def _unless_left(request: Request, pieces: AsyncIterator[bytes]) -> bytes | None:
+    """The first piece; None where the client left before it came."""
+    first = asyncio.ensure_future(_first(pieces))
+    left = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait([first, left], return_when=asyncio.FIRST_COMPLETED)
+        return await first if first.done() else None
+    finally:
+        first.cancel()
+        left.cancel()
+
+
+async def _first(pieces: AsyncIterator[bytes]) -> bytes:
+    return await anext(pieces, b"")
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in rest:
+        yield piece
+
+
+class _Live(StreamingResponse):
+    """A failure on the way leaves it without an end, by which a client knows that some of it is missing: a chunked
+    answer that is cut off is an error to it."""
+
+    def __init__(self, speech: Speech, body: AsyncIterator[bytes], media_type: str) -> None:
+        headers = {"X-Accel-Buffering": "no", RATE_HEADER: str(speech.sound.rate)}
+        super().__init__(body, headers=headers, media_type=media_type)
+        self._run = speech.run
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._run.abort("disconnected")
+
+    async def stream_response(self, send: Send) -> None:
+        try:
+            await super().stream_response(send)
+        except WalkgraphError as error:
+            _log.warning("speech cut off", run=self._run.id, code=error.info().code, reason=str(error))
+
+
+async def _events(speech: Speech, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    try:
+        async for piece in pieces:
+            yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()})
+        yield _event({"type": "speech.audio.done", "usage": speech.usage()})
+    except WalkgraphError as error:
+        yield _event({"type": "error", **dialects.openai_error(problems.said_of(error))})
+
+
+def _event(data: Mapping[str, Any]) -> bytes:
+    return b"data: %s\n\n" % msgspec.json.encode(data)

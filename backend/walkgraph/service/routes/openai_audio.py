@@ -1,0 +1,35 @@
+"""Speech as OpenAI's clients ask for it."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from starlette.requests import Request
+
+from walkgraph.errors import WalkgraphError
+from walkgraph.service import documenting, sound
+from walkgraph.service.body import StrictRoute
+from walkgraph.service.deps import ServicesDep
+from walkgraph.service.openai import serving, speech
+from walkgraph.service.openai.speech import SpeechRequest
+from walkgraph.service.submission import submit
+
+router = APIRouter(tags=["openai"], route_class=StrictRoute)
+
+_BYTES = {"type": "string", "format": "binary"}
+_KINDS = {form.media_type.partition(";")[0]: _BYTES for form in sound.FORMATS.values()}
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: documenting.answer("Sound, or events with it, as it is made.", {**_KINDS, "text/event-stream": _BYTES}),
+}
+
+
+@router.post("/v1/audio/speech", response_class=Response, responses=_ANSWERS)
+async def speak(services: ServicesDep, request: Request, asked: SpeechRequest) -> Response:
+    """Read a text aloud. The sound leaves while it is made; a client that leaves ends it."""
+    found = serving.resolve(services.deployments, asked.model, "audio.speech")
+    body = speech.task_body(asked, found.serving)
+    try:
+        run = submit(services, found.managed.id, found.serving.name, body, request)
+    except WalkgraphError as error:
+        raise speech.in_openai_terms(error, found.serving) from None
+    return await speech.answer(request, run, asked.response_format, events=asked.stream_format == "sse")
