@@ -7,9 +7,11 @@ from typing import Annotated, Literal
 from fastapi import Depends, Header, Path, Query
 from starlette.requests import HTTPConnection
 
+from walkgraph.errors import NotFound
 from walkgraph.service.access import Codes
 from walkgraph.service.admission import Admission
 from walkgraph.service.auditing import Audit
+from walkgraph.service.callers import caller_of
 from walkgraph.service.deployments import Deployments
 from walkgraph.service.exporting import SpanExporter
 from walkgraph.service.gallery import Gallery
@@ -20,6 +22,7 @@ from walkgraph.service.metrics import Metrics
 from walkgraph.service.runs import Runs
 from walkgraph.service.traces import Traces
 from walkgraph.settings import Settings
+from walkgraph.store import queries
 from walkgraph.store.session import Store
 
 
@@ -49,10 +52,39 @@ def _services(connection: HTTPConnection) -> Services:
 ServicesDep = Annotated[Services, Depends(_services)]
 Name = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$")]
 """Of a document, deployment or task."""
-RunName = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+AnyRun = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+"""A run's id, whosever it is: for `visible` to be asked."""
 FrameForm = Annotated[Literal["json", "binary"], Query()]
 """How a socket tells media and tensors: in its messages, or in frames after them."""
 IfMatch = Annotated[str | None, Header(max_length=80)]
+
+
+async def visible(services: Services, connection: HTTPConnection, run: str) -> str:
+    """The run's id. Raises NotFound where it is another caller's, and this one sees only its own, or, where the request
+    changes something, may end only its own."""
+    caller = caller_of(connection)
+    changes = connection.scope.get("method", "GET") not in ("GET", "HEAD")
+    if caller.ends_all_runs if changes else caller.sees_all_runs:
+        return run
+    live = services.runs.get(run)
+    owner = (live.caller and live.caller.key) if live else (await services.store.read(queries.get_run, run)).caller
+    if owner != caller.key:
+        raise NotFound(f"there is no run `{run}`; `/api/v1/runs` lists those that are remembered")
+    return run
+
+
+async def _visible(services: ServicesDep, connection: HTTPConnection, run: AnyRun) -> str:
+    return await visible(services, connection, run)
+
+
+async def _other_visible(services: ServicesDep, connection: HTTPConnection, other: AnyRun) -> str:
+    return await visible(services, connection, other)
+
+
+RunName = Annotated[str, Depends(_visible)]
+"""The run that a path names as `{run}`; not found where the caller may not see it."""
+OtherRunName = Annotated[str, Depends(_other_visible)]
+"""Likewise, named as `{other}`."""
 
 
 def etag_given(value: str | None) -> str | None:

@@ -117,6 +117,11 @@ class Keyring:
     def is_valid(self, row: Key) -> bool:
         return queries.is_valid(row, self._now())
 
+    def running(self, id_: str) -> int:
+        """Runs with the key that are under way."""
+        held = self._held.get(id_)
+        return held.caller.meter.running if held else 0
+
     async def add(
         self,
         name: str,

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from starlette.requests import HTTPConnection
 
 from walkgraph.errors import NotFound, WalkgraphError
@@ -9,9 +10,12 @@ from walkgraph.graph.document import Task
 from walkgraph.placement.request import task_of
 from walkgraph.service import runs, tensors
 from walkgraph.service.access import REQUEST_ID
+from walkgraph.service.admission import count_run
+from walkgraph.service.callers import SERVICE, caller_of
 from walkgraph.service.deployments import Managed
 from walkgraph.service.deps import Services
 from walkgraph.service.idempotency import handle_of
+from walkgraph.service.rates import RateLimited
 from walkgraph.service.runs import LiveRun
 from walkgraph.service.tasks import read_request
 from walkgraph.telemetry import traceparent
@@ -23,11 +27,13 @@ def submit(services: Services, deployment: str, task: str, body: Any, caller: HT
     try:
         handle = handle_of(services.idempotency, caller, deployment, task, body) if caller is not None else None
         if handle is not None:
-            run = handle.run(lambda: _submitted(services, deployment, task, body))
+            run = handle.run(lambda: _submitted(services, deployment, task, body, caller))
         else:
-            run = _submitted(services, deployment, task, body)
+            run = _submitted(services, deployment, task, body, caller)
     except WalkgraphError as error:
         services.metrics.refused(deployment, error)
+        if isinstance(error, RateLimited):
+            services.admission.refused[error.reason] += 1
         raise
     if caller is not None:
         parent = traceparent.parse(caller.headers.get(traceparent.HEADER))
@@ -37,7 +43,7 @@ def submit(services: Services, deployment: str, task: str, body: Any, caller: HT
     return run
 
 
-def _submitted(services: Services, deployment: str, task: str, body: Any) -> LiveRun:
+def _submitted(services: Services, deployment: str, task: str, body: Any, connection: HTTPConnection | None) -> LiveRun:
     managed = services.deployments.get(deployment)
     declaration, graph = declared(managed, task), managed.graph
     message = read_request(
@@ -48,7 +54,15 @@ def _submitted(services: Services, deployment: str, task: str, body: Any) -> Liv
         services.settings.run_timeout,
         lambda name: tensors.kind_of(graph, task, name) if graph else None,
     )
+    who = caller_of(connection) if connection is not None else SERVICE
+    if connection is not None:
+        count_run(connection, who)
+    if who.key is not None and message.session is not None:
+        # Its own, whatever others call theirs.
+        message = msgspec.structs.replace(message, session=f"{who.key}:{message.session}")
     run = services.deployments.submit(managed, message)
+    run.caller = who
+    who.meter.begun()
     services.runs.remember(run, body)
     return run
 

@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from walkgraph.service import replay, runs
 from walkgraph.service.body import StrictRoute
-from walkgraph.service.deps import RunName, ServicesDep
+from walkgraph.service.deps import OtherRunName, RunName, ServicesDep
 from walkgraph.service.schemas_runs import RunShown
 from walkgraph.service.schemas_watch import DifferencesShown, ReplayRequest
 
@@ -23,7 +23,7 @@ async def again(services: ServicesDep, caller: Request, run: RunName, request: R
 
 
 @router.get("/differences/{other}", response_model=DifferencesShown)
-async def differences(services: ServicesDep, run: RunName, other: RunName) -> Response:
+async def differences(services: ServicesDep, run: RunName, other: OtherRunName) -> Response:
     """What passed inside two runs, and came out of them, value by value. Where neither was recorded, their outputs."""
     found = await replay.compared(services, run, other)
     # Not by the model: numbers that aren't finite become null.

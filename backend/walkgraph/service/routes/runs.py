@@ -10,7 +10,8 @@ from starlette.requests import Request
 from walkgraph.errors import WalkgraphError
 from walkgraph.service import runs, streaming
 from walkgraph.service.body import StrictRoute
-from walkgraph.service.deps import FrameForm, RunName, ServicesDep
+from walkgraph.service.callers import caller_of
+from walkgraph.service.deps import AnyRun, FrameForm, RunName, ServicesDep, visible
 from walkgraph.service.frames import plain
 from walkgraph.service.schemas import AskedShown, LeftOut, RunRequest
 from walkgraph.service.schemas_runs import RunShown
@@ -33,15 +34,19 @@ async def create(services: ServicesDep, caller: Request, request: RunRequest) ->
 @router.get(_PREFIX)
 async def list_runs(
     services: ServicesDep,
+    request: Request,
     deployment: str | None = Query(default=None, max_length=64),
     state: RunState | None = None,
     limit: Limit = 100,
     before: float | None = None,
 ) -> list[RunShown]:
-    """Newest first; `before` is the `created_at` of the last one of the page before."""
+    """Newest first; `before` is the `created_at` of the last one of the page before. Of a key with the scope `infer`
+    alone: its own."""
+    caller = caller_of(request)
+    own = None if caller.sees_all_runs else caller.key
     before = before if before is not None else time.time() + 1
-    stored = await services.store.read(queries.list_runs, deployment, state, limit, before)
-    rows = services.runs.newest(stored, deployment, state, before)
+    stored = await services.store.read(queries.list_runs, deployment, state, limit, before, own)
+    rows = services.runs.newest(stored, deployment, state, before, own)
     return [RunShown.model_validate(runs.public(row, services.runs.get(row.id))) for row in rows[:limit]]
 
 
@@ -90,10 +95,10 @@ async def cancel(services: ServicesDep, run: RunName) -> dict[str, Literal["canc
 
 
 @router.websocket("/ws/v1/runs/{run}")
-async def follow(services: ServicesDep, socket: WebSocket, run: RunName, frames: FrameForm = "json") -> None:
+async def follow(services: ServicesDep, socket: WebSocket, run: AnyRun, frames: FrameForm = "json") -> None:
     await streaming.accept(socket)
     try:
-        live = services.runs.live(run)
+        live = services.runs.live(await visible(services, socket, run))
     except WalkgraphError as error:
         await streaming.refuse(socket, error)
         return

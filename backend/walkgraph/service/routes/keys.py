@@ -1,0 +1,61 @@
+"""Keys of clients. All of it needs the scope `admin`."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from starlette.requests import Request
+
+from walkgraph.service.auditing import act
+from walkgraph.service.body import StrictRoute
+from walkgraph.service.deps import Services, ServicesDep
+from walkgraph.service.schemas_keys import KeyMade, KeyRequest, KeyShown
+from walkgraph.store.tables import Key
+
+router = APIRouter(prefix="/api/v1/keys", tags=["keys"], route_class=StrictRoute)
+KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{8}$")]
+
+
+@router.get("")
+async def list_all(services: ServicesDep, former: Annotated[bool, Query()] = False) -> list[KeyShown]:
+    """Oldest first; with `former` also those that were revoked, or have expired."""
+    rows = [row for row in services.keys.listed() if former or services.keys.is_valid(row)]
+    return [KeyShown.model_validate(_shown(services, row)) for row in rows]
+
+
+@router.post("", status_code=201)
+async def add(services: ServicesDep, caller: Request, request: KeyRequest) -> KeyMade:
+    """Make a key. Its `secret` is in this answer, and nowhere else."""
+    attempt = act(caller, "key.add", request.name)
+    async with services.audit.attempt(attempt):
+        row, secret = await services.keys.add(
+            request.name,
+            request.scopes,
+            request.requests_per_minute,
+            request.concurrent,
+            request.expires_in,
+            attempt,
+        )
+    return KeyMade.model_validate({**_shown(services, row), "secret": secret})
+
+
+@router.get("/{key}")
+async def get(services: ServicesDep, key: KeyId) -> KeyShown:
+    return KeyShown.model_validate(_shown(services, services.keys.get(key)))
+
+
+@router.delete("/{key}")
+async def revoke(services: ServicesDep, caller: Request, key: KeyId) -> KeyShown:
+    """It counts no more, at once; what is open with it is closed, and runs that end with their client end."""
+    attempt = act(caller, "key.revoke", key)
+    async with services.audit.attempt(attempt):
+        row = await services.keys.revoke(key, attempt)
+    return KeyShown.model_validate(_shown(services, row))
+
+
+def _shown(services: Services, row: Key) -> dict[str, Any]:
+    return {
+        **row.model_dump(exclude={"digest", "scopes"}),
+        "scopes": [scope for scope in row.scopes.split(",") if scope],
+        "valid": services.keys.is_valid(row),
+        "running": services.keys.running(row.id),
+    }
