@@ -17,13 +17,12 @@ import msgspec
 import structlog
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from walkgraph import logs
 from walkgraph.client import Address
 from walkgraph.conductor.client import DeploymentProcess
 from walkgraph.errors import Refused, WalkgraphError
-from walkgraph.service import limits
+from walkgraph.service import limits, protocols
 from walkgraph.service.app import create_app
 from walkgraph.service.deps import Services
 from walkgraph.service.judging import resolve
@@ -150,23 +149,11 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-class _WebSockets(WebSocketsSansIOProtocol):
-    """Each holds little for a client that takes nothing."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        opened: socket.socket | None = transport.get_extra_info("socket")
-        if opened is not None:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.WS_SEND_BYTES)
-
-
 def _configuration(app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        ws=_WebSockets,
-        # Its parser bounds a request's head, which the faster one does not.
-        http="h11",
-        h11_max_incomplete_event_size=limits.HEADER_BYTES,
+        ws=protocols.WebSockets,
+        http=protocols.Http,
         ws_max_size=limits.WS_FRAME_BYTES,
         ws_per_message_deflate=False,
         ws_ping_interval=10.0,

@@ -19,6 +19,8 @@ FORM_HEADERS = 8
 FORM_HEADER_BYTES = 4 * 1024
 HEADER_BYTES = 32 * 1024
 HEADER_FIELDS = 100
+HEAD_SECONDS = 15.0
+"""Until a request's head is whole, from its first byte, or from the connection."""
 JSON_DEPTH = 64
 JSON_VALUES = 200_000
 TEXT_CHARACTERS = 1024 * 1024
@@ -80,6 +82,7 @@ TABLE: dict[str, float] = {
     "form_header_bytes": FORM_HEADER_BYTES,
     "header_bytes": HEADER_BYTES,
     "header_fields": HEADER_FIELDS,
+    "head_seconds": HEAD_SECONDS,
     "json_depth": JSON_DEPTH,
     "json_values": JSON_VALUES,
     "text_characters": TEXT_CHARACTERS,
