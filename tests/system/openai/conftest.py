@@ -40,7 +40,7 @@ def tiny(name: str, *, sources: dict[str, str], **bounds: dict[str, Any]) -> dic
 def bagel() -> dict[str, Any]:
     """Pictures are small, and what is reserved of caches is little."""
     side = {"min": 0, "max": 64, "default": 32}
-    return tiny(
+    graph = tiny(
         "bagel",
         sources={"bagel": "random:bagel-tiny:0"},
         width=side,
@@ -49,6 +49,11 @@ def bagel() -> dict[str, Any]:
         context={"default": 512},
         max_tokens={"default": 16},
     )
+    graph["nodes"]["vae_picture"]["params"] = {"min_side": 16, "max_side": 128, "stride": 16}
+    graph["nodes"]["vit_picture"]["params"] = {"min_side": 16, "max_side": 128, "stride": 8}
+    graph["nodes"]["noise"]["params"]["channels"] = 16
+    graph["nodes"]["preview"]["params"] = {"detail": 4}
+    return graph
 
 
 def orpheus() -> dict[str, Any]:
