@@ -35,6 +35,8 @@ class Settings(BaseSettings):
     """0 takes a free one."""
     token: SecretStr | None = None
     """The bearer token of clients; without it one is generated into `home/token`."""
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s/?#]+/?$")
+    """The service that clients speak with; by default the one that runs in `home`."""
     database_url: str | None = None
     """SQLAlchemy URL; by default an SQLite file in `home`."""
     checkpoint_roots: tuple[Path, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from walkgraph.client import Client, ClientError, Unreachable
+from walkgraph.client.shown import Document
 from walkgraph_editor import session
 from walkgraph_editor.views.start import open_graph
 
@@ -65,7 +66,7 @@ def _documents(client: Client, kind: Any, wanted: str) -> None:
     _document(client, kind, rows[chosen[0]])
 
 
-def _document(client: Client, kind: Any, row: dict[str, Any]) -> None:
+def _document(client: Client, kind: Any, row: Document) -> None:
     name = row["name"]
     document, _ = client.document(kind, name)
     st.subheader(name, anchor=False)

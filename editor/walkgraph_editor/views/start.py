@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from walkgraph.client import Client, ClientError, ProblemError, Unreachable
+from walkgraph.client.shown import Deployment, GalleryEntry
 from walkgraph_editor import imports, session
 
 COLUMNS = 3
@@ -39,7 +40,7 @@ def page() -> None:
             _card(client, entry, running.get(entry["name"]))
 
 
-def _is_lesson(entry: dict[str, Any]) -> bool:
+def _is_lesson(entry: GalleryEntry) -> bool:
     """No model at all: numbers to learn the rules with."""
     return not entry["modalities_in"]
 
@@ -92,7 +93,7 @@ def _save(client: Client, kind: Any, name: str, document: dict[str, Any]) -> boo
     return True
 
 
-def _card(client: Client, entry: dict[str, Any], deployment: dict[str, Any] | None) -> None:
+def _card(client: Client, entry: GalleryEntry, deployment: Deployment | None) -> None:
     name = entry["name"]
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.markdown(f"**{name}**")
@@ -110,7 +111,7 @@ def _card(client: Client, entry: dict[str, Any], deployment: dict[str, Any] | No
             _deploy(client, name)
 
 
-def _state(entry: dict[str, Any], deployment: dict[str, Any] | None) -> None:
+def _state(entry: GalleryEntry, deployment: Deployment | None) -> None:
     if deployment:
         st.badge(deployment["state"], color="green" if deployment["state"] == "ready" else "orange")
     elif entry["deployable"]:

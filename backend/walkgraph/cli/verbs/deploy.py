@@ -11,6 +11,7 @@ from walkgraph.cli.options import Json
 
 if TYPE_CHECKING:
     from walkgraph.client import Client
+    from walkgraph.client.shown import Deployment
 
 SECTION = "Deployments"
 INTERRUPTED = 130
@@ -53,7 +54,7 @@ def command(
     raise typer.Exit(1 if found["state"] in ("failed", "stopped") or _next_failed(found) else 0)
 
 
-def _deployed(client: Client, graph: Any, placement: Any, name: str | None, replace: bool) -> dict[str, Any]:
+def _deployed(client: Client, graph: Any, placement: Any, name: str | None, replace: bool) -> Deployment:
     from walkgraph.client import ProblemError
 
     named = graph.get("name") if isinstance(graph, dict) else graph
@@ -69,8 +70,8 @@ def _deployed(client: Client, graph: Any, placement: Any, name: str | None, repl
         raise ProblemError(error.status, {**error.content, "detail": detail}) from None
 
 
-def _followed(client: Client, id_: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _followed(client: Client, id_: str) -> Deployment:
+    found = client.deployment(id_)
     with progress.shown() as shown:
         for found in client.follow_deployment(id_):
             shown.take(found)
@@ -86,11 +87,11 @@ def _goes_on(id_: str, *, switched: bool) -> str:
     return f"\n`{id_}` goes on starting; `walkgraph status` shows how far it is, `walkgraph undeploy {id_}` ends it"
 
 
-def _next_failed(found: dict[str, Any]) -> bool:
+def _next_failed(found: Deployment) -> bool:
     return (found.get("next") or {}).get("state") == "failed"
 
 
-def _sentence(found: dict[str, Any]) -> str:
+def _sentence(found: Deployment) -> str:
     text = f"{found['id']} is {found['state']}" + (f": {found['reason']}" if found["reason"] else "")
     coming = found.get("next")
     if not coming:

@@ -12,6 +12,7 @@ from walkgraph.cli.options import Json
 
 if TYPE_CHECKING:
     from walkgraph.client import Client
+    from walkgraph.client.shown import Differences, Run
 
 SECTION = "Runs"
 
@@ -58,9 +59,7 @@ def command(
     raise typer.Exit(1 if result["error"] else 0)
 
 
-def _replayed(
-    client: Client, run: str, on: str | None, *, record: bool, quiet: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _replayed(client: Client, run: str, on: str | None, *, record: bool, quiet: bool) -> tuple[Run, dict[str, Any]]:
     """(the run as it was started, its result). It is cancelled where whoever waits for it leaves."""
     started = client.replay(run, on, record=record)
     try:
@@ -81,7 +80,7 @@ def _recorded(client: Client, run: str, on: str | None) -> str:
     return started["id"]
 
 
-def _compared(client: Client, run: str, on: str | None) -> dict[str, Any]:
+def _compared(client: Client, run: str, on: str | None) -> Differences:
     from walkgraph.client import ProblemError
 
     replay = _recorded(client, run, on)
@@ -94,7 +93,7 @@ def _compared(client: Client, run: str, on: str | None) -> dict[str, Any]:
     return client.differences(_recorded(client, run, None), replay)
 
 
-def _show(found: dict[str, Any], *, as_json: bool) -> None:
+def _show(found: Differences, *, as_json: bool) -> None:
     if as_json:
         output.as_json(found)
         return

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from walkgraph.cli import output
 from walkgraph.cli.options import Json
+
+if TYPE_CHECKING:
+    from walkgraph.client.shown import Deployment
 
 
 def command(as_json: Json = False) -> None:
@@ -34,7 +37,7 @@ def command(as_json: Json = False) -> None:
             output.line(f"\n{found['id']}: its new version is {coming['state']}{reason}")
 
 
-def _row(found: dict[str, Any]) -> tuple[Any, ...]:
+def _row(found: Deployment) -> tuple[Any, ...]:
     ranks = ", ".join(
         f"{rank['rank']} {rank['device'] or ''} {rank['state']}"
         + (f" {rank['fraction']:.0%}" if rank["state"] == "loading" else "")

@@ -1,0 +1,48 @@
+"""The client of the control service: what programs, notebooks, the command line and the studio's pages speak with.
+
+with Client.local() as client:
+    draw = client.task("shapes", "text_to_image")
+    draw(prompt="a red circle on white", steps=12, seed=7).picture().save("circle.png")
+
+`Client` blocks, `AsyncClient` has the same methods to be awaited. `task` gives tasks as functions with values of
+Python; `run`, `stream`, `start_run` and `result` speak the service's own words. What the calls answer is typed in
+`shown`.
+"""
+
+from walkgraph.client.address import Address, read_address
+from walkgraph.client.aio import AsyncClient
+from walkgraph.client.errors import ClientError, Fault, Lost, ProblemError, RunError, Unreachable
+from walkgraph.client.events import Event
+from walkgraph.client.results import Output, Result
+from walkgraph.client.shown import Kind, Level
+from walkgraph.client.sync import Client
+from walkgraph.client.tasks import AsyncStream, AsyncTask, Stream, Task
+from walkgraph.client.values import Binary, Picture, Sound, Tensor, Text, Value
+
+__all__ = [
+    "Address",
+    "AsyncClient",
+    "AsyncStream",
+    "AsyncTask",
+    "Binary",
+    "Client",
+    "ClientError",
+    "Event",
+    "Fault",
+    "Kind",
+    "Level",
+    "Lost",
+    "Output",
+    "Picture",
+    "ProblemError",
+    "Result",
+    "RunError",
+    "Sound",
+    "Stream",
+    "Task",
+    "Tensor",
+    "Text",
+    "Unreachable",
+    "Value",
+    "read_address",
+]

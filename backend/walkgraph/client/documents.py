@@ -1,0 +1,145 @@
+"""Calls about graphs and placements: stored ones, their checks, plans and drawings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import httpx
+
+from walkgraph.client import shown
+from walkgraph.client.calls import Call, delete, described, get, send
+from walkgraph.client.shown import Kind, Scalar
+
+
+class DocumentCalls:
+    @described
+    def graphs(self) -> Call[list[shown.Document]]:
+        """All that are stored, without their content."""
+        return get("/api/v1/graphs")
+
+    @described
+    def graph(self, name: str) -> Call[dict[str, Any]]:
+        """The document."""
+        return get("/api/v1/graphs/{name}", name=name)
+
+    @described
+    def placements(self) -> Call[list[shown.Document]]:
+        """All that are stored, without their content."""
+        return get("/api/v1/placements")
+
+    @described
+    def placement(self, name: str) -> Call[dict[str, Any]]:
+        """The document."""
+        return get("/api/v1/placements/{name}", name=name)
+
+    @described
+    def gallery(self) -> Call[list[shown.GalleryEntry]]:
+        """Every graph with its tasks, and whether it can be deployed here."""
+        return get("/api/v1/gallery")
+
+    @described
+    def document(self, kind: Kind, name: str) -> Call[tuple[dict[str, Any], str]]:
+        """A stored document and its etag."""
+        return Call("GET", _route(kind), _tagged, {"name": name})
+
+    @described
+    def put_document(self, kind: Kind, name: str, document: Any, etag: str | None = None) -> Call[shown.Document]:
+        """Save a draft; with the etag of the one it replaces, without for a new one."""
+        headers = {"If-Match": etag} if etag else {}
+        return Call("PUT", _route(kind), _json, {"name": name}, body=document, headers=headers)
+
+    @described
+    def delete_document(self, kind: Kind, name: str) -> Call[None]:
+        """A bundled one is as it was shipped afterwards, others are gone."""
+        return delete(_route(kind), name=name)
+
+    @described
+    def tag_document(self, kind: Kind, name: str, tags: Sequence[str]) -> Call[shown.Document]:
+        """Set its tags."""
+        return send("PATCH", _route(kind), {"tags": list(tags)}, name=name)
+
+    @described
+    def versions(self, kind: Kind, name: str) -> Call[list[shown.Version]]:
+        """Newest first."""
+        return get(_route(kind) + "/versions", name=name)
+
+    @described
+    def version(self, kind: Kind, name: str, number: int) -> Call[dict[str, Any]]:
+        """The document as it was kept."""
+        return get(_route(kind) + "/versions/{number}", name=name, number=str(number))
+
+    @described
+    def keep_version(self, kind: Kind, name: str, note: str = "") -> Call[shown.Version]:
+        """Keep a document as it is now."""
+        return send("POST", _route(kind) + "/versions", {"note": note}, name=name)
+
+    @described
+    def components(self) -> Call[list[shown.Component]]:
+        """All that a graph may name."""
+        return get("/api/v1/components")
+
+    @described
+    def component(self, name: str) -> Call[shown.Component]:
+        """One of them."""
+        return get("/api/v1/components/{name}", name=name)
+
+    @described
+    def schema(self, kind: Kind) -> Call[dict[str, Any]]:
+        """The published JSON Schema of a document."""
+        return get(f"/schemas/{kind}-v1.json")
+
+    @described
+    def check(self, document: Any) -> Call[shown.Check]:
+        """Everything that is wrong with a graph."""
+        return send("POST", "/api/v1/graphs/check", document)
+
+    @described
+    def plan(self, graph: Any, placement: Any | None = None, hardware: str | None = None) -> Call[shown.Plan]:
+        """How it would be laid out; `hardware`: on GPUs that need not be here, `3x141GB`."""
+        body = {"graph": graph, "placement": placement, "hardware": hardware}
+        return send("POST", "/api/v1/plans", {key: value for key, value in body.items() if value is not None})
+
+    @described
+    def python(self, graph: Any) -> Call[str]:
+        """A program that makes the same graph."""
+        return Call("POST", "/api/v1/graphs/python", _program, body={"graph": graph})
+
+    @described
+    def simulate(
+        self,
+        graph: Any,
+        task: str,
+        params: Mapping[str, Scalar] | None = None,
+        inputs: Mapping[str, int] | None = None,
+        parts: Sequence[str] = (),
+    ) -> Call[shown.Simulation]:
+        """What a request would do, without running it; `inputs`: how many values each is given."""
+        more = {"params": dict(params or {}), "inputs": dict(inputs or {}), "parts": list(parts)}
+        return send("POST", "/api/v1/graphs/simulate", {"graph": graph, "task": task, **more})
+
+    @described
+    def drawing(self, name: str, walk: str | None = None) -> Call[str]:
+        """A graph, or one Walk of it, as Mermaid text."""
+        params: dict[str, str | int | float] = {} if walk is None else {"walk": walk}
+        return Call("GET", "/api/v1/graphs/{name}/drawing", _text, {"name": name}, params)
+
+
+def _route(kind: Kind) -> Literal["/api/v1/graphs/{name}", "/api/v1/placements/{name}"]:
+    return "/api/v1/graphs/{name}" if kind == "graph" else "/api/v1/placements/{name}"
+
+
+def _json(answer: httpx.Response) -> Any:
+    return answer.json()
+
+
+def _tagged(answer: httpx.Response) -> tuple[dict[str, Any], str]:
+    return answer.json(), answer.headers["etag"]
+
+
+def _program(answer: httpx.Response) -> str:
+    return answer.json()["text"]
+
+
+def _text(answer: httpx.Response) -> str:
+    return answer.text

@@ -1,0 +1,190 @@
+"""What is given to tasks, as the service reads it: texts, files, pictures, sounds, arrays of any library."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import sys
+from collections.abc import Mapping, Sequence
+from numbers import Number
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from walkgraph.client.values import Binary, Picture, Sound, Tensor
+
+MEDIA = ("image", "audio", "video", "bytes")
+OPTIONS = ("outputs", "session", "priority", "deadline", "record", "hold")
+"""Of a request, besides its inputs and parameters."""
+PARTS = "parts"
+FRAME_BYTES = 64 * 1024
+"""Values from this size on go as they are where that is possible, not as text."""
+_SUFFIXES = {
+    "image": {".png", ".jpg", ".jpeg", ".webp"},
+    "audio": {".wav", ".flac", ".ogg", ".mp3"},
+    "video": {".mp4"},
+    "text": {".txt", ".md"},
+}
+
+
+class Packing:
+    """Puts values into JSON; large ones, if it may, into frames beside it."""
+
+    def __init__(self, *, framing: bool) -> None:
+        self.frames: list[bytes] = []
+        self._framing = framing
+
+    def media(self, modality: str, data: bytes) -> Any:
+        if self._framing and len(data) >= FRAME_BYTES:
+            return {"type": modality, "frame": self._framed(data)}
+        return base64.b64encode(data).decode()
+
+    def tensor(self, modality: str, given: Any) -> Any:
+        import numpy as np
+
+        array = np.asarray(given)
+        if self._framing and array.nbytes >= FRAME_BYTES:
+            plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            shape = [int(side) for side in array.shape]
+            return {"type": modality, "dtype": array.dtype.name, "shape": shape, "frame": self._framed(plain.tobytes())}
+        return {"type": modality, "data": array.tolist()}
+
+    def _framed(self, data: bytes) -> int:
+        self.frames.append(data)
+        return len(self.frames) - 1
+
+
+def request_of(declared: Mapping[str, Any], given: Mapping[str, Any], packing: Packing) -> dict[str, Any]:
+    """The body for a task's declaration and what it is called with: inputs, parameters and options by their names.
+
+    Raises TypeError for a name that is none of them, and for a value that can't be sent.
+    """
+    inputs: dict[str, Any] = {}
+    params: dict[str, Any] = {}
+    body: dict[str, Any] = {"inputs": inputs, "params": params}
+    for name, value in given.items():
+        if name in declared["inputs"]:
+            if value is not None:
+                inputs[name] = value_of(value, declared["inputs"][name]["modality"], packing)
+        elif name in declared["params"] or name == "seed":
+            params[name] = _scalar(value)
+        elif name == PARTS:
+            inputs[PARTS] = [_part(part, packing) for part in value]
+        elif name in OPTIONS:
+            body[name] = value
+        else:
+            raise TypeError(_unknown(declared, name))
+    return body
+
+
+def packed(request: Mapping[str, Any], packing: Packing) -> dict[str, Any]:
+    """A request whose inputs may be files, pictures or arrays; what is in the service's words already stays."""
+    inputs = request.get("inputs")
+    if not isinstance(inputs, Mapping):
+        return dict(request)
+    named = cast(Mapping[str, Any], inputs)
+    return {**request, "inputs": {name: value_of(value, None, packing) for name, value in named.items()}}
+
+
+def value_of(value: Any, modality: str | None, packing: Packing) -> Any:
+    """One input, or the list of those that it takes; `modality`: None where it is not known.
+
+    Raises TypeError for what can't be sent.
+    """
+    if value is None or isinstance(value, str | bool | int | float | Mapping):
+        return cast(Any, value)
+    if isinstance(value, list | tuple):
+        items = cast(Sequence[Any], value)
+        if all(isinstance(item, Number | list | tuple) for item in items):
+            return [_number(item) for item in items]
+        return [value_of(item, modality, packing) for item in items]
+    if isinstance(value, Path):
+        return _file(value, modality, packing)
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(cast(bytes, value))
+        return data.decode() if modality == "text" else packing.media(modality or "bytes", data)
+    if isinstance(value, Binary):
+        return packing.media(modality or _kind_of(value), value.data)
+    if _is_image(value):
+        return packing.media("image", Picture.of(value).data)
+    if isinstance(value, Tensor) or hasattr(value, "__array__"):
+        return _array(value, modality, packing)
+    raise TypeError(f"a {type(value).__name__} can't be sent; give a text, bytes, a path, a picture or an array")
+
+
+def _number(value: Any) -> Any:
+    """Of nested lists, whose numbers may be NumPy's."""
+    if isinstance(value, list | tuple):
+        return [_number(item) for item in cast(Sequence[Any], value)]
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    """A plain one, where it is NumPy's."""
+    return value if isinstance(value, str | bool | int | float) else getattr(value, "item", lambda: value)()
+
+
+def _array(value: Any, modality: str | None, packing: Packing) -> Any:
+    if modality == "image":
+        return packing.media("image", Picture.of(value).data)
+    if modality in MEDIA:
+        raise TypeError(f"an array is no {modality}; give `Sound.of(samples, rate)`, bytes or a path")
+    if modality is None:
+        import numpy as np
+
+        return np.asarray(value).tolist()
+    return packing.tensor(modality, value)
+
+
+def _file(path: Path, modality: str | None, packing: Packing) -> Any:
+    kind = modality or _kind_of_file(path)
+    if kind == "text":
+        return path.read_text(encoding="utf-8")
+    if kind in MEDIA:
+        return packing.media(kind, path.read_bytes())
+    if path.suffix == ".npy":
+        import numpy as np
+
+        return packing.tensor(kind, np.load(path, allow_pickle=False))
+    return {"type": kind, "data": msgspec.json.decode(path.read_bytes())}
+
+
+def _part(value: Any, packing: Packing) -> dict[str, Any]:
+    """One of the interleaved ones, which say what they are."""
+    if isinstance(value, Mapping):
+        return dict(cast(Mapping[str, Any], value))
+    if isinstance(value, str):
+        return {"type": "text", "text": value}
+    kind = "image"
+    if isinstance(value, Path):
+        kind = _kind_of_file(value)
+    elif isinstance(value, Binary):
+        kind = _kind_of(value)
+    found = value_of(value, kind, packing)
+    if isinstance(found, dict):
+        return cast(dict[str, Any], found)
+    return {"type": kind, "text" if kind == "text" else "data": found}
+
+
+def _kind_of(value: Binary) -> str:
+    if isinstance(value, Picture):
+        return "image"
+    return "audio" if isinstance(value, Sound) else value.mime.partition("/")[0].replace("application", "bytes")
+
+
+def _kind_of_file(path: Path) -> str:
+    return next((kind for kind, suffixes in _SUFFIXES.items() if path.suffix.lower() in suffixes), "bytes")
+
+
+def _is_image(value: Any) -> bool:
+    """Of Pillow's, which nobody has made where it was not imported."""
+    module = sys.modules.get("PIL.Image")
+    return module is not None and isinstance(value, module.Image)
+
+
+def _unknown(declared: Mapping[str, Any], name: str) -> str:
+    known = [*declared["inputs"], *declared["params"], "seed", PARTS, *OPTIONS]
+    near = difflib.get_close_matches(name, known, n=1)
+    advice = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(f'`{one}`' for one in known)}"
+    return f"the task `{declared['name']}` has no input or parameter `{name}`; {advice}"

@@ -1,0 +1,128 @@
+"""What a run gave: its values by the names of its outputs, as they come and when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from walkgraph.client import values
+from walkgraph.client.errors import of_run
+from walkgraph.client.events import Event
+from walkgraph.client.shown import NodeTime
+from walkgraph.client.values import Picture, Sound, Tensor, Text, Value
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Output:
+    """One value, as it left the run."""
+
+    name: str
+    index: int
+    """Among those of this name."""
+    value: Value
+    iteration: tuple[int, ...] = ()
+    """Of the loops that it comes from, outermost first."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of a run that is done. `result["film"]` are all values of one output; `result.picture()` is one picture."""
+
+    run: str
+    task: str
+    seed: int | None
+    outputs: Mapping[str, Sequence[Value]]
+    """In the order that the task declares them: texts and sounds joined, other values as they came."""
+    seconds: float
+    queued: float
+    """Of these, until it was begun."""
+    times: Sequence[NodeTime] = field(default=(), repr=False)
+    usage: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    """Tokens, where the service counts them."""
+
+    def __getitem__(self, name: str) -> Sequence[Value]:
+        """Raises KeyError for an output that nothing came from."""
+        return self.outputs[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.outputs
+
+    def text(self, name: str | None = None) -> str:
+        """All of an output, or of the first one that has texts."""
+        return "".join(self._of(Text, name))
+
+    def picture(self, name: str | None = None) -> Picture:
+        """The last one of an output, or of the first one that has pictures."""
+        return self._of(Picture, name)[-1]
+
+    def pictures(self, name: str | None = None) -> list[Picture]:
+        return self._of(Picture, name)
+
+    def sound(self, name: str | None = None) -> Sound:
+        return self._of(Sound, name)[-1]
+
+    def tensor(self, name: str | None = None) -> Tensor:
+        return self._of(Tensor, name)[-1]
+
+    def _of(self, kind: type[V], name: str | None) -> list[V]:
+        if name is not None and name not in self.outputs:
+            raise LookupError(f"nothing came from `{name}`; there are {', '.join(self.outputs) or 'no outputs'}")
+        for made in self.outputs.values() if name is None else [self.outputs[name]]:
+            found = [value for value in made if isinstance(value, kind)]
+            if found:
+                return found
+        raise LookupError(f"no {kind.__name__.lower()} came from this run; there are {', '.join(self.outputs)}")
+
+
+class Gathered:
+    """Makes a result of what a run tells."""
+
+    def __init__(self, declared: Mapping[str, Any]) -> None:
+        self.run = ""
+        self.seed: int | None = None
+        self.result: Result | None = None
+        self._task: str = declared["name"]
+        self._names: Sequence[str] = declared["outputs"]
+        self._values: dict[str, list[Value]] = {}
+
+    def take(self, event: Event, frames: Sequence[bytes] = ()) -> Output | None:
+        """What it gives, if it gives something. Raises RunError where the run ended so."""
+        data = event.data
+        if event.name == "accepted":
+            self.run, self.seed = data["run"], data["seed"]
+        elif event.name == "output":
+            output = Output(
+                data["name"], data["index"], values.read(data["value"], frames), tuple(data.get("iteration", ()))
+            )
+            self._values.setdefault(output.name, []).append(output.value)
+            return output
+        elif event.name == "done":
+            made = {name: values.joined(found) for name, found in self._values.items()}
+            self.result = _result(self._names, {**data, "task": self._task, "seed": self.seed}, made)
+        elif event.name == "error":
+            raise of_run(data["error"], data.get("errors", ()))
+        return None
+
+
+def of_answer(declared: Mapping[str, Any], answer: Mapping[str, Any], frames: Sequence[bytes] = ()) -> Result:
+    """For the answer of a run that was not followed."""
+    told = cast(Mapping[str, list[Mapping[str, Any]]], answer["outputs"])
+    made = {name: [values.read(value, frames) for value in found] for name, found in told.items()}
+    return _result(declared["outputs"], answer, made)
+
+
+def _result(names: Sequence[str], told: Mapping[str, Any], made: Mapping[str, Sequence[Value]]) -> Result:
+    order = [*(name for name in names if name in made), *(name for name in made if name not in names)]
+    return Result(
+        run=told["run"],
+        task=told["task"],
+        seed=told["seed"],
+        outputs={name: made[name] for name in order},
+        seconds=told["seconds"] or 0.0,
+        queued=told["queued"] or 0.0,
+        times=tuple(told.get("times", ())),
+        usage=told.get("usage") or {},
+    )

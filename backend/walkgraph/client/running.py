@@ -1,0 +1,111 @@
+"""Calls about tasks and runs, as the service words them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from walkgraph.client import shown
+from walkgraph.client.calls import Call, delete, described, get, send
+from walkgraph.client.giving import Packing, packed
+from walkgraph.client.shown import RunState
+
+_TASK = "/v1/tasks/{deployment}/{task}"
+_RUN = "/api/v1/runs/{run}"
+
+
+class RunCalls:
+    @described
+    def tasks(self, deployment: str) -> Call[list[shown.DeclaredTask]]:
+        """What may be asked of a deployment."""
+        return get("/v1/tasks/{deployment}", deployment=deployment)
+
+    @described
+    def run(self, deployment: str, task: str, request: Mapping[str, Any]) -> Call[dict[str, Any]]:
+        """Run a task and return its result, in the service's words; `task` gives values of Python instead.
+
+        `request`: `inputs`, `params`, `outputs`, ...; its inputs may be paths, pictures and arrays too. Raises
+        ProblemError, RunError where the run failed.
+        """
+        return run_call(deployment, task, packed(request, Packing(framing=False)))
+
+    @described
+    def start_run(self, deployment: str, task: str, request: Mapping[str, Any]) -> Call[shown.Run]:
+        """Start one that needs no client. With `"record": true` it can be compared with another one, with
+        `"hold": true` it starts paused."""
+        found = packed(request, Packing(framing=False))
+        body = {"deployment": deployment, "task": task, "request": found}
+        return Call("POST", "/api/v1/runs", lambda answer: answer.json(), body=body, starts=True)
+
+    @described
+    def runs(
+        self,
+        deployment: str | None = None,
+        limit: int = 20,
+        *,
+        state: RunState | None = None,
+        before: float | None = None,
+    ) -> Call[list[shown.Run]]:
+        """Newest first; `before`: the `created_at` of the last one of the page before."""
+        return get("/api/v1/runs", {"limit": limit, "deployment": deployment, "state": state, "before": before})
+
+    @described
+    def get_run(self, run: str) -> Call[shown.Run]:
+        """How it is; `paused` tells what it is paused before."""
+        return get(_RUN, run=run)
+
+    @described
+    def result(self, run: str) -> Call[dict[str, Any]]:
+        """Its outputs so far, in the service's words; all of them once its `state` is `done`."""
+        return get(_RUN + "/result", run=run)
+
+    @described
+    def asked(self, run: str) -> Call[shown.Asked]:
+        """What its client sent, for as long as the run can be followed."""
+        return get(_RUN + "/request", run=run)
+
+    @described
+    def cancel(self, run: str) -> Call[None]:
+        """Ask for its end."""
+        return delete(_RUN, run=run)
+
+    @described
+    def steer(
+        self,
+        run: str,
+        action: Literal["pause", "step", "iteration", "resume"],
+        call: Mapping[str, Any] | None = None,
+    ) -> Call[shown.Steered]:
+        """`call`: for `step` and `iteration`, one of those that are held; None: the first."""
+        return send("POST", _RUN + "/steer", {"action": action, "call": call}, run=run)
+
+    @described
+    def replay(self, run: str, deployment: str | None = None, *, record: bool = True) -> Call[shown.Run]:
+        """Start it once more, with the same inputs, parameters and seed."""
+        return send("POST", _RUN + "/replay", {"deployment": deployment, "record": record}, run=run)
+
+    @described
+    def differences(self, a: str, b: str) -> Call[shown.Differences]:
+        """Of two runs that were recorded, value by value; of others, of their outputs."""
+        return get(_RUN + "/differences/{other}", run=a, other=b)
+
+
+def declaration(deployment: str, task: str) -> Call[shown.DeclaredTask]:
+    return get(_TASK, deployment=deployment, task=task)
+
+
+def run_call(deployment: str, task: str, body: Mapping[str, Any], frames: Sequence[bytes] = ()) -> Call[dict[str, Any]]:
+    names = {"deployment": deployment, "task": task}
+    return Call(
+        "POST", _TASK, lambda answer: answer.json(), names, body=body, frames=tuple(frames), seconds=None, starts=True
+    )
+
+
+def stream_call(deployment: str, task: str, request: Mapping[str, Any], frames: Sequence[bytes]) -> Call[Any]:
+    """Its answer is a stream of events."""
+    body = {**packed(request, Packing(framing=False)), "stream": True}
+    return run_call(deployment, task, body, frames)
+
+
+def events_call(run: str) -> Call[Any]:
+    return Call("GET", _RUN + "/events", lambda answer: answer.json(), {"run": run}, seconds=None)

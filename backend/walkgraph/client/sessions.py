@@ -1,0 +1,352 @@
+"""Sessions: one socket, every message a request; what runs keep stays between them.
+
+Where a task's session takes the latest only, a request that still waits when a newer one comes is ended: its answer is
+`superseded`. A socket that breaks ends the session's iterator with Unreachable; whoever wants to goes on with
+`client.session(..., name=robot.name)`, for as long as the service keeps its states.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import msgspec
+from websockets.exceptions import ConnectionClosed, ConnectionClosedOK, InvalidHandshake
+
+from walkgraph.client import reaching, running
+from walkgraph.client.errors import ClientError, ProblemError, Unreachable, of_run
+from walkgraph.client.events import Event
+from walkgraph.client.giving import Packing, request_of
+from walkgraph.client.results import Gathered, Output, Result
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection as AsyncConnection
+    from websockets.sync.client import ClientConnection
+
+    from walkgraph.client.aio import AsyncClient
+    from walkgraph.client.sync import Client
+
+Request = int | str
+
+FRAMING = False
+"""Whether values go as binary messages beside the one that names them."""
+_MOST = reaching.MESSAGE_BYTES
+_CANCEL = '{"cancel":true}'
+
+
+@dataclass(frozen=True)
+class Answer:
+    """To one request, once its run is over."""
+
+    request: Request
+    """As `send` named it."""
+    outcome: Result | ProblemError
+
+    @property
+    def ok(self) -> bool:
+        return isinstance(self.outcome, Result)
+
+    @property
+    def superseded(self) -> bool:
+        """Ended before it was begun, as a newer request took its place; or cancelled."""
+        return isinstance(self.outcome, ProblemError) and self.outcome.code == "cancelled"
+
+    @property
+    def result(self) -> Result:
+        """Raises ProblemError, RunError for a request that was refused or failed."""
+        if isinstance(self.outcome, ProblemError):
+            raise self.outcome
+        return self.outcome
+
+    def check(self) -> None:
+        """Raises what `result` does."""
+        if isinstance(self.outcome, ProblemError):
+            raise self.outcome
+
+
+class _Dialogue:
+    """What was asked and what came, of either kind of session. Nothing here waits."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        """Of the session: others that name it go on with it."""
+        self._declared: Mapping[str, Any] = {}
+        self._asked = 0
+        self._open: dict[Request, Gathered] = {}
+        self._answers: deque[Answer] = deque()
+        """That came while another one was waited for."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have no answer yet."""
+        return len(self._open)
+
+    def message(self, given: Mapping[str, Any]) -> tuple[Request, list[str | bytes]]:
+        """(the request's name, what to send: a message and the frames that it names)."""
+        packing = Packing(framing=FRAMING)
+        body = request_of(self._declared, given, packing)
+        request, self._asked = self._asked, self._asked + 1
+        # Parameters hold for later requests that have none, as the service says.
+        told: dict[str, Any] = {key: value for key, value in body.items() if value or key == "inputs"}
+        if packing.frames:
+            told["frames"] = len(packing.frames)
+        self._open[request] = Gathered(self._declared)
+        return request, [msgspec.json.encode({"id": request, **told}).decode(), *packing.frames]
+
+    def hello(self, event: Event) -> None:
+        """Raises ProblemError for a session that is refused."""
+        if event.name == "error":
+            raise of_run(event.data["error"], event.data.get("errors", ()))
+        self.name = event.data["session"]
+
+    def take(self, event: Event, frames: Sequence[bytes]) -> tuple[Request, Output | Answer] | None:
+        """What is worth telling of a message and its frames."""
+        request = cast(Request, event.data.get("request", ""))
+        gathered = self._open.get(request)
+        if gathered is None:
+            return None
+        try:
+            output = gathered.take(event, frames)
+        except ProblemError as error:
+            del self._open[request]
+            return request, Answer(request, error)
+        if gathered.result is not None:
+            del self._open[request]
+            return request, Answer(request, gathered.result)
+        return None if output is None else (request, output)
+
+    def kept(self, request: Request | None) -> Answer | None:
+        """One that came already; None of `request`: the first."""
+        for answer in self._answers:
+            if request is None or answer.request == request:
+                self._answers.remove(answer)
+                return answer
+        return None
+
+    def keep(self, answer: Answer) -> None:
+        self._answers.append(answer)
+
+
+class Session(_Dialogue):
+    """with client.session("reach", "act") as robot:
+        robot.send(camera=picture, instruction="reach the red ball", state=[0.4, -0.8])
+        for answer in robot:
+            ...
+
+    One thread may send while another one goes through the answers.
+    """
+
+    def __init__(self, client: Client, deployment: str, task: str, name: str | None) -> None:
+        super().__init__()
+        self._client, self._where, self._wanted = client, (deployment, task), name
+        self._socket: ClientConnection | None = None
+        self._sending = threading.Lock()
+
+    def __enter__(self) -> Self:
+        """Raises ProblemError, Unreachable."""
+        self._declared = self._client.send(running.declaration(*self._where))
+        with _within(self._client.url):
+            self._socket = self._client.connect(_address(self._client.url, self._where, self._wanted), _MOST)
+        self.hello(self._receive()[0])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """What runs for it ends; its states stay for the time to live that its task declares."""
+        if self._socket is not None:
+            self._socket.close()
+
+    def send(self, /, **given: Any) -> Request:
+        """Ask, without waiting: inputs, parameters and options by their names. The answer names it as `request`."""
+        with self._sending:
+            request, messages = self.message(given)
+            self._send(messages)
+        return request
+
+    def ask(self, /, **given: Any) -> Result:
+        """Ask, and wait for the answer; others that come are kept. Raises ProblemError, RunError."""
+        request = self.send(**given)
+        while (answer := self.kept(request)) is None:
+            self.keep(self._answer())
+        return answer.result
+
+    def stream(self, /, **given: Any) -> Iterator[Output]:
+        """Ask, and give the outputs as they come; answers to others are kept. Raises ProblemError, RunError."""
+        asked = self.send(**given)
+        while True:
+            told = self.take(*self._receive())
+            if told is None:
+                continue
+            request, found = told
+            if isinstance(found, Output):
+                if request == asked:
+                    yield found
+            elif request == asked:
+                found.check()
+                return
+            else:
+                self.keep(found)
+
+    def cancel(self) -> None:
+        """End what is under way; its answers say so."""
+        with self._sending:
+            self._send([_CANCEL])
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Answer:
+        """The next one, to whichever request; they end where the session was closed. Raises Unreachable."""
+        try:
+            return self.kept(None) or self._answer()
+        except _Over:
+            raise StopIteration from None
+
+    def _answer(self) -> Answer:
+        while True:
+            told = self.take(*self._receive())
+            if told is not None and isinstance(told[1], Answer):
+                return told[1]
+
+    def _receive(self) -> tuple[Event, list[bytes]]:
+        with _within(self._client.url):
+            event, count = _read(self._opened.recv(decode=True))
+            return event, [self._opened.recv(decode=False) for _ in range(count)]
+
+    def _send(self, messages: Sequence[str | bytes]) -> None:
+        with _within(self._client.url):
+            for message in messages:
+                self._opened.send(message)
+
+    @property
+    def _opened(self) -> ClientConnection:
+        if self._socket is None:
+            raise ClientError("open the session first: `with client.session(...) as robot:`")
+        return self._socket
+
+
+class AsyncSession(_Dialogue):
+    """As `Session`, with `async with`, `await` and `async for`."""
+
+    def __init__(self, client: AsyncClient, deployment: str, task: str, name: str | None) -> None:
+        super().__init__()
+        self._client, self._where, self._wanted = client, (deployment, task), name
+        self._socket: AsyncConnection | None = None
+        self._sending = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        """Raises ProblemError, Unreachable."""
+        self._declared = await self._client.send(running.declaration(*self._where))
+        with _within(self._client.url):
+            self._socket = await self._client.connect(_address(self._client.url, self._where, self._wanted), _MOST)
+        self.hello((await self._receive())[0])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """What runs for it ends; its states stay for the time to live that its task declares."""
+        if self._socket is not None:
+            await self._socket.close()
+
+    async def send(self, /, **given: Any) -> Request:
+        """Ask, without waiting: inputs, parameters and options by their names. The answer names it as `request`."""
+        async with self._sending:
+            request, messages = self.message(given)
+            await self._send(messages)
+        return request
+
+    async def ask(self, /, **given: Any) -> Result:
+        """Ask, and wait for the answer; others that come are kept. Raises ProblemError, RunError."""
+        request = await self.send(**given)
+        while (answer := self.kept(request)) is None:
+            self.keep(await self._answer())
+        return answer.result
+
+    async def stream(self, /, **given: Any) -> AsyncIterator[Output]:
+        """Ask, and give the outputs as they come; answers to others are kept. Raises ProblemError, RunError."""
+        asked = await self.send(**given)
+        while True:
+            told = self.take(*await self._receive())
+            if told is None:
+                continue
+            request, found = told
+            if isinstance(found, Output):
+                if request == asked:
+                    yield found
+            elif request == asked:
+                found.check()
+                return
+            else:
+                self.keep(found)
+
+    async def cancel(self) -> None:
+        """End what is under way; its answers say so."""
+        async with self._sending:
+            await self._send([_CANCEL])
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Answer:
+        """The next one, to whichever request; they end where the session was closed. Raises Unreachable."""
+        try:
+            return self.kept(None) or await self._answer()
+        except _Over:
+            raise StopAsyncIteration from None
+
+    async def _answer(self) -> Answer:
+        while True:
+            told = self.take(*await self._receive())
+            if told is not None and isinstance(told[1], Answer):
+                return told[1]
+
+    async def _receive(self) -> tuple[Event, list[bytes]]:
+        with _within(self._client.url):
+            event, count = _read(await self._opened.recv(decode=True))
+            return event, [await self._opened.recv(decode=False) for _ in range(count)]
+
+    async def _send(self, messages: Sequence[str | bytes]) -> None:
+        with _within(self._client.url):
+            for message in messages:
+                await self._opened.send(message)
+
+    @property
+    def _opened(self) -> AsyncConnection:
+        if self._socket is None:
+            raise ClientError("open the session first: `async with client.session(...) as robot:`")
+        return self._socket
+
+
+class _Over(Unreachable):
+    """One side has closed the session, as it may."""
+
+
+@contextmanager
+def _within(url: str) -> Generator[None]:
+    """Raises Unreachable for a socket that can't be opened, or has broken."""
+    try:
+        yield
+    except ConnectionClosedOK:
+        raise _Over("the session is closed") from None
+    except (OSError, InvalidHandshake, ConnectionClosed):
+        raise Unreachable(f"the session at {url} can't be held; see `walkgraph status`") from None
+
+
+def _address(url: str, where: tuple[str, str], name: str | None) -> str:
+    frames = "binary" if FRAMING else None
+    return reaching.socket_address(url, "ws", "v1", "sessions", *where, session=name, frames=frames)
+
+
+def _read(message: str) -> tuple[Event, int]:
+    """A message, and how many frames follow it."""
+    told = msgspec.json.decode(message)
+    return Event(told.pop("event"), told), told.pop("frames", 0)

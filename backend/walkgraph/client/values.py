@@ -1,0 +1,255 @@
+"""What comes out of runs, as values of Python: texts, pictures, sounds, tensors.
+
+NumPy and Pillow are imported where they are needed, not before.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import wave
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+SUFFIXES = {
+    "image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "audio/wav": ".wav", "audio/flac": ".flac",
+    "audio/ogg": ".ogg", "audio/mpeg": ".mp3", "video/mp4": ".mp4",
+}  # fmt: skip
+
+
+class Text(str):
+    """A text; those of a result are joined."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Bytes of some kind: a video, or what the service can't name."""
+
+    data: bytes
+    mime: str
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as it came; a path without a suffix gets the one of its kind."""
+        found = Path(path)
+        if not found.suffix:
+            found = found.with_suffix(SUFFIXES.get(self.mime, ".bin"))
+        found.write_bytes(self.data)
+        return found
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.mime}, {len(self.data)} bytes)"
+
+
+@dataclass(frozen=True, repr=False)
+class Picture(Binary):
+    """Notebooks show it."""
+
+    @classmethod
+    def of(cls, pixels: Any) -> Picture:
+        """A PNG of a Pillow image, or of an array of uint8: [height, width] or [height, width, 3 or 4]."""
+        image: Any = pixels
+        if not callable(getattr(pixels, "save", None)):
+            image = _drawn(pixels)
+        buffer = io.BytesIO()
+        image.save(buffer, format="PNG")
+        return cls(buffer.getvalue(), "image/png")
+
+    def image(self) -> Image:
+        """As a Pillow image."""
+        from PIL import Image
+
+        return Image.open(io.BytesIO(self.data), formats=("PNG", "JPEG", "WEBP"))
+
+    def numpy(self) -> NDArray[np.uint8]:
+        """uint8 [height, width, 3]."""
+        import numpy as np
+
+        return np.asarray(self.image().convert("RGB"))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, bytes]:
+        return {self.mime: self.data}
+
+
+@dataclass(frozen=True, repr=False)
+class Sound(Binary):
+    """Notebooks play it."""
+
+    @classmethod
+    def of(cls, samples: Any, rate: int) -> Sound:
+        """A WAV of 16 bits; `samples`: floats from -1 to 1, [count] or [count, channels]; `rate` in Hz."""
+        import numpy as np
+
+        found = np.asarray(samples, dtype=np.float32)
+        if found.ndim not in (1, 2) or not np.isfinite(found).all():
+            raise TypeError("samples are finite numbers, [count] or [count, channels]")
+        buffer = io.BytesIO()
+        with wave.open(buffer, "wb") as file:
+            file.setnchannels(1 if found.ndim == 1 else found.shape[1])
+            file.setsampwidth(2)
+            file.setframerate(rate)
+            file.writeframes(np.round(np.clip(found, -1, 1) * 32767).astype("<i2").tobytes())
+        return cls(buffer.getvalue(), "audio/wav")
+
+    @property
+    def rate(self) -> int:
+        """Samples a second."""
+        return int(_sound_files().info(io.BytesIO(self.data)).samplerate)
+
+    @property
+    def seconds(self) -> float:
+        return float(_sound_files().info(io.BytesIO(self.data)).duration)
+
+    def samples(self) -> NDArray[np.float32]:
+        """float32 from -1 to 1, [count, channels]."""
+        return _sound_files().read(io.BytesIO(self.data), dtype="float32", always_2d=True)[0]
+
+    def _repr_html_(self) -> str:
+        return f'<audio controls src="data:{self.mime};base64,{base64.b64encode(self.data).decode()}"></audio>'
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """Numbers of one shape; NumPy takes it as an array."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    content: bytes | Sequence[Any]
+    """Little-endian bytes in C order, or nested lists; null in these is a number that isn't finite."""
+
+    def numpy(self) -> NDArray[Any]:
+        """bfloat16 comes as float32."""
+        import numpy as np
+
+        if isinstance(self.content, bytes):
+            if self.dtype == "bfloat16":
+                wide = np.frombuffer(self.content, dtype="<u2").astype(np.uint32) << 16
+                return wide.view(np.float32).reshape(self.shape)
+            return np.frombuffer(self.content, dtype=np.dtype(self.dtype).newbyteorder("<")).reshape(self.shape)
+        numbers = cast(list[Any], self.content)
+        if self.dtype.startswith(("float", "bfloat")):
+            return np.array(numbers, dtype=np.float64).astype(_wide(self.dtype)).reshape(self.shape)
+        return np.array(numbers, dtype=self.dtype).reshape(self.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        found = self.numpy()
+        return found if dtype is None else found.astype(dtype)
+
+    def tolist(self) -> Any:
+        return self.numpy().tolist()
+
+    def item(self) -> float:
+        """Of a tensor of one number. Raises ValueError for others."""
+        return self.numpy().item()
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.dtype}, {list(self.shape)})"
+
+
+Value: TypeAlias = (
+    "Text | Picture | Sound | Binary | Tensor | float | int | bool | list[Value] | dict[str, Value] | None"
+)
+
+_KINDS: dict[str, Callable[[bytes, str], Binary]] = {"image": Picture, "audio": Sound}
+
+
+def read(value: Mapping[str, Any], frames: Sequence[bytes] = ()) -> Value:
+    """A value as the service writes it: `{"type": ..., ...}`. None for one that stayed where it is."""
+    kind: str = value.get("type", "")
+    if "text" in value:
+        return Text(value["text"])
+    if "dtype" in value:
+        return _tensor(value, frames)
+    if "mime" in value:
+        return _KINDS.get(kind, Binary)(_content(value, frames, "data"), value["mime"])
+    if "value" in value:
+        found: float | bool = value["value"]
+        return found
+    items = value.get("items")
+    if isinstance(items, dict):
+        return {key: read(item, frames) for key, item in cast(dict[str, Any], items).items()}
+    if isinstance(items, list):
+        return [read(item, frames) for item in cast(list[Any], items)]
+    return None
+
+
+def joined(values: Iterable[Value]) -> list[Value]:
+    """What came under one name, in its order: texts that follow each other as one, sound in WAV pieces as one file."""
+    found: list[Value] = []
+    for value in values:
+        last = found[-1] if found else None
+        if isinstance(value, Text) and isinstance(last, Text):
+            found[-1] = Text(last + value)
+            continue
+        whole = _one_sound(last, value) if isinstance(last, Sound) and isinstance(value, Sound) else None
+        if whole is None:
+            found.append(value)
+        else:
+            found[-1] = whole
+    return found
+
+
+def _content(value: Mapping[str, Any], frames: Sequence[bytes], key: str) -> bytes:
+    """`key`: where it stands in base64, if it is in no frame."""
+    if "frame" in value:
+        number: int = value["frame"]
+        return frames[number]
+    return base64.b64decode(value[key])
+
+
+def _tensor(value: Mapping[str, Any], frames: Sequence[bytes]) -> Tensor | None:
+    shape: tuple[int, ...] = tuple(value["shape"])
+    if "frame" in value or "base64" in value:
+        return Tensor(value["dtype"], shape, _content(value, frames, "base64"))
+    return Tensor(value["dtype"], shape, value["data"]) if "data" in value else None
+
+
+def _one_sound(first: Sound, second: Sound) -> Sound | None:
+    """None where they are not PCM of one rate, width and channel count."""
+    if first.mime != second.mime or first.mime != "audio/wav":
+        return None
+    buffer = io.BytesIO()
+    try:
+        with wave.open(io.BytesIO(first.data)) as a, wave.open(io.BytesIO(second.data)) as b:
+            if a.getparams()[:3] != b.getparams()[:3]:
+                return None
+            with wave.open(buffer, "wb") as file:
+                file.setnchannels(a.getnchannels())
+                file.setsampwidth(a.getsampwidth())
+                file.setframerate(a.getframerate())
+                file.writeframes(a.readframes(a.getnframes()) + b.readframes(b.getnframes()))
+    except (wave.Error, EOFError):
+        return None
+    return Sound(buffer.getvalue(), "audio/wav")
+
+
+def _sound_files() -> Any:
+    """The library, which says nothing of its types."""
+    import soundfile  # pyright: ignore[reportMissingTypeStubs]
+
+    return soundfile
+
+
+def _drawn(pixels: Any) -> Image:
+    import numpy as np
+    from PIL import Image
+
+    found = np.asarray(pixels)
+    if found.dtype != np.uint8 or not (found.ndim == 2 or (found.ndim == 3 and found.shape[2] in (3, 4))):
+        raise TypeError(
+            f"a picture is an array of uint8, [height, width] or [height, width, 3 or 4], not {found.dtype} "
+            f"{list(found.shape)}"
+        )
+    return Image.fromarray(found)
+
+
+def _wide(dtype: str) -> str:
+    return "float32" if dtype == "bfloat16" else dtype
