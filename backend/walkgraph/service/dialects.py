@@ -31,6 +31,7 @@ TITLES: dict[int, str] = {
     403: "Not allowed from there",
     404: "Not found",
     405: "Not possible here",
+    406: "Not to be had in that form",
     408: "The request took too long",
     409: "Not possible as things are",
     412: "Somebody else changed it",

@@ -1,0 +1,29 @@
+"""Inference over a WebSocket: one request, one run, every event as a message."""
+
+from fastapi import APIRouter, WebSocket
+from starlette.websockets import WebSocketDisconnect
+
+from walkgraph.errors import WalkgraphError
+from walkgraph.service import limits, streaming
+from walkgraph.service.deps import FrameForm, Name, ServicesDep
+from walkgraph.service.frames import placed
+from walkgraph.service.submission import submit
+
+router = APIRouter(tags=["tasks"])
+
+
+@router.websocket("/ws/v1/tasks/{deployment}/{task}")
+async def run_over_websocket(
+    services: ServicesDep, socket: WebSocket, deployment: Name, task: Name, frames: FrameForm = "json"
+) -> None:
+    """The first message is the request; then every event as a message. Closing the socket ends the run."""
+    await streaming.accept(socket)
+    try:
+        body, found = await streaming.first_message(socket, limits.WS_FRAME_BYTES)
+        run = submit(services, deployment, task, placed(body, found), socket)
+    except WebSocketDisconnect:
+        return
+    except WalkgraphError as error:
+        await streaming.refuse(socket, error)
+        return
+    await streaming.over_websocket(socket, run, abort=True, binary=frames == "binary")
