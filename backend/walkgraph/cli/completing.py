@@ -102,7 +102,7 @@ def _asked(ask: Callable[[Client], Iterable[str]]) -> list[str]:
     # Settings that are wrong are ValueErrors, and so are answers of another program.
     try:
         settings = Settings()
-        if not is_running(settings):
+        if settings.url is None and not is_running(settings):
             return []
         from walkgraph.client import Client, ClientError
     except (WalkgraphError, ValueError, OSError):

@@ -1,0 +1,174 @@
+"""Clients that ask, closed (each asks again once it is answered) or open (requests come by the clock, whatever the
+answers take)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from walkgraph.cli.benching.wire import Connection, Sample
+
+MOST_OPEN = 1024
+"""Requests that an open load has under way at most; what comes beyond waits, and its wait counts."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One row of the report."""
+
+    concurrency: int | None = None
+    rate: float | None = None
+    """Requests a second, of an open load; None: closed."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.rate:g}/s" if self.rate is not None else str(self.concurrency)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    requests: int | None
+    seconds: float | None
+    """How long requests are begun; those under way then are waited for."""
+    warmup: int
+    """Requests of each client before the clock runs; of an open load, in all."""
+
+
+@dataclass
+class Measured:
+    level: Level
+    samples: list[Sample] = field(default_factory=list[Sample])
+    began: float = 0.0
+    ended: float = 0.0
+    cpu: float = 0.0
+    """Share of one core that this client took."""
+    interrupted: bool = False
+
+
+def bodies(request: Mapping[str, Any], seed: int | None) -> Iterator[bytes]:
+    """The same request again and again, with another seed each time; always the same one where it was given."""
+    params: Mapping[str, Any] = request["params"]
+    first = seed if seed is not None else 0
+    for number in itertools.count():
+        given = params if "seed" in params else {**params, "seed": first + number}
+        yield json.dumps({**request, "params": given, "stream": True}, ensure_ascii=False).encode()
+
+
+def run(
+    level: Level, connect: Callable[[], Connection], asked: Iterator[bytes], bounds: Bounds, stop: asyncio.Event
+) -> asyncio.Task[Measured]:
+    """`stop`: ends it; what is under way then is given up, and not counted."""
+    return asyncio.get_running_loop().create_task(_Load(level, connect, asked, bounds, stop).run())
+
+
+class _Load:
+    def __init__(
+        self,
+        level: Level,
+        connect: Callable[[], Connection],
+        asked: Iterator[bytes],
+        bounds: Bounds,
+        stop: asyncio.Event,
+    ) -> None:
+        self._level, self._connect, self._asked, self._bounds, self._stop = level, connect, asked, bounds, stop
+        self._measured = Measured(level)
+        self._idle: list[Connection] = []
+        self._all: list[Connection] = []
+
+    async def run(self) -> Measured:
+        try:
+            await self._warmed()
+            found = self._measured
+            used, found.began = _cpu(), time.perf_counter()
+            await self._until_stopped(self._closed() if self._level.rate is None else self._open(self._level.rate))
+            found.ended = time.perf_counter()
+            found.cpu = (_cpu() - used) / max(found.ended - found.began, 1e-9)
+            found.interrupted = self._stop.is_set()
+            return found
+        finally:
+            for connection in self._all:
+                connection.close()
+
+    async def _warmed(self) -> None:
+        """As many at once as will be; nothing of it is kept."""
+        clients = self._level.concurrency or min(self._bounds.warmup, 16)
+        rounds = self._bounds.warmup if self._level.rate is None else 1
+
+        async def client() -> None:
+            connection = self._taken()
+            for _ in range(rounds):
+                await connection.ask(next(self._asked), time.perf_counter())
+            self._idle.append(connection)
+
+        await self._until_stopped(_all(client() for _ in range(clients if rounds else 0)))
+
+    async def _until_stopped(self, work: Any) -> None:
+        doing = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait([doing, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not doing.done():
+            doing.cancel()
+            await asyncio.wait([doing])
+        if not doing.cancelled():
+            doing.result()
+
+    async def _closed(self) -> None:
+        until = None if self._bounds.seconds is None else self._measured.began + self._bounds.seconds
+        left = itertools.count() if self._bounds.requests is None else iter(range(self._bounds.requests))
+
+        async def client() -> None:
+            connection = self._taken()
+            while until is None or time.perf_counter() < until:
+                if next(left, None) is None:
+                    break
+                self._measured.samples.append(await connection.ask(next(self._asked), time.perf_counter()))
+
+        await _all(client() for _ in range(self._level.concurrency or 1))
+
+    async def _open(self, rate: float) -> None:
+        """Poisson arrivals, the same ones every time. What a request waited for here counts as part of it."""
+        gaps = random.Random(0)  # noqa: S311 (arrivals, not secrets)
+        room = asyncio.Semaphore(MOST_OPEN)
+        due = time.perf_counter()
+        until = None if self._bounds.seconds is None else due + self._bounds.seconds
+        counted = itertools.count() if self._bounds.requests is None else range(self._bounds.requests)
+
+        async def one(due: float) -> None:
+            async with room:
+                connection = self._taken()
+                self._measured.samples.append(await connection.ask(next(self._asked), due))
+                self._idle.append(connection)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in counted:
+                due += gaps.expovariate(rate)
+                if until is not None and due > until:
+                    break
+                await asyncio.sleep(max(0.0, due - time.perf_counter()))
+                group.create_task(one(due))
+
+    def _taken(self) -> Connection:
+        if self._idle:
+            return self._idle.pop()
+        connection = self._connect()
+        self._all.append(connection)
+        return connection
+
+
+async def _all(clients: Iterator[Any]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for client in clients:
+            group.create_task(client)
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime

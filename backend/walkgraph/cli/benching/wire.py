@@ -1,0 +1,179 @@
+"""One request at a time over one connection, answered as server-sent events; nothing is decoded that isn't counted.
+
+A benchmark's client must cost less than what it measures. So this is HTTP/1.1 over a plain socket: the body is sent as
+it was made once, and of an answer's events only the first words are looked at, but for the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+_MAX_LINE = 64 * 1024
+_MAX_PROBLEM = 64 * 1024
+_END = b"\n\n"
+
+
+@dataclass(slots=True)
+class Sample:
+    """What one request took; times are seconds of `time.perf_counter`."""
+
+    due: float
+    """When it should have left: before `sent` where the client, or its limit, held it back."""
+    sent: float = 0.0
+    outputs: list[float] = field(default_factory=list[float])
+    """When each output came."""
+    ended: float = 0.0
+    code: str = ""
+    """Of what went wrong; empty: nothing."""
+    bytes: int = 0
+    queued: float = 0.0
+    """As the service says: waiting to be admitted."""
+    read: int = 0
+    """Tokens of its inputs; `found`: of these, found in caches."""
+    found: int = 0
+    loops: dict[str, int] = field(default_factory=dict[str, int])
+    """Walk and loop -> iterations."""
+
+
+class Broken(Exception):
+    """The other side spoke no HTTP that is understood here, or left."""
+
+
+class Connection:
+    """Kept open between requests, opened anew after one that broke."""
+
+    def __init__(self, url: str, token: str, path: str) -> None:
+        """`path`: where requests are posted to."""
+        split = urlsplit(url)
+        self._host, self._tls = split.hostname or "127.0.0.1", split.scheme == "https"
+        self._port = split.port or (443 if self._tls else 80)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self._head = (
+            f"POST {split.path.rstrip('/')}{path} HTTP/1.1\r\nHost: {host}:{self._port}\r\n"
+            f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\nAccept: text/event-stream\r\n"
+        ).encode()
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def open(self) -> None:
+        """Raises OSError."""
+        context = ssl.create_default_context() if self._tls else None
+        self._streams = await asyncio.open_connection(self._host, self._port, limit=_MAX_LINE, ssl=context)
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    async def ask(self, body: bytes, due: float) -> Sample:
+        """Never raises for what a service, or a network, does: it is the sample's `code`."""
+        sample = Sample(due=due)
+        try:
+            if self._streams is None:
+                await self.open()
+            await self._asked(body, sample)
+        except (OSError, EOFError, Broken, asyncio.LimitOverrunError, ValueError):
+            # Of a connection that the service closed while it was idle, or in the middle.
+            sample.code = "connection"
+            self.close()
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        sample.ended = time.perf_counter()
+        return sample
+
+    async def _asked(self, body: bytes, sample: Sample) -> None:
+        if self._streams is None:
+            raise Broken
+        reader, writer = self._streams
+        sample.sent = time.perf_counter()
+        writer.write(b"%sContent-Length: %d\r\n\r\n%s" % (self._head, len(body), body))
+        await writer.drain()
+        status, headers = await _answered(reader)
+        if status != 200:
+            sample.code = _code(await _whole(reader, headers), status)
+        elif headers.get(b"transfer-encoding") == b"chunked":
+            await _events(_chunks(reader), sample)
+        else:
+            raise Broken
+        if headers.get(b"connection") == b"close":
+            self.close()
+
+
+async def _answered(reader: asyncio.StreamReader) -> tuple[int, Mapping[bytes, bytes]]:
+    """Status and headers."""
+    words = (await reader.readline()).split(None, 2)
+    if len(words) < 2 or not words[0].startswith(b"HTTP/1."):
+        raise Broken
+    headers: dict[bytes, bytes] = {}
+    while (line := (await reader.readline()).strip()) != b"":
+        name, _, value = line.partition(b":")
+        headers[name.lower()] = value.strip().lower()
+    return int(words[1]), headers
+
+
+async def _whole(reader: asyncio.StreamReader, headers: Mapping[bytes, bytes]) -> bytes:
+    if headers.get(b"transfer-encoding") == b"chunked":
+        return b"".join([part async for part in _chunks(reader)])[:_MAX_PROBLEM]
+    length = int(headers.get(b"content-length", b"0"))
+    if length > _MAX_PROBLEM:
+        raise Broken
+    return await reader.readexactly(length)
+
+
+async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    while True:
+        line = await reader.readline()
+        size = int(line.partition(b";")[0], 16)
+        data = await reader.readexactly(size + 2)
+        if size == 0:
+            return
+        yield data[:-2]
+
+
+async def _events(chunks: AsyncIterator[bytes], sample: Sample) -> None:
+    """Times of the outputs, and what the last event says. An event may come in pieces, a piece may hold several."""
+    rest = b""
+    ended = False
+    async for chunk in chunks:
+        sample.bytes += len(chunk)
+        if _END not in chunk and not rest.endswith(b"\n"):
+            rest += chunk
+            continue
+        now = time.perf_counter()
+        *events, rest = (rest + chunk).split(_END)
+        for event in events:
+            if event.startswith(b"event: output"):
+                sample.outputs.append(now)
+            elif event.startswith((b"event: done", b"event: error")):
+                ended = True
+                _over(event, sample)
+    if not ended:
+        raise Broken
+
+
+def _over(event: bytes, sample: Sample) -> None:
+    data = json.loads(event.partition(b"data: ")[2])
+    if "error" in data:
+        sample.code = str(data["error"].get("code", "error"))
+    sample.queued = float(data.get("queued", 0.0))
+    usage: Mapping[str, Any] = data.get("usage") or {}
+    sample.read, sample.found = int(usage.get("read", 0)), int(usage.get("found", 0))
+    for loop in usage.get("loops", ()):
+        name = f"{loop['walk']}.{loop['loop']}"
+        sample.loops[name] = sample.loops.get(name, 0) + int(loop["iterations"])
+
+
+def _code(body: bytes, status: int) -> str:
+    """The service's word for it, or the status of what stands before it."""
+    try:
+        found = json.loads(body)["code"]
+    except (ValueError, KeyError, TypeError):
+        return f"http_{status}"
+    return str(found)[:64]
