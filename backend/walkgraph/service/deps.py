@@ -45,7 +45,8 @@ class Services:
     gallery: Gallery
 
 
-def _services(connection: HTTPConnection) -> Services:
+async def _services(connection: HTTPConnection) -> Services:
+    # A plain function would be run in a thread.
     return connection.app.state.services
 
 
