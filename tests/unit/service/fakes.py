@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,10 @@ from walkgraph.ids import Rank
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import DeploymentSpec
 
-PNG = b"\x89PNG\r\n\x1a\n" + b"pixels"
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAADAAAAAgCAAAAABxv6TAAAAAHElEQVR42mM8wUAaYGIY1TCqYVTDqIZRDSNAAwCSowEIJ/dxvQAAAABJRU5ErkJggg=="
+)
+"""Grey, 48 pixels wide and 32 high."""
 TIMES = (m.NodeTime(node="llm", rank=Rank(0), calls=3, busy=0.02, queued=0.001),)
 LOOPS = (m.LoopEnd(walk="decode", loop="tokens", iterations=5, stopped=False),)
 
