@@ -24,6 +24,7 @@ import structlog
 from walkgraph.errors import Conflict, InvalidInput, NotFound, Overloaded, RunFailed, WalkgraphError
 from walkgraph.graph.document import Graph, Task
 from walkgraph.placement.tables import Plan
+from walkgraph.service.auditing import Act, own, recorded
 from walkgraph.service.hub import Hub
 from walkgraph.service.judging import Judged, deployable, judge
 from walkgraph.service.problems import Unavailable, Unprocessable
@@ -32,7 +33,9 @@ from walkgraph.service.versions import Around, Documents, Spawn, Version
 from walkgraph.service.watching import Watched
 from walkgraph.settings import Settings
 from walkgraph.store import queries
+from walkgraph.store.keys import add_entries
 from walkgraph.store.session import Store
+from walkgraph.store.tables import AuditEntry, Deployment
 from walkgraph.wire import messages as m
 
 _NO_ROOM = frozenset({"does_not_fit", "device_full"})
@@ -54,6 +57,8 @@ class Managed:
         """Getting ready, or failed."""
         self.grace = 0.0
         """Seconds that the runs of the version before have once `next` serves."""
+        self.changing: Act | None = None
+        """Whose change `next` is, until it was told how that ended."""
         self.ending: list[Version] = []
         """Former versions that are not gone yet."""
         self.deleted = False
@@ -133,9 +138,9 @@ class Deployments:
             self._keep(row.id, Documents.of(row), row.created_at, None)
 
     async def create(
-        self, id_: str, graph_name: str, graph: Any, placement_name: str, placement: Any | None
+        self, id_: str, graph_name: str, graph: Any, placement_name: str, placement: Any | None, act: Act | None = None
     ) -> Managed:
-        """Raises Unprocessable with every problem, Conflict for an id that is taken."""
+        """Raises Unprocessable with every problem, Conflict for an id that is taken. `act`: None, the service's own."""
         async with self._changing:
             self._refuse_while_draining()
             if id_ in self._managed:
@@ -145,11 +150,19 @@ class Deployments:
             row = documents.row(id_, time.time())
             # In this order: what ends in between leaves a version more, not a deployment that nobody started.
             await self._store.write(queries.add_version, "graph", graph_name, row.graph_text, f"deployed as {id_}")
-            await self._store.write(queries.add_deployment, row)
+            entry = _of(act or own("deployment.create", id_), documents, row).entry("done")
+            await self._store.write(recorded, entry, queries.add_deployment, row)
             return self._keep(id_, documents, row.created_at, judged)
 
     async def switch(
-        self, id_: str, graph_name: str, graph: Any, placement_name: str, placement: Any | None, grace: float
+        self,
+        id_: str,
+        graph_name: str,
+        graph: Any,
+        placement_name: str,
+        placement: Any | None,
+        grace: float,
+        act: Act | None = None,
     ) -> Managed:
         """Make these documents the next version; returns once it is starting. A next version that was getting ready is
         stopped. The old one's runs may finish for `grace` seconds once the new one serves.
@@ -160,34 +173,41 @@ class Deployments:
             managed = self._changeable(id_)
             judged = await self._judge_beside(managed, graph, placement)
             documents = Documents(graph_name, graph, placement_name, judged.placement_document)
-            text = documents.row(id_, managed.created_at).graph_text
-            await self._store.write(queries.add_version, "graph", graph_name, text, f"deployed as {id_}")
-            return self._prepare(managed, documents, judged, grace)
+            row = documents.row(id_, managed.created_at)
+            act = _of(act or own("deployment.replace", id_), documents, row)
+            note = f"deployed as {id_}"
+            await self._store.write(
+                recorded, act.entry("begun"), queries.add_version, "graph", graph_name, row.graph_text, note
+            )
+            return self._prepare(managed, documents, judged, grace, act)
 
-    async def restart(self, id_: str, grace: float) -> Managed:
+    async def restart(self, id_: str, grace: float, act: Act | None = None) -> Managed:
         """A switch to the documents that serve now. Raises as `switch` does."""
         async with self._changing:
             managed = self._changeable(id_)
             documents = managed.serving.documents
             judged = await self._judge_beside(managed, documents.graph, documents.placement)
-            return self._prepare(managed, documents, judged, grace)
+            act = _of(act or own("deployment.restart", id_), documents, documents.row(id_, managed.created_at))
+            await self._store.write(add_entries, [act.entry("begun")])
+            return self._prepare(managed, documents, judged, grace, act)
 
     async def forget_next(self, id_: str) -> None:
         """Give a switch up, or take note of why it failed. Raises NotFound where there is none."""
         async with self._changing:
             managed = self._changeable(id_)
-            version, managed.next = managed.next, None
+            version, managed.next, managed.changing = managed.next, None, None
             if version is None:
                 raise NotFound(f"no new version of the deployment `{id_}` is under way")
             self._announce(managed)
             self._begin(self._end(managed, version, 0.0))
 
-    async def delete(self, id_: str, grace: float) -> None:
+    async def delete(self, id_: str, grace: float, act: Act | None = None) -> None:
         """Forget it, let its runs finish for up to `grace` seconds, stop it."""
         async with self._changing:
             managed = self.get(id_)
             if not managed.deleted:
-                await self._store.write(queries.delete_deployment, id_)
+                entry = (act or own("deployment.delete", id_)).entry("done")
+                await self._store.write(recorded, entry, queries.delete_deployment, id_)
             managed.deleted = True
         await self._stop(managed, grace)
         # Another call may have been quicker, and the id be used again.
@@ -290,8 +310,9 @@ class Deployments:
         changed = partial(self._changed, managed)
         return Version(managed.id, documents, directory, self._around, changed, managed.watched, judged)
 
-    def _prepare(self, managed: Managed, documents: Documents, judged: Judged, grace: float) -> Managed:
+    def _prepare(self, managed: Managed, documents: Documents, judged: Judged, grace: float, act: Act) -> Managed:
         """Begin a next version, in place of the one that there may be, once that one is gone."""
+        managed.changing = act
         replaced, managed.next, managed.grace = managed.next, None, grace
         gone = self._end(managed, replaced, 0.0) if replaced else None
         managed.next = self._version(managed, documents, judged)
@@ -306,8 +327,18 @@ class Deployments:
             elif version.state == "failed" and version.process is not None:
                 # It won't recover, and holds memory.
                 self._begin(version.stop(0, None))
+        if version is managed.next and version.state == "failed" and managed.changing is not None:
+            self._begin(self._tell(managed.changing.entry("failed", version.status.reason or "")))
+            managed.changing = None
         if version in (managed.serving, managed.next):
             self._announce(managed)
+
+    async def _tell(self, entry: AuditEntry) -> None:
+        """Of what was not written into the store."""
+        try:
+            await self._store.write(add_entries, [entry])
+        except WalkgraphError as error:
+            _log.error("not recorded", action=entry.action, target=entry.target, reason=str(error))
 
     async def _promote(self, managed: Managed, version: Version) -> None:
         """The next version is ready: from now on it is what is wanted, and what serves."""
@@ -317,16 +348,16 @@ class Deployments:
                 return
             former = managed.serving
             try:
-                await self._record(managed, version)
+                await self._record(managed, version, managed.changing)
                 if version.state == "failed":
                     # Meanwhile; the former one goes on.
-                    await self._record(managed, former)
+                    await self._record(managed, former, own("deployment.return", managed.id))
                     return
             except WalkgraphError as error:
                 _log.error("switch not recorded", deployment=managed.id, reason=str(error))
                 version.fail(f"it was ready, but {error}")
                 return
-            managed.serving, managed.next = version, None
+            managed.serving, managed.next, managed.changing = version, None, None
             _log.info("deployment switched", deployment=managed.id)
             self._announce(managed)
             if managed.watched.places and version.places is not None:
@@ -334,9 +365,11 @@ class Deployments:
                 self.rewatch(managed)
             self._begin(self._end(managed, former, managed.grace))
 
-    async def _record(self, managed: Managed, version: Version) -> None:
+    async def _record(self, managed: Managed, version: Version, act: Act | None) -> None:
         """Its documents are what is wanted from now on."""
-        await self._store.write(queries.replace_deployment, version.documents.row(managed.id, managed.created_at))
+        row = version.documents.row(managed.id, managed.created_at)
+        entry = (act or own("deployment.replace", managed.id)).entry("done")
+        await self._store.write(recorded, entry, queries.replace_deployment, row)
 
     def _end(self, managed: Managed, version: Version, grace: float) -> Coroutine[Any, Any, None]:
         """The end of a version that is neither the serving nor the next one any more, however it comes."""
@@ -399,6 +432,11 @@ class Deployments:
         managed.changed.set()
         managed.changed = asyncio.Event()
         self._hub.publish(managed.id, {"type": "deployment", **managed.public()})
+
+
+def _of(act: Act, documents: Documents, row: Deployment) -> Act:
+    """What is told of a deployment that changes."""
+    return act.of(graph=documents.graph_name, placement=documents.placement_name, etag=queries.etag_of(row.graph_text))
 
 
 async def _ended(run: LiveRun) -> None:

@@ -5,9 +5,11 @@ from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Body, Path
 from fastapi.responses import Response
+from starlette.requests import Request
 
 from walkgraph import resources
 from walkgraph.service import limits
+from walkgraph.service.auditing import act, recorded
 from walkgraph.service.body import BodyTooLarge, StrictRoute
 from walkgraph.service.deps import IfMatch, Name, ServicesDep, etag_given, etag_header
 from walkgraph.service.schemas import DocumentShown, TagsRequest, VersionRequest, VersionShown
@@ -36,6 +38,7 @@ def router(kind: DocumentKind) -> APIRouter:
     @found.put("/{name}")
     async def put(
         services: ServicesDep,
+        caller: Request,
         response: Response,
         name: Name,
         document: Annotated[dict[str, Any], Body()],
@@ -43,7 +46,11 @@ def router(kind: DocumentKind) -> APIRouter:
     ) -> DocumentShown:
         """Save a draft, whatever it holds. To replace one, send its etag in `If-Match`; to make one, send none."""
         text = _text(document)
-        row = await services.store.write(queries.put_document, kind, name, text, etag_given(if_match))
+        attempt = act(caller, f"{kind}.put", name, etag=queries.etag_of(text), over=etag_given(if_match))
+        async with services.audit.attempt(attempt):
+            row = await services.store.write(
+                recorded, attempt.entry("done"), queries.put_document, kind, name, text, etag_given(if_match)
+            )
         response.headers.update(etag_header(row.etag))
         return _shown(row)
 
@@ -53,11 +60,15 @@ def router(kind: DocumentKind) -> APIRouter:
         return _shown(await services.store.write(queries.set_tags, kind, name, request.tags))
 
     @found.delete("/{name}", status_code=204)
-    async def delete(services: ServicesDep, name: Name, if_match: IfMatch = None) -> None:
+    async def delete(services: ServicesDep, caller: Request, name: Name, if_match: IfMatch = None) -> None:
         """Of a draft over a bundled document, the bundled one comes back."""
         path = resources.bundled(_FOLDERS[kind]).get(name)
         original = None if path is None else path.read_text(encoding="utf-8")
-        await services.store.write(queries.delete_document, kind, name, etag_given(if_match), original)
+        attempt = act(caller, f"{kind}.delete", name, etag=etag_given(if_match))
+        async with services.audit.attempt(attempt):
+            await services.store.write(
+                recorded, attempt.entry("done"), queries.delete_document, kind, name, etag_given(if_match), original
+            )
 
     @found.get("/{name}/versions")
     async def versions(services: ServicesDep, name: Name) -> list[VersionShown]:

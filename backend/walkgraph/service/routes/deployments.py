@@ -4,7 +4,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
+from starlette.requests import Request
 
+from walkgraph.service.auditing import act
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, ServicesDep
 from walkgraph.service.judging import resolve
@@ -21,13 +23,16 @@ async def list_all(services: ServicesDep) -> list[dict[str, Any]]:
 
 
 @router.post("", status_code=202)
-async def create(services: ServicesDep, request: DeploymentRequest) -> dict[str, Any]:
+async def create(services: ServicesDep, caller: Request, request: DeploymentRequest) -> dict[str, Any]:
     """Start a deployment; it is ready once its `state` says so."""
-    graph = await resolve(services.store, "graph", request.graph)
-    placement = await resolve(services.store, "placement", request.placement)
-    managed = await services.deployments.create(
-        request.name or graph.name, graph.name, graph.value, placement.name, placement.value
-    )
+    named = request.graph if isinstance(request.graph, str) else ""
+    attempt = act(caller, "deployment.create", request.name or named)
+    async with services.audit.attempt(attempt):
+        graph = await resolve(services.store, "graph", request.graph)
+        placement = await resolve(services.store, "placement", request.placement)
+        managed = await services.deployments.create(
+            request.name or graph.name, graph.name, graph.value, placement.name, placement.value, attempt
+        )
     return managed.public()
 
 
@@ -58,34 +63,47 @@ async def placement(services: ServicesDep, deployment: Name) -> dict[str, Any]:
 
 @router.put("/{deployment}", status_code=202)
 async def switch(
-    services: ServicesDep, deployment: Name, request: SwitchRequest, grace: SwitchGrace = 60.0
+    services: ServicesDep, caller: Request, deployment: Name, request: SwitchRequest, grace: SwitchGrace = 60.0
 ) -> dict[str, Any]:
     """Switch to another graph, or placement, without a pause: the new version starts beside the old one, which serves
     until the new one is ready; then its runs may finish for `grace` seconds. `next` tells how far the new one is, or
     why it failed: the old one then goes on. Sessions end with the old version. A switch under way is replaced."""
-    graph = await resolve(services.store, "graph", request.graph)
-    placement = await resolve(services.store, "placement", request.placement)
-    managed = await services.deployments.switch(
-        deployment, graph.name, graph.value, placement.name, placement.value, grace
-    )
+    attempt = act(caller, "deployment.replace", deployment)
+    async with services.audit.attempt(attempt):
+        graph = await resolve(services.store, "graph", request.graph)
+        placement = await resolve(services.store, "placement", request.placement)
+        managed = await services.deployments.switch(
+            deployment, graph.name, graph.value, placement.name, placement.value, grace, attempt
+        )
     return managed.public()
 
 
 @router.post("/{deployment}/restart", status_code=202)
-async def restart(services: ServicesDep, deployment: Name, grace: SwitchGrace = 60.0) -> dict[str, Any]:
+async def restart(
+    services: ServicesDep, caller: Request, deployment: Name, grace: SwitchGrace = 60.0
+) -> dict[str, Any]:
     """A switch to the same documents."""
-    return (await services.deployments.restart(deployment, grace)).public()
+    attempt = act(caller, "deployment.restart", deployment)
+    async with services.audit.attempt(attempt):
+        return (await services.deployments.restart(deployment, grace, attempt)).public()
 
 
 @router.delete("/{deployment}/next", status_code=204, response_class=Response)
-async def forget_next(services: ServicesDep, deployment: Name) -> Response:
+async def forget_next(services: ServicesDep, caller: Request, deployment: Name) -> Response:
     """Give up the switch that is under way, or clear one that failed; the version that serves goes on."""
-    await services.deployments.forget_next(deployment)
+    attempt = act(caller, "deployment.forget", deployment)
+    async with services.audit.attempt(attempt):
+        await services.deployments.forget_next(deployment)
+    await services.audit.tell(attempt.entry("done"))
     return Response(status_code=204)
 
 
 @router.delete("/{deployment}", status_code=204, response_class=Response)
-async def delete(services: ServicesDep, deployment: Name, grace: float = Query(default=5.0, ge=0, le=600)) -> Response:
+async def delete(
+    services: ServicesDep, caller: Request, deployment: Name, grace: float = Query(default=5.0, ge=0, le=600)
+) -> Response:
     """Undeploy; its runs may finish for up to `grace` seconds. Answers when it is gone."""
-    await services.deployments.delete(deployment, grace)
+    attempt = act(caller, "deployment.delete", deployment)
+    async with services.audit.attempt(attempt):
+        await services.deployments.delete(deployment, grace, attempt)
     return Response(status_code=204)
