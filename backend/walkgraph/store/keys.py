@@ -1,6 +1,5 @@
 """Statements about keys and the audit log, one function each. The caller owns the transaction."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from sqlmodel import Session, col, delete, desc, func, select, update
@@ -27,8 +26,8 @@ def list_keys(session: Session) -> Sequence[Key]:
 
 
 def add_key(session: Session, key: Key) -> Key:
-    """Raises Conflict where a valid key has that name, or there are too many."""
-    now = time.time()
+    """Raises Conflict where a key has that name that is valid now (when this one is made), or there are too many."""
+    now = key.created_at
     valid = [row for row in list_keys(session) if is_valid(row, now)]
     if any(row.name == key.name for row in valid):
         raise Conflict(f"there is a key `{key.name}` already; revoke it first, or choose another name")

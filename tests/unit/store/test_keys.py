@@ -21,8 +21,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
     found.close()
 
 
-def key(id_: str, name: str, **more: object) -> Key:
-    return Key(id=id_, name=name, digest="0" * 64, scopes="infer", created_at=1.0, **more)
+def key(id_: str, name: str, at: float = 1.0, **more: object) -> Key:
+    return Key(id=id_, name=name, digest="0" * 64, scopes="infer", created_at=at, **more)
 
 
 def entry(at: float, outcome: str = "done", **more: str) -> AuditEntry:
@@ -37,7 +37,7 @@ def test_names_of_valid_keys_are_their_own(store: Store) -> None:
     store.write_now(keys.revoke_key, "a", 5.0)
     store.write_now(keys.add_key, key("b", "robot"))
     store.write_now(keys.add_key, key("c", "gone", expires_at=2.0))
-    store.write_now(keys.add_key, key("d", "gone"))
+    store.write_now(keys.add_key, key("d", "gone", 2.0))
     assert [row.id for row in store.read_now(keys.list_keys)] == ["a", "b", "c", "d"]
     with pytest.raises(Conflict, match="revoked before"):
         store.write_now(keys.revoke_key, "a", 6.0)
