@@ -17,6 +17,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from itertools import product
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -41,6 +42,8 @@ COOKIE_SECONDS = 7 * 24 * 3600
 CODE_SECONDS = 3600
 MAX_CODES = 64
 SUBPROTOCOL = "bearer."
+SUBPROTOCOLS = (SUBPROTOCOL, "openai-insecure-api-key.")
+"""With which a WebSocket shows a token; the second is what OpenAI's clients in browsers send."""
 REQUEST_ID = "request_id"
 """In a request's state: what its answer is called, where its client doesn't say: the id of its run."""
 
@@ -220,8 +223,8 @@ class Access:
             if found is not None:
                 return found
         if scope["type"] == "websocket":
-            for protocol in scope.get("subprotocols", ()):
-                found = self._bearer(protocol.removeprefix(SUBPROTOCOL)) if protocol.startswith(SUBPROTOCOL) else None
+            for prefix, protocol in product(SUBPROTOCOLS, scope.get("subprotocols", ())):
+                found = self._bearer(protocol.removeprefix(prefix)) if protocol.startswith(prefix) else None
                 if found is not None:
                     return found
         return ("cookie", self._admission.studio) if self._cookie_counts(scope, headers) else None

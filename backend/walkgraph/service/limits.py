@@ -70,6 +70,13 @@ IDEMPOTENCY_KEYS = 10_000
 IDEMPOTENCY_BYTES = 64 * 1024 * 1024
 """Of outputs of runs that have ended, kept for them; likewise."""
 
+REALTIME_ITEMS = 256
+"""Of one conversation over `/v1/realtime`."""
+REALTIME_BUFFER_BYTES = 16 * 1024 * 1024
+"""Of sound that was appended and not committed: five minutes and a half of 24 kHz."""
+REALTIME_BYTES = 64 * 1024 * 1024
+"""Of a conversation's sounds, pictures and texts."""
+
 TABLE: dict[str, float] = {
     "body_bytes": BODY_BYTES,
     "body_seconds": BODY_SECONDS,
@@ -106,6 +113,9 @@ TABLE: dict[str, float] = {
     "run_output_bytes": RUN_OUTPUT_BYTES,
     "request_kept_bytes": ASKED_BYTES,
     "request_kept_value_bytes": ASKED_VALUE_BYTES,
+    "realtime_items": REALTIME_ITEMS,
+    "realtime_buffer_bytes": REALTIME_BUFFER_BYTES,
+    "realtime_bytes": REALTIME_BYTES,
     "taps": TAPS,
     "breakpoints": BREAKPOINTS,
     "idempotency_seconds": IDEMPOTENCY_SECONDS,

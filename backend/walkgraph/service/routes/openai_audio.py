@@ -10,6 +10,7 @@ from walkgraph.errors import WalkgraphError
 from walkgraph.service import documenting, sound
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
+from walkgraph.service.idempotency import ASKED
 from walkgraph.service.openai import serving, speech
 from walkgraph.service.openai.speech import SpeechRequest
 from walkgraph.service.submission import submit
@@ -28,6 +29,7 @@ async def speak(services: ServicesDep, request: Request, asked: SpeechRequest) -
     """Read a text aloud. The sound leaves while it is made; a client that leaves ends it."""
     found = serving.resolve(services.deployments, asked.model, "audio.speech")
     body = speech.task_body(asked, found.serving)
+    request.scope["state"][ASKED] = asked.model_dump()
     try:
         run = submit(services, found.managed.id, found.serving.name, body, request)
     except WalkgraphError as error:
