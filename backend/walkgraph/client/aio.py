@@ -17,6 +17,7 @@ from walkgraph.client.deploying import DeploymentCalls
 from walkgraph.client.documents import DocumentCalls
 from walkgraph.client.errors import ClientError, Unreachable
 from walkgraph.client.events import Event, EventReader
+from walkgraph.client.keys import KeyCalls
 from walkgraph.client.retrying import TRIES, Attempts
 from walkgraph.client.running import RunCalls
 from walkgraph.client.tasks import AsyncTask
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, Awaiting):
+class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Awaiting):
     """As `Client`, on one asyncio event loop: any number of its calls may be under way.
 
     async with AsyncClient.local() as client:

@@ -18,8 +18,8 @@ MEDIA = ("image", "audio", "video", "bytes")
 OPTIONS = ("outputs", "session", "priority", "deadline", "record", "hold")
 """Of a request, besides its inputs and parameters."""
 PARTS = "parts"
-FRAME_BYTES = 64 * 1024
-"""Values from this size on go as they are where that is possible, not as text."""
+FRAMED_NUMBERS = 64
+"""Tensors of so many go as bytes where that is possible, not as text."""
 _SUFFIXES = {
     "image": {".png", ".jpg", ".jpeg", ".webp"},
     "audio": {".wav", ".flac", ".ogg", ".mp3"},
@@ -29,14 +29,14 @@ _SUFFIXES = {
 
 
 class Packing:
-    """Puts values into JSON; large ones, if it may, into frames beside it."""
+    """Puts values into JSON; media and tensors, if it may, into frames beside it."""
 
     def __init__(self, *, framing: bool) -> None:
         self.frames: list[bytes] = []
         self._framing = framing
 
     def media(self, modality: str, data: bytes) -> Any:
-        if self._framing and len(data) >= FRAME_BYTES:
+        if self._framing:
             return {"type": modality, "frame": self._framed(data)}
         return base64.b64encode(data).decode()
 
@@ -44,7 +44,7 @@ class Packing:
         import numpy as np
 
         array = np.asarray(given)
-        if self._framing and array.nbytes >= FRAME_BYTES:
+        if self._framing and array.size >= FRAMED_NUMBERS:
             plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
             shape = [int(side) for side in array.shape]
             return {"type": modality, "dtype": array.dtype.name, "shape": shape, "frame": self._framed(plain.tobytes())}

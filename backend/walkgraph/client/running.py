@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, cast
 
-from walkgraph.client import shown
+from walkgraph.client import parts, shown
 from walkgraph.client.calls import Call, delete, described, get, send
 from walkgraph.client.giving import Packing, packed
 from walkgraph.client.shown import RunState
@@ -99,6 +100,14 @@ def run_call(deployment: str, task: str, body: Mapping[str, Any], frames: Sequen
     return Call(
         "POST", _TASK, lambda answer: answer.json(), names, body=body, frames=tuple(frames), seconds=None, starts=True
     )
+
+
+def result_call(
+    deployment: str, task: str, body: Mapping[str, Any], frames: Sequence[bytes]
+) -> Call[tuple[dict[str, Any], list[bytes]]]:
+    """Answers with the result, and the frames that it names."""
+    call = run_call(deployment, task, body, frames)
+    return replace(cast(Call[Any], call), read=parts.read, headers={"Accept": parts.ACCEPT})
 
 
 def stream_call(deployment: str, task: str, request: Mapping[str, Any], frames: Sequence[bytes]) -> Call[Any]:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 Request = int | str
 
-FRAMING = False
-"""Whether values go as binary messages beside the one that names them."""
 _MOST = reaching.MESSAGE_BYTES
 _CANCEL = '{"cancel":true}'
 
@@ -88,7 +86,7 @@ class _Dialogue:
 
     def message(self, given: Mapping[str, Any]) -> tuple[Request, list[str | bytes]]:
         """(the request's name, what to send: a message and the frames that it names)."""
-        packing = Packing(framing=FRAMING)
+        packing = Packing(framing=True)
         body = request_of(self._declared, given, packing)
         request, self._asked = self._asked, self._asked + 1
         # Parameters hold for later requests that have none, as the service says.
@@ -342,8 +340,7 @@ def _within(url: str) -> Generator[None]:
 
 
 def _address(url: str, where: tuple[str, str], name: str | None) -> str:
-    frames = "binary" if FRAMING else None
-    return reaching.socket_address(url, "ws", "v1", "sessions", *where, session=name, frames=frames)
+    return reaching.socket_address(url, "ws", "v1", "sessions", *where, session=name, frames="binary")
 
 
 def _read(message: str) -> tuple[Event, int]:

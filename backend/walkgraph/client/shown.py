@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 Level = Literal["off", "summary", "full"]
 Kind = Literal["graph", "placement"]
 RunState = Literal["running", "done", "failed", "cancelled"]
+Scope = Literal["infer", "read", "deploy", "admin"]
 Scalar = bool | int | float | str
 
 
@@ -233,6 +234,7 @@ class Run(TypedDict):
     error: dict[str, Any] | None
     times: list[NodeTime]
     paused: Paused | None
+    caller: str | None
 
 
 class LeftOut(TypedDict):
@@ -357,3 +359,38 @@ class NodeFigures(TypedDict):
 class Statistics(TypedDict):
     runs: int
     nodes: list[NodeFigures]
+
+
+# ── keys ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Key(TypedDict):
+    id: str
+    name: str
+    scopes: list[Scope]
+    requests_per_minute: int | None
+    concurrent: int | None
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+    used_at: float | None
+    valid: bool
+    running: int
+
+
+class KeyMade(Key):
+    secret: str
+    """The key itself: it is told this once."""
+
+
+class AuditEntry(TypedDict):
+    id: int
+    at: float
+    caller: str
+    caller_name: str
+    address: str
+    action: str
+    target: str
+    details: dict[str, Any]
+    outcome: str
+    reason: str

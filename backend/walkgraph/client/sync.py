@@ -17,6 +17,7 @@ from walkgraph.client.deploying import DeploymentCalls
 from walkgraph.client.documents import DocumentCalls
 from walkgraph.client.errors import ClientError, Unreachable
 from walkgraph.client.events import Event, EventReader
+from walkgraph.client.keys import KeyCalls
 from walkgraph.client.retrying import TRIES, Attempts
 from walkgraph.client.running import RunCalls
 from walkgraph.client.tasks import Task
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, Blocking):
+class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blocking):
     """Speaks with one service. Threads may share it: its calls don't know of each other; what it gives to be gone
     through (a stream, a session, frames of telemetry) is one thread's.
 

@@ -11,7 +11,7 @@ from walkgraph.client.errors import ClientError
 from walkgraph.client.events import Event
 from walkgraph.client.giving import Packing, request_of
 from walkgraph.client.results import Gathered, Output, Result
-from walkgraph.client.running import run_call
+from walkgraph.client.running import result_call
 from walkgraph.client.shown import Run
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class Task(_Task):
         failed. The run ends with an interrupt.
         """
         body, packing = self._request(given)
-        answer = self._client.send(run_call(self["deployment"], self["name"], body, packing.frames))
-        return results.of_answer(self, answer)
+        call = result_call(self["deployment"], self["name"], body, packing.frames)
+        return results.of_answer(self, *self._client.send(call))
 
     def stream(self, /, **given: Any) -> Stream:
         """Run it, and give its outputs as they come."""
@@ -74,8 +74,8 @@ class AsyncTask(_Task):
     async def __call__(self, /, **given: Any) -> Result:
         """As of `Task`; the run ends with the task that waits for it."""
         body, packing = self._request(given)
-        answer = await self._client.send(run_call(self["deployment"], self["name"], body, packing.frames))
-        return results.of_answer(self, answer)
+        call = result_call(self["deployment"], self["name"], body, packing.frames)
+        return results.of_answer(self, *await self._client.send(call))
 
     def stream(self, /, **given: Any) -> AsyncStream:
         """Run it, and give its outputs as they come."""
