@@ -24,9 +24,10 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #e5e7eb; text-align: right; white-space: nowrap; }
 th { color: #4b5563; font-weight: 600; font-size: 0.85rem; }
 th:first-child, td:first-child, table.facts td, table.facts th { text-align: left; }
+.named td:nth-child(2), .named th:nth-child(2) { text-align: left; }
 table.facts td { white-space: normal; overflow-wrap: anywhere; }
 code { background: #f3f4f6; padding: 0.1rem 0.3rem; border-radius: 4px; overflow-wrap: anywhere; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(440px, 1fr)); gap: 1.5rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(440px, 1fr)); gap: 1.5rem; margin-top: 2rem; }
 figure { margin: 0; } figcaption { font-weight: 600; margin-bottom: 0.3rem; } svg { width: 100%; height: auto; }
 .warning { border-left: 4px solid #d97706; background: #fffbeb; padding: 0.4rem 0.8rem; margin: 0.4rem 0; }
 """
@@ -63,7 +64,7 @@ def page(results: Mapping[str, Any]) -> str:
         ]
     parts += _charts(rows)
     if found := tables.tokens(rows):
-        parts += ["<h2>Tokens and iterations</h2>", _table(tables.TOKENS, found)]
+        parts += ["<h2>Tokens and iterations</h2>", f'<div class="named">{_table(tables.TOKENS, found)}</div>']
     parts += [
         "<h2>What it ran on</h2>",
         _facts(about),
@@ -99,7 +100,7 @@ def _table(headers: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def _facts(about: Mapping[str, Any]) -> str:
     rows = [
-        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        (name, ", ".join(value) if isinstance(value, list) else str(value))
         for name, value in about.items()
         if name not in ("command", "date") and value not in (None, "", [])
     ]
