@@ -183,6 +183,7 @@ class World:
         self.spawned: list[tuple[float, Rank]] = []
         self.killed: list[Rank] = []
         self.told: list[Any] = []
+        self.sessions: list[m.SessionsTold] = []
         self.paused: dict[str, m.Paused] = {}
         """As the service sees it."""
         self.exited = False
@@ -233,6 +234,8 @@ class World:
             case m.Rejected(run=run):
                 assert run not in self.accepted
                 self.rejected[run] = message
+            case m.SessionsTold():
+                self.sessions.append(message)
             case m.Output(run=run):
                 assert run in self.accepted
                 assert run not in self.finished, "nothing after the end"

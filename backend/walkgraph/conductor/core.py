@@ -97,6 +97,8 @@ class Conductor:
                 return self.runs.abort(message.run, message.reason, now)
             case m.Steer():
                 return self.runs.steer(message, now)
+            case m.AskSessions():
+                return self.runs.ask_sessions(message, now)
             case m.Watch():
                 self._watching.watch = message
                 return [ToRank(rank.rank, message) for rank in self._plan.ranks if self.ranks.ready(rank.rank)]

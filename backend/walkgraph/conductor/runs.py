@@ -153,6 +153,12 @@ class Runs:
             return [ToService(m.Resumed(run=run.id))]
         return []
 
+    def ask_sessions(self, message: m.AskSessions, now: float) -> list[Command]:
+        known = message.end is None or self.sessions.end(message.end)
+        waiting = Counter(run.session for run in self._runs.values() if run.session and run.state == "waiting")
+        told = self.sessions.told(waiting, self._pages.bytes, now)
+        return [ToService(m.SessionsTold(number=message.number, sessions=told, known=known))]
+
     # ── from the ranks ──
 
     def halted(self, message: m.Halted, now: float) -> list[Command]:

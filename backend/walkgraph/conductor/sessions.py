@@ -1,11 +1,13 @@
 """Sessions: whose turn it is in each, which pages its states hold between runs, and when it was idle for too long."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from walkgraph.conductor.pages import Demand
 from walkgraph.graph.document import SessionPolicy
 from walkgraph.ids import Rank, RunId
+from walkgraph.wire.sessions import SessionState
 
 KEY = "session:"
 """A session's states belong to this and its name, as if it were a run."""
@@ -21,6 +23,13 @@ class _Session:
     used: float = 0.0
     releasing: set[Rank] = field(default_factory=set[Rank])
     """Asked to free its states; it is gone when all have."""
+    ended: bool = False
+    """By its client: its states are freed once nothing of it runs."""
+
+    @property
+    def end(self) -> float:
+        """When its states are to be freed, while nothing of it runs."""
+        return self.used if self.ended else self.used + self.policy.ttl_seconds
 
 
 class Sessions:
@@ -30,7 +39,7 @@ class Sessions:
     def free(self, name: str) -> bool:
         """Whether a run of the session may start."""
         session = self._sessions.get(name)
-        return session is None or (session.busy is None and not session.releasing)
+        return session is None or (session.busy is None and not session.ended and not session.releasing)
 
     def missing(self, name: str, demand: Demand) -> Demand:
         """What the session would need beyond the pages it holds."""
@@ -53,10 +62,17 @@ class Sessions:
         if session is not None and session.busy == run:
             session.busy, session.used = None, now
 
+    def end(self, name: str) -> bool:
+        """It is over as soon as nothing of it runs. Whether there is such a session."""
+        session = self._sessions.get(name)
+        if session is not None:
+            session.ended = True
+        return session is not None
+
     def expired(self, now: float) -> Iterator[tuple[str, set[Rank]]]:
-        """Sessions that were idle for too long, with the ranks that must free their states."""
+        """Sessions that were ended, or idle for too long, with the ranks that must free their states."""
         for name, session in self._sessions.items():
-            if session.busy is None and not session.releasing and now >= session.used + session.policy.ttl_seconds:
+            if session.busy is None and not session.releasing and now >= session.end:
                 session.releasing = set(session.ranks)
                 yield name, set(session.ranks)
 
@@ -83,8 +99,23 @@ class Sessions:
         return [self._sessions.pop(name).held for name in gone]
 
     def due(self) -> float:
-        idle = (s.used + s.policy.ttl_seconds for s in self._sessions.values() if s.busy is None and not s.releasing)
-        return min(idle, default=float("inf"))
+        ends = (s.end for s in self._sessions.values() if s.busy is None and not s.releasing)
+        return min(ends, default=float("inf"))
+
+    def told(self, waiting: Counter[str], kept: Callable[[Demand], int], now: float) -> tuple[SessionState, ...]:
+        """`waiting`: runs by session; `kept`: bytes of pages."""
+        return tuple(
+            SessionState(
+                name=name,
+                run=session.busy,
+                waiting=waiting[name],
+                bytes=kept(session.held),
+                idle=now - session.used if session.busy is None else 0.0,
+                ttl=session.policy.ttl_seconds,
+                ending=session.ended or bool(session.releasing),
+            )
+            for name, session in self._sessions.items()
+        )
 
     def __len__(self) -> int:
         return len(self._sessions)

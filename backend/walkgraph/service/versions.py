@@ -37,9 +37,11 @@ BACKOFF_FIRST = 0.5
 BACKOFF_LAST = 8.0
 MAX_RESTARTS = 5
 RESTART_WINDOW = 60.0
+ASK_SECONDS = 5.0
+"""A conductor answers what it is asked between two events."""
 
 _numbers = count(1)
-"""Of versions, since this service began."""
+"""Of versions and of questions to them, since this service began."""
 
 _log = structlog.get_logger("walkgraph.deployments")
 
@@ -134,6 +136,7 @@ class Version:
         self._around = around
         self._changed = changed
         self._watched = watched
+        self._asked: dict[int, asyncio.Future[m.SessionsTold]] = {}
         self._places: Places | None = None
         self._unwanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -178,6 +181,22 @@ class Version:
         self.runs[run.id] = run
         self._around.runs.add(run)
         return run
+
+    async def sessions(self, end: str | None = None) -> m.SessionsTold:
+        """What it keeps between runs; `end`: this one is to be over. Raises Unavailable where it isn't serving, or
+        doesn't answer."""
+        if self.process is None or self.state not in ("ready", "degraded"):
+            raise Unavailable(f"the deployment `{self.id}` is {self.state}; try again when it is ready")
+        number = next(_numbers)
+        self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            self.process.send(m.AskSessions(number=number, end=end))
+            async with asyncio.timeout(ASK_SECONDS):
+                return await self._asked[number]
+        except TimeoutError:
+            raise Unavailable(f"the deployment `{self.id}` has not answered in time; try again") from None
+        finally:
+            del self._asked[number]
 
     @property
     def places(self) -> Places | None:
@@ -320,6 +339,10 @@ class Version:
                 if run is not None:
                     run.take(message)
                     self._note(run)
+            case m.SessionsTold():
+                asked = self._asked.get(message.number)
+                if asked is not None and not asked.done():
+                    asked.set_result(message)
             case m.Paused() | m.Resumed():
                 run = self.runs.get(message.run)
                 if run is not None:

@@ -1,7 +1,7 @@
 """Every message between processes: one tagged union a direction, msgpack on the wire, unknown tags and fields refused.
 
-    service -> conductor    Submit, Abort, Steer, Watch, Drain, Stop
-    conductor -> service    Status, Accepted, Rejected, Output, Paused, Resumed, Finished
+    service -> conductor    Submit, Abort, Steer, Watch, AskSessions, Drain, Stop
+    conductor -> service    Status, Accepted, Rejected, Output, Paused, Resumed, SessionsTold, Finished
     conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Watch, Gate, Ping, Stop
     worker -> conductor     Hello, Progress, Ready, LoadFailed, Faulted, Emit, Halted, RankDone, RankFailed, Suspended,
                             Released, Pong
@@ -15,6 +15,7 @@ from typing import Literal
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
+from walkgraph.wire.sessions import AskSessions, SessionsTold
 from walkgraph.wire.watching import Gate, Halted, Message, Paused, Resumed, Steer, Watch
 
 # ── values ──────────────────────────────────────────────────────────────────────────────────────
@@ -452,8 +453,8 @@ class Left(OfLoop, frozen=True, tag="left"):
     """The sender writes nothing more into the receiver's inboxes for this loop."""
 
 
-ToConductor = Submit | Abort | Steer | Watch | Drain | Stop
-FromConductor = Status | Accepted | Rejected | Output | Paused | Resumed | Finished
+ToConductor = Submit | Abort | Steer | Watch | AskSessions | Drain | Stop
+FromConductor = Status | Accepted | Rejected | Output | Paused | Resumed | SessionsTold | Finished
 ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Watch | Gate | Ping | Stop
 FromWorker = (
     Hello

@@ -63,6 +63,7 @@ def test_whatever_happens_every_run_ends_once_and_nothing_is_held(seed: int) -> 
         elif what < 0.32:
             some = [Break(id="b", walk="w", use="u")]
             w.handle(FromService(m.Watch(breaks=tuple(some[: chance.randrange(2)]))))
+            asked(w, end=chance.choice([None, "a", "b"]))
         elif what < 0.42 and number:
             w.steer_any(f"r{chance.randrange(number) + 1}")
         elif w.workers:
@@ -219,6 +220,48 @@ def test_a_lost_worker_takes_its_sessions_along() -> None:
     w.kill(Rank(0))
     assert len(w.core.runs.sessions) == 0
     assert w.core.pages.promised.total() == 0
+
+
+def asked(w: World, end: str | None = None) -> m.SessionsTold:
+    w.handle(FromService(m.AskSessions(number=3, end=end)))
+    found = w.sessions[-1]
+    assert found.number == 3
+    return found
+
+
+def test_sessions_are_told_with_what_they_keep() -> None:
+    w = world(one=True)
+    assert asked(w).sessions == ()
+    w.submit("a", "remember", session="s", params={"room": 160})
+    w.submit("b", "remember", session="s", params={"room": 160})
+    (told,) = asked(w).sessions
+    assert (told.name, told.run, told.waiting, told.bytes) == ("s", "a", 1, 10 * POOL.page_bytes)
+    assert (told.idle, told.ttl, told.ending) == (0.0, 600.0, False)
+    w.settle()
+    w.pass_time(20)
+    (told,) = asked(w).sessions
+    assert (told.run, told.waiting, told.bytes) == (None, 0, 10 * POOL.page_bytes)
+    assert told.idle >= 20
+
+
+def test_a_session_ends_when_nothing_of_it_runs_and_what_waits_begins_it_anew() -> None:
+    w = world(one=True)
+    assert not asked(w, end="s").known
+    w.submit("a", "remember", session="s", params={"room": 160})
+    w.submit("b", "remember", session="s", params={"room": 16})
+    told = asked(w, end="s")
+    assert told.known
+    assert (told.sessions[0].run, told.sessions[0].ending) == ("a", True)
+    w.settle()
+    assert [w.finished[run].error for run in "ab"] == [None, None]
+    (kept,) = asked(w).sessions
+    assert (kept.bytes, kept.ending) == (POOL.page_bytes, False), "of `b` alone"
+    assert asked(w, end="s").known
+    w.pass_time(0.01)
+    w.settle()
+    assert asked(w).sessions == ()
+    assert w.core.pages.promised.total() == 0
+    assert not any(worker.runs for worker in w.workers.values())
 
 
 # ── failure ────────────────────────────────────────────────────────────────────────────────────

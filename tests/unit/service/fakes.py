@@ -14,6 +14,7 @@ import msgspec
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank
 from walkgraph.wire import messages as m
+from walkgraph.wire.sessions import SessionState
 from walkgraph.wire.spec import DeploymentSpec
 
 PNG = base64.b64decode(
@@ -43,6 +44,7 @@ class FakeDeployment:
         self.waiting: asyncio.Queue[m.RunId] = asyncio.Queue()
         """Runs that wait, as they come."""
         self._waiting: dict[str, m.Submit] = {}
+        self.sessions: set[str] = set()
         self._idle = asyncio.Event()
         self.gone = asyncio.Event()
 
@@ -86,6 +88,8 @@ class FakeDeployment:
         match message:
             case m.Submit():
                 self._begin(message)
+            case m.AskSessions():
+                self._take(self._told(message))
             case m.Abort():
                 if self._waiting.pop(message.run, None):
                     error = ErrorInfo(code="cancelled", message="cancelled")
@@ -93,7 +97,19 @@ class FakeDeployment:
             case _:
                 pass
 
+    def _told(self, asked: m.AskSessions) -> m.SessionsTold:
+        """Every session that a run has named, and that was not ended since."""
+        known = asked.end is None or asked.end in self.sessions
+        self.sessions.discard(asked.end or "")
+        busy = {run.session: id_ for id_, run in self._waiting.items()}
+        told = tuple(
+            SessionState(name=n, run=busy.get(n), waiting=0, bytes=4096, idle=1.5, ttl=600.0, ending=False)  # type: ignore[arg-type]
+            for n in sorted(self.sessions)
+        )
+        return m.SessionsTold(number=asked.number, sessions=told, known=known)
+
     def _begin(self, run: m.Submit) -> None:
+        self.sessions.update({run.session} if run.session else ())
         seed = run.params.get("seed", 7)
         self._take(m.Accepted(run=run.run, seed=int(seed)))
         if seed == 13:
