@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import os
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,7 @@ from walkgraph.store.session import Store
 STARTER = "shapes"
 """The graph that the first start deploys."""
 EDITOR = "walkgraph_editor.mount"
-CLOSE_SECONDS = 3
+CLOSE_SECONDS = 1
 """What open connections have to end once the runs are drained."""
 
 _log = structlog.get_logger("walkgraph.launch")
@@ -64,6 +65,7 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
     """
     os.umask(0o077)
     prepare_home(settings)
+    _check_certificate(settings)
     with only_one(settings):
         token = ensure_token(settings)
         logs.configure(settings.log_level, settings.log_format, (token,))
@@ -100,7 +102,7 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
                     )
                 )
 
-            server = _Server(_configuration(app), services, settings.drain_timeout, begin)
+            server = _Server(_configuration(app, settings), services, settings.drain_timeout, begin)
             try:
                 with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
                     runner.run(server.serve(sockets=[listener]))
@@ -149,7 +151,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _configuration(app: FastAPI) -> uvicorn.Config:
+def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         ws=protocols.WebSockets,
@@ -161,7 +163,10 @@ def _configuration(app: FastAPI) -> uvicorn.Config:
         timeout_keep_alive=15,
         timeout_graceful_shutdown=CLOSE_SECONDS,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
         access_log=False,
         log_config=None,
     )
@@ -186,6 +191,20 @@ def _studio(settings: Settings) -> Studio | None:
     return found
 
 
+def _check_certificate(settings: Settings) -> None:
+    """Raises Refused where the service could not show it."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, lambda: "")
+    except (OSError, ValueError):
+        raise Refused(
+            f"`{settings.tls_cert}` and `{settings.tls_key}` must be a PEM certificate and its key, without a "
+            "passphrase, that this user can read"
+        ) from None
+
+
 def _listen(settings: Settings) -> socket.socket:
     """Bound before anything is started, so that a taken port is told at once."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
@@ -205,4 +224,5 @@ def _url(settings: Settings, listener: socket.socket) -> str:
     """As it is reached from this machine."""
     host = settings.host if is_loopback(settings.host) else "127.0.0.1"
     host = f"[{host.strip('[]')}]" if ":" in host else host
-    return f"http://{host}:{listener.getsockname()[1]}"
+    scheme = "http" if settings.tls_cert is None else "https"
+    return f"{scheme}://{host}:{listener.getsockname()[1]}"

@@ -129,6 +129,8 @@ class Deployments:
         self._tasks: set[asyncio.Task[None]] = set()
         """Switches under way, and ends of former versions."""
         self.draining = False
+        self.closing = asyncio.Event()
+        """Set once nothing new is taken: sockets that wait for requests are to tell their clients, and end."""
 
     # ── wanted state ────────────────────────────────────────────────────────────────────────────
 
@@ -260,6 +262,7 @@ class Deployments:
     async def drain(self, seconds: float) -> None:
         """Take nothing new; returns when no run is unfinished. After `seconds` the rest ends with `shutting_down`."""
         self.draining = True
+        self.closing.set()
         waits = [asyncio.create_task(_ended(run)) for run in self._runs.unfinished]
         if waits:
             _, late = await asyncio.wait(waits, timeout=seconds)
@@ -269,6 +272,8 @@ class Deployments:
         for managed in self._managed.values():
             for version in managed.versions:
                 version.lose_runs()
+            # Who waits for its next change waits no longer.
+            self._announce(managed)
 
     # ── what is watched ─────────────────────────────────────────────────────────────────────────
 

@@ -35,7 +35,8 @@ async def converse(
         def begin(body: dict[str, Any]) -> LiveRun:
             return submit(services, deployment, task, body, socket)
 
-        await Conversation(socket, session or secrets.token_hex(8), begin, binary=frames == "binary").hold()
+        talk = Conversation(socket, session or secrets.token_hex(8), begin, binary=frames == "binary")
+        await streaming.until_first(talk.hold, lambda: talk.leave(services.deployments.closing))
     except WebSocketDisconnect:
         return
     except WalkgraphError as error:
