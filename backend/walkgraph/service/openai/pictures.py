@@ -6,6 +6,7 @@ other texts (`steps`, `seed`, `negative_prompt`).
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -45,6 +46,8 @@ _NEUTRAL = {
 }
 """What OpenAI's settings may be here, and what else to do. A task's parameter of the same name goes before."""
 
+_SIZE = re.compile(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", re.ASCII)
+
 Text = Annotated[str, Field(max_length=limits.TEXT_CHARACTERS)]
 Word = Annotated[str, Field(max_length=64)]
 
@@ -68,8 +71,9 @@ class PicturesRequest(BaseModel):
     n: int | None = Field(default=None, ge=1, le=N, description="Pictures; each has a seed of its own.")
     size: str | None = Field(
         default=None,
-        pattern=r"^(auto|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$",
-        description="`auto`: the task's own. `WIDTHxHEIGHT` where the task has parameters for them.",
+        max_length=16,
+        description="`auto`: the task's own. `WIDTHxHEIGHT` where the task has parameters for them; the answer says "
+        "what it made of that.",
     )
     response_format: str | None = _choice("response_format")
     output_format: str | None = _choice("output_format")
@@ -212,9 +216,12 @@ def _sides(asked: PicturesRequest, serving: Serving, given: Iterable[str]) -> di
         return {}
     if not all(name in serving.params for name in SIDES):
         raise _wrong("/size", f"task `{serving.name}` draws in a size of its own; leave `size` out")
+    found = _SIZE.fullmatch(asked.size)
+    if found is None:
+        raise _wrong("/size", f"write it as `WIDTHxHEIGHT`, or `auto`; task `{serving.name}` draws {_sizes(serving)}")
     if any(name in given for name in SIDES):
         raise _wrong("/size", "the size is given twice; leave out `size`, or `width` and `height`")
-    wanted: dict[str, Scalar] = dict(zip(SIDES, map(int, asked.size.split("x")), strict=True))
+    wanted: dict[str, Scalar] = dict(zip(SIDES, map(int, found.groups()), strict=True))
     for name, value in wanted.items():
         param = serving.params[name]
         if not (param.min or 0) <= int(value) <= (math.inf if param.max is None else param.max):

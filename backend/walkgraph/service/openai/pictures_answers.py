@@ -193,14 +193,10 @@ def encode(data: bytes, form: str, quality: int) -> _Encoded:
 async def whole(request: Request, runs: Sequence[LiveRun], serving: Serving, look: Look) -> Response:
     """Raises RunFailed for the first run that fails; 499 where the client has left. The runs end with it."""
     try:
-        for run in runs:
-            if not await streaming.result_or_disconnect(request, run):
-                return Response(status_code=499)
-            if run.finished is not None and run.finished.error is not None:
-                raise RunFailed(run.finished.error)
+        if not await _all_ended(request, runs):
+            return Response(status_code=499)
     finally:
-        for run in runs:
-            run.abort("disconnected")
+        _end(runs)
     answers = [_Answer(run, serving, look) for run in runs]
     made = [await answer.shown() for answer in answers]
     usages = [answer.usage(encoded) for answer, (_, encoded) in zip(answers, made, strict=True)]
@@ -213,6 +209,24 @@ async def whole(request: Request, runs: Sequence[LiveRun], serving: Serving, loo
         usage=_sum(usages),
     )
     return Response(msgspec.json.encode(shown), media_type="application/json")
+
+
+async def _all_ended(request: Request, runs: Sequence[LiveRun]) -> bool:
+    """False where the client left before. Raises RunFailed as soon as one has failed."""
+    left = asyncio.ensure_future(_left(request))
+    ends = [asyncio.ensure_future(run.ended()) for run in runs]
+    waiting = set(ends)
+    try:
+        while waiting and not left.done():
+            done, _ = await asyncio.wait({*waiting, left}, return_when=asyncio.FIRST_COMPLETED)
+            for end in waiting & done:
+                if (error := end.result().error) is not None:
+                    raise RunFailed(error)
+            waiting -= done
+    finally:
+        for task in (*ends, left):
+            task.cancel()
+    return not waiting
 
 
 def _sum(usages: Sequence[Usage]) -> Usage:
