@@ -17,6 +17,7 @@ from walkgraph.errors import ErrorInfo, NotFound, WalkgraphError
 from walkgraph.ids import RunId
 from walkgraph.service import limits, values
 from walkgraph.service.asked import Asked, remembered
+from walkgraph.service.bell import Bell
 from walkgraph.service.callers import Caller
 from walkgraph.store import queries
 from walkgraph.store.session import Store
@@ -65,10 +66,12 @@ class LiveRun:
         """Kept outputs."""
         self.abandoned = False
         """All clients that it was for have left."""
+        self.sufficed = False
+        """It was ended because no more of it is wanted."""
         self._clients = 1
         self._send = send
         self._log: list[Event] = []
-        self._changed = asyncio.Event()
+        self._more, self._over = Bell(), Bell()
         self._overflown = False
 
     @property
@@ -100,8 +103,9 @@ class LiveRun:
             event = self.finished = self._ended(event)
             self.paused = None
         self._log.append(event)
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._more.ring()
+        if self.finished is not None:
+            self._over.ring()
 
     def joined(self) -> Self:
         """For one more client: it goes on until that has left too."""
@@ -120,28 +124,43 @@ class LiveRun:
             with contextlib.suppress(WalkgraphError):
                 self._send(m.Abort(run=self.id, reason="disconnected" if reason == "disconnected" else "cancelled"))
 
+    def suffice(self) -> None:
+        """Whoever asked has all that it wants: the rest needn't be made, and what was said stands as the answer."""
+        if self.finished is None:
+            self.sufficed = True
+            with contextlib.suppress(WalkgraphError):
+                self._send(m.Abort(run=self.id))
+
     def steer(self, message: m.Steer) -> None:
         """Raises Overloaded where the conductor has stopped reading."""
         self._send(message)
+
+    async def after(self, position: int, seconds: float | None = None) -> Sequence[Event]:
+        """All that was said from that place of the log on, once there is something; nothing after so many seconds."""
+        if position >= len(self._log):
+            await self._more.heard(seconds)
+        return self._log[position:]
 
     async def follow(self) -> AsyncIterator[Event]:
         """Everything from the start to the end."""
         position = 0
         while True:
-            changed = self._changed
-            while position < len(self._log):
-                event = self._log[position]
+            for event in await self.after(position):
                 position += 1
                 yield event
                 if isinstance(event, m.Finished):
                     return
-            await changed.wait()
+
+    async def over(self, seconds: float) -> bool:
+        """Whether it has ended, after so long at most."""
+        return self.finished is not None or await self._over.heard(seconds)
 
     async def ended(self) -> m.Finished:
-        async for event in self.follow():
-            if isinstance(event, m.Finished):
-                return event
-        raise RuntimeError("a run's log ends with `Finished`")
+        if self.finished is None:
+            await self._over.heard()
+        if self.finished is None:
+            raise RuntimeError("a run's log ends with `Finished`")
+        return self.finished
 
     @property
     def kept(self) -> int:
@@ -176,6 +195,12 @@ class Runs:
         """Of those that are added from now on."""
         self._store = store
         self._runs: dict[RunId, LiveRun] = {}
+        self._asked: dict[RunId, int] = {}
+        """Bytes of what was asked, where that is remembered; the oldest first."""
+        self._asked_bytes = 0
+        self._over: dict[RunId, int] = {}
+        """Bytes of outputs of those that have ended, in that order."""
+        self._over_bytes = 0
         self._unsaved: asyncio.Queue[LiveRun] = asyncio.Queue()
         self._saver: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
@@ -195,25 +220,28 @@ class Runs:
         run.heard = self.heard
         self._runs[run.id] = run
         self._unsaved.put_nowait(run)
-        self._forget_oldest()
 
     def remember(self, run: LiveRun, body: dict[str, Any]) -> None:
         """What its client sent."""
         run.asked = remembered(body)
-        surplus = sum(found.asked.bytes for found in self._runs.values() if found.asked) - limits.KEPT_ASKED_BYTES
-        for found in self._runs.values():
-            if surplus <= 0:
-                return
-            if found.asked is not None and found is not run:
-                surplus -= found.asked.bytes
-                found.asked = found.asked.forgotten()
+        if run.id not in self._runs:
+            return
+        self._asked[run.id] = run.asked.bytes
+        self._asked_bytes += run.asked.bytes
+        while self._asked_bytes > limits.KEPT_ASKED_BYTES and next(iter(self._asked)) != run.id:
+            oldest = self._runs[next(iter(self._asked))]
+            self._forget_asked(oldest.id)
+            oldest.asked = oldest.asked.forgotten() if oldest.asked else None
 
     def ended(self, run: LiveRun) -> None:
         """To be called once a run's log is complete, and only then."""
         if run.caller is not None:
             run.caller.meter.ended()
         self._unsaved.put_nowait(run)
-        self._forget_oldest()
+        if run.id in self._runs:
+            self._over[run.id] = run.bytes
+            self._over_bytes += run.bytes
+            self._forget_oldest()
 
     def get(self, id_: str) -> LiveRun | None:
         return self._runs.get(RunId(id_))
@@ -244,14 +272,17 @@ class Runs:
         return [run for run in self._runs.values() if run.finished is None]
 
     def _forget_oldest(self) -> None:
-        finished = [run for run in self._runs.values() if run.finished is not None]
-        room = limits.KEPT_OUTPUT_BYTES - sum(run.kept for run in finished)
-        surplus = len(finished) - limits.KEPT_RUNS
-        for run in finished:
-            if room >= 0 and surplus <= 0:
-                return
-            room, surplus = room + run.kept, surplus - 1
-            del self._runs[run.id]
+        """Of those that have ended, until the rest has room."""
+        while self._over and (
+            len(self._over) > limits.KEPT_RUNS or self._over_bytes + self._asked_bytes > limits.KEPT_OUTPUT_BYTES
+        ):
+            oldest = next(iter(self._over))
+            self._over_bytes -= self._over.pop(oldest)
+            self._forget_asked(oldest)
+            del self._runs[oldest]
+
+    def _forget_asked(self, run: RunId) -> None:
+        self._asked_bytes -= self._asked.pop(run, 0)
 
     async def _save(self) -> None:
         """Write-behind, all that has gathered in one transaction: no run waits for the disk."""
@@ -262,7 +293,7 @@ class Runs:
                 await asyncio.wait_for(self._closing.wait(), SAVE_SECONDS)
             while not self._unsaved.empty():
                 batch.append(self._unsaved.get_nowait())
-            rows = [row_of(run) for run in {run.id: run for run in batch}.values()]
+            rows = [_columns(run) for run in {run.id: run for run in batch}.values()]
             try:
                 await self._store.write(queries.save_runs, rows)
                 saved += len(rows)
@@ -277,21 +308,26 @@ class Runs:
 
 
 def row_of(run: LiveRun) -> Run:
+    return Run(**_columns(run))
+
+
+def _columns(run: LiveRun) -> dict[str, Any]:
+    """Of its row."""
     end = run.finished
-    return Run(
-        id=run.id,
-        deployment=run.deployment,
-        task=run.task,
-        state=run.state,
-        created_at=run.created_at,
-        seconds=end.seconds if end else None,
-        queued=end.queued if end else None,
-        seed=run.seed,
-        params=_text(run.params),
-        error=_text(end.error) if end and end.error else None,
-        times=_text(end.times) if end else "[]",
-        caller=run.caller.key if run.caller else None,
-    )
+    return {
+        "id": run.id,
+        "deployment": run.deployment,
+        "task": run.task,
+        "state": run.state,
+        "created_at": run.created_at,
+        "seconds": end.seconds if end else None,
+        "queued": end.queued if end else None,
+        "seed": run.seed,
+        "params": _text(run.params),
+        "error": _text(end.error) if end and end.error else None,
+        "times": _text(end.times) if end else "[]",
+        "caller": run.caller.key if run.caller else None,
+    }
 
 
 def public(row: Run, live: LiveRun | None) -> dict[str, Any]:

@@ -15,8 +15,13 @@ from walkgraph.service import body, frames, limits
 from walkgraph.service.access import SUBPROTOCOL
 from walkgraph.service.problems import said_of
 from walkgraph.service.runs import Event, LiveRun, event_of
+from walkgraph.wire import messages as m
 
 HEARTBEAT_SECONDS = 10.0
+AT_ONCE = 64 * 1024
+"""Bytes of events that leave together."""
+PATIENCE_SECONDS = 0.2
+"""A run that takes longer is ended with its client; a shorter one is over before that would save anything."""
 
 
 def sse(run: LiveRun, *, abort: bool) -> StreamingResponse:
@@ -27,56 +32,45 @@ def sse(run: LiveRun, *, abort: bool) -> StreamingResponse:
 
 
 async def _events(run: LiveRun, *, abort: bool) -> AsyncIterator[bytes]:
+    """What has come together leaves together."""
+    number, over = 0, False
     try:
-        async for number, event in _numbered(run):
-            if event is None:
-                # A comment line: shows a half-open connection, and keeps proxies from closing an idle one.
-                yield b": \n\n"
-                continue
-            name, data = event
-            yield b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, msgspec.json.encode(data))
+        while not over:
+            told = await run.after(number, HEARTBEAT_SECONDS)
+            # A comment line: shows a half-open connection, and keeps proxies from closing an idle one.
+            written = b": \n\n" if not told else b""
+            for event in told:
+                number += 1
+                name, data = event_of(event)
+                written += b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, msgspec.json.encode(data))
+                if len(written) > AT_ONCE:
+                    yield written
+                    written = b""
+                over = isinstance(event, m.Finished)
+            if written:
+                yield written
     finally:
         if abort:
             run.abort("disconnected")
 
 
-async def _numbered(run: LiveRun) -> AsyncIterator[tuple[int, tuple[str, dict[str, Any]] | None]]:
-    """Events with their numbers; None where there was none for a while."""
-    log = run.follow()
-    number = 0
-    upcoming = asyncio.ensure_future(anext(log))
-    try:
-        while True:
-            done, _ = await asyncio.wait([upcoming], timeout=HEARTBEAT_SECONDS)
-            if not done:
-                yield number, None
-                continue
-            try:
-                event = upcoming.result()
-            except StopAsyncIteration:
-                return
-            number += 1
-            yield number, event_of(event)
-            upcoming = asyncio.ensure_future(anext(log))
-    finally:
-        upcoming.cancel()
-
-
 async def result_or_disconnect(request: Request, run: LiveRun) -> bool:
     """Wait for the end of a run; False, and the run aborted, where the client left before it."""
-    ended = asyncio.ensure_future(run.ended())
-    left = asyncio.ensure_future(_left(request))
     try:
-        await asyncio.wait([ended, left], return_when=asyncio.FIRST_COMPLETED)
+        if not await run.over(PATIENCE_SECONDS):
+            await until_first(lambda: _ended(run), lambda: left(request))
     finally:
-        for task in (ended, left):
-            task.cancel()
         if run.finished is None:
             run.abort("disconnected")
     return run.finished is not None
 
 
-async def _left(request: Request) -> None:
+async def _ended(run: LiveRun) -> None:
+    await run.ended()
+
+
+async def left(request: Request) -> None:
+    """Returns once the client has."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import CursorResult
 from sqlmodel import Session, col, delete, desc, func, select, update
@@ -172,9 +173,9 @@ def delete_deployment(session: Session, id_: str) -> None:
 # ── runs ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def save_runs(session: Session, runs: Sequence[Run]) -> None:
-    """Insert or replace, in order."""
-    save(session, runs)
+def save_runs(session: Session, runs: Iterable[Run | Mapping[str, Any]]) -> None:
+    """Insert or replace, in order; rows, or their columns by name."""
+    save(session, Run, runs)
 
 
 def get_run(session: Session, id_: str) -> Run:

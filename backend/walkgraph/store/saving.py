@@ -1,6 +1,7 @@
 """Rows that replace those of the same key, by one statement for all: `Session.merge` asks for each first."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from sqlalchemy import inspect
 from sqlalchemy.dialects import postgresql, sqlite
@@ -9,15 +10,16 @@ from sqlmodel import Session, SQLModel
 _INSERT = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
-def save(session: Session, rows: Sequence[SQLModel]) -> None:
-    """Insert or replace, in order; `rows`, all of one table, don't become the session's."""
-    if not rows:
-        return
-    table = type(rows[0])
+def save(session: Session, table: type[SQLModel], rows: Iterable[SQLModel | Mapping[str, Any]]) -> None:
+    """Insert or replace, in order. `rows`: of the table, or all their columns by name; they don't become the
+    session's."""
     mapper = inspect(table)
     names = mapper.column_attrs.keys()
+    columns = [row if isinstance(row, Mapping) else {name: getattr(row, name) for name in names} for row in rows]
+    if not columns:
+        return
     statement = _INSERT[session.get_bind().dialect.name](table)
     keys = [column.name for column in mapper.primary_key]
     fresh = {name: statement.excluded[name] for name in names if name not in keys}
     statement = statement.on_conflict_do_update(index_elements=keys, set_=fresh)
-    session.connection().execute(statement, [{name: getattr(row, name) for name in names} for row in rows])
+    session.connection().execute(statement, columns)

@@ -31,7 +31,7 @@ def save_traces(
 ) -> None:
     """Insert or replace; then each of their deployments has its `keep` newest, and of these as many as fit; where all
     deployments together have too much, the oldest traces go."""
-    save(session, traces)
+    save(session, RunTrace, traces)
     for deployment in {trace.deployment for trace in traces}:
         _prune(
             session, select(RunTrace.run, RunTrace.nbytes).where(RunTrace.deployment == deployment), keep, keep_bytes

@@ -14,19 +14,21 @@ def run(state: str, **fields: object) -> Run:
 
 def test_a_row_is_replaced_with_all_that_it_had_and_the_last_of_several_stays(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path / 'walkgraph.db'}")
-    store.write_now(save, [run("running", error="{}", seed=2**53 - 1)])
+    store.write_now(save, Run, [run("running", error="{}", seed=2**53 - 1)])
     assert store.read_now(queries.get_run, "a").seed == 2**53 - 1
-    store.write_now(save, [run("running"), run("done", seconds=0.5)])
+    store.write_now(save, Run, [run("running"), run("done", seconds=0.5)])
     found = store.read_now(queries.get_run, "a")
     assert (found.state, found.seconds, found.error, found.seed) == ("done", 0.5, None, None)
-    store.write_now(save, [])
+    store.write_now(save, Run, [{**run("failed").model_dump(), "task": "u"}])
+    assert (store.read_now(queries.get_run, "a").state, store.read_now(queries.get_run, "a").task) == ("failed", "u")
+    store.write_now(save, Run, [])
     store.close()
 
 
 def test_what_was_saved_stays_the_callers(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path / 'walkgraph.db'}")
     mine = run("running")
-    store.write_now(save, [mine])
+    store.write_now(save, Run, [mine])
     mine.state = "failed"
     assert store.read_now(queries.get_run, "a").state == "running"
     store.close()
