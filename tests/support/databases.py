@@ -47,6 +47,8 @@ class PostgreSQL:
                 os.kill(process.pid, signal.SIGKILL)
             for end in ends:
                 select.select([end], [], [])
+        # Who would start it again takes a process that nobody has waited for yet for one that runs.
+        (self.folder / "postmaster.pid").unlink()
         type(self._server)._instances.pop(self.folder, None)
 
     def url(self, name: str) -> str:
