@@ -57,9 +57,20 @@ _OPENAI_CODES = {
     "bad_inputs": "invalid_value",
     "too_long": "invalid_value",
     "too_short": "invalid_value",
+    "string_too_long": "invalid_value",
+    "string_too_short": "invalid_value",
+    "string_pattern_mismatch": "invalid_value",
     "literal_error": "invalid_value",
+    "union_tag_invalid": "invalid_value",
+    "union_tag_not_found": "invalid_value",
+    "greater_than": "invalid_value",
+    "greater_than_equal": "invalid_value",
+    "less_than": "invalid_value",
+    "less_than_equal": "invalid_value",
+    "finite_number": "invalid_value",
+    "value_error": "invalid_value",
 }
-"""OpenAI's word for what a fault's code says; others go as they are."""
+"""OpenAI's word for what a fault's code says; of the wrong type is `invalid_type`, others go as they are."""
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _CLIENTS_FAULT = {409: 400, 422: 400}
 """OpenAI and KServe have one status for what the client has to change; theirs retry a 409."""
@@ -123,7 +134,7 @@ def openai_error(said: Said) -> dict[str, Any]:
     """OpenAI's body, which ends a stream too."""
     first = said.faults[0] if said.faults else None
     param = parameter(first.pointer) if first else ""
-    code = _OPENAI_CODES.get(first.code, first.code) if first else said.code
+    code = _openai_code(first.code) if first else said.code
     if code == "not_found" and param == "model":
         code = "model_not_found"
     kind = "server_error" if said.status >= 500 else _OPENAI_TYPES.get(said.status, "invalid_request_error")
@@ -134,7 +145,7 @@ def sentence(said: Said) -> str:
     """All of it in one text, for dialects without a list of faults."""
     if not said.faults:
         return said.detail
-    told = [_told(fault) for fault in said.faults[:_TOLD_FAULTS]]
+    told = [_told(fault, said.detail) for fault in said.faults[:_TOLD_FAULTS]]
     left = len(said.faults) - len(told)
     return "; ".join(told) + (f"; and {left} more" if left > 0 else "")
 
@@ -145,9 +156,15 @@ def parameter(pointer: str) -> str:
     return re.sub(r"(?:^|\.)(\d+)(?=\.|$)", r"[\1]", ".".join(steps))
 
 
-def _told(fault: Fault) -> str:
+def _openai_code(code: str) -> str:
+    wrong_type = code.endswith(("_type", "_parsing"))
+    return "invalid_type" if wrong_type else _OPENAI_CODES.get(code, code)
+
+
+def _told(fault: Fault, detail: str) -> str:
+    """A fault that is the whole error says by itself what it is about."""
     param = parameter(fault.pointer)
-    named = not param or f"`{param}`" in fault.message
+    named = not param or fault.message == detail or f"`{param}`" in fault.message
     return fault.message if named else f"`{param}`: {fault.message}"
 
 

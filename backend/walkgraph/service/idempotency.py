@@ -20,7 +20,8 @@ from walkgraph.service import limits
 from walkgraph.service.problems import Fault, Unprocessable
 from walkgraph.service.runs import LiveRun
 
-HEADER = b"idempotency-key"
+NAME = "idempotency-key"
+HEADER = NAME.encode()
 ASKED = "asked"
 """In a request's state: its body, where what is submitted is made from it and doesn't say all that it asks for."""
 
@@ -156,5 +157,5 @@ def _caller(state: dict[str, Any]) -> str:
 
 def _in_vain(run: LiveRun) -> bool:
     """It ended in a way that another try may change."""
-    error = run.finished.error if run.finished is not None else None
+    error = run.finished.error if run.finished is not None and not run.sufficed else None
     return error is not None and (error.retryable or error.code == "cancelled")

@@ -156,9 +156,34 @@ async def _typed(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    faults = validation_faults(cast(RequestValidationError, error).errors(), skip=1)
+    error = cast(RequestValidationError, error)
+    faults = validation_faults((_without_tags(found, error.body) for found in error.errors()), skip=1)
     detail = "some fields of the request are wrong"
     return problem(422, "invalid_input", detail, path=request.scope["path"], faults=faults)
+
+
+def _without_tags(found: Mapping[str, Any], body: Any) -> Mapping[str, Any]:
+    """Pydantic names members of unions on the way to a value; they are no part of the document."""
+    where, *steps = found["loc"]
+    if where != "body":
+        return found
+    kept: list[Any] = [where]
+    at = body
+    for i, step in enumerate(steps):
+        inside = isinstance(at, dict) or (isinstance(at, list) and isinstance(step, int))
+        if isinstance(at, dict) and step not in at and (i < len(steps) - 1 or found["type"] != "missing"):
+            continue
+        if inside:
+            kept.append(step)
+            at = _child(at, step)
+    return {**found, "loc": tuple(kept)}
+
+
+def _child(value: Any, step: Any) -> Any:
+    try:
+        return value[step]
+    except (KeyError, IndexError):
+        return None
 
 
 async def _http(request: Request, error: Exception) -> Response:

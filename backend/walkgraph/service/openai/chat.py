@@ -1,0 +1,319 @@
+"""A chat completion's request as what its task is sent. Pure but for sounds, which are turned into WAV.
+
+Texts, pictures and sounds go in their order where the task walks parts, else into its inputs. A task has no place for
+turns of an assistant or of tools: they are refused. What OpenAI's API has and the task has not is refused too, unless
+its value changes nothing.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from walkgraph.graph.expressions import ExpressionError, evaluate, parse
+from walkgraph.graph.structure import steps_of
+from walkgraph.service.dialects import parameter
+from walkgraph.service.openai.chat_schemas import AudioPart, ChatRequest, ImagePart, Message, TextPart
+from walkgraph.service.openai.serving import Output, Resolved, Serving, unsupported
+from walkgraph.service.problems import Fault, Unprocessable, pointer
+
+SYSTEM = "system_prompt"
+_SYSTEM_ROLES = ("system", "developer")
+_OURS = ("priority", "deadline")
+"""Extra fields that are no parameters of a task, but of any request."""
+_LABELS = frozenset({"user", "metadata", "safety_identifier", "prompt_cache_key"})
+"""Of OpenAI's fields those that ask for nothing."""
+_HARMLESS: Mapping[str, tuple[Any, ...]] = {
+    "store": (False,),
+    "service_tier": ("auto", "default"),
+    "response_format": ({"type": "text"},),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "tools": ([],),
+    "tool_choice": ("none",),
+    "functions": ([],),
+    "function_call": ("none",),
+    "parallel_tool_calls": (),
+    "reasoning_effort": (),
+    "verbosity": (),
+    "prediction": (),
+    "web_search_options": (),
+    "moderation": (),
+    "prompt_cache_options": (),
+    "prompt_cache_retention": (),
+}
+"""OpenAI's fields that tasks don't have, with the values that ask for nothing."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What goes to a task, and where each piece of it stood in the request."""
+
+    bodies: list[dict[str, Any]]
+    """One for each choice, as `POST /v1/tasks` takes them."""
+    text: Output
+    audio: Output | None
+    format: str
+    """Of sound."""
+    stops: tuple[str, ...]
+    origins: dict[str, str] = field(default_factory=dict[str, str])
+    """Pointer into a body -> pointer into the request."""
+
+    def translated(self, faults: Iterable[Fault]) -> list[Fault]:
+        """Faults of a body as faults of the request."""
+        return [Fault(self._origin(fault.pointer), fault.code, fault.message) for fault in faults]
+
+    def _origin(self, at: str) -> str:
+        for inside in _upwards(at):
+            if inside in self.origins:
+                return self.origins[inside]
+        if at.startswith("/params/"):
+            return at.removeprefix("/params")
+        return "/messages" if at.startswith("/inputs") else at
+
+
+def send(request: ChatRequest, resolved: Resolved) -> Sent:
+    """Raises Unprocessable for what the task can't do."""
+    serving = resolved.serving
+    text = serving.output_of("text")
+    if text is None:
+        raise unsupported("/model", "unsupported_route", f"`{resolved.model}` gives no text")
+    reading = _Reading(request, resolved)
+    params, more = reading.params()
+    audio = reading.audio(params)
+    inputs = reading.inputs(params)
+    outputs = [text.name, *([audio.name] if audio else [])]
+    body = {"inputs": inputs, "params": params, "outputs": outputs, **more}
+    stop = request.stop or ()
+    return Sent(
+        bodies=[_with_seed(body, i) for i in range(request.n or 1)],
+        text=text,
+        audio=audio,
+        format=request.audio.format if request.audio else "",
+        stops=(stop,) if isinstance(stop, str) else tuple(stop),
+        origins=reading.origins,
+    )
+
+
+def _with_seed(body: dict[str, Any], choice: int) -> dict[str, Any]:
+    """Choices differ by their seeds; without one each draws its own."""
+    params = body["params"]
+    if choice == 0 or "seed" not in params:
+        return body
+    return {**body, "params": {**params, "seed": params["seed"] + choice}}
+
+
+class _Reading:
+    def __init__(self, request: ChatRequest, resolved: Resolved) -> None:
+        self._request = request
+        self._name = resolved.model
+        self._serving: Serving = resolved.serving
+        self.origins: dict[str, str] = {}
+
+    # ── parameters ──────────────────────────────────────────────────────────────────────────────
+
+    def params(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The task's parameters, and fields of ours beside them."""
+        found: dict[str, Any] = {}
+        more: dict[str, Any] = {}
+        for name in ("temperature", "top_p", "seed"):
+            value = getattr(self._request, name)
+            if value is not None and not (name == "top_p" and value == 1 and name not in self._serving.params):
+                self._take(found, name, value, f"/{name}")
+        self._take_most(found)
+        for name, value in (self._request.model_extra or {}).items():
+            if value is None or name in _LABELS:
+                continue
+            if name in self._serving.params:
+                found[name] = value
+            elif name in _OURS:
+                more[name] = value
+            else:
+                self._refuse_extra(name, value)
+        return found, more
+
+    def _take(self, found: dict[str, Any], name: str, value: Any, at: str) -> None:
+        if name not in self._serving.params:
+            raise unsupported(at, "unsupported_parameter", f"`{self._name}` has no parameter `{at[1:]}`; leave it out")
+        found[name] = value
+        self.origins[f"/params/{name}"] = at
+
+    def _take_most(self, found: dict[str, Any]) -> None:
+        new, old = self._request.max_completion_tokens, self._request.max_tokens
+        if new is not None and old is not None and new != old:
+            message = "`max_tokens` and `max_completion_tokens` differ; send one"
+            raise unsupported("/max_tokens", "invalid_value", message)
+        for name, value in (("max_completion_tokens", new), ("max_tokens", old)):
+            if value is not None and "max_tokens" not in self._serving.params:
+                message = f"`{self._name}` has no parameter `max_tokens`; leave `{name}` out"
+                raise unsupported(f"/{name}", "unsupported_parameter", message)
+            if value is not None:
+                found["max_tokens"] = value
+                self.origins["/params/max_tokens"] = f"/{name}"
+
+    def _refuse_extra(self, name: str, value: Any) -> None:
+        at = pointer([name[:80]])
+        if name in _HARMLESS:
+            if value in _HARMLESS[name]:
+                return
+            told = ", ".join(f"`{_json(known)}`" for known in _HARMLESS[name])
+            advice = f"leave it out, or send {told}" if told else "leave it out"
+            message = f"`{name}` can't be served by `{self._name}`; {advice}"
+            raise unsupported(at, "unsupported_parameter", message)
+        names = [*self._serving.params, *_OURS, *ChatRequest.model_fields]
+        near = difflib.get_close_matches(name[:64], names, n=1)
+        advice = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(f'`{n}`' for n in self._serving.params)}"
+        raise unsupported(at, "unknown_parameter", f"`{self._name}` has no parameter `{name[:80]}`; {advice}")
+
+    def audio(self, params: dict[str, Any]) -> Output | None:
+        """The sound that is asked for, its voice among the parameters."""
+        request, wanted = self._request, self._request.modalities or ["text"]
+        if "audio" not in wanted:
+            if request.audio is not None:
+                raise unsupported("/audio", "invalid_value", '`audio` needs `"modalities": ["text", "audio"]`')
+            return None
+        found = self._serving.output_of("audio")
+        if found is None:
+            raise unsupported("/modalities", "unsupported_value", f'`{self._name}` gives no sound; ask for `["text"]`')
+        if "text" not in wanted:
+            message = 'sound comes with its text; send `"modalities": ["text", "audio"]`'
+            raise unsupported("/modalities", "unsupported_value", message)
+        if request.audio is None:
+            message = '`audio` is missing; send `{"voice": ..., "format": "wav"}`'
+            raise unsupported("/audio", "missing_required_parameter", message)
+        if request.audio.format == "aac":
+            message = "`audio.format` can't be `aac`; there are `wav`, `mp3`, `flac`, `opus` and `pcm16`"
+            raise unsupported("/audio/format", "unsupported_value", message)
+        if request.audio.voice is not None:
+            self._take_voice(params, request.audio.voice)
+        return found
+
+    def _take_voice(self, params: dict[str, Any], voice: str) -> None:
+        name = self._serving.voice
+        if name is None:
+            message = f"`{self._name}` has one voice; leave `audio.voice` out"
+            raise unsupported("/audio/voice", "unsupported_parameter", message)
+        params[name] = voice
+        self.origins[f"/params/{name}"] = "/audio/voice"
+
+    # ── messages ────────────────────────────────────────────────────────────────────────────────
+
+    def inputs(self, params: dict[str, Any]) -> dict[str, Any]:
+        """`parts`, and inputs by name."""
+        said: list[tuple[str, Any, str]] = []
+        system: list[tuple[str, str]] = []
+        for i, message in enumerate(self._request.messages):
+            at = f"/messages/{i}"
+            self._check(message, at)
+            pieces = list(_pieces(message, at))
+            if message.role in _SYSTEM_ROLES:
+                system += self._system(pieces)
+            else:
+                said += pieces
+        if system:
+            told = "\n".join(text for text, _ in system)
+            if self._reads_system(params):
+                params[SYSTEM] = told
+                self.origins[f"/params/{SYSTEM}"] = system[0][1]
+            else:
+                said.insert(0, ("text", told, system[0][1]))
+        return self._placed(said)
+
+    def _check(self, message: Message, at: str) -> None:
+        if message.role not in (*_SYSTEM_ROLES, "user"):
+            advice = "send what the user says, in `user` messages, with earlier answers told inside where they matter"
+            text = f"`{self._name}` has no place for messages of role `{message.role}`; {advice}"
+            raise unsupported(f"{at}/role", "unsupported_value", text)
+        for name in message.model_extra or {}:
+            where = at + pointer([name[:80]])
+            raise unsupported(where, "unknown_parameter", f"messages of role `{message.role}` have no such key")
+        if message.content is None:
+            raise unsupported(f"{at}/content", "missing_required_parameter", f"`{parameter(at)}.content` is missing")
+
+    def _system(self, pieces: list[tuple[str, Any, str]]) -> Iterator[tuple[str, str]]:
+        for kind, value, at in pieces:
+            if kind != "text":
+                raise unsupported(at, "unsupported_value", "a system message is text alone")
+            yield cast(str, value), at
+
+    def _reads_system(self, params: Mapping[str, Any]) -> bool:
+        """Whether a step that runs with these parameters takes the task's system prompt."""
+        declared = self._serving.params
+        if SYSTEM not in declared:
+            return False
+        filled = {name: params.get(name, param.default) for name, param in declared.items()}
+        filled = {name: value for name, value in filled.items() if value is not None}
+        reads = [at.step for at in steps_of(self._serving.task) if f"@task.{SYSTEM}" in at.step.with_.values()]
+        try:
+            return any(step.when is None or evaluate(parse(step.when), filled) is True for step in reads)
+        except ExpressionError:
+            # Parameters that the task refuses by itself.
+            return True
+
+    def _placed(self, said: list[tuple[str, Any, str]]) -> dict[str, Any]:
+        parts: list[dict[str, Any]] = []
+        named: dict[str, list[Any]] = {}
+        for kind, value, at in said:
+            if kind not in self._serving.taken:
+                taken = " and ".join(sorted(f"`{k}`" for k in self._serving.taken))
+                raise unsupported(at, "unsupported_value", f"`{self._name}` takes no `{kind}`; it takes {taken}")
+            if kind in self._serving.walked:
+                self.origins[f"/inputs/parts/{len(parts)}"] = at
+                parts.append({"type": kind, "text" if kind == "text" else "data": value})
+                continue
+            name = self._room(kind, named, at)
+            self.origins[f"/inputs/{name}/{len(named.setdefault(name, []))}"] = at
+            self.origins.setdefault(f"/inputs/{name}", at)
+            named[name].append(value)
+        found: dict[str, Any] = {name: self._one(name, values) for name, values in named.items()}
+        return {**found, "parts": parts} if parts else found
+
+    def _room(self, kind: str, named: Mapping[str, list[Any]], at: str) -> str:
+        """An input for one more value: texts are joined, others need their own."""
+        names = self._serving.inputs_of(kind)
+        for name in names:
+            if self._serving.task.inputs[name].many or name not in named:
+                return name
+        if kind == "text":
+            return names[-1]
+        raise unsupported(at, "unsupported_value", f"`{self._name}` takes {len(names)} of type `{kind}`; send fewer")
+
+    def _one(self, name: str, values: list[Any]) -> Any:
+        declared = self._serving.task.inputs[name]
+        if declared.many:
+            return values
+        return "\n".join(values) if declared.modality == "text" else values[0]
+
+
+def _pieces(message: Message, at: str) -> Iterator[tuple[str, Any, str]]:
+    """(modality, value, pointer) of a message's content."""
+    if isinstance(message.content, str):
+        yield "text", message.content, f"{at}/content"
+        return
+    for i, part in enumerate(message.content or ()):
+        where = f"{at}/content/{i}"
+        match part:
+            case TextPart():
+                yield "text", part.text, f"{where}/text"
+            case ImagePart():
+                yield "image", part.image_url.url, f"{where}/image_url/url"
+            case AudioPart():
+                yield "audio", part.input_audio.data, f"{where}/input_audio/data"
+
+
+def _upwards(at: str) -> Iterator[str]:
+    while at:
+        yield at
+        at = at.rpartition("/")[0]
+
+
+def _json(value: Any) -> str:
+    return repr(value).replace("'", '"').replace("False", "false").replace("True", "true")
+
+
+def refused(error: Unprocessable, sent: Sent) -> Unprocessable:
+    """A refusal of the task's as one of the request."""
+    return Unprocessable(str(error), sent.translated(error.faults))

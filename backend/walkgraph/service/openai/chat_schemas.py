@@ -1,0 +1,146 @@
+"""The request and the answers of chat completions, with bounds. What is not named here is a parameter of the task, or
+one of OpenAI's that no task has."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from walkgraph.service import limits
+
+MAX_CHOICES = 8
+MAX_STOPS = 4
+FORMATS = ("wav", "mp3", "flac", "opus", "pcm16")
+
+_SEED = 2**63
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+# ── the request ─────────────────────────────────────────────────────────────────────────────────
+
+
+class TextPart(_Strict):
+    type: Literal["text"]
+    text: str = Field(max_length=limits.TEXT_CHARACTERS)
+
+
+class ImageUrl(_Strict):
+    url: str = Field(min_length=1, max_length=limits.BODY_BYTES, description="A `data:` URL with base64.")
+    detail: Literal["auto", "low", "high"] | None = None
+
+
+class ImagePart(_Strict):
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+class InputAudio(_Strict):
+    data: str = Field(min_length=1, max_length=limits.BODY_BYTES, description="Base64.")
+    format: Literal["wav", "mp3", "flac"]
+
+
+class AudioPart(_Strict):
+    type: Literal["input_audio"]
+    input_audio: InputAudio
+
+
+Part = Annotated[TextPart | ImagePart | AudioPart, Field(discriminator="type")]
+
+
+def _shape(value: Any) -> str:
+    return "many" if isinstance(value, list) else "one"
+
+
+Content = Annotated[
+    Annotated[str, Field(max_length=limits.TEXT_CHARACTERS), Tag("one")]
+    | Annotated[list[Part], Field(min_length=1, max_length=limits.PARTS), Tag("many")],
+    Discriminator(_shape),
+]
+Stop = Annotated[str, Field(min_length=1, max_length=256)]
+Stops = Annotated[
+    Annotated[Stop, Tag("one")] | Annotated[list[Stop], Field(max_length=MAX_STOPS), Tag("many")], Discriminator(_shape)
+]
+
+
+class Message(BaseModel):
+    # Further keys are those of an assistant's and a tool's messages, refused by their role.
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Content | None = None
+    name: str | None = Field(default=None, max_length=256)
+
+
+class AudioOut(_Strict):
+    voice: str | None = Field(default=None, max_length=256)
+    format: Literal["wav", "mp3", "flac", "opus", "pcm16", "aac"]
+
+
+class StreamOptions(_Strict):
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class ChatRequest(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+    model: str = Field(min_length=1, max_length=200, description="`deployment`, or `deployment/task`.")
+    messages: list[Message] = Field(min_length=1, max_length=limits.PARTS)
+    modalities: list[Literal["text", "audio"]] | None = Field(default=None, min_length=1, max_length=2)
+    audio: AudioOut | None = None
+    max_tokens: int | None = Field(default=None, ge=1, le=2**31)
+    max_completion_tokens: int | None = Field(default=None, ge=1, le=2**31)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    seed: int | None = Field(default=None, ge=-_SEED, lt=_SEED)
+    n: int | None = Field(default=None, ge=1, le=MAX_CHOICES)
+    stop: Stops | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+
+# ── the answers ─────────────────────────────────────────────────────────────────────────────────
+
+
+class PromptDetails(BaseModel):
+    cached_tokens: int
+
+
+class Usage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+
+
+class Sound(BaseModel):
+    id: str
+    data: str
+    """Base64."""
+    expires_at: int
+    transcript: str
+
+
+class Answered(BaseModel):
+    role: Literal["assistant"] = "assistant"
+    content: str | None
+    refusal: None = None
+    audio: Sound | None = None
+
+
+class Choice(BaseModel):
+    index: int
+    message: Answered
+    logprobs: None = None
+    finish_reason: Literal["stop", "length"]
+
+
+class Completion(BaseModel):
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage

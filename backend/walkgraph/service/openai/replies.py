@@ -1,0 +1,258 @@
+"""The answer of a chat completion, from the runs of its choices: whole, or as OpenAI's chunks while they are made."""
+
+import asyncio
+import base64
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, suppress
+from typing import Any, NamedTuple
+
+import msgspec
+
+from walkgraph.errors import RunFailed, WalkgraphError
+from walkgraph.ids import RunId
+from walkgraph.service import dialects, sound
+from walkgraph.service.openai.chat import Sent
+from walkgraph.service.openai.serving import Output
+from walkgraph.service.openai.stops import Cutter
+from walkgraph.service.problems import said_of
+from walkgraph.service.runs import LiveRun
+from walkgraph.service.streaming import HEARTBEAT_SECONDS
+from walkgraph.wire import messages as m
+
+HEARTBEAT = b": \n\n"
+DONE = b"data: [DONE]\n\n"
+SOUND_SECONDS = 3600
+"""How long a sound could be named by its id; none can be here, but clients read when that ends."""
+_FORMATS = {"pcm16": "pcm"}
+
+
+class Text(NamedTuple):
+    text: str
+
+
+class Heard(NamedTuple):
+    data: bytes
+    """A piece of sound as the task gave it."""
+
+
+class Ended(NamedTuple):
+    finish: str
+    """`stop` or `length`."""
+    read: int
+    found: int
+    made: int
+    """Tokens of the text."""
+
+
+Piece = Text | Heard | Ended
+
+
+async def pieces(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
+    """What one choice says, to its end. Raises RunFailed."""
+    cutter = Cutter(sent.stops)
+    counted = outside = 0
+    async for event in run.follow():
+        match event:
+            case m.Output(name=name, value=m.Small(value=str() as text)) if name == sent.text.name:
+                if cutter.stopped:
+                    continue
+                counted += 1
+                outside += bool(text) and not event.iteration
+                told = cutter.feed(text)
+                if told:
+                    yield Text(told)
+                if cutter.stopped:
+                    run.suffice()
+            case m.Output(name=name, value=m.Blob(data=data)) if sent.audio and name == sent.audio.name:
+                if not cutter.stopped:
+                    yield Heard(data)
+            case m.Finished():
+                if event.error is not None and not cutter.stopped:
+                    raise RunFailed(event.error)
+                rest = cutter.finish()
+                if rest:
+                    yield Text(rest)
+                if cutter.stopped:
+                    yield Ended("stop", event.read, event.found, counted)
+                else:
+                    yield _ended(event, sent.text, counted, outside)
+            case _:
+                pass
+
+
+def _ended(event: m.Finished, text: Output, counted: int, outside: int) -> Ended:
+    """By the loops that the text leaves from; `outside`: texts that came from none."""
+    ends = [end for end in event.loops if (end.walk, end.loop) in text.loops]
+    if not ends:
+        return Ended("stop", event.read, event.found, counted)
+    finish = "stop" if all(end.stopped for end in ends) else "length"
+    return Ended(finish, event.read, event.found, sum(end.iterations for end in ends) + outside)
+
+
+# ── whole ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def completion(runs: Sequence[LiveRun], sent: Sent, model: str) -> dict[str, Any]:
+    """As `chat_schemas.Completion`. Raises what the first choice that failed did."""
+    told = await asyncio.gather(*(_whole(run, sent) for run in runs))
+    choices: list[dict[str, Any]] = []
+    for i, (run, (text, heard, ended)) in enumerate(zip(runs, told, strict=True)):
+        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+        if sent.audio is not None:
+            data = await asyncio.to_thread(sound.encoded, heard, _FORMATS.get(sent.format, sent.format))
+            message |= {"content": None, "audio": _sound(run.id, base64.b64encode(data).decode(), text)}
+        choices.append({"index": i, "message": message, "logprobs": None, "finish_reason": ended.finish})
+    return {
+        "id": name_of(runs),
+        "object": "chat.completion",
+        "created": int(runs[0].created_at),
+        "model": model,
+        "choices": choices,
+        "usage": usage([ended for _, _, ended in told]),
+    }
+
+
+async def _whole(run: LiveRun, sent: Sent) -> tuple[str, list[bytes], Ended]:
+    texts: list[str] = []
+    heard: list[bytes] = []
+    ended = Ended("stop", 0, 0, 0)
+    async for piece in pieces(run, sent):
+        match piece:
+            case Text():
+                texts.append(piece.text)
+            case Heard():
+                heard.append(piece.data)
+            case Ended():
+                ended = piece
+    return "".join(texts), heard, ended
+
+
+def _sound(run: RunId, data: str, transcript: str) -> dict[str, Any]:
+    return {"id": _sound_id(run), "data": data, "expires_at": _expiry(), "transcript": transcript}
+
+
+def _sound_id(run: RunId) -> str:
+    return f"audio_{run}"
+
+
+def _expiry() -> int:
+    return int(time.time()) + SOUND_SECONDS
+
+
+def name_of(runs: Sequence[LiveRun]) -> str:
+    return f"chatcmpl-{runs[0].id}"
+
+
+def usage(ends: Sequence[Ended]) -> dict[str, Any]:
+    """All choices read the same prompt: it counts once."""
+    read, found = max(end.read for end in ends), min(end.found for end in ends)
+    made = sum(end.made for end in ends)
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": made,
+        "total_tokens": read + made,
+        "prompt_tokens_details": {"cached_tokens": found},
+    }
+
+
+# ── as it is made ───────────────────────────────────────────────────────────────────────────────
+
+
+class Streamed:
+    """OpenAI's server-sent events of one completion."""
+
+    def __init__(self, runs: Sequence[LiveRun], sent: Sent, model: str, *, with_usage: bool) -> None:
+        self._runs, self._sent, self._with_usage = runs, sent, with_usage
+        self._head = {
+            "id": name_of(runs),
+            "object": "chat.completion.chunk",
+            "created": int(runs[0].created_at),
+            "model": model,
+        }
+        self._queue: asyncio.Queue[tuple[int, dict[str, Any] | Ended | WalkgraphError]] = asyncio.Queue(64)
+
+    async def events(self) -> AsyncGenerator[bytes]:
+        """Closing it tells the runs that their client has left."""
+        tasks = [asyncio.create_task(self._choice(i, run)) for i, run in enumerate(self._runs)]
+        try:
+            async with aclosing(self._merged()) as merged:
+                async for event in merged:
+                    yield event
+        finally:
+            for task in tasks:
+                task.cancel()
+            for run in self._runs:
+                run.abort("disconnected")
+
+    async def _merged(self) -> AsyncGenerator[bytes]:
+        ends: list[Ended] = []
+        while len(ends) < len(self._runs):
+            try:
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    index, told = await self._queue.get()
+            except TimeoutError:
+                yield HEARTBEAT
+                continue
+            match told:
+                case WalkgraphError():
+                    yield _event(dialects.openai_error(said_of(told)))
+                    yield DONE
+                    return
+                case Ended():
+                    ends.append(told)
+                    yield self._chunk(index, {}, told.finish)
+                case _:
+                    yield self._chunk(index, told, None)
+        if self._with_usage:
+            yield _event({**self._head, "choices": [], "usage": usage(ends)})
+        yield DONE
+
+    def _chunk(self, index: int, delta: dict[str, Any], finish: str | None) -> bytes:
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
+        more = {"usage": None} if self._with_usage else {}
+        return _event({**self._head, "choices": [choice], **more})
+
+    async def _choice(self, index: int, run: LiveRun) -> None:
+        """One choice's deltas, and its end or its error, into the queue."""
+        heard = sound.Stream(_FORMATS.get(self._sent.format, self._sent.format)) if self._sent.audio else None
+        try:
+            first = {"role": "assistant", "content": None if heard else "", "refusal": None}
+            await self._queue.put((index, first))
+            if heard is not None:
+                await self._queue.put((index, {"audio": {"id": _sound_id(run.id), "transcript": ""}}))
+            async for piece in pieces(run, self._sent):
+                match piece:
+                    case Text():
+                        delta = {"content": piece.text} if heard is None else {"audio": {"transcript": piece.text}}
+                        await self._queue.put((index, delta))
+                    case Heard():
+                        for delta in _heard(await heard.feed(piece.data) if heard else b""):
+                            await self._queue.put((index, delta))
+                    case Ended():
+                        if heard is not None:
+                            for delta in _heard(await heard.finish()):
+                                await self._queue.put((index, delta))
+                            await self._queue.put((index, {"audio": {"expires_at": _expiry()}}))
+                        await self._queue.put((index, piece))
+        except WalkgraphError as error:
+            await self._queue.put((index, error))
+
+
+def _heard(data: bytes) -> Iterator[dict[str, Any]]:
+    if data:
+        yield {"audio": {"data": base64.b64encode(data).decode()}}
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: %s\n\n" % msgspec.json.encode(value)
+
+
+async def begun(run: LiveRun, seconds: float) -> None:
+    """Returns once a run is accepted, or after `seconds`. Raises RunFailed for one that has failed by then: its answer
+    has a status of its own."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await anext(run.follow())
+    if run.finished is not None and run.finished.error is not None:
+        raise RunFailed(run.finished.error)
