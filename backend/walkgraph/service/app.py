@@ -26,6 +26,7 @@ from walkgraph.service.keys import Keyring
 from walkgraph.service.metrics import Metrics
 from walkgraph.service.rates import Meter
 from walkgraph.service.runs import Runs
+from walkgraph.service.shortcut import Shortcut
 from walkgraph.service.studio import Studio
 from walkgraph.service.telemetry import Collector, ToHub
 from walkgraph.service.traces import Traces
@@ -63,6 +64,7 @@ def create_app(
     for name in plugins.names(package):
         app.include_router(plugins.load(package, name, "router"))
     problems.install(app)
+    app.add_middleware(Shortcut, services=services)
     app.add_middleware(
         Access,
         token=token,
