@@ -33,7 +33,7 @@ RATE_HEADER = "x-audio-rate"
 _log = structlog.get_logger("walkgraph.service")
 
 
-def _named(voice: Any) -> Any:
+def bare_voice(voice: Any) -> Any:
     """OpenAI's `{"id": "tara"}` is `"tara"`."""
     if isinstance(voice, dict):
         given = cast(dict[str, Any], voice)
@@ -57,7 +57,7 @@ class SpeechRequest(BaseModel):
 
     model: str = Field(min_length=1, max_length=NAME_CHARACTERS, description="`deployment`, or `deployment/task`.")
     input: str = Field(min_length=1, max_length=limits.TEXT_CHARACTERS, description="What to say.")
-    voice: Annotated[str | None, BeforeValidator(_named)] = Field(
+    voice: Annotated[str | None, BeforeValidator(bare_voice)] = Field(
         default=None,
         min_length=1,
         max_length=256,
