@@ -29,6 +29,8 @@ SIDES = ("width", "height")
 MASK = "mask"
 """What the field calls the parameters of a preview's distance, of iterations and of a picture's size, and the input of
 what may change."""
+PICTURES = {"image", "images", "mask"}
+"""Keys of OpenAI's body."""
 N = 8
 PARTIAL = 3
 

@@ -213,7 +213,7 @@ async def whole(request: Request, runs: Sequence[LiveRun], serving: Serving, loo
 
 async def _all_ended(request: Request, runs: Sequence[LiveRun]) -> bool:
     """False where the client left before. Raises RunFailed as soon as one has failed."""
-    left = asyncio.ensure_future(_left(request))
+    left = asyncio.ensure_future(streaming.left(request))
     ends = [asyncio.ensure_future(run.ended()) for run in runs]
     waiting = set(ends)
     try:
@@ -249,85 +249,83 @@ def _sum(usages: Sequence[Usage]) -> Usage:
 # ── as they come ────────────────────────────────────────────────────────────────────────────────
 
 
+class Coming:
+    """What of several runs comes, in its order."""
+
+    def __init__(self, runs: Sequence[LiveRun], serving: Serving, look: Look) -> None:
+        self._runs = runs
+        self._left = len(runs)
+        self._queue: asyncio.Queue[tuple[_Answer, Event]] = asyncio.Queue()
+        self._pumps = [asyncio.ensure_future(self._pump(_Answer(run, serving, look))) for run in runs]
+
+    async def next(self) -> dict[str, Any] | None:
+        """The next event for the client; None at the end. Raises RunFailed for the first run that fails."""
+        while self._left:
+            answer, event = await self._queue.get()
+            if isinstance(event, m.Finished):
+                self._left -= 1
+                return await answer.completed()
+            if isinstance(event, m.Output) and (partial := await answer.partial(event)) is not None:
+                return partial
+        return None
+
+    def close(self) -> None:
+        """The client has all of it, or has left; to be called once."""
+        for pump in self._pumps:
+            pump.cancel()
+        _end(self._runs)
+
+    async def _pump(self, answer: _Answer) -> None:
+        async for event in answer.run.follow():
+            self._queue.put_nowait((answer, event))
+
+
 async def stream(request: Request, runs: Sequence[LiveRun], serving: Serving, look: Look) -> Response:
     """Server-sent events. What goes wrong before the first of them, or soon, has its status; 499 where the client left.
     The runs end with it."""
-    events = _events(runs, serving, look)
-    first = asyncio.ensure_future(anext(events))
-    left = asyncio.ensure_future(_left(request))
+    coming = Coming(runs, serving, look)
+    first = asyncio.ensure_future(coming.next())
+    gone = asyncio.ensure_future(streaming.left(request))
     begun = False
     try:
         done, _ = await asyncio.wait(
-            [first, left], timeout=streaming.HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            {first, gone}, timeout=streaming.HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
         )
         if first in done:
             first.result()
-        elif left in done:
+        elif gone in done:
             return Response(status_code=499)
         begun = True
     finally:
-        left.cancel()
+        gone.cancel()
         if not begun:
             first.cancel()
-            _end(runs)
-    told = _told(runs, first, events)
-    return StreamingResponse(told, media_type=SSE, headers={"X-Accel-Buffering": "no"})
+            coming.close()
+    return StreamingResponse(told(coming, first), media_type=SSE, headers={"X-Accel-Buffering": "no"})
 
 
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _told(
-    runs: Sequence[LiveRun], first: "asyncio.Future[dict[str, Any]]", events: AsyncIterator[dict[str, Any]]
-) -> AsyncIterator[bytes]:
-    upcoming: asyncio.Future[dict[str, Any]] = first
+async def told(coming: Coming, first: "asyncio.Future[dict[str, Any] | None]") -> AsyncIterator[bytes]:
+    """The events as they are sent. One that can't be is the last, and says why."""
+    upcoming = first
     try:
         while True:
-            done, _ = await asyncio.wait([upcoming], timeout=streaming.HEARTBEAT_SECONDS)
+            done, _ = await asyncio.wait({upcoming}, timeout=streaming.HEARTBEAT_SECONDS)
             if not done:
                 yield b": \n\n"
                 continue
             try:
                 event = upcoming.result()
-            except StopAsyncIteration:
-                return
             except WalkgraphError as error:
-                told = dialects.openai_error(problems.said_of(error))
-                yield b"event: error\ndata: %s\n\n" % msgspec.json.encode({"type": "error", **told})
+                event = {"type": "error", **dialects.openai_error(problems.said_of(error))}
+            if event is None:
                 return
             yield b"event: %s\ndata: %s\n\n" % (event["type"].encode(), msgspec.json.encode(event))
-            upcoming = asyncio.ensure_future(anext(events))
+            if event["type"] == "error":
+                return
+            upcoming = asyncio.ensure_future(coming.next())
     finally:
         upcoming.cancel()
-        _end(runs)
-
-
-async def _events(runs: Sequence[LiveRun], serving: Serving, look: Look) -> AsyncIterator[dict[str, Any]]:
-    """Of all runs, as they come. Raises RunFailed for the first that fails."""
-    answers = [_Answer(run, serving, look) for run in runs]
-    left = len(answers)
-    queue: asyncio.Queue[tuple[_Answer, Event]] = asyncio.Queue()
-    pumps = [asyncio.ensure_future(_pump(answer, queue)) for answer in answers]
-    try:
-        while left:
-            answer, event = await queue.get()
-            if isinstance(event, m.Finished):
-                left -= 1
-                yield await answer.completed()
-            elif isinstance(event, m.Output):
-                partial = await answer.partial(event)
-                if partial is not None:
-                    yield partial
-    finally:
-        for pump in pumps:
-            pump.cancel()
-
-
-async def _pump(answer: _Answer, queue: "asyncio.Queue[tuple[_Answer, Event]]") -> None:
-    async for event in answer.run.follow():
-        queue.put_nowait((answer, event))
+        coming.close()
 
 
 def _end(runs: Sequence[LiveRun]) -> None:

@@ -6,19 +6,20 @@ from fastapi import APIRouter, Body
 from fastapi.responses import Response
 from starlette.requests import Request
 
-from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.service import body, multipart
+from walkgraph.errors import NotFound, WalkgraphError
+from walkgraph.service import body, idempotency, multipart
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Services, ServicesDep
 from walkgraph.service.documenting import answer, schema_of
 from walkgraph.service.openai import pictures, pictures_answers, pictures_forms
+from walkgraph.service.openai.errors import ANSWERS
 from walkgraph.service.openai.pictures import EditRequest, PicturesRequest, Shown
 from walkgraph.service.openai.pictures_answers import Kind, Look, PicturesShown
 from walkgraph.service.openai.serving import Resolved
 from walkgraph.service.runs import LiveRun
 from walkgraph.service.submission import submit
 
-router = APIRouter(tags=["openai"], route_class=StrictRoute)
+router = APIRouter(tags=["openai"], route_class=StrictRoute, responses=ANSWERS)
 
 _STREAM = {"type": "string", "description": "Server-sent events: `*.partial_image`, then `*.completed`."}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -79,16 +80,17 @@ async def _answered(
     bodies = pictures.task_bodies(asked, serving, shown)
     quality = 100 if asked.output_compression is None else asked.output_compression
     look = Look(kind, asked.form, quality, asked.previews)
+    if idempotency.NAME in request.headers:
+        request.scope["state"][idempotency.ASKED] = (asked.model_dump(exclude=pictures.PICTURES), shown)
     runs: list[LiveRun] = []
     try:
         for one in bodies:
             runs.append(submit(services, resolved.managed.id, serving.name, one, request))
-    except InvalidInput as error:
+    except WalkgraphError as error:
+        # All of them, or none goes on.
+        for run in runs:
+            run.abort("disconnected")
         raise pictures.in_openai_terms(error, serving) from None
-    finally:
-        if len(runs) < len(bodies):
-            for run in runs:
-                run.abort("cancelled")
     if asked.stream:
         return await pictures_answers.stream(request, runs, serving, look)
     return await pictures_answers.whole(request, runs, serving, look)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import io
@@ -17,7 +18,7 @@ from PIL import Image
 from tests.unit.service.conftest import Running
 from tests.unit.service.fakes import PNG
 from walkgraph import resources
-from walkgraph.errors import InvalidInput, RunFailed
+from walkgraph.errors import ErrorInfo, InvalidInput, RunFailed
 from walkgraph.graph import codec
 from walkgraph.graph.document import Graph, TaskInput, TaskParam
 from walkgraph.ids import RunId
@@ -340,8 +341,14 @@ def end(**fields: Any) -> m.Finished:
 
 
 async def events_of(run: LiveRun, found: Serving, previews: int = 3) -> list[dict[str, Any]]:
-    look = pictures_answers.Look("image_edit", "png", 100, previews)
-    return [event async for event in pictures_answers._events([run], found, look)]
+    coming = pictures_answers.Coming([run], found, pictures_answers.Look("image_edit", "png", 100, previews))
+    events: list[dict[str, Any]] = []
+    try:
+        while (event := await coming.next()) is not None:
+            events.append(event)
+    finally:
+        coming.close()
+    return events
 
 
 async def test_usage_says_what_was_read_written_and_drawn() -> None:
@@ -370,6 +377,33 @@ async def test_a_run_without_a_picture_fails(value: m.Value | None) -> None:
     run = ended(*([output("image", value)] if value else []), end())
     with pytest.raises(RunFailed):
         await events_of(run, DRAW)
+
+
+async def test_a_run_that_fails_on_the_way_ends_the_stream_with_its_error() -> None:
+    error = ErrorInfo(code="worker_lost", message="its worker is gone; try again", retryable=True)
+    run = ended(output("preview", m.Blob(data=PNG)), end(error=error))
+    coming = pictures_answers.Coming([run], DRAW, pictures_answers.Look("image_generation", "png", 100, 3))
+    first = asyncio.ensure_future(coming.next())
+    sent_ = b"".join([piece async for piece in pictures_answers.told(coming, first)]).decode()
+    partial, last = lines(sent_)
+    assert partial["type"] == "image_generation.partial_image"
+    assert last == {
+        "type": "error",
+        "error": {"message": error.message, "type": "server_error", "param": None, "code": "worker_lost"},
+    }
+
+
+async def test_a_client_that_leaves_a_stream_ends_its_runs() -> None:
+    told: list[Any] = []
+    run = LiveRun(m.Submit(run=RunId("0" * 32), task="t", params={}, inputs={}), "d", told.append)
+    run.take(m.Accepted(run=run.id, seed=7))
+    run.take(output("preview", m.Blob(data=PNG)))
+    coming = pictures_answers.Coming([run], DRAW, pictures_answers.Look("image_generation", "png", 100, 3))
+    events = pictures_answers.told(coming, asyncio.ensure_future(coming.next()))
+    assert (await anext(events)).startswith(b"event: image_generation.partial_image")
+    assert told == []
+    await events.aclose()
+    assert told == [m.Abort(run=run.id, reason="disconnected")]
 
 
 # ── the routes ──────────────────────────────────────────────────────────────────────────────────
@@ -452,3 +486,22 @@ async def test_a_failed_run_has_its_status_and_leaves_none_behind(service: Runni
         assert answer.json()["error"]["code"] == "numeric_error"
     for run in service.services.runs.unfinished:
         assert (await run.ended()).error is not None
+
+
+async def test_a_key_brings_the_same_pictures_again(service: Running) -> None:
+    await service.deploy()
+    headers = {"Idempotency-Key": "k"}
+    body = {"prompt": "x", "n": 2}
+    first = await service.http.post(GENERATIONS, json=body, headers=headers)
+    again = await service.http.post(GENERATIONS, json=body, headers=headers)
+    assert first.json()["data"] == again.json()["data"]
+    assert len(sent(service)) == 2
+    other = await service.http.post(GENERATIONS, json={**body, "output_format": "webp"}, headers=headers)
+    assert other.status_code == 400
+    assert other.json()["error"]["code"] == "idempotency_conflict"
+    headers = {"Idempotency-Key": "edit"}
+    for data, status in ((PNG, 200), (PNG, 200), (picture("RGB"), 400)):
+        files = {"image": ("x.png", data, "image/png")}
+        answer = await service.http.post(EDITS, files=files, data={"prompt": "x"}, headers=headers)
+        assert answer.status_code == status, answer.text
+    assert len(sent(service)) == 3
