@@ -22,6 +22,16 @@ class RunCalls:
         return get("/v1/tasks/{deployment}", deployment=deployment)
 
     @described
+    def sessions(self, deployment: str) -> Call[shown.Sessions]:
+        """What a deployment keeps for sessions, and the memory that it takes."""
+        return get("/v1/sessions/{deployment}", deployment=deployment)
+
+    @described
+    def end_session(self, deployment: str, session: str) -> Call[None]:
+        """Free what it keeps, once nothing of it runs."""
+        return delete("/v1/sessions/{deployment}/{session}", deployment=deployment, session=session)
+
+    @described
     def run(self, deployment: str, task: str, request: Mapping[str, Any]) -> Call[dict[str, Any]]:
         """Run a task and return its result, in the service's words; `task` gives values of Python instead.
 

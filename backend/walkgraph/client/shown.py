@@ -254,6 +254,24 @@ class Cancelled(TypedDict):
     state: Literal["cancelling", "over"]
 
 
+class SessionKept(TypedDict):
+    name: str
+    run: str | None
+    waiting: int
+    bytes: int
+    idle: float
+    ttl: float
+    ending: bool
+
+
+class Sessions(TypedDict):
+    """What a deployment keeps for sessions."""
+
+    deployment: str
+    bytes: int
+    sessions: list[SessionKept]
+
+
 class Steered(TypedDict):
     run: str
     paused: Paused | None

@@ -73,7 +73,7 @@ class Picture(Binary):
         """uint8 [height, width, 3]."""
         import numpy as np
 
-        return np.asarray(self.image().convert("RGB"))
+        return np.array(self.image().convert("RGB"))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, bytes]:
         return {self.mime: self.data}
@@ -133,7 +133,8 @@ class Tensor:
             if self.dtype == "bfloat16":
                 wide = np.frombuffer(self.content, dtype="<u2").astype(np.uint32) << 16
                 return wide.view(np.float32).reshape(self.shape)
-            return np.frombuffer(self.content, dtype=np.dtype(self.dtype).newbyteorder("<")).reshape(self.shape)
+            found = np.frombuffer(self.content, dtype=np.dtype(self.dtype).newbyteorder("<"))
+            return found.astype(self.dtype).reshape(self.shape)
         numbers = cast(list[Any], self.content)
         if self.dtype.startswith(("float", "bfloat")):
             return np.array(numbers, dtype=np.float64).astype(_wide(self.dtype)).reshape(self.shape)
