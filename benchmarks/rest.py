@@ -37,6 +37,7 @@ PACE = 100
 """Values a second for each client."""
 SIDE = 8
 """Of the matrices that a loop is paced by: so small that one thread makes their products."""
+MOST_WORK = 10_000
 GRAPH: Mapping[str, Any] = {
     "format": "walkgraph/graph@1",
     "name": NAME,
@@ -121,9 +122,9 @@ def asked(here: "Here", connections: int, seconds: float) -> Row:
 
 def streamed(here: "Here", streams: int, tokens: int) -> tuple[Row, Row]:
     """At full speed, and with work between the values that makes them come at the pace."""
-    tried = 20
+    tried = 100
     free, slow = (_told(here, streams, tokens, work)[1] for work in (0, tried))
-    work = round(tried * max(0.0, 1 / PACE - free) / max(1e-9, slow - free))
+    work = min(MOST_WORK, round(tried * max(0.0, 1 / PACE - free) / max(1e-6, slow - free)))
     return _told(here, streams, tokens, 0)[0], _told(here, streams, tokens, work)[0]
 
 
