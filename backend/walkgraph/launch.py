@@ -9,10 +9,12 @@ import importlib.util
 import os
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 import msgspec
 import structlog
@@ -106,10 +108,21 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
             try:
                 with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
                     runner.run(server.serve(sockets=[listener]))
+                    if server.force_exit:
+                        _leave(settings)
             finally:
                 settings.address_file.unlink(missing_ok=True)
                 store.close()
     return 0 if server.started else 1
+
+
+def _leave(settings: Settings) -> NoReturn:
+    """Now: tasks and threads that are under way are not waited for. The kernel ends the processes of deployments with
+    this one, and the store holds what was acknowledged, as after any death."""
+    settings.address_file.unlink(missing_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 class _Server(uvicorn.Server):
