@@ -47,8 +47,9 @@ class PostgreSQL:
                 os.kill(process.pid, signal.SIGKILL)
             for end in ends:
                 select.select([end], [], [])
-        # Who would start it again takes a process that nobody has waited for yet for one that runs.
-        (self.folder / "postmaster.pid").unlink()
+        # A process that nobody has waited for yet is taken for one that runs.
+        for lock in ("postmaster.pid", ".s.PGSQL.5432.lock"):
+            (self.folder / lock).unlink()
         type(self._server)._instances.pop(self.folder, None)
 
     def url(self, name: str) -> str:
