@@ -1,7 +1,7 @@
 """Who may do what: one ASGI middleware for HTTP and WebSocket that denies by default.
 
     every request      addressed to a name of ours (421), headers within bounds (431), Origin absent or our own (403)
-    every one but four shows the bearer token or a key, or, below the studio's prefixes, the studio's cookie (401)
+    every one but six shows the bearer token or a key, or, below the studio's prefixes, the studio's cookie (401)
     every one of these has the scope for what it asks (403), and room in its caller's rate (429); see `admission`
     every mutation     is JSON (415), its body bounded in size (413) and time (408); where `multipart.PATHS` says so it
                        may be a form, shown with the bearer token: a page can send forms with a cookie (403)
@@ -27,14 +27,14 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from walkgraph.service import limits, multipart
+from walkgraph.service import kserve_binary, limits, multipart
 from walkgraph.service.admission import Admission
 from walkgraph.service.body import BodyTooLarge, SlowBody
 from walkgraph.service.callers import Caller
 from walkgraph.service.problems import problem
 from walkgraph.telemetry import traceparent
 
-OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready"})
+OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
 BOOTSTRAP_PATHS = frozenset({"/", "/studio", "/studio/"})
 """Answer everybody with a page that says how to get in, and a code with the cookie."""
 COOKIE_PREFIXES = ("/studio/", "/api/v1/", "/v1/", "/ws/v1/", "/schemas/")
@@ -328,6 +328,9 @@ def _content_type_fault(scope: Scope, headers: _Fields) -> Response | None:
     if scope["method"] in ("DELETE", "POST") and not has_body and not types:
         return None
     if len(types) == 1 and types[0].partition(";")[0].strip().lower() == "application/json":
+        return _length_fault(scope, headers, limits.BODY_BYTES)
+    lengths = headers.all(kserve_binary.HEADER.encode())
+    if kserve_binary.takes(scope["method"], scope["path"], lengths, types):
         return _length_fault(scope, headers, limits.BODY_BYTES)
     if not (len(types) == 1 and multipart.is_form(types[0]) and _takes_forms(scope)):
         detail = "send the body as `Content-Type: application/json`"

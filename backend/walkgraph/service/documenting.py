@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 import msgspec
+from pydantic import BaseModel
 
 from walkgraph.errors import ErrorCode, ErrorInfo
 from walkgraph.service import problems
@@ -32,6 +33,12 @@ def schema_of(kind: Any) -> dict[str, Any]:
     """JSON Schema of a msgspec type that does not hold itself, without references."""
     (schema,), parts = msgspec.json.schema_components([kind], ref_template="{name}")
     return _inlined(schema, parts)
+
+
+def schema_of_model(kind: type[BaseModel]) -> dict[str, Any]:
+    """JSON Schema of a pydantic model that does not hold itself, without references."""
+    schema = kind.model_json_schema(ref_template="{model}")
+    return _inlined(schema, schema.pop("$defs", {}))
 
 
 def _inlined(value: Any, parts: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Graph
-from walkgraph.graph.ports import parse_type
+from walkgraph.graph.ports import PortType, parse_type
 from walkgraph.graph.structure import steps_of, structure
 from walkgraph.service.limits import TENSOR_DIMENSIONS
 from walkgraph.wire import messages as m
@@ -29,29 +29,35 @@ _ENGINE_DTYPES: dict[Kind, str] = {"float": "float32", "int": "int64", "bool": "
 # ── what a task's ports take ────────────────────────────────────────────────────────────────────
 
 
-def kind_of(graph: Graph, task: str, name: str) -> Kind | None:
-    """What the ports that a task's input reaches say of its numbers; None where they leave it open."""
+def type_of(graph: Graph, task: str, name: str) -> PortType | None:
+    """Of the first port that a task's input reaches and that says what its numbers are; None where none does."""
     declared = graph.tasks[task].inputs[name]
     for at in steps_of(graph.tasks[task]):
         for inner, binding in at.step.with_.items():
             if binding == f"@task.{name}" or (binding == "@part" and at.part == declared.modality):
-                found = _kind_in(graph, at.step.walk, inner)
+                found = _type_in(graph, at.step.walk, inner)
                 if found is not None:
                     return found
     return None
 
 
-def _kind_in(graph: Graph, name: str, inner: str) -> Kind | None:
+def kind_of(graph: Graph, task: str, name: str) -> Kind | None:
+    """What the ports that a task's input reaches say of its numbers; None where they leave it open."""
+    found = type_of(graph, task, name)
+    return cast(Kind, found.dtype) if found is not None else None
+
+
+def _type_in(graph: Graph, name: str, inner: str) -> PortType | None:
     """Of the input of a Walk."""
     walk = graph.walks[name]
-    dtypes = [parse_type(walk.inputs[inner]).dtype]
+    types = [parse_type(walk.inputs[inner])]
     uses = structure(walk, name).uses
     for edge in walk.edges:
         use, _, port = edge.to.partition(".")
         if edge.from_ == f"@in.{inner}" and use in uses:
             taken = catalogue()[graph.nodes[uses[use].node].component].input(port)
-            dtypes.append(taken.type.dtype if taken else None)
-    return next((dtype for dtype in dtypes if dtype in _ENGINE_DTYPES), None)
+            types += [taken.type] if taken else []
+    return next((found for found in types if found.dtype in _ENGINE_DTYPES), None)
 
 
 # ── from bytes ──────────────────────────────────────────────────────────────────────────────────
@@ -65,7 +71,7 @@ def read_bytes(data: bytes, dtype: Any, shape: Any, kind: Kind | None, pointer: 
     """
     header = _header(dtype, shape, len(data), pointer)
     if header.dtype == "bfloat16":
-        array = _widened(np.frombuffer(data, "<u2"))
+        array = widened(np.frombuffer(data, "<u2"))
     else:
         array = np.frombuffer(data, np.dtype(header.dtype))
     if header.dtype == "bool" and np.frombuffer(data, np.uint8).max() > 1:
@@ -94,7 +100,7 @@ def _header(dtype: Any, shape: Any, nbytes: int, pointer: str) -> m.TensorHeader
     return m.TensorHeader(dtype=cast(Any, dtype), shape=tuple(sides))
 
 
-def _widened(words: Numbers) -> Numbers:
+def widened(words: Numbers) -> Numbers:
     """bfloat16 as uint16 -> float32, exactly."""
     return (words.astype(np.uint32) << 16).view(np.float32)
 

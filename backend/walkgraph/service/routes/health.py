@@ -18,12 +18,12 @@ async def live() -> JSONResponse:
 @router.get("/health", include_in_schema=False)
 async def ready(services: ServicesDep, deployment: str | None = Query(default=None, max_length=64)) -> JSONResponse:
     """200 once what is wanted serves (or the one deployment asked for); 503 while loading or draining."""
-    if _is_ready(services, deployment):
+    if is_ready(services, deployment):
         return JSONResponse({"status": "ready"})
     return JSONResponse({"status": "not ready"}, status_code=503, headers={"Retry-After": "1"})
 
 
-def _is_ready(services: Services, deployment: str | None) -> bool:
+def is_ready(services: Services, deployment: str | None) -> bool:
     found = services.deployments.listed()
     if services.deployments.draining:
         return False

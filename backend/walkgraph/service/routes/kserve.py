@@ -1,0 +1,110 @@
+"""The Open Inference Protocol (KServe v2): health, metadata, inference."""
+
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from walkgraph import __version__
+from walkgraph.errors import NotFound
+from walkgraph.graph.document import Graph
+from walkgraph.service import body, kserve, kserve_binary, problems, streaming
+from walkgraph.service.body import StrictRoute
+from walkgraph.service.deps import Name, Services, ServicesDep
+from walkgraph.service.documenting import schema_of_model
+from walkgraph.service.kserve import InferAnswer, InferRequest, ModelMeta
+from walkgraph.service.problems import Unavailable, Unprocessable
+from walkgraph.service.routes.health import is_ready
+from walkgraph.service.submission import declared, submit
+
+router = APIRouter(prefix="/v2", tags=["kserve"], route_class=StrictRoute)
+_ASKED: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": schema_of_model(InferRequest)},
+            kserve_binary.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+
+@router.get("")
+async def server() -> dict[str, Any]:
+    return {"name": "walkgraph", "version": __version__, "extensions": ["binary_tensor_data"]}
+
+
+@router.get("/health/live")
+async def live() -> dict[str, bool]:
+    return {"live": True}
+
+
+@router.get("/health/ready")
+async def ready(services: ServicesDep) -> JSONResponse:
+    return _readiness({"ready": is_ready(services, None)})
+
+
+@router.get("/models/{model}")
+@router.get("/models/{model}/versions/{version}")
+async def metadata(services: ServicesDep, model: Name, version: Name | None = None) -> ModelMeta:
+    """What the version takes and gives; of the model, its first."""
+    graph, task = _version(services, model, version)
+    return kserve.described(model, graph, task)
+
+
+@router.get("/models/{model}/ready")
+@router.get("/models/{model}/versions/{version}/ready")
+async def model_ready(services: ServicesDep, model: Name, version: Name | None = None) -> JSONResponse:
+    managed = services.deployments.get(model)
+    if version is not None and managed.graph is not None:
+        declared(managed, version)
+    return _readiness({"name": model, "ready": is_ready(services, model)})
+
+
+@router.post("/models/{model}/infer", openapi_extra=_ASKED, responses={200: {"model": InferAnswer}})
+@router.post("/models/{model}/versions/{version}/infer", openapi_extra=_ASKED, responses={200: {"model": InferAnswer}})
+async def infer(services: ServicesDep, request: Request, model: Name, version: Name | None = None) -> Response:
+    """Run a task; its outputs come when all are there."""
+    graph, name = _version(services, model, version)
+    task = graph.tasks[name]
+    given, binary = kserve_binary.split(await request.body(), request.headers.get(kserve_binary.HEADER))
+    try:
+        asked = InferRequest.model_validate(body.parse(given))
+    except ValidationError as error:
+        faults = problems.validation_faults(error.errors(include_url=False, include_input=False))
+        raise Unprocessable("some fields of the request are wrong", faults) from None
+    run = submit(services, model, name, kserve.native(task, asked, binary), request)
+    await streaming.result_or_disconnect(request, run)
+    if run.finished is None:
+        # Nobody reads it: the client has left.
+        return Response(status_code=499)
+    if run.finished.error is not None:
+        return problems.of_run(run.finished.error, request.scope["path"])
+    told, chunks = kserve.answered(run, task, asked)
+    head = msgspec.json.encode(told)
+    if not chunks:
+        return Response(head, media_type="application/json")
+    headers = {kserve_binary.HEADER: str(len(head))}
+    return Response(b"".join((head, *chunks)), media_type=kserve_binary.MEDIA_TYPE, headers=headers)
+
+
+def _readiness(said: dict[str, Any]) -> JSONResponse:
+    if said["ready"]:
+        return JSONResponse(said)
+    return JSONResponse(said, status_code=503, headers={"Retry-After": "1"})
+
+
+def _version(services: Services, model: str, version: str | None) -> tuple[Graph, str]:
+    """Raises NotFound, and Unavailable before the deployment was judged on this start."""
+    managed = services.deployments.get(model)
+    tasks = managed.tasks()
+    if managed.graph is None:
+        raise Unavailable(f"the deployment `{model}` is {managed.state}; try again when it is ready")
+    name = version or next(iter(tasks), "")
+    if not name:
+        raise NotFound(f"the deployment `{model}` has no tasks")
+    declared(managed, name)
+    return managed.graph, name
