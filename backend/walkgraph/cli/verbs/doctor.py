@@ -2,106 +2,39 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
 import typer
 
-from walkgraph.cli import output
+from walkgraph.cli import diagnosing, output
 from walkgraph.cli.options import Json
-
-if TYPE_CHECKING:
-    from walkgraph.settings import Settings
-
-OLDEST = (3, 11)
-LEAST_SHM = 1 << 30
-LEAST_DISK = 1 << 30
-
-
-class Finding(NamedTuple):
-    level: Literal["ok", "warn", "fail"]
-    what: str
-    detail: str
 
 
 def command(as_json: Json = False) -> None:
-    """Look at Python, torch, devices, memory, the home folder, the port and the service."""
-    from walkgraph.settings import Settings
-
-    settings = Settings()
-    found = [finding for look in (_software, _devices, _home, _service) for finding in look(settings)]
+    """Find what is wrong: versions, GPUs, compilers, memory, limits, the home, weights, database, service."""
+    found = _found()
     if as_json:
         output.as_json([finding._asdict() for finding in found])
     else:
-        output.table(("", "WHAT", ""), [(finding.level, finding.what, finding.detail) for finding in found])
+        _print(found)
     raise typer.Exit(1 if any(finding.level == "fail" for finding in found) else 0)
 
 
-def _software(_settings: Settings) -> Iterator[Finding]:
-    from importlib.metadata import PackageNotFoundError, version
+def _found() -> list[diagnosing.Finding]:
+    """Where the settings are wrong, that alone: nothing else can be told without them."""
+    from pydantic import ValidationError
 
-    now = ".".join(map(str, sys.version_info[:3]))
-    yield Finding("ok" if sys.version_info >= OLDEST else "fail", "python", now)
-    for package, needed in (("torch", True), ("walkgraph-editor", False), ("flashinfer-python", False)):
-        try:
-            yield Finding("ok", package, version(package))
-        except PackageNotFoundError:
-            what = "missing: pip install it" if needed else "not installed (optional)"
-            yield Finding("fail" if needed else "ok", package, what)
+    from walkgraph.cli.examining import examine
+    from walkgraph.settings import Settings
 
-
-def _devices(_settings: Settings) -> Iterator[Finding]:
-    from walkgraph.placement.hardware import find_hardware
-
-    hardware = find_hardware()
-    for device in hardware.devices:
-        yield Finding(
-            "ok", device.name, f"{device.label} {output.size(device.free)} of {output.size(device.total)} free"
-        )
-    if len(hardware.devices) == 1:
-        yield Finding("ok", "gpu", "none: everything runs on the CPU")
-    enough = hardware.shm >= LEAST_SHM
-    advice = "" if enough else "; small for several ranks: mount a larger /dev/shm"
-    yield Finding("ok" if enough else "warn", "shared memory", f"{output.size(hardware.shm)} free{advice}")
+    try:
+        return diagnosing.findings(examine(Settings()))
+    except ValidationError as error:
+        return [diagnosing.wrong_setting(one["loc"], one["msg"]) for one in error.errors()]
 
 
-def _home(settings: Settings) -> Iterator[Finding]:
-    import shutil
-
-    from walkgraph import starters
-
-    if not settings.home.exists():
-        yield Finding("ok", "home", f"{settings.home} (made at the first start)")
-    else:
-        private = settings.home.stat().st_mode & 0o077 == 0
-        advice = "" if private else "; others can read it: chmod 700 it"
-        yield Finding("ok" if private else "warn", "home", f"{settings.home}{advice}")
-    parent = next(folder for folder in (settings.home, *settings.home.parents) if folder.exists())
-    free = shutil.disk_usage(parent).free
-    yield Finding("ok" if free >= LEAST_DISK else "warn", "disk", f"{output.size(free)} free")
-    yield Finding("ok", "starters", ", ".join(starters.names()) or "none")
-    for root in settings.checkpoint_roots:
-        there = root.is_dir()
-        yield Finding("ok" if there else "fail", "checkpoints", f"{root}" + ("" if there else " is no folder"))
-
-
-def _service(settings: Settings) -> Iterator[Finding]:
-    import socket
-
-    from walkgraph.client import Client, ClientError
-    from walkgraph.settings import is_running
-
-    if is_running(settings):
-        try:
-            with Client.local(settings) as client:
-                ready = client.ready()
-            yield Finding("ok" if ready else "warn", "service", f"{client.url} " + ("ready" if ready else "not ready"))
-        except ClientError as error:
-            yield Finding("fail", "service", str(error))
-        return
-    yield Finding("ok", "service", "not running: start it with `walkgraph up`")
-    with socket.socket() as probe:
-        taken = probe.connect_ex((settings.host, settings.port)) == 0
-    if taken:
-        yield Finding("warn", "port", f"{settings.port} is taken by another program: use `walkgraph up --port 0`")
+def _print(found: list[diagnosing.Finding]) -> None:
+    output.table(("", "WHAT", ""), [(finding.level, finding.what, finding.detail) for finding in found])
+    todo = [finding for finding in found if finding.do]
+    if todo:
+        output.line("\nwhat to do:")
+    for finding in todo:
+        output.line(f"  {finding.what}: {finding.do}")

@@ -88,7 +88,8 @@ def _print(told: dict[str, Any]) -> None:
         output.line(f"           walkgraph run {told['starter']} text_to_image --prompt 'a red circle' -o circle.png")
     if told["starter_problem"]:
         output.line(f"  the starter graph is not deployed: {told['starter_problem']}")
-    output.line("\nThe studio's address works once, for one browser; `walkgraph open` makes another.")
+    if told["studio"]:
+        output.line("\nThe studio's address works once, for one browser; `walkgraph open` makes another.")
 
 
 def _detached(settings: Settings, *, deploy: bool, browse: bool, as_json: bool) -> int:
