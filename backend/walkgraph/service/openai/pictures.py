@@ -29,6 +29,8 @@ SIDES = ("width", "height")
 MASK = "mask"
 """What the field calls the parameters of a preview's distance, of iterations and of a picture's size, and the input of
 what may change."""
+OURS = ("priority", "deadline")
+"""Keys of a native request that may stand beside OpenAI's."""
 PICTURES = {"image", "images", "mask"}
 """Keys of OpenAI's body."""
 N = 8
@@ -160,7 +162,7 @@ def task_bodies(asked: PicturesRequest, serving: Serving, shown: Shown | None = 
     final = serving.output_of("image")
     if final is None:
         raise NotFound(f"task `{serving.name}` makes no picture", "/model")
-    params, inputs = _extras(asked, serving)
+    ours, params, inputs = _extras(asked, serving)
     _judge_compression(asked)
     params |= _settings(asked, serving) | _sides(asked, serving, params)
     outputs = [final.name, *(output.name for output in serving.outputs if output.modality == "text")]
@@ -171,12 +173,13 @@ def task_bodies(asked: PicturesRequest, serving: Serving, shown: Shown | None = 
     if shown is not None:
         inputs |= _images(serving, shown)
     seeds = _seeds(params.pop("seed", None), asked.n or 1, serving)
-    return [{"inputs": inputs, "params": {**params, **seed}, "outputs": outputs} for seed in seeds]
+    return [{**ours, "inputs": inputs, "params": {**params, **seed}, "outputs": outputs} for seed in seeds]
 
 
-def _extras(asked: PicturesRequest, serving: Serving) -> tuple[dict[str, Scalar], dict[str, Any]]:
-    """(parameters, texts) that OpenAI has no word for."""
+def _extras(asked: PicturesRequest, serving: Serving) -> tuple[dict[str, Any], dict[str, Scalar], dict[str, Any]]:
+    """(ours, parameters, texts) that OpenAI has no word for."""
     texts = serving.inputs_of("text")
+    ours: dict[str, Any] = {}
     params: dict[str, Scalar] = {}
     inputs: dict[str, Any] = {}
     for name, value in (asked.model_extra or {}).items():
@@ -186,12 +189,14 @@ def _extras(asked: PicturesRequest, serving: Serving) -> tuple[dict[str, Scalar]
             params[name] = value
         elif name in texts:
             inputs[name] = value
+        elif name in OURS:
+            ours[name] = value
         else:
-            known = sorted({*serving.params, *texts, *PicturesRequest.model_fields})
+            known = sorted({*serving.params, *texts, *PicturesRequest.model_fields, *OURS})
             near = difflib.get_close_matches(name[:64], known, n=1)
             advice = f"did you mean `{near[0]}`?" if near else f"the task's parameters are {_listed(serving.params)}"
             raise _wrong(pointer([name[:200]]), f"this key is not known here; {advice}", "unknown_key")
-    return params, inputs
+    return ours, params, inputs
 
 
 def _settings(asked: PicturesRequest, serving: Serving) -> dict[str, Scalar]:
@@ -331,6 +336,8 @@ def _place(at: str, serving: Serving) -> str:
     head, _, rest = at.removeprefix("/").partition("/")
     if head == "params":
         return f"/{rest}"
+    if head in OURS:
+        return f"/{head}"
     name, _, rest = rest.partition("/")
     if head != "inputs" or name not in serving.task.inputs:
         return ""

@@ -14,7 +14,8 @@ from walkgraph.service.problems import Unprocessable, validation_faults
 
 IMAGES = ("image", "image[]")
 MASK = "mask"
-_INTEGERS = frozenset({"n", "output_compression", "partial_images"})
+_INTEGERS = frozenset({"n", "output_compression", "partial_images", "priority"})
+_NUMBERS = frozenset({"deadline"})
 _FLAGS = frozenset({"stream"})
 _WORDS = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
 
@@ -63,7 +64,7 @@ def _value(part: Part, param: TaskParam | None) -> Any:
         return _WORDS.get(text, text)
     if part.name in _INTEGERS or kind == "integer":
         return _number(text, int)
-    return _number(text, float) if kind == "number" else text
+    return _number(text, float) if part.name in _NUMBERS or kind == "number" else text
 
 
 def _number(text: str, kind: type[int] | type[float]) -> int | float | str:

@@ -79,6 +79,12 @@ def test_other_keys_are_parameters_and_texts() -> None:
     assert found[0]["inputs"] == {"prompt": "x", "negative": "blurred"}
 
 
+def test_what_is_ours_stands_beside() -> None:
+    body = bodies(DRAW, priority=5, deadline=30)[0]
+    assert (body["priority"], body["deadline"]) == (5, 30)
+    assert refused(DRAW, deadline=-1)[0] == "/deadline"
+
+
 def test_each_picture_has_a_seed_of_its_own() -> None:
     assert [b["params"] for b in bodies(DRAW, n=3, seed=5)] == [{"seed": 5}, {"seed": 6}, {"seed": 7}]
     assert [b["params"] for b in bodies(DRAW, n=2)] == [{}, {}]
@@ -173,7 +179,7 @@ def test_refusals_point_into_what_was_sent() -> None:
         return error.faults[0].pointer
 
     given = ("/params/steps", "/inputs/image/0", "/inputs/instruction", "/deadline", "/inputs")
-    assert [place(at) for at in given] == ["/steps", "/image", "/prompt", "", ""]
+    assert [place(at) for at in given] == ["/steps", "/image", "/prompt", "/deadline", ""]
     plain = InvalidInput("x")
     assert pictures.in_openai_terms(plain, EDIT) is plain
 
