@@ -49,6 +49,17 @@ class Caller:
         """Or steers them; else only its own."""
         return self.may("deploy")
 
+    def session(self, name: str) -> str:
+        """What a session of this caller is called inside: whatever others call theirs, a key's are its own."""
+        return f"{self.key}:{name}" if self.key is not None else name
+
+    def session_shown(self, inside: str) -> str | None:
+        """As the caller knows it; None where it may not see it. Sessions of others are shown by their names inside."""
+        own = self.session("")
+        if own and inside.startswith(own):
+            return inside.removeprefix(own)
+        return inside if self.sees_all_runs else None
+
 
 ALL: frozenset[Scope] = frozenset(SCOPES)
 SERVICE = Caller("service", "", ALL)

@@ -58,8 +58,7 @@ def _submitted(services: Services, deployment: str, task: str, body: Any, connec
     if connection is not None:
         count_run(connection, who)
     if who.key is not None and message.session is not None:
-        # Its own, whatever others call theirs.
-        message = msgspec.structs.replace(message, session=f"{who.key}:{message.session}")
+        message = msgspec.structs.replace(message, session=who.session(message.session))
     run = services.deployments.submit(managed, message)
     run.caller = who
     who.meter.begun()

@@ -256,6 +256,29 @@ async def test_runs_over_a_socket_count_as_requests(service: Running) -> None:
     assert sessions == {f"{made['id']}:mine"}, "nobody's name reaches the session of another key"
 
 
+async def test_a_session_of_a_key_is_nobody_elses(service: Running) -> None:
+    await service.deploy("synthetic_states", "synthetic_states_two_ranks")
+    task, path = "/v1/tasks/synthetic_states/remember", "/v1/sessions/synthetic_states"
+    one, two = await make(service, "one", "infer"), await make(service, "two", "infer")
+    boss = await make(service, "boss", "admin")
+
+    async def seen(client: httpx.AsyncClient) -> list[str]:
+        return [session["name"] for session in (await client.get(path)).json()["sessions"]]
+
+    async with holder(service, one) as first, holder(service, two) as second, holder(service, boss) as third:
+        for client in (first, second, service.http):
+            assert (await client.post(task, json={"session": "robot"})).status_code == 200
+        assert await seen(first) == await seen(second) == ["robot"]
+        everybodys = sorted(["robot", f"{one['id']}:robot", f"{two['id']}:robot"])
+        assert sorted(await seen(service.http)) == sorted(await seen(third)) == everybodys
+        assert (await first.delete(f"{path}/{two['id']}:robot")).status_code == 404
+        assert (await first.delete(f"{path}/robot")).status_code == 202
+        assert (await first.delete(f"{path}/robot")).status_code == 404
+        assert sorted(await seen(service.http)) == sorted(["robot", f"{two['id']}:robot"])
+        assert (await third.delete(f"{path}/{two['id']}:robot")).status_code == 202
+        assert await seen(service.http) == ["robot"]
+
+
 async def test_the_last_use_is_written_behind(settings: Settings) -> None:
     async with serving(settings, FakeFleet()) as service:
         made = await make(service, "robot", "read")
