@@ -248,11 +248,13 @@ def _event(value: dict[str, Any]) -> bytes:
     return b"data: %s\n\n" % msgspec.json.encode(value)
 
 
-async def begun(run: LiveRun, seconds: float) -> None:
-    """Returns once a run is accepted, or after `seconds`. Raises RunFailed for one that has failed by then: its answer
-    has a status of its own."""
+async def begun(run: LiveRun) -> None:
+    """Returns once a run has given something, or has taken long. Raises RunFailed for one that failed before that: its
+    answer has a status of its own."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await anext(run.follow())
-    if run.finished is not None and run.finished.error is not None:
+        async with asyncio.timeout(HEARTBEAT_SECONDS):
+            async for event in run.follow():
+                if not isinstance(event, m.Accepted):
+                    break
+    if run.finished is not None and run.finished.error is not None and not run.outputs:
         raise RunFailed(run.finished.error)

@@ -1,6 +1,9 @@
 """`POST /v1/chat/completions`: OpenAI's request as runs of a task, one for each choice."""
 
 import asyncio
+from collections.abc import Coroutine
+from contextlib import ExitStack
+from typing import Any, TypeVar
 
 import msgspec
 from fastapi import APIRouter
@@ -21,8 +24,7 @@ from walkgraph.service.runs import LiveRun
 from walkgraph.service.streaming import left
 from walkgraph.service.submission import submit
 
-BEGUN_SECONDS = 0.5
-"""A stream's status waits so long for its first run to be accepted or refused."""
+T = TypeVar("T")
 
 _STREAM = answer("With `stream`: chunks, the last `[DONE]`.", {"text/event-stream": {"type": "string"}})["content"]
 
@@ -39,9 +41,19 @@ async def complete(services: ServicesDep, request: Request, body: ChatRequest) -
         await in_wav(body)
     sent = chat.send(body, resolved)
     runs = _started(services, request, resolved, sent)
-    if body.stream:
-        return await _streamed(runs, sent, body)
-    return await _whole(request, runs, sent, body.model)
+    with ExitStack() as leaving:
+        leaving.callback(_leave, runs)
+        if not body.stream:
+            made = await _unless_left(request, replies.completion(runs, sent, body.model))
+            return Response(msgspec.json.encode(made.result()), media_type="application/json") if made else _nobody()
+        if not (made := await _unless_left(request, replies.begun(runs[0]))):
+            return _nobody()
+        made.result()
+        # From here on the stream says when its client leaves.
+        leaving.pop_all()
+    with_usage = bool(body.stream_options and body.stream_options.include_usage)
+    events = replies.Streamed(runs, sent, body.model, with_usage=with_usage).events()
+    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 def _started(services: Services, request: Request, resolved: serving.Resolved, sent: chat.Sent) -> list[LiveRun]:
@@ -56,29 +68,21 @@ def _started(services: Services, request: Request, resolved: serving.Resolved, s
     return runs
 
 
-async def _streamed(runs: list[LiveRun], sent: chat.Sent, body: ChatRequest) -> Response:
-    try:
-        await replies.begun(runs[0], BEGUN_SECONDS)
-    except BaseException:
-        _leave(runs)
-        raise
-    with_usage = bool(body.stream_options and body.stream_options.include_usage)
-    events = replies.Streamed(runs, sent, body.model, with_usage=with_usage).events()
-    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
-
-
-async def _whole(request: Request, runs: list[LiveRun], sent: chat.Sent, model: str) -> Response:
-    made = asyncio.ensure_future(replies.completion(runs, sent, model))
+async def _unless_left(request: Request, work: Coroutine[Any, Any, T]) -> asyncio.Future[T] | None:
+    """What has been done; None where the client left before that."""
+    made = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(left(request))
     try:
         await asyncio.wait([made, gone], return_when=asyncio.FIRST_COMPLETED)
-        if not made.done():
-            return Response(status_code=499)
-        return Response(msgspec.json.encode(made.result()), media_type="application/json")
+        return made if made.done() else None
     finally:
         made.cancel()
         gone.cancel()
-        _leave(runs)
+
+
+def _nobody() -> Response:
+    """The client has left."""
+    return Response(status_code=499)
 
 
 def _leave(runs: list[LiveRun]) -> None:
