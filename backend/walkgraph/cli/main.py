@@ -69,6 +69,9 @@ def build() -> typer.Typer:
     app.callback()(_common)
     for name in plugins.names(VERBS):
         command = plugins.load(VERBS, name, "command")
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+            continue
         app.command(name, context_settings=getattr(command, "settings", None))(command)
     return app
 
