@@ -8,6 +8,7 @@ import contextlib
 import os
 import sys
 from asyncio.subprocess import Process
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,6 +76,8 @@ class DeploymentProcess:
         self._on_message, self._on_exit = on_message, on_exit
         self._context: sockets.Context = zmq.Context()
         self._looped = Looped(sockets.dealer_for(self._context, bind), self._take)
+        self._loop = asyncio.get_running_loop()
+        self._outbox: deque[bytes] = deque()
         self._idle = asyncio.Event()
         self._ended = asyncio.create_task(self._watch())
 
@@ -83,9 +86,13 @@ class DeploymentProcess:
         return self._process.returncode is None
 
     def send(self, message: m.ToConductor) -> None:
-        """Never waits. Raises `Overloaded` if the conductor has stopped reading."""
-        if not self._looped.send(codec.encode(message)):
+        """Never waits; what is sent in one turn of the loop goes together. Raises `Overloaded` if the conductor has
+        stopped reading."""
+        if self._looped.waiting + len(self._outbox) >= sockets.MAX_QUEUED:
             raise Overloaded("the deployment takes no more messages; try again shortly")
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._outbox.append(codec.encode(message))
 
     async def stop(self, grace: float) -> None:
         """Take nothing new, let what runs finish for up to `grace` seconds, end the rest with `shutting_down`.
@@ -118,14 +125,22 @@ class DeploymentProcess:
         self._context.destroy(linger=0)
         self._on_exit(code)
 
+    def _flush(self) -> None:
+        while self._outbox and self.alive:
+            count, frame = codec.together(self._outbox)
+            self._looped.send(frame)
+            for _ in range(count):
+                self._outbox.popleft()
+
     def _take(self, frames: list[bytes]) -> None:
         try:
-            message = codec.from_conductor.decode(frames[-1])
+            messages = codec.from_conductor.decode_all(frames[-1])
         except codec.BadMessage:
             self.rejected += 1
             return
-        if isinstance(message, m.Status):
-            self.status = message
-            if message.state == "draining" and message.running == 0 and message.waiting == 0:
-                self._idle.set()
-        self._on_message(message)
+        for message in messages:
+            if isinstance(message, m.Status):
+                self.status = message
+                if message.state == "draining" and message.running == 0 and message.waiting == 0:
+                    self._idle.set()
+            self._on_message(message)

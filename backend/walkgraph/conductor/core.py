@@ -5,7 +5,7 @@ ranks ──> Emit, RankDone, RankFailed, Suspended, Released ──> Runs ─�
 ranks' lives ──> Ranks ──> Spawn, Load, Peers, Ping, Kill
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from walkgraph.conductor.events import (
@@ -60,25 +60,38 @@ class Conductor:
         return self._with_status(self.ranks.begin(now))
 
     def handle(self, event: Event, now: float) -> list[Command]:
-        if self._gone:
-            return []
+        return self.handle_all((event,), now)
+
+    def handle_all(self, events: Iterable[Event], now: float) -> list[Command]:
+        """What follows from several; whether more can be admitted, and the status, are looked at once."""
+        commands: list[Command] = []
+        changes = False
+        for event in events:
+            if self._gone:
+                continue
+            commands += self._follow(event, now)
+            # An output can neither free room nor change the status.
+            changes = changes or not (isinstance(event, FromRank) and isinstance(event.message, m.Emit))
+        if not changes:
+            return commands
+        commands += self.runs.admit(now)
+        return self._with_status(commands)
+
+    def _follow(self, event: Event, now: float) -> list[Command]:
         match event:
             case FromService(message=message):
-                commands = self._from_service(message, now)
+                return self._from_service(message, now)
             case FromRank(message=m.Emit() as emit):
-                # The one message of the hot path: it can neither free room nor change the status.
                 return self._emitted(event, emit, now)
             case FromRank():
-                commands = self._from_rank(event, now)
+                return self._from_rank(event, now)
             case Spawned():
                 self.ranks.spawned(event.rank, event.start, event.pid, now)
-                commands = []
+                return []
             case Died():
-                commands = self._died(event, now)
+                return self._died(event, now)
             case Tick():
-                commands = self._tick(now)
-        commands.extend(self.runs.admit(now))
-        return self._with_status(commands)
+                return self._tick(now)
 
     def due(self) -> float:
         """When `Tick` is worth sending, if nothing happens before."""

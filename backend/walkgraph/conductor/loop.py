@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import zmq
@@ -76,18 +76,7 @@ class Loop:
 
     def turn(self) -> None:
         punctual = self._wait()
-        with contextlib.suppress(BlockingIOError):
-            if self._signals.recv(64):
-                self._handle(FromService(m.Stop()))
-        if len(self._to_service) < MOST_WAITING:
-            for identity, message in self._from_workers.drain():
-                self._hear(identity, message)
-        for rank, start, code in self._processes.buried():
-            self._handle(Died(rank, start, code))
-        for _, message in self._from_service.drain():
-            if isinstance(message, m.Watch):
-                self._emitter.set_level(message.level)
-            self._handle(FromService(message))
+        self._perform(self._core.handle_all(self._heard(), self._clock()))
         if punctual and self._clock() >= self._core.due():
             self._handle(Tick())
         self._flush()
@@ -112,12 +101,24 @@ class Loop:
         poller.poll(round(1000 * (seconds if told is None else min(seconds, told))) + 1)
         return self._clock() - before < seconds + LATE_SECONDS
 
-    def _hear(self, identity: bytes, message: m.FromWorker) -> None:
-        rank, _, start = identity.decode(errors="replace").partition(".")
-        if rank.isdecimal() and start.isdecimal():
-            self._handle(FromRank(Rank(int(rank)), int(start), message))
-        else:
-            self._from_workers.rejected += 1
+    def _heard(self) -> Iterator[Event]:
+        """All that has come meanwhile: from the workers first, for what they did came before their end."""
+        with contextlib.suppress(BlockingIOError):
+            if self._signals.recv(64):
+                yield FromService(m.Stop())
+        if len(self._to_service) < MOST_WAITING:
+            for identity, message in self._from_workers.drain():
+                rank, _, start = identity.decode(errors="replace").partition(".")
+                if rank.isdecimal() and start.isdecimal():
+                    yield FromRank(Rank(int(rank)), int(start), message)
+                else:
+                    self._from_workers.rejected += 1
+        for rank, start, code in self._processes.buried():
+            yield Died(rank, start, code)
+        for _, message in self._from_service.drain():
+            if isinstance(message, m.Watch):
+                self._emitter.set_level(message.level)
+            yield FromService(message)
 
     def _handle(self, event: Event) -> None:
         self._perform(self._core.handle(event, self._clock()))
@@ -145,8 +146,9 @@ class Loop:
         for rank, worker in self._workers.items():
             identity = worker.identity(rank)
             while worker.waiting:
+                count, frame = codec.together(worker.waiting)
                 try:
-                    self._from_workers.socket.send_multipart([identity, worker.waiting[0]], zmq.NOBLOCK)
+                    self._from_workers.socket.send_multipart([identity, frame], zmq.NOBLOCK)
                 except zmq.Again:
                     break
                 except zmq.ZMQError as error:
@@ -154,9 +156,15 @@ class Loop:
                         raise
                     # It hasn't said hello yet or has just ended; the latter is dealt with as its death.
                     break
-                worker.waiting.popleft()
+                _drop(worker.waiting, count)
         # Last, for work has begun then of which it is told.
         with contextlib.suppress(zmq.Again):
             while self._to_service:
-                self._from_service.socket.send(self._to_service[0], zmq.NOBLOCK)
-                self._to_service.popleft()
+                count, frame = codec.together(self._to_service)
+                self._from_service.socket.send(frame, zmq.NOBLOCK)
+                _drop(self._to_service, count)
+
+
+def _drop(waiting: deque[bytes], count: int) -> None:
+    for _ in range(count):
+        waiting.popleft()

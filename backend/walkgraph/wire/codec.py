@@ -1,5 +1,11 @@
-"""Bytes <-> messages. One decoder a direction; what does not fit its union raises `BadMessage`."""
+"""Bytes <-> messages. One decoder a direction; what does not fit its union raises `BadMessage`.
 
+A frame is one message, or an array of several that go the same way: what waits together travels together.
+"""
+
+import struct
+from collections.abc import Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 import msgspec
@@ -9,7 +15,15 @@ from walkgraph.wire import messages as m
 MAX_BYTES = 96 * 1024 * 1024
 """Largest frame a socket takes; media inputs are bounded well below."""
 
+MOST_TOGETHER = 256
+"""Messages in one frame, and their bytes where they are several:"""
+BYTES_TOGETHER = 64 * 1024
+
 Union = TypeVar("Union")
+Decoded = TypeVar("Decoded")
+_ARRAYS = frozenset({*range(0x90, 0xA0), 0xDC, 0xDD})
+"""First bytes of arrays in msgpack; a message is a map."""
+_ARRAY = struct.Struct(">BH")
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -22,18 +36,44 @@ class Direction(Generic[Union]):
 
     def __init__(self, union: object) -> None:
         self._decoder: msgspec.msgpack.Decoder[Union] = msgspec.msgpack.Decoder(union)  # type: ignore[arg-type]
+        several = list[union]  # type: ignore[valid-type]
+        self._several: msgspec.msgpack.Decoder[list[Union]] = msgspec.msgpack.Decoder(several)  # type: ignore[arg-type]
 
     def decode(self, frame: bytes | memoryview) -> Union:
+        """Of a frame that is one message."""
+        return self._decoded(self._decoder, frame)
+
+    def decode_all(self, frame: bytes | memoryview) -> list[Union]:
+        """Of any frame; where one of its messages is none, all are refused."""
+        if len(frame) and frame[0] in _ARRAYS:
+            return self._decoded(self._several, frame)
+        return [self.decode(frame)]
+
+    @staticmethod
+    def _decoded(decoder: "msgspec.msgpack.Decoder[Decoded]", frame: bytes | memoryview) -> "Decoded":
         if len(frame) > MAX_BYTES:
             raise BadMessage(f"a frame of {len(frame)} bytes is over the limit of {MAX_BYTES}")
         try:
-            return self._decoder.decode(frame)
+            return decoder.decode(frame)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadMessage("a frame is no message of this direction") from error
 
 
 def encode(message: m.Message) -> bytes:
     return _encoder.encode(message)
+
+
+def together(waiting: Sequence[bytes]) -> tuple[int, bytes]:
+    """(how many, frame): the first of these encoded messages, at least one, that go as one frame."""
+    count = size = 0
+    for one in islice(waiting, MOST_TOGETHER):
+        size += len(one)
+        if count and size > BYTES_TOGETHER:
+            break
+        count += 1
+    if count == 1:
+        return 1, waiting[0]
+    return count, b"".join((_ARRAY.pack(0xDC, count), *islice(waiting, count)))
 
 
 to_conductor: Direction[m.ToConductor] = Direction(m.ToConductor)

@@ -29,6 +29,11 @@ class Looped:
         # What came before is not told again.
         self._ask()
 
+    @property
+    def waiting(self) -> int:
+        """Messages that the socket has not taken."""
+        return len(self._outbox)
+
     def send(self, frame: bytes) -> bool:
         """Never waits; False where too many messages wait already."""
         if len(self._outbox) >= MAX_QUEUED:

@@ -100,7 +100,7 @@ class Reader(Generic[Union]):
         self._frames = frames
 
     def drain(self, limit: int = MAX_QUEUED) -> Iterator[tuple[bytes, Union]]:
-        """Yield (sender, message) for at most `limit` frames; the sender is empty for one-frame sockets."""
+        """Yield (sender, message) of at most `limit` frames; the sender is empty for one-frame sockets."""
         for _ in range(limit):
             try:
                 frames = self.socket.recv_multipart(zmq.NOBLOCK)
@@ -110,11 +110,13 @@ class Reader(Generic[Union]):
                 self.rejected += 1
                 continue
             try:
-                message = self._direction.decode(frames[-1])
+                messages = self._direction.decode_all(frames[-1])
             except BadMessage:
                 self.rejected += 1
                 continue
-            yield (frames[0] if self._frames > 1 else b""), message
+            sender = frames[0] if self._frames > 1 else b""
+            for message in messages:
+                yield sender, message
 
 
 def offer(socket: Socket) -> Callable[[bytes], bool]:
