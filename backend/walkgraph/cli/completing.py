@@ -110,7 +110,7 @@ def _asked(ask: Callable[[Client], Iterable[str]]) -> list[str]:
     try:
         with _at_most(PATIENCE), Client.local(settings) as client:
             return list(ask(client))
-    except (ClientError, WalkgraphError, ValueError, KeyError, OSError):
+    except (ClientError, WalkgraphError, ValueError, KeyError, TypeError, OSError):
         return []
 
 

@@ -11,11 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.unit.cli.test_cli import PICTURE, PNG, TIMES, FakeService, output, service, sse, walkgraph
+from tests.support.fake_service import PICTURE, PNG, TIMES, FakeService, output, sse
 from walkgraph.cli import comparing
 from walkgraph.client import Client
-
-__all__ = ["service", "walkgraph"]
 
 FIRST, AGAIN, THIRD = "a" * 32, "b" * 32, "c" * 32
 DONE = ("done", {"run": AGAIN, "seconds": 0.5, "queued": 0.01, "times": TIMES})

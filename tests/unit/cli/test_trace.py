@@ -17,14 +17,12 @@ from hypothesis import strategies as st
 from websockets.sync.server import ServerConnection, serve
 
 from tests.support import traces
-from tests.unit.cli.test_cli import FakeService, service, walkgraph
+from tests.support.fake_service import FakeService
 from walkgraph.cli import timelines
 from walkgraph.cli.following import WINDOW, Board
 from walkgraph.client import Client, Unreachable
 from walkgraph.telemetry.sinks import otlp, perfetto
 from walkgraph.telemetry.trace import FOLDED, Blocks, Lane, Trace
-
-__all__ = ["service", "walkgraph"]
 
 RUN = traces.RUN
 TRACE = traces.trace(3, ranks=2)
