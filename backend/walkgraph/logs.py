@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import structlog
 
-_CODE = re.compile(r"(code=|bearer[ .])[\w\-.%]+", re.IGNORECASE)
+_CODE = re.compile(r"(code=|bearer[ .]|\bwg_[0-9a-f]{8}_)[\w\-.%]+", re.IGNORECASE)
 
 
 def configure(level: str, form: Literal["json", "text"], secrets: tuple[str, ...] = ()) -> None:
@@ -44,6 +44,11 @@ def configure(level: str, form: Literal["json", "text"], secrets: tuple[str, ...
     )  # fmt: skip
 
 
+def without_codes(text: str) -> str:
+    """Without what lets somebody in, as far as its form tells: codes, bearer tokens, keys."""
+    return _CODE.sub(r"\1***", text)
+
+
 def reclaim() -> None:
     """Take back the logs of the server from libraries that gave them handlers of their own; its access log stays off:
     it would write whole addresses."""
@@ -67,7 +72,7 @@ class _Scrubber:
             return value
         for secret in self._secrets:
             value = value.replace(secret, "***")
-        return _CODE.sub(r"\1***", value)
+        return without_codes(value)
 
 
 def _plain(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:

@@ -123,6 +123,7 @@ def test_keys_are_nowhere_but_where_they_are_shown(tmp_path: Path) -> None:
             assert http.get("/v1/limits", headers=headers).status_code == 200
             assert http.get(f"/v1/limits?key={key}").status_code == 401
             assert http.get(f"/{key}", headers=headers).status_code == 403
+            assert http.put(f"/{key}", headers=headers, json={}).status_code == 403
             assert http.put("/api/v1/graphs/x", headers=headers, json={"a": key}).status_code == 403
         for hidden in (secret, found.token):
             for pid in {found.process.pid} | children(found.process.pid):

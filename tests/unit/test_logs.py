@@ -27,9 +27,10 @@ def test_an_event_is_one_line_without_secrets(form: str, capsys: pytest.CaptureF
     log = structlog.get_logger("test")
     log.info("request", path="/x\r\n\x1b[31mred", header="Bearer abc.def", url="/studio/?code=xyz", key="s3cret-token")
     logging.getLogger("library").warning("a line\nwith s3cret-token and %s", "code=123")
+    logging.getLogger("library").warning("PUT /wg_0123abcd_k3y-of_somebody")
     written = capsys.readouterr().err
-    assert len(written.strip().split("\n")) == 2
-    for secret in ("s3cret", "abc.def", "xyz", "123", "\x1b", "\r"):
+    assert len(written.strip().split("\n")) == 3
+    for secret in ("s3cret", "abc.def", "xyz", "code=123", "k3y", "\x1b", "\r"):
         assert secret not in written
     if form == "json":
         first = json.loads(written.split("\n")[0])

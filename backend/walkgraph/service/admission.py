@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from walkgraph.logs import without_codes
 from walkgraph.service.auditing import Audit, act
 from walkgraph.service.callers import ALL, SOCKET, Caller, needed
 from walkgraph.service.keys import PREFIX, Keyring
@@ -72,7 +73,8 @@ class Admission:
         method: str = scope.get("method", SOCKET)
         if answer.status_code == 403 and method not in _READS and method != SOCKET:
             scopes = " or ".join(f"`{name}`" for name in needed(method, scope["path"]))
-            attempt = act(HTTPConnection(scope), "request.deny", f"{method} {scope['path'][:200]}")
+            target = f"{method} {without_codes(scope['path'])[:200]}"
+            attempt = act(HTTPConnection(scope), "request.deny", target)
             await self._audit.denied(attempt, f"it needs the scope {scopes}")
 
     async def hold(self, scope: Scope, receive: Receive, send: Send, go: Callable[[Send], Awaitable[None]]) -> None:
