@@ -168,8 +168,8 @@ class Answer:
         return [one for one in end.loops if output is not None and (one.walk, one.loop) in output.loops]
 
     def _cut(self, end: m.Finished) -> bool:
-        """Whether a bound ended it. What made the sound is told by all loops where it leaves from none."""
-        mine = [*self._loops(end, self._kind), *(self._loops(end, "text") if self._kind == "audio" else ())]
+        """Whether a bound ended it. Sound leaves from no loop itself: it is cut where anything it is made from was."""
+        mine = self._loops(end, "text") if self._kind == "text" else ()
         return not all(one.stopped for one in mine or end.loops)
 
     def _usage(self, end: m.Finished) -> dict[str, Any]:
