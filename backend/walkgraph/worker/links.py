@@ -1,4 +1,4 @@
-"""A worker's ways out and in: the conductor, each peer, and the tensors on their way between.
+"""A worker's ways out and in: the conductor (`reports`), each peer, and the tensors on their way between.
 
 Every way out is a queue of its own, in order. A message waits there while its tensors find no room in the transport or
 the socket takes no more; what is queued for a run is dropped when the run ends, what is queued for a peer when that
@@ -22,6 +22,7 @@ from walkgraph.wire import messages as m
 from walkgraph.worker import values
 from walkgraph.worker.carrier import Carrier
 from walkgraph.worker.events import ABSENT, Arrived
+from walkgraph.worker.reports import Reports, encoded
 
 _SENDER = struct.Struct("<II")
 """Rank and start of who sent a frame to a peer."""
@@ -57,10 +58,9 @@ class _Packed:
 
 
 class Outbox:
-    """One way out."""
+    """The way to one peer."""
 
-    def __init__(self, socket: sockets.Socket, to: Rank | None, head: tuple[bytes, ...], transport: Carrier) -> None:
-        """`to` is None for the conductor, to whom nothing goes through a transport."""
+    def __init__(self, socket: sockets.Socket, to: Rank, head: tuple[bytes, ...], transport: Carrier) -> None:
         self.socket = socket
         self._to = to
         self._head = head
@@ -133,19 +133,14 @@ class Outbox:
     def _encode(self, waiting: _Waiting, alone: bool) -> _Packed:
         message, tickets = waiting.message, list[int]()
         if waiting.value is not ABSENT:
-            to = self._to
-            put = None if to is None or not waiting.shared else lambda one: self._transport.put(one, to, alone=alone)
+            put = (lambda one: self._transport.put(one, self._to, alone=alone)) if waiting.shared else None
             packed = values.pack(waiting.value, put, self._take_back)
             message = msgspec.structs.replace(message, value=packed)
             tickets = [ticket.id for ticket in values.tickets_in(packed)]
-        frame = codec.encode(message)
-        if len(frame) > codec.MAX_BYTES:
-            raise WalkgraphError(f"a value takes {len(frame)} bytes, over the limit of {codec.MAX_BYTES} for a message")
-        return _Packed([*self._head, frame], tickets)
+        return _Packed([*self._head, encoded(message)], tickets)
 
     def _take_back(self, ticket: m.Ticket) -> None:
-        if self._to is not None:
-            self._transport.free(ticket.id, self._to)
+        self._transport.free(ticket.id, self._to)
 
 
 class Links:
@@ -158,7 +153,7 @@ class Links:
         context: sockets.Context,
         transport: Carrier,
     ) -> None:
-        self.conductor = Outbox(conductor, None, (), transport)
+        self.conductor = Reports(conductor)
         self.from_conductor = sockets.Reader(conductor, codec.to_worker)
         self.inbox = inbox
         self.stale = 0
@@ -214,7 +209,7 @@ class Links:
             outbox.urge(message)
 
     def flush(self) -> None:
-        self.conductor.flush()
+        """To the peers."""
         for outbox in self._out.values():
             outbox.flush()
 

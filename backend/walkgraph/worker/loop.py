@@ -92,10 +92,13 @@ class Loop:
             else:
                 self._fail(*arrival)
         if not self._engine.idle:
+            # What is over is told before something begins that may take its time.
+            self._links.conductor.flush()
             self._step()
         self._links.flush()
         for run, error in self._links.failures():
             self._fail(run, error)
+        self._links.conductor.flush()
         self._looking.tell()
         self._teller.flush(len(self._core.runs))
         if self._quiet.now(len(self._core.runs), self._clock()):

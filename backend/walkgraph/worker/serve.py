@@ -90,6 +90,7 @@ def run(loop: Loop, rank: Rank, links: Links) -> None:
         what = str(raised) if isinstance(raised, WalkgraphError) else f"`{type(raised).__name__}`; its log says where"
         error = ErrorInfo(code="worker_lost", message=f"the worker of rank {rank} failed: {what}", rank=rank)
         links.conductor.send(m.Faulted(rank=rank, error=error))
+        links.conductor.flush()
         raise
 
 

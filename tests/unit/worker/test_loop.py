@@ -160,13 +160,16 @@ class Desk:
     def __init__(self, context: sockets.Context, folder: Path) -> None:
         self.socket = sockets.router(context, sockets.address(folder, "workers"))
         self.socket.setsockopt(zmq.RCVTIMEO, 5000)
+        self._heard: deque[m.FromWorker] = deque()
 
     def say(self, worker: Worker, *messages: m.ToWorker) -> None:
         for message in messages:
             self.socket.send_multipart([f"{worker.rank}.1".encode(), codec.encode(message)])
 
     def hear(self) -> m.FromWorker:
-        return codec.from_worker.decode(self.socket.recv_multipart()[-1])
+        while not self._heard:
+            self._heard.extend(codec.from_worker.decode_all(self.socket.recv_multipart()[-1]))
+        return self._heard.popleft()
 
 
 Trio = tuple[Desk, Worker, Worker]
@@ -180,8 +183,9 @@ def trio(tmp_path: Path) -> Iterator[Trio]:
     for worker in (one, two):
         worker.links.conductor.send(m.Pong(rank=worker.rank, number=0))  # so that the router knows it
         worker.links.set_peers({one.rank: one.peer, two.rank: two.peer})
+        worker.links.conductor.flush()
         while worker.links.conductor.blocked:
-            worker.links.flush()
+            worker.links.conductor.flush()
         desk.hear()
     yield desk, one, two
     for worker in (one, two):
