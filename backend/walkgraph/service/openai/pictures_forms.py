@@ -5,18 +5,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from walkgraph.graph.document import TaskParam
-from walkgraph.service import body
+from walkgraph.service import body, limits
 from walkgraph.service.body import BadForm, BadJson
 from walkgraph.service.multipart import Form, Part
-from walkgraph.service.openai.pictures import EditRequest, PicturesRequest, Shown
+from walkgraph.service.openai.pictures import PICTURES, EditRequest, PicturesRequest, Shown
 from walkgraph.service.openai.serving import Serving
-from walkgraph.service.problems import Unprocessable, validation_faults
+from walkgraph.service.problems import Fault, Unprocessable, pointer, validation_faults
 
 IMAGES = ("image", "image[]")
 MASK = "mask"
 _INTEGERS = frozenset({"n", "output_compression", "partial_images", "priority"})
 _NUMBERS = frozenset({"deadline"})
 _FLAGS = frozenset({"stream"})
+_PICTURES = frozenset((name,) for name in PICTURES)
 _WORDS = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
 
 
@@ -79,6 +80,10 @@ def _number(text: str, kind: type[int] | type[float]) -> int | float | str:
 
 
 def _unprocessable(error: ValidationError) -> Unprocessable:
-    # The pictures themselves are in what pydantic would tell.
-    found = error.errors(include_url=False, include_context=True, include_input=False)
-    return Unprocessable("some fields of the request are wrong", validation_faults(found))
+    # The pictures themselves would be in what pydantic tells, and which of their forms it tried.
+    found = error.errors(include_url=False, include_input=False)
+    faults = validation_faults(one for one in found if one["loc"][:1] not in _PICTURES)
+    message = f"send a `data:` URL or base64; of pictures up to {limits.IMAGES} in a list"
+    wrong = dict.fromkeys(pointer(one["loc"][:1]) for one in found if one["loc"][:1] in _PICTURES)
+    faults += [Fault(at, "bad_value", message) for at in wrong]
+    return Unprocessable("some fields of the request are wrong", faults)
