@@ -4,7 +4,8 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from walkgraph.service.body import StrictRoute
-from walkgraph.service.deps import Services, ServicesDep
+from walkgraph.service.deps import ServicesDep
+from walkgraph.service.readiness import is_ready
 
 router = APIRouter(tags=["health"], route_class=StrictRoute)
 
@@ -18,15 +19,6 @@ async def live() -> JSONResponse:
 @router.get("/health", include_in_schema=False)
 async def ready(services: ServicesDep, deployment: str | None = Query(default=None, max_length=64)) -> JSONResponse:
     """200 once what is wanted serves (or the one deployment asked for); 503 while loading or draining."""
-    if is_ready(services, deployment):
+    if is_ready(services.deployments, deployment):
         return JSONResponse({"status": "ready"})
     return JSONResponse({"status": "not ready"}, status_code=503, headers={"Retry-After": "1"})
-
-
-def is_ready(services: Services, deployment: str | None) -> bool:
-    found = services.deployments.listed()
-    if services.deployments.draining:
-        return False
-    if deployment is not None:
-        return any(managed.id == deployment and managed.state == "ready" for managed in found)
-    return not found or any(managed.state in ("ready", "degraded") for managed in found)

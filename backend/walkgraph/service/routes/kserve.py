@@ -17,7 +17,7 @@ from walkgraph.service.deps import Name, Services, ServicesDep
 from walkgraph.service.documenting import schema_of_model
 from walkgraph.service.kserve import InferAnswer, InferRequest, ModelMeta
 from walkgraph.service.problems import Unavailable, Unprocessable
-from walkgraph.service.routes.health import is_ready
+from walkgraph.service.readiness import is_ready
 from walkgraph.service.submission import declared, submit
 
 router = APIRouter(prefix="/v2", tags=["kserve"], route_class=StrictRoute)
@@ -44,7 +44,7 @@ async def live() -> dict[str, bool]:
 
 @router.get("/health/ready")
 async def ready(services: ServicesDep) -> JSONResponse:
-    return _readiness({"ready": is_ready(services, None)})
+    return _readiness({"ready": is_ready(services.deployments, None)})
 
 
 @router.get("/models/{model}")
@@ -61,7 +61,7 @@ async def model_ready(services: ServicesDep, model: Name, version: Name | None =
     managed = services.deployments.get(model)
     if version is not None and managed.graph is not None:
         declared(managed, version)
-    return _readiness({"name": model, "ready": is_ready(services, model)})
+    return _readiness({"name": model, "ready": is_ready(services.deployments, model)})
 
 
 @router.post("/models/{model}/infer", openapi_extra=_ASKED, responses={200: {"model": InferAnswer}})
