@@ -7,7 +7,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,14 +35,28 @@ SHARED = {
 globals().update(SHARED)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgreSQL]:
+@contextmanager
+def started() -> Iterator[PostgreSQL]:
     # Not in pytest's own folders: started by root, the server is another user's, and its socket's path is short.
     with tempfile.TemporaryDirectory(prefix="pg") as folder:
         found = PostgreSQL(Path(folder))
         found.start()
         yield found
         found.kill()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgreSQL]:
+    with started() as found:
+        yield found
+
+
+@pytest.fixture
+def fragile() -> Iterator[PostgreSQL]:
+    """One of its own, to be killed."""
+    with started() as found:
+        found.hasten()
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -109,19 +124,20 @@ def test_what_was_acknowledged_survives_the_writers_kill(url: str, writes: int) 
     _holds(url, acknowledged)
 
 
-@pytest.mark.parametrize("writes", [1, 30])
-def test_what_was_acknowledged_survives_the_servers_kill(server: PostgreSQL, url: str, writes: int) -> None:
-    other = Store.open(server.make())
-    acknowledged = _killed(url, writes, lambda _writer: server.kill())
-    with pytest.raises(StoreBusy):
-        other.read_now(queries.is_new)
-    server.start()
-    assert other.read_now(queries.is_new)
+def test_what_was_acknowledged_survives_the_servers_kill(fragile: PostgreSQL) -> None:
+    other = Store.open(fragile.make())
+    for writes in (1, 30):
+        url = fragile.make()
+        acknowledged = _killed(url, writes, lambda _writer: fragile.kill())
+        with pytest.raises(StoreBusy):
+            other.read_now(queries.is_new)
+        fragile.start()
+        assert other.read_now(queries.is_new)
+        _holds(url, acknowledged)
     other.close()
-    _holds(url, acknowledged)
 
 
-def _killed(url: str, writes: int, kill) -> list[int]:
+def _killed(url: str, writes: int, kill: Callable[[subprocess.Popen[str]], None]) -> list[int]:
     """What a process had heard to be written when something was killed."""
     command = [sys.executable, "-c", WRITER, url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as writer:
