@@ -1,0 +1,196 @@
+"""A chat's request as a task's body, over declarations of families that no small machine runs."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import soundfile
+
+from walkgraph.graph import codec
+from walkgraph.resources import bundled
+from walkgraph.service.openai import chat, hearing, serving
+from walkgraph.service.openai.chat_schemas import ChatRequest
+from walkgraph.service.problems import Fault, Unprocessable
+from walkgraph.service.sound import Sound, read, written
+
+PNG = "data:image/png;base64,iVBORw0KGgo="
+WAV = base64.b64encode(written(Sound(8000, np.zeros((80, 1), np.int16)))).decode()
+
+
+def resolved(graph: str, task: str, **changes: Any) -> serving.Resolved:
+    document = json.loads(bundled("graphs")[graph].read_text())
+    document["tasks"][task] |= changes
+    found = serving.servings(codec.load(document))[task]
+    return serving.Resolved(cast(Any, SimpleNamespace(id=graph)), found)
+
+
+OMNI = resolved("qwen3_omni", "chat")
+BAGEL = resolved("bagel", "image_to_text")
+ONE_OF_EACH = {
+    "picture": {"modality": "image", "optional": True},
+    "question": {"modality": "text"},
+}
+NAMED = resolved(
+    "shapes",
+    "image_to_text",
+    inputs=ONE_OF_EACH,
+    steps=[{"walk": "read_image", "with": {"image": "@task.picture"}}, {"walk": "decode"}],
+)
+
+
+def request(*content: Any, **fields: Any) -> ChatRequest:
+    messages = [{"role": "user", "content": list(content)}] if content else []
+    return ChatRequest.model_validate({"model": "m", "messages": messages, **fields})
+
+
+def text(told: str) -> dict[str, Any]:
+    return {"type": "text", "text": told}
+
+
+def image(url: str = PNG) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def audio(data: str = WAV, form: str = "wav") -> dict[str, Any]:
+    return {"type": "input_audio", "input_audio": {"data": data, "format": form}}
+
+
+def body(found: serving.Resolved, asked: ChatRequest) -> dict[str, Any]:
+    (only,) = chat.send(asked, found).bodies
+    return only
+
+
+def test_parts_keep_their_order() -> None:
+    asked = request(text("a"), audio(), image(), text("b"))
+    assert body(OMNI, asked)["inputs"] == {
+        "parts": [
+            {"type": "text", "text": "a"},
+            {"type": "audio", "data": WAV},
+            {"type": "image", "data": PNG},
+            {"type": "text", "text": "b"},
+        ]
+    }
+
+
+def test_inputs_that_are_bound_by_name_are_named() -> None:
+    asked = request(text("a"), image(), text("b"))
+    assert body(NAMED, asked)["inputs"] == {"question": "a\nb", "picture": PNG}
+    with pytest.raises(Unprocessable) as found:
+        chat.send(request(text("a"), image(), image()), NAMED)
+    assert found.value.faults[0].pointer == "/messages/0/content/2/image_url/url"
+
+
+def test_a_system_message_is_the_prompt_where_a_step_reads_that() -> None:
+    system = [{"role": "system", "content": "be"}, {"role": "developer", "content": "brief"}]
+    said = [*system, {"role": "user", "content": "x"}]
+    assert body(OMNI, request(messages=said)) == {
+        "inputs": {"parts": [{"type": "text", "text": "x"}]},
+        "params": {"system_prompt": "be\nbrief"},
+        "outputs": ["text"],
+    }
+    parts = [{"type": "text", "text": "be\nbrief"}, {"type": "text", "text": "x"}]
+    assert body(BAGEL, request(messages=said))["inputs"] == {"parts": parts}
+    thinking = body(BAGEL, request(messages=said, think=True))
+    assert thinking["params"] == {"think": True, "system_prompt": "be\nbrief"}
+    assert thinking["inputs"] == {"parts": parts[1:]}
+
+
+def test_sound_is_asked_for_with_its_voice() -> None:
+    asked = request(text("a"), modalities=["text", "audio"], audio={"voice": "ethan", "format": "mp3"})
+    sent = chat.send(asked, OMNI)
+    assert sent.bodies[0]["outputs"] == ["text", "audio"]
+    assert sent.bodies[0]["params"] == {"speaker": "ethan"}
+    assert sent.format == "mp3"
+    (fault,) = sent.translated([Fault("/params/speaker", "bad_value", "x")])
+    assert fault.pointer == "/audio/voice"
+
+
+@pytest.mark.parametrize(
+    ("fields", "pointer", "code"),
+    [
+        ({"modalities": ["audio"], "audio": {"format": "wav"}}, "/modalities", "unsupported_value"),
+        ({"modalities": ["text", "audio"]}, "/audio", "missing_required_parameter"),
+        ({"modalities": ["text", "audio"], "audio": {"format": "aac"}}, "/audio/format", "unsupported_value"),
+        ({"audio": {"format": "wav"}}, "/audio", "invalid_value"),
+        ({"n": 2, "seed": 1, "max_tokens": 3, "max_completion_tokens": 4}, "/max_tokens", "invalid_value"),
+        ({"tool_choice": "auto"}, "/tool_choice", "unsupported_parameter"),
+        ({"a/b~c": 1}, "/a~1b~0c", "unknown_parameter"),
+    ],
+)
+def test_what_is_refused(fields: dict[str, Any], pointer: str, code: str) -> None:
+    with pytest.raises(Unprocessable) as found:
+        chat.send(request(text("a"), **fields), OMNI)
+    assert [(fault.pointer, fault.code) for fault in found.value.faults] == [(pointer, code)]
+
+
+def test_a_penalty_that_the_task_has_is_its_own() -> None:
+    params = {"presence_penalty": {"type": "number", "default": 0.0}}
+    task = resolved("bagel", "image_to_text", params=params)
+    assert body(task, request(text("a"), presence_penalty=0.5))["params"] == {"presence_penalty": 0.5}
+    for fields in ({"temperature": 1.0}, {"max_tokens": 5}, {"max_completion_tokens": 5}):
+        with pytest.raises(Unprocessable) as found:
+            chat.send(request(text("a"), **fields), task)
+        assert found.value.faults[0].code == "unsupported_parameter"
+
+
+def test_choices_have_seeds_of_their_own() -> None:
+    sent = chat.send(request(text("a"), n=3, seed=5), BAGEL)
+    assert [one["params"]["seed"] for one in sent.bodies] == [5, 6, 7]
+    assert all("seed" not in one["params"] for one in chat.send(request(text("a"), n=3), BAGEL).bodies)
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside"),
+    [
+        ("/inputs/parts/0", "/messages/0/content/0/text"),
+        ("/inputs/parts/1/data", "/messages/0/content/1/image_url/url"),
+        ("/inputs/image", "/messages"),
+        ("/params/max_tokens", "/max_completion_tokens"),
+        ("/params/top_k", "/top_k"),
+        ("/deadline", "/deadline"),
+    ],
+)
+def test_faults_are_told_where_they_stand_in_the_request(inside: str, outside: str) -> None:
+    sent = chat.send(request(text("a"), image(), max_completion_tokens=5), BAGEL)
+    assert sent.translated([Fault(inside, "bad_value", "x")])[0].pointer == outside
+
+
+# ── sounds ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def encoded(form: str) -> str:
+    wave = (np.sin(np.arange(16000) / 20) * 9000).astype(np.int16)
+    buffer = io.BytesIO()
+    soundfile.write(buffer, wave, 16000, format=form)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+@pytest.mark.parametrize("form", ["mp3", "flac"])
+async def test_other_sounds_become_wav(form: str) -> None:
+    asked = request(audio(encoded(form.upper()), form))
+    await hearing.in_wav(asked)
+    data = body(OMNI, asked)["inputs"]["parts"][0]["data"]
+    heard = read(base64.b64decode(data))
+    assert base64.b64decode(data)[:4] == b"RIFF"
+    assert (heard.rate, heard.channels) == (16000, 1)
+    assert abs(heard.seconds - 1) < 0.1
+    assert abs(int(heard.samples.max()) - 9000) < 600
+
+
+@pytest.mark.parametrize("data", ["!!!", "aGVsbG8=", base64.b64encode(b"fLaC" + bytes(40)).decode()])
+async def test_what_is_no_sound_is_refused(data: str) -> None:
+    with pytest.raises(Unprocessable) as found:
+        await hearing.in_wav(request(text("a"), audio(data, "flac")))
+    assert found.value.faults[0].pointer == "/messages/0/content/1/input_audio/data"
+
+
+async def test_a_bomb_of_silence_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hearing, "MAX_SAMPLES", 15_999)
+    with pytest.raises(Unprocessable, match="shorten"):
+        await hearing.in_wav(request(audio(encoded("FLAC"), "flac")))

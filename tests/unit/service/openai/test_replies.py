@@ -1,0 +1,233 @@
+"""Answers of chats, whole and streamed, from what runs say; and the route with deployments that answer at once."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.service.conftest import Running, serving
+from tests.unit.service.fakes import FakeFleet
+from walkgraph.errors import ErrorInfo, RunFailed
+from walkgraph.ids import RunId
+from walkgraph.service.openai import replies
+from walkgraph.service.openai.chat import Sent
+from walkgraph.service.openai.serving import Output
+from walkgraph.service.runs import LiveRun
+from walkgraph.service.sound import Sound, read, written
+from walkgraph.settings import Settings
+from walkgraph.wire import messages as m
+
+TEXT = Output("text", "text", True, frozenset({("decode", "tokens")}))
+AUDIO = Output("audio", "audio", False, frozenset())
+CHAT = "/v1/chat/completions"
+PNG = "data:image/png;base64,iVBORw0KGgo="
+
+
+def sent(*stops: str, audio: str = "") -> Sent:
+    return Sent([{}], TEXT, AUDIO if audio else None, audio, stops)
+
+
+def live(name: str = "r") -> LiveRun:
+    return LiveRun(m.Submit(run=RunId(name), task="t", params={}, inputs={}), "d", lambda _: None)
+
+
+def say(run: LiveRun, *texts: str) -> None:
+    at = len(run.outputs)
+    for i, text in enumerate(texts):
+        value = m.Small(value=text)
+        run.take(m.Output(run=run.id, name="text", index=at + i, value=value, iteration=(at + i,), modality="text"))
+
+
+def end(run: LiveRun, iterations: int, *, stopped: bool = True, walk: str = "decode") -> None:
+    loop = m.LoopEnd(walk=walk, loop="tokens", iterations=iterations, stopped=stopped)
+    run.take(m.Finished(run=run.id, loops=(loop,), read=9, found=4))
+
+
+async def deltas(*runs: LiveRun, sent: Sent, with_usage: bool = False) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    async for event in replies.Streamed(runs, sent, "m", with_usage=with_usage).events():
+        assert event.startswith(b"data: ")
+        assert event.endswith(b"\n\n")
+        if event != replies.DONE:
+            found.append(json.loads(event[6:]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("stopped", "walk", "finish", "made"),
+    [(True, "decode", "stop", 7), (False, "decode", "length", 7), (False, "other", "stop", 2)],
+)
+async def test_loops_say_how_it_ended(stopped: bool, walk: str, finish: str, made: int) -> None:
+    run = live()
+    say(run, "a", "b")
+    end(run, 7, stopped=stopped, walk=walk)
+    answer = await replies.completion([run], sent(), "m")
+    assert answer["choices"][0]["finish_reason"] == finish
+    assert answer["choices"][0]["message"]["content"] == "ab"
+    assert answer["usage"] == {
+        "prompt_tokens": 9,
+        "completion_tokens": made,
+        "total_tokens": 9 + made,
+        "prompt_tokens_details": {"cached_tokens": 4},
+    }
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_a_stream_tells_what_the_whole_does(seed: int) -> None:
+    draw = random.Random(seed)
+    runs = [live(f"r{i}") for i in range(draw.randrange(1, 4))]
+    stops = tuple("".join(draw.choice("ab") for _ in range(draw.randrange(1, 4))) for _ in range(draw.randrange(3)))
+    for run in runs:
+        say(run, *("".join(draw.choice("abc") for _ in range(draw.randrange(4))) for _ in range(draw.randrange(9))))
+        end(run, len(run.outputs), stopped=draw.random() < 0.5)
+    whole = await replies.completion(runs, sent(*stops), "m")
+    chunks = await deltas(*runs, sent=sent(*stops), with_usage=True)
+    assert chunks[-1]["usage"] == whole["usage"]
+    for choice in whole["choices"]:
+        mine = [c for chunk in chunks for c in chunk["choices"] if c["index"] == choice["index"]]
+        assert "".join(c["delta"].get("content", "") for c in mine) == choice["message"]["content"]
+        assert mine[-1]["finish_reason"] == choice["finish_reason"]
+
+
+async def test_a_stop_ends_the_run_and_counts_what_was_made() -> None:
+    asked: asyncio.Queue[Any] = asyncio.Queue()
+    run = LiveRun(m.Submit(run=RunId("r"), task="t", params={}, inputs={}), "d", asked.put_nowait)
+    answer = asyncio.ensure_future(replies.completion([run], sent("END"), "m"))
+    say(run, "one ", "E", "ND two", "three")
+    assert await asked.get() == m.Abort(run=run.id)
+    run.take(m.Finished(run=run.id, error=ErrorInfo(code="cancelled", message="cancelled"), read=9))
+    found = await answer
+    assert found["choices"][0]["message"]["content"] == "one "
+    assert found["choices"][0]["finish_reason"] == "stop"
+    assert found["usage"]["completion_tokens"] == 3
+    assert run.sufficed
+
+
+def piece(level: int) -> m.Blob:
+    return m.Blob(data=written(Sound(24_000, np.full((2400, 1), level, np.int16))))
+
+
+def speak(run: LiveRun) -> None:
+    say(run, "hel", "lo")
+    for i in range(3):
+        run.take(m.Output(run=run.id, name="audio", index=i, value=piece(i * 100), modality="audio"))
+    end(run, 2)
+
+
+async def test_sound_comes_with_its_transcript() -> None:
+    run = live()
+    speak(run)
+    message = (await replies.completion([run], sent(audio="wav"), "m"))["choices"][0]["message"]
+    assert message["content"] is None
+    assert message["audio"]["transcript"] == "hello"
+    heard = read(base64.b64decode(message["audio"]["data"]))
+    assert heard.samples[::2400, 0].tolist() == [0, 100, 200]
+
+
+async def test_sound_is_streamed_as_samples() -> None:
+    run = live()
+    speak(run)
+    told = [
+        c["delta"].get("audio", {}) for chunk in await deltas(run, sent=sent(audio="pcm16")) for c in chunk["choices"]
+    ]
+    assert "".join(one.get("transcript", "") for one in told) == "hello"
+    samples = np.frombuffer(b"".join(base64.b64decode(one.get("data", "")) for one in told), "<i2")
+    assert samples[::2400].tolist() == [0, 100, 200]
+    assert len(samples) == 7200
+    assert [one["id"] for one in told if "id" in one] == [f"audio_{run.id}"]
+    assert sum("expires_at" in one for one in told) == 1
+
+
+async def test_a_run_that_fails_on_the_way_ends_the_stream_with_an_error() -> None:
+    good, bad = live("good"), live("bad")
+    say(bad, "a")
+    bad.take(m.Finished(run=bad.id, error=ErrorInfo(code="worker_lost", message="lost", retryable=True)))
+    chunks = await deltas(good, bad, sent=sent())
+    assert chunks[-1] == {"error": {"message": "lost", "type": "server_error", "param": None, "code": "worker_lost"}}
+    assert good.abandoned
+    with pytest.raises(RunFailed):
+        await replies.completion([bad], sent(), "m")
+
+
+# ── the route ───────────────────────────────────────────────────────────────────────────────────
+
+
+def asked(**fields: Any) -> dict[str, Any]:
+    content = [{"type": "image_url", "image_url": {"url": PNG}}]
+    return {"model": "shapes", "messages": [{"role": "user", "content": content}], **fields}
+
+
+async def test_an_answer_over_http(service: Running) -> None:
+    await service.deploy()
+    answer = await service.http.post(CHAT, json=asked(n=2, seed=1))
+    assert answer.status_code == 200
+    assert [choice["message"]["content"] for choice in answer.json()["choices"]] == ["a red circle"] * 2
+    assert answer.json()["id"] == f"chatcmpl-{answer.headers['x-request-id']}"
+    seeds = [message.params["seed"] for message in service.fleet.started[0].sent if isinstance(message, m.Submit)]
+    assert seeds == [1, 2]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_failure_before_the_first_piece_has_a_status(service: Running, stream: bool) -> None:
+    await service.deploy()
+    answer = await service.http.post(CHAT, json=asked(seed=14, stream=stream))
+    assert answer.status_code == 500
+    assert answer.json()["error"]["code"] == "numeric_error"
+    assert answer.headers["x-should-retry"] == "false"
+
+
+async def test_choices_that_find_no_room_end_those_before(settings: Settings) -> None:
+    async with serving(settings.model_copy(update={"queue_limit": 1}), FakeFleet()) as service:
+        await service.deploy()
+        answer = await service.http.post(CHAT, json=asked(seed=13, n=2))
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "1"
+        first, *after = [x for x in service.fleet.started[0].sent if isinstance(x, m.Submit | m.Abort)]
+    assert isinstance(first, m.Submit)
+    assert after == [m.Abort(run=first.run, reason="disconnected")]
+
+
+JUNK: tuple[Any, ...] = (
+    None, True, 0, -1, 1, 2.5, 1e300, "", "x", "shapes", [], [None], [[]], {}, {"type": "text"}, {"text": "x"},
+    {"type": "text", "text": "x"}, {"type": "image_url", "image_url": PNG}, {"url": PNG}, {"role": "user"},
+    {"role": "user", "content": [{}]}, {"role": "system", "content": {"a": 1}}, ["text", "audio"], "stop",
+)  # fmt: skip
+KEYS = (
+    "model", "messages", "n", "stop", "stream", "stream_options", "audio", "modalities", "seed", "temperature", "top_p",
+    "max_tokens", "tools", "store", "metadata", "response_format", "priority", "deadline", "top_k", "role", "content",
+)  # fmt: skip
+
+
+def spoiled(draw: random.Random, value: Any) -> Any:
+    """A request with one thing of it, somewhere, replaced, added or gone."""
+    if isinstance(value, dict) and value and draw.random() < 0.7:
+        key = draw.choice(list(value))
+        return {**value, key: spoiled(draw, value[key])}
+    if isinstance(value, list) and value and draw.random() < 0.7:
+        at = draw.randrange(len(value))
+        return [*value[:at], spoiled(draw, value[at]), *value[at + 1 :]]
+    if isinstance(value, dict):
+        return {**value, draw.choice(KEYS): draw.choice(JUNK)}
+    return draw.choice(JUNK)
+
+
+async def test_spoiled_requests_are_refused_in_openais_words(service: Running) -> None:
+    await service.deploy()
+    draw = random.Random(0)
+    statuses: set[int] = set()
+    for _ in range(400):
+        body = asked(seed=1, max_tokens=5, stop=["x"])
+        for _ in range(draw.randrange(1, 4)):
+            body = spoiled(draw, body)
+        answer = await service.http.post(CHAT, json=body)
+        statuses.add(answer.status_code)
+        if answer.status_code != 200:
+            assert answer.json()["error"].keys() == {"message", "type", "param", "code"}, body
+            assert answer.json()["error"]["message"]
+    assert statuses == {200, 400, 404}
