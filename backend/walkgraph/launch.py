@@ -91,7 +91,8 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
                 # What is here stays: full collections need not look at it, which would take a tenth of a second.
                 gc.collect()
                 gc.freeze()
-                address = Address(pid=os.getpid(), url=url)
+                certificate = None if settings.tls_cert is None else str(settings.tls_cert.absolute())
+                address = Address(pid=os.getpid(), url=url, certificate=certificate)
                 write_private(settings.address_file, msgspec.json.encode(address).decode())
                 problem = await _deploy_starter(services) if starter and first else None
                 announce(

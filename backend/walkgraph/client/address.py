@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ssl
+from pathlib import Path
+
 import msgspec
 
 from walkgraph.client.errors import Unreachable
 from walkgraph.settings import Settings, read_token
+
+_END = "-----END CERTIFICATE-----"
 
 
 class Address(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -13,6 +18,8 @@ class Address(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     pid: int
     url: str
+    certificate: str | None = None
+    """The file of the certificate that it shows, where it speaks https."""
 
 
 def read_address(settings: Settings) -> Address | None:
@@ -21,6 +28,25 @@ def read_address(settings: Settings) -> Address | None:
         return msgspec.json.decode(settings.address_file.read_bytes(), type=Address)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
+
+
+def trusted(settings: Settings | None = None) -> ssl.SSLContext | None:
+    """What a service of this home shows to be who it is: its very certificate, whatever names that has, since it is
+    reached by the machine's own address. None where it speaks http, or is another machine's. Raises Unreachable."""
+    settings = settings or Settings()
+    address = read_address(settings) if settings.url is None else None
+    if address is None or address.certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        # The first one is its own; who signed it may have signed others.
+        own = Path(address.certificate).read_text(encoding="ascii").partition(_END)[0] + _END + "\n"
+        context.load_verify_locations(cadata=own)
+    except (OSError, ValueError):
+        raise Unreachable(f"the service's certificate `{address.certificate}` can't be read") from None
+    return context
 
 
 def find(settings: Settings | None = None) -> tuple[str, str]:
