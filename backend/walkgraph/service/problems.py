@@ -220,10 +220,6 @@ _SENTENCES = {
     "model_attributes_type": "this must be an object",
     "model_type": "this must be an object",
     "string_pattern_mismatch": "this text has characters that are not allowed here",
-    "string_too_long": "this text is too long",
-    "string_too_short": "this text is too short",
-    "too_long": "this list is too long",
-    "too_short": "this list is too short",
     "literal_error": "this is none of the allowed values",
     "union_tag_invalid": "its `type` is none of the allowed ones",
     "union_tag_not_found": "it needs a `type`",
@@ -233,6 +229,10 @@ _BOUNDS = {
     "greater_than_equal": ("ge", "this must be at least"),
     "less_than": ("lt", "this must be less than"),
     "less_than_equal": ("le", "this must be at most"),
+    "string_too_short": ("min_length", "this text is too short; characters needed:"),
+    "string_too_long": ("max_length", "this text is too long; characters allowed:"),
+    "too_short": ("min_length", "this list is too short; entries needed:"),
+    "too_long": ("max_length", "this list is too long; entries allowed:"),
 }
 
 

@@ -187,7 +187,12 @@ class Streamed:
 
     async def _merged(self) -> AsyncGenerator[bytes]:
         ends: list[Ended] = []
+        written = b""
         while len(ends) < len(self._runs):
+            if self._queue.empty() and written:
+                # What has come together leaves together.
+                yield written
+                written = b""
             try:
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
                     index, told = await self._queue.get()
@@ -196,17 +201,16 @@ class Streamed:
                 continue
             match told:
                 case WalkgraphError():
-                    yield _event(dialects.openai_error(said_of(told)))
-                    yield DONE
+                    yield written + _event(dialects.openai_error(said_of(told))) + DONE
                     return
                 case Ended():
                     ends.append(told)
-                    yield self._chunk(index, {}, told.finish)
+                    written += self._chunk(index, {}, told.finish)
                 case _:
-                    yield self._chunk(index, told, None)
+                    written += self._chunk(index, told, None)
         if self._with_usage:
-            yield _event({**self._head, "choices": [], "usage": usage(ends)})
-        yield DONE
+            written += _event({**self._head, "choices": [], "usage": usage(ends)})
+        yield written + DONE
 
     def _chunk(self, index: int, delta: dict[str, Any], finish: str | None) -> bytes:
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}

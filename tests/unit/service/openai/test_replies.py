@@ -51,11 +51,13 @@ def end(run: LiveRun, iterations: int, *, stopped: bool = True, walk: str = "dec
 
 async def deltas(*runs: LiveRun, sent: Sent, with_usage: bool = False) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    async for event in replies.Streamed(runs, sent, "m", with_usage=with_usage).events():
-        assert event.startswith(b"data: ")
-        assert event.endswith(b"\n\n")
-        if event != replies.DONE:
-            found.append(json.loads(event[6:]))
+    told = [event async for event in replies.Streamed(runs, sent, "m", with_usage=with_usage).events()]
+    assert all(event.endswith(b"\n\n") for event in told)
+    *lines, last, nothing = b"".join(told).split(b"\n\n")
+    assert (last + b"\n\n", nothing) == (replies.DONE, b"")
+    for line in lines:
+        assert line.startswith(b"data: ")
+        found.append(json.loads(line[6:]))
     return found
 
 
