@@ -1,11 +1,13 @@
 """Speech through the whole server, HTTP to the workers and back: clients that each ask anew when they have heard all.
 
     python benchmarks/speech.py [--concurrency 1 4 8 16 32] [--tokens 400] [--rounds 2] [--placement orpheus_one_gpu]
-        [--engine FILE_OF_ENGINE_STEP] [--budget 150] [--out FILE] [--tiny] [--check]
+        [--routes native pcm mp3] [--engine FILE_OF_ENGINE_STEP] [--budget 150] [--out FILE] [--tiny] [--check]
 
 A service is started by the plain command in a home of its own, and Orpheus is deployed with random weights (`--tiny`:
 of the tiny models, as on a machine without a GPU). Times are the client's, from just before its request is sent:
 
+    route          `native`: the task's own events, sound in WAV pieces as base64; others: bytes of that format, as
+                   OpenAI's clients get them from `POST /v1/audio/speech`
     first audio    until the first samples that can be played
     RTF            until the last samples, by the seconds of audio
     underruns      of a player that begins 100 ms after the first samples came, and waits where there are none
@@ -20,9 +22,10 @@ import base64
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, pairwise
+from functools import partial
+from itertools import count, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,9 @@ FRAME = 7
 PLAYER = 0.1
 """Seconds that the player lets gather."""
 WAV_HEAD = 44
+NATIVE = "native"
+BYTES = {"pcm": 2 * RATE, "mp3": 96_000 // 8}
+"""A second of sound, by OpenAI's name of the format."""
 TEXT = "Number {} on our list today is a small grey heron, who stands in the river every morning and says nothing."
 """About 128 tokens with those of the turn, where a byte is one."""
 _NUMBERS = count()
@@ -80,7 +86,7 @@ def main() -> None:
     tiny = given.tiny or given.check or device == "cpu"
     placement = given.placement or ("orpheus_one_gpu" if device != "cpu" else None)
     if given.check:
-        given.concurrency, given.tokens, given.rounds = [2], 35, 1
+        given.concurrency, given.tokens, given.rounds, given.routes = [2], 35, 1, [NATIVE, *BYTES]
     budget, engine = Budget(given.budget), engine_steps(given.engine)
     rows: list[Row] = []
     with home() as folder, service(folder, starter=False) as server:
@@ -88,10 +94,10 @@ def main() -> None:
         show("from the command to the service, and from `deploy` to ready by what rank 0 was at, s", [start])
         asker = Asker(server.client.url, (folder / "token").read_text().strip(), given.tokens)
         watch = Watch(server.client, Settings(home=folder))
-        asker.all_of(1, 1)
-        for clients in given.concurrency:
-            if budget.allows(f"concurrency {clients}"):
-                rows.append(measured(asker, watch, clients, given.rounds, engine.get(clients)))
+        asker.all_of(1, 1, NATIVE)
+        for clients, route in product(given.concurrency, given.routes):
+            if budget.allows(f"concurrency {clients}, {route}"):
+                rows.append(measured(asker, watch, clients, given.rounds, engine.get(clients), route))
     show(f"{'tiny' if tiny else 'full'} Orpheus, {placement or 'no placement'}, {given.tokens} tokens each", rows)
     report = {"tiny": tiny, "placement": placement, "tokens": given.tokens, "start": start, "speech": rows}
     write(None if given.check else given.out, device, report | {"left out": budget.left_out})
@@ -102,6 +108,7 @@ def options() -> argparse.Namespace:
     arguments.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 8, 16, 32])
     arguments.add_argument("--tokens", type=int, default=400, help="of every request; 82 are a second")
     arguments.add_argument("--rounds", type=int, default=2, help="requests of each client, after one to warm up")
+    arguments.add_argument("--routes", nargs="+", default=[NATIVE], choices=[NATIVE, *BYTES])
     arguments.add_argument("--placement", help="a bundled one of `orpheus`; none on a CPU")
     arguments.add_argument("--engine", type=Path, help="what engine_step.py has written on this machine")
     arguments.add_argument("--budget", type=float, default=150.0, help="seconds; what comes after is left out")
@@ -125,18 +132,25 @@ def graph_of(*, tiny: bool) -> dict[str, Any]:
     return graph
 
 
-def measured(asker: "Asker", watch: "Watch", clients: int, rounds: int, engine: float | None) -> Row:
-    asker.all_of(clients, 1)
+def measured(asker: "Asker", watch: "Watch", clients: int, rounds: int, engine: float | None, route: str) -> Row:
+    asker.all_of(clients, 1, route)
     before, began = watch.seconds(), time.perf_counter()
-    heard = asker.all_of(clients, rounds)
+    heard = asker.all_of(clients, rounds, route)
     wall = time.perf_counter() - began
     used = watch.seconds()
     firsts = [one.at[0] for one in heard]
-    tokens = [(later - sooner) / FRAME for one in heard for sooner, later in pairwise(one.at[1:-2])]
+    # Bytes of a stream may arrive two pieces at once; events are one piece each.
+    whole = heard if route == NATIVE else ()
+    tokens = [(later - sooner) / FRAME for one in whole for sooner, later in pairwise(one.at[1:-2])]
     stalls = [stall for one in heard for stall in one.stalls()]
     first, rtf, token = (spread(v) for v in (firsts, [one.at[-1] / one.sound for one in heard], tokens))
     steps = spread([one.step for one in heard if one.step is not None], 1e3)
-    row: dict[str, Any] = {"clients": clients, "first audio ms": 1e3 * first["median"], "p95 ms": 1e3 * first["p95"]}
+    row: dict[str, Any] = {
+        "clients": clients,
+        "route": route,
+        "first audio ms": 1e3 * first["median"],
+        "p95 ms": 1e3 * first["p95"],
+    }
     row |= {"RTF": rtf["median"], "RTF p95": rtf["p95"], "audio s/s": sum(one.sound for one in heard) / wall}
     row |= {"underruns": len(stalls), "stalled s": sum(stalls), "step ms": steps.get("median")}
     if token:
@@ -148,23 +162,29 @@ def measured(asker: "Asker", watch: "Watch", clients: int, rounds: int, engine: 
     return row | ({"ended early": short} if short else {})
 
 
+Ask = Callable[[httpx.AsyncClient], Awaitable[Heard]]
+"""One request."""
+
+
 class Asker:
     """The clients: a connection each, made before the clock runs."""
 
     def __init__(self, url: str, token: str, tokens: int) -> None:
         self._url, self._headers, self._tokens = url, {"Authorization": f"Bearer {token}"}, tokens
 
-    def all_of(self, clients: int, rounds: int) -> list[Heard]:
-        return asyncio.run(self._all_of(clients, rounds))
+    def all_of(self, clients: int, rounds: int, route: str) -> list[Heard]:
+        return asyncio.run(
+            self._all_of(clients, rounds, self._asked if route == NATIVE else partial(self._said, route))
+        )
 
-    async def _all_of(self, clients: int, rounds: int) -> list[Heard]:
+    async def _all_of(self, clients: int, rounds: int, ask: Ask) -> list[Heard]:
         async def one() -> list[Heard]:
             async with httpx.AsyncClient(
                 base_url=self._url, headers=self._headers, timeout=600, trust_env=False
             ) as client:
                 (await client.get("/health/live")).raise_for_status()
                 await barrier.wait()
-                return [await self._asked(client) for _ in range(rounds)]
+                return [await ask(client) for _ in range(rounds)]
 
         barrier = asyncio.Barrier(clients)
         return [heard for mine in await asyncio.gather(*(one() for _ in range(clients))) for heard in mine]
@@ -184,6 +204,21 @@ class Asker:
                     _take(heard, name, json.loads(line.removeprefix("data: ")), time.perf_counter() - began)
         if not heard.at:
             raise RuntimeError("a request gave no sound")
+        return heard
+
+    async def _said(self, form: str, client: httpx.AsyncClient) -> Heard:
+        """As OpenAI's clients ask."""
+        number = next(_NUMBERS)
+        body = {"model": NAME, "input": TEXT.format(number), "response_format": form}
+        heard = Heard()
+        began = time.perf_counter()
+        asked = {**body, "max_tokens": self._tokens, "seed": number}
+        async with client.stream("POST", "/v1/audio/speech", json=asked) as answer:
+            answer.raise_for_status()
+            async for piece in answer.aiter_raw():
+                heard.at.append(time.perf_counter() - began)
+                heard.audio.append(len(piece) / BYTES[form])
+        heard.seconds = time.perf_counter() - began
         return heard
 
 

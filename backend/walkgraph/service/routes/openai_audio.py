@@ -12,10 +12,11 @@ from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.idempotency import ASKED
 from walkgraph.service.openai import serving, speech
+from walkgraph.service.openai.errors import ANSWERS
 from walkgraph.service.openai.speech import SpeechRequest
 from walkgraph.service.submission import submit
 
-router = APIRouter(tags=["openai"], route_class=StrictRoute)
+router = APIRouter(tags=["openai"], route_class=StrictRoute, responses=ANSWERS)
 
 _BYTES = {"type": "string", "format": "binary"}
 _KINDS = {form.media_type.partition(";")[0]: _BYTES for form in sound.FORMATS.values()}
