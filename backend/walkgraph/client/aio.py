@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import httpx
 
-from walkgraph.client import address, reaching, running, shown
+from walkgraph.client import address, deploying, reaching, running, shown
 from walkgraph.client.calls import Awaiting, Call
 from walkgraph.client.deploying import DeploymentCalls
 from walkgraph.client.documents import DocumentCalls
@@ -24,6 +24,8 @@ from walkgraph.client.tasks import AsyncTask
 from walkgraph.client.watching import WatchCalls
 
 if TYPE_CHECKING:
+    import ssl
+
     from websockets.asyncio.client import ClientConnection
 
     from walkgraph.client.sessions import AsyncSession
@@ -48,15 +50,23 @@ class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls
         tries: int = TRIES,
         timeout: float = reaching.CONNECT_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
+        trusted: ssl.SSLContext | None = None,
     ) -> None:
         """`tries`: of calls that can be repeated, where the service is busy or the connection broke; `timeout`: to
-        connect and to send, in seconds. Runs take as long as their `deadline` says."""
+        connect and to send, in seconds; runs take as long as their `deadline` says. `trusted`: for https, where the
+        machine's authorities don't know the service's certificate."""
         # The machine's proxies are for other machines.
         self._http = httpx.AsyncClient(
-            base_url=url, headers=reaching.bearer(token), transport=transport, trust_env=False, limits=_LIMITS
+            base_url=url,
+            headers=reaching.bearer(token),
+            transport=transport,
+            trust_env=False,
+            limits=_LIMITS,
+            verify=trusted or True,
         )
         self.url = url
         self.token = token
+        self._trusted = trusted
         self._tries, self._timeout = tries, timeout
         self._followed: WeakSet[ClientConnection] = WeakSet()
         """Sockets that are open."""
@@ -64,7 +74,7 @@ class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls
     @classmethod
     def local(cls, settings: Settings | None = None) -> Self:
         """The service that `WALKGRAPH_URL` names, or the one that runs in this home. Raises Unreachable."""
-        return cls(*address.find(settings))
+        return cls(*address.find(settings), trusted=address.trusted(settings))
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,6 +89,8 @@ class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls
         await self._http.aclose()
 
     async def send(self, call: Call[T]) -> T:
+        """Send a call that is described. Raises ProblemError, Unreachable."""
+
         async def once(call: Call[T]) -> T:
             return call.answer(await self._http.send(call.request(self._http, self._timeout)))
 
@@ -117,6 +129,13 @@ class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls
             yield found
             found = await self.deployment(id_, after=found["revision"])
 
+    async def wait_ready(self, id_: str) -> shown.Deployment:
+        """Until a deployment serves. Raises ClientError where it can't, ProblemError where it is gone."""
+        async for found in self.follow_deployment(id_):
+            if deploying.serves(found):
+                return found
+        raise ClientError(f"the deployment `{id_}` is gone")
+
     async def telemetry(self, deployment: str, every: float = 1.0) -> AsyncIterator[dict[str, Any] | None]:
         """Frames as they come, until the service or this client closes; None where none came for `every` seconds."""
         from websockets.exceptions import ConnectionClosed, InvalidHandshake
@@ -146,6 +165,7 @@ class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls
             where,
             additional_headers=reaching.bearer(self.token),
             proxy=None,
+            ssl=(self._trusted or True) if where.startswith("wss:") else None,
             max_size=max_bytes,
             open_timeout=self._timeout,
             close_timeout=reaching.CLOSE_SECONDS,

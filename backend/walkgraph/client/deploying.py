@@ -8,6 +8,7 @@ import httpx
 
 from walkgraph.client import shown
 from walkgraph.client.calls import Call, delete, described, get, send
+from walkgraph.client.errors import ClientError
 
 UNDEPLOY_SECONDS = 60.0
 """On top of the grace that its runs have."""
@@ -88,6 +89,13 @@ class DeploymentCalls:
     def studio_path(self) -> Call[str]:
         """Of the studio, with a code in it that lets one browser in, once."""
         return Call("POST", "/api/v1/studio/codes", _path, body={})
+
+
+def serves(found: shown.Deployment) -> bool:
+    """Raises ClientError for a deployment that can't get ready."""
+    if found["state"] in ("failed", "stopped"):
+        raise ClientError(f"the deployment `{found['id']}` is {found['state']}: {found['reason']}")
+    return found["state"] in ("ready", "degraded")
 
 
 def _is_good(answer: httpx.Response) -> bool:

@@ -69,7 +69,7 @@ class Component(TypedDict):
     params: dict[str, dict[str, Any]]
     states: list[dict[str, Any]]
     cost: str
-    weights: bool
+    weights: str | None
     host: bool
     available: bool
 
@@ -248,10 +248,6 @@ class Asked(TypedDict):
     task: str
     request: dict[str, Any] | None
     left_out: list[LeftOut]
-
-
-class Cancelled(TypedDict):
-    state: Literal["cancelling", "over"]
 
 
 class SessionKept(TypedDict):

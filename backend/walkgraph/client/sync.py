@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import httpx
 
-from walkgraph.client import address, reaching, running, shown
+from walkgraph.client import address, deploying, reaching, running, shown
 from walkgraph.client.calls import Blocking, Call
 from walkgraph.client.deploying import DeploymentCalls
 from walkgraph.client.documents import DocumentCalls
@@ -24,6 +24,8 @@ from walkgraph.client.tasks import Task
 from walkgraph.client.watching import WatchCalls
 
 if TYPE_CHECKING:
+    import ssl
+
     from websockets.sync.client import ClientConnection
 
     from walkgraph.client.sessions import Session
@@ -49,13 +51,18 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
         tries: int = TRIES,
         timeout: float = reaching.CONNECT_SECONDS,
         transport: httpx.BaseTransport | None = None,
+        trusted: ssl.SSLContext | None = None,
     ) -> None:
         """`tries`: of calls that can be repeated, where the service is busy or the connection broke; `timeout`: to
-        connect and to send, in seconds. Runs take as long as their `deadline` says."""
+        connect and to send, in seconds; runs take as long as their `deadline` says. `trusted`: for https, where the
+        machine's authorities don't know the service's certificate."""
         # The machine's proxies are for other machines.
-        self._http = httpx.Client(base_url=url, headers=reaching.bearer(token), transport=transport, trust_env=False)
+        self._http = httpx.Client(
+            base_url=url, headers=reaching.bearer(token), transport=transport, trust_env=False, verify=trusted or True
+        )
         self.url = url
         self.token = token
+        self._trusted = trusted
         self._tries, self._timeout = tries, timeout
         self._followed: WeakSet[ClientConnection] = WeakSet()
         """Sockets that are open."""
@@ -65,7 +72,7 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
     @classmethod
     def local(cls, settings: Settings | None = None) -> Self:
         """The service that `WALKGRAPH_URL` names, or the one that runs in this home. Raises Unreachable."""
-        return cls(*address.find(settings))
+        return cls(*address.find(settings), trusted=address.trusted(settings))
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +90,8 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
         self._http.close()
 
     def send(self, call: Call[T]) -> T:
+        """Send a call that is described. Raises ProblemError, Unreachable."""
+
         def once(call: Call[T]) -> T:
             return call.answer(self._http.send(call.request(self._http, self._timeout)))
 
@@ -121,6 +130,13 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
             yield found
             found = self.deployment(id_, after=found["revision"])
 
+    def wait_ready(self, id_: str) -> shown.Deployment:
+        """Until a deployment serves. Raises ClientError where it can't, ProblemError where it is gone."""
+        for found in self.follow_deployment(id_):
+            if deploying.serves(found):
+                return found
+        raise ClientError(f"the deployment `{id_}` is gone")
+
     def telemetry(self, deployment: str, every: float = 1.0) -> Iterator[dict[str, Any] | None]:
         """Frames as they come, until the service or this client closes; None where none came for `every` seconds."""
         from websockets.exceptions import ConnectionClosed, InvalidHandshake
@@ -150,6 +166,7 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
             where,
             additional_headers=reaching.bearer(self.token),
             proxy=None,
+            ssl=self._trusted if where.startswith("wss:") else None,
             max_size=max_bytes,
             open_timeout=self._timeout,
             close_timeout=reaching.CLOSE_SECONDS,

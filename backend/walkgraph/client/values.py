@@ -22,6 +22,7 @@ SUFFIXES = {
     "image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "audio/wav": ".wav", "audio/flac": ".flac",
     "audio/ogg": ".ogg", "audio/mpeg": ".mp3", "video/mp4": ".mp4",
 }  # fmt: skip
+_END_MS = 1200
 
 
 class Text(str):
@@ -61,6 +62,17 @@ class Picture(Binary):
             image = _drawn(pixels)
         buffer = io.BytesIO()
         image.save(buffer, format="PNG")
+        return cls(buffer.getvalue(), "image/png")
+
+    @classmethod
+    def film(cls, pictures: Sequence[Picture], seconds: float = 0.12) -> Picture:
+        """One PNG that moves, of pictures of one size; each stands for `seconds`, the last one longer."""
+        frames = [picture.image().convert("RGB") for picture in pictures]
+        stays = [round(seconds * 1000)] * (len(frames) - 1) + [_END_MS]
+        buffer = io.BytesIO()
+        frames[0].save(
+            buffer, format="PNG", save_all=True, append_images=frames[1:], duration=stays, loop=0, default_image=False
+        )
         return cls(buffer.getvalue(), "image/png")
 
     def image(self) -> Image:
