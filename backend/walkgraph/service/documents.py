@@ -70,6 +70,13 @@ def router(kind: DocumentKind) -> APIRouter:
                 recorded, attempt.entry("done"), queries.delete_document, kind, name, etag_given(if_match), original
             )
 
+    _add_versions(found, kind)
+    # Reached through the router alone.
+    _ = (list_all, get, put, patch, delete)
+    return found
+
+
+def _add_versions(found: APIRouter, kind: DocumentKind) -> None:
     @found.get("/{name}/versions")
     async def versions(services: ServicesDep, name: Name) -> list[VersionShown]:
         """Newest first."""
@@ -86,9 +93,7 @@ def router(kind: DocumentKind) -> APIRouter:
         row = await services.store.read(queries.get_version, kind, name, number)
         return Response(row.text, media_type="application/json")
 
-    # Reached through the router alone.
-    _ = (list_all, get, put, patch, delete, versions, keep, get_version)
-    return found
+    _ = (versions, keep, get_version)
 
 
 def _text(document: Any) -> str:
