@@ -59,17 +59,11 @@ class PostgreSQL:
     def url(self, name: str) -> str:
         return self._server.get_uri(database=name)
 
-    def make(self, template: str = "template1") -> str:
+    def make(self) -> str:
         """The address of a fresh database."""
         name = f"w{next(self._names)}"
-        self._command(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
+        self._command(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return self.url(name)
-
-    def name_of(self, url: str) -> str:
-        return url.partition("@/")[2].partition("?")[0]
-
-    def drop(self, url: str) -> None:
-        self._command(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.name_of(url))))
 
     def _command(self, command: sql.Composed) -> None:
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:

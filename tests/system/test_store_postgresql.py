@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlmodel import SQLModel
 
 from tests.support.databases import PostgreSQL
 from tests.system.test_service_store import WRITER
@@ -60,23 +61,24 @@ def fragile() -> Iterator[PostgreSQL]:
 
 
 @pytest.fixture(scope="module")
-def empty(server: PostgreSQL) -> str:
-    """The name of a database with the newest tables."""
-    url = server.make()
-    Store.open(url).close()
-    return server.name_of(url)
+def shared(server: PostgreSQL) -> str:
+    return server.make()
 
 
 @pytest.fixture
-def url(server: PostgreSQL, empty: str) -> str:
-    return server.make(empty)
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    found = Store.open(url)
+def store(shared: str) -> Iterator[Store]:
+    """With nothing in it: emptied, since a database of its own is hundreds of files."""
+    found = Store.open(shared)
+    with found._writes.begin() as connection:
+        names = ", ".join(f'"{table.name}"' for table in SQLModel.metadata.sorted_tables)
+        connection.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY")
     yield found
     found.close()
+
+
+@pytest.fixture
+def url(server: PostgreSQL) -> str:
+    return server.make()
 
 
 def test_most_of_the_stores_tests_run_here_too() -> None:
