@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import httpx
 import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -166,7 +167,7 @@ BAD = (
     Bad("a robot's policy", {"model": "reach"}, B, "model", "unsupported_route", "/v1/tasks"),
     Bad("a voice", {"model": "orpheus"}, B, "model", "unsupported_route", "audio.speech (speak)"),
     Bad("a task that draws", {"model": "bagel/edit"}, B, "model", "unsupported_route", "images.edits (edit)"),
-    Bad("no messages", {"messages": []}, B, "messages", "invalid_value", "short"),
+    Bad("no messages", {"messages": []}, B, "messages", "invalid_value", "needed: 1"),
     Bad(
         "a foreign role", {"messages": [{"role": "robot", "content": "x"}]}, B, "messages[0].role", "invalid_value", ""
     ),
@@ -268,8 +269,8 @@ BAD = (
     Bad("a parameter of another type", {"extra_body": {"think": "yes"}}, B, "think", "invalid_value", "true or false"),
     Bad("a voice of one that only writes", {"modalities": ["text", "audio"]}, B, "modalities", "unsupported_value", ""),
     Bad("a format of no sound", {"audio": {"voice": "a", "format": "wav"}}, B, "audio", "invalid_value", "modalities"),
-    Bad("five stops", {"stop": list("abcde")}, B, "stop", "invalid_value", "long"),
-    Bad("an empty stop", {"stop": ""}, B, "stop", "invalid_value", "short"),
+    Bad("five stops", {"stop": list("abcde")}, B, "stop", "invalid_value", "allowed: 4"),
+    Bad("an empty stop", {"stop": ""}, B, "stop", "invalid_value", "needed: 1"),
     Bad("a negative seed", {"seed": -1}, B, "seed", "invalid_value", "0 or more"),
     Bad(
         "bad from the start, streamed",
@@ -423,6 +424,41 @@ def test_a_foreign_key_is_refused(client: openai.OpenAI) -> None:
         client.with_options(api_key="sk-foreign").chat.completions.create(model="bagel", messages=HELLO)
     assert found.value.type == "authentication_error"
     assert "Bearer" in found.value.message
+
+
+def key(running: Service, **fields: Any) -> str:
+    headers = {"Authorization": f"Bearer {running.token}"}
+    made = httpx.post(f"{running.told['url']}/api/v1/keys", json=fields, headers=headers, trust_env=False)
+    assert made.status_code == 201, made.text
+    return made.json()["secret"]
+
+
+def test_a_key_that_asks_too_often(running: Service, client: openai.OpenAI) -> None:
+    slow = client.with_options(api_key=key(running, name="slow", scopes=["infer"], requests_per_minute=1))
+    call: dict[str, Any] = {"model": "bagel", "messages": HELLO, "max_tokens": 1}
+    slow.chat.completions.create(**call)
+    with pytest.raises(openai.RateLimitError) as found:
+        slow.chat.completions.create(**call)
+    assert found.value.type == "rate_limit_error"
+    assert 0 < int(found.value.response.headers["retry-after"]) <= 60
+    assert "x-should-retry" not in found.value.response.headers
+
+
+def test_a_key_without_the_scope(running: Service, client: openai.OpenAI) -> None:
+    reader = client.with_options(api_key=key(running, name="reader", scopes=["read"]))
+    assert {model.id for model in reader.models.list()} == set(MODELS)
+    with pytest.raises(openai.PermissionDeniedError) as found:
+        reader.chat.completions.create(model="bagel", messages=HELLO)
+    assert found.value.type == "permission_error"
+
+
+def test_keys_for_retries_are_each_callers_own(running: Service, client: openai.OpenAI) -> None:
+    other = client.with_options(api_key=key(running, name="other", scopes=["infer"]))
+    call: dict[str, Any] = {"model": "bagel", "messages": HELLO, "max_tokens": 2}
+    mine, theirs = (
+        who.chat.completions.create(**call, extra_headers={"Idempotency-Key": "chat-3"}) for who in (client, other)
+    )
+    assert mine.id != theirs.id
 
 
 def test_a_client_waits_for_a_deployment_that_starts(running: Service, client: openai.OpenAI) -> None:
