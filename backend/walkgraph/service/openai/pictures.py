@@ -37,16 +37,19 @@ N = 8
 PARTIAL = 3
 
 _NEUTRAL = {
-    "response_format": (("b64_json",), "this service keeps no files to link to; ask for `b64_json`, or leave this out"),
+    "response_format": (
+        ("b64_json",),
+        "no files are kept to link to; leave `response_format` out, or ask for `b64_json`",
+    ),
     "output_format": (FORMATS, "pictures come as `png`, `jpeg` or `webp`"),
     "quality": (
         ("auto", "standard"),
-        "there are no levels of quality here; leave this out, and set the task's `steps`",
+        "there are no levels of `quality` here; leave it out, and set the task's `steps`",
     ),
-    "background": (("auto", "opaque"), "pictures are opaque here; leave this out"),
-    "moderation": (("auto", "low"), "nothing is moderated here; leave this out"),
-    "style": ((), "describe the style in the prompt"),
-    "input_fidelity": ((), "leave this out, and set the task's parameters"),
+    "background": (("auto", "opaque"), "pictures are opaque here; leave `background` out"),
+    "moderation": (("auto", "low"), "nothing is moderated here; leave `moderation` out"),
+    "style": ((), "leave `style` out, and describe it in the prompt"),
+    "input_fidelity": ((), "leave `input_fidelity` out, and set the task's parameters"),
 }
 """What OpenAI's settings may be here, and what else to do. A task's parameter of the same name goes before."""
 
@@ -195,7 +198,7 @@ def _extras(asked: PicturesRequest, serving: Serving) -> tuple[dict[str, Any], d
             known = sorted({*serving.params, *texts, *PicturesRequest.model_fields, *OURS})
             near = difflib.get_close_matches(name[:64], known, n=1)
             advice = f"did you mean `{near[0]}`?" if near else f"the task's parameters are {_listed(serving.params)}"
-            raise _wrong(pointer([name[:200]]), f"this key is not known here; {advice}", "unknown_key")
+            raise _wrong(pointer([name[:200]]), f"the key `{name[:64]}` is not known here; {advice}", "unknown_key")
     return ours, params, inputs
 
 
@@ -215,7 +218,7 @@ def _settings(asked: PicturesRequest, serving: Serving) -> dict[str, Scalar]:
 
 def _judge_compression(asked: PicturesRequest) -> None:
     if asked.form == "png" and asked.output_compression not in (None, 100):
-        raise _wrong("/output_compression", "a `png` loses nothing; ask for `jpeg` or `webp`, or leave this out")
+        raise _wrong("/output_compression", "a `png` loses nothing; leave `output_compression` out, or ask for `jpeg`")
 
 
 def _sides(asked: PicturesRequest, serving: Serving, given: Iterable[str]) -> dict[str, Scalar]:
@@ -225,7 +228,9 @@ def _sides(asked: PicturesRequest, serving: Serving, given: Iterable[str]) -> di
         raise _wrong("/size", f"task `{serving.name}` draws in a size of its own; leave `size` out")
     found = _SIZE.fullmatch(asked.size)
     if found is None:
-        raise _wrong("/size", f"write it as `WIDTHxHEIGHT`, or `auto`; task `{serving.name}` draws {_sizes(serving)}")
+        raise _wrong(
+            "/size", f"write the size as `WIDTHxHEIGHT`, or `auto`; task `{serving.name}` draws {_sizes(serving)}"
+        )
     if any(name in given for name in SIDES):
         raise _wrong("/size", "the size is given twice; leave out `size`, or `width` and `height`")
     wanted: dict[str, Scalar] = dict(zip(SIDES, map(int, found.groups()), strict=True))
@@ -264,10 +269,10 @@ def _prompt(asked: PicturesRequest, serving: Serving) -> dict[str, Any]:
     needed = [name for name in texts if not serving.task.inputs[name].optional]
     if not asked.prompt:
         if needed:
-            raise _wrong("/prompt", "this is needed", "missing")
+            raise _wrong("/prompt", "a `prompt` is needed", "missing")
         return {}
     if not texts:
-        raise _wrong("/prompt", f"task `{serving.name}` takes no text; leave this out", "unsupported_parameter")
+        raise _wrong("/prompt", f"task `{serving.name}` takes no text; leave `prompt` out", "unsupported_parameter")
     return {prompt_input(serving): asked.prompt}
 
 
@@ -280,7 +285,7 @@ def prompt_input(serving: Serving) -> str:
 def _images(serving: Serving, shown: Shown) -> dict[str, Any]:
     names = [name for name in serving.inputs_of("image") if name != MASK]
     if not shown.images:
-        raise _wrong("/image", "send a picture", "missing")
+        raise _wrong("/image", "an `image` is needed", "missing")
     if len(shown.images) > limits.IMAGES:
         raise _wrong("/image", f"send at most {limits.IMAGES} pictures", "too_long")
     many = serving.task.inputs[names[0]].many
@@ -306,7 +311,7 @@ def _picture(at: str, data: bytes | str) -> dict[str, Any]:
         if not data:
             raise _wrong(at, "this picture is empty")
         if not values.mime_of(data).startswith("image/"):
-            raise _wrong(at, "this is no PNG, JPEG or WebP, whatever its name says", "invalid_image_format")
+            raise _wrong(at, "this picture is no PNG, JPEG or WebP, whatever its name says", "invalid_image_format")
     elif data.startswith(("http:", "https:")):
         raise _wrong(at, "this service fetches no addresses; send the picture itself, as a `data:` URL", "invalid_url")
     return {"type": "image", "data": data}
