@@ -85,6 +85,8 @@ def _value(part: multipart.Part, modality: str) -> Any:
 def accepted(accept: str) -> tuple[str, ...]:
     """Content types and ranges of an `Accept` header that an answer can have, most wanted first; `*/*` is JSON. Empty
     where there is none."""
+    if accept in ("", "*/*", JSON):
+        return (JSON,)
     weighed: list[tuple[float, str]] = []
     for entry in accept.split(",")[:_MOST_RANGES]:
         kind, *options = (piece.strip().lower() for piece in entry.split(";"))

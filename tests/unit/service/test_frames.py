@@ -79,29 +79,27 @@ async def test_a_session_takes_frames_and_answers_as_it_was_opened(reach: Runnin
     assert submits(reach)[0].inputs == submits(reach)[1].inputs
 
 
-@pytest.mark.parametrize(
-    ("change", "pointer"),
-    [
-        ({"camera": {"type": "image", "frame": 2}}, "/inputs/camera/frame"),
-        ({"camera": {"type": "image", "frame": -1}}, "/inputs/camera/frame"),
-        ({"camera": {"type": "image", "frame": True}}, "/inputs/camera/frame"),
-        ({"camera": {"type": "image", "frame": 1, "data": "AAAA"}}, "/inputs/camera/data"),
-        ({"camera": {"type": "image", "data": "AAAA"}}, "/inputs"),
-        ({"instruction": {"type": "text", "frame": 1}}, "/inputs/instruction/data"),
-        ({"state": {"type": "state", "frame": 0}}, "/inputs/state/data"),
-        ({"state": {"type": "state", "frame": 0, "dtype": "float32", "shape": [3]}}, "/inputs/state/shape"),
-        ({"state": {"type": "state", "frame": 0, "dtype": "float8", "shape": [8]}}, "/inputs/state/dtype"),
-    ],
-)
-async def test_a_fault_in_a_frame_is_told_and_the_session_goes_on(
-    reach: Running, change: dict[str, Any], pointer: str
-) -> None:
+FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({"camera": {"type": "image", "frame": 2}}, "/inputs/camera/frame"),
+    ({"camera": {"type": "image", "frame": -1}}, "/inputs/camera/frame"),
+    ({"camera": {"type": "image", "frame": True}}, "/inputs/camera/frame"),
+    ({"camera": {"type": "image", "frame": 1, "data": "AAAA"}}, "/inputs/camera/data"),
+    ({"camera": {"type": "image", "data": "AAAA"}}, "/inputs"),
+    ({"instruction": {"type": "text", "frame": 1}}, "/inputs/instruction/data"),
+    ({"state": {"type": "state", "frame": 0}}, "/inputs/state/data"),
+    ({"state": {"type": "state", "frame": 0, "dtype": "float32", "shape": [3]}}, "/inputs/state/shape"),
+    ({"state": {"type": "state", "frame": 0, "dtype": "float8", "shape": [8]}}, "/inputs/state/dtype"),
+]
+
+
+async def test_a_fault_in_a_frame_is_told_and_the_session_goes_on(reach: Running) -> None:
     async with connect(reach.app, f"{ACT}?frames=binary") as socket:
         await socket.receive()
-        await socket.send({"id": "bad", **REQUEST, "inputs": {**REQUEST["inputs"], **change}}, STATE, PNG)
-        told = await socket.receive()
-        assert (told["event"], told["request"], told["error"]["code"]) == ("error", "bad", "invalid_input")
-        assert pointer in [fault["pointer"] for fault in told["errors"]]
+        for change, pointer in FAULTS:
+            await socket.send({"id": pointer, **REQUEST, "inputs": {**REQUEST["inputs"], **change}}, STATE, PNG)
+            told = await socket.receive()
+            assert (told["event"], told["request"], told["error"]["code"]) == ("error", pointer, "invalid_input")
+            assert pointer in [fault["pointer"] for fault in told["errors"]], (change, told)
         await socket.send({"id": "good", **REQUEST}, STATE, PNG)
         assert (await socket.receive())["request"] == "good"
     assert len(submits(reach)) == 1

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import struct
+from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.system.test_service_fuzz import mutated
 from tests.unit.service.conftest import Running
 from tests.unit.service.fakes import PNG
-from tests.unit.service.test_frames import STATE
+from tests.unit.service.test_frames import IN_JSON, STATE
 from walkgraph.service import kserve
 from walkgraph.wire import messages as m
 
@@ -133,41 +136,41 @@ def changed(number: int, **fields: Any) -> list[dict[str, Any]]:
     return [{**one, **fields} if i == number else one for i, one in enumerate(INPUTS)]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"inputs": []},
-        {"inputs": INPUTS[:2]},
-        {"inputs": [*INPUTS, INPUTS[0]]},
-        {"inputs": changed(0, name="cheese")},
-        {"inputs": changed(0, datatype="FP32")},
-        {"inputs": changed(0, data=["%%%"])},
-        {"inputs": changed(0, shape=[2])},
-        {"inputs": changed(1, data=[3])},
-        {"inputs": changed(2, datatype="BYTES")},
-        {"inputs": changed(2, datatype="FP128")},
-        {"inputs": changed(2, datatype="BF16")},
-        {"inputs": changed(2, datatype="FP64")},
-        {"inputs": changed(2, datatype="INT8")},
-        {"inputs": changed(2, data=[1e300, 0])},
-        {"inputs": changed(2, data=[[1], 2])},
-        {"inputs": changed(2, data=[])},
-        {"inputs": changed(2, data=["1", "2"])},
-        {"inputs": changed(2, shape=[-1])},
-        {"inputs": changed(2, shape=[1] * 33)},
-        {"inputs": changed(2, parameters={"binary_data_size": 8})},
-        {"inputs": INPUTS, "parameters": {"stpes": 3}},
-        {"inputs": INPUTS, "parameters": {"steps": "3"}},
-        {"inputs": INPUTS, "outputs": [{"name": "film"}]},
-        {"inputs": INPUTS, "code": "import os"},
-        [],
-    ],
+WRONG: tuple[Any, ...] = (
+    {"inputs": []},
+    {"inputs": INPUTS[:2]},
+    {"inputs": [*INPUTS, INPUTS[0]]},
+    {"inputs": changed(0, name="cheese")},
+    {"inputs": changed(0, datatype="FP32")},
+    {"inputs": changed(0, data=["%%%"])},
+    {"inputs": changed(0, shape=[2])},
+    {"inputs": changed(1, data=[3])},
+    {"inputs": changed(2, datatype="BYTES")},
+    {"inputs": changed(2, datatype="FP128")},
+    {"inputs": changed(2, datatype="BF16")},
+    {"inputs": changed(2, datatype="FP64")},
+    {"inputs": changed(2, datatype="INT8")},
+    {"inputs": changed(2, data=[1e300, 0])},
+    {"inputs": changed(2, data=[[1], 2])},
+    {"inputs": changed(2, data=[])},
+    {"inputs": changed(2, data=["1", "2"])},
+    {"inputs": changed(2, shape=[-1])},
+    {"inputs": changed(2, shape=[1] * 33)},
+    {"inputs": changed(2, parameters={"binary_data_size": 8})},
+    {"inputs": INPUTS, "parameters": {"stpes": 3}},
+    {"inputs": INPUTS, "parameters": {"steps": "3"}},
+    {"inputs": INPUTS, "outputs": [{"name": "film"}]},
+    {"inputs": INPUTS, "code": "import os"},
+    [],
 )
-async def test_what_is_wrong_is_said_in_the_protocols_words(reach: Running, body: Any) -> None:
-    answer = await reach.http.post(ACT, json=body)
-    assert answer.status_code == 400, answer.text
-    assert list(answer.json()) == ["error"]
-    assert len(answer.json()["error"]) > 10
+
+
+async def test_what_is_wrong_is_said_in_the_protocols_words(reach: Running) -> None:
+    for body in WRONG:
+        answer = await reach.http.post(ACT, json=body)
+        assert answer.status_code == 400, (body, answer.text)
+        assert list(answer.json()) == ["error"]
+        assert len(answer.json()["error"]) > 10
     assert submits(reach) == []
 
 
@@ -206,3 +209,22 @@ async def test_a_failed_run_has_the_protocols_error(reach: Running) -> None:
     answer = await reach.http.post(ACT, json={"inputs": INPUTS, "parameters": {"seed": 14}})
     assert answer.status_code == 500
     assert "velocity" in answer.json()["error"]
+
+
+async def test_mutated_requests_are_served_or_refused(reach: Running) -> None:
+    """Of both surfaces that read tensors; what is refused is never run."""
+    dice = random.Random(20261122)
+    native = {
+        "inputs": {**IN_JSON["inputs"], "state": {"type": "state", "dtype": "float32", "shape": [2], "base64": ""}}
+    }
+    native["inputs"]["state"]["base64"] = base64.b64encode(STATE).decode()
+    answered: dict[str, Counter[int]] = defaultdict(Counter)
+    for _ in range(150):
+        for path, body in ((ACT, {"inputs": INPUTS, "parameters": {"seed": 5}}), ("/v1/tasks/reach/act", native)):
+            answer = await reach.http.post(path, json=mutated(body, dice))
+            answered[path][answer.status_code] += 1
+            assert answer.status_code in (200, 400, 422), answer.text
+    for counts in answered.values():
+        assert counts[200] > 5
+        assert counts.total() - counts[200] > 50
+    assert len(submits(reach)) == sum(counts[200] for counts in answered.values())
