@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -43,6 +42,9 @@ class _Verbs(TyperGroup):
 
 def _told_version(asked: bool) -> None:
     if asked:
+        # Only now: reading it takes as long as all else.
+        from importlib.metadata import version
+
         output.line(version("walkgraph"))
         raise typer.Exit
 

@@ -75,7 +75,7 @@ class Service:
                 self.good(ends=False)
 
             def busy(self) -> None:
-                self._whole(503, json.dumps({"code": "overloaded"}).encode())
+                self._whole(503, json.dumps({"code": "overloaded", "detail": "come later"}).encode())
 
             def proxy(self) -> None:
                 self._whole(502, b"<html>")
@@ -167,7 +167,10 @@ def test_a_seed_that_was_given_is_kept() -> None:
 def test_what_goes_wrong_is_a_code_and_the_next_request_goes_on(service: Service) -> None:
     kinds = ["busy", "good", "proxy", "failed", "left", "cut", "good"]
     service.answer = lambda number: kinds[number - 1]
-    samples = ask(service, Level(concurrency=1), Bounds(7, None, 0)).samples
+    measured = ask(service, Level(concurrency=1), Bounds(7, None, 0))
+    samples = measured.samples
+    told = figures.warnings([figures.row(measured, {})])
+    assert "1 x out_of_memory (no); 1 x overloaded (come later)" in told[-1]
     codes = [sample.code for sample in samples]
     assert codes == ["overloaded", "", "http_502", "out_of_memory", "connection", "connection", ""]
 

@@ -17,10 +17,12 @@ import typer
 
 from tests.support.fake_service import FakeService
 from walkgraph.cli import completing, progress
+from walkgraph.cli.main import build
 from walkgraph.settings import Settings, only_one, prepare_home
 
 Call = Callable[..., int]
 SHELLS = ("bash", "zsh", "fish")
+PROGRAM = (sys.executable, "-c", "import sys; sys.argv = ['walkgraph']; from walkgraph.cli.main import main; main()")
 
 
 def completed(shell: str, line: str, home: Path) -> str:
@@ -31,10 +33,7 @@ def completed(shell: str, line: str, home: Path) -> str:
         **os.environ, "WALKGRAPH_HOME": str(home), "_WALKGRAPH_COMPLETE": f"complete_{shell}",
         "_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args", **told.get(shell, {}),
     }  # fmt: skip
-    program = "import sys; sys.argv = ['walkgraph']; from walkgraph.cli.main import main; main()"
-    answer = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
-    )
+    answer = subprocess.run(PROGRAM, env=environment, capture_output=True, text=True, check=False)
     assert answer.stderr == ""
     return answer.stdout
 
@@ -91,7 +90,7 @@ def test_files_are_offered_beside_names(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_the_script_for_a_shell_is_printed(walkgraph: Call, capsys: pytest.CaptureFixture[str]) -> None:
-    found = typer.main.get_command(__import__("walkgraph.cli.main", fromlist=["build"]).build())
+    found: Any = typer.main.get_command(build())
     names = {option for param in found.params for option in param.opts}
     assert {"--install-completion", "--show-completion", "--version"} <= names
     assert walkgraph("--version") == 0
@@ -192,6 +191,26 @@ def test_logs_are_shown_without_what_moves_the_cursor(
 def test_versions_are_told(walkgraph: Call, capsys: pytest.CaptureFixture[str]) -> None:
     assert walkgraph("version") == 0
     assert "torch" in capsys.readouterr().out
+
+
+def test_every_verb_answers_in_json() -> None:
+    found: Any = typer.main.get_command(build())
+    for name, verb in found.commands.items():
+        if name == "schema":
+            continue  # It prints nothing else.
+        each = [verb, *getattr(verb, "commands", {}).values()]
+        options = {option for one in each for param in one.params for option in param.opts}
+        assert "--json" in options, name
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_of_a_shell_asks_for_what_is_answered(shell: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "WALKGRAPH_HOME": str(tmp_path), "_WALKGRAPH_COMPLETE": f"source_{shell}"}
+    program = "import sys; sys.argv = ['walkgraph']; from walkgraph.cli.main import main; main()"
+    answer = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert f"complete_{shell}" in answer.stdout
 
 
 def test_the_help_lists_every_verb_in_a_section(walkgraph: Call, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,7 @@ def row(measured: Measured, slo: Mapping[str, float]) -> dict[str, Any]:
         "requests": len(measured.samples),
         "completed": len(done),
         "errors": dict(Counter(sample.code for sample in measured.samples if sample.code)),
+        "messages": {sample.code: sample.message for sample in reversed(measured.samples) if sample.message},
         "seconds": wall,
         "throughput": len(done) / wall,
         "outputs_per_second": sum(len(sample.outputs) for sample in done) / wall,
@@ -118,6 +119,10 @@ def distribution(values: Sequence[float]) -> list[float]:
     return [percentile(ordered, number / (_POINTS - 1)) for number in range(_POINTS)]
 
 
+def _told(count: int, code: str, message: str | None) -> str:
+    return f"{count} x {code} ({message})" if message else f"{count} x {code}"
+
+
 def warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What makes figures worth less than they look."""
     found: list[str] = []
@@ -131,6 +136,8 @@ def warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         if one["completed"] < 20:
             found.append(f"{level}, {one['completed']} requests were answered: too few for p95 and p99 to mean much")
         if one["errors"]:
-            told = ", ".join(f"{count} x {code}" for code, count in sorted(one["errors"].items()))
+            told = "; ".join(
+                _told(count, code, one["messages"].get(code)) for code, count in sorted(one["errors"].items())
+            )
             found.append(f"{level}, some failed: {told}")
     return found

@@ -32,6 +32,8 @@ class Sample:
     ended: float = 0.0
     code: str = ""
     """Of what went wrong; empty: nothing."""
+    message: str = ""
+    """The service's sentence for it."""
     bytes: int = 0
     queued: float = 0.0
     """As the service says: waiting to be admitted."""
@@ -97,7 +99,7 @@ class Connection:
         await writer.drain()
         status, headers = await _answered(reader)
         if status != 200:
-            sample.code = _code(await _whole(reader, headers), status)
+            sample.code, sample.message = _problem(await _whole(reader, headers), status)
         elif headers.get(b"transfer-encoding") == b"chunked":
             await _events(_chunks(reader), sample)
         else:
@@ -161,7 +163,7 @@ async def _events(chunks: AsyncIterator[bytes], sample: Sample) -> None:
 def _over(event: bytes, sample: Sample) -> None:
     data = json.loads(event.partition(b"data: ")[2])
     if "error" in data:
-        sample.code = str(data["error"].get("code", "error"))
+        sample.code, sample.message = str(data["error"].get("code", "error")), str(data["error"].get("message", ""))
     sample.queued = float(data.get("queued", 0.0))
     usage: Mapping[str, Any] = data.get("usage") or {}
     sample.read, sample.found = int(usage.get("read", 0)), int(usage.get("found", 0))
@@ -170,10 +172,11 @@ def _over(event: bytes, sample: Sample) -> None:
         sample.loops[name] = sample.loops.get(name, 0) + int(loop["iterations"])
 
 
-def _code(body: bytes, status: int) -> str:
-    """The service's word for it, or the status of what stands before it."""
+def _problem(body: bytes, status: int) -> tuple[str, str]:
+    """The service's word and sentence for it, or the status of what stands before the service."""
     try:
-        found = json.loads(body)["code"]
-    except (ValueError, KeyError, TypeError):
-        return f"http_{status}"
-    return str(found)[:64]
+        found = json.loads(body)
+        told = found.get("errors") or [{"message": found.get("detail", "")}]
+        return str(found["code"])[:64], str(told[0].get("message", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"http_{status}", ""

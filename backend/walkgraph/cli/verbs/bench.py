@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from pathlib import Path
@@ -59,6 +58,8 @@ def command(  # noqa: PLR0913, PLR0917 - the words of a command, each by its nam
     walkgraph bench shapes text_to_image --prompt 'a red circle' --concurrency 1,4 --seconds 20
     walkgraph bench shapes text_to_image --prompt 'a red circle' --rate 2,4 --slo e2e=2s -o report/
     """
+    import asyncio
+
     from walkgraph.cli.benching import figures
     from walkgraph.cli.benching.load import Bounds
     from walkgraph.client import Client
@@ -115,6 +116,8 @@ async def _measure(
     client: Client, path: str, body: dict[str, Any], levels: list[Level], bounds: Bounds
 ) -> list[Measured]:
     """The levels that were measured until Ctrl-C."""
+    import asyncio
+
     from walkgraph.cli.benching import load
     from walkgraph.cli.benching.wire import Connection
 

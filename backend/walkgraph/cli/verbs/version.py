@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 
 from walkgraph.cli import output
 from walkgraph.cli.options import Json
@@ -14,6 +13,8 @@ PACKAGES = ("walkgraph", "walkgraph-editor", "torch", "triton", "flashinfer-pyth
 
 def command(as_json: Json = False) -> None:
     """Print versions: of Walkgraph, Python, torch and what kernels need."""
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {"python": ".".join(map(str, sys.version_info[:3])), "platform": platform.platform()}
     for package in PACKAGES:
         try:
