@@ -26,6 +26,7 @@ from walkgraph.conductor.ranks import Ranks
 from walkgraph.conductor.requests import closed, judge
 from walkgraph.conductor.runs import Runs
 from walkgraph.conductor.watching import Watching
+from walkgraph.conductor.ways import Ways
 from walkgraph.graph.document import Graph
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
@@ -41,7 +42,7 @@ State = Literal["starting", "ready", "degraded", "draining", "failed", "stopped"
 class Conductor:
     def __init__(self, graph: Graph, plan: Plan, limits: Limits, draw_seed: Callable[[], int]) -> None:
         self._graph, self._plan, self._limits, self._draw_seed = graph, plan, limits, draw_seed
-        self._pages = Pages(plan)
+        self._ways, self._pages = Ways(graph, plan), Pages(plan)
         self.ranks = Ranks(plan, limits)
         self._watching = Watching(plan)
         self.runs = Runs(self._pages, self.ranks.ready, limits.running, self._watching.steps)
@@ -127,7 +128,7 @@ class Conductor:
         judged = closed(submit.run, self._draining or self._stop_at is not None, self._failed)
         if judged is None:
             room = self._limits.queue - self.runs.waiting
-            judged = judge(self._graph, self._plan, submit, self._draw_seed(), room)
+            judged = judge(self._graph, self._ways, submit, self._draw_seed(), room)
         if isinstance(judged, m.Rejected):
             return [ToService(judged)]
         return self.runs.accept(submit, judged, now)

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
+from walkgraph.conductor.ways import Ways
 from walkgraph.errors import ErrorInfo, InvalidInput, Overloaded, WalkgraphError
 from walkgraph.graph.document import Graph, SessionPolicy
 from walkgraph.ids import Rank, RunId
-from walkgraph.placement.demand import inputs_read, page_demand
-from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import fill_params, name_inputs, task_of
-from walkgraph.placement.tables import Itinerary, Plan, Scalar
+from walkgraph.placement.tables import Itinerary, Scalar
 from walkgraph.wire import messages as m
 
 
@@ -24,10 +23,10 @@ class Request:
     """The task's, where the request names a session."""
 
 
-def judge(graph: Graph, plan: Plan, submit: m.Submit, seed: int, room: int) -> Request | m.Rejected:
+def judge(graph: Graph, ways: Ways, submit: m.Submit, seed: int, room: int) -> Request | m.Rejected:
     """`room`: how many more runs may wait."""
     try:
-        request = resolve(graph, plan, submit, seed)
+        request = resolve(graph, ways, submit, seed)
         if room <= 0:
             raise Overloaded("as many runs as may are waiting already; try again later")
     except WalkgraphError as error:
@@ -46,15 +45,13 @@ def closed(run: RunId, draining: bool, failed: str | None) -> m.Rejected | None:
     return None
 
 
-def resolve(graph: Graph, plan: Plan, submit: m.Submit, seed: int) -> Request:
+def resolve(graph: Graph, ways: Ways, submit: m.Submit, seed: int) -> Request:
     """`seed` is used where the client gives none. Raises InvalidInput or NotFound with a pointer into the request."""
     task = task_of(graph, submit.task)
     params = fill_params(task, {"seed": seed, **submit.params})
-    itinerary = expand(graph, plan, submit.task, params, submit.inputs, submit.parts, submit.outputs)
-    values = {given.name: given.value for given in name_inputs(task, submit.inputs, submit.parts)}
-    inputs = {
-        rank: {name: values[name] for name in names if name in values}
-        for rank, names in inputs_read(plan, itinerary).items()
-    }
+    given = name_inputs(task, submit.inputs, submit.parts)
+    way = ways.of(submit, params, given)
+    values = {one.name: one.value for one in given}
+    inputs = {rank: {name: values[name] for name in names if name in values} for rank, names in way.reads.items()}
     session = task.session if submit.session is not None else None
-    return Request(itinerary, params, inputs, page_demand(plan, itinerary, params), session)
+    return Request(way.itinerary, params, inputs, way.tokens, session)

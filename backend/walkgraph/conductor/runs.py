@@ -98,16 +98,18 @@ class Runs:
         self.steering = Steering()
         self.sessions = Sessions()
         self._runs: dict[str, _Run] = {}
+        self._queue: dict[str, _Run] = {}
+        """Of these, those that wait, for the first time or suspended."""
         self._order = 0
 
     @property
     def waiting(self) -> int:
-        return sum(run.state == "waiting" for run in self._runs.values())
+        return sum(run.state == "waiting" for run in self._queue.values())
 
     @property
     def running(self) -> int:
         """Those that were admitted, suspended and ending ones included."""
-        return sum(run.state != "waiting" for run in self._runs.values())
+        return len(self._runs) - self.waiting
 
     def knows(self, run: str) -> bool:
         return run in self._runs
@@ -126,7 +128,7 @@ class Runs:
         commands = self._supersede(submit, request, now)
         self._order += 1
         run = _Run(submit, request, self._order, now, hold=submit.hold)
-        self._runs[submit.run] = run
+        self._runs[submit.run] = self._queue[submit.run] = run
         seed = int(request.params["seed"])
         paused = [ToService(m.Paused(run=run.id, held=()))] if run.hold else []
         return [*commands, ToService(m.Accepted(run=submit.run, seed=seed)), *paused, _phase(run, "queued", now)]
@@ -201,6 +203,7 @@ class Runs:
             if run.holding <= run.away:
                 self._pages.give(run.own)
                 run.state, run.own = "suspended", Demand()
+                self._queue[run.id] = run
 
     def rank_failed(self, message: m.RankFailed, now: float) -> list[Command]:
         run = self._runs.get(message.run)
@@ -248,8 +251,7 @@ class Runs:
         that waits for pages holds back those behind it, so that it isn't starved, and lets those of lower priority be
         suspended; one that waits for its session or a rank doesn't."""
         commands: list[Command] = []
-        waiting = [run for run in self._runs.values() if run.state in ("waiting", "suspended")]
-        for run in sorted(waiting, key=lambda run: (-run.submit.priority, run.order)):
+        for run in sorted(self._queue.values(), key=lambda run: (-run.submit.priority, run.order)):
             if run.state == "suspended" and run.demand is not None:
                 if not self._pages.fits(run.demand[0]):
                     commands.extend(self._make_room(run, run.demand[0]))
@@ -326,12 +328,14 @@ class Runs:
 
     def _resume(self, run: _Run, own: Demand) -> list[Command]:
         self._pages.take(own)
+        del self._queue[run.id]
         run.state, run.own = "running", own
         return [ToRank(rank, m.Resume(run=run.id)) for rank in sorted(run.holding)]
 
     def _start(self, run: _Run, own: Demand, more: Demand, now: float) -> list[Command]:
         request = run.request
         self._pages.take(own + more)
+        del self._queue[run.id]
         run.own, run.state, run.started = own, "running", now
         run.holding = set(request.itinerary.ranks)
         if run.session is not None and request.session is not None:
@@ -363,6 +367,7 @@ class Runs:
     def _end(self, run: _Run, error: ErrorInfo | None, now: float) -> list[Command]:
         if run.state == "ending":
             return []
+        self._queue.pop(run.id, None)
         run.state, run.error = "ending", error
         told = [] if error else self._tell(run, now)
         cancels: list[Command] = [ToRank(rank, m.Cancel(run=run.id)) for rank in sorted(run.holding)]

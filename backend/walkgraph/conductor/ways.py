@@ -1,0 +1,72 @@
+"""Ways through the plan, remembered: most requests differ from earlier ones in values that are no part of their way."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from walkgraph.graph.document import Graph, Task
+from walkgraph.graph.expressions import parse
+from walkgraph.graph.structure import steps_of
+from walkgraph.ids import Rank
+from walkgraph.placement.demand import inputs_read, page_demand
+from walkgraph.placement.itinerary import expand
+from walkgraph.placement.request import Given
+from walkgraph.placement.tables import Itinerary, Plan, Scalar
+from walkgraph.wire import messages as m
+
+REMEMBERED = 256
+"""Ways, each of at most so many steps:"""
+STEPS = 256
+
+_TASK = "@task."
+_Key = tuple[object, ...]
+
+
+class Way(NamedTuple):
+    itinerary: Itinerary
+    reads: Mapping[Rank, frozenset[str]]
+    """Rank -> names of the input values that its steps read."""
+    tokens: dict[Rank, dict[int, int]]
+    """Rank -> paged state -> tokens kept there at most."""
+
+
+class Ways:
+    """Of one graph and plan."""
+
+    def __init__(self, graph: Graph, plan: Plan) -> None:
+        self._graph, self._plan = graph, plan
+        self._known: dict[_Key, Way] = {}
+        self._deciding = {name: _deciding(task, plan) for name, task in graph.tasks.items()}
+
+    def of(self, submit: m.Submit, params: Mapping[str, Scalar], given: Sequence[Given]) -> Way:
+        """`params`: filled in; `given`: what `submit` gives, named. Raises as `expand` and `page_demand` do."""
+        # 1, 1.0 and True are equal, and no step takes one for the other.
+        values = tuple((type(params[name]), params[name]) for name in self._deciding[submit.task])
+        kinds = tuple((one.name, one.input, one.modality) for one in given)
+        key = (submit.task, submit.outputs, values, kinds)
+        found = self._known.get(key)
+        if found is None:
+            found = self._found(submit, params)
+            if len(found.itinerary.steps) <= STEPS:
+                if len(self._known) >= REMEMBERED:
+                    del self._known[next(iter(self._known))]
+                self._known[key] = found
+        return found
+
+    def _found(self, submit: m.Submit, params: Mapping[str, Scalar]) -> Way:
+        plan = self._plan
+        itinerary = expand(self._graph, plan, submit.task, params, submit.inputs, submit.parts, submit.outputs)
+        return Way(itinerary, inputs_read(plan, itinerary), page_demand(plan, itinerary, params))
+
+
+def _deciding(task: Task, plan: Plan) -> tuple[str, ...]:
+    """Parameters that a way may follow from: of the steps' conditions and bindings, and of the states' sizes."""
+    names: set[str] = set()
+    for at in steps_of(task):
+        if at.step.when is not None:
+            names |= parse(at.step.when).names
+        bindings = [binding for binding in at.step.with_.values() if isinstance(binding, str)]
+        names |= {binding.removeprefix(_TASK) for binding in bindings if binding.startswith(_TASK)}
+    for state in plan.states:
+        names |= parse(state.width).names
+        names |= parse(state.capacity).names if state.capacity is not None else frozenset()
+    return tuple(sorted(names & {*task.params, "seed"}))

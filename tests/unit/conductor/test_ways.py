@@ -1,0 +1,86 @@
+"""A way that is remembered is the one that would be found anew, whatever the request's parameters and values."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.support.deployment import plan_named
+from walkgraph.conductor import ways
+from walkgraph.conductor.ways import Way, Ways
+from walkgraph.errors import WalkgraphError
+from walkgraph.graph.document import Task
+from walkgraph.ids import RunId
+from walkgraph.placement.demand import inputs_read, page_demand
+from walkgraph.placement.itinerary import expand
+from walkgraph.placement.request import declared_params, fill_params, name_inputs
+from walkgraph.wire import messages as m
+
+GRAPHS = ("synthetic_loops", "synthetic_states", "synthetic_streams", "shapes", "bagel", "orpheus", "pi05")
+
+
+def drawn(task: Task, rng: random.Random) -> dict[str, Any]:
+    found: dict[str, Any] = {"seed": rng.randrange(3)}
+    for name, param in declared_params(task).items():
+        low = int(param.min if param.min is not None else 0)
+        most = int(param.max if param.max is not None else low + 3)
+        if param.choices:
+            found[name] = rng.choice(param.choices)
+        elif param.type == "boolean":
+            found[name] = rng.random() < 0.5
+        elif param.type == "integer":
+            found[name] = rng.randint(low, min(most, low + 3))
+        elif param.type == "number":
+            found[name] = rng.choice([low, float(low), most, (low + most) / 2])
+        elif rng.random() < 0.5 or param.default is None:
+            found[name] = rng.choice(["a", "b"])
+    return found
+
+
+def request(name: str, task: Task, rng: random.Random) -> m.Submit:
+    inputs: dict[str, tuple[m.Value, ...]] = {}
+    parts: list[m.Part] = []
+    for key, declared in task.inputs.items():
+        if not declared.optional or rng.random() < 0.5:
+            inputs[key] = (m.Small(value=rng.choice("xy")),) * (rng.randint(1, 2) if declared.many else 1)
+        elif rng.random() < 0.3:
+            parts.append(m.Part(modality=declared.modality, value=m.Small(value="z")))
+    outputs = None if rng.random() < 0.5 else tuple(rng.sample(task.outputs, 1))
+    params = drawn(task, rng)
+    return m.Submit(run=RunId("r"), task=name, params=params, inputs=inputs, parts=tuple(parts), outputs=outputs)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_it_is_the_way_that_is_found_anew(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ways, "REMEMBERED", 20)
+    graph, plan = plan_named(name, 1)
+    kept, rng, found = Ways(graph, plan), random.Random(name), 0
+    for key, task in graph.tasks.items():
+        for _ in range(30):
+            submit = request(key, task, rng)
+            try:
+                params = fill_params(task, submit.params)
+                given = name_inputs(task, submit.inputs, submit.parts)
+                itinerary = expand(graph, plan, key, params, submit.inputs, submit.parts, submit.outputs)
+            except WalkgraphError:
+                continue
+            anew = Way(itinerary, inputs_read(plan, itinerary), page_demand(plan, itinerary, params))
+            for _ in range(2):
+                assert kept.of(submit, params, given) == anew
+                assert repr(kept.of(submit, params, given)) == repr(anew)
+            found += 1
+    assert found >= 10 * len(graph.tasks)
+
+
+def test_no_more_are_remembered_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ways, "REMEMBERED", 3)
+    graph, plan = plan_named("synthetic_loops", 1)
+    kept, task = Ways(graph, plan), graph.tasks["climb"]
+    for value in range(10):
+        submit = m.Submit(run=RunId("r"), task="climb", params={"start": value}, inputs={})
+        kept.of(submit, fill_params(task, {"seed": 0, "start": value}), ())
+    assert len(kept._known) == 3
+    again = kept.of(submit, fill_params(task, {"seed": 7, "start": 9}), ())
+    assert again is kept.of(submit, fill_params(task, {"seed": 8, "start": 9}), ())
