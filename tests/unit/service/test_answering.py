@@ -83,6 +83,18 @@ async def test_a_faulty_form_is_refused(reach: Running) -> None:
     assert submits(reach) == []
 
 
+async def test_a_form_that_is_sent_again_gets_the_run_of_the_first(reach: Running) -> None:
+    def ask(data: bytes) -> Any:
+        parts = {"image": ("a.png", data), "instruction": (None, "mix")}
+        return reach.http.post("/v1/tasks/shapes/edit", files=parts, headers={"Idempotency-Key": "one"})
+
+    first, again, other = [await ask(data) for data in (PNG, PNG, PNG + b"2")]
+    assert first.json() == again.json()
+    assert len(submits(reach, 0)) == 1
+    assert other.status_code == 422
+    assert other.json()["errors"][0]["code"] == "idempotency_conflict"
+
+
 async def test_a_picture_comes_without_base64(reach: Running) -> None:
     for accept in ("image/png", "image/*", "application/xml, image/*;q=0.9, */*;q=0.1", "audio/wav, image/png"):
         answer = await reach.http.post(DRAW, json=PROMPT, headers={"Accept": accept})
