@@ -43,7 +43,9 @@ def executed(notebook: Any, home: Path) -> Any:
             "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         }
         private = Config(KernelManager={"transport": "ipc"})
-        NotebookClient(found, timeout=SECONDS, kernel_name="python3", config=private).execute(env=environment)
+        NotebookClient(found, timeout=SECONDS, kernel_name="python3", coalesce_streams=True, config=private).execute(
+            env=environment
+        )
     return found
 
 
