@@ -150,7 +150,11 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str, type[InvalidInput]]] = {
     "257 files": (lambda: form(*[part('form-data; name="a"; filename="b"')] * 257), KIND, BodyTooLarge),
     "257 fields": (lambda: form(*[part()] * 257), KIND, BodyTooLarge),
     "1e6 parts": (lambda: form(*[part()] * 1_000_000), KIND, BodyTooLarge),
-    "1e6 delimiters": (lambda: form(part(data=b"\r\n--linex" * 1_000_000)), KIND, BodyTooLarge),
+    "1e6 delimiters": (
+        lambda: form(part('form-data; name="a"; filename="b"', b"\r\n--linex" * 1_000_000)),
+        KIND,
+        BodyTooLarge,
+    ),
     "a huge field": (lambda: form(part(data=b"x" * 4_194_305)), KIND, BodyTooLarge),
     "64 MiB and a bit": (
         lambda: form(part('form-data; name="a"; filename="b"', b"\r\n-" * (64 * 1024 * 1024 // 3))),
