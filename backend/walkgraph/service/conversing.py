@@ -11,22 +11,13 @@ from typing import Any, cast
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from walkgraph.errors import ErrorInfo, InvalidInput, Overloaded, WalkgraphError
+from walkgraph.errors import InvalidInput, Overloaded, WalkgraphError
 from walkgraph.service import frames, limits, streaming
 from walkgraph.service.problems import said_of
 from walkgraph.service.runs import LiveRun
 
 Submit = Callable[[dict[str, Any]], LiveRun]
 """Raises WalkgraphError for a request that is refused."""
-
-
-_RESTARTS = 1012
-"""The code of a socket that closes because its service does."""
-_CLOSING = ErrorInfo(
-    code="shutting_down",
-    message="the service is shutting down; what is under way may end, open the session again once it is back",
-    retryable=True,
-)
 
 
 class Conversation:
@@ -57,11 +48,11 @@ class Conversation:
     async def leave(self, closing: asyncio.Event) -> None:
         """Once the service closes: tell so, let what is under way end, and close the socket."""
         await closing.wait()
-        await self._tell({"event": "closing", "error": _CLOSING})
+        await self._tell({"event": "closing", "error": streaming.CLOSING})
         while self._answering:
             await asyncio.wait(set(self._answering))
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-            await self._socket.close(_RESTARTS)
+            await self._socket.close(streaming.CLOSE_RESTARTS)
 
     async def _take(self, message: Any, found: list[bytes]) -> None:
         """`{"cancel": true}` ends what is under way; anything else is the body of a request, and may have an `id`."""

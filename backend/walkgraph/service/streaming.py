@@ -10,13 +10,21 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from walkgraph.errors import InvalidInput, WalkgraphError
+from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.service import body, frames, limits
 from walkgraph.service.access import SUBPROTOCOL
 from walkgraph.service.problems import said_of
 from walkgraph.service.runs import Event, LiveRun, event_of
 from walkgraph.wire import messages as m
 
+CLOSE_RESTARTS = 1012
+"""The code of a socket that closes because its service does."""
+CLOSING = ErrorInfo(
+    code="shutting_down",
+    message="the service is shutting down; what is under way may end, open the session again once it is back",
+    retryable=True,
+)
+"""What is told on sockets that wait for requests."""
 HEARTBEAT_SECONDS = 10.0
 AT_ONCE = 64 * 1024
 """Bytes of events that leave together."""

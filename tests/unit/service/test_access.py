@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.routing import BaseRoute
@@ -306,3 +307,15 @@ async def test_a_post_that_says_nothing_needs_no_type(service: Running) -> None:
 
 async def test_the_base_is_what_the_tests_think(service: Running) -> None:
     assert str(service.http.base_url).rstrip("/") == BASE == OWN
+
+
+async def test_over_https_our_own_pages_are_of_https(service: Running) -> None:
+    transport = httpx.ASGITransport(app=service.app)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(transport=transport, base_url=OWN.replace("http", "https"), headers=headers) as client:
+        for origin, status in ((OWN.replace("http", "https"), 200), (OWN, 403)):
+            assert (await client.get("/v1/limits", headers={"Origin": origin})).status_code == status
+        made = (await client.post("/api/v1/studio/codes", json={})).json()
+        assert "Secure" in (await client.get(made["path"])).headers["set-cookie"]
+    made = (await service.http.post("/api/v1/studio/codes", json={})).json()
+    assert "Secure" not in (await service.anybody.get(made["path"])).headers["set-cookie"]

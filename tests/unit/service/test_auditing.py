@@ -108,6 +108,13 @@ async def test_keys_are_told_of_with_their_names(service: Running) -> None:
     assert rows[4]["details"] == {"name": "robot"}
 
 
+async def test_who_lets_a_browser_in_is_told_of_without_the_code(service: Running) -> None:
+    code = (await service.http.post("/api/v1/studio/codes", json={})).json()["code"]
+    answer = await service.http.get("/api/v1/audit?action=studio")
+    assert [(row["action"], row["caller"]) for row in answer.json()] == [("studio.code", "token")]
+    assert code not in answer.text
+
+
 async def test_a_change_that_can_not_be_told_is_not_made(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise StoreFull("there is no room")

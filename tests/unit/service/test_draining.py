@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.unit.service.conftest import Running
+from tests.unit.service.openai.talking import talking, text
 from tests.unit.service.sockets import Refused, connect
 
 KEEP = "/ws/v1/sessions/synthetic_states/remember?session=robot"
@@ -79,6 +80,28 @@ async def test_sessions_are_told_and_ended_once_their_runs_are(service: Running)
         assert await busy.receive() is None
         assert busy.close_code == 1012
         await asyncio.wait_for(drained, 5)
+
+
+async def test_conversations_of_openais_clients_are_told_too() -> None:
+    async with talking() as peer:
+        closing = asyncio.Event()
+        closed: list[int] = []
+
+        async def close(code: int) -> None:
+            closed.append(code)
+
+        peer.close = close  # type: ignore[attr-defined]
+        leaving = asyncio.create_task(peer.session.leave(closing))
+        await peer.say(text("Hello"))
+        run = await peer.respond()
+        closing.set()
+        told = (await peer.until("error"))[-1]["error"]
+        assert (told["type"], told["code"]) == ("server_error", "shutting_down")
+        assert not leaving.done()
+        run.end()
+        await peer.until("response.done")
+        await asyncio.wait_for(leaving, 5)
+        assert closed == [1012]
 
 
 async def test_who_waits_for_a_change_waits_no_longer(service: Running) -> None:

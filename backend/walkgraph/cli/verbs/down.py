@@ -14,6 +14,8 @@ from walkgraph.cli.options import Json
 
 STOP_SECONDS = 30
 """What processes may take to end once the runs are done."""
+SECOND_SECONDS = 0.5
+"""Between the signals of `--now`."""
 
 
 def command(
@@ -30,9 +32,12 @@ def command(
     handle = os.pidfd_open(address.pid)
     try:
         signal.pidfd_send_signal(handle, signal.SIGTERM)
-        if now:
-            signal.pidfd_send_signal(handle, signal.SIGTERM)
         patience = settings.drain_timeout + STOP_SECONDS
+        if now:
+            # Two that come together are taken for one.
+            ended, _, _ = select.select([handle], [], [], SECOND_SECONDS)
+            if not ended:
+                signal.pidfd_send_signal(handle, signal.SIGTERM)
         ended, _, _ = select.select([handle], [], [], patience)
     finally:
         os.close(handle)

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from walkgraph.errors import WalkgraphError
-from walkgraph.service import body, dialects, limits, problems
+from walkgraph.errors import RunFailed, WalkgraphError
+from walkgraph.service import body, dialects, limits, problems, streaming
 from walkgraph.service.openai import realtime_events as e
 from walkgraph.service.openai import realtime_turn as turn
 from walkgraph.service.openai.realtime_answer import Answer
@@ -53,6 +53,16 @@ class Session:
             if self._answering is not None:
                 self._answering.cancel()
                 await asyncio.gather(self._answering, return_exceptions=True)
+
+    async def leave(self, closing: asyncio.Event) -> None:
+        """Once the service closes: tell so, let the response that is under way end, and close the socket."""
+        await closing.wait()
+        told = dialects.openai_error(problems.said_of(RunFailed(streaming.CLOSING)))["error"]
+        await self._tell("error", error={**told, "event_id": None})
+        if self._answering is not None:
+            await asyncio.wait([self._answering])
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            await self._socket.close(streaming.CLOSE_RESTARTS)
 
     async def _take(self, received: Any) -> None:
         """One message. Raises WebSocketDisconnect at the end."""

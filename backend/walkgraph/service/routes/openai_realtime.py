@@ -40,7 +40,7 @@ async def converse(services: ServicesDep, socket: WebSocket, model: str = "") ->
         await socket.accept(subprotocol=_PROTOCOL)
     else:
         await streaming.accept(socket)
-    await session.hold()
+    await streaming.until_first(session.hold, lambda: session.leave(services.deployments.closing))
 
 
 async def _deny(socket: WebSocket, error: WalkgraphError) -> None:
