@@ -116,7 +116,6 @@ class _Reader:
         self._parts: list[Part] = []
         self._delimiter = b"\r\n--" + boundary
         self._delimiters = 0
-        self._tail = b""
         self._size = 0
         self._whole = False
         self._headers: dict[bytes, bytes] = {}
@@ -159,10 +158,9 @@ class _Reader:
         return Form(tuple(self._parts))
 
     def _count(self, data: bytes) -> None:
-        """A delimiter costs the parser far more than other bytes, also where it ends no part."""
-        seen = self._tail + data
-        self._delimiters += seen.count(self._delimiter)
-        self._tail = seen[-len(self._delimiter) + 1 :]
+        """A delimiter costs the parser far more than other bytes, also where it ends no part. (One that comes in two
+        pieces is missed.)"""
+        self._delimiters += data.count(self._delimiter)
         if self._delimiters > limits.FORM_FILES + limits.FORM_FIELDS + 2:
             raise BodyTooLarge(f"a form may have {limits.FORM_FILES} files and {limits.FORM_FIELDS} fields")
 
