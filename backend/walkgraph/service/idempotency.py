@@ -23,7 +23,7 @@ from walkgraph.service.runs import LiveRun
 NAME = "idempotency-key"
 HEADER = NAME.encode()
 ASKED = "asked"
-"""In a request's state: its body, where what is submitted is made from it and doesn't say all that it asks for."""
+"""In a request's state: what it asks for besides what it submits first: the form of its answer, where that is cut."""
 
 _HANDLE = "idempotent"
 _KEY = re.compile(rb"[\x20-\x7e]{1,255}")
@@ -145,7 +145,7 @@ def handle_of(keys: Keys, connection: HTTPConnection, deployment: str, task: str
         if len(given) > 1 or _KEY.fullmatch(given[0]) is None:
             raise InvalidInput("send one Idempotency-Key of 1 to 255 printable characters")
         path, query = connection.scope["path"], connection.scope["query_string"]
-        asked = (path, query, deployment, task, state.get(ASKED, body))
+        asked = (path, query, deployment, task, body, state.get(ASKED))
         found = state[_HANDLE] = keys.handle(_caller(state), given[0].decode("ascii"), asked)
     return found
 

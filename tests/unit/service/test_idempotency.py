@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import random
 from typing import Any
 
 import pytest
 
 from tests.unit.service.conftest import Running
+from tests.unit.service.fakes import PNG
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import RunId
 from walkgraph.service.idempotency import Handle, Keys
@@ -89,6 +91,50 @@ async def test_a_request_has_an_id(service: Running, given: str, echoed: bool) -
     refused = await service.anybody.get("/v1/limits")
     assert refused.status_code == 401
     assert len(refused.headers["x-request-id"]) == 32
+
+
+URL = "data:image/png;base64," + base64.b64encode(PNG).decode()
+ASK = {"model": "shapes", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": URL}}]}]}
+DRAW = {"model": "shapes", "prompt": "a circle"}
+FORM = {"instruction": (None, "blue")}
+PROMPT = {"inputs": [{"name": "prompt", "datatype": "BYTES", "shape": [1], "data": ["a circle"]}]}
+SURFACES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+    ("/v1/chat/completions", {"json": ASK}, {"json": {**ASK, "stop": "x"}}),
+    ("/v1/chat/completions", {"json": {**ASK, "n": 3}}, {"json": {**ASK, "n": 2}}),
+    ("/v1/chat/completions", {"json": {**ASK, "stream": True}}, {"json": {**ASK, "stream": False}}),
+    ("/v1/images/generations", {"json": DRAW}, {"json": {**DRAW, "output_format": "webp"}}),
+    (
+        "/v1/images/edits",
+        {"data": {"model": "shapes", "prompt": "blue"}, "files": {"image": ("a.png", PNG, "image/png")}},
+        {"data": {"model": "shapes", "prompt": "blue"}, "files": {"image": ("a.png", PNG + b"x", "image/png")}},
+    ),
+    (
+        "/v1/tasks/shapes/edit",
+        {"files": {**FORM, "image": ("a.png", PNG, "image/png")}},
+        {"files": {**FORM, "image": ("a.png", PNG + b"x", "image/png")}},
+    ),
+    ("/v2/models/shapes/infer", {"json": PROMPT}, {"json": {**PROMPT, "parameters": {"steps": 9}}}),
+    (
+        "/api/v1/runs",
+        {"json": {"deployment": "shapes", "task": "text_to_image", "request": body()}},
+        {"json": {"deployment": "shapes", "task": "text_to_image", "request": body(8)}},
+    ),
+)
+
+
+@pytest.mark.parametrize(("path", "sent", "other"), SURFACES, ids=[f"{i} {row[0]}" for i, row in enumerate(SURFACES)])
+async def test_every_surface_knows_keys(
+    service: Running, path: str, sent: dict[str, Any], other: dict[str, Any]
+) -> None:
+    await service.deploy()
+    answers = [await service.http.post(path, headers=KEY, **sent) for _ in range(2)]
+    assert {answer.status_code for answer in answers} <= {200, 202}, answers[0].text
+    assert answers[0].headers["x-request-id"] == answers[1].headers["x-request-id"]
+    assert len(submits(service)) == sent.get("json", {}).get("n", 1)
+    refused = await service.http.post(path, headers=KEY, **other)
+    assert refused.status_code in (400, 422)
+    assert "idempotency_conflict" in refused.text or path.startswith("/v2")
+    assert len(submits(service)) == sent.get("json", {}).get("n", 1)
 
 
 # ── keys by themselves ──────────────────────────────────────────────────────────────────────────
