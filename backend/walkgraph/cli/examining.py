@@ -21,6 +21,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pynvml  # pyright: ignore[reportMissingTypeStubs]
+
 from walkgraph.cli.diagnosing import Facts, Gpu, Root, Versions
 
 if TYPE_CHECKING:
@@ -99,11 +101,8 @@ def _torch_triton() -> str | None:
     return None
 
 
-def _gpus() -> tuple[tuple[Gpu, ...], str | None, Versions | None]:
+def _gpus(nvml: Any = pynvml) -> tuple[tuple[Gpu, ...], str | None, Versions | None]:
     """Every GPU, the driver and the newest CUDA that it runs; nothing without a driver."""
-    import pynvml  # pyright: ignore[reportMissingTypeStubs]
-
-    nvml: Any = pynvml
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:

@@ -15,6 +15,14 @@ from walkgraph.graph.guard import read_json
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _MAX_HEADER = 100 * 2**20
 _MAX_CONFIG = 16 * 2**20
+_CONVERT = (
+    "import torch; from safetensors.torch import save_file; "
+    "d = torch.load('{}', map_location='cpu', weights_only=True); "
+    "parts = {{k: v for k, v in d.items() if isinstance(v, dict)}} or dict(model=d); "
+    "[save_file({{n: t.clone() for n, t in p.items()}}, f'{{k}}.safetensors') for k, p in parts.items() "
+    "if all(map(torch.is_tensor, p.values()))]"
+)
+"""One file, or a dictionary of several (V-JEPA 2-AC's encoder and predictor)."""
 _SHARD = re.compile(r"-\d+(-of-\d+)?$")
 Shape = tuple[int, ...]
 
@@ -70,16 +78,10 @@ def refuse_pickles(contents: Contents) -> None:
     """Raises Refused for a folder whose weights are pickles, which run code when they are read."""
     if contents.weights or not contents.pickles:
         return
-    file = contents.pickles[0]
-    lines = (
-        "import torch; from safetensors.torch import save_file; "
-        f"save_file({{k: v.contiguous() for k, v in torch.load('{file}', weights_only=True).items()}}, "
-        "'model.safetensors')"
-    )
     raise Refused(
         f"the weights in `{contents.name}` are pickles ({', '.join(contents.pickles[:3])}), which can run code when "
         "they are read, and are not; take the safetensors files of the same model, or convert those of somebody you "
-        f'trust: python -c "{lines}"'
+        f'trust, in their folder: python -c "{_CONVERT.format(contents.pickles[0])}"'
     )
 
 

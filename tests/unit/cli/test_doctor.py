@@ -8,8 +8,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
 
 from walkgraph.cli import examining
@@ -140,6 +142,51 @@ def test_facts_of_this_machine_are_read(tmp_path: Path) -> None:
         facts = examining.examine(settings)
         assert facts.running
         assert facts.service is None
+
+
+class Nvml:
+    """A driver with one GPU, or one that doesn't answer."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, *, works: bool) -> None:
+        self._works = works
+
+    def nvmlInit(self) -> None:
+        pass
+
+    def nvmlShutdown(self) -> None:
+        pass
+
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
+        if not self._works:
+            raise self.NVMLError
+        return 13010
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "580.95"
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> int:
+        return number
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
+        return SimpleNamespace(total=141 * GIB, free=140 * GIB)
+
+    def nvmlDeviceGetName(self, handle: int) -> str:
+        return "NVIDIA H200"
+
+    def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> tuple[int, int]:
+        return 9, 0
+
+
+def test_the_driver_is_asked_for_what_it_runs() -> None:
+    assert examining._gpus(Nvml(works=True)) == ((H200,), "580.95", (13, 1))
+    assert examining._gpus(Nvml(works=False)) == ((), "unknown", None)
+    assert set(dir(pynvml)) >= {name for name in dir(Nvml) if name.startswith("nvml")}
 
 
 def test_a_database_that_is_not_there_is_told_without_its_password(tmp_path: Path) -> None:
