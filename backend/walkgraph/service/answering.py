@@ -9,6 +9,7 @@ The first that the `Accept` header names, by its weights, counts.
 """
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -34,14 +35,15 @@ _MOST_RANGES = 16
 # ── the request ─────────────────────────────────────────────────────────────────────────────────
 
 
-async def read(request: Request, task: Task) -> Any:
-    """The body, with bytes where a form has files. Raises BadJson, BadForm, InvalidInput."""
+async def read(request: Request, task: Callable[[], Task]) -> Any:
+    """The body, with bytes where a form has files; `task` is asked for where its inputs' names are read. Raises
+    BadJson, BadForm, InvalidInput, and as `task`."""
     if not multipart.is_form(request.headers.get("content-type", "")):
         return body.parse(await request.body())
     return read_form(await multipart.read(request), task)
 
 
-def read_form(form: multipart.Form, task: Task) -> Any:
+def read_form(form: multipart.Form, task: Callable[[], Task]) -> Any:
     """Either a part `request` with the JSON body, and the parts `0`, `1` ... that its frames name; or a part for each
     input, by its name, with `params` and whatever else a body has as JSON.
 
@@ -49,7 +51,7 @@ def read_form(form: multipart.Form, task: Task) -> Any:
     """
     request = form.one("request")
     if request is None:
-        return _by_names(form, task)
+        return _by_names(form, task())
     numbers = [str(k) for k in range(len(form.parts) - 1)]
     unknown = next((name for name in form.names if name not in (*numbers, "request")), None)
     if unknown is not None:
@@ -108,24 +110,25 @@ def refused() -> Response:
     )
 
 
-def result(run: LiveRun, task: Task, kinds: tuple[str, ...]) -> Response:
-    """The answer of a run that is done, as the first of `kinds` that its outputs have."""
+def result(run: LiveRun, outputs: tuple[str, ...], kinds: tuple[str, ...]) -> Response:
+    """The answer of a run that is done, as the first of `kinds` that its outputs have. `outputs`: the task's, in its
+    order."""
     for kind in kinds:
         if kind in (JSON, EVENTS):
             return Response(msgspec.json.encode(runs.result_of(run)), media_type=JSON)
         if kind in FORMS:
             return _form(run, kind)
-        found = _bare(run, task, kind)
+        found = _bare(run, outputs, kind)
         if found is not None:
             return found
-    outputs = ", ".join(f"`{name}`" for name in dict.fromkeys(output.name for output in run.outputs)) or "none"
-    detail = f"no output of the run is a single value of the accepted type (its outputs: {outputs})"
+    told = ", ".join(f"`{name}`" for name in dict.fromkeys(output.name for output in run.outputs)) or "none"
+    detail = f"no output of the run is a single value of the accepted type (its outputs: {told})"
     return problem(406, "invalid_input", f"{detail}; name one in `outputs`, or accept `{FORMS[0]}` or `{JSON}`")
 
 
-def _bare(run: LiveRun, task: Task, kind: str) -> Response | None:
+def _bare(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response | None:
     """The first output whose only value is of that type."""
-    for name in task.outputs:
+    for name in outputs:
         made = values.joined([output.value for output in run.outputs if output.name == name])
         if len(made) == 1:
             mime, data = _raw(made[0])

@@ -4,6 +4,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from starlette.requests import Request
 
+from walkgraph.graph.document import Task
 from walkgraph.service import answering, problems, streaming
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, ServicesDep
@@ -24,9 +25,13 @@ async def run_task(services: ServicesDep, request: Request, deployment: Name, ta
     kinds = answering.accepted(request.headers.get("accept", ""))
     if not kinds:
         return answering.refused()
-    declaration = declared(services.deployments.get(deployment), task)
+
+    def declaration() -> Task:
+        return declared(services.deployments.get(deployment), task)
+
     body = await answering.read(request, declaration)
     run = submit(services, deployment, task, body, request)
+    outputs = declaration().outputs
     if body.get("stream") is True or kinds[0] == answering.EVENTS:
         return streaming.sse(run, abort=True)
     await streaming.result_or_disconnect(request, run)
@@ -35,4 +40,4 @@ async def run_task(services: ServicesDep, request: Request, deployment: Name, ta
         return Response(status_code=499)
     if run.finished.error is not None:
         return problems.of_run(run.finished.error)
-    return answering.result(run, declaration, kinds)
+    return answering.result(run, outputs, kinds)
