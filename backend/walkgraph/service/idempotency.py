@@ -49,14 +49,14 @@ class Entry:
     @property
     def stands(self) -> bool:
         """It is an answer, or will be one."""
-        return bool(self.runs) and not any(run.abandoned or _in_vain(run) for run in self.runs)
+        return not any(run.abandoned or _in_vain(run) for run in self.runs)
 
 
 class Handle:
     """One request with a key: asks for its runs one after the other."""
 
-    def __init__(self, keys: "Keys", entry: Entry) -> None:
-        self._keys, self._entry, self._next = keys, entry, 0
+    def __init__(self, keys: "Keys", name: bytes, entry: Entry) -> None:
+        self._keys, self._name, self._entry, self._next = keys, name, entry, 0
 
     def run(self, begin: Callable[[], LiveRun]) -> LiveRun:
         """The next run of the first request with this key; begun now where that had none."""
@@ -64,7 +64,7 @@ class Handle:
         if position < len(self._entry.runs):
             return self._entry.runs[position].joined()
         run = begin()
-        self._keys.keep(self._entry, run)
+        self._keys.keep(self._name, self._entry, run)
         return run
 
 
@@ -97,26 +97,26 @@ class Keys:
         if entry is not None and not entry.stands:
             self._forget(name)
             entry = None
-        if entry is None:
-            entry = self._entries[name] = Entry(digest, self._now())
-            self._uncounted.add(name)
-            self._make_room()
-        elif entry.digest != digest:
+        if entry is not None and entry.digest != digest:
             message = "this Idempotency-Key came with another request before; use a new one for each request"
             raise Unprocessable(message, [Fault("", "idempotency_conflict", message)])
-        return Handle(self, entry)
+        return Handle(self, name, entry or Entry(digest, self._now()))
 
-    def keep(self, entry: Entry, run: LiveRun) -> None:
+    def keep(self, name: bytes, entry: Entry, run: LiveRun) -> None:
+        """One more run of a request; with its first the key is taken: what is refused takes none."""
         entry.runs.append(run)
+        if len(entry.runs) == 1:
+            self._entries[name] = entry
+            self._uncounted.add(name)
+            self._make_room()
 
     def _sweep(self) -> None:
         """Count what has ended, forget what is too old."""
         for name in [name for name in self._uncounted if self._entries[name].ended]:
             entry = self._entries[name]
-            if entry.runs:
-                self._uncounted.discard(name)
-                entry.kept = sum(run.bytes for run in entry.runs)
-                self._bytes += entry.kept
+            self._uncounted.discard(name)
+            entry.kept = sum(run.bytes for run in entry.runs)
+            self._bytes += entry.kept
         limit = self._now() - self._seconds
         while self._entries:
             name, oldest = next(iter(self._entries.items()))
@@ -125,7 +125,7 @@ class Keys:
             self._forget(name)
 
     def _make_room(self) -> None:
-        """The newest, whose runs are yet to begin, stays."""
+        """The newest stays."""
         while len(self._entries) > self._most or (self._bytes > self._most_bytes and len(self._entries) > 1):
             self._forget(next(iter(self._entries)))
 

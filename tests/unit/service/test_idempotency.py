@@ -81,6 +81,7 @@ async def test_a_request_that_was_refused_leaves_its_key_free(service: Running) 
     bad = body()
     bad["params"]["steps"] = 1000
     assert (await service.http.post(TASK, json=bad, headers=KEY)).status_code == 422
+    assert len(service.services.idempotency) == 0
     assert (await service.http.post(TASK, json=body(), headers=KEY)).status_code == 200
 
 
