@@ -24,7 +24,7 @@ from walkgraph.service.multipart import Form, Part, read_body
 KIND = "multipart/form-data; boundary=line"
 PATH = "/v1/tasks/shapes/text_to_image"
 OWN = "http://127.0.0.1:8421"
-MOST_SECONDS = 0.5
+MOST_SECONDS = 1.5
 
 
 async def pieces(data: bytes, sizes: Iterable[int] = ()) -> AsyncIterator[bytes]:

@@ -15,14 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tests.unit.service.conftest import Running
 from tests.unit.service.fakes import PNG
 from walkgraph import resources
 from walkgraph.errors import ErrorInfo, InvalidInput, RunFailed
 from walkgraph.graph import codec
 from walkgraph.graph.document import Graph, TaskInput, TaskParam
 from walkgraph.ids import RunId
-from walkgraph.service import limits
 from walkgraph.service.multipart import Form, Part
 from walkgraph.service.openai import pictures, pictures_answers, pictures_forms, serving
 from walkgraph.service.openai.pictures import EditRequest, PicturesRequest, Shown
@@ -31,8 +29,6 @@ from walkgraph.service.problems import Fault, Unprocessable
 from walkgraph.service.runs import LiveRun
 from walkgraph.service.tasks import read_request
 from walkgraph.wire import messages as m
-
-GENERATIONS, EDITS = "/v1/images/generations", "/v1/images/edits"
 
 
 def graph_of(name: str) -> Graph:
@@ -386,6 +382,10 @@ async def test_a_run_without_a_picture_fails(value: m.Value | None) -> None:
         await events_of(run, DRAW)
 
 
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+
+
 async def test_a_run_that_fails_on_the_way_ends_the_stream_with_its_error() -> None:
     error = ErrorInfo(code="worker_lost", message="its worker is gone; try again", retryable=True)
     run = ended(output("preview", m.Blob(data=PNG)), end(error=error))
@@ -411,104 +411,3 @@ async def test_a_client_that_leaves_a_stream_ends_its_runs() -> None:
     assert told == []
     await events.aclose()
     assert told == [m.Abort(run=run.id, reason="disconnected")]
-
-
-# ── the routes ──────────────────────────────────────────────────────────────────────────────────
-
-
-def sent(service: Running) -> list[m.Submit]:
-    return [message for message in service.fleet.started[0].sent if isinstance(message, m.Submit)]
-
-
-def lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
-
-
-async def test_pictures_are_drawn(service: Running) -> None:
-    await service.deploy()
-    body = {"model": "shapes", "prompt": "a red circle", "n": 2, "seed": 3, "output_format": "webp"}
-    answer = await service.http.post(GENERATIONS, json=body)
-    assert answer.status_code == 200, answer.text
-    told = answer.json()
-    assert (told["size"], told["output_format"], told["background"]) == ("48x32", "webp", "opaque")
-    assert [entry["seed"] for entry in told["data"]] == [3, 4]
-    assert {opened(entry["b64_json"]).format for entry in told["data"]} == {"WEBP"}
-    assert told["usage"]["output_tokens"] == 12
-    assert [submit.task for submit in sent(service)] == ["text_to_image"] * 2
-    assert {entry["run"] for entry in told["data"]} == {submit.run for submit in sent(service)}
-
-
-async def test_pictures_are_told_as_they_come(service: Running) -> None:
-    await service.deploy()
-    body = {"prompt": "a red circle", "n": 2, "stream": True, "partial_images": 1}
-    answer = await service.http.post(GENERATIONS, json=body)
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    kinds = [event["type"] for event in lines(answer.text)]
-    assert sorted(kinds) == ["image_generation.completed"] * 2 + ["image_generation.partial_image"] * 2
-    assert [line[7:] for line in answer.text.splitlines() if line.startswith("event: ")] == kinds
-
-
-async def test_edits_come_as_forms_and_as_json(service: Running) -> None:
-    await service.deploy()
-    files = [("image[]", ("../../x.png", PNG, "image/png")), ("image[]", ("y.png", PNG, "image/png"))]
-    answer = await service.http.post(EDITS, files=files, data={"model": "shapes", "prompt": "blue", "steps": "5"})
-    assert answer.status_code == 200, answer.text
-    url = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
-    answer = await service.http.post(EDITS, json={"model": "shapes", "prompt": "blue", "steps": 5, "image": [url, url]})
-    assert answer.status_code == 200, answer.text
-    by_form, by_json = sent(service)
-    assert by_form.params == by_json.params == {"steps": 5}
-    assert by_form.inputs == by_json.inputs == {
-        "image": (m.Blob(data=PNG),) * 2, "instruction": (m.Small(value="blue"),),
-    }  # fmt: skip
-    assert by_form.task == "edit"
-
-
-async def test_refusals_are_openais(service: Running) -> None:
-    async def error(path: str, status: int, **body: Any) -> dict[str, Any]:
-        answer = await service.http.post(path, **body)
-        assert answer.status_code == status, answer.text
-        assert answer.headers["x-should-retry"] == "false"
-        return answer.json()["error"]
-
-    nobody = await error(GENERATIONS, 404, json={"prompt": "x"})
-    assert (nobody["param"], nobody["code"]) == ("model", "model_not_found")
-    await service.deploy()
-    many = [("image", ("x.png", PNG, "image/png"))] * 17
-    assert (await error(EDITS, 400, files=many, data={"prompt": "x"}))["param"] == "image"
-    assert (await error(EDITS, 400, json=[]))["message"]
-    assert (await error(EDITS, 400, content=b"", headers={"Content-Type": "application/json"}))["message"]
-    assert (await error(EDITS, 400, content=b"x", headers={"Content-Type": "multipart/form-data"}))["message"]
-    assert (await error(GENERATIONS, 400, json={"prompt": "x", "steps": 0}))["param"] == "steps"
-    assert (await error("/v1/images/variations", 404, json={}))["message"].startswith("there are no variations")
-    large = {"image": ("x.png", PNG + b"x" * limits.FORM_BYTES, "image/png")}
-    assert (await error(EDITS, 413, files=large, data={"prompt": "x"}))["message"]
-
-
-async def test_a_failed_run_has_its_status_and_leaves_none_behind(service: Running) -> None:
-    await service.deploy()
-    for stream in (False, True):
-        answer = await service.http.post(GENERATIONS, json={"prompt": "x", "seed": 13, "n": 2, "stream": stream})
-        assert answer.status_code == 500
-        assert answer.json()["error"]["code"] == "numeric_error"
-    for run in service.services.runs.unfinished:
-        assert (await run.ended()).error is not None
-
-
-async def test_a_key_brings_the_same_pictures_again(service: Running) -> None:
-    await service.deploy()
-    headers = {"Idempotency-Key": "k"}
-    body = {"prompt": "x", "n": 2}
-    first = await service.http.post(GENERATIONS, json=body, headers=headers)
-    again = await service.http.post(GENERATIONS, json=body, headers=headers)
-    assert first.json()["data"] == again.json()["data"]
-    assert len(sent(service)) == 2
-    other = await service.http.post(GENERATIONS, json={**body, "output_format": "webp"}, headers=headers)
-    assert other.status_code == 400
-    assert other.json()["error"]["code"] == "idempotency_conflict"
-    headers = {"Idempotency-Key": "edit"}
-    for data, status in ((PNG, 200), (PNG, 200), (picture("RGB"), 400)):
-        files = {"image": ("x.png", data, "image/png")}
-        answer = await service.http.post(EDITS, files=files, data={"prompt": "x"}, headers=headers)
-        assert answer.status_code == status, answer.text
-    assert len(sent(service)) == 3
