@@ -20,8 +20,13 @@ from tests.support.listening import heard
 from tests.support.serving import Service
 from tests.support.yardstick import patience
 
+pytestmark = pytest.mark.filterwarnings(
+    # The official client that blocks opens its sockets in a way that websockets 17 advises against.
+    r"ignore:connect\(\) must be used as a context manager:DeprecationWarning"
+)
+
 TEXT = "A heron stands in the river."
-ASKED = {"seed": 3, "max_output_tokens": 70}
+ASKED = {"seed": 3, "max_output_tokens": 49}
 PCM = base64.b64encode(bytes(4800)).decode()
 
 
@@ -79,7 +84,7 @@ def test_a_speaker_speaks(running: Service, client: openai.OpenAI) -> None:
         "response.done",
     ]
     got = b"".join(base64.b64decode(e.delta) for e in events if e.type == "response.output_audio.delta")
-    params = {"seed": 3, "max_tokens": 70, "voice": "leo"}
+    params = {"seed": 3, "max_tokens": 49, "voice": "leo"}
     with running.client() as native:
         result = native.run("orpheus", "speak", {"inputs": {"text": TEXT}, "params": params})
     wanted, _ = heard(base64.b64decode(result["outputs"]["audio"][0]["data"]))
@@ -88,7 +93,7 @@ def test_a_speaker_speaks(running: Service, client: openai.OpenAI) -> None:
     assert response.status in ("completed", "incomplete")
     assert response.metadata == {"turn": "1"}
     assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
-    assert response.usage.output_token_details.audio_tokens > 50
+    assert response.usage.output_token_details.audio_tokens > 30
 
 
 def test_one_that_looks_writes(client: openai.OpenAI) -> None:
