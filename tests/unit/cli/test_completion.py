@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import httpx
 import pytest
 import typer
 
-from tests.support.fake_service import FakeService
+from tests.support.fake_service import SHAPES, FakeService
 from walkgraph.cli import completing, progress
 from walkgraph.cli.main import build
 from walkgraph.settings import Settings, only_one, prepare_home
@@ -221,3 +222,22 @@ def test_the_help_lists_every_verb_in_a_section(walkgraph: Call, capsys: pytest.
     verbs = "up down status doctor validate plan deploy undeploy run trace bench schema components export import"
     for verb in verbs.split():
         assert f"\n  {verb} " in told, verb
+
+
+def test_what_the_service_has_is_listed(
+    service: FakeService, walkgraph: Call, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = {"id": "ab" * 16, "deployment": "shapes", "task": "draw", "state": "done", "created_at": 0.0, "seconds": None}
+    task = {"deployment": "shapes", "name": "draw", "inputs": {"prompt": {}}, "outputs": ["image"]}
+    service.answers |= {
+        ("GET", "/api/v1/deployments"): httpx.Response(200, json=[{**SHAPES, "placement": "default"}]),
+        ("GET", "/v1/tasks/shapes"): httpx.Response(200, json=[task]),
+        ("GET", "/api/v1/runs"): httpx.Response(200, json=[run]),
+        ("GET", "/api/v1/graphs"): httpx.Response(200, json=[{"name": "mine", "bundled": False, "tags": ["a", "b"]}]),
+    }
+    for what, said in (("deployments", "default"), ("tasks", "prompt"), ("runs", "ab" * 16), ("graphs", "a, b")):
+        assert walkgraph("ls", what) == 0
+        assert said in capsys.readouterr().out
+    assert walkgraph("ls", "runs", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == [run]
+    assert walkgraph("ls", "graphs", "-d", "shapes") == 2
