@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -143,14 +143,20 @@ class Session(_Dialogue):
         super().__init__()
         self._client, self._where, self._wanted = client, (deployment, task), name
         self._socket: ClientConnection | None = None
+        self._held = ExitStack()
         self._sending = threading.Lock()
 
     def __enter__(self) -> Self:
         """Raises ProblemError, Unreachable."""
         self._declared = self._client.send(running.declaration(*self._where))
         with _within(self._client.url):
-            self._socket = self._client.connect(_address(self._client.url, self._where, self._wanted), _MOST)
-        self.hello(self._receive()[0])
+            socket = self._client.connect(_address(self._client.url, self._where, self._wanted), _MOST)
+            self._socket = self._held.enter_context(socket)
+        try:
+            self.hello(self._receive()[0])
+        except ClientError:
+            self.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -158,8 +164,7 @@ class Session(_Dialogue):
 
     def close(self) -> None:
         """What runs for it ends; its states stay for the time to live that its task declares."""
-        if self._socket is not None:
-            self._socket.close()
+        self._held.close()
 
     def send(self, /, **given: Any) -> Request:
         """Ask, without waiting: inputs, parameters and options by their names. The answer names it as `request`."""
@@ -244,7 +249,11 @@ class AsyncSession(_Dialogue):
         self._declared = await self._client.send(running.declaration(*self._where))
         with _within(self._client.url):
             self._socket = await self._client.connect(_address(self._client.url, self._where, self._wanted), _MOST)
-        self.hello((await self._receive())[0])
+        try:
+            self.hello((await self._receive())[0])
+        except ClientError:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

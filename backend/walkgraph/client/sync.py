@@ -6,6 +6,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet
 
@@ -158,22 +159,23 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
         """An address that lets one browser into the studio, once."""
         return self.url + self.studio_path()
 
-    def connect(self, where: str, max_bytes: int) -> ClientConnection:
+    @contextmanager
+    def connect(self, where: str, max_bytes: int) -> Generator[ClientConnection]:
         """A socket that is closed with this client. Raises OSError, websockets.exceptions.InvalidHandshake."""
         from websockets.sync.client import connect
 
-        socket = connect(
+        with connect(
             where,
             additional_headers=reaching.bearer(self.token),
             proxy=None,
-            ssl=self._trusted if where.startswith("wss:") else None,
             max_size=max_bytes,
             open_timeout=self._timeout,
             close_timeout=reaching.CLOSE_SECONDS,
-        )
-        with self._followed_lock:
-            self._followed.add(socket)
-        return socket
+            ssl=self._trusted if where.startswith("wss:") else None,
+        ) as socket:
+            with self._followed_lock:
+                self._followed.add(socket)
+            yield socket
 
     # ── sending ─────────────────────────────────────────────────────────────────────────────────
 
