@@ -157,3 +157,14 @@ def test_sounds_are_samples_and_join() -> None:
     with pytest.raises(TypeError):
         Sound.of(np.zeros((2, 2, 2)), 8000)
     assert first._repr_html_().startswith("<audio controls")
+
+
+def test_pictures_make_a_film() -> None:
+    frames = [Picture.of(np.full((4, 4, 3), value, np.uint8)) for value in (0, 128, 255)]
+    film = Picture.film(frames, seconds=0.2).image()
+    assert film.n_frames == 3  # type: ignore[attr-defined]
+    seen = []
+    for k in range(3):
+        film.seek(k)
+        seen.append((np.asarray(film.convert("RGB"))[0, 0, 0], film.info["duration"]))
+    assert seen == [(0, 200), (128, 200), (255, 1200)]
