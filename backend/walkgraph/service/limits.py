@@ -1,6 +1,7 @@
 """What a caller may send at most: one table, served at `/v1/limits`."""
 
 from walkgraph.graph import guard
+from walkgraph.store import keys
 
 BODY_BYTES = 32 * 1024 * 1024
 BODY_SECONDS = 15.0
@@ -116,6 +117,7 @@ TABLE: dict[str, float] = {
     "realtime_items": REALTIME_ITEMS,
     "realtime_buffer_bytes": REALTIME_BUFFER_BYTES,
     "realtime_bytes": REALTIME_BYTES,
+    "keys": keys.MAX_KEYS,
     "taps": TAPS,
     "breakpoints": BREAKPOINTS,
     "idempotency_seconds": IDEMPOTENCY_SECONDS,
