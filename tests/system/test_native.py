@@ -41,7 +41,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Itera
         with found.client() as client:
             client.deploy("reach", "reach_one_cpu")
             client.deploy(world, CPU, "world")
-            client.deploy("synthetic_states", "synthetic_states_two_ranks")
+            client.deploy("synthetic_states", CPU)
         for name in ("reach", "world", "synthetic_states"):
             found.wait_ready(name)
         yield found
