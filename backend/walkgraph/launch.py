@@ -23,6 +23,7 @@ from fastapi import FastAPI
 
 from walkgraph import logs
 from walkgraph.client import Address
+from walkgraph.components import catalogue
 from walkgraph.conductor.client import DeploymentProcess
 from walkgraph.errors import Refused, WalkgraphError
 from walkgraph.service import limits, protocols
@@ -68,6 +69,8 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
     os.umask(0o077)
     prepare_home(settings)
     _check_certificate(settings)
+    # A plug-in that can't be had is told now, and not at the first graph.
+    catalogue()
     with only_one(settings):
         token = ensure_token(settings)
         logs.configure(settings.log_level, settings.log_format, (token,))

@@ -1,6 +1,7 @@
 """A file name is a registry name: plugins are found by listing a package's folder and imported one at a time.
 
-No decorators, no lists to edit, no import for its side effects.
+No decorators, no lists to edit, no import for its side effects. Installed packages add components by an entry point in
+the group `walkgraph.components`, whose name has to be in the setting `plugins`: what is installed is not yet trusted.
 """
 
 from __future__ import annotations
@@ -9,9 +10,14 @@ import difflib
 import importlib
 import importlib.util
 import pkgutil
+from collections.abc import Iterable, Iterator
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Any
 
-from walkgraph.errors import NotFound
+from walkgraph.errors import Conflict, NotFound, Refused
+
+GROUP = "walkgraph.components"
 
 _BASE = "base"
 
@@ -40,3 +46,43 @@ def load(package: str, name: str, attribute: str, *default: Any) -> Any:
         hint = f"; did you mean `{nearest[0]}`?" if nearest else ""
         raise NotFound(f"no `{name}` in `{package}`; have [{', '.join(known)}]{hint}")
     return getattr(importlib.import_module(f"{package}.{name}"), attribute, *default)
+
+
+# ── of other packages ───────────────────────────────────────────────────────────────────────────
+
+
+def installed() -> dict[str, EntryPoint]:
+    """Every plug-in of an installed package by its name, sorted; none is imported. Raises Conflict where two packages
+    have one of the same name."""
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise Conflict(f"`{other.value}` and `{point.value}` are both the plug-in `{point.name}`; uninstall one")
+    return found
+
+
+def listed(wanted: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
+    """Import the declarations of these plug-ins. Raises NotFound for one that isn't installed, Refused for one that
+    can't be imported."""
+    known = installed()
+    for name in dict.fromkeys(wanted):
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean `{nearest[0]}`?" if nearest else f"installed are [{', '.join(known)}]"
+            raise NotFound(f"the plug-in `{name}` of WALKGRAPH_PLUGINS is not installed; {hint}")
+        try:
+            yield name, importlib.import_module(known[name].module)
+        except Exception as error:
+            raise Refused(
+                f"the plug-in `{name}` can't be imported: {type(error).__name__} in `{known[name].value}`"
+            ) from error
+
+
+def load_listed(wanted: Iterable[str], module: str, attribute: str) -> Any:
+    """An attribute of a module in the package of one of these plug-ins. Raises Refused for any other module."""
+    known = installed()
+    packages = {known[name].module.partition(".")[0] for name in wanted if name in known}
+    if module.partition(".")[0] not in packages:
+        raise Refused(f"`{module}` is of no plug-in that WALKGRAPH_PLUGINS lists")
+    return getattr(importlib.import_module(module), attribute)

@@ -55,6 +55,8 @@ class Settings(BaseSettings):
     token_concurrent_runs: int | None = Field(default=None, ge=1, le=10_000)
     audit_days: int = Field(default=365, ge=1, le=3650)
     """How long it is remembered who changed what; 100,000 changes at most."""
+    plugins: tuple[str, ...] = ()
+    """Plug-ins of installed packages whose components may be used; none is by itself."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "text"] = "json"
     studio: bool = True
@@ -135,6 +137,17 @@ class Settings(BaseSettings):
     @property
     def token_file(self) -> Path:
         return self.home / "token"
+
+
+class _Listed(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="WALKGRAPH_", frozen=True, extra="ignore")
+
+    plugins: tuple[str, ...] = ()
+
+
+def listed_plugins() -> tuple[str, ...]:
+    """`Settings.plugins` by itself, for what has no other setting: every process reads it from its own environment."""
+    return _Listed().plugins
 
 
 def is_loopback(host: str) -> bool:

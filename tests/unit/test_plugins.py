@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from walkgraph import plugins
-from walkgraph.errors import NotFound
+from walkgraph import components, plugins
+from walkgraph.errors import Conflict, NotFound, Refused
 
 
 @pytest.fixture
@@ -75,3 +76,90 @@ def test_a_fault_inside_a_plugin_passes_through(family: str) -> None:
 def test_a_package_that_is_none(package: str) -> None:
     with pytest.raises(NotFound, match="is not a package of plugins"):
         plugins.names(package)
+
+
+# ── of other packages ──
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that packages are installed in."""
+    found = tmp_path / "site"
+    found.mkdir()
+    monkeypatch.syspath_prepend(found)
+    before = set(sys.modules)
+    yield found
+    for name in set(sys.modules) - before:
+        if name.startswith("pack_"):
+            del sys.modules[name]
+
+
+def install(site: Path, package: str, plugin: str, declared: str) -> None:
+    (site / package).mkdir()
+    (site / package / "__init__.py").write_text("")
+    (site / package / "declared.py").write_text(declared)
+    (site / package / "operators.py").write_text("class Blur:\n    pass\n")
+    info = site / f"{package}-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[{plugins.GROUP}]\n{plugin} = {package}.declared\n")
+
+
+BLUR = """
+from walkgraph.graph.catalogue import Component
+COMPONENTS = (Component(name="{name}", description="Blurs.", network="pack_blur.operators:Blur"),)
+"""
+
+
+def catalogue(monkeypatch: pytest.MonkeyPatch, listed: str) -> set[str]:
+    monkeypatch.setenv("WALKGRAPH_PLUGINS", listed)
+    return set(components.catalogue.__wrapped__())
+
+
+def test_what_is_installed_is_used_only_where_it_is_listed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(site, "pack_blur", "blur", BLUR.format(name="blur.gauss"))
+    assert "blur" in plugins.installed()
+    assert "pack_blur" not in sys.modules
+    assert "blur.gauss" not in catalogue(monkeypatch, "[]")
+    assert "pack_blur" not in sys.modules
+    assert {"blur.gauss", "media.picture_in"} <= catalogue(monkeypatch, '["blur"]')
+    assert "pack_blur.operators" not in sys.modules
+    assert plugins.load_listed(("blur",), "pack_blur.operators", "Blur").__name__ == "Blur"
+
+
+@pytest.mark.parametrize("module", ["os", "os.path", "walkgraph.settings", "pack_blurred.operators"])
+def test_no_other_module_is_loaded_for_a_plug_in(site: Path, module: str) -> None:
+    install(site, "pack_blur", "blur", BLUR.format(name="blur.gauss"))
+    with pytest.raises(Refused, match="no plug-in"):
+        plugins.load_listed(("blur",), module, "path")
+    with pytest.raises(Refused, match="no plug-in"):
+        plugins.load_listed((), "pack_blur.operators", "Blur")
+
+
+@pytest.mark.parametrize("name", ["media.picture_in", "other.gauss", "blur"])
+def test_a_plug_in_takes_no_name_but_its_own(site: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    install(site, "pack_blur", "blur", BLUR.format(name=name))
+    with pytest.raises(Conflict, match="begin with `blur"):
+        catalogue(monkeypatch, '["blur"]')
+
+
+def test_a_plug_in_is_not_named_as_a_family(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(site, "pack_blur", "media", BLUR.format(name="media.gauss"))
+    with pytest.raises(Conflict, match="rename its entry point"):
+        catalogue(monkeypatch, '["media"]')
+
+
+def test_two_packages_with_one_name_are_told(site: Path) -> None:
+    install(site, "pack_blur", "blur", BLUR.format(name="blur.gauss"))
+    install(site, "pack_two", "blur", BLUR.format(name="blur.gauss"))
+    with pytest.raises(Conflict, match="uninstall one"):
+        plugins.installed()
+
+
+def test_what_is_listed_and_can_not_be_had_is_told(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(site, "pack_blur", "blur", "raise RuntimeError('secret')")
+    with pytest.raises(NotFound, match="did you mean `blur`"):
+        catalogue(monkeypatch, '["blurr"]')
+    with pytest.raises(Refused, match="RuntimeError") as told:
+        catalogue(monkeypatch, '["blur"]')
+    assert "secret" not in str(told.value)

@@ -1,32 +1,45 @@
 """The palette: every component a graph may name, and the sizes of the families that have weights.
 
-Gathered from the files of this folder: `COMPONENTS` in each, and `SIZES` where they read weights. Declarations only,
-no torch.
+Gathered from the files of this folder, and from the plug-ins that the settings list: `COMPONENTS` in each, and `SIZES`
+where they read weights. Declarations only, no torch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from walkgraph import plugins
 from walkgraph.errors import Conflict
 from walkgraph.graph.catalogue import Component
 from walkgraph.placement.sizes import FamilySizes
+from walkgraph.settings import listed_plugins
 
 __all__ = ["catalogue", "families", "gather"]
 
 
 @cache
 def catalogue() -> Mapping[str, Component]:
-    """Every component by name, sorted."""
-    return gather(__name__)
+    """Every component by name, sorted. Raises what `plugins.listed` does, Conflict where a plug-in takes a name that
+    isn't its own."""
+    found = dict(gather(__name__))
+    for plugin, module in plugins.listed(listed_plugins()):
+        for component in _of_plugin(plugin, getattr(module, "COMPONENTS", ())):
+            found[component.name] = component
+    return MappingProxyType(dict(sorted(found.items())))
 
 
 @cache
 def families() -> Mapping[str, FamilySizes]:
     """What the weights of every family come to, for `placement.sizes.find_sizes`."""
-    files = (plugins.load(__name__, name, "SIZES", {}) for name in plugins.names(__name__))
-    return MappingProxyType({family: sizes for found in files for family, sizes in found.items()})
+    own = (plugins.load(__name__, name, "SIZES", {}) for name in plugins.names(__name__))
+    found = {family: sizes for sizes_of in own for family, sizes in sizes_of.items()}
+    for plugin, module in plugins.listed(listed_plugins()):
+        more: Mapping[str, Any] = getattr(module, "SIZES", {})
+        if taken := sorted(set(more) & set(found)):
+            raise Conflict(f"the plug-in `{plugin}` has sizes of `{taken[0]}`, which is another's; rename its family")
+        found |= more
+    return MappingProxyType(found)
 
 
 def gather(package: str) -> Mapping[str, Component]:
@@ -39,3 +52,14 @@ def gather(package: str) -> Mapping[str, Component]:
                 raise Conflict(f"two files declare `{component.name}`; rename the one in `{package}.{family}`")
             found[component.name] = component
     return MappingProxyType(dict(sorted(found.items())))
+
+
+def _of_plugin(plugin: str, components: Iterable[Component]) -> Iterator[Component]:
+    """A plug-in can't take the place of what graphs mean: its names begin with its own."""
+    prefix = plugin.replace("-", "_") + "."
+    if plugin in plugins.names(__name__):
+        raise Conflict(f"the plug-in `{plugin}` has the name of a family that Walkgraph has; rename its entry point")
+    for component in components:
+        if not component.name.startswith(prefix):
+            raise Conflict(f"the plug-in `{plugin}` declares `{component.name}`; its components begin with `{prefix}`")
+        yield component

@@ -14,6 +14,7 @@ from walkgraph.errors import Refused
 from walkgraph.ids import Rank
 from walkgraph.networks.base import CacheShape, Call, Capture, Operator, Scalar, StateKey
 from walkgraph.placement.tables import NodePlan, Plan, RankPlan
+from walkgraph.settings import listed_plugins
 
 Progress = Callable[[str, float], None]
 """What is going on, and its share done."""
@@ -113,6 +114,8 @@ def _cache_kinds(
 
 def _network(name: str) -> type[Operator]:
     module, _, attribute = name.partition(":")
+    if "." in module:
+        return plugins.load_listed(listed_plugins(), module, attribute)
     return plugins.load("walkgraph.networks", module, attribute)
 
 

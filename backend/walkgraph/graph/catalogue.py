@@ -86,7 +86,8 @@ class Component:
     states: tuple[StateUse, ...] = ()
     cost: CostClass = "compute"
     network: str | None = None
-    """`module:Class` under `walkgraph.networks`; None means declared but unavailable."""
+    """`module:Class` under `walkgraph.networks`, of a plug-in with its package: `edges.operators:Sobel`. None means
+    declared but unavailable."""
     weights: str | None = None
     """The weight family it reads (`bagel`); None for a component without weights."""
     host: bool = False

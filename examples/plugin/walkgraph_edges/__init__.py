@@ -1,0 +1,1 @@
+"""Components that find the edges of pictures."""
