@@ -6,7 +6,7 @@ import msgspec
 from pydantic import BaseModel
 
 from walkgraph.errors import ErrorCode, ErrorInfo
-from walkgraph.service import problems
+from walkgraph.service import dialects, problems
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -58,3 +58,17 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     "5XX": answer("Why it could not be served; `retryable` says whether trying again can help.", _PROBLEM),
 }
 """Of every route."""
+
+
+class KserveError(msgspec.Struct, frozen=True):
+    """As `dialects.write` writes it below `/v2`."""
+
+    error: str
+    """What is wrong, and what to do."""
+
+
+_KSERVE = {dialects.JSON: schema_of(KserveError)}
+KSERVE_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    "4XX": answer("What of the request is wrong, and what to do.", _KSERVE),
+    "5XX": answer("Why it could not be served.", _KSERVE),
+}

@@ -11,10 +11,11 @@ from pydantic import BaseModel
 
 from tests.unit.service.conftest import Running
 from walkgraph.errors import ErrorInfo
-from walkgraph.service import problems
+from walkgraph.service import dialects, problems
 from walkgraph.service import schemas_runs as runs
 from walkgraph.service import schemas_traces as traces
 from walkgraph.service import schemas_watch as watch
+from walkgraph.service.dialects import dialect_of
 from walkgraph.service.documenting import Problem, schema_of
 from walkgraph.store.queries import save_runs
 from walkgraph.store.tables import Run, RunTrace
@@ -22,6 +23,9 @@ from walkgraph.telemetry import critical, differences, events, statistics
 from walkgraph.telemetry.trace import Trace
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Break, HeldCall, Tap
+
+ERRORS = {True: dialects.PROBLEM_JSON, False: dialects.JSON}
+"""Whether a path is ours -> the type of its errors."""
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -35,7 +39,8 @@ async def test_what_is_watched_traced_and_run_is_typed(service: Running) -> None
     checked = 0
     for name, operation in operations(document):
         assert {"4XX", "5XX"} <= operation["responses"].keys(), name
-        assert problems.MEDIA_TYPE in operation["responses"]["4XX"]["content"], name
+        native = dialect_of(name.partition(" ")[2]) == "native"
+        assert ERRORS[native] in operation["responses"]["4XX"]["content"], name
         new = {"watch", "traces", "metrics"} & set(operation["tags"])
         if not new and not any(word in name for word in ("/replay", "/steer", "/differences")):
             continue

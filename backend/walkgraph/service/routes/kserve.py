@@ -14,13 +14,13 @@ from walkgraph.graph.document import Graph
 from walkgraph.service import body, kserve, kserve_binary, problems, streaming
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, Services, ServicesDep
-from walkgraph.service.documenting import schema_of_model
+from walkgraph.service.documenting import KSERVE_PROBLEMS, schema_of_model
 from walkgraph.service.kserve import InferAnswer, InferRequest, ModelMeta
 from walkgraph.service.problems import Unavailable, Unprocessable
 from walkgraph.service.readiness import is_ready
 from walkgraph.service.submission import declared, submit
 
-router = APIRouter(prefix="/v2", tags=["kserve"], route_class=StrictRoute)
+router = APIRouter(prefix="/v2", tags=["kserve"], route_class=StrictRoute, responses=KSERVE_PROBLEMS)
 _ASKED: dict[str, Any] = {
     "requestBody": {
         "required": True,
