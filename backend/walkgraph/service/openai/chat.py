@@ -188,7 +188,8 @@ class _Reading:
             message = "`audio.format` can't be `aac`; there are `wav`, `mp3`, `flac`, `opus` and `pcm16`"
             raise unsupported("/audio/format", "unsupported_value", message)
         if request.audio.voice is not None:
-            self._take_voice(params, request.audio.voice)
+            voice = request.audio.voice
+            self._take_voice(params, voice if isinstance(voice, str) else voice.id)
         return found
 
     def _take_voice(self, params: dict[str, Any], voice: str) -> None:

@@ -73,8 +73,22 @@ class Message(BaseModel):
     name: str | None = Field(default=None, max_length=256)
 
 
+class Voice(_Strict):
+    id: str = Field(min_length=1, max_length=256)
+
+
+def _named(value: Any) -> str:
+    return "id" if isinstance(value, dict | Voice) else "name"
+
+
 class AudioOut(_Strict):
-    voice: str | None = Field(default=None, max_length=256)
+    voice: (
+        Annotated[
+            Annotated[str, Field(min_length=1, max_length=256), Tag("name")] | Annotated[Voice, Tag("id")],
+            Discriminator(_named),
+        ]
+        | None
+    ) = None
     format: Literal["wav", "mp3", "flac", "opus", "pcm16", "aac"]
 
 

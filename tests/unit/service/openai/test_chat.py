@@ -101,8 +101,9 @@ def test_a_system_message_is_the_prompt_where_a_step_reads_that() -> None:
     assert thinking["inputs"] == {"parts": parts[1:]}
 
 
-def test_sound_is_asked_for_with_its_voice() -> None:
-    asked = request(text("a"), modalities=["text", "audio"], audio={"voice": "ethan", "format": "mp3"})
+@pytest.mark.parametrize("voice", ["ethan", {"id": "ethan"}])
+def test_sound_is_asked_for_with_its_voice(voice: Any) -> None:
+    asked = request(text("a"), modalities=["text", "audio"], audio={"voice": voice, "format": "mp3"})
     sent = chat.send(asked, OMNI)
     assert sent.bodies[0]["outputs"] == ["text", "audio"]
     assert sent.bodies[0]["params"] == {"speaker": "ethan"}
