@@ -11,11 +11,13 @@ import importlib
 import importlib.util
 import pkgutil
 from collections.abc import Iterable, Iterator
-from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from walkgraph.errors import Conflict, NotFound, Refused
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "walkgraph.components"
 
@@ -54,6 +56,9 @@ def load(package: str, name: str, attribute: str, *default: Any) -> Any:
 def installed() -> dict[str, EntryPoint]:
     """Every plug-in of an installed package by its name, sorted; none is imported. Raises Conflict where two packages
     have one of the same name."""
+    # Only now: its import would be half of what the command line's help takes.
+    from importlib.metadata import entry_points
+
     found: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         other = found.setdefault(point.name, point)

@@ -131,7 +131,7 @@ def service() -> Iterator[Service]:
 
 def ask(service: Service, level: Level, bounds: Bounds) -> Measured:
     async def measured() -> Measured:
-        asked = load.bodies({"inputs": {"prompt": "x"}, "params": {}}, None)
+        asked = load.bodies({"inputs": {"prompt": "x"}, "params": {}})
         path = "/v1/tasks/shapes/draw"
         return await load.run(level, lambda: Connection(service.url, "secret", path), asked, bounds, asyncio.Event())
 
@@ -160,8 +160,11 @@ def test_clients_ask_again_with_other_seeds_and_warm_up_first(service: Service) 
 
 
 def test_a_seed_that_was_given_is_kept() -> None:
-    asked = load.bodies({"inputs": {}, "params": {"seed": 7}}, None)
-    assert [json.loads(next(asked))["params"]["seed"] for _ in range(3)] == [7, 7, 7]
+    asked = load.bodies({"inputs": {"text": "ü"}, "params": {"seed": 7, "steps": 3}})
+    whole = {"inputs": {"text": "ü"}, "params": {"seed": 7, "steps": 3}, "stream": True}
+    assert [json.loads(next(asked)) for _ in range(3)] == [whole] * 3
+    others = load.bodies({"inputs": {}, "params": {"steps": 3}}, 5)
+    assert [json.loads(next(others))["params"] for _ in range(2)] == [{"steps": 3, "seed": 5}, {"steps": 3, "seed": 6}]
 
 
 def test_what_goes_wrong_is_a_code_and_the_next_request_goes_on(service: Service) -> None:

@@ -52,13 +52,15 @@ class Measured:
     interrupted: bool = False
 
 
-def bodies(request: Mapping[str, Any], seed: int | None) -> Iterator[bytes]:
-    """The same request again and again, with another seed each time; always the same one where it was given."""
+def bodies(request: Mapping[str, Any], first: int = 0) -> Iterator[bytes]:
+    """The same request again and again, with another seed each time, from `first` on; always the same one where it was
+    given. What may be megabytes of pictures is written once."""
     params: Mapping[str, Any] = request["params"]
-    first = seed if seed is not None else 0
-    for number in itertools.count():
-        given = params if "seed" in params else {**params, "seed": first + number}
-        yield json.dumps({**request, "params": given, "stream": True}, ensure_ascii=False).encode()
+    rest = json.dumps({**{k: v for k, v in request.items() if k != "params"}, "stream": True}, ensure_ascii=False)
+    given = json.dumps({k: v for k, v in params.items() if k != "seed"}, ensure_ascii=False)[1:-1]
+    begun = f'{rest[:-1]}, "params": {{{given}{", " if given else ""}"seed": '.encode()
+    for number in itertools.count(first):
+        yield b"%s%d}}" % (begun, params.get("seed", number))
 
 
 def run(

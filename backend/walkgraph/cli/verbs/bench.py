@@ -124,7 +124,7 @@ async def _measure(
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, stop.set)
-    asked = load.bodies(body, None)
+    asked = load.bodies(body)
     found: list[Measured] = []
     try:
         for level in levels:
