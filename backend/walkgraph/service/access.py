@@ -16,13 +16,12 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import product
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import structlog
-from starlette.datastructures import MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -49,13 +48,6 @@ REQUEST_ID = "request_id"
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
-_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "X-Frame-Options": "DENY",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
 _API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 # Streamlit's page starts from inline scripts, draws with WebAssembly, and shows media from blobs. The editor is a
 # module of the same origin; it calls the service, makes blobs of what it shows and records, and follows sockets.
@@ -70,6 +62,21 @@ _STUDIO_PERMISSIONS = (
     "display-capture=(), geolocation=(), midi=(), payment=(), serial=(), usb=()"
 )
 """The playground takes pictures and records voices; nothing else of the machine is asked for."""
+
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+_API_HEADERS = (*_HEADERS, (b"content-security-policy", _API_POLICY.encode()))
+_STUDIO_HEADERS = (
+    *_HEADERS,
+    (b"content-security-policy", _STUDIO_POLICY.encode()),
+    (b"permissions-policy", _STUDIO_PERMISSIONS.encode()),
+)
+_OURS = frozenset({name for name, _ in _STUDIO_HEADERS} | {b"x-request-id"})
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_-]{1,64}")
 
@@ -288,10 +295,12 @@ class Access:
 
 class _Fields:
     def __init__(self, fields: list[tuple[bytes, bytes]]) -> None:
-        self._fields = fields
+        self._values: dict[bytes, list[str]] = {}
+        for name, value in fields:
+            self._values.setdefault(name, []).append(value.decode("latin-1"))
 
-    def all(self, name: bytes) -> list[str]:
-        return [value.decode("latin-1") for key, value in self._fields if key == name]
+    def all(self, name: bytes) -> Sequence[str]:
+        return self._values.get(name, ())
 
 
 def _is_encrypted(scope: Scope) -> bool:
@@ -324,7 +333,7 @@ def _content_type_fault(scope: Scope, headers: _Fields) -> Response | None:
     if scope["type"] == "websocket" or scope["method"] in _SAFE_METHODS or scope["path"].startswith("/studio/"):
         return None
     types = headers.all(b"content-type")
-    has_body = headers.all(b"transfer-encoding") or headers.all(b"content-length") not in ([], ["0"])
+    has_body = headers.all(b"transfer-encoding") or list(headers.all(b"content-length")) not in ([], ["0"])
     if scope["method"] in ("DELETE", "POST") and not has_body and not types:
         return None
     if len(types) == 1 and types[0].partition(";")[0].strip().lower() == "application/json":
@@ -397,18 +406,15 @@ def _finishing(scope: Scope, send: Send, told: dict[str, Any]) -> Callable[[Mess
     async def finish(message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             told["status"] = message["status"]
-            headers = MutableHeaders(raw=message.setdefault("headers", []))
-            for name, value in _HEADERS.items():
-                headers[name] = value
-            headers["x-request-id"] = _request_id(scope)
+            headers = [field for field in message.get("headers", ()) if field[0] not in _OURS]
+            headers += _STUDIO_HEADERS if studio else _API_HEADERS
+            headers.append((b"x-request-id", _request_id(scope).encode()))
             span = scope.get("state", {}).get(traceparent.HEADER)
             if span is not None:
-                headers[traceparent.HEADER] = span
-            headers["Content-Security-Policy"] = _STUDIO_POLICY if studio else _API_POLICY
-            if studio:
-                headers["Permissions-Policy"] = _STUDIO_PERMISSIONS
-            else:
-                headers.setdefault("Cache-Control", "no-store")
+                headers.append((traceparent.HEADER.encode(), span.encode()))
+            if not (studio or any(name == b"cache-control" for name, _ in headers)):
+                headers.append((b"cache-control", b"no-store"))
+            message["headers"] = headers
         await send(message)
 
     return finish

@@ -11,8 +11,8 @@ import zmq
 
 from walkgraph.wire.sockets import MAX_QUEUED, Socket
 
-TURN = 16
-"""Messages taken one after the other before others have their turn."""
+TURN = 4
+"""Frames taken one after the other before others have their turn; each may be hundreds of messages."""
 
 
 class Looped:
