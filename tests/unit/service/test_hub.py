@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.unit.service.sockets import connect
 from walkgraph.errors import Overloaded
 from walkgraph.launch import _configuration
 from walkgraph.service.hub import Hub, Stalled
+from walkgraph.settings import Settings
 
 
 class Reader:
@@ -90,7 +92,7 @@ async def test_a_reader_that_takes_nothing_is_given_up() -> None:
     assert hub.clients == 0
 
 
-async def test_a_client_that_takes_nothing_holds_less_than_a_mib() -> None:
+async def test_a_client_that_takes_nothing_holds_less_than_a_mib(tmp_path: Path) -> None:
     """With what lies in its socket: of the server's send buffer, and of its own receive buffer."""
     hub, app, passed = Hub(), FastAPI(), 0
 
@@ -105,7 +107,7 @@ async def test_a_client_that_takes_nothing_holds_less_than_a_mib() -> None:
         with contextlib.suppress(WebSocketDisconnect):
             await hub.serve(send, None)
 
-    server = uvicorn.Server(_configuration(app))
+    server = uvicorn.Server(_configuration(app, Settings(home=tmp_path)))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         reader, writer = await asyncio.open_connection(*listener.getsockname(), limit=1000)
