@@ -109,6 +109,8 @@ class Facts:
     """Process of an address that a service left behind."""
     port: int = 0
     port_taken: bool = False
+    plugins: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """Of the settings: whether each is installed."""
     extras: Mapping[str, str] = field(default_factory=dict[str, str])
     """Optional distribution -> what it is for."""
 
@@ -145,6 +147,9 @@ def _software(facts: Facts) -> Iterator[Finding]:
         yield Finding("fail", "torch", torch, "install a release from 2.11 to 2.15: pip install 'torch>=2.11,<2.16'")
     else:
         yield Finding("ok", "torch", f"{torch}, {f'CUDA {facts.torch_cuda}' if facts.torch_cuda else 'for CPUs'}")
+    for name, there in facts.plugins.items():
+        do = "" if there else "pip install its package, or take it out of `WALKGRAPH_PLUGINS`"
+        yield Finding("ok" if there else "fail", "plug-in", f"{name}{'' if there else ' is not installed'}", do)
     for package, purpose in facts.extras.items():
         found = facts.packages.get(package)
         yield Finding("ok", package, found or f"not installed (optional: {purpose})")

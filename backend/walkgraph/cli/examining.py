@@ -41,7 +41,7 @@ _SECONDS = 5.0
 
 
 def examine(settings: Settings) -> Facts:
-    from walkgraph import starters
+    from walkgraph import plugins, starters
     from walkgraph.placement.hardware import find_hardware
 
     hardware = find_hardware()
@@ -74,6 +74,7 @@ def examine(settings: Settings) -> Facts:
         **_database(settings),
         clocksource=_read(_CLOCK),
         **_service(settings),
+        plugins={name: name in plugins.installed() for name in settings.plugins},
         extras=EXTRAS,
     )
 

@@ -62,6 +62,7 @@ def test_machines_without_faults_have_none(facts: Facts) -> None:
         (replace(LAPTOP, packages={}), "fail", "torch", "missing"),
         (replace(LAPTOP, packages={"torch": "2.10.1"}), "fail", "torch", "2.10.1"),
         (replace(LAPTOP, packages={"torch": "2.16.0"}), "fail", "torch", "2.16.0"),
+        (replace(LAPTOP, plugins={"mine": False, "other": True}), "fail", "plug-in", "mine is not installed"),
         (replace(LAPTOP, device_files=True), "fail", "gpu", "doesn't answer"),
         (replace(LAPTOP, driver="580"), "fail", "gpu", "doesn't answer"),
         (replace(SERVER, gpus=(replace(H200, capability=(7, 5)),)), "fail", "cuda:0", "capability 7.5"),
@@ -123,13 +124,16 @@ def test_versions_are_read_without_what_was_built_for() -> None:
 def test_facts_of_this_machine_are_read(tmp_path: Path) -> None:
     (tmp_path / "weights" / "one").mkdir(parents=True)
     (tmp_path / "weights" / "one" / "model.safetensors").touch()
-    settings = Settings(home=tmp_path / "home", checkpoint_roots=(tmp_path / "weights", tmp_path / "no"), port=0)
+    settings = Settings(
+        home=tmp_path / "home", checkpoint_roots=(tmp_path / "weights", tmp_path / "no"), port=0, plugins=("x",)
+    )
     facts = examining.examine(settings)
     assert facts.python == sys.version_info[:3]
     assert facts.home_mode is None
     assert [root.checkpoints for root in facts.roots] == [1, 0]
     assert facts.packages["torch"].startswith("2.")
     assert not facts.running
+    assert facts.plugins == {"x": False}
     prepare_home(settings)
     facts = examining.examine(settings)
     assert facts.home_mode == 0o700
