@@ -1,0 +1,79 @@
+"""What a worker tells its conductor leaves with a flush, together and in order; what can't travel fails alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from walkgraph.ids import Rank, RunId
+from walkgraph.wire import codec, sockets
+from walkgraph.wire import messages as m
+from walkgraph.worker.reports import Reports
+
+Pair = tuple[Reports, sockets.Socket]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    context: sockets.Context = zmq.Context()
+    address = sockets.address(tmp_path, "reports")
+    conductor = sockets.dealer_for(context, address)
+    conductor.setsockopt(zmq.RCVTIMEO, 5000)
+    yield Reports(sockets.dealer(context, address)), conductor
+    context.destroy(linger=0)
+
+
+def emit(number: int) -> m.Emit:
+    return m.Emit(rank=Rank(0), run=RunId("r"), name="o", value=m.Absent(), iteration=(number,))
+
+
+def flushed(told: Reports) -> None:
+    told.flush()
+    while told.blocked:
+        told.socket.poll(5000, zmq.POLLOUT)
+        told.flush()
+
+
+def test_what_was_told_since_the_last_flush_is_one_frame(pair: Pair) -> None:
+    told, conductor = pair
+    for number in range(5):
+        told.send(emit(number), number)
+    assert not conductor.poll(50)
+    flushed(told)
+    heard: list[Any] = codec.from_worker.decode_all(conductor.recv())
+    assert [(one.iteration, one.value.value) for one in heard] == [((number,), number) for number in range(5)]
+    told.send(m.Pong(rank=Rank(0), number=1))
+    told.flush()
+    assert codec.from_worker.decode_all(conductor.recv()) == [m.Pong(rank=Rank(0), number=1)]
+
+
+def test_what_can_not_travel_is_told_and_the_rest_goes(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, conductor = pair
+    monkeypatch.setattr(codec, "MAX_BYTES", 1000)
+    told.send(emit(0), object())
+    told.send(emit(1), "x" * 2000)
+    told.send(emit(2), "x")
+    assert [message.iteration for message, _ in told.failed] == [(0,), (1,)]
+    flushed(told)
+    assert [one.iteration for one in codec.from_worker.decode_all(conductor.recv())] == [(2,)]
+
+
+def test_nothing_is_lost_while_the_other_end_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "MOST_TOGETHER", 1)
+    context: sockets.Context = zmq.Context()
+    address = sockets.address(tmp_path, "reports")
+    told = Reports(sockets.dealer(context, address))
+    for number in range(10):
+        told.send(emit(number))
+        told.flush()
+    assert told.blocked
+    conductor = sockets.dealer_for(context, address)
+    conductor.setsockopt(zmq.RCVTIMEO, 5000)
+    flushed(told)
+    heard = [codec.from_worker.decode(conductor.recv()) for _ in range(10)]
+    assert heard == [emit(number) for number in range(10)]
+    context.destroy(linger=0)
