@@ -12,6 +12,7 @@ from walkgraph.service import limits
 from walkgraph.service.auditing import act, recorded
 from walkgraph.service.body import BodyTooLarge, StrictRoute
 from walkgraph.service.deps import IfMatch, Name, ServicesDep, etag_given, etag_header
+from walkgraph.service.documenting import answer
 from walkgraph.service.schemas import DocumentShown, TagsRequest, VersionRequest, VersionShown
 from walkgraph.store import queries
 from walkgraph.store.tables import Document, DocumentKind, Version
@@ -19,6 +20,9 @@ from walkgraph.store.tables import Document, DocumentKind, Version
 _FOLDERS: dict[DocumentKind, resources.Kind] = {"graph": "graphs", "placement": "placements"}
 
 VersionNumber = Annotated[int, Path(ge=1, le=2**63 - 1)]
+_DOCUMENT: dict[int | str, dict[str, Any]] = {
+    200: answer("The document, as it was given.", {"application/json": {"type": "object"}})
+}
 
 
 def router(kind: DocumentKind) -> APIRouter:
@@ -29,7 +33,7 @@ def router(kind: DocumentKind) -> APIRouter:
     async def list_all(services: ServicesDep) -> list[DocumentShown]:
         return [_shown(row) for row in await services.store.read(queries.list_documents, kind)]
 
-    @found.get("/{name}", response_class=Response)
+    @found.get("/{name}", response_class=Response, responses=_DOCUMENT)
     async def get(services: ServicesDep, name: Name) -> Response:
         """The document as it was given; its `ETag` is what `If-Match` wants."""
         row = await services.store.read(queries.get_document, kind, name)
@@ -88,7 +92,7 @@ def _add_versions(found: APIRouter, kind: DocumentKind) -> None:
         row = await services.store.read(queries.get_document, kind, name)
         return _version(await services.store.write(queries.add_version, kind, name, row.text, request.note))
 
-    @found.get("/{name}/versions/{number}", response_class=Response)
+    @found.get("/{name}/versions/{number}", response_class=Response, responses=_DOCUMENT)
     async def get_version(services: ServicesDep, name: Name, number: VersionNumber) -> Response:
         row = await services.store.read(queries.get_version, kind, name, number)
         return Response(row.text, media_type="application/json")

@@ -1,21 +1,26 @@
 """Whether the service is alive, and whether it can serve. Open to everybody, so it says nothing else."""
 
+from typing import Any
+
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
+from walkgraph.service.documenting import answer
 from walkgraph.service.readiness import is_ready
 
 router = APIRouter(tags=["health"], route_class=StrictRoute)
+_STATUS = {"application/json": {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}}
+_ANSWERS: dict[int | str, dict[str, Any]] = {200: answer("It can.", _STATUS), 503: answer("Not now.", _STATUS)}
 
 
-@router.get("/health/live")
+@router.get("/health/live", responses={200: answer("It is alive.", _STATUS)})
 async def live() -> JSONResponse:
     return JSONResponse({"status": "live"})
 
 
-@router.get("/health/ready")
+@router.get("/health/ready", responses=_ANSWERS)
 @router.get("/health", include_in_schema=False)
 async def ready(services: ServicesDep, deployment: str | None = Query(default=None, max_length=64)) -> JSONResponse:
     """200 once what is wanted serves (or the one deployment asked for); 503 while loading or draining."""

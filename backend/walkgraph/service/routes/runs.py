@@ -12,6 +12,7 @@ from walkgraph.service import runs, streaming
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.callers import caller_of
 from walkgraph.service.deps import AnyRun, FrameForm, RunName, ServicesDep, visible
+from walkgraph.service.documenting import answer
 from walkgraph.service.frames import plain
 from walkgraph.service.schemas import AskedShown, LeftOut, RunRequest
 from walkgraph.service.schemas_runs import RunShown
@@ -22,6 +23,9 @@ from walkgraph.store.tables import RunState
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
 _PREFIX = "/api/v1/runs"
 Limit = Annotated[int, Query(ge=1, le=1000)]
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: answer("Its events, from the first one on.", {"text/event-stream": {"type": "string"}})
+}
 
 
 @router.post(_PREFIX, status_code=202)
@@ -78,7 +82,7 @@ async def asked(services: ServicesDep, run: RunName) -> AskedShown:
     )
 
 
-@router.get(_PREFIX + "/{run}/events", response_class=Response)
+@router.get(_PREFIX + "/{run}/events", response_class=Response, responses=_EVENTS)
 async def events(services: ServicesDep, run: RunName) -> Response:
     """Everything from the start as server-sent events; the run goes on when the client leaves."""
     return streaming.sse(services.runs.live(run), abort=False)

@@ -21,7 +21,8 @@ router = APIRouter(prefix="/api/v1", tags=["traces"], route_class=StrictRoute)
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Runs = Annotated[int, Query(ge=1, le=200)]
 Task = Annotated[str | None, Query(max_length=64)]
-_TRACE = answer("The trace, or a file of it.", {"application/json": schema_of(Trace)})
+_FILES = [{"type": "object", "required": [key]} for key in ("traceEvents", "resourceSpans")]
+_TRACE = answer("The trace, or a file of it.", {"application/json": {"anyOf": [schema_of(Trace), *_FILES]}})
 _ENCODE: dict[str, Callable[[Trace], bytes]] = {
     "json": msgspec.json.encode,
     "perfetto": perfetto.encode,
