@@ -31,6 +31,7 @@ class Settings(BaseSettings):
     home: Path = Field(default_factory=lambda: Path.home() / ".walkgraph")
     """Database, token and sockets; made with mode 0700."""
     host: str = "127.0.0.1"
+    """Where it listens; an address that others can reach needs `token`."""
     port: int = Field(default=8421, ge=0, le=65535)
     """0 takes a free one."""
     token: SecretStr | None = None
@@ -48,17 +49,21 @@ class Settings(BaseSettings):
     tls_cert: Path | None = None
     """A certificate, with those that sign it, as PEM; with it, and `tls_key`, the service speaks https alone."""
     tls_key: Path | None = None
+    """The certificate's key as PEM, without a passphrase."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks (`10.0.0.0/8`) whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed."""
     token_requests_per_minute: int | None = Field(default=None, ge=1, le=1_000_000)
     """Of the token and the studio together; None: as many as they like. Keys have limits of their own."""
     token_concurrent_runs: int | None = Field(default=None, ge=1, le=10_000)
+    """Likewise, runs at once."""
     audit_days: int = Field(default=365, ge=1, le=3650)
     """How long it is remembered who changed what; 100,000 changes at most."""
     plugins: tuple[str, ...] = ()
     """Plug-ins of installed packages whose components may be used; none is by itself."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Less than this is not written."""
     log_format: Literal["json", "text"] = "json"
+    """An object a line, or words for people."""
     studio: bool = True
     """Mount the editor at `/studio` where it is installed."""
     run_timeout: float = Field(default=600.0, gt=0, le=86_400)
