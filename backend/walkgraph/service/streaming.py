@@ -2,17 +2,17 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.service import body, frames, limits
 from walkgraph.service.access import SUBPROTOCOL
+from walkgraph.service.leaving import Streamed, leave, left
 from walkgraph.service.problems import said_of
 from walkgraph.service.runs import Event, LiveRun, event_of
 from walkgraph.wire import messages as m
@@ -32,34 +32,28 @@ PATIENCE_SECONDS = 0.2
 """A run that takes longer is ended with its client; a shorter one is over before that would save anything."""
 
 
-def sse(run: LiveRun, *, abort: bool) -> StreamingResponse:
+def sse(run: LiveRun, *, abort: bool) -> Streamed:
     """Every event of a run. `abort`: the run ends with the client."""
-    return StreamingResponse(
-        _events(run, abort=abort), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
-    )
+    return Streamed(_events(run), lambda: leave((run,) if abort else ()))
 
 
-async def _events(run: LiveRun, *, abort: bool) -> AsyncIterator[bytes]:
+async def _events(run: LiveRun) -> AsyncGenerator[bytes]:
     """What has come together leaves together."""
     number, over = 0, False
-    try:
-        while not over:
-            told = await run.after(number, HEARTBEAT_SECONDS)
-            # A comment line: shows a half-open connection, and keeps proxies from closing an idle one.
-            written = b": \n\n" if not told else b""
-            for event in told:
-                number += 1
-                name, data = event_of(event)
-                written += b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, msgspec.json.encode(data))
-                if len(written) > AT_ONCE:
-                    yield written
-                    written = b""
-                over = isinstance(event, m.Finished)
-            if written:
+    while not over:
+        told = await run.after(number, HEARTBEAT_SECONDS)
+        # A comment line: shows a half-open connection, and keeps proxies from closing an idle one.
+        written = b": \n\n" if not told else b""
+        for event in told:
+            number += 1
+            name, data = event_of(event)
+            written += b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, msgspec.json.encode(data))
+            if len(written) > AT_ONCE:
                 yield written
-    finally:
-        if abort:
-            run.abort("disconnected")
+                written = b""
+            over = isinstance(event, m.Finished)
+        if written:
+            yield written
 
 
 async def result_or_disconnect(request: Request, run: LiveRun) -> bool:
@@ -75,12 +69,6 @@ async def result_or_disconnect(request: Request, run: LiveRun) -> bool:
 
 async def _ended(run: LiveRun) -> None:
     await run.ended()
-
-
-async def left(request: Request) -> None:
-    """Returns once the client has."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def accept(socket: WebSocket) -> None:

@@ -1,5 +1,6 @@
 """From a client's JSON to a run under way: what the routes of tasks and of runs share."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from walkgraph.service.callers import SERVICE, caller_of
 from walkgraph.service.deployments import Managed
 from walkgraph.service.deps import Services
 from walkgraph.service.idempotency import handle_of
+from walkgraph.service.leaving import leave
 from walkgraph.service.rates import RateLimited
 from walkgraph.service.runs import LiveRun
 from walkgraph.service.tasks import read_request
@@ -41,6 +43,20 @@ def submit(services: Services, deployment: str, task: str, body: Any, caller: HT
         caller.scope["state"].setdefault(REQUEST_ID, run.id)
         caller.state.traceparent = traceparent.write(traceparent.of_run(run.id, parent))
     return run
+
+
+def submit_all(
+    services: Services, deployment: str, task: str, bodies: Iterable[Any], caller: HTTPConnection
+) -> list[LiveRun]:
+    """One run for each body, as `submit`: all of them, or none goes on."""
+    begun: list[LiveRun] = []
+    try:
+        for body in bodies:
+            begun.append(submit(services, deployment, task, body, caller))
+    except BaseException:
+        leave(begun)
+        raise
+    return begun
 
 
 def _submitted(services: Services, deployment: str, task: str, body: Any, connection: HTTPConnection | None) -> LiveRun:

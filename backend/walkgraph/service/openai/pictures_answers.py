@@ -8,24 +8,25 @@ import asyncio
 import base64
 import io
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import anyio.to_thread
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from walkgraph.errors import ErrorInfo, RunFailed, WalkgraphError
 from walkgraph.service import dialects, problems, streaming
+from walkgraph.service.leaving import Streamed, leave, nobody, unless_left
 from walkgraph.service.openai.pictures import FORMATS
 from walkgraph.service.openai.serving import Serving
 from walkgraph.service.runs import Event, LiveRun
 from walkgraph.wire import messages as m
 
 PATCH_PIXELS = 16
-SSE = "text/event-stream"
 _SIGNED = b"\x89PNG\r\n\x1a\n"
 _MOST_PIXELS = 64 * 1024 * 1024
 
@@ -193,10 +194,12 @@ def encode(data: bytes, form: str, quality: int) -> _Encoded:
 async def whole(request: Request, runs: Sequence[LiveRun], serving: Serving, look: Look) -> Response:
     """Raises RunFailed for the first run that fails; 499 where the client has left. The runs end with it."""
     try:
-        if not await _all_ended(request, runs):
-            return Response(status_code=499)
+        ended = await unless_left(request, _all_done(runs))
     finally:
-        _end(runs)
+        leave(runs)
+    if ended is None:
+        return nobody()
+    ended.result()
     answers = [_Answer(run, serving, look) for run in runs]
     made = [await answer.shown() for answer in answers]
     usages = [answer.usage(encoded) for answer, (_, encoded) in zip(answers, made, strict=True)]
@@ -211,22 +214,14 @@ async def whole(request: Request, runs: Sequence[LiveRun], serving: Serving, loo
     return Response(msgspec.json.encode(shown), media_type="application/json")
 
 
-async def _all_ended(request: Request, runs: Sequence[LiveRun]) -> bool:
-    """False where the client left before. Raises RunFailed as soon as one has failed."""
-    left = asyncio.ensure_future(streaming.left(request))
-    ends = [asyncio.ensure_future(run.ended()) for run in runs]
-    waiting = set(ends)
-    try:
-        while waiting and not left.done():
-            done, _ = await asyncio.wait({*waiting, left}, return_when=asyncio.FIRST_COMPLETED)
-            for end in waiting & done:
-                if (error := end.result().error) is not None:
-                    raise RunFailed(error)
-            waiting -= done
-    finally:
-        for task in (*ends, left):
-            task.cancel()
-    return not waiting
+async def _all_done(runs: Sequence[LiveRun]) -> None:
+    """Raises RunFailed as soon as one has failed."""
+    await asyncio.gather(*map(_done, runs))
+
+
+async def _done(run: LiveRun) -> None:
+    if (error := (await run.ended()).error) is not None:
+        raise RunFailed(error)
 
 
 def _sum(usages: Sequence[Usage]) -> Usage:
@@ -273,7 +268,7 @@ class Coming:
         """The client has all of it, or has left; to be called once."""
         for pump in self._pumps:
             pump.cancel()
-        _end(self._runs)
+        leave(self._runs)
 
     async def _pump(self, answer: _Answer) -> None:
         async for event in answer.run.follow():
@@ -284,27 +279,19 @@ async def stream(request: Request, runs: Sequence[LiveRun], serving: Serving, lo
     """Server-sent events. What goes wrong before the first of them, or soon, has its status; 499 where the client left.
     The runs end with it."""
     coming = Coming(runs, serving, look)
-    first = asyncio.ensure_future(coming.next())
-    gone = asyncio.ensure_future(streaming.left(request))
-    begun = False
-    try:
-        done, _ = await asyncio.wait(
-            {first, gone}, timeout=streaming.HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
-        )
-        if first in done:
+    with ExitStack() as leaving:
+        leaving.callback(coming.close)
+        first = asyncio.ensure_future(coming.next())
+        leaving.callback(first.cancel)
+        soon = await unless_left(request, asyncio.wait({first}, timeout=streaming.HEARTBEAT_SECONDS))
+        if soon is None:
+            return nobody()
+        if first.done():
             first.result()
-        elif gone in done:
-            return Response(status_code=499)
-        begun = True
-    finally:
-        gone.cancel()
-        if not begun:
-            first.cancel()
-            coming.close()
-    return StreamingResponse(told(coming, first), media_type=SSE, headers={"X-Accel-Buffering": "no"})
+        return Streamed(told(coming, first), leaving.pop_all().close)
 
 
-async def told(coming: Coming, first: "asyncio.Future[dict[str, Any] | None]") -> AsyncIterator[bytes]:
+async def told(coming: Coming, first: "asyncio.Future[dict[str, Any] | None]") -> AsyncGenerator[bytes]:
     """The events as they are sent. One that can't be is the last, and says why."""
     upcoming = first
     try:
@@ -325,12 +312,6 @@ async def told(coming: Coming, first: "asyncio.Future[dict[str, Any] | None]") -
             upcoming = asyncio.ensure_future(coming.next())
     finally:
         upcoming.cancel()
-        coming.close()
-
-
-def _end(runs: Sequence[LiveRun]) -> None:
-    for run in runs:
-        run.abort("disconnected")
 
 
 def _broken(message: str) -> RunFailed:

@@ -159,7 +159,7 @@ def usage(ends: Sequence[Ended]) -> dict[str, Any]:
 # ── as it is made ───────────────────────────────────────────────────────────────────────────────
 
 
-class Streamed:
+class Chunks:
     """OpenAI's server-sent events of one completion."""
 
     def __init__(self, runs: Sequence[LiveRun], sent: Sent, model: str, *, with_usage: bool) -> None:
@@ -173,7 +173,7 @@ class Streamed:
         self._queue: asyncio.Queue[tuple[int, dict[str, Any] | Ended | WalkgraphError]] = asyncio.Queue(64)
 
     async def events(self) -> AsyncGenerator[bytes]:
-        """Closing it tells the runs that their client has left."""
+        """To the end of all choices, or the error of one."""
         tasks = [asyncio.create_task(self._choice(i, run)) for i, run in enumerate(self._runs)]
         try:
             async with aclosing(self._merged()) as merged:
@@ -182,8 +182,6 @@ class Streamed:
         finally:
             for task in tasks:
                 task.cancel()
-            for run in self._runs:
-                run.abort("disconnected")
 
     async def _merged(self) -> AsyncGenerator[bytes]:
         ends: list[Ended] = []

@@ -3,21 +3,22 @@
 Nothing is sent before the first piece of sound is there, so that what goes wrong until then has its status.
 """
 
-import asyncio
 import base64
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import ExitStack
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
 import structlog
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import Send
 
 from walkgraph.errors import ErrorInfo, InvalidInput, RunFailed, WalkgraphError
 from walkgraph.service import dialects, limits, problems, sound
 from walkgraph.service.dialects import Fault
+from walkgraph.service.leaving import EVENTS, Streamed, leave, nobody, unless_left
 from walkgraph.service.openai.serving import Serving
 from walkgraph.service.problems import Unprocessable
 from walkgraph.service.runs import LiveRun
@@ -178,70 +179,40 @@ async def answer(request: Request, run: LiveRun, form: str, *, events: bool) -> 
     """
     speech = Speech(run, form)
     pieces = speech.pieces()
-    try:
-        first = await _unless_left(request, pieces)
-    except BaseException:
-        run.abort("disconnected")
-        raise
-    if first is None:
-        run.abort("disconnected")
-        return Response(status_code=499)
-    body = _chained(first, pieces)
-    if events:
-        return _Live(speech, _events(speech, body), "text/event-stream")
-    return _Live(speech, body, speech.sound.format.media_type)
-
-
-async def _unless_left(request: Request, pieces: AsyncIterator[bytes]) -> bytes | None:
-    """The first piece; None where the client left before it came."""
-    first = asyncio.ensure_future(_first(pieces))
-    left = asyncio.ensure_future(_left(request))
-    try:
-        await asyncio.wait([first, left], return_when=asyncio.FIRST_COMPLETED)
-        return await first if first.done() else None
-    finally:
-        first.cancel()
-        left.cancel()
+    with ExitStack() as leaving:
+        leaving.callback(leave, (run,))
+        first = await unless_left(request, _first(pieces))
+        if first is None:
+            return nobody()
+        body = _chained(first.result(), pieces)
+        media_type = EVENTS if events else speech.sound.format.media_type
+        headers = {RATE_HEADER: str(speech.sound.rate)}
+        written = _events(speech, body) if events else body
+        return _Sound(written, leaving.pop_all().close, media_type, headers)
 
 
 async def _first(pieces: AsyncIterator[bytes]) -> bytes:
     return await anext(pieces, b"")
 
 
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
     yield first
     async for piece in rest:
         yield piece
 
 
-class _Live(StreamingResponse):
+class _Sound(Streamed):
     """A failure on the way leaves it without an end, by which a client knows that some of it is missing: a chunked
     answer that is cut off is an error to it."""
-
-    def __init__(self, speech: Speech, body: AsyncIterator[bytes], media_type: str) -> None:
-        headers = {"X-Accel-Buffering": "no", RATE_HEADER: str(speech.sound.rate)}
-        super().__init__(body, headers=headers, media_type=media_type)
-        self._run = speech.run
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._run.abort("disconnected")
 
     async def stream_response(self, send: Send) -> None:
         try:
             await super().stream_response(send)
         except WalkgraphError as error:
-            _log.warning("speech cut off", run=self._run.id, code=error.info().code, reason=str(error))
+            _log.warning("speech cut off", code=error.info().code, reason=str(error))
 
 
-async def _events(speech: Speech, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _events(speech: Speech, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
     try:
         async for piece in pieces:
             yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()})

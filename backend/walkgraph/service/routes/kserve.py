@@ -14,8 +14,9 @@ from walkgraph.graph.document import Graph
 from walkgraph.service import body, kserve, kserve_binary, problems, streaming
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, Services, ServicesDep
-from walkgraph.service.documenting import KSERVE_PROBLEMS, schema_of_model
+from walkgraph.service.documenting import KSERVE_PROBLEMS, answer, schema_of_model
 from walkgraph.service.kserve import InferAnswer, InferRequest, ModelMeta
+from walkgraph.service.leaving import nobody
 from walkgraph.service.problems import Unavailable, Unprocessable
 from walkgraph.service.readiness import is_ready
 from walkgraph.service.submission import declared, submit
@@ -30,6 +31,19 @@ _ASKED: dict[str, Any] = {
         },
     }
 }
+_GIVEN: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": InferAnswer,
+        "content": {kserve_binary.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+def _said(flag: str, *names: str) -> dict[int | str, dict[str, Any]]:
+    """The answers to whether something can serve: both tell of it in the same words."""
+    properties = {flag: {"type": "boolean"}, **{name: {"type": "string"} for name in names}}
+    schema = {"application/json": {"type": "object", "properties": properties, "required": [flag, *names]}}
+    return {200: answer("It can.", schema), 503: answer("Not now.", schema)}
 
 
 @router.get("")
@@ -42,7 +56,7 @@ async def live() -> dict[str, bool]:
     return {"live": True}
 
 
-@router.get("/health/ready")
+@router.get("/health/ready", responses=_said("ready"))
 async def ready(services: ServicesDep) -> JSONResponse:
     return _readiness({"ready": is_ready(services.deployments, None)})
 
@@ -55,8 +69,8 @@ async def metadata(services: ServicesDep, model: Name, version: Name | None = No
     return kserve.described(model, graph, task)
 
 
-@router.get("/models/{model}/ready")
-@router.get("/models/{model}/versions/{version}/ready")
+@router.get("/models/{model}/ready", responses=_said("ready", "name"))
+@router.get("/models/{model}/versions/{version}/ready", responses=_said("ready", "name"))
 async def model_ready(services: ServicesDep, model: Name, version: Name | None = None) -> JSONResponse:
     managed = services.deployments.get(model)
     if version is not None and managed.graph is not None:
@@ -64,8 +78,8 @@ async def model_ready(services: ServicesDep, model: Name, version: Name | None =
     return _readiness({"name": model, "ready": is_ready(services.deployments, model)})
 
 
-@router.post("/models/{model}/infer", openapi_extra=_ASKED, responses={200: {"model": InferAnswer}})
-@router.post("/models/{model}/versions/{version}/infer", openapi_extra=_ASKED, responses={200: {"model": InferAnswer}})
+@router.post("/models/{model}/infer", openapi_extra=_ASKED, responses=_GIVEN)
+@router.post("/models/{model}/versions/{version}/infer", openapi_extra=_ASKED, responses=_GIVEN)
 async def infer(services: ServicesDep, request: Request, model: Name, version: Name | None = None) -> Response:
     """Run a task; its outputs come when all are there."""
     graph, name = _version(services, model, version)
@@ -79,8 +93,7 @@ async def infer(services: ServicesDep, request: Request, model: Name, version: N
     run = submit(services, model, name, kserve.native(task, asked, binary), request)
     await streaming.result_or_disconnect(request, run)
     if run.finished is None:
-        # Nobody reads it: the client has left.
-        return Response(status_code=499)
+        return nobody()
     if run.finished.error is not None:
         return problems.of_run(run.finished.error, request.scope["path"])
     told, chunks = kserve.answered(run, task, asked)

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 from starlette.requests import Request
 
 from walkgraph.errors import NotFound, WalkgraphError
-from walkgraph.service import body, idempotency, multipart
+from walkgraph.service import body, idempotency, leaving, multipart
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Services, ServicesDep
 from walkgraph.service.documenting import answer, schema_of
@@ -16,8 +16,7 @@ from walkgraph.service.openai.errors import ANSWERS
 from walkgraph.service.openai.pictures import EditRequest, PicturesRequest, Shown
 from walkgraph.service.openai.pictures_answers import Kind, Look, PicturesShown
 from walkgraph.service.openai.serving import Resolved
-from walkgraph.service.runs import LiveRun
-from walkgraph.service.submission import submit
+from walkgraph.service.submission import submit_all
 
 router = APIRouter(tags=["openai"], route_class=StrictRoute, responses=ANSWERS)
 
@@ -25,7 +24,7 @@ _STREAM = {"type": "string", "description": "Server-sent events: `*.partial_imag
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: answer(
         "The pictures; with `stream` as they come.",
-        {"application/json": schema_of(PicturesShown), pictures_answers.SSE: _STREAM},
+        {"application/json": schema_of(PicturesShown), leaving.EVENTS: _STREAM},
     )
 }
 _FILE = {"type": "string", "format": "binary"}
@@ -82,14 +81,9 @@ async def _answered(
     look = Look(kind, asked.form, quality, asked.previews)
     if idempotency.NAME in request.headers:
         request.scope["state"][idempotency.ASKED] = (asked.model_dump(exclude=pictures.PICTURES), shown)
-    runs: list[LiveRun] = []
     try:
-        for one in bodies:
-            runs.append(submit(services, resolved.managed.id, serving.name, one, request))
+        runs = submit_all(services, resolved.managed.id, serving.name, bodies, request)
     except WalkgraphError as error:
-        # All of them, or none goes on.
-        for run in runs:
-            run.abort("disconnected")
         raise pictures.in_openai_terms(error, serving) from None
     if asked.stream:
         return await pictures_answers.stream(request, runs, serving, look)

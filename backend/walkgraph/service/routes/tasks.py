@@ -8,6 +8,7 @@ from walkgraph.graph.document import Task
 from walkgraph.service import answering, problems, streaming
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, ServicesDep
+from walkgraph.service.leaving import nobody
 from walkgraph.service.submission import declared, submit
 
 router = APIRouter(tags=["tasks"], route_class=StrictRoute)
@@ -36,8 +37,7 @@ async def run_task(services: ServicesDep, request: Request, deployment: Name, ta
         return streaming.sse(run, abort=True)
     await streaming.result_or_disconnect(request, run)
     if run.finished is None:
-        # Nobody reads it: the client has left.
-        return Response(status_code=499)
+        return nobody()
     if run.finished.error is not None:
         return problems.of_run(run.finished.error)
     return answering.result(run, outputs, kinds)

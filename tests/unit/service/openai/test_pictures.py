@@ -398,16 +398,3 @@ async def test_a_run_that_fails_on_the_way_ends_the_stream_with_its_error() -> N
         "type": "error",
         "error": {"message": error.message, "type": "server_error", "param": None, "code": "worker_lost"},
     }
-
-
-async def test_a_client_that_leaves_a_stream_ends_its_runs() -> None:
-    told: list[Any] = []
-    run = LiveRun(m.Submit(run=RunId("0" * 32), task="t", params={}, inputs={}), "d", told.append)
-    run.take(m.Accepted(run=run.id, seed=7))
-    run.take(output("preview", m.Blob(data=PNG)))
-    coming = pictures_answers.Coming([run], DRAW, pictures_answers.Look("image_generation", "png", 100, 3))
-    events = pictures_answers.told(coming, asyncio.ensure_future(coming.next()))
-    assert (await anext(events)).startswith(b"event: image_generation.partial_image")
-    assert told == []
-    await events.aclose()
-    assert told == [m.Abort(run=run.id, reason="disconnected")]
