@@ -26,5 +26,7 @@ def read(given: str, kind: resources.Kind) -> Any:
 
 
 def name_or_value(given: str, kind: resources.Kind) -> Any:
-    """For the service: the content of a file, or a name that it knows."""
+    """For the service: the content of a file, or a name that it knows. Raises as `read`."""
+    if not Path(given).is_file() and (given.endswith(".json") or "/" in given):
+        raise NotFound(f"`{given}` is no file")
     return read(given, kind) if Path(given).is_file() else given

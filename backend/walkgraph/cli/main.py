@@ -94,15 +94,25 @@ def _explained(error: Exception) -> int | None:
         output.complain(str(error))
         return FAILED
     # Only now: the client's imports are not for `--help`.
-    from walkgraph.client import ClientError, ProblemError, Unreachable
+    from walkgraph.client import ClientError, Unreachable
 
-    if isinstance(error, ProblemError):
-        output.complain(str(error), [f"{fault.pointer or '/'}: {fault.message}" for fault in error.faults])
-        return FAILED
     if isinstance(error, ClientError):
         output.complain(str(error))
         return UNREACHABLE if isinstance(error, Unreachable) else FAILED
-    return None
+    return _wrong_settings(error)
+
+
+def _wrong_settings(error: Exception) -> int | None:
+    """None for what is another error."""
+    from pydantic import ValidationError
+
+    from walkgraph.cli import diagnosing
+
+    if not isinstance(error, ValidationError) or error.title != "Settings":
+        return None
+    found = [diagnosing.wrong_setting(one["loc"], one["msg"]).detail for one in error.errors()]
+    output.complain(f"the settings are wrong: {'; '.join(found)}")
+    return FAILED
 
 
 if __name__ == "__main__":

@@ -76,6 +76,9 @@ class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls
         """The service that `WALKGRAPH_URL` names, or the one that runs in this home. Raises Unreachable."""
         return cls(*address.find(settings), trusted=address.trusted(settings))
 
+    def __repr__(self) -> str:
+        return f"AsyncClient({self.url!r})"
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -35,7 +35,9 @@ class ProblemError(ClientError):
     """The service said no, and why."""
 
     def __init__(self, status: int, content: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(str(content.get("detail", "the service refused the request")))
+        self.detail = str(content.get("detail", "the service refused the request"))
+        """The service's sentence alone; `str()` of the error has the faults below it."""
+        super().__init__(self.detail)
         self.status = status
         self.code = str(content.get("code", "internal_error"))
         self.retryable = bool(content.get("retryable", False))
@@ -51,6 +53,11 @@ class ProblemError(ClientError):
         """Seconds after which another try can help, where the service said so."""
         self.hopeless = known.get("x-should-retry") == "false"
         """The service says that another try can't help."""
+
+    def __str__(self) -> str:
+        faults = [f"  {fault.pointer or '/'}: {fault.message}" for fault in self.faults if fault.message != self.detail]
+        detail = self.detail.removesuffix("; see `errors`") if faults else self.detail
+        return "\n".join([f"{detail}:" if faults else detail, *faults])
 
 
 class RunError(ProblemError):

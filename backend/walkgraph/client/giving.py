@@ -92,6 +92,8 @@ def value_of(value: Any, modality: str | None, packing: Packing) -> Any:
 
     Raises TypeError for what can't be sent.
     """
+    if modality in MEDIA and isinstance(value, str) and "." in value and not value.startswith("data:"):
+        raise TypeError(f"a text is taken for base64; for a file give its path: `Path({value[:80]!r})`")
     if value is None or isinstance(value, str | bool | int | float | Mapping):
         return cast(Any, value)
     if isinstance(value, list | tuple):

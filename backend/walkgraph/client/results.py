@@ -45,6 +45,8 @@ class Result:
 
     def __getitem__(self, name: str) -> Sequence[Value]:
         """Raises KeyError for an output that nothing came from."""
+        if name not in self.outputs:
+            raise KeyError(f"nothing came from `{name}`; there are {', '.join(self.outputs) or 'no outputs'}")
         return self.outputs[name]
 
     def __contains__(self, name: str) -> bool:

@@ -79,6 +79,12 @@ class _Dialogue:
         self._answers: deque[Answer] = deque()
         """That came while another one was waited for."""
 
+    _where: tuple[str, str] = ("", "")
+    """Deployment and task."""
+
+    def __repr__(self) -> str:
+        return f"<session {'/'.join(self._where)}: {self.name or 'not open'}, {self.waiting} waiting>"
+
     @property
     def waiting(self) -> int:
         """Requests that have no answer yet."""
@@ -209,7 +215,7 @@ class Session(_Dialogue):
         """The next one, to whichever request; they end where the session was closed. Raises Unreachable."""
         try:
             return self.kept(None) or self._answer()
-        except _Over:
+        except SessionClosed:
             raise StopIteration from None
 
     def _answer(self) -> Answer:
@@ -307,7 +313,7 @@ class AsyncSession(_Dialogue):
         """The next one, to whichever request; they end where the session was closed. Raises Unreachable."""
         try:
             return self.kept(None) or await self._answer()
-        except _Over:
+        except SessionClosed:
             raise StopAsyncIteration from None
 
     async def _answer(self) -> Answer:
@@ -333,7 +339,7 @@ class AsyncSession(_Dialogue):
         return self._socket
 
 
-class _Over(Unreachable):
+class SessionClosed(Unreachable):
     """One side has closed the session, as it may."""
 
 
@@ -343,7 +349,7 @@ def _within(url: str) -> Generator[None]:
     try:
         yield
     except ConnectionClosedOK:
-        raise _Over("the session is closed") from None
+        raise SessionClosed("the session is closed") from None
     except (OSError, InvalidHandshake, ConnectionClosed):
         raise Unreachable(f"the session at {url} can't be held; see `walkgraph status`") from None
 

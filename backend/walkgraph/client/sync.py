@@ -75,6 +75,9 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
         """The service that `WALKGRAPH_URL` names, or the one that runs in this home. Raises Unreachable."""
         return cls(*address.find(settings), trusted=address.trusted(settings))
 
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
     def __enter__(self) -> Self:
         return self
 

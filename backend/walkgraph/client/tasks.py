@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncGenerator, Generator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from walkgraph.client import results
 from walkgraph.client.errors import ClientError
 from walkgraph.client.events import Event
-from walkgraph.client.giving import Packing, request_of
+from walkgraph.client.giving import OPTIONS, PARTS, Packing, request_of
 from walkgraph.client.results import Gathered, Output, Result
 from walkgraph.client.running import result_call
 from walkgraph.client.shown import Run
@@ -25,6 +26,16 @@ class _Task(dict[str, Any]):
     def _request(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], Packing]:
         packing = Packing(framing=True)
         return request_of(self, given, packing), packing
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """For notebooks, which show it and complete its names."""
+        keyword, empty = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
+        defaults = {name: None if one["optional"] else empty for name, one in self["inputs"].items()}
+        defaults |= {name: one["default"] for name, one in self["params"].items()}
+        names = [name for name in (*defaults, "seed", PARTS, *OPTIONS) if name.isidentifier()]
+        found = [inspect.Parameter(name, keyword, default=defaults.get(name)) for name in dict.fromkeys(names)]
+        return inspect.Signature(found)
 
     def __repr__(self) -> str:
         names = ", ".join([*self["inputs"], *(f"{name}={p['default']!r}" for name, p in self["params"].items())])

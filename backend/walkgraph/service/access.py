@@ -78,6 +78,12 @@ _STUDIO_HEADERS = (
 )
 _OURS = frozenset({name for name, _ in _STUDIO_HEADERS} | {b"x-request-id"})
 
+_UNNAMED = "send `Authorization: Bearer TOKEN`: the service's token, in the file `token` of its home, or a key"
+_UNKNOWN = (
+    "this is neither the service's token nor a valid key: the token is in the file `token` of its home, "
+    "`walkgraph keys list` tells which keys have ended or are revoked"
+)
+
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_-]{1,64}")
 
 _log = structlog.get_logger("walkgraph.access")
@@ -202,7 +208,7 @@ class Access:
             return problem(
                 401,
                 "refused",
-                "send `Authorization: Bearer TOKEN`: the service's token, in the file `token` of its home, or a key",
+                _UNKNOWN if headers.all(b"authorization") else _UNNAMED,
                 path=path,
                 headers={"WWW-Authenticate": "Bearer"},
             )

@@ -23,6 +23,8 @@ SHOULD_RETRY = "x-should-retry"
 
 _NATIVE = frozenset({"tasks", "sessions", "runs", "limits"})
 """What is ours below `/v1`; everything else there is, or would be, OpenAI's."""
+_WITHOUT_V1 = ("/models", "/chat/", "/images/", "/audio/", "/completions", "/embeddings", "/responses", "/realtime")
+"""What OpenAI's clients ask for whose address lacks the `/v1`: they read their own dialect alone."""
 _TOLD_FAULTS = 4
 
 TITLES: dict[int, str] = {
@@ -110,7 +112,9 @@ class Written:
 def dialect_of(path: str) -> Dialect:
     if path.startswith("/v1/"):
         return "native" if path[4:].partition("/")[0] in _NATIVE else "openai"
-    return "kserve" if path == "/v2" or path.startswith("/v2/") else "native"
+    if path == "/v2" or path.startswith("/v2/"):
+        return "kserve"
+    return "openai" if path.startswith(_WITHOUT_V1) else "native"
 
 
 def write(path: str, said: Said) -> Written:

@@ -25,7 +25,9 @@ from walkgraph.service import limits
 from walkgraph.service.body import BadForm, BodyTooLarge
 
 MEDIA_TYPE = "multipart/form-data"
-PATHS = re.compile(r"/v1/images/(edits|variations)|/v1/tasks/[^/]+/[^/]+", re.ASCII)
+PATHS = re.compile(
+    r"/v1/images/(edits|variations)|/v1/audio/(transcriptions|translations)|/v1/tasks/[^/]+/[^/]+", re.ASCII
+)
 """Where a POST may be a form. All other mutations are JSON alone."""
 
 _NAME_CHARACTERS = 200

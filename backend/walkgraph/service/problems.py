@@ -37,8 +37,9 @@ class Unprocessable(InvalidInput):
 class Unavailable(WalkgraphError):
     """It is there, but not serving: loading, draining, failed."""
 
-    code = "overloaded"
-    retryable = True
+    def __init__(self, message: str, code: ErrorCode = "overloaded", *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.code, self.retryable = code, retryable
 
 
 _STATUSES: tuple[tuple[type[WalkgraphError], int], ...] = (
@@ -186,14 +187,26 @@ def _child(value: Any, step: Any) -> Any:
         return None
 
 
+_OPENAI = ("models", "chat/completions", "images/generations", "images/edits", "audio/speech", "realtime")
+
+
 async def _http(request: Request, error: Exception) -> Response:
     error = cast(HTTPException, error)
-    details = {404: "there is nothing under this path", 405: "this path has no such method"}
+    details = {404: _nothing(request.scope["path"]), 405: "this path has no such method"}
     codes = {404: "not_found"}
     status = error.status_code
     detail = details.get(status, "the request could not be served")
     code = codes.get(status, "invalid_input")
     return problem(status, code, detail, path=request.scope["path"], headers=error.headers)
+
+
+def _nothing(path: str) -> str:
+    detail = "there is nothing under this path"
+    if dialects.dialect_of(path) != "openai":
+        return detail
+    if not path.startswith("/v1/"):
+        return f"{detail}: the address of OpenAI's clients ends with `/v1` here"
+    return f"{detail}; of OpenAI's there are {', '.join(f'`/v1/{route}`' for route in _OPENAI)}"
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

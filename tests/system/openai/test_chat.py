@@ -225,7 +225,7 @@ BAD = (
         B,
         "messages[0].content[1].text",
         "unsupported_value",
-        "it takes `image`",
+        "takes `image`, no `text`; leave that out",
     ),
     Bad(
         "sound where none is taken",

@@ -33,6 +33,20 @@ def test_no_service_is_said_in_words(walkgraph: Call, capsys: Output, words: tup
     assert "Traceback" not in told
 
 
+@pytest.mark.parametrize("words", [("status",), ("up",), ("plan", "shapes")])
+def test_wrong_settings_are_named(
+    walkgraph: Call, capsys: Output, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("WALKGRAPH_PORT", "many")
+    assert walkgraph(*words) == 1
+    assert "the settings are wrong: `WALKGRAPH_PORT`: " in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_no_name(service: FakeService, walkgraph: Call, capsys: Output) -> None:
+    assert walkgraph("deploy", "mine.json") == 1
+    assert "`mine.json` is no file" in capsys.readouterr().err
+
+
 def test_a_wrong_command_is_told_from_a_failed_one(walkgraph: Call, capsys: Output) -> None:
     assert walkgraph("deplyo") == 2
     assert walkgraph("plan") == 2

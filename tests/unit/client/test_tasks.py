@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from typing import Any
 
@@ -229,6 +230,9 @@ def test_a_task_shows_what_it_takes() -> None:
         task = client.task("shapes", "draw")
     assert dict(task) == TASK
     assert json.loads(json.dumps(task)) == TASK
+    shown = inspect.signature(task)
+    assert str(shown).startswith("(*, prompt, ") and "steps=50, cfg=1.0, seed=None" in str(shown)
+    assert repr(client) == "Client('http://test')"
     assert repr(task) == ("<task shapes/draw(prompt, image, sound, state, steps=50, cfg=1.0) -> image, preview, text>")
 
 

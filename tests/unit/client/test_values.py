@@ -54,6 +54,8 @@ def test_pictures_of_any_kind_are_the_same_picture(tmp_path: Path) -> None:
     for wrong in (PIXELS.astype(np.float32), np.zeros((2, 2, 2), np.uint8), object()):
         with pytest.raises(TypeError):
             asked(image=wrong)
+    with pytest.raises(TypeError, match=r"Path\('dog\.png'\)"):
+        asked(image="dog.png")
     with pytest.raises(TypeError, match=r"Sound\.of"):
         asked(sound=np.zeros(4))
 

@@ -23,6 +23,8 @@ from walkgraph.service.dialects import Fault, Said, dialect_of, openai_error, pa
         ("/v1/tasks/a/b", "native"),
         ("/v1/limits", "native"),
         ("/v1", "native"),
+        ("/models", "openai"),
+        ("/chat/completions", "openai"),
         ("/v2", "kserve"),
         ("/v2/models/a/infer", "kserve"),
         ("/v2x", "native"),
@@ -140,7 +142,10 @@ async def test_the_middleware_and_the_mapper_speak_openais(
 
 
 async def test_an_unknown_path_is_told_in_its_dialect(service: Running) -> None:
-    found = {path: (await service.http.get(path)).json() for path in ("/v1/nope", "/v2/nope/x", "/api/v1/nope")}
+    paths = ("/v1/nope", "/v2/nope/x", "/api/v1/nope", "/models")
+    found = {path: (await service.http.get(path)).json() for path in paths}
+    assert "there are `/v1/models`, `/v1/chat/completions`" in found["/v1/nope"]["error"]["message"]
+    assert "ends with `/v1`" in found["/models"]["error"]["message"]
     assert found["/v1/nope"]["error"]["type"] == "invalid_request_error"
     assert isinstance(found["/v2/nope/x"]["error"], str)
     assert found["/api/v1/nope"]["type"] == "urn:walkgraph:problem:not-found"

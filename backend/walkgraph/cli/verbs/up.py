@@ -42,19 +42,12 @@ def command(
 
 
 def _settings(host: str | None, port: int | None) -> Settings:
-    from pydantic import ValidationError
-
-    from walkgraph.errors import Refused
     from walkgraph.settings import Settings
 
     given: dict[str, Any] = {key: value for key, value in (("host", host), ("port", port)) if value is not None}
     if sys.stderr.isatty():
         given["log_format"] = "text"
-    try:
-        return Settings(**given)
-    except ValidationError as error:
-        reasons = "; ".join(str(found["msg"]).removeprefix("Value error, ") for found in error.errors())
-        raise Refused(f"the settings are wrong: {reasons}") from None
+    return Settings(**given)
 
 
 def _told(started: Started) -> dict[str, Any]:

@@ -260,7 +260,7 @@ class _Reading:
         for kind, value, at in said:
             if kind not in self._serving.taken:
                 taken = " and ".join(sorted(f"`{k}`" for k in self._serving.taken))
-                raise unsupported(at, "unsupported_value", f"`{self._name}` takes no `{kind}`; it takes {taken}")
+                raise unsupported(at, "unsupported_value", f"`{self._name}` takes {taken}, no `{kind}`; leave that out")
             if kind in self._serving.walked:
                 self.origins[f"/inputs/parts/{len(parts)}"] = at
                 parts.append({"type": kind, "text" if kind == "text" else "data": value})
