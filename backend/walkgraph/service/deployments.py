@@ -88,10 +88,15 @@ class Managed:
                 while self.revision <= revision:
                     await self.changed.wait()
 
-    def tasks(self) -> dict[str, Task]:
+    def judged_graph(self) -> Graph:
+        """Raises Unavailable before it was judged on this start."""
         if self.graph is None:
-            raise Unavailable(f"the deployment `{self.id}` is {self.state}; try again when it is ready")
-        return self.graph.tasks
+            raise self.serving.not_serving()
+        return self.graph
+
+    def tasks(self) -> dict[str, Task]:
+        """As `judged_graph`."""
+        return self.judged_graph().tasks
 
     def public(self) -> dict[str, Any]:
         serving = self.serving
@@ -420,7 +425,7 @@ class Deployments:
 
     def _refuse_while_draining(self) -> None:
         if self.draining:
-            raise Unavailable("the service is shutting down")
+            raise Unavailable("the service is shutting down", "shutting_down")
 
     def _directory(self, id_: str) -> Callable[[int], Path]:
         # Short, whatever the id: unix sockets lie in it.

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from starlette.requests import HTTPConnection
 
-from walkgraph.errors import NotFound, WalkgraphError
+from walkgraph.errors import WalkgraphError
 from walkgraph.graph.document import Task
 from walkgraph.placement.request import task_of
 from walkgraph.service import runs, tensors
@@ -61,14 +61,14 @@ def submit_all(
 
 def _submitted(services: Services, deployment: str, task: str, body: Any, connection: HTTPConnection | None) -> LiveRun:
     managed = services.deployments.get(deployment)
-    declaration, graph = declared(managed, task), managed.graph
+    declaration, graph = declared(managed, task), managed.judged_graph()
     message = read_request(
         runs.new_run_id(),
         task,
         declaration,
         body,
         services.settings.run_timeout,
-        lambda name: tensors.kind_of(graph, task, name) if graph else None,
+        lambda name: tensors.kind_of(graph, task, name),
     )
     who = caller_of(connection) if connection is not None else SERVICE
     if connection is not None:
@@ -83,7 +83,4 @@ def _submitted(services: Services, deployment: str, task: str, body: Any, connec
 
 
 def declared(managed: Managed, name: str) -> Task:
-    managed.tasks()
-    if managed.graph is None:
-        raise NotFound(f"the deployment `{managed.id}` has no task `{name}`")
-    return task_of(managed.graph, name)
+    return task_of(managed.judged_graph(), name)

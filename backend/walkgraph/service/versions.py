@@ -172,10 +172,18 @@ class Version:
         self._unwanted.set()
         self._tell("failed", reason)
 
+    def not_serving(self) -> Unavailable:
+        """What is to be raised for who asks it something."""
+        if self.state == "failed":
+            reason = (self.status.reason or "its log says why").rstrip(".")
+            message = f"the deployment `{self.id}` has failed ({reason}); deploy it anew"
+            return Unavailable(message, "refused", retryable=False)
+        return Unavailable(f"the deployment `{self.id}` is {self.state}; try again when it is ready")
+
     def submit(self, message: m.Submit) -> LiveRun:
         """Hand a run over. Raises Unavailable where it isn't serving."""
         if self.process is None or self.state not in ("ready", "degraded"):
-            raise Unavailable(f"the deployment `{self.id}` is {self.state}; try again when it is ready")
+            raise self.not_serving()
         run = LiveRun(message, self.id, self.process.send)
         self.process.send(message)
         self.runs[run.id] = run
@@ -186,7 +194,7 @@ class Version:
         """What it keeps between runs; `end`: this one is to be over. Raises Unavailable where it isn't serving, or
         doesn't answer."""
         if self.process is None or self.state not in ("ready", "degraded"):
-            raise Unavailable(f"the deployment `{self.id}` is {self.state}; try again when it is ready")
+            raise self.not_serving()
         number = next(_numbers)
         self._asked[number] = asyncio.get_running_loop().create_future()
         try:

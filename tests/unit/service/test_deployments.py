@@ -119,7 +119,13 @@ async def test_a_crash_loop_ends_as_failed(settings: Settings) -> None:
         assert len(fleet.started) == versions.MAX_RESTARTS + 1
         found = (await service.http.get("/api/v1/deployments/shapes")).json()
         assert "times in a minute" in found["reason"]
-        assert (await service.http.post(DRAW, json=PROMPT)).status_code == 503
+        prompt = {"prompt": "a circle"}
+        for path, body in ((DRAW, PROMPT), ("/v1/images/generations", prompt)):
+            answer = await service.http.post(path, json=body)
+            # Nobody is to wait for what needs a hand; who does reads why.
+            assert (answer.status_code, answer.headers.get("x-should-retry")) == (503, "false"), answer.text
+            assert "retry-after" not in answer.headers
+            assert "times in a minute" in answer.text
         assert (await service.http.delete("/api/v1/deployments/shapes")).status_code == 204
 
 

@@ -172,17 +172,15 @@ def resolve(deployments: Deployments, model: str, route: Route) -> Resolved:
     (`unsupported_route`) for one that can't, with what it serves instead.
     """
     managed, task = find(deployments, model)
-    managed.tasks()
-    if managed.graph is None:
-        raise NotFound(f"there is no deployment `{managed.id}`", "/model")
-    known = servings(managed.graph)
+    graph = managed.judged_graph()
+    known = servings(graph)
     if task is not None:
         if route in known[task].routes:
             return Resolved(managed, known[task])
-        raise unsupported("/model", "unsupported_route", _refusal(f"`{managed.id}/{task}`", route, managed.graph, task))
+        raise unsupported("/model", "unsupported_route", _refusal(f"`{managed.id}/{task}`", route, graph, task))
     able = next((found for found in known.values() if route in found.routes), None)
     if able is None:
-        raise unsupported("/model", "unsupported_route", _refusal(f"`{managed.id}`", route, managed.graph, None))
+        raise unsupported("/model", "unsupported_route", _refusal(f"`{managed.id}`", route, graph, None))
     return Resolved(managed, able)
 
 

@@ -17,7 +17,7 @@ from walkgraph.service.deps import Name, Services, ServicesDep
 from walkgraph.service.documenting import KSERVE_PROBLEMS, answer, schema_of_model
 from walkgraph.service.kserve import InferAnswer, InferRequest, ModelMeta
 from walkgraph.service.leaving import nobody
-from walkgraph.service.problems import Unavailable, Unprocessable
+from walkgraph.service.problems import Unprocessable
 from walkgraph.service.readiness import is_ready
 from walkgraph.service.submission import declared, submit
 
@@ -113,11 +113,9 @@ def _readiness(said: dict[str, Any]) -> JSONResponse:
 def _version(services: Services, model: str, version: str | None) -> tuple[Graph, str]:
     """Raises NotFound, and Unavailable before the deployment was judged on this start."""
     managed = services.deployments.get(model)
-    tasks = managed.tasks()
-    if managed.graph is None:
-        raise Unavailable(f"the deployment `{model}` is {managed.state}; try again when it is ready")
-    name = version or next(iter(tasks), "")
+    graph = managed.judged_graph()
+    name = version or next(iter(graph.tasks), "")
     if not name:
         raise NotFound(f"the deployment `{model}` has no tasks")
     declared(managed, name)
-    return managed.graph, name
+    return graph, name

@@ -9,7 +9,7 @@ from walkgraph.conductor.watching import Places
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deployments import Managed
 from walkgraph.service.deps import Name, Services, ServicesDep
-from walkgraph.service.problems import Fault, Unavailable, Unprocessable
+from walkgraph.service.problems import Fault, Unprocessable
 from walkgraph.service.schemas_watch import (
     BreakRequest,
     BreakShown,
@@ -96,7 +96,7 @@ def _watched(managed: Managed) -> dict[str, Any]:
 def _places(managed: Managed) -> Places:
     places = managed.serving.places
     if places is None:
-        raise Unavailable(f"the deployment `{managed.id}` is {managed.state}; try again when it is ready")
+        raise managed.serving.not_serving()
     return places
 
 
