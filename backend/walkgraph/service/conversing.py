@@ -36,6 +36,8 @@ class Conversation:
         try:
             while True:
                 await self._take(*await streaming.receive_request(self._socket, limits.WS_FRAME_BYTES))
+        except streaming.Unreadable as fault:
+            await self._channel.refuse(fault)
         except WebSocketDisconnect:
             pass
         finally:

@@ -81,22 +81,34 @@ async def send_json(socket: WebSocket, value: Any) -> None:
     await socket.send_text(msgspec.json.encode(value).decode())
 
 
-async def refuse(socket: WebSocket, error: WalkgraphError) -> None:
-    """Tell what is wrong and close."""
+class Unreadable(WebSocketDisconnect):
+    """What a client sent can't be told from what follows: it is to be told so, and the socket closed with `code`."""
+
+    def __init__(self, error: WalkgraphError, code: int) -> None:
+        super().__init__(code)
+        self.error = error
+
+
+async def refuse(socket: WebSocket, error: WalkgraphError, code: int | None = None) -> None:
+    """Tell what is wrong and close. For a socket that nobody else tells something; else `Channel.refuse`."""
     faults = said_of(error).faults
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         await send_json(socket, {"event": "error", "error": error.info(), "errors": faults})
-        await socket.close(1013 if error.retryable else 1008)
+        await socket.close(code or (1013 if error.retryable else 1008))
 
 
 async def first_message(socket: WebSocket, max_bytes: int) -> tuple[Any, list[bytes]]:
-    """With its frames. Raises WebSocketDisconnect where none comes in time."""
+    """With its frames. Raises WebSocketDisconnect where none comes in time, or none that can be read, and has told so
+    by then."""
     try:
         async with asyncio.timeout(limits.WS_HELLO_SECONDS):
             return await receive_request(socket, max_bytes)
     except TimeoutError:
         await refuse(socket, InvalidInput("send the request as the first message, and then its frames"))
         raise WebSocketDisconnect(1008) from None
+    except Unreadable as fault:
+        await refuse(socket, fault.error, fault.code)
+        raise
 
 
 class Channel:
@@ -119,6 +131,11 @@ class Channel:
             await send_json(self._socket, value)
             for frame in found:
                 await self._socket.send_bytes(frame)
+
+    async def refuse(self, fault: Unreadable) -> None:
+        """After the frames of what is being told."""
+        async with self._sending:
+            await refuse(self._socket, fault.error, fault.code)
 
 
 async def over_websocket(socket: WebSocket, run: LiveRun, *, abort: bool, binary: bool = False) -> None:
@@ -146,6 +163,9 @@ async def _obey(socket: WebSocket, channel: Channel, run: LiveRun) -> None:
     while True:
         try:
             message = await receive_json(socket, limits.WS_MESSAGE_BYTES)
+        except Unreadable as fault:
+            await channel.refuse(fault)
+            return
         except WebSocketDisconnect:
             return
         if isinstance(message, dict) and message == {"cancel": True}:
@@ -155,7 +175,7 @@ async def _obey(socket: WebSocket, channel: Channel, run: LiveRun) -> None:
 
 
 async def receive_json(socket: WebSocket, max_bytes: int) -> Any:
-    """Raises WebSocketDisconnect at the end, and after anything that is no JSON text within bounds."""
+    """Raises WebSocketDisconnect at the end, Unreadable for what is no JSON text within bounds."""
     message = await socket.receive()
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
@@ -165,9 +185,7 @@ async def receive_json(socket: WebSocket, max_bytes: int) -> Any:
             raise body.BadJson("send JSON as a text message")
         return body.parse(text, max_bytes)
     except InvalidInput as error:
-        await send_json(socket, {"event": "error", "error": error.info()})
-        await socket.close(1009 if isinstance(error, body.BodyTooLarge) else 1007)
-        raise WebSocketDisconnect(1007) from None
+        raise Unreadable(error, 1009 if isinstance(error, body.BodyTooLarge) else 1007) from None
 
 
 async def receive_request(socket: WebSocket, max_bytes: int) -> tuple[Any, list[bytes]]:
@@ -187,8 +205,7 @@ async def receive_request(socket: WebSocket, max_bytes: int) -> tuple[Any, list[
         error = fault
     else:
         return message, found
-    await refuse(socket, error)
-    raise WebSocketDisconnect(1008) from None
+    raise Unreadable(error, 1008)
 
 
 async def _receive_frames(socket: WebSocket, count: int) -> list[bytes]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any
 
 import numpy as np
 import pytest
+from starlette.websockets import WebSocket
 
 from tests.unit.service.conftest import Running
 from tests.unit.service.fakes import PNG
 from tests.unit.service.sockets import connect
-from walkgraph.service import limits
+from walkgraph.ids import RunId
+from walkgraph.service import limits, streaming
 from walkgraph.service.frames import placed, plain
+from walkgraph.service.runs import LiveRun
 from walkgraph.wire import messages as m
 
 ACT = "/ws/v1/sessions/reach/act"
@@ -169,3 +173,34 @@ def test_a_body_keeps_all_that_is_no_frame() -> None:
     assert json.loads(json.dumps(plain(found)))["inputs"]["parts"][0]["data"] == "YWJj"
     assert body["inputs"]["parts"][0] == {"type": "image", "frame": 0}, "what was given is not changed"
     assert placed([1], []) == [1]
+
+
+async def test_what_cannot_be_read_is_told_after_the_frames_that_are_on_their_way() -> None:
+    run = LiveRun(m.Submit(run=RunId("0" * 32), task="t", params={}, inputs={}), "d", lambda _: None)
+    run.take(m.Output(run=run.id, name="image", index=0, value=m.Blob(data=PNG), modality="image"))
+    inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    sent: list[dict[str, Any]] = []
+    framing, drained = asyncio.Event(), asyncio.Event()
+
+    async def send(message: Any) -> None:
+        if message.get("bytes") is not None:
+            framing.set()
+            await drained.wait()
+        sent.append(message)
+
+    socket = WebSocket({"type": "websocket"}, inbox.get, send)
+    inbox.put_nowait({"type": "websocket.connect"})
+    await socket.accept()
+    async with asyncio.timeout(5):
+        telling = asyncio.create_task(streaming.over_websocket(socket, run, abort=True, binary=True))
+        await framing.wait()
+        inbox.put_nowait({"type": "websocket.receive", "text": "{"})
+        for _ in range(10):
+            await asyncio.sleep(0)
+        drained.set()
+        await telling
+    assert [message.get("bytes") or message["type"] for message in sent] == [
+        "websocket.accept", "websocket.send", PNG, "websocket.send", "websocket.close",
+    ]  # fmt: skip
+    assert json.loads(sent[3]["text"])["error"]["code"] == "invalid_input"
+    assert sent[4]["code"] == 1007

@@ -33,5 +33,9 @@ async def _listen(socket: WebSocket) -> None:
     while True:
         try:
             await streaming.receive_json(socket, limits.WS_MESSAGE_BYTES)
+        except streaming.Unreadable as fault:
+            # What the hub tells are whole messages: between two of them there is room.
+            await streaming.refuse(socket, fault.error, fault.code)
+            return
         except WebSocketDisconnect:
             return
