@@ -26,11 +26,17 @@ ALONE = ("system", "browser", "gpu")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--storm-seconds", type=float, default=10.0, help="how long runs are steered at random, in all")
+    parser.addoption("--openapi-cases", type=int, default=5000, help="requests made from the OpenAPI document, in all")
 
 
 @pytest.fixture
 def storm_seconds(request: pytest.FixtureRequest) -> float:
     return request.config.getoption("--storm-seconds")
+
+
+@pytest.fixture
+def openapi_cases(request: pytest.FixtureRequest) -> int:
+    return request.config.getoption("--openapi-cases")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

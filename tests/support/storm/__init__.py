@@ -1,0 +1,1 @@
+"""Requests made from the published OpenAPI document, fitted to what a service has, and judged by what it publishes."""

@@ -1,0 +1,311 @@
+"""What a service has: what paths may name, and requests that are right."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.unit.service.conftest import Running
+from tests.unit.service.fakes import PNG
+from walkgraph import resources
+
+PICTURE = "data:image/png;base64," + base64.b64encode(PNG).decode()
+SMALL = {"graph": "synthetic_search", "placement": "synthetic_search_one_cpu"}
+SCRATCH = 3
+"""Deployments besides those that stay."""
+FORM = "multipart/form-data"
+TASKS = (
+    ("shapes", "text_to_image", {"inputs": {"prompt": "a red circle"}}),
+    ("shapes", "image_to_text", {"inputs": {"image": PICTURE}}),
+    ("shapes", "edit", {"inputs": {"image": PICTURE, "instruction": "blue"}}),
+    ("reach", "act", {"inputs": {"camera": PICTURE, "instruction": "reach", "state": [0.4, -0.8]}}),
+    ("orpheus", "speak", {"inputs": {"text": "Hello"}}),
+    ("synthetic_search", "search", {}),
+)
+SESSIONS = ("arm", "leg", "eye")
+PLACE = {"walk": "image_gen", "source": "llm.velocity"}
+STOP = {"walk": "image_gen", "use": "llm", "iteration": 3}
+
+
+def orpheus() -> dict[str, Any]:
+    """Small, at random."""
+    graph = json.loads(resources.bundled("graphs")["orpheus"].read_text())
+    graph["weights"]["orpheus"]["source"] = "random:orpheus-tiny:0"
+    graph["weights"]["snac"]["source"] = "random:snac-tiny:0"
+    for task in graph["tasks"].values():
+        task["params"]["max_tokens"] |= {"default": 140}
+        task["params"]["max_prompt"] |= {"default": 64}
+    return graph
+
+
+@dataclass
+class Right:
+    """A request that is answered by what was asked for."""
+
+    path: dict[str, Any] = field(default_factory=dict[str, Any])
+    body: Any = None
+    kind: str | None = None
+    query: dict[str, Any] = field(default_factory=dict[str, Any])
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass
+class Known:
+    """Pools of names; what an answer tells of goes in, what is asked to go is taken out."""
+
+    dice: random.Random
+    runs: list[str] = field(default_factory=list[str])
+    held: list[str] = field(default_factory=list[str])
+    keys: list[str] = field(default_factory=list[str])
+    scratch: list[str] = field(default_factory=list[str])
+    graphs: list[str] = field(default_factory=list[str])
+    placements: list[str] = field(default_factory=list[str])
+    versions: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Of graphs that are kept."""
+    placed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Of placements."""
+    taps: list[str] = field(default_factory=list[str])
+    breakpoints: list[str] = field(default_factory=list[str])
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def any_of(self, pool: list[str], default: str = "nothing") -> str:
+        return self.dice.choice(pool) if pool else default
+
+    def gone(self, pool: list[str], default: str = "nothing") -> str:
+        """One less, where some are left for others."""
+        return pool.pop(self.dice.randrange(len(pool))) if len(pool) > 1 else default
+
+    def fresh(self, kind: str) -> str:
+        return f"{kind}-{next(self.numbers)}"
+
+    def learn(self, label: str, asked: Right, body: Any) -> None:
+        """From an answer of 2xx."""
+        match label:
+            case "POST /api/v1/runs":
+                held = isinstance(asked.body, dict) and asked.body.get("request", {}).get("hold") is True
+                (self.held if held else self.runs).append(body["id"])
+            case "POST /api/v1/keys":
+                self.keys.append(body["id"])
+            case "POST /api/v1/deployments":
+                self.scratch.append(body["id"])
+            case "PUT /api/v1/graphs/{name}":
+                self.graphs.append(asked.path["name"])
+            case "PUT /api/v1/placements/{name}":
+                self.placements.append(asked.path["name"])
+            case "POST /api/v1/graphs/{name}/versions":
+                self.versions.append((asked.path["name"], str(body["id"])))
+            case "POST /api/v1/placements/{name}/versions":
+                self.placed.append((asked.path["name"], str(body["id"])))
+            case "POST /api/v1/deployments/{deployment}/taps":
+                self.taps.append(body["id"])
+            case "POST /api/v1/deployments/{deployment}/breakpoints":
+                self.breakpoints.append(body["id"])
+            case _:
+                pass
+        for pool in (self.runs, self.keys, self.graphs, self.placements):
+            del pool[:-40]
+
+
+async def settle(service: Running, dice: random.Random) -> Known:
+    """What is there before the first request."""
+    for graph, placement in (("shapes", "shapes_one_cpu"), ("reach", "reach_one_cpu"), tuple(SMALL.values())):
+        await service.deploy(graph, placement)
+    answer = await service.http.post("/api/v1/deployments", json={"graph": orpheus(), "name": "orpheus"})
+    assert answer.status_code == 202, answer.text
+    await service.settled("orpheus")
+    known = Known(dice)
+    for label, count in (("POST /api/v1/runs", 6), ("POST /api/v1/keys", 3)):
+        for _ in range(count):
+            asked = RIGHT[label](known)
+            answer = await service.http.post(label.split()[1], json=asked.body)
+            if answer.is_success:
+                known.learn(label, asked, answer.json())
+    return known
+
+
+# ── right requests, by operation ────────────────────────────────────────────────────────────────
+
+
+def _asked(known: Known) -> tuple[str, str, dict[str, Any]]:
+    deployment, task, body = known.dice.choice(TASKS)
+    return deployment, task, {**body, **({"session": known.dice.choice(SESSIONS)} if task == "act" else {})}
+
+
+def _task(known: Known) -> Right:
+    deployment, task, body = _asked(known)
+    if known.dice.random() < 0.2:
+        return Right({"deployment": "shapes", "task": "text_to_image"}, {"prompt": b"a red circle"}, FORM)
+    headers = {"accept": known.dice.choice(("", "application/json", "text/event-stream", "multipart/mixed", "image/*"))}
+    return Right({"deployment": deployment, "task": task}, body, headers=headers)
+
+
+def _run(known: Known) -> Right:
+    deployment, task, body = _asked(known)
+    if len(known.held) < 6 and known.dice.random() < 0.5:
+        body = {**body, "hold": True}
+    return Right({}, {"deployment": deployment, "task": task, "request": body})
+
+
+def _infer(known: Known) -> Right:
+    prompt = {"name": "prompt", "shape": [1], "datatype": "BYTES", "data": ["a red circle"]}
+    body: dict[str, Any] = {"id": "7", "inputs": [prompt]}
+    if known.dice.random() < 0.3:
+        body["parameters"] = {"binary_data_output": True}
+    if known.dice.random() < 0.3:
+        text = b"a red circle"
+        bare = {"name": "prompt", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": len(text) + 4}}
+        head = json.dumps({"inputs": [bare]}).encode()
+        headers = {"inference-header-content-length": str(len(head))}
+        data = head + len(text).to_bytes(4, "little") + text
+        return Right({"model": "shapes", "version": "text_to_image"}, data, "application/octet-stream", headers=headers)
+    return Right({"model": "shapes", "version": "text_to_image"}, body)
+
+
+def _deploy(known: Known) -> Right:
+    if len(known.scratch) >= SCRATCH:
+        # No room: the name is taken.
+        return Right({}, {**SMALL, "name": "shapes"})
+    return Right({}, {**SMALL, "name": known.fresh("scratch")})
+
+
+def _edit(known: Known) -> Right:
+    if known.dice.random() < 0.5:
+        return Right({}, {"model": b"shapes", "prompt": b"blue", "image": PNG}, FORM)
+    return Right({}, {"model": "shapes", "prompt": "blue", "image": PICTURE})
+
+
+def _draft(kind: str) -> Callable[[Known], Right]:
+    def put(known: Known) -> Right:
+        return Right({"name": known.fresh(kind)}, {"description": "a draft"})
+
+    return put
+
+
+def _placed(**path: Callable[[Known], str]) -> Callable[[Known], Right]:
+    """A right request whose path is filled from pools."""
+    return lambda known: Right({name: find(known) for name, find in path.items()})
+
+
+def _stored(known: Known) -> str:
+    return known.dice.choice(("shapes", "reach", "world"))
+
+
+def _stored_placement(known: Known) -> str:
+    return known.dice.choice(("shapes_one_cpu", "reach_one_cpu"))
+
+
+def _deployment(known: Known) -> str:
+    return known.dice.choice(("shapes", "reach", "orpheus"))
+
+
+def _version(known: Known, pool: list[tuple[str, str]]) -> Right:
+    name, number = known.dice.choice(pool) if pool else ("shapes", "1")
+    return Right({"name": name, "number": number})
+
+
+def _shapes(_known: Known) -> str:
+    return "shapes"
+
+
+def _over(known: Known) -> str:
+    return known.any_of(known.runs, "0" * 32)
+
+
+def _with(body: Any, path: Callable[[Known], Right] | None = None) -> Callable[[Known], Right]:
+    def right(known: Known) -> Right:
+        found = path(known) if path else Right()
+        found.body = json.loads(json.dumps(body))
+        return found
+
+    return right
+
+
+_RUN = _placed(run=_over)
+_OF = "/api/v1/deployments/{deployment}"
+_CHAT = {
+    "model": "shapes",
+    "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": PICTURE}}]}],
+}
+RIGHT: dict[str, Callable[[Known], Right]] = {
+    "GET /api/v1/components/{name}": _placed(name=lambda known: known.dice.choice(("flow.noise", "media.picture_in"))),
+    "POST /api/v1/deployments": _deploy,
+    f"GET {_OF}": _placed(deployment=_deployment),
+    f"PUT {_OF}": _with(SMALL, _placed(deployment=lambda known: known.any_of(known.scratch))),
+    f"DELETE {_OF}": _placed(deployment=lambda known: known.gone(known.scratch)),
+    f"GET {_OF}/graph": _placed(deployment=_deployment),
+    f"GET {_OF}/placement": _placed(deployment=_deployment),
+    f"POST {_OF}/restart": _placed(deployment=lambda known: known.any_of(known.scratch)),
+    f"DELETE {_OF}/next": _placed(deployment=lambda known: known.any_of(known.scratch)),
+    f"GET {_OF}/statistics": _placed(deployment=_deployment),
+    f"GET {_OF}/traces": _placed(deployment=_deployment),
+    f"GET {_OF}/watch": _placed(deployment=_deployment),
+    f"PUT {_OF}/watch/level": _with({"level": "full"}, _placed(deployment=_deployment)),
+    f"POST {_OF}/taps": _with(PLACE, _placed(deployment=_shapes)),
+    f"PATCH {_OF}/taps/{{tap}}": _with(
+        {"interval": 1}, _placed(deployment=_shapes, tap=lambda known: known.any_of(known.taps))
+    ),
+    f"DELETE {_OF}/taps/{{tap}}": _placed(deployment=_shapes, tap=lambda known: known.gone(known.taps)),
+    f"POST {_OF}/breakpoints": _with(STOP, _placed(deployment=_shapes)),
+    f"DELETE {_OF}/breakpoints/{{breakpoint_}}": _placed(
+        deployment=_shapes, breakpoint_=lambda known: known.gone(known.breakpoints)
+    ),
+    "POST /api/v1/graphs/check": _with(json.loads(resources.bundled("graphs")["reach"].read_text())),
+    "POST /api/v1/graphs/python": _with({"graph": "reach"}),
+    "POST /api/v1/graphs/simulate": _with({"graph": "shapes", "task": "text_to_image", "inputs": {"prompt": 1}}),
+    "GET /api/v1/graphs/{name}/drawing": _placed(name=_stored),
+    "GET /api/v1/graphs/{name}": _placed(name=_stored),
+    "PUT /api/v1/graphs/{name}": _draft("graph"),
+    "PATCH /api/v1/graphs/{name}": _with({"tags": ["kept"]}, _placed(name=_stored)),
+    "DELETE /api/v1/graphs/{name}": _placed(name=lambda known: known.gone(known.graphs)),
+    "GET /api/v1/graphs/{name}/versions": _placed(name=_stored),
+    "POST /api/v1/graphs/{name}/versions": _with({"note": "kept"}, _placed(name=_stored)),
+    "GET /api/v1/graphs/{name}/versions/{number}": lambda known: _version(known, known.versions),
+    "GET /api/v1/placements/{name}": _placed(name=_stored_placement),
+    "PUT /api/v1/placements/{name}": _draft("placement"),
+    "PATCH /api/v1/placements/{name}": _with({"tags": []}, _placed(name=_stored_placement)),
+    "DELETE /api/v1/placements/{name}": _placed(name=lambda known: known.gone(known.placements)),
+    "GET /api/v1/placements/{name}/versions": _placed(name=_stored_placement),
+    "POST /api/v1/placements/{name}/versions": _with({}, _placed(name=_stored_placement)),
+    "GET /api/v1/placements/{name}/versions/{number}": lambda known: _version(known, known.placed),
+    "POST /api/v1/keys": lambda known: Right({}, {"name": known.fresh("key"), "scopes": ["infer"]}),
+    "GET /api/v1/keys/{key}": _placed(key=lambda known: known.any_of(known.keys)),
+    "DELETE /api/v1/keys/{key}": _placed(key=lambda known: known.gone(known.keys)),
+    "GET /v2/models/{model}": _placed(model=_deployment),
+    "GET /v2/models/{model}/ready": _placed(model=_deployment),
+    "GET /v2/models/{model}/versions/{version}": _placed(model=_shapes, version=lambda known: "edit"),
+    "GET /v2/models/{model}/versions/{version}/ready": _placed(model=_shapes, version=lambda known: "edit"),
+    "POST /v2/models/{model}/infer": _infer,
+    "POST /v2/models/{model}/versions/{version}/infer": _infer,
+    "POST /v1/audio/speech": _with({"model": "orpheus", "input": "Hello", "response_format": "wav"}),
+    "POST /v1/chat/completions": _with(_CHAT),
+    "POST /v1/images/generations": _with({"model": "shapes", "prompt": "a red circle"}),
+    "POST /v1/images/edits": _edit,
+    "GET /v1/models/{model}": _placed(model=lambda known: known.dice.choice(("shapes", "shapes/edit"))),
+    "POST /api/v1/plans": _with({"graph": "shapes", "placement": "shapes_one_cpu"}),
+    "POST /api/v1/runs/{run}/replay": _with({"record": False}, _RUN),
+    "GET /api/v1/runs/{run}/differences/{other}": _placed(run=_over, other=_over),
+    "POST /api/v1/runs": _run,
+    "GET /api/v1/runs/{run}": _RUN,
+    "DELETE /api/v1/runs/{run}": _placed(run=lambda known: known.gone(known.held, _over(known))),
+    "GET /api/v1/runs/{run}/result": _RUN,
+    "GET /api/v1/runs/{run}/request": _RUN,
+    "GET /api/v1/runs/{run}/events": _RUN,
+    "GET /api/v1/runs/{run}/trace": _RUN,
+    "GET /api/v1/runs/{run}/why": _RUN,
+    "POST /api/v1/runs/{run}/steer": _with(
+        {"action": "step"}, _placed(run=lambda known: known.any_of(known.held, "0" * 32))
+    ),
+    "GET /v1/sessions/{deployment}": _placed(deployment=_deployment),
+    "DELETE /v1/sessions/{deployment}/{session}": _placed(
+        deployment=lambda known: "reach", session=lambda known: known.dice.choice(SESSIONS)
+    ),
+    "GET /v1/tasks/{deployment}": _placed(deployment=_deployment),
+    "GET /v1/tasks/{deployment}/{task}": _placed(deployment=_shapes, task=lambda known: "edit"),
+    "POST /v1/tasks/{deployment}/{task}": _task,
+}
+"""Of every operation that takes something; the others need nothing but their path."""
