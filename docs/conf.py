@@ -33,7 +33,7 @@ default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
-autodoc_default_options: dict[str, Any] = {"members": True, "undoc-members": True, "show-inheritance": False}
+autodoc_default_options: dict[str, Any] = {"members": True, "undoc-members": True}
 python_use_unqualified_type_names = True
 nitpick_ignore_regex = [("py:.*", ".*")]
 """Names of types in signatures; links between pages are all checked."""

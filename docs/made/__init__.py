@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from made import code, figures, service
 
@@ -35,11 +36,11 @@ def filled(text: str) -> str:
     return MARKER.sub(lambda found: PARTS[found[1]](*found[2].split()), text)
 
 
-def setup(app: object) -> dict[str, bool]:
+def setup(app: Any) -> dict[str, bool]:
     """As Sphinx calls an extension."""
 
     def read(_app: object, _page: str, source: list[str]) -> None:
         source[0] = filled(source[0])
 
-    app.connect("source-read", read)  # pyright: ignore
+    app.connect("source-read", read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

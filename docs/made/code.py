@@ -47,7 +47,9 @@ def _verb(command: Any, words: str) -> str:
     head = f"({anchor('verb', words)})=\n### `{words}`\n\n{_prose(command.help or '')}\n"
     if inner:
         rows = [(code(f"{words} {name}"), sentence(one.get_short_help_str(200))) for name, one in inner.items()]
-        return head + "\n" + table(("verb", ""), rows) + "".join(_options(one, f"{words} {n}") for n, one in inner.items())
+        return (
+            head + "\n" + table(("verb", ""), rows) + "".join(_options(one, f"{words} {n}") for n, one in inner.items())
+        )
     return head + _options(command, words)
 
 

@@ -51,7 +51,7 @@ def _app() -> Any:
         settings = Settings(home=Path(home), studio=False)
         store = Store.open(settings.database)
         try:
-            return create_app(settings, token="-" * 32, store=store, spawn=_never)  # noqa: S106 - of nobody
+            return create_app(settings, token="-" * 32, store=store, spawn=_never)
         finally:
             store.close()
 
@@ -188,7 +188,7 @@ def _words(operation: dict[str, Any]) -> str:
 def _operation(path: str, method: str, one: dict[str, Any]) -> str:
     needed = callers.row_for(method.upper(), path.replace("{", "").replace("}", ""))
     scope = ", ".join(map(code, needed)) if needed else "`admin`"
-    if path.startswith("/health") or path.startswith("/v2/health"):
+    if path.startswith(("/health", "/v2/health")):
         scope = "none: open"
     lines = [f"({anchor(method, path)})=", f"### `{method.upper()} {path}`", "", sentence(_words(one)), ""]
     lines += [f"Scope: {scope}.", ""]

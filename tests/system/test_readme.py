@@ -5,127 +5,28 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
-import threading
 import wave
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 from PIL import Image
 
-from walkgraph.client import Client
-from walkgraph.resources import bundled
-from walkgraph.settings import Settings
-
-ADDRESS = "127.0.0.1:8421"
-START_SECONDS = 300
-BIN = Path(sys.executable).parent
-
-
-@dataclass(frozen=True)
-class Running:
-    """A service with a home folder of its own."""
-
-    home: Path
-    address: str
-    environment: dict[str, str]
-
-    def block(self, text: str, folder: Path) -> str:
-        """Run one block, bash or Python, in `folder`; answer with what it printed."""
-        language, code = text.split("\n", 1)
-        code = code.replace(ADDRESS, self.address).replace(".venv/bin/", f"{BIN}/")
-        command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-c", code]
-        answer = subprocess.run(
-            command, cwd=folder, env=self.environment, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert answer.returncode == 0, f"{code}\n{answer.stdout}\n{answer.stderr}"
-        return answer.stdout
+from tests.support.documents import Block, Running, blocks_of
 
 
 @pytest.fixture(scope="module")
-def blocks(repository: Path) -> list[str]:
-    """The README's code, each with its language in the first line."""
-    return re.findall(
-        r"^```((?:bash|python)\n.*?)^```", (repository / "README.md").read_text(), re.MULTILINE | re.DOTALL
-    )
+def blocks(repository: Path) -> list[Block]:
+    """The README's code that can be run."""
+    text = (repository / "README.md").read_text()
+    return [block for block in blocks_of("README.md", text) if block.language in ("bash", "python")]
 
 
-@pytest.fixture(scope="module")
-def running(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    home = tmp_path_factory.mktemp("home")
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("WALKGRAPH_")}
-    environment = {**plain, "HOME": str(home), "WALKGRAPH_PORT": "0", "PATH": f"{BIN}:{os.environ['PATH']}"}
-    log = (home / "up.log").open("w+")
-    process = subprocess.Popen(
-        [BIN / "walkgraph", "up"],
-        cwd=repository,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        yield Running(home, ready(process, home), environment)
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(30)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            log.close()
+def test_the_first_block_starts_everything(blocks: list[Block]) -> None:
+    assert (blocks[0].language, blocks[0].code) == ("bash", "./dev up\n")
 
 
-def ready(process: subprocess.Popen[bytes], home: Path) -> str:
-    """Wait until the deployment `shapes` is ready; answer with the service's host and port."""
-    tick = threading.Event()
-    for _ in range(START_SECONDS * 2):
-        assert process.poll() is None, (home / "up.log").read_text()
-        written = home / ".walkgraph" / "service.json"
-        if written.exists():
-            address = re.search(r"127\.0\.0\.1:\d+", written.read_text())
-            if address is not None and is_ready(address.group(), home):
-                return address.group()
-        tick.wait(0.5)
-    raise AssertionError(f"not ready in {START_SECONDS} s\n{(home / 'up.log').read_text()}")
-
-
-def is_ready(address: str, home: Path) -> bool:
-    token = (home / ".walkgraph" / "token").read_text().strip()
-    try:
-        answer = httpx.get(
-            f"http://{address}/api/v1/deployments/shapes", headers={"Authorization": f"Bearer {token}"}, timeout=10
-        )
-    except httpx.TransportError:
-        return False
-    return answer.status_code == 200 and answer.json()["state"] == "ready"
-
-
-def test_the_first_block_starts_everything(blocks: list[str]) -> None:
-    assert blocks[0] == "bash\n./dev up\n"
-
-
-def speaking(running: Running) -> None:
-    """Deploy `orpheus` of the tiny models."""
-    graph = json.loads(bundled("graphs")["orpheus"].read_text())
-    graph["weights"]["orpheus"]["source"] = "random:orpheus-tiny:0"
-    graph["weights"]["snac"]["source"] = "random:snac-tiny:0"
-    graph["tasks"]["speak"]["params"]["max_tokens"]["default"] = 140
-    with Client.local(Settings(home=running.home / ".walkgraph")) as client:
-        client.deploy(graph, None, "orpheus")
-        states = (found["state"] for found in client.follow_deployment("orpheus"))
-        assert next(state for state in states if state in ("ready", "failed")) == "ready"
-
-
-def test_every_block_runs(running: Running, blocks: list[str], tmp_path: Path) -> None:
-    speaking(running)
-    printed = [running.block(text, tmp_path) for text in blocks[1:]]
+def test_every_block_runs(documented: Running, blocks: list[Block], tmp_path: Path) -> None:
+    printed = [documented.block(block, tmp_path) for block in blocks[1:]]
     assert len(printed) == 10
     with Image.open(tmp_path / "out.png") as picture:
         assert picture.size[0] >= 16
@@ -174,5 +75,5 @@ def watched(printed: list[str], folder: Path) -> None:
 
 def test_a_block_that_fails_is_seen(tmp_path: Path) -> None:
     nowhere = Running(tmp_path, "127.0.0.1:9", dict(os.environ))
-    with pytest.raises(AssertionError, match="exit 3"):
-        nowhere.block("bash\nexit 3\n", tmp_path)
+    with pytest.raises(AssertionError, match=r"README.md:1\nexit 3"):
+        nowhere.block(Block("README.md", 1, "bash", "exit 3\n"), tmp_path)
