@@ -168,7 +168,6 @@ def _about(client: Client, deployment: str, task: str) -> dict[str, Any]:
     import platform
     import shlex
     from datetime import UTC, datetime
-    from importlib.metadata import version
 
     from walkgraph.placement.hardware import find_hardware
 
@@ -185,7 +184,7 @@ def _about(client: Client, deployment: str, task: str) -> dict[str, Any]:
         "graph etag": _etag(client, found["graph"]),
         "placement": found.get("placement"),
         "ranks": [f"{rank['rank']} on {rank['device']}" for rank in found["ranks"]],
-        "walkgraph": version("walkgraph"),
+        "walkgraph": __version__,
         "python": platform.python_version(),
         "client's machine": f"{hardware.cores} cores, {platform.platform()}",
         "its devices": devices,
