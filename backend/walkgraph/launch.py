@@ -164,8 +164,10 @@ class _Server(uvicorn.Server):
         self._draining = asyncio.create_task(self._drained())
 
     async def _drained(self) -> None:
-        await self._services.deployments.drain(self._drain_seconds)
-        self.should_exit = True
+        try:
+            await self._services.deployments.drain(self._drain_seconds)
+        finally:
+            self.should_exit = True
 
 
 def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:

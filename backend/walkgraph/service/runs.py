@@ -211,10 +211,14 @@ class Runs:
     async def close(self) -> None:
         """Write what is left. No run may be added afterwards."""
         self._closing.set()
-        if self._saver is not None:
-            await self._unsaved.join()
-            self._saver.cancel()
-            await asyncio.gather(self._saver, return_exceptions=True)
+        if self._saver is None:
+            return
+        written = asyncio.ensure_future(self._unsaved.join())
+        # Where all tasks were cancelled, nobody is left who would write.
+        await asyncio.wait([written, self._saver], return_when=asyncio.FIRST_COMPLETED)
+        for task in (written, self._saver):
+            task.cancel()
+        await asyncio.gather(written, self._saver, return_exceptions=True)
 
     def add(self, run: LiveRun) -> None:
         run.heard = self.heard

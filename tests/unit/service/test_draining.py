@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
+import uvicorn
 
 from tests.unit.service.conftest import Running
 from tests.unit.service.openai.talking import talking, text
 from tests.unit.service.sockets import Refused, connect
+from walkgraph.launch import _Server
 
 KEEP = "/ws/v1/sessions/synthetic_states/remember?session=robot"
 WAITING: dict[str, Any] = {"inputs": {"prompt": "x"}, "params": {"seed": 13}}
@@ -111,3 +116,20 @@ async def test_who_waits_for_a_change_waits_no_longer(service: Running) -> None:
     await asyncio.sleep(0)
     await service.services.deployments.drain(0)
     assert (await asyncio.wait_for(poll, 5)).status_code == 200
+
+
+async def test_a_drain_that_fails_ends_the_service_all_the_same() -> None:
+    class Broken:
+        draining = False
+
+        async def drain(self, seconds: float) -> None:
+            raise KeyError(seconds)
+
+    async def begin() -> None:
+        pass
+
+    services: Any = SimpleNamespace(deployments=Broken())
+    server = _Server(uvicorn.Config(app=""), services, 1.0, begin)
+    with pytest.raises(KeyError):
+        await server._drained()
+    assert server.should_exit

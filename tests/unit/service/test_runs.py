@@ -82,3 +82,14 @@ async def test_a_follower_gets_all_that_has_come_at_once_and_what_comes_later() 
     assert await waiting[0] == [run.finished]
     assert await waiting[1] is run.finished
     assert [event async for event in run.follow()] == [*told, run.finished]
+
+
+async def test_the_end_does_not_wait_for_rows_that_nobody_writes() -> None:
+    """As where the loop ends by an error, and cancels all tasks."""
+    runs = Runs(cast("Any", None))
+    runs.start()
+    live(runs, "a", "one", 1.0)
+    assert runs._saver is not None
+    runs._saver.cancel()
+    async with asyncio.timeout(5):
+        await runs.close()
