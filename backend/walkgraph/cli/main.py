@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from walkgraph import plugins
+from walkgraph import __version__, plugins
 from walkgraph.cli import output
 from walkgraph.errors import WalkgraphError
 
@@ -42,10 +42,7 @@ class _Verbs(TyperGroup):
 
 def _told_version(asked: bool) -> None:
     if asked:
-        # Only now: reading it takes as long as all else.
-        from importlib.metadata import version
-
-        output.line(version("walkgraph"))
+        output.line(__version__)
         raise typer.Exit
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from walkgraph import __version__
 from walkgraph.cli import completing, output, request
 from walkgraph.cli.options import Json
 

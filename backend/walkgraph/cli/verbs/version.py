@@ -5,17 +5,22 @@ from __future__ import annotations
 import platform
 import sys
 
+from walkgraph import __version__
 from walkgraph.cli import output
 from walkgraph.cli.options import Json
 
-PACKAGES = ("walkgraph", "walkgraph-editor", "torch", "triton", "flashinfer-python")
+PACKAGES = ("walkgraph-editor", "torch", "triton", "flashinfer-python")
 
 
 def command(as_json: Json = False) -> None:
     """Print versions: of Walkgraph, Python, torch and what kernels need."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"python": ".".join(map(str, sys.version_info[:3])), "platform": platform.platform()}
+    found = {
+        "walkgraph": __version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "platform": platform.platform(),
+    }
     for package in PACKAGES:
         try:
             found[package] = version(package)
