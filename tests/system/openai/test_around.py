@@ -114,7 +114,7 @@ def test_a_client_waits_for_a_deployment_that_starts(running: Service, client: o
                 client.chat.completions.create(**call)
             assert found.value.status_code == 503
             assert found.value.response.headers["retry-after"] == "1"
-            raw = client.with_options(max_retries=60).chat.completions.with_raw_response.create(**call)
+            raw = client.with_options(max_retries=600).chat.completions.with_raw_response.create(**call)
             assert raw.retries_taken > 0
             assert raw.parse().choices
         finally:
