@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from walkgraph.client import Client
+from walkgraph.client.calls import get
 from walkgraph.settings import Settings
 
 _KEY = "_client"
@@ -19,6 +20,18 @@ def client() -> Client:
     if found is None:
         found = st.session_state[_KEY] = Client.local(Settings())
     return found
+
+
+def routes(client: Client) -> dict[str, list[str]]:
+    """Which of OpenAI's routes each deployment serves. Raises Unreachable."""
+    listed: dict[str, Any] = client.send(get("/v1/models"))
+    return {model["id"]: list(model["routes"]) for model in listed["data"]}
+
+
+def origin(client: Client) -> str:
+    """The service's address as the browser knows it: of the page, which the service serves; else the client's own."""
+    scheme, _, rest = (st.context.url or "").partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if rest else client.url
 
 
 def page(name: str) -> Any:

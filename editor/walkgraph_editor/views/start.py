@@ -20,6 +20,13 @@ ICONS = {
     "actions": ":material/precision_manufacturing:",
     "state": ":material/tune:",
 }
+ROUTES = {
+    "chat.completions": "chat",
+    "images.generations": "images",
+    "images.edits": "edits",
+    "audio.speech": "speech",
+}
+"""OpenAI's, in words."""
 
 
 def page() -> None:
@@ -27,6 +34,7 @@ def page() -> None:
         client = session.client()
         shown = client.gallery()
         running = {found["graph"]: found for found in client.deployments()}
+        routes = session.routes(client) if running else {}
     except Unreachable as error:
         st.error(str(error), icon=":material/cloud_off:")
         return
@@ -37,7 +45,10 @@ def page() -> None:
     columns = st.columns(COLUMNS, gap="medium")
     for index, entry in enumerate(shown):
         with columns[index % COLUMNS], st.container(border=True):
-            _card(client, entry, running.get(entry["name"]))
+            found = running.get(entry["name"])
+            _card(client, entry, found)
+            if found:
+                _reached(client, found, routes.get(found["id"], []))
 
 
 def _is_lesson(entry: GalleryEntry) -> bool:
@@ -109,6 +120,13 @@ def _card(client: Client, entry: GalleryEntry, deployment: Deployment | None) ->
             st.switch_page(session.page("playground"), query_params={"deployment": deployment["id"]})
         elif not deployment and entry["deployable"] and st.button("Deploy", key=f"go.{name}", icon=":material/bolt:"):
             _deploy(client, name)
+
+
+def _reached(client: Client, deployment: Deployment, routes: list[str]) -> None:
+    """Where it is called, to be copied, and by what else."""
+    st.code(f"{session.origin(client)}/v1/tasks/{deployment['id']}", language=None)
+    if routes:
+        st.caption(f"also: OpenAI {', '.join(ROUTES.get(route, route) for route in routes)}")
 
 
 def _state(entry: GalleryEntry, deployment: Deployment | None) -> None:

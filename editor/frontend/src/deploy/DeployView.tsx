@@ -12,7 +12,9 @@ import { deploy, giveUpNext, GRACE, restart, switchTo, undeploy, type Refusal } 
 import { Changes, useDeployedPlacement, usePlacementChanges } from "./Changes";
 import { advice, deploymentPhase, serves } from "./phases";
 import { forecast } from "./forecast";
+import { Reached } from "./Reached";
 import { Refused } from "./Refused";
+import { Sessions } from "./Sessions";
 import { Steps, Workers } from "./Workers";
 
 type Question = "switch" | "restart" | "undeploy";
@@ -165,7 +167,9 @@ function Running({ deployment, onGiveUp }: { deployment: DeploymentShown; onGive
           </dl>
         )}
         {serves(deployment) && tasks.length > 0 && <p className="quiet">Serves {tasks.join(", ")}.</p>}
+        {serves(deployment) && <Reached deployment={deployment} />}
         <Workers id={id} ranks={ranks} told={reason} />
+        {serves(deployment) && <Sessions deployment={deployment} />}
       </section>
     </>
   );

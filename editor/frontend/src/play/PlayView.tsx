@@ -298,7 +298,9 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
           }
         />
       )}
-      {calling && <SnippetDialog task={task} given={given} onClose={() => setCalling(false)} />}
+      {calling && (
+        <SnippetDialog task={task} given={given} version={deployment.digest} onClose={() => setCalling(false)} />
+      )}
     </div>
   );
 }

@@ -2,45 +2,77 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, it } from "vitest";
-import { snippet, type Call, type Language, type Snippet } from "../../src/play/snippets";
+import { beforeAll, describe, expect, it } from "vitest";
+import { routesInWords } from "../../src/api/models";
+import type { Piece } from "../../src/play/calls/values";
+import { fresh } from "../../src/play/form";
+import { callOf, languagesOf, snippet, type Call, type Language, type Snippet } from "../../src/play/snippets";
+import type { Given } from "../../src/play/types";
+import { EDIT, PNG } from "./tasks";
 
-const NASTY = `it's "50%" of $HOME \\ \`x\` \n☃ 🎈 %s`;
-const PICTURE = Buffer.from(
-  Uint8Array.from({ length: 300 }, (_, index) => (index === 0 ? 0x89 : index % 256)),
-).toString("base64");
-const LONG = NASTY.repeat(12);
+const NASTY = `it's "50%" of $HOME \\ \`x\`; \n☃ 🎈 %s`;
+const bytes = (first: number) =>
+  Buffer.from(Uint8Array.from({ length: 300 }, (_, index) => (index === 0 ? first : index % 256))).toString("base64");
+const [RED, BLUE] = [bytes(1), bytes(2)];
+const LONG = `${NASTY.repeat(12)}.`;
 const NUMBERS = Array.from({ length: 100 }, (_, index) => [index / 8, 1 - index]);
 
-const call = (inputs: Record<string, unknown>, params: Call["body"]["params"] = {}): Call => ({
+const said = (text: string, input = "prompt"): Piece => ({
+  input,
+  modality: "text",
+  content: { kind: "text", text },
+});
+const shown = (data: string): Piece => ({
+  input: "image",
+  modality: "image",
+  content: { kind: "media", mime: "image/png", data },
+});
+const given = (numbers: unknown): Piece => ({
+  input: "pose",
+  modality: "state",
+  content: { kind: "numbers", numbers },
+});
+
+const call = (pieces: Piece[], more: Partial<Call> = {}): Call => ({
   url: "http://127.0.0.1:8000",
   deployment: "shapes",
   task: "edit",
-  body: { inputs, params },
-  modalities: { image: "image", prompt: "text", pose: "state" },
+  pieces,
+  ordered: false,
+  params: {},
+  watching: {},
+  session: false,
+  makes: "image",
+  openai: { route: "images.edits", model: "shapes" },
+  voice: null,
+  ...more,
 });
 
-const CALLS: [string, Call][] = [
-  ["a text", call({ prompt: "a red circle" })],
-  [
-    "what shells and printf read otherwise",
-    call({ prompt: NASTY }, { name: NASTY, steps: 20, scale: 0.5, think: true }),
-  ],
-  ["a picture", call({ image: PICTURE, prompt: NASTY }, { seed: 7 })],
-  ["several pictures and a long text", call({ image: [PICTURE, PICTURE], prompt: [LONG, "short", LONG] })],
-  ["numbers, few and many", call({ pose: { type: "state", data: [0.5, -1] }, prompt: "x" })],
-  ["many numbers", call({ pose: { type: "state", data: NUMBERS } })],
-  [
-    "parts in an order of one's own",
-    call({
-      parts: [
-        { type: "text", text: LONG },
-        { type: "image", mime: "image/png", data: PICTURE },
-        { type: "text", text: "x" },
-      ],
-    }),
-  ],
-];
+const CALLS: Record<string, Call> = {
+  "a text": call([said("a red circle")]),
+  "what shells and forms read otherwise": call([said(NASTY)], {
+    params: { name: NASTY, steps: 20, scale: 0.5, think: true },
+  }),
+  "what begins like a file": call([said("@home"), shown(RED)]),
+  "a picture": call([shown(RED), said(NASTY)], { params: { seed: 7 } }),
+  "several pictures and a long text": call([shown(RED), shown(BLUE), shown(RED), said(LONG), said("short")]),
+  "numbers, few and many": call([given([0.5, -1]), said("x")]),
+  "many numbers": call([given(NUMBERS)]),
+  "parts in an order of one's own": call([said(LONG), shown(RED), said("x"), given([1, 2]), shown(BLUE)], {
+    ordered: true,
+  }),
+  "names that are words of Python": call([said("x", "from"), said("y", "a-b")], { params: { class: "z" } }),
+};
+
+/** What every way of calling has to send: the values of each input, or all in their order. */
+function meant({ pieces, ordered, params }: Call): unknown {
+  const value = ({ content }: Piece) =>
+    content.kind === "text" ? content.text : content.kind === "media" ? { media: content.data } : content.numbers;
+  if (ordered) return { inputs: { parts: pieces.map(value) }, params };
+  const inputs: Record<string, unknown[]> = {};
+  for (const piece of pieces) (inputs[piece.input] ??= []).push(value(piece));
+  return { inputs, params };
+}
 
 /** A folder with the files that a snippet reads. */
 function folder({ files }: Snippet): string {
@@ -50,117 +82,384 @@ function folder({ files }: Snippet): string {
   return path;
 }
 
-/** What curl would send: its last option's text, or its standard input. */
-function sentByCurl(made: Snippet): { arguments: string[]; body: unknown } {
-  const fake =
-    'curl() { for last; do :; done; printf "%s\\0" "$@"; if [ "$last" = "@-" ]; then cat; else printf "%s" "$last"; fi; }\n';
-  const out = execFileSync("bash", ["-c", fake + made.text], {
-    cwd: folder(made),
-    env: { ...process.env, WALKGRAPH_TOKEN: "t" },
+describe("curl", () => {
+  /** Its words, as a shell hands them over. */
+  const words = (made: Snippet): string[] => {
+    const env = { ...process.env, WALKGRAPH_TOKEN: "t" };
+    const fake = 'curl() { printf "%s\\0" "$@"; }\n';
+    const out = execFileSync("bash", ["-c", fake + made.text], { cwd: folder(made), env });
+    return out.toString("utf8").split("\0").slice(0, -1);
+  };
+
+  const sent = (asked: Call): unknown => {
+    const made = snippet("curl", asked);
+    const all = words(made);
+    const read = (name: string) => made.files.find((file) => file.name === name)?.data ?? "";
+    const after = (option: string) => all.flatMap((word, at) => (all[at - 1] === option ? [word] : []));
+    const [json] = after("-d");
+    if (json !== undefined) return received(JSON.parse(json) as Request, []);
+    const parts = all.flatMap((word, at) =>
+      all[at - 1] === "-F" || all[at - 1] === "--form-string" ? [{ form: all[at - 1] === "-F", word }] : [],
+    );
+    const fields = parts.map(({ form, word }): [string, string | { media: string }] => {
+      const [, name = "", text = ""] = /^([^=]*)=([\s\S]*)$/.exec(word) ?? [];
+      if (form && text.startsWith("@")) return [name, { media: read(text.slice(1)) }];
+      if (form && text.startsWith("<")) return [name, read(text.slice(1))];
+      if (form) expect(text).not.toMatch(/;|\n/);
+      return [name, text];
+    });
+    const request = fields.find(([name]) => name === "request")?.[1];
+    if (typeof request === "string") {
+      const frames = fields.filter(([name]) => name !== "request");
+      expect(frames.map(([name]) => name)).toEqual(frames.map((_, index) => String(index)));
+      return received(
+        JSON.parse(request) as Request,
+        frames.map(([, value]) => value),
+      );
+    }
+    const inputs: Record<string, unknown[]> = {};
+    for (const [name, value] of fields)
+      if (name !== "params") (inputs[name] ??= []).push(name === "pose" ? JSON.parse(value as string) : value);
+    const params = fields.find(([name]) => name === "params")?.[1];
+    return { inputs, params: typeof params === "string" ? JSON.parse(params) : {} };
+  };
+
+  it.each(Object.entries(CALLS))("sends %s", (_, asked) => {
+    expect(sent(asked)).toEqual(meant(asked));
   });
-  const words = out.toString("utf8").split("\0");
-  return { arguments: words.slice(0, -1), body: JSON.parse(words.at(-1) ?? "") };
+
+  it("names the token's place and takes a picture as one", () => {
+    const made = words(snippet("curl", CALLS["a text"]!));
+    expect(made.slice(0, 3)).toEqual(["-sS", "--fail-with-body", "http://127.0.0.1:8000/v1/tasks/shapes/edit"]);
+    expect(made).toContain("Authorization: Bearer t");
+    expect(made.slice(5, 9)).toEqual(["-H", "Accept: image/*", "-o", "edit.png"]);
+  });
+});
+
+interface Request {
+  inputs: Record<string, unknown>;
+  params?: Record<string, unknown>;
 }
 
-const STUB = {
-  "client.py": `import json
-class Client:
-    @classmethod
-    def local(cls, settings): return cls()
+/** A request in the service's words, with the files of its frames. */
+function received({ inputs, params }: Request, frames: unknown[]): unknown {
+  const value = (one: unknown): unknown => {
+    const { text, data, frame, type } = (typeof one === "object" && one !== null ? one : {}) as Record<string, never>;
+    if (type === undefined) return one;
+    if (frame !== undefined) return frames[frame];
+    return text ?? (type === "image" ? { media: data } : data);
+  };
+  const many = (name: string, one: unknown) =>
+    (name === "pose" && Array.isArray(one)) || !Array.isArray(one) ? [value(one)] : one.map(value);
+  return {
+    inputs: Object.fromEntries(Object.entries(inputs).map(([name, one]) => [name, many(name, one)])),
+    params: params ?? {},
+  };
+}
+
+/** Runs programs, each in its folder, against packages that only note what they are asked. One Python for all. */
+function programs(made: Record<string, Snippet>): Record<string, Record<string, unknown>> {
+  const root = mkdtempSync(join(tmpdir(), "programs-"));
+  for (const [name, source] of Object.entries(STUBS)) {
+    mkdirSync(join(root, name, ".."), { recursive: true });
+    writeFileSync(join(root, name), source);
+  }
+  const folders = Object.entries(made).map(([name, one]) => {
+    const path = folder(one);
+    writeFileSync(join(path, "call.py"), one.text);
+    return [name, path];
+  });
+  const out = execFileSync("python3", ["run.py", JSON.stringify(folders)], {
+    cwd: root,
+    env: { ...process.env, PYTHONPATH: root, PYTHONUTF8: "1", WALKGRAPH_TOKEN: "t" },
+  });
+  return JSON.parse(out.toString("utf8")) as Record<string, Record<string, unknown>>;
+}
+
+const STUBS = {
+  "noted.py": `import base64, json
+from pathlib import Path
+calls = []
+
+def plain(value):
+    if isinstance(value, Path):
+        if value.suffix == ".txt":
+            return value.read_text("utf-8")
+        if value.suffix == ".json":
+            return json.loads(value.read_text())
+        return {"media": base64.b64encode(value.read_bytes()).decode()}
+    if isinstance(value, bytes):
+        return {"media": base64.b64encode(value).decode()}
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list) else value
+`,
+  "walkgraph/__init__.py": "",
+  "walkgraph/client.py": `import noted
+class Anything:
+    def __init__(self, *where): self.where = where
     def __enter__(self): return self
     def __exit__(self, *_): pass
-    def stream(self, deployment, task, request):
-        print(json.dumps([deployment, task, request]))
-        return []
+    def __call__(self, **given): noted.calls.append([self.where, noted.plain(given)]); return Result()
+    ask = __call__
+class Result:
+    outputs = {}
+    def picture(self): return self
+    def save(self, name): noted.calls.append(name)
+class Client(Anything):
+    @classmethod
+    def local(cls): return cls()
+    def task(self, *where): return Anything(*where)
+    session = task
 `,
-  "settings.py": "class Settings: pass\n",
-  "__init__.py": "",
+  "openai.py": `import noted
+omit = None
+class Way:
+    def __init__(self, name): self.name = name
+    def __getattr__(self, name): return Way(f"{self.name}.{name}")
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+    def stream_to_file(self, name): pass
+    def __call__(self, **given): noted.calls.append([self.name, noted.plain(given)]); return self
+    def __getitem__(self, _): return self
+    b64_json = ""
+class OpenAI(Way):
+    def __init__(self, base_url, api_key): self.name = base_url + " " + api_key
+`,
+  "websockets/__init__.py": "",
+  "websockets/sync/__init__.py": "",
+  "websockets/sync/client.py": `import noted
+class connect:
+    def __init__(self, address, additional_headers, max_size): noted.calls.append([address, additional_headers])
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+    def send(self, message): noted.calls.append(noted.plain(message))
+    def __iter__(self): return iter(())
+`,
+  "run.py": `import contextlib, io, json, os, runpy, sys
+import noted
+told = {}
+for name, folder in json.loads(sys.argv[1]):
+    os.chdir(folder)
+    noted.calls.clear()
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        runpy.run_path("call.py")
+    told[name] = {"calls": list(noted.calls), "out": out.getvalue()}
+print(json.dumps(told))
+`,
 };
 
-function sentByPython(made: Snippet): unknown {
-  const path = folder(made);
-  mkdirSync(join(path, "walkgraph"));
-  for (const [name, text] of Object.entries(STUB)) writeFileSync(join(path, "walkgraph", name), text);
-  writeFileSync(join(path, "call.py"), made.text);
-  const out = execFileSync("python3", ["call.py"], {
-    cwd: path,
-    env: { ...process.env, PYTHONPATH: path, PYTHONUTF8: "1" },
-  });
-  return JSON.parse(out.toString("utf8"));
-}
-
-const made = (language: Language, asked: Call) => snippet(language, asked);
-const clean = (asked: Call) => ({
-  inputs: asked.body.inputs,
-  ...(Object.keys(asked.body.params).length ? { params: asked.body.params } : {}),
-});
-
-describe("curl", () => {
-  it.each(CALLS)("sends exactly the request of %s", (_, asked) => {
-    const { arguments: words, body } = sentByCurl(made("curl", asked));
-    expect(body).toEqual(clean(asked));
-    expect(words[0]).toBe("http://127.0.0.1:8000/v1/tasks/shapes/edit");
-    expect(words).toContain("Authorization: Bearer t");
-    expect(words).toContain("Content-Type: application/json");
-  });
-});
+const written = (language: Language) =>
+  Object.fromEntries(Object.entries(CALLS).map(([name, asked]) => [name, snippet(language, asked)]));
 
 describe("Python", () => {
-  it.each(CALLS)("sends exactly the request of %s", (_, asked) => {
-    expect(sentByPython(made("python", asked))).toEqual(["shapes", "edit", clean(asked)]);
+  let ran: ReturnType<typeof programs>;
+  beforeAll(() => void (ran = programs(written("python"))));
+
+  it.each(Object.entries(CALLS))("sends %s", (name, asked) => {
+    const [[where, words], file] = ran[name]?.["calls"] as [[string[], Record<string, unknown>], string];
+    expect(where).toEqual(["shapes", "edit"]);
+    expect(file).toBe("edit.png");
+    const inputs = Object.fromEntries(Object.entries(words).filter(([word]) => !(word in asked.params)));
+    const params = Object.fromEntries(Object.entries(words).filter(([word]) => word in asked.params));
+    expect(received({ inputs, params }, [])).toEqual(meant(asked));
+  });
+
+  it("asks in a session where the task keeps one", () => {
+    const made = snippet("session", call([said("go")], { session: true, makes: null }));
+    const [one] = Object.values(programs({ one: made }));
+    expect(one?.["calls"]).toEqual([[["shapes", "edit"], { prompt: "go" }]]);
+  });
+});
+
+describe("a WebSocket", () => {
+  let ran: ReturnType<typeof programs>;
+  beforeAll(() => void (ran = programs(written("socket"))));
+
+  it.each(Object.entries(CALLS))("sends %s", (name, asked) => {
+    const [[address, headers], request, ...frames] = ran[name]?.["calls"] as [[string, object], string, ...unknown[]];
+    expect(address).toBe("ws://127.0.0.1:8000/ws/v1/tasks/shapes/edit");
+    expect(headers).toEqual({ Authorization: "Bearer t" });
+    const body = JSON.parse(request) as Request & { frames?: number };
+    expect(body.frames ?? 0).toBe(frames.length);
+    expect(received(body, frames)).toEqual(meant(asked));
+  });
+
+  it("shows what is watched, which other ways leave out", () => {
+    const asked = call([said("x")], { watching: { preview_every: 2 } });
+    expect(snippet("socket", asked).text).toContain('"preview_every": 2');
+    for (const language of ["curl", "python", "openai", "cli"] as const)
+      expect(snippet(language, asked).text).not.toContain("preview_every");
+  });
+
+  it("says that a file is too large for a frame", () => {
+    const large = Buffer.alloc(2 ** 20 + 1).toString("base64");
+    expect(snippet("socket", call([shown(large)])).text).toBe(
+      "# A socket takes files up to 1 MiB, and image.png is larger: use curl or Python.",
+    );
+  });
+});
+
+describe("OpenAI's client", () => {
+  const asked: Record<string, Call> = {
+    drawn: call([said("a red circle")], {
+      openai: { route: "images.generations", model: "shapes/draw" },
+      params: { steps: 12, seed: 7 },
+    }),
+    edited: call([shown(RED), shown(BLUE), said(LONG), said("fine", "negative")], { params: { steps: 12 } }),
+    asked: call([shown(RED), said("What is it?")], {
+      openai: { route: "chat.completions", model: "shapes" },
+      params: { temperature: 0.5, max_tokens: 9, seed: 1, top_k: 3 },
+    }),
+    told: call([said("hello")], { openai: { route: "chat.completions", model: "shapes" } }),
+    spoken: call([said("hello")], {
+      openai: { route: "audio.speech", model: "shapes" },
+      voice: { name: "speaker", value: "tara" },
+      params: { speaker: "tara", seed: 3 },
+    }),
+    voiceless: call([said("hello")], { openai: { route: "audio.speech", model: "shapes" } }),
+  };
+  let ran: ReturnType<typeof programs>;
+  beforeAll(() => {
+    ran = programs(Object.fromEntries(Object.entries(asked).map(([name, one]) => [name, snippet("openai", one)])));
+  });
+  const sent = (name: string) => (ran[name]?.["calls"] as unknown[])[0];
+  const base = "http://127.0.0.1:8000/v1 t";
+  const spoken = { model: "shapes", input: "hello", response_format: "wav" };
+
+  it("draws, edits, chats and speaks with the values of the form", () => {
+    expect(sent("drawn")).toEqual([
+      `${base}.images.generate`,
+      { model: "shapes/draw", prompt: "a red circle", extra_body: { steps: 12, seed: 7 } },
+    ]);
+    expect(sent("edited")).toEqual([
+      `${base}.images.edit`,
+      {
+        model: "shapes",
+        image: [{ media: RED }, { media: BLUE }],
+        prompt: LONG,
+        extra_body: { steps: 12, negative: "fine" },
+      },
+    ]);
+    const content = [
+      { type: "image_url", image_url: { url: `data:image/png;base64,${RED}` } },
+      { type: "text", text: "What is it?" },
+    ];
+    expect(sent("asked")).toEqual([
+      `${base}.chat.completions.create`,
+      {
+        model: "shapes",
+        messages: [{ role: "user", content }],
+        temperature: 0.5,
+        max_tokens: 9,
+        seed: 1,
+        extra_body: { top_k: 3 },
+      },
+    ]);
+    const messages = [{ role: "user", content: "hello" }];
+    expect(sent("told")).toEqual([`${base}.chat.completions.create`, { model: "shapes", messages }]);
+    const speech = `${base}.audio.speech.with_streaming_response.create`;
+    expect(sent("spoken")).toEqual([speech, { ...spoken, voice: "tara", extra_body: { seed: 3 } }]);
+    expect(sent("voiceless")).toEqual([speech, { ...spoken, voice: null }]);
   });
 });
 
 describe("the command line", () => {
   const words = (asked: Call): string[] => {
-    const text = made("cli", asked);
+    const made = snippet("cli", asked);
     const fake = 'walkgraph() { printf "%s\\0" "$@"; }\n';
-    return execFileSync("bash", ["-c", fake + text.text], { cwd: folder(text) })
+    return execFileSync("bash", ["-c", fake + made.text], { cwd: folder(made) })
       .toString("utf8")
       .split("\0")
       .slice(0, -1);
   };
 
   it("has an option for each value and parameter", () => {
-    expect(
-      words(call({ image: [PICTURE, PICTURE], prompt: NASTY }, { steps: 20, think: true, name: NASTY })),
-    ).toEqual([
-      "run",
-      "shapes",
-      "edit",
-      "--image",
-      "image.bin",
-      "--image",
-      "image-2.bin",
-      "--prompt",
-      NASTY,
-      "--steps",
-      "20",
-      "--think",
-      "true",
-      "--name",
-      NASTY,
+    const asked = call([shown(RED), shown(BLUE), said(NASTY), given([0.5, -1])], {
+      params: { steps: 20, think: true, name: NASTY },
+    });
+    expect(words(asked)).toEqual([
+      ...["run", "shapes", "edit", "--image", "image.png", "--image", "image-2.png", "--prompt", NASTY],
+      ...["--pose", "[0.5,-1]", "--steps", "20", "--think", "true", "--name", NASTY],
     ]);
   });
 
   it("reads a long text from its file, and numbers from theirs", () => {
-    expect(words(call({ prompt: LONG }))).toEqual(["run", "shapes", "edit", "--prompt", LONG]);
-    const numbers = made("cli", call({ pose: { type: "state", data: NUMBERS } }));
-    expect(numbers.files).toEqual([{ name: "pose.json", encoding: "text", data: JSON.stringify(NUMBERS) }]);
+    expect(words(call([said(LONG)]))).toEqual(["run", "shapes", "edit", "--prompt", LONG]);
+    expect(snippet("cli", call([given(NUMBERS)])).files).toEqual([
+      { name: "pose.json", encoding: "text", data: JSON.stringify(NUMBERS) },
+    ]);
   });
 
   it("says that it has no order of one's own", () => {
-    const text = made("cli", call({ parts: [{ type: "text", text: "x" }] })).text;
-    expect(text).toMatch(/^# .*curl or Python/);
+    expect(snippet("cli", call([said("x")], { ordered: true })).text).toMatch(/^# .*curl or Python/);
   });
 });
 
-it("names files by what is in them", () => {
-  const jpeg = Buffer.from([0xff, 0xd8, 0xff, ...new Uint8Array(300)]).toString("base64");
-  const sent = call({ parts: [{ type: "audio", mime: "audio/wav", data: PICTURE }], image: jpeg });
-  expect(
-    made("python", sent)
-      .files.map((file) => file.name)
-      .sort(),
-  ).toEqual(["audio.wav", "image.jpg"]);
+describe("of a form", () => {
+  const filled = (): Given => {
+    const form = fresh(EDIT);
+    const picture = { mime: "image/png", data: PNG, name: "x.png" };
+    const parts = form.parts.map((part) => (part.input === "image" ? { ...part, media: picture } : part));
+    return { ...form, parts, params: { steps: 12, scale: 0.5 }, seed: { text: "7", locked: true } };
+  };
+  const routes = { "images.edits": ["draw", "edit"], realtime: [] };
+  const made = (form: Given, found: Record<string, string[]> = routes, task = EDIT) =>
+    callOf(task, form, found, "http://h");
+
+  it("has its values, what differs from the defaults, and the routes that serve it", () => {
+    const found = made(filled());
+    expect(found.pieces.map(({ input }) => input)).toEqual(["image", "instruction"]);
+    expect(found.params).toEqual({ steps: 12, seed: 7 });
+    expect(found.makes).toBe("image");
+    expect(found.openai).toEqual({ route: "images.edits", model: "shapes/edit" });
+    expect(made(filled(), { "images.edits": ["edit"] }).openai?.model).toBe("shapes");
+    expect(languagesOf(found)).toEqual(["curl", "python", "openai", "socket", "cli"]);
+  });
+
+  it("has no OpenAI where no route serves it, and a session where it keeps one", () => {
+    const found = made(filled(), {}, { ...EDIT, session: true });
+    expect(found.makes).toBeNull();
+    expect(languagesOf(found)).toEqual(["curl", "python", "session", "cli"]);
+  });
+
+  it("edits where there is a picture, and draws where there is none", () => {
+    const both = { "images.generations": ["edit"], "images.edits": ["edit"] };
+    expect(made(filled(), both).openai?.route).toBe("images.edits");
+    const bare = filled();
+    const parts = bare.parts.filter(({ input }) => input !== "image");
+    expect(made({ ...bare, parts }, both).openai?.route).toBe("images.generations");
+  });
+
+  it("tells the form's own wish to watch from a person's", () => {
+    const preview = { type: "integer", default: 0, min: 0, max: 9, choices: [], description: "" } as const;
+    const task = { ...EDIT, params: { preview_every: { ...preview, choices: [] } } };
+    expect(made(fresh(task), {}, task)).toMatchObject({ params: {}, watching: { preview_every: 2 } });
+    expect(made({ ...fresh(task), params: { preview_every: 3 } }, {}, task)).toMatchObject({
+      params: { preview_every: 3 },
+      watching: {},
+    });
+  });
+
+  it("speaks with the voice of the form", () => {
+    const voice = {
+      type: "string",
+      default: "tara",
+      min: null,
+      max: null,
+      choices: ["tara", "leo"],
+      description: "",
+    } as const;
+    const task = { ...EDIT, params: { voice: { ...voice, choices: ["tara", "leo"] } } };
+    expect(made(fresh(task), {}, task).voice).toEqual({ name: "voice", value: "tara" });
+    expect(made({ ...fresh(task), params: { voice: "leo" } }, {}, task).voice).toEqual({
+      name: "voice",
+      value: "leo",
+    });
+  });
+});
+
+it("tells routes in words", () => {
+  expect(routesInWords({})).toBe("");
+  expect(routesInWords({ "images.generations": ["a"], "chat.completions": ["b"] })).toBe("OpenAI images, chat");
 });

@@ -1,0 +1,159 @@
+// What a deployment keeps for its sessions, and the way to end one.
+import { useCallback, useEffect, useState } from "react";
+import { ApiError, call } from "../api/client";
+import type { DeploymentShown } from "../api/types";
+import { useEditor } from "../store/react";
+import { Button, Dialog } from "../ui/kit";
+import { plural, showAge, showBytes } from "../ui/words";
+
+const EVERY_MS = 3000;
+
+interface SessionShown {
+  name: string;
+  run: string | null;
+  waiting: number;
+  bytes: number;
+  idle: number;
+  ttl: number;
+  ending: boolean;
+}
+
+interface Held {
+  bytes: number;
+  sessions: SessionShown[];
+}
+
+/** Nothing where no task keeps a session. */
+export function Sessions({ deployment }: { deployment: DeploymentShown }) {
+  const editor = useEditor();
+  const keeps = useKeeping(deployment);
+  const [held, refresh] = useHeld(deployment.id, keeps.length > 0);
+  const [asking, ask] = useState<SessionShown | null>(null);
+  if (keeps.length === 0 || held === null) return null;
+  const end = async (name: string) => {
+    ask(null);
+    try {
+      await call(`/v1/sessions/${encodeURIComponent(deployment.id)}/${encodeURIComponent(name)}`, {
+        method: "DELETE",
+      });
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      editor.say(error.message, "error");
+    }
+    await refresh();
+  };
+  return (
+    <section className="sessions" aria-label="Sessions">
+      <h3>
+        Sessions
+        {held.sessions.length > 0 && <span className="quiet">{showBytes(held.bytes)} in all</span>}
+      </h3>
+      {held.sessions.length === 0 ? (
+        <p className="quiet">None is held. A client that opens one with {keeps.join(" or ")} appears here.</p>
+      ) : (
+        <table className="wg-table">
+          <thead>
+            <tr>
+              <th scope="col">Session</th>
+              <th scope="col">Now</th>
+              <th scope="col">Holds</th>
+              <th scope="col">Ends by itself</th>
+              <th scope="col" aria-label="End it" />
+            </tr>
+          </thead>
+          <tbody>
+            {held.sessions.map((session) => (
+              <tr key={session.name}>
+                <td className="name">{session.name}</td>
+                <td>{nowOf(session)}</td>
+                <td className="number">{showBytes(session.bytes)}</td>
+                <td className="number">{session.run ? "–" : `in ${showAge(session.ttl - session.idle)}`}</td>
+                <td>
+                  <Button aria-label={`End ${session.name}`} disabled={session.ending} onClick={() => ask(session)}>
+                    End
+                  </Button>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {asking && <Confirm session={asking} onClose={() => ask(null)} onYes={() => void end(asking.name)} />}
+    </section>
+  );
+}
+
+function nowOf({ run, waiting, idle, ending }: SessionShown): string {
+  if (ending) return "ending";
+  if (run === null) return `idle for ${showAge(idle)}`;
+  return waiting > 0 ? `running, ${waiting} waiting` : "running";
+}
+
+function Confirm({ session, onClose, onYes }: { session: SessionShown; onClose: () => void; onYes: () => void }) {
+  const { name, run, waiting } = session;
+  const busy = Number(run !== null) + waiting;
+  const footer = (
+    <>
+      <Button onClick={onClose}>Cancel</Button>
+      <Button kind="danger" onClick={onYes}>
+        End it
+      </Button>
+    </>
+  );
+  return (
+    <Dialog title="End this session?" onClose={onClose} footer={footer}>
+      <p>
+        What <b>{name}</b> keeps is freed{busy > 0 && `, once ${plural(busy, "request")} of it ended`}. A client that
+        goes on with it begins anew.
+      </p>
+    </Dialog>
+  );
+}
+
+/** The tasks that keep sessions. */
+function useKeeping({ id, digest, tasks }: DeploymentShown): string[] {
+  const [found, setFound] = useState<string[]>([]);
+  const some = tasks.length > 0;
+  useEffect(() => {
+    const gone = new AbortController();
+    setFound([]);
+    if (some)
+      void asked<{ name: string; session: boolean }[]>(`/v1/tasks/${encodeURIComponent(id)}`, gone.signal).then(
+        (told) => told && setFound(told.filter((task) => task.session).map((task) => task.name)),
+      );
+    return () => gone.abort();
+  }, [id, digest, some]);
+  return found;
+}
+
+/** Asked again every few seconds while it is looked at; null: not known. */
+function useHeld(id: string, wanted: boolean): [Held | null, () => Promise<void>] {
+  const [held, setHeld] = useState<Held | null>(null);
+  const refresh = useCallback(
+    async (signal?: AbortSignal) => {
+      const told = await asked<Held>(`/v1/sessions/${encodeURIComponent(id)}`, signal);
+      if (!signal?.aborted) setHeld(told);
+    },
+    [id],
+  );
+  useEffect(() => {
+    if (!wanted) return;
+    const gone = new AbortController();
+    void refresh(gone.signal);
+    const timer = setInterval(() => !document.hidden && void refresh(gone.signal), EVERY_MS);
+    return () => {
+      clearInterval(timer);
+      gone.abort();
+    };
+  }, [refresh, wanted]);
+  return [held, refresh];
+}
+
+async function asked<T>(path: string, signal?: AbortSignal): Promise<T | null> {
+  try {
+    return (await call<T>(path, signal ? { signal } : {})).value;
+  } catch (error) {
+    if (error instanceof ApiError || (error instanceof DOMException && error.name === "AbortError")) return null;
+    throw error;
+  }
+}

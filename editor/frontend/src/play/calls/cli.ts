@@ -1,0 +1,23 @@
+// With the command line.
+import { filesOf, placed, quoted, type Call, type Placed, type Snippet } from "./values";
+
+export function cli(call: Call): Snippet {
+  if (call.ordered) {
+    const note =
+      "# The command line sends values in the order of the task's inputs; for an order of your own use curl or Python.";
+    return { text: note, files: [] };
+  }
+  const values = placed(call);
+  const options = [
+    ...values.map((value) => `--${value.input} ${wordOf(value)}`),
+    ...Object.entries(call.params).map(([name, value]) => `--${name} ${quoted(String(value))}`),
+  ];
+  const command = `walkgraph run ${quoted(call.deployment)} ${quoted(call.task)}`;
+  return { text: [command, ...options].join(" \\\n  "), files: filesOf(values) };
+}
+
+/** Texts are taken as they are, a long one is read by the shell; the others are files, or numbers in JSON. */
+function wordOf({ content, file }: Placed): string {
+  if (content.kind === "text") return file ? `"$(cat ${quoted(file.name)})"` : quoted(content.text);
+  return quoted(file ? file.name : JSON.stringify(content.kind === "numbers" ? content.numbers : content.data));
+}
