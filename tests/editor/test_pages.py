@@ -56,6 +56,12 @@ def test_the_start_page_offers_what_runs_here(studio: Opener) -> None:
     assert app.session_state["went"] == ("playground", {"deployment": "other"})
 
 
+def test_the_start_page_says_where_a_deployment_is_called(studio: Opener) -> None:
+    app = studio("start", FakeClient("shapes", "other", deployed=("shapes",)))
+    assert [code.value for code in app.code] == ["http://127.0.0.1:8421/v1/tasks/shapes"]
+    assert [caption.value for caption in app.caption if "also" in caption.value] == ["also: OpenAI edits"]
+
+
 def test_a_refused_deploy_says_why(studio: Opener) -> None:
     app = press(studio("start", FakeClient("refused")), "go.refused")
     assert app.error[0].value == "there is no room for it"
@@ -106,7 +112,7 @@ def test_a_page_of_deployments_leads_to_the_start_page_without_one(studio: Opene
     assert app.session_state["link"] == "start"
 
 
-@pytest.mark.parametrize("page", ["start", "editor", "playground", "trace", "library"])
+@pytest.mark.parametrize("page", ["start", "editor", "playground", "trace", "library", "keys"])
 def test_without_a_service_a_page_says_what_to_do(studio: Opener, page: str) -> None:
     def none() -> None:
         raise Unreachable("no Walkgraph service is running; start one with `walkgraph up`")

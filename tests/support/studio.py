@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from walkgraph.client import ProblemError
+from walkgraph.client.calls import Call
 
 ENTRY: dict[str, Any] = {
     "name": "shapes",
@@ -56,6 +57,10 @@ class FakeClient:
     def deployments(self) -> list[dict[str, Any]]:
         ranks = [{"rank": 0, "device": "cpu", "state": "ready"}]
         return [{"id": name, "graph": name, "state": "ready", "reason": None, "ranks": ranks} for name in self.deployed]
+
+    def send(self, call: Call[Any]) -> Any:
+        assert call.path == "/v1/models"
+        return {"data": [{"id": name, "routes": {"images.edits": ["draw"]}} for name in self.deployed]}
 
     def deploy(self, name: str) -> dict[str, Any]:
         self.calls.append(("deploy", name))
