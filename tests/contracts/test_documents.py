@@ -13,9 +13,22 @@ from walkgraph.settings import Settings
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
 EXAMPLES = {
     "x.py", "x.json", "operators_x.py", "v0002_x.py", "X.tsx", "XForm.tsx", "XNode.tsx", "NAME.py", "test_<module>.py",
-    "*.txt",
+    "*.txt", "x.md", "x.ipynb", "mailroom.py",
 }  # fmt: skip
 """File names that stand for one still to be written; their folder must be there."""
+
+
+def test_every_path_in_the_documentation_leads_somewhere(repository: Path) -> None:
+    """Links there are checked when it is built."""
+    pages = [path for path in (repository / "docs").rglob("*.md") if "_build" not in path.parts]
+    assert len(pages) > 30
+    found = {path.name: dead_ends(repository, paths_of(path.read_text())) for path in pages}
+    assert {name: ways for name, ways in found.items() if ways} == {}
+
+
+def paths_of(text: str) -> str:
+    """A page without its links."""
+    return re.sub(r"\]\([^)]*\)", "]", text)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
