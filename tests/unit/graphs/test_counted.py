@@ -1,12 +1,22 @@
 """What a run's end tells of it: tokens that were read, those that were there already, how its loops ended."""
 
+import json
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from tests.support.local import LocalDeployment
+from tests.unit.graphs.test_bundled import GRAPHS
+from tests.unit.graphs.test_orpheus_on_ranks import deployment as spoken
+from tests.unit.graphs.test_orpheus_on_ranks import on_cpus
 from tests.unit.graphs.test_shapes_on_ranks import picture
 from tests.unit.graphs.test_shapes_on_the_device import PLACEMENTS, deployment
+from walkgraph.engine.pages import PAGE
+from walkgraph.graph import codec
 from walkgraph.wire import messages as m
 
+MOST, SEEDS = 60, 12
 LONG = "a small red circle left of a large blue square " * 4
 
 
@@ -37,23 +47,44 @@ def test_an_answer_that_ends_by_itself_is_told_as_such() -> None:
     ends: list[list[m.LoopEnd]] = []
     for resident in (True, False):
         local = deployment("shapes_one_cpu", resident)
-        for seed in range(24):
-            params = {"max_tokens": 200, "temperature": 2.0, "seed": seed}
+        for seed in range(SEEDS):
+            params = {"max_tokens": MOST, "temperature": 2.0, "seed": seed}
             local.submit(f"drawn {seed}", "image_to_text", params, {"image": [picture()]})
         local.run()
-        ends.append([local.ends[f"drawn {seed}"][0].loops[0] for seed in range(24)])
+        ends.append([local.ends[f"drawn {seed}"][0].loops[0] for seed in range(SEEDS)])
     assert ends[0] == ends[1]
     assert any(one.stopped for one in ends[0])
-    assert all(one.iterations == 200 for one in ends[0] if not one.stopped)
+    assert all(one.iterations == MOST for one in ends[0] if not one.stopped)
 
 
-def test_what_runs_before_it_read_is_found() -> None:
-    local = deployment("shapes_one_cpu", True)
+def voice() -> LocalDeployment:
+    return spoken("orpheus_one_gpu")
+
+
+def chat() -> LocalDeployment:
+    document = json.loads(GRAPHS["bagel"].read_text())
+    document["weights"]["bagel"]["source"] = "random:bagel-tiny:0"
+    return LocalDeployment(codec.load(document), on_cpus("bagel_one_gpu"))
+
+
+@pytest.mark.parametrize(
+    ("made", "task", "params", "name"),
+    [
+        (lambda: deployment("shapes_one_cpu", True), "text_to_image", {"steps": 2}, "prompt"),
+        (chat, "image_to_text", {"max_tokens": 2}, "prompt"),
+        (voice, "speak", {"max_tokens": 35}, "text"),
+    ],
+    ids=["picture", "chat", "voice"],
+)
+def test_what_runs_before_it_read_is_found(
+    made: Callable[[], LocalDeployment], task: str, params: dict[str, Any], name: str
+) -> None:
+    local = made()
     for run in ("first", "second"):
-        local.submit(run, "text_to_image", {"steps": 2}, {"prompt": [LONG]})
+        local.submit(run, task, params, {name: [LONG]})
         local.run()
     first, second = end(local, "first"), end(local, "second")
     assert first[0] == second[0]
     assert first[1] == 0
-    assert 0 < second[1] < second[0]
-    assert first[2] == []
+    # Whole pages, but for that of the last token.
+    assert second[1] == (second[0] - 1) // PAGE * PAGE > 0

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from walkgraph.errors import ErrorInfo, RunFailed, WalkgraphError
 from walkgraph.service import dialects, problems, streaming
 from walkgraph.service.leaving import Streamed, leave, nobody, unless_left
+from walkgraph.service.openai import counting
 from walkgraph.service.openai.pictures import FORMATS
 from walkgraph.service.openai.serving import Serving
 from walkgraph.service.runs import Event, LiveRun
@@ -134,8 +135,7 @@ class _Answer:
         end = self.run.finished
         read = end.read if end else 0
         texts = [output for output in self._serving.outputs if output.modality == "text"]
-        loops = {loop for output in texts for loop in output.loops}
-        written = sum(loop.iterations for loop in end.loops if (loop.walk, loop.loop) in loops) if end else 0
+        written = counting.tokens(counting.loops_of(end, *texts)) if end else 0
         drawn = -(-encoded.width // PATCH_PIXELS) * -(-encoded.height // PATCH_PIXELS)
         seen = read if self._look.kind == "image_edit" else 0
         return Usage(

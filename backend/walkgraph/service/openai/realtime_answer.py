@@ -6,6 +6,7 @@ from typing import Any
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.service import dialects, problems, sound
+from walkgraph.service.openai.counting import is_cut, loops_of, tokens
 from walkgraph.service.openai.realtime_events import RATE
 from walkgraph.service.openai.realtime_items import Conversation, Item, Part, new_id
 from walkgraph.service.openai.realtime_turn import Setting
@@ -154,7 +155,7 @@ class Answer:
         """Status and its details."""
         error = self._fault or end.error
         if error is None:
-            if self._cut(end):
+            if is_cut(loops_of(end, self._serving.output_of(self._kind))):
                 return "incomplete", {"type": "incomplete", "reason": "max_output_tokens"}
             return "completed", {"type": "completed"}
         if error.code == "cancelled":
@@ -162,19 +163,10 @@ class Answer:
         told = dialects.openai_error(problems.said_of_run(error))["error"]
         return "failed", {"type": "failed", "error": {key: told[key] for key in ("type", "code", "message")}}
 
-    def _loops(self, end: m.Finished, modality: str) -> list[m.LoopEnd]:
-        """Those that an output leaves from."""
-        output = self._serving.output_of(modality)
-        return [one for one in end.loops if output is not None and (one.walk, one.loop) in output.loops]
-
-    def _cut(self, end: m.Finished) -> bool:
-        """Whether a bound ended it. Sound leaves from no loop itself: it is cut where anything it is made from was."""
-        mine = self._loops(end, "text") if self._kind == "text" else ()
-        return not all(one.stopped for one in mine or end.loops)
-
     def _usage(self, end: m.Finished) -> dict[str, Any]:
-        text = sum(one.iterations for one in self._loops(end, "text"))
-        made = max(text, sum(one.iterations for one in end.loops)) if self._kind == "audio" else text
+        text = tokens(loops_of(end, self._serving.output_of("text")))
+        sound_ = loops_of(end, self._serving.output_of("text"), self._serving.output_of("audio"))
+        made = tokens(sound_) if self._kind == "audio" else text
         return {
             "total_tokens": end.read + made,
             "input_tokens": end.read,

@@ -12,6 +12,7 @@ import msgspec
 from walkgraph.errors import RunFailed, WalkgraphError
 from walkgraph.ids import RunId
 from walkgraph.service import dialects, sound
+from walkgraph.service.openai import counting
 from walkgraph.service.openai.chat import Sent
 from walkgraph.service.openai.serving import Output
 from walkgraph.service.openai.stops import Cutter
@@ -83,11 +84,11 @@ async def pieces(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
 
 def _ended(event: m.Finished, text: Output, counted: int, outside: int) -> Ended:
     """By the loops that the text leaves from; `outside`: texts that came from none."""
-    ends = [end for end in event.loops if (end.walk, end.loop) in text.loops]
-    if not ends:
+    loops = counting.loops_of(event, text)
+    if not loops:
         return Ended("stop", event.read, event.found, counted)
-    finish = "stop" if all(end.stopped for end in ends) else "length"
-    return Ended(finish, event.read, event.found, sum(end.iterations for end in ends) + outside)
+    finish = "length" if counting.is_cut(loops) else "stop"
+    return Ended(finish, event.read, event.found, counting.tokens(loops) + outside)
 
 
 # ── whole ───────────────────────────────────────────────────────────────────────────────────────

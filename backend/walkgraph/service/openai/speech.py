@@ -19,7 +19,8 @@ from walkgraph.errors import ErrorInfo, InvalidInput, RunFailed, WalkgraphError
 from walkgraph.service import dialects, limits, problems, sound
 from walkgraph.service.dialects import Fault
 from walkgraph.service.leaving import EVENTS, Streamed, leave, nobody, unless_left
-from walkgraph.service.openai.serving import Serving
+from walkgraph.service.openai import counting
+from walkgraph.service.openai.serving import Output, Serving
 from walkgraph.service.problems import Unprocessable
 from walkgraph.service.runs import LiveRun
 from walkgraph.wire import messages as m
@@ -145,8 +146,9 @@ def _listed(names: Any) -> str:
 class Speech:
     """The sound of one run as a stream of encoded bytes."""
 
-    def __init__(self, run: LiveRun, form: str) -> None:
-        self.run = run
+    def __init__(self, run: LiveRun, form: str, output: Output | None) -> None:
+        """`output`: the task's, that is the sound."""
+        self.run, self._output = run, output
         self.sound = sound.Stream(form)
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -168,16 +170,16 @@ class Speech:
         """Once it is over."""
         end = self.run.finished
         read = end.read if end else 0
-        made = sum(loop.iterations for loop in end.loops) if end else 0
+        made = counting.tokens(counting.loops_of(end, self._output)) if end else 0
         return {"input_tokens": read, "output_tokens": made, "total_tokens": read + made}
 
 
-async def answer(request: Request, run: LiveRun, form: str, *, events: bool) -> Response:
+async def answer(request: Request, run: LiveRun, serving: Serving, form: str, *, events: bool) -> Response:
     """The run's sound. Raises what ends it before the first byte; 499 where the client has left by then.
 
     `events`: as server-sent events. The run ends with the client.
     """
-    speech = Speech(run, form)
+    speech = Speech(run, form, serving.output_of("audio"))
     pieces = speech.pieces()
     with ExitStack() as leaving:
         leaving.callback(leave, (run,))

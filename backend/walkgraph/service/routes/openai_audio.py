@@ -35,4 +35,4 @@ async def speak(services: ServicesDep, request: Request, asked: SpeechRequest) -
         run = submit(services, found.managed.id, found.serving.name, body, request)
     except WalkgraphError as error:
         raise speech.in_openai_terms(error, found.serving) from None
-    return await speech.answer(request, run, asked.response_format, events=asked.stream_format == "sse")
+    return await speech.answer(request, run, found.serving, asked.response_format, events=asked.stream_format == "sse")

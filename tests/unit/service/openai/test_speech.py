@@ -167,7 +167,7 @@ LOST = ErrorInfo(code="worker_lost", message="a worker is gone; try again", retr
 async def test_bytes_leave_as_they_are_made() -> None:
     talker, client = Talker(), Client()
     talker.say(wav(100))
-    answer = await speech.answer(client.request(), talker.run, "pcm", events=False)
+    answer = await speech.answer(client.request(), talker.run, SPEAK, "pcm", events=False)
     taking = asyncio.create_task(client.take(answer))
     while len(client.got) < 2:
         client.some.clear()
@@ -189,7 +189,7 @@ async def test_what_goes_wrong_before_the_first_byte_is_raised() -> None:
             talker.say(data)
         talker.end(error)
         with pytest.raises(RunFailed) as failed:
-            await speech.answer(client.request(), talker.run, "mp3", events=False)
+            await speech.answer(client.request(), talker.run, SPEAK, "mp3", events=False)
         assert failed.value.error.code == ("worker_lost" if error else "node_error")
 
 
@@ -197,7 +197,7 @@ async def test_a_format_that_cannot_hold_the_sound_is_refused() -> None:
     talker, client = Talker(), Client()
     talker.say(wav(2000, 44100))
     with pytest.raises(InvalidInput, match="44100 samples a second"):
-        await speech.answer(client.request(), talker.run, "opus", events=False)
+        await speech.answer(client.request(), talker.run, SPEAK, "opus", events=False)
     assert talker.aborts == 1
 
 
@@ -205,7 +205,7 @@ async def test_a_format_that_cannot_hold_the_sound_is_refused() -> None:
 async def test_what_goes_wrong_later_leaves_the_bytes_without_an_end(end: str) -> None:
     talker, client = Talker(), Client()
     talker.say(wav(100))
-    answer = await speech.answer(client.request(), talker.run, "wav", events=False)
+    answer = await speech.answer(client.request(), talker.run, SPEAK, "wav", events=False)
     if end == "error":
         talker.end(LOST)
     else:
@@ -219,7 +219,7 @@ async def test_what_goes_wrong_later_leaves_the_bytes_without_an_end(end: str) -
 async def test_what_goes_wrong_later_is_an_event_of_a_stream() -> None:
     talker, client = Talker(), Client()
     talker.say(wav(100))
-    answer = await speech.answer(client.request(), talker.run, "pcm", events=True)
+    answer = await speech.answer(client.request(), talker.run, SPEAK, "pcm", events=True)
     talker.end(LOST)
     await client.take(answer)
     first, last = [json.loads(line[6:]) for line in client.body.decode().split("\n\n") if line]
@@ -235,7 +235,7 @@ async def test_a_stream_ends_with_its_counts() -> None:
     talker, client = Talker(), Client()
     talker.say(wav(100))
     talker.end()
-    await client.take(await speech.answer(client.request(), talker.run, "pcm", events=True))
+    await client.take(await speech.answer(client.request(), talker.run, SPEAK, "pcm", events=True))
     last = json.loads(client.body.decode().split("\n\n")[-2][6:])
     usage = {"input_tokens": 21, "output_tokens": 69, "total_tokens": 90}
     assert last == {"type": "speech.audio.done", "usage": usage}
@@ -244,7 +244,7 @@ async def test_a_stream_ends_with_its_counts() -> None:
 async def test_a_client_that_leaves_before_the_first_byte_ends_the_run() -> None:
     talker, client = Talker(), Client()
     await client.inbox.put({"type": "http.disconnect"})
-    answer = await speech.answer(client.request(), talker.run, "pcm", events=False)
+    answer = await speech.answer(client.request(), talker.run, SPEAK, "pcm", events=False)
     assert answer.status_code == 499
     assert talker.aborts == 1
 
@@ -252,7 +252,7 @@ async def test_a_client_that_leaves_before_the_first_byte_ends_the_run() -> None
 async def test_a_client_that_leaves_later_ends_the_run() -> None:
     talker, client = Talker(), Client()
     talker.say(wav(100))
-    answer = await speech.answer(client.request(), talker.run, "pcm", events=False)
+    answer = await speech.answer(client.request(), talker.run, SPEAK, "pcm", events=False)
     await client.inbox.put({"type": "http.disconnect"})
     async with asyncio.timeout(5):
         await client.take(answer)
