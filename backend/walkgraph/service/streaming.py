@@ -118,6 +118,7 @@ class Channel:
         """`binary`: media and tensors go in frames, not in base64 and lists."""
         self._socket, self._binary = socket, binary
         self._sending = asyncio.Lock()
+        self._refused = False
 
     async def event(self, event: Event, **more: Any) -> None:
         """What a run said, with `more` for the client to know it by."""
@@ -127,14 +128,18 @@ class Channel:
         await self.tell({"event": name, **more, **count, **data}, found or ())
 
     async def tell(self, value: dict[str, Any], found: Sequence[bytes] = ()) -> None:
+        """Raises WebSocketDisconnect where the client left, or was sent away."""
         async with self._sending:
+            if self._refused:
+                raise WebSocketDisconnect(1008)
             await send_json(self._socket, value)
             for frame in found:
                 await self._socket.send_bytes(frame)
 
     async def refuse(self, fault: Unreadable) -> None:
-        """After the frames of what is being told."""
+        """After the frames of what is being told; nothing is told after it."""
         async with self._sending:
+            self._refused = True
             await refuse(self._socket, fault.error, fault.code)
 
 

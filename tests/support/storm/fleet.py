@@ -66,6 +66,11 @@ class AbleDeployment(FakeDeployment):
         self._serving: Mapping[str, Serving] = servings(codec.load(msgspec.json.encode(spec.graph)))
         self._begun = 0
 
+    @property
+    def held(self) -> set[str]:
+        """Runs that wait for who steers them."""
+        return set(self._waiting)
+
     def _answer(self, message: m.ToConductor) -> None:
         if isinstance(message, m.Steer) and message.run in self._waiting:
             if message.action == "resume":
