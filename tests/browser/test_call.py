@@ -57,11 +57,14 @@ def test_a_picture_is_drawn_by_what_every_tab_shows(person: Person, place: Path)
 def test_a_picture_is_changed_by_what_every_tab_shows(person: Person, place: Path) -> None:
     given = place / "given.png"
     Image.new("RGB", (64, 64), "red").save(given)
+    person.page.emulate_media(color_scheme="dark")
+    person.page.set_viewport_size({"width": 560, "height": 900})
     open_form(person, "edit")
     give(person, given)
     person.page.get_by_label("Instruction", exact=True).fill("make it blue")
     person.page.get_by_label("Steps", exact=True).fill("4")
     shown = every_tab(person, place, TABS)
+    person.look("in_a_narrow_window")
     for tab in TABS:
         assert (place / tab / "image.png").read_bytes() == given.read_bytes()
         assert "image.png" in shown[tab]

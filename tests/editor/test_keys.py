@@ -14,7 +14,12 @@ from walkgraph_editor.views import keys
 
 SCRIPT = "from walkgraph_editor.views import keys\nkeys.page()"
 # A test's press runs the whole page, not the dialog alone.
-DIALOG = "from walkgraph_editor import session\nfrom walkgraph_editor.views import keys\nkeys._secret()\nkeys._new(session.client())"
+DIALOG = """
+from walkgraph_editor import session
+from walkgraph_editor.views import keys
+keys._secret()
+keys._new(session.client())
+"""
 KEY: dict[str, Any] = {
     "id": "0badcafe",
     "name": "robot",
