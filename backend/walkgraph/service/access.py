@@ -40,6 +40,8 @@ COOKIE_PREFIXES = ("/studio/", "/api/v1/", "/v1/", "/ws/v1/", "/schemas/")
 COOKIE_SECONDS = 7 * 24 * 3600
 CODE_SECONDS = 3600
 MAX_CODES = 64
+MAX_QUERY_FIELDS = 8
+"""Of an address with a code."""
 SUBPROTOCOL = "bearer."
 SUBPROTOCOLS = (SUBPROTOCOL, "openai-insecure-api-key.")
 """With which a WebSocket shows a token; the second is what OpenAI's clients in browsers send."""
@@ -262,7 +264,10 @@ class Access:
         return all(value in ("same-origin", "none") for value in headers.all(b"sec-fetch-site"))
 
     def _bootstrap(self, scope: Scope, *, known: bool) -> Response | None:
-        codes = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=8).get("code", [])
+        query: bytes = scope["query_string"]
+        # Anybody may ask: what has more fields has no code of ours.
+        few = query.count(b"&") < MAX_QUERY_FIELDS
+        codes = parse_qs(query.decode("latin-1")).get("code", []) if few else []
         if len(codes) == 1 and scope["method"] == "GET" and self._codes.redeem(codes[0]):
             answer = RedirectResponse("/studio/", status_code=303)
             answer.set_cookie(

@@ -18,7 +18,7 @@ Modality = Literal["text", "audio"]
 
 _Text = Annotated[str, Field(max_length=limits.TEXT_CHARACTERS)]
 _Id = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_\-]+$")]
-_Voice = Annotated[str | None, BeforeValidator(bare_voice), Field(min_length=1, max_length=256)]
+_Voice = Annotated[Annotated[str, Field(min_length=1, max_length=256)] | None, BeforeValidator(bare_voice)]
 _Base64 = Annotated[str, Field(max_length=limits.WS_FRAME_BYTES)]
 _Modalities = Annotated[list[Modality], Field(min_length=1, max_length=2)]
 _Nothing = Annotated[list[Any], Field(max_length=0)]
