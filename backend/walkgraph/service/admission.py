@@ -123,7 +123,8 @@ def _lacking(scopes: tuple[str, ...], path: str) -> Response:
 
 
 async def _cut(scope: Scope, receive: Receive, send: Send, last: Message | None) -> None:
-    """End an answer wherever it was; `last` is what was sent of it."""
+    """End an answer wherever it was; `last` is what was sent of it. One that has begun gets no end, by which its client
+    knows that some of it is missing."""
     kind = last["type"] if last is not None else None
     with contextlib.suppress(RuntimeError, OSError):
         if scope["type"] == "websocket":
@@ -132,5 +133,3 @@ async def _cut(scope: Scope, receive: Receive, send: Send, last: Message | None)
         elif last is None:
             headers = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
             await problem(401, "refused", _ENDED, path=scope["path"], headers=headers)(scope, receive, send)
-        elif kind == "http.response.start" or last.get("more_body", False):
-            await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -207,7 +207,9 @@ async def test_revoking_ends_what_is_open(service: Running) -> None:
         for _ in range(3):
             await asyncio.wait_for(fleet.waiting.get(), 5)
         await service.http.delete(f"/api/v1/keys/{made['id']}")
-        assert (await asyncio.wait_for(stream, 5)).text.count("event: ") == 1
+        # An answer without an end: a server breaks the connection, and this transport finds it wrong.
+        with pytest.raises(AssertionError):
+            await asyncio.wait_for(stream, 5)
         assert (await asyncio.wait_for(waiting, 5)).status_code == 401
         await task.rest()
         await telemetry.rest()

@@ -192,6 +192,8 @@ async def test_what_is_no_sound_is_refused(data: str) -> None:
 
 
 async def test_a_bomb_of_silence_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hearing, "MAX_SAMPLES", 15_999)
-    with pytest.raises(Unprocessable, match="shorten"):
-        await hearing.in_wav(request(audio(encoded("FLAC"), "flac")))
+    for most, sounds in ((15_999, 1), (31_999, 2)):
+        monkeypatch.setattr(hearing, "MAX_SAMPLES", most)
+        with pytest.raises(Unprocessable, match="shorten") as found:
+            await hearing.in_wav(request(*(audio(encoded("FLAC"), "flac") for _ in range(sounds))))
+        assert found.value.faults[0].pointer == f"/messages/0/content/{sounds - 1}/input_audio/data"
