@@ -233,9 +233,7 @@ class Runs:
         self._asked[run.id] = run.asked.bytes
         self._asked_bytes += run.asked.bytes
         while self._asked_bytes > limits.KEPT_ASKED_BYTES and next(iter(self._asked)) != run.id:
-            oldest = self._runs[next(iter(self._asked))]
-            self._forget_asked(oldest.id)
-            oldest.asked = oldest.asked.forgotten() if oldest.asked else None
+            self._forget_asked(self._runs[next(iter(self._asked))])
 
     def ended(self, run: LiveRun) -> None:
         """To be called once a run's log is complete, and only then."""
@@ -282,11 +280,12 @@ class Runs:
         ):
             oldest = next(iter(self._over))
             self._over_bytes -= self._over.pop(oldest)
-            self._forget_asked(oldest)
-            del self._runs[oldest]
+            self._forget_asked(self._runs.pop(oldest))
 
-    def _forget_asked(self, run: RunId) -> None:
-        self._asked_bytes -= self._asked.pop(run, 0)
+    def _forget_asked(self, run: LiveRun) -> None:
+        """Of a run that others may hold for longer: for those who ask again with its key."""
+        self._asked_bytes -= self._asked.pop(run.id, 0)
+        run.asked = run.asked.forgotten() if run.asked else None
 
     async def _save(self) -> None:
         """Write-behind, all that has gathered in one transaction: no run waits for the disk."""

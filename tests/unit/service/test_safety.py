@@ -16,6 +16,7 @@ from tests.support.storm.judge import UNTOLD, Ask, ask
 from tests.unit.service.conftest import TOKEN, Running
 from tests.unit.service.sockets import Refused, connect
 from tests.unit.service.test_access import HOSTS, ORIGINS, filled, routes
+from walkgraph.service import limits
 from walkgraph.service.access import BOOTSTRAP_PATHS, OPEN_PATHS
 
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "BREW")
@@ -136,3 +137,20 @@ async def test_no_line_of_the_log_tells_a_secret_or_is_two(service: Running) -> 
         assert secret not in told
     for line in told.splitlines():
         assert isinstance(json.loads(line), dict), line
+
+
+async def test_a_key_for_retries_keeps_no_request(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer is kept for ten minutes; what was asked only for as long as its run can be followed."""
+    monkeypatch.setattr(limits, "KEPT_RUNS", 3)
+    await service.deploy()
+    text = "x" * 10_000
+    for number in range(8):
+        answer = await service.http.post(
+            "/v1/tasks/shapes/text_to_image",
+            json={"inputs": {"prompt": f"{number}{text}"}},
+            headers={"Idempotency-Key": f"key-{number}"},
+        )
+        assert answer.status_code == 200, answer.text
+    held = [run for entry in service.services.idempotency._entries.values() for run in entry.runs]
+    assert len(held) == 8
+    assert sum(run.asked.bytes for run in held if run.asked) < 4 * len(text)
