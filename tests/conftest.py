@@ -1,7 +1,8 @@
 """What every tier shares: a test's tier is the folder it lies in, and torch stays on one thread.
 
-Run in several processes (`-n`), a file's quick tests stay together, and all that start processes of their own come last
-and one by one: they need the machine to themselves.
+Run in several processes (`-n`), a file's quick tests stay together. Of those that start processes of their own, some
+only ask a service and can wait for its answers: these come next, a group at a time in each process. The others, which
+tell how soon something must happen, come last and one by one: they need the machine to themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +22,21 @@ TIERS = {
     "browser": "browser",
     "gpu": "gpu",
 }
-ALONE = ("system", "browser", "gpu")
+PATIENT = {
+    "openai": "test_around test_chat test_images test_realtime test_speech",
+    "documents": "test_docs test_readme",
+    "notebooks": "test_notebooks",
+    "graphs": "test_check_fuzz_long",
+    "document": "test_service_openapi test_service_fuzz test_socket_fuzz",
+    "store": "test_store_postgresql test_service_store",
+    "packages": "test_wheel test_plugin",
+    "commands": "test_cli",
+    "surfaces": "test_native test_tls",
+    "measures": "test_benchmarks",
+    "traces": "test_exports test_nested",
+}
+"""Group -> files of `tests/system` that share a service, or a part of the way to it; those that take longest first."""
+_PATIENT = {stem: (place, group) for place, (group, stems) in enumerate(PATIENT.items()) for stem in stems.split()}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,16 +55,21 @@ def openapi_cases(request: pytest.FixtureRequest) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places: dict[pytest.Item, tuple[int, int]] = {}
+    order = list(dict.fromkeys(TIERS.values()))
     for item in items:
         tier = TIERS.get(item.path.relative_to(TESTS).parts[0])
         if tier is not None:
             item.add_marker(tier)
-        item.add_marker(pytest.mark.xdist_group("alone" if tier in ALONE else item.path.stem))
+        place, group = -1, item.path.stem
+        if tier == "system":
+            place, group = _PATIENT.get(item.path.stem, (len(PATIENT), "alone"))
+        elif tier in ("browser", "gpu"):
+            group = "alone"
+        item.add_marker(pytest.mark.xdist_group(group))
+        places[item] = (order.index(tier) if tier is not None else 0, place)
     # The quick tiers first: a slip in a pure core shows before processes are started.
-    order = list(dict.fromkeys(TIERS.values()))
-    items.sort(
-        key=lambda item: min((order.index(mark.name) for mark in item.iter_markers() if mark.name in order), default=0)
-    )
+    items.sort(key=places.__getitem__)
 
 
 @pytest.fixture(autouse=True)
