@@ -51,7 +51,7 @@ def test_https_and_trusted_proxies(tmp_path: Path, pair: tuple[Path, Path]) -> N
                 return await client.live()
 
         assert asyncio.run(awaited())
-        with pytest.raises(Unreachable), Client(url, token) as stranger:
+        with pytest.raises(Unreachable, match="certificate"), Client(url, token) as stranger:
             stranger.deployments()
         environment = {**os.environ, "WALKGRAPH_HOME": str(found.home)}
         command = [sys.executable, "-m", "walkgraph.cli.main", "status"]

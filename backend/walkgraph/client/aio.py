@@ -62,7 +62,7 @@ class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls
             transport=transport,
             trust_env=False,
             limits=_LIMITS,
-            verify=trusted or True,
+            verify=reaching.verifying(url, trusted),
         )
         self.url = url
         self.token = token

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from urllib.parse import quote, urlencode
@@ -25,12 +26,30 @@ def reached(url: str) -> Generator[None]:
     """Raises Unreachable, Lost."""
     try:
         yield
-    except (httpx.ConnectError, httpx.ConnectTimeout):
+    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        if _distrusts(error):
+            raise Unreachable(
+                f"the certificate that {url} shows is of no authority that this machine knows, or for another name; "
+                "`SSL_CERT_FILE` names a file with further authorities"
+            ) from None
         raise Unreachable(f"nothing answers at {url}; start the service with `walkgraph up`") from None
     except httpx.TimeoutException:
         raise Unreachable(f"the service at {url} took too long to answer; see its log") from None
     except httpx.HTTPError:
         raise Lost(f"the service at {url} did not answer to the end; see its log") from None
+
+
+def verifying(url: str, trusted: ssl.SSLContext | None) -> ssl.SSLContext | bool:
+    """How certificates are checked: as OpenSSL is set up on this machine, not by a list of httpx's own."""
+    return trusted or (ssl.create_default_context() if url.startswith("https:") else True)
+
+
+def _distrusts(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def socket_address(url: str, *path: str, **params: str | None) -> str:

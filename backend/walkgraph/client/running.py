@@ -17,9 +17,9 @@ _RUN = "/api/v1/runs/{run}"
 
 class RunCalls:
     @described
-    def tasks(self, deployment: str) -> Call[list[shown.DeclaredTask]]:
-        """What may be asked of a deployment."""
-        return get("/v1/tasks/{deployment}", deployment=deployment)
+    def tasks(self, deployment: str | None = None) -> Call[list[shown.DeclaredTask]]:
+        """What may be asked of a deployment, or of all."""
+        return get("/v1/tasks") if deployment is None else get("/v1/tasks/{deployment}", deployment=deployment)
 
     @described
     def sessions(self, deployment: str) -> Call[shown.Sessions]:

@@ -59,7 +59,11 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
         machine's authorities don't know the service's certificate."""
         # The machine's proxies are for other machines.
         self._http = httpx.Client(
-            base_url=url, headers=reaching.bearer(token), transport=transport, trust_env=False, verify=trusted or True
+            base_url=url,
+            headers=reaching.bearer(token),
+            transport=transport,
+            trust_env=False,
+            verify=reaching.verifying(url, trusted),
         )
         self.url = url
         self.token = token

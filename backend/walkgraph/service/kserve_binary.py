@@ -16,9 +16,13 @@ PATHS = re.compile(r"/v2/models/[^/]+(?:/versions/[^/]+)?/infer", re.ASCII)
 
 
 def takes(method: str, path: str, lengths: Sequence[str], types: Sequence[str]) -> bool:
-    """Whether a request has such a body: it says how long its JSON is, which no page of another origin can."""
-    known = not types or [kind.strip().lower() for kind in types] == [MEDIA_TYPE]
-    return known and len(lengths) == 1 and method == "POST" and PATHS.fullmatch(path) is not None
+    """Whether a request has such a body: it says how long its JSON is, which no page of another origin can; or it says
+    nothing of itself, as NVIDIA's client does of JSON. Cookies don't count below these paths."""
+    if method != "POST" or PATHS.fullmatch(path) is None:
+        return False
+    if not types:
+        return len(lengths) < 2
+    return [kind.strip().lower() for kind in types] == [MEDIA_TYPE] and len(lengths) == 1
 
 
 def split(raw: bytes, length: str | None) -> tuple[bytes, memoryview]:

@@ -231,7 +231,7 @@ def test_what_the_service_has_is_listed(
     task = {"deployment": "shapes", "name": "draw", "inputs": {"prompt": {}}, "outputs": ["image"]}
     service.answers |= {
         ("GET", "/api/v1/deployments"): httpx.Response(200, json=[{**SHAPES, "placement": "default"}]),
-        ("GET", "/v1/tasks/shapes"): httpx.Response(200, json=[task]),
+        ("GET", "/v1/tasks"): httpx.Response(200, json=[task]),
         ("GET", "/api/v1/runs"): httpx.Response(200, json=[run]),
         ("GET", "/api/v1/graphs"): httpx.Response(200, json=[{"name": "mine", "bundled": False, "tags": ["a", "b"]}]),
     }

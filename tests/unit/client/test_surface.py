@@ -22,6 +22,7 @@ _ = (empty_database, settings, routes)
 
 OWN = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 MORE = {
+    "GET /v1/tasks/{deployment}": "tasks",
     "GET /v1/tasks/{deployment}/{task}": "task",
     "POST /v1/tasks/{deployment}/{task}": "run, stream, task",
     "GET /api/v1/runs/{run}/events": "follow_run",
@@ -101,6 +102,9 @@ async def test_every_route_has_a_method_or_a_reason(service: Running) -> None:
 
 def test_calls_of_more_than_one_route_are_those_that_are_named() -> None:
     found = [running.declaration("d", "t"), running.run_call("d", "t", {}), running.events_call("r")]
+    describe = calls.description(Client, "tasks")
+    assert describe is not None
+    found.append(describe(None, "d"))
     assert {f"{call.method} {call.route}" for call in found} == MORE.keys()
 
 

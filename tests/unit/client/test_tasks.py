@@ -231,8 +231,9 @@ def test_a_task_shows_what_it_takes() -> None:
     assert dict(task) == TASK
     assert json.loads(json.dumps(task)) == TASK
     shown = inspect.signature(task)
-    assert str(shown).startswith("(*, prompt, ") and "steps=50, cfg=1.0, seed=None" in str(shown)
-    assert repr(client) == "Client('http://test')"
+    assert str(shown).startswith("(*, prompt, ")
+    assert "steps=50, cfg=1.0, seed=None" in str(shown)
+    assert repr(client) == "Client('http://127.0.0.1:1')"
     assert repr(task) == ("<task shapes/draw(prompt, image, sound, state, steps=50, cfg=1.0) -> image, preview, text>")
 
 

@@ -194,6 +194,15 @@ async def test_bytes_that_do_not_add_up_are_refused(reach: Running) -> None:
     assert submits(reach) == []
 
 
+async def test_json_needs_no_content_type(reach: Running) -> None:
+    """NVIDIA's client sends none."""
+    body = json.dumps({"inputs": INPUTS})
+    assert (await reach.http.post(ACT, content=body)).status_code == 200
+    assert (await reach.http.post("/v1/tasks/reach/act", content=body)).status_code == 415
+    twice = [(LENGTH, "2"), (LENGTH, "2")]
+    assert (await reach.http.post(ACT, content=body, headers=twice)).status_code == 415
+
+
 async def test_such_bodies_are_taken_nowhere_else(reach: Running) -> None:
     octets = {"Content-Type": "application/octet-stream"}
     for path, headers in (

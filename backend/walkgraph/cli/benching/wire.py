@@ -51,10 +51,11 @@ class Broken(Exception):
 class Connection:
     """Kept open between requests, opened anew after one that broke."""
 
-    def __init__(self, url: str, token: str, path: str) -> None:
-        """`path`: where requests are posted to."""
+    def __init__(self, url: str, token: str, path: str, trusted: ssl.SSLContext | None = None) -> None:
+        """`path`: where requests are posted to; `trusted`: as of `Client`."""
         split = urlsplit(url)
         self._host, self._tls = split.hostname or "127.0.0.1", split.scheme == "https"
+        self._trusted = trusted
         self._port = split.port or (443 if self._tls else 80)
         host = f"[{self._host}]" if ":" in self._host else self._host
         self._head = (
@@ -65,7 +66,7 @@ class Connection:
 
     async def open(self) -> None:
         """Raises OSError."""
-        context = ssl.create_default_context() if self._tls else None
+        context = (self._trusted or ssl.create_default_context()) if self._tls else None
         self._streams = await asyncio.open_connection(self._host, self._port, limit=_MAX_LINE, ssl=context)
 
     def close(self) -> None:

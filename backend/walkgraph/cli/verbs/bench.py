@@ -121,6 +121,12 @@ async def _measure(
 
     from walkgraph.cli.benching import load
     from walkgraph.cli.benching.wire import Connection
+    from walkgraph.client import address
+
+    trusted = address.trusted()
+
+    def connect() -> Connection:
+        return Connection(client.url, client.token, path, trusted)
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -132,7 +138,7 @@ async def _measure(
             what = f"{level.rate:g} requests a second" if level.rate is not None else f"{level.concurrency} at once"
             bound = f"{bounds.requests} requests" if bounds.requests else f"{bounds.seconds:g} s"
             output.note(f"{what}, {bound} ...")
-            found.append(await load.run(level, lambda: Connection(client.url, client.token, path), asked, bounds, stop))
+            found.append(await load.run(level, connect, asked, bounds, stop))
             if stop.is_set():
                 output.note("interrupted; what was measured until now:")
                 break

@@ -16,6 +16,8 @@ STOP_SECONDS = 30
 """What processes may take to end once the runs are done."""
 SECOND_SECONDS = 0.5
 """Between the signals of `--now`."""
+QUIET_SECONDS = 4.0
+"""Most services have stopped by then."""
 
 
 def command(
@@ -38,7 +40,10 @@ def command(
             ended, _, _ = select.select([handle], [], [], SECOND_SECONDS)
             if not ended:
                 signal.pidfd_send_signal(handle, signal.SIGTERM)
-        ended, _, _ = select.select([handle], [], [], patience)
+        ended, _, _ = select.select([handle], [], [], min(QUIET_SECONDS, patience))
+        if not ended:
+            output.note("waiting for its runs to finish; `walkgraph down --now` ends them")
+            ended, _, _ = select.select([handle], [], [], patience - QUIET_SECONDS)
     finally:
         os.close(handle)
     if as_json:

@@ -53,8 +53,7 @@ def _listed(client: Client, what: Kind, deployment: str | None, limit: int) -> I
         case "runs":
             return client.runs(deployment, limit)
         case "tasks":
-            names = [deployment] if deployment else [found["id"] for found in client.deployments()]
-            return [task for name in names for task in client.tasks(name)]
+            return client.tasks(deployment)
 
 
 def _document(found: Mapping[str, Any]) -> Sequence[Any]:

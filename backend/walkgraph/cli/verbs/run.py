@@ -11,7 +11,7 @@ from walkgraph.cli import completing, output, request, results
 from walkgraph.cli.options import Json
 
 if TYPE_CHECKING:
-    from walkgraph.client import Event
+    from walkgraph.client import Client, Event
 
 SECTION = "Runs"
 
@@ -38,6 +38,7 @@ def command(  # noqa: PLR0913, PLR0917 - the words of a command, each by its nam
     from walkgraph.settings import Settings
 
     with Client.local(Settings()) as client:
+        _wait(client, deployment)
         declared = client.task(deployment, task)
         if inputs:
             _show(declared, as_json=as_json)
@@ -57,6 +58,20 @@ def command(  # noqa: PLR0913, PLR0917 - the words of a command, each by its nam
 
 
 command.settings = {"allow_extra_args": True, "ignore_unknown_options": True}  # type: ignore[attr-defined]
+
+
+def _wait(client: Client, deployment: str) -> None:
+    """For one that starts, as the starter does after `walkgraph up`."""
+    from walkgraph.client import ProblemError
+
+    try:
+        found = client.deployment(deployment)
+    except ProblemError:
+        # It isn't there, or this key may not look: what comes next says so.
+        return
+    if found["state"] == "starting":
+        output.note(f"`{deployment}` is starting; waiting until it is ready")
+        client.wait_ready(deployment)
 
 
 def _noted(events: Iterable[Event]) -> Iterator[Event]:

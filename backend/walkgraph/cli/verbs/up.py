@@ -89,9 +89,12 @@ def _detached(settings: Settings, *, deploy: bool, browse: bool, as_json: bool) 
     """Start it as a process of its own, and wait until it says that it runs, or ends."""
     import json
 
-    from walkgraph.settings import prepare_home
+    from walkgraph.errors import Conflict
+    from walkgraph.settings import is_running, prepare_home
 
     prepare_home(settings)
+    if is_running(settings):
+        raise Conflict(f"a Walkgraph service is running in `{settings.home}` already; see `walkgraph status`")
     reading, writing = os.pipe()
     arguments = ["up", "--host", settings.host, "--port", str(settings.port), "--ready-fd", str(writing)]
     log = settings.home / "service.log"

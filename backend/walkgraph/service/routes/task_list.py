@@ -14,6 +14,13 @@ from walkgraph.service.tasks import request_schema
 router = APIRouter(tags=["tasks"], route_class=StrictRoute)
 
 
+@router.get("/v1/tasks")
+async def list_all_tasks(services: ServicesDep) -> list[dict[str, Any]]:
+    """Of all deployments but those that are not judged yet on this start; for keys that may not list deployments."""
+    graphs = [(managed, managed.graph) for managed in services.deployments.listed()]
+    return [_shown(managed, name, task) for managed, graph in graphs if graph for name, task in graph.tasks.items()]
+
+
 @router.get("/v1/tasks/{deployment}")
 async def list_tasks(services: ServicesDep, deployment: Name) -> list[dict[str, Any]]:
     managed = services.deployments.get(deployment)
