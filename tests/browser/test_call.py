@@ -72,26 +72,26 @@ def test_a_picture_is_changed_by_what_every_tab_shows(person: Person, place: Pat
     for tab in ("curl", "Python", "OpenAI"):
         assert picture(place / tab / "edit.png").size == (64, 64), tab
     assert "'done'" in answers["WebSocket"]
-    assert list((place / "Command line").glob("edit-*.png"))
+    assert picture(next((place / "Command line").glob("edit-*.png"))).size == (64, 64)
 
 
-def test_a_picture_is_described_alike_by_each(person: Person, place: Path) -> None:
+def test_a_picture_is_described_alike_by_both(person: Person, place: Path) -> None:
     given = place / "given.png"
     Image.new("RGB", (64, 64), "red").save(given)
     open_form(person, "image_to_text")
     give(person, given)
     person.page.get_by_label("Max tokens", exact=True).fill("8")
-    answers = run_all(every_tab(person, place, TABS[:3]), place, person.running)
+    answers = run_all(every_tab(person, place, ["curl", "OpenAI"]), place, person.running)
     assert answers["curl"].strip()
-    assert answers["Python"].strip() == answers["OpenAI"].strip() == answers["curl"].strip()
+    assert answers["OpenAI"].strip() == answers["curl"].strip()
 
 
 @pytest.mark.usefixtures("keeping")
 def test_a_session_is_called_and_ended_where_it_is_seen(person: Person, place: Path) -> None:
     open_form(person, "remember", KEEPING)
-    tabs = ["curl", "Python", "Session", "Command line"]
-    answers = run_all(every_tab(person, place, tabs), place, person.running)
-    assert all(answers.values())
+    answers = run_all(every_tab(person, place, ["curl", "Session"]), place, person.running)
+    assert "token" in answers["curl"]
+    assert "token" in answers["Session"]
 
     page = person.page
     person.open(KEEPING)
@@ -144,9 +144,8 @@ def every_tab(person: Person, place: Path, tabs: list[str]) -> dict[str, str]:
     page.get_by_role("button", name="Call it from your code").click()
     dialog = page.get_by_role("dialog")
     choices = dialog.get_by_role("tablist", name="Language").get_by_role("tab")
-    expect(choices.filter(has_text=re.compile(f"^{tabs[2]}$"))).to_be_visible()
-    if "WebSocket" in tabs:
-        expect(choices).to_have_text(TABS)
+    every = ["curl", "Python", "Session", "Command line"] if "Session" in tabs else TABS
+    expect(choices).to_have_text(every)
     return {tab: shown(person, dialog, tab, place / tab) for tab in tabs}
 
 
