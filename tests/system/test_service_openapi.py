@@ -108,6 +108,37 @@ async def refused(service: Running, storm: Storm) -> None:
             assert answer.status == 200 or typed(path, answer) == [], (label, answer)
 
 
+SOUND = {"x-request-id": "a", "content-type": "application/json", "x-content-type-options": "nosniff"}
+PROBLEM = b'{"type": "urn:walkgraph:problem:refused", "detail": "%s"}'
+WRONG: dict[str, tuple[Answer, str]] = {
+    "a status": (Answer(201, SOUND, b"{}"), "201 is not published"),
+    "a type": (Answer(200, {**SOUND, "content-type": "text/html"}, b"{}"), "is text/html"),
+    "a body": (Answer(200, SOUND, b'{"n": "1"}'), "is not of type"),
+    "a body where there is none": (Answer(204, SOUND, b"{}"), "without content"),
+    "no id": (Answer(204, {**SOUND, "x-request-id": "a b"}, b""), "x-request-id"),
+    "no time": (Answer(503, SOUND, b"{}"), "try again"),
+    "a type that may be guessed": (Answer(204, {"x-request-id": "a"}, b""), "guessed"),
+}
+
+
+@pytest.mark.parametrize("row", WRONG)
+def test_an_answer_that_is_not_published_is_found(row: str) -> None:
+    one = {"type": "object", "properties": {"n": {"$ref": "#/components/n"}}, "required": ["n"]}
+    contents = {"200": {"content": {"application/json": {"schema": one}}}, "204": {}, "5XX": {}}
+    published = Published(contents, {"n": {"type": "integer"}})
+    answer, words = WRONG[row]
+    assert any(words in fault for fault in published.faults(answer)), published.faults(answer)
+    assert published.faults(Answer(200, SOUND, b'{"n": 1}')) == []
+
+
+def test_an_error_in_another_dialect_or_with_what_it_must_not_tell_is_found() -> None:
+    problem = {**SOUND, "content-type": "application/problem+json"}
+    assert typed("/api/v1/runs", Answer(404, problem, PROBLEM % b"no such run")) == []
+    assert typed("/api/v1/runs", Answer(404, SOUND, PROBLEM % b"no such run")) != []
+    for told in (b"/tmp/x", b"at 0x7f31a0b2c3d4", b"Traceback", b"in runs.py"):
+        assert typed("/api/v1/runs", Answer(404, problem, PROBLEM % told)) != [], told
+
+
 @pytest.mark.slow
 async def test_what_is_published_is_what_is_answered(service: Running, openapi_cases: int) -> None:
     document = service.app.openapi()

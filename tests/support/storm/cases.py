@@ -21,9 +21,9 @@ from tests.unit.service.conftest import TOKEN
 Manner = Literal["as made", "placed", "laid over"]
 NEGATIVE = 0.2
 """Of what is made: that which doesn't fit the document."""
-MANNERS: tuple[Manner, ...] = ("as made", "placed", "laid over")
-"""Making one costs more than asking, so each is sent three times: as it is, with a path that is known, and some of its
-parts over a request that is right."""
+MANNERS: tuple[Manner, ...] = ("as made", "placed", "laid over", "laid over")
+"""Making one costs more than asking, so each is sent four times: as it is, with a path that is known, and twice some of
+its parts, drawn anew, over a request that is right."""
 SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large, HealthCheck.large_base_example)
 TAKE_ANYTHING = ("POST /api/v1/graphs/check", "GET /api/v1/components/{name}")
 HELD_BACK = {"hold"}
