@@ -164,7 +164,7 @@ def faults(found: dict[str, Any]) -> list[str]:
         case {"format": "walkgraph/placement@1"}:
             return [message for _, message in placements.faults(found)]
         case {"code": code, "type": kind}:
-            known = code in get_args(ErrorCode) and kind == f"urn:walkgraph:problem:{code}"
+            known = code in get_args(ErrorCode) and kind == f"urn:walkgraph:problem:{code.replace('_', '-')}"
             return [] if known else [f"no problem: {code}"]
         case {"run": str(), "outputs": dict()}:
             return []
