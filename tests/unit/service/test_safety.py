@@ -12,7 +12,7 @@ import pytest
 import structlog
 from fastapi.routing import APIWebSocketRoute
 
-from tests.support.storm.judge import UNTOLD, Ask, ask
+from tests.support.storm.judge import UNTOLD, Ask, ask, typed
 from tests.unit.service.conftest import TOKEN, Running
 from tests.unit.service.sockets import Refused, connect
 from tests.unit.service.test_access import HOSTS, ORIGINS, filled, routes
@@ -54,6 +54,18 @@ async def test_no_method_of_any_path_answers_a_stranger(service: Running) -> Non
             answer = await ask(service.app, Ask(method, path))
             assert answer.status == 401, (method, path, answer)
             assert UNTOLD.search(answer.body.decode()) is None, answer
+
+
+async def test_no_method_of_any_path_fails_for_those_who_may_call(service: Running) -> None:
+    form = b'--b\r\nContent-Disposition: form-data; name="image"\r\n\r\nx\r\n--b--\r\n'
+    bodies = (("multipart/form-data; boundary=b", form), ("application/json; charset=utf-16", b"\xff\xfe{}"))
+    for number, path in enumerate(sorted(all_paths(service) - OPEN_PATHS)):
+        for method in METHODS:
+            kind, body = bodies[number % 2]
+            headers = (("authorization", f"Bearer {TOKEN}"), ("content-type", kind))
+            answer = await ask(service.app, Ask(method, f"{path}?x=1&x=2&%ff=%00&{'y' * 3000}", headers, body))
+            assert answer.status < 500, (method, path, answer)
+            assert answer.status < 400 or typed(path, answer) == [], (method, path, answer)
 
 
 async def test_what_is_open_tells_nothing_else(service: Running) -> None:
