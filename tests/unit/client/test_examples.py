@@ -37,7 +37,9 @@ def test_nothing_of_the_machine_is_kept(name: str) -> None:
     assert set(notebooks.read(name).metadata) == {"kernelspec", "language_info", notebooks.KEPT}
 
 
-@pytest.mark.parametrize("planted", ["/home" + "/me/x.png", "key wg_0123abcd_x", "http://127.0.0.1:8421/v1", "(/tmp/a)"])
+@pytest.mark.parametrize(
+    "planted", ["/home" + "/me/x.png", "key wg_0123abcd_x", "http://127.0.0.1:8421/v1", "(/tmp/a)"]
+)
 def test_a_planted_place_is_found(planted: str) -> None:
     cell = nbformat.v4.new_code_cell("1", outputs=[nbformat.v4.new_output("stream", name="stdout", text=planted)])
     assert PRIVATE.search(notebooks.texts(nbformat.v4.new_notebook(cells=[cell])))
