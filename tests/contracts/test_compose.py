@@ -68,6 +68,14 @@ def test_the_image_has_the_torch_that_is_tested(repository: Path) -> None:
     assert all(f'"{requirement}"' in dockerfile for requirement in extra)
 
 
+def test_pip_is_not_constrained_by_locks_with_hashes(repository: Path) -> None:
+    """It would ask for hashes of torch and CUDA too, which the locks don't hold; uv does not."""
+    assert "-c locks/" not in (repository / "docker" / "Dockerfile").read_text()
+    calls = re.findall(r'"pip",\s*"install".*', (repository / "dev").read_text())
+    assert len(calls) >= 3
+    assert [call for call in calls if '"-c"' in call] == []
+
+
 def test_the_dashboard_asks_for_metrics_that_there_are(repository: Path) -> None:
     text = (repository / "docker" / "grafana" / "dashboards" / "walkgraph.json").read_text()
     asked = {name for panel in json.loads(text)["panels"] for name in _metrics(panel)}

@@ -126,6 +126,8 @@ class DocumentCalls:
 
 
 def _route(kind: Kind) -> Literal["/api/v1/graphs/{name}", "/api/v1/placements/{name}"]:
+    if kind not in ("graph", "placement"):
+        raise TypeError(f"`kind` is `graph` or `placement`, not {kind!r}")
     return "/api/v1/graphs/{name}" if kind == "graph" else "/api/v1/placements/{name}"
 
 

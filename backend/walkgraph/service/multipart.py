@@ -28,7 +28,8 @@ MEDIA_TYPE = "multipart/form-data"
 PATHS = re.compile(
     r"/v1/images/(edits|variations)|/v1/audio/(transcriptions|translations)|/v1/tasks/[^/]+/[^/]+", re.ASCII
 )
-"""Where a POST may be a form. All other mutations are JSON alone."""
+"""Where a POST may be a form, or would be, for a client to hear that there is no such route. All other mutations are
+JSON alone."""
 
 _NAME_CHARACTERS = 200
 _BOUNDARY_CHARACTERS = 70

@@ -99,6 +99,7 @@ def _detached(settings: Settings, *, deploy: bool, browse: bool, as_json: bool) 
     arguments = ["up", "--host", settings.host, "--port", str(settings.port), "--ready-fd", str(writing)]
     log = settings.home / "service.log"
     log.touch(mode=0o600)
+    before = log.stat().st_size
     with log.open("ab") as stream:
         process = subprocess.Popen(
             [sys.executable, "-m", "walkgraph.cli.main", *arguments, "--deploy" if deploy else "--no-deploy"],
@@ -112,7 +113,10 @@ def _detached(settings: Settings, *, deploy: bool, browse: bool, as_json: bool) 
     with os.fdopen(reading) as pipe:
         said = pipe.read()
     if not said:
-        output.complain(f"the service did not start; the end of `{log}`:", log.read_text().splitlines()[-5:])
+        output.complain(
+            f"the service did not start; the end of `{log}`:",
+            log.read_bytes()[before:].decode(errors="replace").splitlines()[-5:],
+        )
         return process.wait(START_SECONDS) or 1
     _tell(json.loads(said), as_json=as_json, browse=browse)
     return 0
