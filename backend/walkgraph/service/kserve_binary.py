@@ -8,6 +8,7 @@ import struct
 from collections.abc import Sequence
 
 from walkgraph.errors import InvalidInput
+from walkgraph.service import limits
 
 HEADER = "inference-header-content-length"
 MEDIA_TYPE = "application/octet-stream"
@@ -39,6 +40,8 @@ def elements(data: bytes, pointer: str) -> list[bytes]:
     found: list[bytes] = []
     at = 0
     while at < len(data):
+        if len(found) == limits.PARTS:
+            raise InvalidInput(f"a tensor of texts or media may have {limits.PARTS} elements", pointer)
         size = int.from_bytes(data[at : at + 4], "little")
         if at + 4 + size > len(data):
             raise InvalidInput("an element's length goes beyond the tensor's bytes", pointer)

@@ -16,7 +16,8 @@ from tests.system.test_service_fuzz import mutated
 from tests.unit.service.conftest import Running
 from tests.unit.service.fakes import PNG
 from tests.unit.service.test_frames import IN_JSON, STATE
-from walkgraph.service import kserve
+from walkgraph.errors import InvalidInput
+from walkgraph.service import kserve, kserve_binary
 from walkgraph.wire import messages as m
 
 ACT = "/v2/models/reach/infer"
@@ -237,3 +238,9 @@ async def test_mutated_requests_are_served_or_refused(reach: Running) -> None:
         assert counts[200] > 5
         assert counts.total() - counts[200] > 50
     assert len(submits(reach)) == sum(counts[200] for counts in answered.values())
+
+
+def test_many_empty_elements_are_refused_before_they_are_made() -> None:
+    assert kserve_binary.elements(bytes(4 * 256), "/inputs/0") == [b""] * 256
+    with pytest.raises(InvalidInput, match="256 elements"):
+        kserve_binary.elements(bytes(4 * 257), "/inputs/0")
