@@ -303,7 +303,7 @@ class Runs:
                 if saved >= 1000:
                     saved = 0
                     await self._store.write(queries.prune_runs)
-            except WalkgraphError as error:
+            except Exception as error:  # noqa: BLE001 (whatever it is, the rows that come next are written)
                 _log.error("runs not recorded", count=len(rows), reason=str(error))
             finally:
                 for _ in batch:
