@@ -132,7 +132,7 @@ def test_a_gpu_has_the_triton_of_its_torch_after_the_lock_was_installed(
     monkeypatch.setattr(dev, "installed", lambda package: version)
     dev.install_torch(None, gpu=True)
     [command] = dev.commands
-    assert {dev.TORCH, *dev.extra("gpu")} <= set(command.split())
+    assert {dev.TORCH, *dev.extras("gpu")} <= set(command.split())
     assert ("GPU found" in capsys.readouterr().out) is announced
 
 

@@ -123,8 +123,8 @@ def test_loops_are_the_engines_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def called(self: Predictor, calls: Any, states: Any) -> Any:
         raise AssertionError("a loop on the device steps")
 
-    monkeypatch.setattr(Predictor, "forward", called)
     local = deployment()
+    monkeypatch.setattr(Predictor, "forward", called)
     local.submit("rolls", "rollout", {"horizon": 4}, asked(2, 4))
     local.submit("plans", "plan", PLAN, planned_for())
     local.run()
