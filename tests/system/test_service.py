@@ -224,7 +224,7 @@ def spinning(found: Service, times: int) -> Iterator[list[Event]]:
 def test_sigterm_lets_runs_finish_and_takes_nothing_new(tmp_path: Path) -> None:
     with service(tmp_path / "home", studio="false", drain_timeout="600") as found:
         found.up("--no-deploy")
-        with spinning(found, 6_000) as events, found.client() as client:
+        with spinning(found, 12_000) as events, found.client() as client:
             found.signal(signal.SIGTERM)
             while client.ready():
                 pass
