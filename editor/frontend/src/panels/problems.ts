@@ -35,9 +35,13 @@ function rank(problem: Problem): number {
   return problem.severity === "error" ? 0 : 1;
 }
 
-/** The graph's problems, then those of its plan that the graph's don't say already. */
+/** The graph's problems, then those of its plan that the graph's don't say already. A plan's pointers into the graph
+ * begin with `/graph`. */
 export function together(checked: readonly Problem[], planned: readonly Problem[]): Problem[] {
   const key = ({ code, pointer, message }: Problem) => `${code} ${pointer} ${message}`;
   const known = new Set(checked.map(key));
-  return [...checked, ...planned.filter((problem) => !known.has(key(problem)))];
+  const more = planned.map((problem) =>
+    problem.pointer.startsWith("/graph/") ? { ...problem, pointer: problem.pointer.slice("/graph".length) } : problem,
+  );
+  return [...checked, ...more.filter((problem) => !known.has(key(problem)))];
 }

@@ -63,6 +63,9 @@ describe("problems", () => {
   });
 
   it("of the plan are told once", () => {
-    expect(together([problem], [problem, warning])).toEqual([problem, warning]);
+    const ofPlan = (one: typeof problem | typeof warning) => ({ ...one, pointer: `/graph${one.pointer}` });
+    expect(together([problem], [ofPlan(problem), ofPlan(warning)])).toEqual([problem, warning]);
+    const room = { code: "no_room", pointer: "/placement/groups/0", message: "too much", severity: "error" } as const;
+    expect(together([problem], [room])).toEqual([problem, room]);
   });
 });
