@@ -99,7 +99,7 @@ def test_a_run_on_two_ranks_is_stopped_stepped_and_replayed(person: Person) -> N
     chosen = page.locator(".react-flow__edge.selected")
     expect(chosen.first).to_have_attribute("aria-label", re.compile(r"combine_cfg\."))
     expect(page.get_by_role("tab", name="Draw with guidance")).to_have_attribute("aria-selected", "true")
-    # How many there are follows from the run's parameters, which are asked for: a short run may be over before they come.
+    # How many there are follows from the parameters, which are asked for: a short run may be over before they come.
     expect(person.node("loop:denoise").locator(".wg-loop-at")).to_have_text(re.compile(r"^5( / 5)?$"))
     # It comes into sight above the debugger.
     page.wait_for_timeout(400)
