@@ -146,6 +146,17 @@ class Person:
         mouse.move(end[0], end[1])
         mouse.up()
 
+    def carry(self, what: Locator, onto: Locator) -> None:
+        """As `drag`, with eyes on where it is to go: that moves when a new plan has come."""
+        mouse = self.page.mouse
+        start = self.middle(what)
+        mouse.move(*start)
+        mouse.down()
+        mouse.move(start[0] + 6, start[1] + 6)
+        mouse.move(*self.middle(onto), steps=8)
+        mouse.move(*self.middle(onto))
+        mouse.up()
+
     def select(self, id_: str) -> None:
         """Click a node's head, right of its fields."""
         box = self.box(self.node(id_))
@@ -206,7 +217,7 @@ class Person:
         for rank, node in ranks.items():
             lane = self.page.get_by_role("region", name=re.compile(f"^Rank {rank} on "))
             chip = re.compile(f"^{node},")
-            self.drag(self.middle(self.page.get_by_role("option", name=chip)), self.middle(lane))
+            self.carry(self.page.get_by_role("option", name=chip), lane)
             expect(lane.get_by_role("option", name=chip)).to_be_visible()
         toolbar = self.page.get_by_role("toolbar", name="Placement")
         expect(toolbar.get_by_text("fits", exact=True)).to_be_visible()
