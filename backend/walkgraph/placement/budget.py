@@ -350,22 +350,30 @@ def _problems(assignment: Assignment, plan: Plan, hardware: Hardware, needs: lis
                 f"which has {show_bytes(room)}; such requests are refused one by one"
             )
             yield Problem("small_cache", at, message, "warning")
-    yield from _full_devices(hardware, needs)
+    yield from _full_devices(plan, hardware, needs)
 
 
 def _position(assignment: Assignment, rank: Rank) -> int:
     return next((i for i, entry in enumerate(assignment.placement.ranks) if entry.rank == rank), 0)
 
 
-def _too_large(plan: Plan, need: Need, free: int) -> str:
+def _contributors(plan: Plan, need: Need) -> dict[str, int]:
+    """To the least that a rank needs, the largest first."""
     parts = {f"weights `{name}`": size for name, size in need.weights.items()}
     parts |= {f"caches of `{plan.states[state].name}`": size for state, size in need.caches.items()}
     parts |= {"arena": need.arena, "workspace": need.workspace, "margin": need.margin}
-    largest = sorted(parts.items(), key=lambda part: -part[1])
-    sizes = ", ".join(f"{name} {show_bytes(size)}" for name, size in largest if size)
+    return {name: size for name, size in sorted(parts.items(), key=lambda part: -part[1]) if size}
+
+
+def _shown(parts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {show_bytes(size)}" for name, size in parts.items())
+
+
+def _too_large(plan: Plan, need: Need, free: int) -> str:
+    parts = _contributors(plan, need)
     return (
         f"rank {need.rank.rank} on `{need.rank.device}` needs {need.least} bytes ({show_bytes(need.least)}) and has "
-        f"{need.memory} ({show_bytes(need.memory)}): {sizes}; {_fix(plan, need, free, largest[0][0])}"
+        f"{need.memory} ({show_bytes(need.memory)}): {_shown(parts)}; {_fix(plan, need, free, next(iter(parts)))}"
     )
 
 
@@ -386,15 +394,20 @@ def _fix(plan: Plan, need: Need, free: int, largest: str) -> str:
     return f"take a device with {show_bytes(need.least)} free"
 
 
-def _full_devices(hardware: Hardware, needs: list[Need]) -> Iterator[Problem]:
+def _full_devices(plan: Plan, hardware: Hardware, needs: list[Need]) -> Iterator[Problem]:
     for device in hardware.devices:
         here = [need for need in needs if need.rank.device == device.name]
         taken = sum(need.memory for need in here)
         if here and taken > device.free:
             each = ", ".join(f"rank {need.rank.rank} {show_bytes(need.memory)}" for need in here)
+            least = "; ".join(
+                f"rank {need.rank.rank} needs {show_bytes(need.least)} at least: {_shown(_contributors(plan, need))}"
+                for need in here
+            )
             message = (
                 f"`{device.name}` has {show_bytes(device.free)} free and its ranks are given {show_bytes(taken)} "
-                f"({each}); lower `memory`, stop another deployment, or take a device with {show_bytes(taken)} free"
+                f"({each}); lower `memory`, stop another deployment, or take a device with {show_bytes(taken)} free; "
+                f"{least}"
             )
             yield Problem("device_full", "/groups", message)
 

@@ -11,7 +11,7 @@ from walkgraph.components import catalogue, families
 from walkgraph.graph import build, codec
 from walkgraph.graph.check import check
 from walkgraph.placement.document import Placement, decode
-from walkgraph.placement.hardware import Device, Hardware
+from walkgraph.placement.hardware import Device, Hardware, reserve
 from walkgraph.placement.plan import PlanResult, plan
 from walkgraph.placement.sizes import find_sizes
 from walkgraph.resources import bundled
@@ -23,10 +23,29 @@ NOTES = {"unavailable", "crossing_loop"}
 """What a plan may say of them: networks that are not here, a loop that goes over the wire on purpose."""
 
 
-def host(gpus: int) -> Hardware:
-    """A host with so many H200."""
+CARDS = {"H100": (79.2, 78.0), "H200": (140.0, 139.0), "4090": (24.0, 23.2), "4060": (8.0, 7.6)}
+"""GPU -> GiB that it has, and that its driver leaves."""
+TOO_LARGE = {
+    "4090": {
+        "bagel": "weights `bagel`",
+        "vjepa2_ac": "caches of `samples`",
+        "qwen3_omni": "weights `omni`",
+    },
+    "4060": {
+        "bagel": "weights `bagel`",
+        "vjepa2_ac": "caches of `samples`",
+        "qwen3_omni": "weights `omni`",
+        "orpheus": "weights `orpheus`",
+        "pi05": "weights `pi05`",
+    },
+}
+"""GPU -> graph whose least need is more than it has -> what takes most."""
+
+
+def host(gpus: int, card: str = "H200") -> Hardware:
     cpu = Device(name="cpu", total=128 * GiB, free=120 * GiB)
-    cards = [Device(name=f"cuda:{i}", total=140 * GiB, free=139 * GiB) for i in range(gpus)]
+    total, free = (int(size * GiB) for size in CARDS[card])
+    cards = [Device(name=f"cuda:{i}", total=total, free=free) for i in range(gpus)]
     return Hardware(host="one", cores=16, shm=64 * GiB, devices=(cpu, *cards))
 
 
@@ -104,3 +123,35 @@ def test_a_laptop_is_enough_for_the_placements_on_cpus(name: str) -> None:
 
 def test_a_placement_on_gpus_needs_them() -> None:
     assert planned("bagel_one_gpu", host(gpus=0)).plan is None
+
+
+@pytest.mark.parametrize("name", [name for name in PLACEMENTS if "gpu" in name or name == "bagel_cfg3"])
+@pytest.mark.parametrize("card", CARDS)
+def test_a_placement_fits_any_gpu_that_holds_the_least_it_needs(card: str, name: str) -> None:
+    result = planned(name, host(gpus=4, card=card))
+    largest = TOO_LARGE.get(card, {}).get(str(placement_of(name).graph))
+    if largest is None:
+        assert {problem.code for problem in result.problems} <= NOTES
+        return
+    assert result.plan is None
+    told = {problem.code: problem.message for problem in result.problems if problem.severity == "error"}
+    assert told.keys() <= {"does_not_fit", "device_full"}
+    assert all(f": {largest} " in message for message in told.values() if "rank 0" in message)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("pi05_one_gpu", "vjepa2_ac_one_gpu"),
+        ("vjepa2_ac_one_gpu", "pi05_one_gpu"),
+        ("orpheus_one_gpu", "orpheus_one_gpu"),
+        ("shapes_one_gpu", "world_one_gpu", "reach_one_gpu", "orpheus_one_gpu", "pi05_one_gpu"),
+    ],
+    ids="+".join,
+)
+def test_placements_that_share_a_gpu_take_what_is_left(names: tuple[str, ...]) -> None:
+    left = host(gpus=1, card="H100")
+    for name in names:
+        made = planned(name, left).plan
+        assert made is not None, name
+        left = reserve(left, [made])
