@@ -1,8 +1,9 @@
 """What every rank needs in memory, summed before any process starts: weights, caches, workspace and a margin.
 
 A rank's memory is that of its groups, or an equal share of what its device has free. Caches take what the rest leaves:
-all of it where the groups say how much memory they have, else enough for `RUNS` of the largest requests. One request
-with default parameters must fit; that the largest possible one may not is a warning.
+all of it where the groups say how much memory they have, else enough for `RUNS` of the largest requests and at most
+half of it, so that another deployment finds room beside this one. One request with default parameters must fit; that
+the largest possible one may not is a warning.
 """
 
 import math
@@ -312,8 +313,7 @@ def _said(assignment: Assignment, free: int, rank: Rank) -> int | None:
 
 def _filled(plan: Plan, need: Need) -> RankPlan:
     room = max(0, need.memory - need.fixed)
-    wanted = RUNS * max(sum(need.caches.values()), sum(need.largest.values())) or UNKNOWN_CACHES
-    total = 0 if not need.largest else room if need.said else min(room, wanted)
+    total = 0 if not need.largest else room if need.said else _unsaid(need, room)
     if need.least > need.memory:
         total = sum(need.caches.values())
     lines = [(f"weights {name}", size) for name, size in need.weights.items()]
@@ -321,6 +321,14 @@ def _filled(plan: Plan, need: Need) -> RankPlan:
     lines.extend((("arena", need.arena), ("workspace", need.workspace), ("margin", need.margin)))
     shown = tuple((name, size) for name, size in lines if size > 0)
     return replace(need.rank, kv_bytes=total, budget=shown, arena_bytes=need.arena)
+
+
+def _unsaid(need: Need, room: int) -> int:
+    """Bytes of the caches of a rank whose groups name no memory. One largest request may take more than half of the
+    room, if it fits at all."""
+    default, largest = sum(need.caches.values()), sum(need.largest.values())
+    one = max(default, largest) if largest <= room else default
+    return min(room, RUNS * max(default, largest) or UNKNOWN_CACHES, max(one, room // 2))
 
 
 def _shares(plan: Plan, need: Need, total: int) -> Iterator[tuple[str, int]]:

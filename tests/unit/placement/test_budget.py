@@ -6,7 +6,7 @@ from tests.support.placing import CATALOGUE, GIB, at, duet, hardware, placement,
 from walkgraph.errors import NotFound
 from walkgraph.graph.document import Weights
 from walkgraph.placement.budget import ARENA, CPU_MARGIN, GPU_MARGIN, PAGE, RUNS, SMALL_WORKSPACE, show_bytes
-from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.hardware import Hardware, reserve
 from walkgraph.placement.plan import PlanResult, plan
 from walkgraph.placement.sizes import WeightSizes
 
@@ -67,6 +67,28 @@ def test_caches_are_for_some_runs_where_nobody_names_memory() -> None:
     made = planned(devices=("cuda:0",), host=hardware(100 * GIB))
     assert made.plan is not None
     assert made.plan.ranks[0].kv_bytes == RUNS * 3 * (512 + PAGE) * TOKEN * 2
+
+
+def test_who_names_no_memory_leaves_room_for_others() -> None:
+    largest, fixed = 3 * (512 + PAGE) * TOKEN * 2, MODEL * 2 + PAINT * 4 + 128 * 2**20 + GPU_MARGIN
+    left = hardware(fixed + 8 * largest)
+    made = planned(devices=("cuda:0",), host=left)
+    assert made.plan is not None
+    assert made.plan.ranks[0].kv_bytes == 4 * largest
+    left = reserve(hardware(2 * fixed + 8 * largest), [made.plan])
+    assert planned(devices=("cuda:0",), host=left).deployable, "a second one finds room beside it"
+
+
+@pytest.mark.parametrize(
+    ("room", "kv"),
+    [(1.5, 1.0), (0.9, 0.45), (100, RUNS)],
+    ids=["one largest request takes more than half", "one that doesn't fit takes no more", "never more than so many"],
+)
+def test_caches_nobody_sized_hold_a_largest_request_where_one_fits(room: float, kv: float) -> None:
+    largest, fixed = 3 * (512 + PAGE) * TOKEN * 2, MODEL * 2 + PAINT * 4 + 128 * 2**20 + GPU_MARGIN
+    made = planned(devices=("cuda:0",), host=hardware(fixed + int(room * largest)))
+    assert made.plan is not None
+    assert made.plan.ranks[0].kv_bytes == int(kv * largest)
 
 
 def test_a_rank_without_caches_has_no_bytes_for_them() -> None:
