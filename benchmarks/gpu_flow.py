@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 import _common as common
 
+from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.engine.blocks import Held, Room, capacity_for
 from walkgraph.engine.pages import pages_for
 from walkgraph.engine.pool import Pool
@@ -47,7 +48,7 @@ from walkgraph.layers.mlp import gated_product
 from walkgraph.layers.norm import rms_norm
 from walkgraph.layers.patches import grid_ids
 from walkgraph.layers.unset import unset
-from walkgraph.networks.bagel import Bagel, BagelConfig
+from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_flow import FlowStep
 from walkgraph.networks.bagel_rows import EDGES
 from walkgraph.networks.base import CacheShape, PagedRows, PagedSlot, StepBatch

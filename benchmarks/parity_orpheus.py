@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walkgraph.checkpoints.orpheus import LlamaConfig
 from walkgraph.engine.paged_attention import Contexts
 from walkgraph.engine.pages import pages_for
 from walkgraph.engine.pool import Pool
 from walkgraph.engine.states import StateTable
 from walkgraph.networks.base import CacheShape, PagedRows, PagedSlot, Segment, StateKey
-from walkgraph.networks.llama import Llama, LlamaConfig
+from walkgraph.networks.llama import Llama
 from walkgraph.networks.presets import drawn, orpheus_config
 
 FACTOR = 1.2

@@ -17,9 +17,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from walkgraph.networks.pi05 import Pi05Config, Widths
-from walkgraph.networks.pi05_checkpoint import config_json
-from walkgraph.networks.siglip_navit import SiglipConfig
+from walkgraph.checkpoints.pi05 import Pi05Config, Widths, pi05_json
+from walkgraph.checkpoints.siglip import SiglipConfig
 
 FILE = Path(__file__).parent / "pi05_tiny.npz"
 SEED = 20250422
@@ -99,7 +98,7 @@ def weights() -> dict[str, Tensor]:
 def write_folder(folder: Path, layout: str = "openpi", shards: int = 1) -> Path:
     """A checkpoint: `openpi`'s names or `lerobot`'s."""
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(config_json(CONFIG))
+    (folder / "config.json").write_text(pi05_json(CONFIG))
     state = {("model." if layout == "lerobot" else "") + name: tensor for name, tensor in weights().items()}
     if shards == 1:
         save_file(state, folder / "model.safetensors")

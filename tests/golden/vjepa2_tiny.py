@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from walkgraph.networks.vjepa2 import TransformerConfig, Vjepa2, Vjepa2Config
-from walkgraph.networks.vjepa2_weights import config_json
+from walkgraph.checkpoints.vjepa2 import TransformerConfig, Vjepa2Config, vjepa2_json
+from walkgraph.networks.vjepa2 import Vjepa2
 
 SEED = 20250611
 CONFIG = Vjepa2Config(
@@ -83,7 +83,7 @@ def write_folder(root: Path) -> Path:
     """As the public checkpoint's parts, one file each, with names as a training run gives them."""
     folder = root / "vjepa2-tiny"
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(config_json(CONFIG))
+    (folder / "config.json").write_text(vjepa2_json(CONFIG))
     whole = weights()
     for part, wrapper in (("encoder", "module.backbone."), ("predictor", "module.")):
         mine = {n.removeprefix(f"{part}."): t for n, t in whole.items() if n.startswith(f"{part}.")}

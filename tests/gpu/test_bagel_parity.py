@@ -16,8 +16,9 @@ from torch import Tensor
 from tests.golden import bagel_tiny as tiny
 from tests.golden.bagel_runs import Seen, deployed, kept, serve, used, watched
 from tests.support.local import LocalDeployment
-from walkgraph.networks.checkpoint import load_bagel, read_config
-from walkgraph.networks.operators_text import Trained
+from walkgraph.checkpoints.bagel import read_bagel
+from walkgraph.checkpoints.tokenizer import Trained
+from walkgraph.networks.checkpoint import load_bagel
 from walkgraph.starters.shapes.context import Context
 
 pytestmark = [
@@ -79,7 +80,7 @@ def test_a_picture_is_read_as_the_published_code_reads_it(deployment: LocalDeplo
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-3), (torch.bfloat16, 0.04)])
 def test_logits_after_a_text_are_those_of_a_cpu(tmp_path: Path, dtype: torch.dtype, near: float) -> None:
     folder = tiny.write_folder(tmp_path, tiny.WIDE)
-    config, vocabulary = read_config(folder), Trained(folder / "vocab.json")
+    config, vocabulary = read_bagel(folder), Trained(folder / "vocab.json")
     ids = torch.tensor([[vocabulary.bos, *vocabulary.encode(tiny.TEXTS[1]), vocabulary.eos]])
     found: list[Tensor] = []
     with torch.inference_mode():

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
 from walkgraph.engine.pages import PAGE
-from walkgraph.networks.bagel import BAGEL_7B_MOT
 from walkgraph.networks.base import PagedRows, PagedSlot
 from walkgraph.networks.decoding import step_logits
 from walkgraph.networks.mot import MoTForCausalLM

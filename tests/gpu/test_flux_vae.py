@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
 from walkgraph.engine.capture import Capturer
 from walkgraph.engine.single import Singles
 from walkgraph.layers.pixels import few_channels, one_head
-from walkgraph.networks.bagel import BAGEL_7B_MOT
 from walkgraph.networks.base import Call, States
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.flux_vae_packed import PackedVae

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from walkgraph.layers.decoder import DecoderLayer, DecoderShape
+from walkgraph.checkpoints.decoder import DecoderShape
+from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.flow_linear import FlowLinears, PlainFlowLinears
 from walkgraph.layers.fp8 import Fp8FlowLinears, Scaled, product, quantise, scaled, scaled_gated, scaled_norm, supported
 from walkgraph.layers.norm import RMSNorm

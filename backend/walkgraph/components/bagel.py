@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from walkgraph.errors import InvalidInput
+from walkgraph.checkpoints.bagel import read_bagel
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.placement.sizes import FamilySizes, Part, Shape, read_config, token_numbers
+from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
 
 _PIXELS = "pixels: float[3, h, w]"
 _LATENTS = "latents: float[h, w, c]"
@@ -105,24 +104,14 @@ COMPONENTS: tuple[Component, ...] = (
 
 
 def _bagel_caches(folder: Path) -> Mapping[str, int]:
-    own = folder / "config.json"
-    config = read_config(own) if own.is_file() else {}
-    try:
-        if "llm" in config:
-            llm: dict[str, Any] = config["llm"]
-            return {"bagel.backbone": token_numbers(llm["layers"], llm["kv_heads"], llm["head_dim"])}
-        apart = folder / "llm_config.json"
-        llm = config["llm_config"] if "llm_config" in config and not apart.is_file() else read_config(apart)
-        head = llm.get("head_dim") or llm["hidden_size"] // llm["num_attention_heads"]
-        return {"bagel.backbone": token_numbers(llm["num_hidden_layers"], llm["num_key_value_heads"], head)}
-    except (KeyError, TypeError) as error:
-        raise InvalidInput(f"the config in `{folder.name}` does not describe a BAGEL model: {error}") from None
+    llm = read_bagel(folder).llm
+    return {"bagel.backbone": token_numbers(llm.layers, llm.kv_heads, llm.head_dim)}
 
 
 _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "bagel": FamilySizes(
-        parts={"model": Part(files="ema*.safetensors"), "autoencoder": Part(files="ae*.safetensors")},
+        parts={"model": Part(stem="ema"), "autoencoder": Part(stem="ae")},
         components={
             "bagel.backbone": ("model",),
             "bagel.vit": ("model",),

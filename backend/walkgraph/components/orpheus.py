@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from walkgraph.errors import InvalidInput
+from walkgraph.checkpoints.orpheus import read_orpheus
+from walkgraph.checkpoints.snac import read_snac
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.placement.sizes import FamilySizes, Part, Shape, read_config, token_numbers
+from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
 
 VOICES = ("tara", "leah", "jess", "leo", "dan", "mia", "zac", "zoe")
 
@@ -108,18 +109,20 @@ COMPONENTS: tuple[Component, ...] = (
 
 
 def _orpheus_caches(folder: Path) -> Mapping[str, int]:
-    config = read_config(folder / "config.json")
-    try:
-        head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-        return {"orpheus.backbone": token_numbers(config["num_hidden_layers"], config["num_key_value_heads"], head)}
-    except (KeyError, TypeError) as error:
-        raise InvalidInput(f"the config in `{folder.name}` does not describe an Orpheus model: {error}") from None
+    llm = read_orpheus(folder).llm
+    return {"orpheus.backbone": token_numbers(llm.layers, llm.kv_heads, llm.head_dim)}
+
+
+def _no_caches(folder: Path) -> Mapping[str, int]:
+    """SNAC keeps none, but its config has to be one."""
+    read_snac(folder)
+    return {}
 
 
 _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "orpheus": FamilySizes(
-        parts={"model": Part(files="model*.safetensors")},
+        parts={"model": Part(stem="model")},
         components={"orpheus.backbone": ("model",)},
         shapes={
             "orpheus-3b": Shape(
@@ -132,11 +135,12 @@ SIZES: Mapping[str, FamilySizes] = {
         caches_of=_orpheus_caches,
     ),
     "snac": FamilySizes(
-        parts={"decoder": Part(files="*.safetensors", exact=True)},
+        parts={"decoder": Part(stem="model", exact=True)},
         components={"snac.decoder": ("decoder",)},
         shapes={
             "snac-24khz": Shape(parts={"decoder": 13_121_025}, workspace={"snac.decoder": 200 * _M}),
             "snac-tiny": Shape(parts={"decoder": 4_929}),
         },
+        caches_of=_no_caches,
     ),
 }

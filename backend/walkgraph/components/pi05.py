@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from walkgraph.errors import InvalidInput
+from walkgraph.checkpoints.pi05 import read_pi05
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.placement.sizes import FamilySizes, Part, Shape, read_config, token_numbers
+from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
 
 _ACTIONS = "actions: float[t, a]"
 _CAMERA = "embeddings: float[p, d]"
@@ -136,19 +136,15 @@ COMPONENTS: tuple[Component, ...] = (
 
 
 def _caches(folder: Path) -> Mapping[str, int]:
-    config = read_config(folder / "config.json")
-    try:
-        # The published files name variants, which differ in widths alone.
-        sizes = [int(config.get(key, of)) for key, of in (("layers", 18), ("kv_heads", 1), ("head_dim", 256))]
-    except (TypeError, ValueError):
-        raise InvalidInput(f"the config in `{folder.name}` does not describe a pi0.5 model") from None
-    return dict.fromkeys(("pi05.prefix", "pi05.expert"), token_numbers(*sizes))
+    config = read_pi05(folder)
+    numbers = token_numbers(config.layers, config.kv_heads, config.head_dim)
+    return dict.fromkeys(("pi05.prefix", "pi05.expert"), numbers)
 
 
 _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "pi05": FamilySizes(
-        parts={"model": Part(files="model*.safetensors")},
+        parts={"model": Part(stem="model")},
         components=dict.fromkeys(("pi05.vision", "pi05.prefix", "pi05.modulations", "pi05.expert"), ("model",)),
         shapes={
             "pi05-base": Shape(

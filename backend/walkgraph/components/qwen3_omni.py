@@ -207,7 +207,7 @@ _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "qwen3_omni": FamilySizes(
         parts={
-            name: Part(files=f"{name}*.safetensors")
+            name: Part(stem=name)
             for name in ("audio", "vision", "thinker", "projection", "talker", "code_predictor", "code2wav")
         },
         components={

@@ -5,11 +5,10 @@ Shapes with `...` have a leading axis of samples where the node's state has a wi
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from walkgraph.errors import InvalidInput
+from walkgraph.checkpoints.vjepa2 import read_vjepa2
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.placement.sizes import FamilySizes, Part, Shape, read_config, token_numbers
+from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
 
 _FRAME = "features: float[..., n, d]"
 _ACTION = "actions: float[..., 7]"
@@ -135,21 +134,14 @@ COMPONENTS: tuple[Component, ...] = (
 
 
 def _caches(folder: Path) -> Mapping[str, int]:
-    own = folder / "config.json"
-    config = read_config(own) if own.is_file() else {}
-    if config.get("format") != "walkgraph/vjepa2@1":
-        return {"vjepa2.predictor": token_numbers(24, 16, 64)}
-    try:
-        sizes: dict[str, Any] = config["predictor"]
-        return {"vjepa2.predictor": token_numbers(sizes["layers"], sizes["heads"], sizes["width"] // sizes["heads"])}
-    except (KeyError, TypeError, ZeroDivisionError) as error:
-        raise InvalidInput(f"the config in `{folder.name}` does not describe a V-JEPA 2 model: {error}") from None
+    sizes = read_vjepa2(folder).predictor
+    return {"vjepa2.predictor": token_numbers(sizes.layers, sizes.heads, sizes.head_dim)}
 
 
 _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "vjepa2": FamilySizes(
-        parts={name: Part(files=f"{name}*.safetensors") for name in ("encoder", "predictor")},
+        parts={name: Part(stem=name) for name in ("encoder", "predictor")},
         components={"vjepa2.encoder": ("encoder",), "vjepa2.predictor": ("predictor",)},
         shapes={
             "vjepa2-ac-vitg": Shape(

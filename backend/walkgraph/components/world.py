@@ -103,7 +103,7 @@ COMPONENTS: tuple[Component, ...] = (
 
 SIZES: Mapping[str, FamilySizes] = {
     "world": FamilySizes(
-        parts={"painter": Part(files="painter*.safetensors")},
+        parts={"painter": Part(stem="painter")},
         components={"world.picture": ("painter",)},
         shapes={"world": Shape(parts={"painter": 224_930}, workspace={"world.picture": 32 * 2**20})},
     ),

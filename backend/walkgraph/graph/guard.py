@@ -29,10 +29,11 @@ class Fault(NamedTuple):
     message: str
 
 
-def read_json(data: str | bytes) -> Any:
-    """The value of a JSON text; raises InvalidInput for what isn't JSON, has duplicate keys or unusable numbers."""
-    if len(data) > MAX_BYTES:
-        raise InvalidInput(f"the document has {len(data)} bytes and may have {MAX_BYTES}; split it up")
+def read_json(data: str | bytes, most: int = MAX_BYTES) -> Any:
+    """The value of a JSON text of at most so many bytes; raises InvalidInput for what isn't JSON, has duplicate keys or
+    unusable numbers."""
+    if len(data) > most:
+        raise InvalidInput(f"the document has {len(data)} bytes and may have {most}; split it up")
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         return json.loads(

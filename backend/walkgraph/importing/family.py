@@ -4,8 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from walkgraph.checkpoints.decoder import DecoderSizes
+from walkgraph.checkpoints.files import Shape
+from walkgraph.checkpoints.siglip import SiglipConfig
+from walkgraph.checkpoints.tokenizer import Trained, tokenizer_file
 from walkgraph.errors import InvalidInput
-from walkgraph.importing.contents import Contents, Shape
+from walkgraph.importing.contents import Contents
 
 Shapes = dict[str, Shape]
 """Tensor -> its shape."""
@@ -29,6 +33,8 @@ class Beside:
 
     title: str
     recognises: Callable[[Contents], bool]
+    parts: Callable[[Contents], list[Part]]
+    """Raises InvalidInput for a config that can't be served."""
     without: str
     """What it is like without them, in a sentence."""
 
@@ -46,31 +52,13 @@ class Family:
     """What configs call it (`model_type`, `type`, `architectures`): the nearest is named to whoever brings another."""
     recognises: Callable[[Contents], bool]
     parts: Callable[[Contents], list[Part]]
-    """Raises InvalidInput for a config that isn't of this family."""
+    """Raises InvalidInput or NotFound for a config that its network can't be made of."""
     adapt: Callable[[Document, Contents], Iterable[str]] = lambda document, contents: ()
     """Set in the graph what follows from the config; gives what somebody should know of it, in sentences."""
     notes: Callable[[Contents], Iterable[str]] = lambda contents: ()
-    """What is missing beside the weights, in sentences; it can't be served without."""
+    """What is missing beside the weights, or can't be read, in sentences; it can't be served without."""
     beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
     """Weight set of the graph -> what it is."""
-
-
-def whole(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    """A number of a config. Raises InvalidInput for one that isn't there, or that no network can have."""
-    value = config.get(key, default)
-    if value is None and default is not None:
-        value = default
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
-        raise InvalidInput(f"`{key}` is {value!r} in the config, and must be a positive whole number")
-    return value
-
-
-def section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """An object inside a config. Raises InvalidInput."""
-    value = config.get(key)
-    if not isinstance(value, dict):
-        raise InvalidInput(f"the config has no `{key}`; is the folder whole?")
-    return value  # pyright: ignore[reportUnknownVariableType]
 
 
 # ── shapes that many networks have ──────────────────────────────────────────────────────────────
@@ -95,12 +83,13 @@ def gated(name: str, width: int, hidden: int) -> Iterator[tuple[str, Shape]]:
     yield from linear(f"{name}.down_proj", width, hidden, bias=False)
 
 
-def siglip(name: str, width: int, hidden: int, layers: int, patch: Shape, rows: int) -> Iterator[tuple[str, Shape]]:
-    """A vision tower; `patch`: what a row of its patch embedding reads; `rows`: positions."""
+def siglip(name: str, sizes: SiglipConfig, patch: Shape) -> Iterator[tuple[str, Shape]]:
+    """A vision tower; `patch`: what a row of its patch embedding reads."""
+    width, hidden = sizes.width, sizes.hidden
     yield f"{name}.embeddings.patch_embedding.weight", (width, *patch)
     yield f"{name}.embeddings.patch_embedding.bias", (width,)
-    yield f"{name}.embeddings.position_embedding.weight", (rows, width)
-    for layer in range(layers):
+    yield f"{name}.embeddings.position_embedding.weight", (sizes.side**2, width)
+    for layer in range(sizes.layers):
         at = f"{name}.encoder.layers.{layer}"
         for part in ("layer_norm1", "layer_norm2"):
             yield from norm(f"{at}.{part}", width)
@@ -109,3 +98,22 @@ def siglip(name: str, width: int, hidden: int, layers: int, patch: Shape, rows: 
         yield from linear(f"{at}.mlp.fc1", hidden, width)
         yield from linear(f"{at}.mlp.fc2", width, hidden)
     yield from norm(f"{name}.post_layernorm", width)
+
+
+def projections(at: str, sizes: DecoderSizes, *, bias: bool, suffix: str = "") -> Iterator[tuple[str, Shape]]:
+    """Of the attention of a decoder's layer; `bias`: of queries, keys and values."""
+    queries, keys = sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
+    for part, out in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
+        yield from linear(f"{at}.self_attn.{part}{suffix}", out, sizes.width, bias=bias)
+    yield from linear(f"{at}.self_attn.o_proj{suffix}", sizes.width, queries, bias=False)
+
+
+# ── beside the weights ──────────────────────────────────────────────────────────────────────────
+
+
+def tokenizer_faults(contents: Contents, *, plain: bool) -> Iterator[str]:
+    """Why the tokenizer can't be loaded, in a sentence; `plain` as in `Trained`."""
+    try:
+        Trained(tokenizer_file(contents.folder), plain=plain)
+    except InvalidInput as error:
+        yield str(error)

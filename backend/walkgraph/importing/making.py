@@ -10,20 +10,20 @@ from typing import Any
 from walkgraph import resources
 from walkgraph.components import catalogue, families
 from walkgraph.errors import InvalidInput, WalkgraphError
-from walkgraph.graph.codec import load
+from walkgraph.graph.check import check
 from walkgraph.graph.document import Graph
 from walkgraph.importing.contents import read
 from walkgraph.importing.family import Beside, Document
-from walkgraph.importing.recognising import Recognised
+from walkgraph.importing.recognising import Recognised, misfits_of
 from walkgraph.placement.document import decode
 from walkgraph.placement.hardware import Hardware
-from walkgraph.placement.plan import plan
+from walkgraph.placement.plan import PlanResult, plan
 from walkgraph.placement.sizes import find_sizes
 
 _FOLDER = re.compile(r"[\w\-.]+\Z")
 _NAME = 64
-SHARE = "95%"
-"""Of what a GPU has free, in a placement that is made here."""
+_STEP = 64 * 2**20
+"""Memory that is named here is rounded up to these."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,18 @@ def make(found: Recognised, name: str | None, hardware: Hardware) -> Made:
     warnings: list[str] = []
     beside: dict[str, str] = {}
     for key, wanted in family.beside.items():
-        folder = _beside(contents.folder, wanted)
+        folder, fault = _beside(contents.folder, wanted)
         if folder is None:
-            warnings.append(wanted.without)
+            warnings.append(f"{fault}; so {wanted.without}" if fault else wanted.without)
         else:
             beside[key] = folder
             document["weights"][key]["source"] = f"checkpoint:{folder}"
     warnings += family.adapt(document, contents)
-    graph = load(document)
+    report = check(document, catalogue())
+    if report.graph is None or not report.ok:
+        first = next(problem for problem in report.problems if problem.severity == "error")
+        raise InvalidInput(f"no graph can serve what the config of `{contents.name}` asks for: {first.message}")
+    graph = report.graph
     placements, unfit = _placements(graph, family.graph, contents.folder.parent, hardware)
     return Made(document, placements, unfit, beside, tuple(warnings))
 
@@ -70,16 +74,27 @@ def graph_name(folder: str) -> str:
     return (text if text[:1].isalpha() else f"model_{text}")[:_NAME]
 
 
-def _beside(folder: Path, wanted: Beside) -> str | None:
+def _beside(folder: Path, wanted: Beside) -> tuple[str | None, str | None]:
+    """The folder that holds it; else what keeps the one that was found from being served, in a sentence."""
+    fault: str | None = None
     for path in sorted(folder.parent.iterdir()):
         if path == folder or not (path / "config.json").is_file() or not _FOLDER.match(path.name):
             continue
         try:
-            if wanted.recognises(read(path)):
-                return path.name
+            contents = read(path)
         except WalkgraphError:
-            continue  # Not what is looked for, whatever else is wrong with it.
-    return None
+            continue  # Not what is looked for, as far as can be told.
+        if not wanted.recognises(contents):
+            continue
+        try:
+            found = [misfits_of(part, contents) for part in wanted.parts(contents)]
+            faults = [line for misfits in found for line in misfits.sentences()]
+        except WalkgraphError as error:
+            faults = [str(error)]
+        if not faults:
+            return path.name, None
+        fault = fault or f"`{path.name}` is {wanted.title}, and can't be served as it is: {faults[0]}"
+    return None, fault
 
 
 def _placements(
@@ -89,9 +104,9 @@ def _placements(
     fitting: list[Document] = []
     unfit: dict[str, str] = {}
     for document in _candidates(graph, template, hardware):
-        reason = _reason(graph, document, root, hardware)
+        sized, reason = _sized(graph, document, root, hardware)
         if reason is None:
-            fitting.append(document)
+            fitting.append(sized)
         else:
             unfit[document["name"]] = reason
     return tuple(fitting), unfit
@@ -101,28 +116,58 @@ def _candidates(graph: Graph, template: str, hardware: Hardware) -> Iterable[Doc
     """One GPU first, then those that need several; on a machine without GPUs, its CPU."""
     gpus = [device.name for device in hardware.devices if device.name.startswith("cuda:")]
     if not gpus:
-        yield _one(graph.name, "one_cpu", "cpu", None)
+        yield _one(graph.name, "one_cpu", "cpu")
         return
     free = {device.name: device.free for device in hardware.devices}
-    yield _one(graph.name, "one_gpu", max(gpus, key=lambda gpu: free[gpu]), SHARE)
-    bundled = [json.loads(path.read_text(encoding="utf-8")) for path in resources.bundled("placements").values()]
-    for document in bundled:
+    yield _one(graph.name, "one_gpu", max(gpus, key=lambda gpu: free[gpu]), _share(template))
+    for document in _bundled():
         wanted = [rank["device"] for rank in document["ranks"]]
         if document.get("graph") == template and len(wanted) > 1 and set(wanted) <= set(gpus):
             name = graph.name + document["name"].removeprefix(template)
             yield {**document, "name": name[:_NAME], "graph": graph.name}
 
 
-def _one(graph: str, suffix: str, device: str, memory: str | None) -> Document:
+def _bundled() -> list[Document]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in resources.bundled("placements").values()]
+
+
+def _share(template: str) -> str | None:
+    """What the bundled placement of that graph on one GPU takes."""
+    named = f"{template}_one_gpu"
+    return next((found["groups"][0].get("memory") for found in _bundled() if found["name"] == named), None)
+
+
+def _one(graph: str, suffix: str, device: str, memory: str | None = None) -> Document:
     group: dict[str, Any] = {"nodes": ["*"], "ranks": [0], **({"memory": memory} if memory else {})}
     name = f"{graph[: _NAME - len(suffix) - 1]}_{suffix}"
     ranks = [{"rank": 0, "device": device}]
     return {"format": "walkgraph/placement@1", "name": name, "graph": graph, "groups": [group], "ranks": ranks}
 
 
-def _reason(graph: Graph, document: Document, root: Path, hardware: Hardware) -> str | None:
+def _sized(graph: Graph, document: Document, root: Path, hardware: Hardware) -> tuple[Document, str | None]:
+    """The placement with memory that fits its need, and why there is none; None where there is."""
+    made = _planned(graph, document, root, hardware)
+    (first, *others) = document["groups"]
+    if others or ("memory" in first and made.plan is not None):
+        return document, _reason(made)
+    bare = {**document, "groups": [{key: value for key, value in first.items() if key != "memory"}]}
+    made = _planned(graph, bare, root, hardware)
+    if made.plan is None:
+        return document, _reason(made)
+    need = sum(size for _, size in made.plan.ranks[0].budget)
+    device = hardware.device(made.plan.ranks[0].device)
+    rounded = -(-need // _STEP) * _STEP
+    memory = f"{rounded // 2**20}MiB" if device is not None and rounded <= device.free else need
+    sized = {**bare, "groups": [{**bare["groups"][0], "memory": memory}]}
+    return sized, _reason(_planned(graph, sized, root, hardware))
+
+
+def _planned(graph: Graph, document: Document, root: Path, hardware: Hardware) -> PlanResult:
+    return plan(graph, decode(document), hardware, catalogue(), find_sizes(families(), (root,)))
+
+
+def _reason(made: PlanResult) -> str | None:
     """Why it doesn't fit; None where it does."""
-    made = plan(graph, decode(document), hardware, catalogue(), find_sizes(families(), (root,)))
     if made.plan is not None and made.deployable:
         return None
     errors = [problem.message for problem in made.problems if problem.severity == "error"] or [

@@ -7,8 +7,9 @@ from functools import cache
 from typing import Any, cast
 
 from walkgraph import plugins
-from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.importing.contents import Contents, Shape, numbers, refuse_pickles
+from walkgraph.checkpoints.files import Shape, coded
+from walkgraph.errors import NotFound
+from walkgraph.importing.contents import Contents, numbers, refuse_pickles
 from walkgraph.importing.family import Family, Part
 
 _FAMILIES = "walkgraph.importing.families"
@@ -25,10 +26,12 @@ class Misfits:
     odd: tuple[tuple[str, Shape, Shape], ...]
     """Name, shape in the file, shape that the config asks for."""
     unknown: tuple[str, ...]
+    coded: tuple[str, ...]
+    """Of those whose numbers can't be taken as they are, in sentences."""
 
     @property
     def found(self) -> bool:
-        return bool(self.missing or self.odd or self.unknown)
+        return bool(self.missing or self.odd or self.unknown or self.coded)
 
     def sentences(self) -> Iterable[str]:
         if self.missing:
@@ -38,6 +41,9 @@ class Misfits:
             yield f"in `{self.stem}`, {'; '.join(told)}{_more(len(self.odd))}"
         if self.unknown:
             yield f"`{self.stem}` has tensors that the network doesn't read: {_listed(self.unknown)}"
+        if self.coded:
+            first, *others = self.coded
+            yield f"in `{self.stem}`, {first}" + (f" (and {len(others)} tensors more)" if others else "")
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ def known() -> Mapping[str, Family]:
 
 def recognise(contents: Contents) -> Recognised:
     """Raises Refused for pickles, NotFound for a folder without weights or of no known family, InvalidInput for a
-    config that doesn't hold together."""
+    config that its network can't be made of."""
     refuse_pickles(contents)
     family = next((family for family in known().values() if family.recognises(contents)), None)
     if family is None:
@@ -74,34 +80,34 @@ def recognise(contents: Contents) -> Recognised:
         raise NotFound(
             f"`{contents.name}` is a folder of {family.title} without weights: no `.safetensors` file is there"
         )
-    try:
-        parts = family.parts(contents)
-    except InvalidInput as error:
-        raise InvalidInput(f"`{contents.name}` looks like {family.title}, but {error}") from None
-    except (TypeError, ValueError, KeyError, ZeroDivisionError):
-        raise InvalidInput(f"the config in `{contents.name}` does not describe {family.title}") from None
-    misfits = tuple(found for part in parts if (found := _misfits(part, contents)).found)
+    parts = family.parts(contents)
+    misfits = tuple(found for part in parts if (found := misfits_of(part, contents)).found)
     dtypes: dict[str, int] = {}
-    for tensor in contents.tensors:
+    tensors = [tensor for part in parts for tensor in contents.weights.get(part.stem, {}).values()]
+    for tensor in tensors:
         dtypes[tensor.dtype] = dtypes.get(tensor.dtype, 0) + 1
     return Recognised(
         family=family,
         contents=contents,
         parts=tuple(part.stem for part in parts),
         parameters=sum(numbers(shape) for part in parts for shape in part.expected.values()),
-        bytes=sum(tensor.bytes for tensor in contents.tensors),
+        bytes=sum(tensor.bytes for tensor in tensors),
         dtypes=dict(sorted(dtypes.items())),
         misfits=misfits,
         lacking=tuple(family.notes(contents)),
     )
 
 
-def _misfits(part: Part, contents: Contents) -> Misfits:
+def misfits_of(part: Part, contents: Contents) -> Misfits:
     """`named` may have joined or dropped some: the names are then the network's."""
-    have = part.named({name: tensor.shape for name, tensor in contents.weights.get(part.stem, {}).items()})
+    files = contents.weights.get(part.stem, {})
+    have = part.named({name: tensor.shape for name, tensor in files.items()})
     odd = tuple((n, have[n], want) for n, want in part.expected.items() if n in have and have[n] != want)
     missing = tuple(name for name in part.expected if name not in have)
-    return Misfits(part.stem, missing, odd, tuple(name for name in have if name not in part.expected))
+    told = {name: fault for name, tensor in files.items() if (fault := coded(name, tensor.dtype, files)) is not None}
+    # What the network doesn't read may have any numbers.
+    read = tuple(fault for name, fault in told.items() if part.named({name: files[name].shape}).keys() & part.expected)
+    return Misfits(part.stem, missing, odd, tuple(name for name in have if name not in part.expected), read)
 
 
 def _unknown(contents: Contents) -> str:

@@ -13,13 +13,13 @@ Shape letters: R rows, B rows of a step, W model width, H query heads, G key/val
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.layers.attention import Attend
 from walkgraph.layers.linear import linear
 from walkgraph.layers.mlp import SwiGLU
@@ -44,54 +44,6 @@ class StepSlot(Protocol):
 
     @property
     def rows(self) -> Rows: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecoderShape:
-    width: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    hidden: int
-    """Width between the two matrices of the MLP."""
-    norm_eps: float
-    qkv_bias: bool
-    qk_norm: bool
-    """RMS norm of every query and key head, before the rotation."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecoderSizes:
-    """Of a stack of layers with a vocabulary. Raises ValueError for sizes that don't go together."""
-
-    width: int
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocab: int
-    rope_theta: float
-    norm_eps: float
-
-    def __post_init__(self) -> None:
-        sizes = (self.width, self.hidden, self.layers, self.heads, self.kv_heads, self.head_dim, self.vocab)
-        if min(sizes) < 1 or self.heads % self.kv_heads:
-            raise ValueError(f"`heads` {self.heads} must be a multiple of `kv_heads` {self.kv_heads}, and no size 0")
-        if self.head_dim % 2:
-            raise ValueError(f"`head_dim` {self.head_dim} must be even for rotary positions")
-
-    def layer(self, *, qkv_bias: bool, qk_norm: bool) -> DecoderShape:
-        return DecoderShape(
-            width=self.width,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            hidden=self.hidden,
-            norm_eps=self.norm_eps,
-            qkv_bias=qkv_bias,
-            qk_norm=qk_norm,
-        )
 
 
 class DecoderAttention(nn.Module):

@@ -4,11 +4,12 @@ Shape letters: R rows, H heads, D head dim.
 """
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from walkgraph.checkpoints.decoder import LongContext
 
 
 class Rotation(NamedTuple):
@@ -17,23 +18,6 @@ class Rotation(NamedTuple):
     cos: Tensor
     sin: Tensor
     """Its first half is negated: see `rotate`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LongContext:
-    """How Llama 3 stretches rotary positions: slow dimensions turn `factor` times slower, fast ones as before."""
-
-    factor: float
-    low: float
-    """A dimension that turns at most this often within `original` positions is slow."""
-    high: float
-    """One that turns at least this often is fast; in between the two are mixed linearly."""
-    original: int
-    """Positions that the model was first trained on."""
-
-    def __post_init__(self) -> None:
-        if self.factor < 1 or not self.low < self.high or self.original < 1:
-            raise ValueError("rope scaling wants `factor` >= 1, `low` < `high` and positive `original` positions")
 
 
 def neox_frequencies(head_dim: int, theta: float, scaling: LongContext | None = None) -> Tensor:

@@ -6,132 +6,19 @@ attended by whom, and at which position, is the caller's: an image block is BOI,
 Shape letters: R rows, W model width, N latent tokens, V vocabulary.
 """
 
-from dataclasses import dataclass
 from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.layers.attention import Attend, BlockAttend
-from walkgraph.layers.decoder import DecoderLayer, DecoderShape, DecoderSizes
+from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.mlp import GeluMLP
 from walkgraph.layers.positions import GridPositions, TimeEmbedding
-from walkgraph.networks.flux_vae import VaeConfig
 from walkgraph.networks.mot import MoTForCausalLM
-from walkgraph.networks.siglip_navit import SiglipConfig, SiglipNavit
-
-
-@dataclass(frozen=True, kw_only=True)
-class LlmConfig(DecoderSizes):
-    rope_theta: float = 1e6
-    norm_eps: float = 1e-6
-
-    @property
-    def shape(self) -> DecoderShape:
-        return self.layer(qkv_bias=True, qk_norm=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PictureRules:
-    """How a client's picture is resized before an encoder: sides become multiples of `stride`, within bounds."""
-
-    min_side: int
-    max_side: int
-    stride: int
-    max_pixels: int = 14 * 14 * 9 * 1024
-
-    def __post_init__(self) -> None:
-        if self.min_side % self.stride or self.max_side % self.stride or self.min_side > self.max_side:
-            raise ValueError("`min_side` <= `max_side` must both be multiples of `stride`")
-
-    def target(self, width: int, height: int) -> tuple[int, int]:
-        """The size to resize a picture of this size to. Equal bounds give that square, whatever the shape."""
-        if self.min_side == self.max_side:
-            return self.min_side, self.min_side
-        scale = max(min(self.max_side / max(width, height), 1.0), self.min_side / min(width, height))
-        width, height = self._scaled(width, height, scale)
-        if width * height > self.max_pixels:
-            width, height = self._scaled(width, height, self.max_pixels / (width * height))
-        if max(width, height) > self.max_side:
-            width, height = self._scaled(width, height, self.max_side / max(width, height))
-        return width, height
-
-    def _scaled(self, width: int, height: int, scale: float) -> tuple[int, int]:
-        w, h = (max(self.stride, round(round(side * scale) / self.stride) * self.stride) for side in (width, height))
-        return w, h
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpecialTokens:
-    bos: int
-    eos: int
-    boi: int
-    eoi: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class BagelConfig:
-    llm: LlmConfig
-    vit: SiglipConfig
-    vae: VaeConfig
-    tokens: SpecialTokens
-    vit_pictures: PictureRules
-    vae_pictures: PictureRules
-    latent_side: int
-    """Side of the table of latent positions: the largest picture in latent tokens."""
-    latent_patch: int = 2
-
-    def __post_init__(self) -> None:
-        if max(self.tokens.bos, self.tokens.eos, self.tokens.boi, self.tokens.eoi) >= self.llm.vocab:
-            raise ValueError(f"special tokens must lie below `llm.vocab` {self.llm.vocab}")
-        if self.vae_pictures.stride != self.pixels_per_token or self.vit_pictures.stride != self.vit.patch:
-            raise ValueError("picture strides must be the ViT's patch and the pixels per latent token")
-
-    @property
-    def latent_channels(self) -> int:
-        """Width of one latent token (64 in the published model)."""
-        return self.latent_patch**2 * self.vae.latent_channels
-
-    @property
-    def pixels_per_token(self) -> int:
-        """Pixels along a latent token's side (16 in the published model)."""
-        return self.latent_patch * self.vae.downsample
-
-    def latent_grid(self, width: int, height: int) -> tuple[int, int]:
-        """(rows, columns) of latent tokens of a picture of this size in pixels."""
-        step = self.pixels_per_token
-        if width % step or height % step or max(width, height) > self.latent_side * step:
-            raise ValueError(f"picture sides must be multiples of {step}, at most {self.latent_side * step} pixels")
-        return height // step, width // step
-
-    @classmethod
-    def from_json(cls, document: dict) -> Self:
-        """The inverse of `dataclasses.asdict`; refuses unknown and missing keys."""
-        parts = {
-            "llm": LlmConfig,
-            "vit": SiglipConfig,
-            "tokens": SpecialTokens,
-            "vit_pictures": PictureRules,
-            "vae_pictures": PictureRules,
-        }
-        values = {key: parts[key](**value) if key in parts else value for key, value in document.items()}
-        if "vae" in values:
-            vae = values["vae"]
-            values["vae"] = VaeConfig(**{**vae, "multipliers": tuple(vae.get("multipliers", ()))})
-        return cls(**values)
-
-
-BAGEL_7B_MOT = BagelConfig(
-    llm=LlmConfig(width=3584, hidden=18944, layers=28, heads=28, kv_heads=4, head_dim=128, vocab=152064),
-    vit=SiglipConfig(width=1152, hidden=4304, layers=26, heads=16, patch=14, side=70),
-    vae=VaeConfig(channels=128, multipliers=(1, 2, 4, 4), blocks=2, latent_channels=16, shift=0.1159, scale=0.3611),
-    tokens=SpecialTokens(bos=151644, eos=151645, boi=151652, eoi=151653),
-    vit_pictures=PictureRules(min_side=224, max_side=980, stride=14),
-    vae_pictures=PictureRules(min_side=512, max_side=1024, stride=16),
-    latent_side=64,
-)
-"""BAGEL-7B-MoT as published: 14.6 billion parameters."""
+from walkgraph.networks.siglip_navit import SiglipNavit
 
 
 class Bagel(nn.Module):

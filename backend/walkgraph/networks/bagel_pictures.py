@@ -1,13 +1,12 @@
 """What BAGEL's operators share: the config of a weight set, and how a picture is cut into cells."""
 
-from walkgraph.networks.bagel import BagelConfig
+from walkgraph.checkpoints.bagel import BagelConfig, read_bagel
 from walkgraph.networks.base import Call, CallFailed, LoadContext
-from walkgraph.networks.checkpoint import read_config
 from walkgraph.networks.presets import bagel_config
 
 
 def shared_config(context: LoadContext) -> BagelConfig:
-    return context.once(BagelConfig, lambda name, seed: bagel_config(name), read_config)
+    return context.once(BagelConfig, lambda name, seed: bagel_config(name), read_bagel)
 
 
 def picture_cells(call: Call, step: int, side: int) -> tuple[int, int, int]:

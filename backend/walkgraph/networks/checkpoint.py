@@ -1,16 +1,8 @@
 """Weights in the public layout: safetensors only, whole or sharded, strict, built on `meta` and assigned.
 
-A folder of BAGEL holds `ema.safetensors` (or `ema.safetensors.index.json` and its shards) and `ae.safetensors`, and
-either our own `config.json` (`"format": "walkgraph/bagel@1"`) or what is published: `llm_config.json`,
-`vit_config.json`, a `config.json` that may hold both of them, and the tokenizer.
-
-A folder of Orpheus holds `model.safetensors` (or its index and shards) and the public `config.json`; where its special
-tokens are not the published ones, `"speech_tokens"` in that file names them.
+What a folder says of itself (configs, headers) is read by `walkgraph.checkpoints`.
 """
 
-import dataclasses
-import json
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,15 +12,19 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.checkpoints.bagel import BagelConfig
+from walkgraph.checkpoints.files import coded, files, tensors
+from walkgraph.checkpoints.orpheus import LlamaConfig
+from walkgraph.errors import InvalidInput
 from walkgraph.layers.unset import unset
-from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel, BagelConfig, SpecialTokens
+from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.flux_vae import AutoEncoder
-from walkgraph.networks.llama import Llama, LlamaConfig, OrpheusConfig, SpeechTokens
+from walkgraph.networks.llama import Llama
 
-FORMAT = "walkgraph/bagel@1"
 M = TypeVar("M", bound=nn.Module)
 Named = tuple[str, torch.Tensor]
+_DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+"""As safetensors files call them."""
 Progress = Callable[[int], None]
 """Called with the bytes of every tensor that was loaded."""
 
@@ -48,22 +44,6 @@ class Names(NamedTuple):
     """Whether a tensor of the module is kept in float32."""
     regroup: Callable[[Iterable[Named]], Iterable[Named]] = iter
     """A file's tensors, renamed, -> the module's: some may be joined, or left out."""
-
-
-def read_config(folder: Path) -> BagelConfig:
-    """The config of a checkpoint folder; raises `InvalidInput` or `NotFound` with the file's name."""
-    own = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-    try:
-        if own.get("format") == FORMAT:
-            return BagelConfig.from_json({k: v for k, v in own.items() if k != "format"})
-        return _published(folder, own)
-    except (TypeError, ValueError, KeyError) as error:
-        raise InvalidInput(f"the config in `{folder.name}` does not describe a BAGEL model: {error}") from error
-
-
-def config_json(config: BagelConfig) -> str:
-    """What `read_config` reads back."""
-    return json.dumps({"format": FORMAT, **dataclasses.asdict(config)}, indent=2) + "\n"
 
 
 def load_bagel(
@@ -87,16 +67,6 @@ def load_autoencoder(
     progress: Progress | None = None,
 ) -> AutoEncoder:
     return load(lambda: AutoEncoder(config.vae), folder, "ae", device=device, dtype=dtype, progress=progress)
-
-
-def read_orpheus(folder: Path) -> OrpheusConfig:
-    """As `read_config`, of an Orpheus folder."""
-    public = read_json(folder / "config.json")
-    try:
-        tokens = SpeechTokens(**public.get("speech_tokens", {}))
-        return OrpheusConfig(llm=LlamaConfig.published(public), tokens=tokens)
-    except (TypeError, ValueError, KeyError) as error:
-        raise InvalidInput(f"the config in `{folder.name}` does not describe an Orpheus model: {error}") from error
 
 
 def load_llama(
@@ -125,7 +95,7 @@ def load(
 ) -> M:
     """Build on `meta`, then assign every tensor of `<stem>.safetensors` (or of its shards), cast to `dtype`.
 
-    Raises `NotFound` for a missing file and `InvalidInput` for missing, unknown or misshapen tensors.
+    Raises `NotFound` for a missing file and `InvalidInput` for missing, unknown, misshapen or quantised tensors.
     """
     with unset():
         module = build()
@@ -135,6 +105,8 @@ def load(
     for name, tensor in names.regroup(_tensors(folder, stem, str(device), names)):
         if name not in wanted:
             problems.append(f"unknown tensor `{name}`")
+        elif (fault := undecoded(name, tensor)) is not None:
+            problems.append(fault)
         elif tuple(tensor.shape) != wanted[name]:
             problems.append(f"`{name}` is {list(tensor.shape)}, the config wants {list(wanted[name])}")
         else:
@@ -150,20 +122,9 @@ def load(
     return module.eval().requires_grad_(False)
 
 
-def files(folder: Path, stem: str) -> list[Path]:
-    """The safetensors files of one stem: the single file, or the shards that its index names."""
-    single, index = folder / f"{stem}.safetensors", folder / f"{stem}.safetensors.index.json"
-    if single.is_file():
-        return [single]
-    if not index.is_file():
-        raise NotFound(f"`{folder.name}` has neither `{single.name}` nor `{index.name}`")
-    names = sorted(set(read_json(index).get("weight_map", {}).values()))
-    if any(Path(name).name != name for name in names):
-        raise InvalidInput(f"`{index.name}` names a shard outside its folder")
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing or not names:
-        raise NotFound(f"`{index.name}` names shards that are not there: {missing}")
-    return [folder / name for name in names]
+def undecoded(name: str, tensor: torch.Tensor) -> str | None:
+    """What is wrong with numbers that can't be taken as they are, in a sentence; None of others."""
+    return coded(name, _DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch.")))
 
 
 def _named(name: str, problems: list[str]) -> bool:
@@ -171,12 +132,20 @@ def _named(name: str, problems: list[str]) -> bool:
 
 
 def _tensors(folder: Path, stem: str, device: str, names: Names) -> Iterator[tuple[str, torch.Tensor]]:
+    for filed, tensor in read_tensors(folder, stem, device, lambda filed: names.rename(filed) not in names.spare):
+        yield names.rename(filed), tensor
+
+
+def read_tensors(
+    folder: Path, stem: str, device: str, wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Of all files of a stem, by their names there. Raises `NotFound` and `InvalidInput`."""
+    tensors(folder, stem)  # what the headers say must go together
     for path in files(folder, stem):
         with opened(path, device) as shard:
-            for filed in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
-                name = names.rename(filed)
-                if name not in names.spare:
-                    yield name, shard.get_tensor(filed)
+            for name in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
+                if wanted(name):
+                    yield name, shard.get_tensor(name)
 
 
 @contextmanager
@@ -187,128 +156,3 @@ def opened(path: Path, device: str) -> Iterator[Any]:
             yield shard
     except SafetensorError as error:
         raise InvalidInput(f"`{path.name}` is not a readable safetensors file: {error}") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Raises `NotFound` or `InvalidInput` with the file's name."""
-    if not path.is_file():
-        raise NotFound(f"`{path.parent.name}` has no `{path.name}`")
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise InvalidInput(f"`{path.name}` is not valid JSON: {error}") from error
-
-
-def _published(folder: Path, own: dict[str, Any]) -> BagelConfig:
-    """The published files say the sizes; what they leave out is the published model's. Raises ValueError for a model of
-    other parts."""
-    llm, vit = _part(folder, own, "llm_config"), _part(folder, own, "vit_config")
-    _refuse_others(own, llm, vit)
-    base, vae = BAGEL_7B_MOT, own.get("vae_config") or {}
-    return dataclasses.replace(
-        base,
-        llm=dataclasses.replace(
-            base.llm,
-            width=llm["hidden_size"],
-            hidden=llm["intermediate_size"],
-            layers=llm["num_hidden_layers"],
-            heads=llm["num_attention_heads"],
-            kv_heads=llm["num_key_value_heads"],
-            head_dim=llm.get("head_dim") or llm["hidden_size"] // llm["num_attention_heads"],
-            vocab=llm["vocab_size"],
-            rope_theta=llm.get("rope_theta") or _rope(llm).get("rope_theta", base.llm.rope_theta),
-            norm_eps=llm.get("rms_norm_eps", base.llm.norm_eps),
-        ),
-        vit=dataclasses.replace(
-            base.vit,
-            width=vit["hidden_size"],
-            hidden=vit["intermediate_size"],
-            # The last layer of the published encoder is not used, and not in the checkpoint.
-            layers=vit["num_hidden_layers"] - 1,
-            heads=vit["num_attention_heads"],
-            patch=vit["patch_size"],
-            side=vit["image_size"] // vit["patch_size"] if "image_size" in vit else base.vit.side,
-            norm_eps=vit.get("layer_norm_eps", base.vit.norm_eps),
-        ),
-        vae=dataclasses.replace(
-            base.vae,
-            channels=vae.get("ch", base.vae.channels),
-            multipliers=tuple(vae.get("ch_mult", base.vae.multipliers)),
-            blocks=vae.get("num_res_blocks", base.vae.blocks),
-            latent_channels=vae.get("z_channels", base.vae.latent_channels),
-        ),
-        tokens=_special_tokens(folder) or base.tokens,
-        latent_patch=own.get("latent_patch_size", base.latent_patch),
-        latent_side=_latent_side(folder) or base.latent_side,
-    )
-
-
-def _part(folder: Path, own: dict[str, Any], name: str) -> dict[str, Any]:
-    """A config in a file of its own, or inside `config.json`; raises `NotFound`."""
-    path = folder / f"{name}.json"
-    if not path.is_file() and isinstance(own.get(name), dict):
-        return own[name]
-    return read_json(path)
-
-
-def _refuse_others(own: dict[str, Any], llm: dict[str, Any], vit: dict[str, Any]) -> None:
-    """Settings under which the same weights mean another model, none of which the published one has."""
-    gelu = "gelu_pytorch_tanh"
-    wanted: list[tuple[str, Any, Any]] = [
-        ("connector_act", own.get("connector_act", gelu), gelu),
-        ("interpolate_pos", bool(own.get("interpolate_pos")), False),
-        ("llm_config.hidden_act", llm.get("hidden_act", "silu"), "silu"),
-        ("llm_config.rope_scaling", _rope(llm).get("rope_type", _rope(llm).get("type", "default")), "default"),
-        ("vit_config.hidden_act", vit.get("hidden_act", gelu), gelu),
-    ]
-    for name, found, only in wanted:
-        if found != only:
-            raise ValueError(f"`{name}` is {json.dumps(found)}, and only {json.dumps(only)} can be run")
-
-
-def _rope(llm: dict[str, Any]) -> dict[str, Any]:
-    """What newer and older files say of the rotation besides its base, which newer ones keep there too."""
-    return llm.get("rope_parameters") or llm.get("rope_scaling") or {}
-
-
-def _latent_side(folder: Path) -> int | None:
-    """Of the table of latent positions, as it is in the weights: the published `max_latent_size` says less."""
-    name = "latent_pos_embed.pos_embed"
-    if not any(folder.glob("ema*.safetensors")):
-        return None
-    for path in files(folder, "ema"):
-        with opened(path, "cpu") as shard:
-            if name in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
-                rows = shard.get_slice(name).get_shape()[0]
-                if math.isqrt(rows) ** 2 != rows:
-                    raise ValueError(f"`{name}` has {rows} rows, which are no square of positions")
-                return math.isqrt(rows)
-    return None
-
-
-def _special_tokens(folder: Path) -> SpecialTokens | None:
-    """As the folder's tokenizer numbers them; None where there is no tokenizer."""
-    names = {"bos": "<|im_start|>", "eos": "<|im_end|>", "boi": "<|vision_start|>", "eoi": "<|vision_end|>"}
-    known = added_tokens(folder)
-    if known is None:
-        return None
-    missing = [name for name in names.values() if name not in known]
-    if missing:
-        raise ValueError(f"its tokenizer has no token {', '.join(f'`{name}`' for name in missing)}")
-    return SpecialTokens(**{key: known[name] for key, name in names.items()})
-
-
-def added_tokens(folder: Path) -> dict[str, int] | None:
-    """Tokens that are no pieces of text, by name, as `tokenizer.json` or `tokenizer_config.json` lists them; None where
-    there is neither. Raises `InvalidInput`."""
-    whole, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
-    path = whole if whole.is_file() else config
-    if not path.is_file():
-        return None
-    document = read_json(path)
-    try:
-        if path == whole:
-            return {token["content"]: int(token["id"]) for token in document.get("added_tokens") or ()}
-        return {token["content"]: int(key) for key, token in (document.get("added_tokens_decoder") or {}).items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidInput(f"the added tokens in `{path.name}` are not readable; export it again") from error

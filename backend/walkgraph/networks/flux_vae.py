@@ -5,34 +5,13 @@ Parameter names are the public checkpoint's (`ae.safetensors`).
 Shape letters: B pictures, H and W pixels, z latent channels, f = 2^(levels - 1) the downsampling.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-
-@dataclass(frozen=True, kw_only=True)
-class VaeConfig:
-    channels: int
-    multipliers: tuple[int, ...]
-    """Width of each level, in units of `channels`; every level but the last halves the side."""
-    blocks: int
-    """Residual blocks per level of the encoder; the decoder has one more."""
-    latent_channels: int
-    shift: float
-    scale: float
-    """Latents are scale * (z - shift)."""
-    norm_groups: int = 32
-
-    def __post_init__(self) -> None:
-        if not self.multipliers or any((self.channels * m) % self.norm_groups for m in self.multipliers):
-            raise ValueError(f"`vae.channels` times each of `vae.multipliers` must divide by {self.norm_groups} groups")
-
-    @property
-    def downsample(self) -> int:
-        return 2 ** (len(self.multipliers) - 1)
+from walkgraph.checkpoints.bagel import VaeConfig
 
 
 class ResnetBlock(nn.Module):

@@ -9,8 +9,9 @@ from typing import cast
 
 from torch import Tensor, cat, nn
 
+from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.layers.attention import Attend
-from walkgraph.layers.decoder import DecoderLayer, DecoderShape
+from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
 

@@ -6,8 +6,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.layers.patches import patchify, unpatchify
-from walkgraph.networks.bagel import BagelConfig
 from walkgraph.networks.bagel_pictures import picture_cells, shared_config
 from walkgraph.networks.base import (
     Call,

@@ -10,8 +10,8 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from walkgraph.checkpoints.bagel import PictureRules
 from walkgraph.layers.patches import normalise, to_levels, to_picture
-from walkgraph.networks.bagel import PictureRules
 from walkgraph.networks.base import Call, CallFailed, Operator, Outputs, States
 from walkgraph.networks.hands import side_by_side
 

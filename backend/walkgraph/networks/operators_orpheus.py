@@ -13,6 +13,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from walkgraph.checkpoints.orpheus import OrpheusConfig, SpeechTokens, read_orpheus
 from walkgraph.layers.sampling import SamplingParams, count, sample
 from walkgraph.networks.base import (
     FINITE,
@@ -33,10 +34,10 @@ from walkgraph.networks.base import (
     StepSpec,
     reused,
 )
-from walkgraph.networks.checkpoint import load_llama, read_orpheus
+from walkgraph.networks.checkpoint import load_llama
 from walkgraph.networks.decoding import Sampling, step_sampling
-from walkgraph.networks.llama import Llama, OrpheusConfig, SpeechTokens
-from walkgraph.networks.operators_text import Bytes, Trained, Vocabulary, tokenizer_file
+from walkgraph.networks.llama import Llama
+from walkgraph.networks.operators_text import Bytes, Vocabulary, trained
 from walkgraph.networks.presets import drawn, orpheus_config
 from walkgraph.networks.prompts import SIZES, Prompts
 
@@ -73,7 +74,7 @@ class Prompt(Operator):
         tokens = _config(context).tokens
         if context.random is not None:
             return cls(Bytes(tokens.bos, tokens.eos), tokens)
-        return cls(Trained(tokenizer_file(context), plain=True), tokens)
+        return cls(trained(context, plain=True), tokens)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"ids": torch.tensor(self._ids(call), dtype=torch.int64)} for call in calls]

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from walkgraph.checkpoints.pi05 import Pi05Config, read_pi05
 from walkgraph.layers.flow_end import Way
 from walkgraph.layers.patches import normalise
 from walkgraph.networks.base import (
@@ -30,9 +31,9 @@ from walkgraph.networks.base import (
 )
 from walkgraph.networks.hands import side_by_side
 from walkgraph.networks.operators_media import decode
-from walkgraph.networks.operators_text import Bytes, Trained, Vocabulary, tokenizer_file
-from walkgraph.networks.pi05 import Pi05, Pi05Config
-from walkgraph.networks.pi05_checkpoint import Scaling, Statistics, exact, load_pi05, read_pi05, read_statistics
+from walkgraph.networks.operators_text import Bytes, Vocabulary, trained
+from walkgraph.networks.pi05 import Pi05
+from walkgraph.networks.pi05_checkpoint import Scaling, Scalings, exact, load_pi05, read_scalings
 from walkgraph.networks.pi05_expert import ExpertRows
 from walkgraph.networks.pi05_prefix import Prefixes, PrefixRows, embedded
 from walkgraph.networks.presets import drawn, pi05_config
@@ -88,8 +89,8 @@ class Prompt(Operator):
     @classmethod
     def load(cls, context: LoadContext) -> Self:
         bos = _config(context).bos
-        vocabulary = Bytes(bos, bos) if context.random else Trained(tokenizer_file(context), plain=True)
-        return cls(vocabulary, bos, _statistics(context).state)
+        vocabulary = Bytes(bos, bos) if context.random else trained(context, plain=True)
+        return cls(vocabulary, bos, _scalings(context).state)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"ids": torch.tensor(self._ids(call), dtype=torch.int64)} for call in calls]
@@ -355,7 +356,7 @@ class Unnormalise(Operator):
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        return cls(_statistics(context).actions)
+        return cls(_scalings(context).actions)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"actions": self._robot(call)} for call in calls]
@@ -377,10 +378,10 @@ def _caches(config: Pi05Config, dtype: torch.dtype) -> Mapping[str, CacheShape]:
     return {"kv": shape}
 
 
-def _statistics(context: LoadContext) -> Statistics:
+def _scalings(context: LoadContext) -> Scalings:
     if context.random is not None or context.folder is None:
-        return Statistics(Scaling.none(), Scaling.none())
-    return read_statistics(context.folder, str(context.options.get(_ROBOT, "")))
+        return Scalings(Scaling.none(), Scaling.none())
+    return read_scalings(context.folder, str(context.options.get(_ROBOT, "")))
 
 
 def _config(context: LoadContext) -> Pi05Config:

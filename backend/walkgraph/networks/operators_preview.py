@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.errors import Refused
-from walkgraph.networks.bagel import BagelConfig
 from walkgraph.networks.bagel_pictures import shared_config
 from walkgraph.networks.base import (
     Call,

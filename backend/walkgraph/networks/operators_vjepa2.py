@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from walkgraph.checkpoints.vjepa2 import Vjepa2Config
 from walkgraph.networks.base import (
     CacheShape,
     Call,
@@ -26,7 +27,7 @@ from walkgraph.networks.base import (
     StepOutputs,
     StepSpec,
 )
-from walkgraph.networks.vjepa2 import ACTION, Vjepa2Config
+from walkgraph.networks.vjepa2 import ACTION
 from walkgraph.networks.vjepa2_steps import EncoderSteps, PredictorSteps
 from walkgraph.networks.vjepa2_weights import encoder_of, predictor_of
 

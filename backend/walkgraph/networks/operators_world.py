@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
+from walkgraph.checkpoints.fields import read_object
 from walkgraph.errors import InvalidInput
 from walkgraph.networks import world_scene as world
 from walkgraph.networks.base import (
@@ -23,7 +24,7 @@ from walkgraph.networks.base import (
     StepOutputs,
     StepSpec,
 )
-from walkgraph.networks.checkpoint import load, read_json
+from walkgraph.networks.checkpoint import load
 from walkgraph.networks.presets import drawn
 from walkgraph.networks.world_drives import cut, drive
 from walkgraph.networks.world_painter import GRID, Painter, PainterConfig
@@ -259,7 +260,7 @@ def load_painter(
 ) -> Painter:
     """`painter.json` and `painter.safetensors` of a weights folder; raises `NotFound` and `InvalidInput`."""
     try:
-        config = PainterConfig.from_json(read_json(folder / "painter.json"))
+        config = PainterConfig.from_json(read_object(folder / "painter.json"))
     except (TypeError, ValueError, KeyError) as error:
         raise InvalidInput(f"`painter.json` in `{folder.name}` does not describe a painter: {error}") from error
     return load(lambda: Painter(config), folder, "painter", device=device, dtype=dtype, progress=progress)

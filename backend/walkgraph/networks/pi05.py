@@ -19,113 +19,18 @@ actions of a chunk, a numbers of an action, W width of the prefix or of the expe
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast
+from collections.abc import Sequence
+from typing import NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.pi05 import Pi05Config
 from walkgraph.layers.attention import KV
-from walkgraph.layers.decoder import DecoderShape
 from walkgraph.layers.rope import NeoxRope
 from walkgraph.networks.pi05_layers import AdaNorm, ExpertLayer, GemmaNorm, Modulation, PrefixLayer
 from walkgraph.networks.siglip import SquareVision
-from walkgraph.networks.siglip_navit import SiglipConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class Widths:
-    """Of one of the two stacks."""
-
-    width: int
-    hidden: int
-    """Between the matrices of an MLP."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pi05Config:
-    """Raises ValueError for sizes that don't go together."""
-
-    vision: SiglipConfig
-    prefix: Widths
-    expert: Widths
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocab: int
-    action_width: int = 32
-    """Numbers of an action, padding included."""
-    bos: int = 2
-    rope_theta: float = 1e4
-    norm_eps: float = 1e-6
-    periods: tuple[float, float] = (4e-3, 4.0)
-    """Shortest and longest, of the sinusoids of a flow time."""
-    horizons: tuple[int, ...] = (50, 15, 10)
-    """Actions of the chunks that are made ready: of two arms, of DROID and of LIBERO. Others can be asked for."""
-    cameras: int = 3
-    """That its robot likeliest has: chunks behind so many pictures are made ready."""
-
-    def __post_init__(self) -> None:
-        sizes = (self.layers, self.heads, self.kv_heads, self.vocab, self.action_width, self.prefix.hidden)
-        if min(*sizes, self.prefix.width, self.expert.hidden) < 1 or self.heads % self.kv_heads:
-            raise ValueError(f"`heads` {self.heads} must be a multiple of `kv_heads` {self.kv_heads}, and no size 0")
-        if self.head_dim % 2 or self.expert.width % 2 or not 0 <= self.bos < self.vocab:
-            raise ValueError("`head_dim` and `expert.width` must be even, and `bos` lie in the vocabulary")
-        if self.cameras < 1:
-            raise ValueError(f"`cameras` says how many pictures are read, one at least, and is {self.cameras}")
-        if min(self.horizons, default=0) < 1:
-            raise ValueError(f"`horizons` names how many actions a chunk has, one at least, and is {self.horizons}")
-
-    @property
-    def picture(self) -> int:
-        """Side of a camera's picture in pixels."""
-        return self.vision.side * self.vision.patch
-
-    @property
-    def patches(self) -> int:
-        """Tokens of a camera."""
-        return self.vision.side**2
-
-    @property
-    def norms(self) -> int:
-        """That a flow time modulates."""
-        return 2 * self.layers + 1
-
-    def shape(self, of: Widths) -> DecoderShape:
-        return DecoderShape(
-            width=of.width,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            hidden=of.hidden,
-            norm_eps=self.norm_eps,
-            qkv_bias=False,
-            qk_norm=False,
-        )
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Self:
-        """The inverse of `dataclasses.asdict`; refuses unknown and missing keys."""
-        kinds: dict[str, Callable[..., Any]] = {"vision": SiglipConfig, "prefix": Widths, "expert": Widths}
-        given = {key: kinds[key](**value) if key in kinds else value for key, value in document.items()}
-        given |= {key: tuple(given[key]) for key in ("periods", "horizons") if key in given}
-        return cls(**given)
-
-
-PI05_BASE = Pi05Config(
-    vision=SiglipConfig(width=1152, hidden=4304, layers=27, heads=16, patch=14, side=16),
-    prefix=Widths(width=2048, hidden=16384),
-    expert=Widths(width=1024, hidden=4096),
-    layers=18,
-    heads=8,
-    kv_heads=1,
-    head_dim=256,
-    vocab=257152,
-)
-"""pi0.5 as published: 3.3 billion parameters."""
 
 
 class Flow(NamedTuple):

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.layers.attention import KV, dense_attention
-from walkgraph.layers.decoder import DecoderAttention, DecoderShape
+from walkgraph.layers.decoder import DecoderAttention
 from walkgraph.layers.mlp import GeGLU
 from walkgraph.layers.rope import Rotation, rotate
 

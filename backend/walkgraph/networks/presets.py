@@ -8,15 +8,14 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from walkgraph.checkpoints.bagel import BAGEL_7B_MOT, BagelConfig, LlmConfig, PictureRules, SpecialTokens, VaeConfig
+from walkgraph.checkpoints.decoder import LongContext
+from walkgraph.checkpoints.orpheus import ORPHEUS_3B, LlamaConfig, OrpheusConfig, SpeechTokens
+from walkgraph.checkpoints.pi05 import PI05_BASE, Pi05Config, Widths
+from walkgraph.checkpoints.siglip import SiglipConfig
+from walkgraph.checkpoints.vjepa2 import VJEPA2_AC_VITG, TransformerConfig, Vjepa2Config
 from walkgraph.errors import NotFound
-from walkgraph.layers.rope import LongContext
 from walkgraph.layers.unset import unset
-from walkgraph.networks.bagel import BAGEL_7B_MOT, BagelConfig, LlmConfig, PictureRules, SpecialTokens
-from walkgraph.networks.flux_vae import VaeConfig
-from walkgraph.networks.llama import ORPHEUS_3B, LlamaConfig, OrpheusConfig, SpeechTokens
-from walkgraph.networks.pi05 import PI05_BASE, Pi05Config, Widths
-from walkgraph.networks.siglip_navit import SiglipConfig
-from walkgraph.networks.vjepa2 import VJEPA2_AC_VITG, TransformerConfig, Vjepa2Config
 
 M = TypeVar("M", bound=nn.Module)
 C = TypeVar("C")

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.layers.attention import Attend, dense_attention
 from walkgraph.layers.decoder import UNPACKED
 from walkgraph.layers.layer_norm import added_norm
 from walkgraph.layers.product import product
-from walkgraph.networks.siglip_navit import SiglipConfig, SiglipEncoder, SiglipLayer
+from walkgraph.networks.siglip_navit import SiglipEncoder, SiglipLayer
 
 
 class SquareEmbeddings(nn.Module):

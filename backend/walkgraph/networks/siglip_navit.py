@@ -6,33 +6,16 @@ Shape letters: R rows (patches of all pictures), W width, H heads, D head dim.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self, cast
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.layers.attention import Attend
 from walkgraph.layers.layer_norm import added_norm
 from walkgraph.layers.mlp import GeluMLP
 from walkgraph.layers.packed import Packed
-
-
-@dataclass(frozen=True, kw_only=True)
-class SiglipConfig:
-    width: int
-    hidden: int
-    layers: int
-    heads: int
-    patch: int
-    """Side of a patch in pixels."""
-    side: int
-    """Side of the table of learned positions, in patches."""
-    norm_eps: float = 1e-6
-
-    def __post_init__(self) -> None:
-        if self.width % self.heads:
-            raise ValueError(f"`vit.width` {self.width} must be a multiple of `vit.heads` {self.heads}")
 
 
 class SiglipAttention(nn.Module):

@@ -16,24 +16,21 @@ three residual units: 3 * (1 + 3 + 9) = 39; the last convolution: 3) and an upsa
 Places outside `wanted` but in `made` come out wrong, as convolutions see zeros beyond `made`; nothing kept reads them.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import NamedTuple, cast
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.snac import SnacConfig, read_snac
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.layers.snake import add_snake, place_noise, snake
 from walkgraph.layers.unset import unset
-from walkgraph.networks.checkpoint import files
+from walkgraph.networks.checkpoint import read_tensors, undecoded
 from walkgraph.networks.presets import drawn
 
 Noise = Callable[[int, int, int], Tensor]
@@ -68,62 +65,6 @@ class Stage(NamedTuple):
     """Of the stage before."""
     made: Span
     wanted: Span
-
-
-@dataclass(frozen=True, kw_only=True)
-class SnacConfig:
-    """As the published `config.json` has it."""
-
-    sampling_rate: int
-    encoder_dim: int
-    encoder_rates: tuple[int, ...]
-    decoder_dim: int
-    decoder_rates: tuple[int, ...]
-    codebook_size: int
-    codebook_dim: int
-    vq_strides: tuple[int, ...]
-    noise: bool = True
-    depthwise: bool = True
-    attn_window_size: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.attn_window_size is not None:
-            raise ValueError("a decoder with attention (`attn_window_size`) is not supported")
-        if not self.decoder_rates or min(self.decoder_rates) < 2 or self.decoder_dim % 2 ** len(self.decoder_rates):
-            raise ValueError("`decoder_rates` must be 2 at least, and `decoder_dim` divide by 2 for each of them")
-        strides = self.vq_strides
-        if not strides or strides[-1] != 1 or any(a % b for a, b in pairwise(strides)):
-            raise ValueError("each of `vq_strides` must divide the one before it, and the last be 1")
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Keys that only the encoder or a library reads are passed over; raises TypeError or ValueError."""
-        known = {field.name for field in fields(cls)} & value.keys()
-        given: dict[str, Any] = {}
-        for key in known:
-            given[key] = tuple(value[key]) if isinstance(value[key], list) else value[key]
-        return cls(**given)
-
-    @property
-    def latent_dim(self) -> int:
-        return self.encoder_dim * 2 ** len(self.encoder_rates)
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Channels before the first stage and after each."""
-        return tuple(self.decoder_dim // 2**i for i in range(len(self.decoder_rates) + 1))
-
-    @property
-    def frame_latents(self) -> int:
-        return self.vq_strides[0]
-
-    @property
-    def frame_samples(self) -> int:
-        return self.frame_latents * math.prod(self.decoder_rates)
-
-    @property
-    def frame_codes(self) -> int:
-        return sum(self.frame_latents // stride for stride in self.vq_strides)
 
 
 SNAC: dict[str, SnacConfig] = {
@@ -388,7 +329,7 @@ def load_snac(
 ) -> Snac:
     """From a folder with the published `config.json` and its weights as `model.safetensors`; strict, but for the
     encoder's half, which is passed over. Raises `NotFound` and `InvalidInput`."""
-    config = _read_config(folder)
+    config = read_snac(folder)
     with unset():
         model = Snac(config)
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -421,30 +362,21 @@ def random_snac(name: str, seed: int, *, device: torch.device) -> Snac:
     return model
 
 
-def _read_config(folder: Path) -> SnacConfig:
-    path = folder / "config.json"
-    if not path.is_file():
-        raise NotFound(f"`{folder.name}` has no `config.json`")
-    try:
-        return SnacConfig.from_json(json.loads(path.read_text("utf-8")))
-    except (TypeError, ValueError, AttributeError) as error:
-        raise InvalidInput(f"the config in `{folder.name}` does not describe a SNAC model: {error}") from error
-
-
 def _tensors(folder: Path, device: str, progress: Callable[[int], None] | None) -> dict[str, Tensor]:
     """The decoder's half, float32."""
     found: dict[str, Tensor] = {}
-    for path in files(folder, "model"):
-        try:
-            with safe_open(path, framework="pt", device=device) as shard:
-                for name in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
-                    if not name.startswith("encoder.") and ".in_proj." not in name:
-                        found[name] = shard.get_tensor(name).float()
-                        if progress is not None:
-                            progress(found[name].nbytes)
-        except SafetensorError as error:
-            raise InvalidInput(f"`{path.name}` is not a readable safetensors file: {error}") from error
+    for name, tensor in read_tensors(folder, "model", device, _decodes):
+        fault = undecoded(name, tensor)
+        if fault is not None:
+            raise InvalidInput(f"`model` in `{folder.name}` can't be loaded: {fault}")
+        found[name] = tensor.float()
+        if progress is not None:
+            progress(found[name].nbytes)
     return found
+
+
+def _decodes(name: str) -> bool:
+    return not name.startswith("encoder.") and ".in_proj." not in name
 
 
 def _folded(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -18,7 +18,6 @@ heads, D head dim.
 """
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import cast
 
@@ -26,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.vjepa2 import CONDITIONS, TransformerConfig, Vjepa2Config
 from walkgraph.layers.attention import dense_attention
 from walkgraph.networks.vjepa2_positions import Angles, GridRope, turn
 
@@ -36,62 +36,8 @@ TUBELET = 2
 """Frames of a patch: one frame alone is taken twice."""
 ACTION = 7
 """Numbers of an action and of a pose: shift or position, turn or angles, grip."""
-CONDITIONS = 2
-"""Tokens before the patches of a frame: its action and its pose."""
 FEATURE_EPS = 1e-5
 """Of `normed`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
-    width: int
-    hidden: int
-    layers: int
-    heads: int
-
-    def __post_init__(self) -> None:
-        if self.width % self.heads or self.head_dim < 6 or self.head_dim % 2:
-            raise ValueError(
-                f"`width` {self.width} over `heads` {self.heads} must be an even number of 6 or more for each head"
-            )
-
-    @property
-    def head_dim(self) -> int:
-        return self.width // self.heads
-
-
-@dataclass(frozen=True, kw_only=True)
-class Vjepa2Config:
-    encoder: TransformerConfig
-    predictor: TransformerConfig
-    patch: int
-    """Side of a patch in pixels."""
-    side: int
-    """Patches of a row and of a column of a picture."""
-    norm_eps: float = 1e-6
-
-    @property
-    def pixels(self) -> int:
-        """Side of a picture."""
-        return self.side * self.patch
-
-    @property
-    def patches(self) -> int:
-        """n"""
-        return self.side**2
-
-    @property
-    def tokens(self) -> int:
-        """What a frame appends to the predictor's cache."""
-        return self.patches + CONDITIONS
-
-
-VJEPA2_AC_VITG = Vjepa2Config(
-    encoder=TransformerConfig(width=1408, hidden=6144, layers=40, heads=22),
-    predictor=TransformerConfig(width=1024, hidden=4096, layers=24, heads=16),
-    patch=16,
-    side=16,
-)
 
 
 @cache

@@ -6,8 +6,6 @@ front; an encoder may also be laid out as in Transformers, in whose files anothe
 Pickles are not read: load the public `.pt` with torch and save its two dictionaries as these two files.
 """
 
-import dataclasses
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -17,19 +15,12 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from walkgraph.errors import InvalidInput
+from walkgraph.checkpoints.vjepa2 import Vjepa2Config, read_vjepa2
 from walkgraph.networks.base import LoadContext
-from walkgraph.networks.checkpoint import Named, Names, Progress, load, read_json
+from walkgraph.networks.checkpoint import Named, Names, Progress, load
 from walkgraph.networks.presets import drawn, vjepa2_config
-from walkgraph.networks.vjepa2 import (
-    VJEPA2_AC_VITG,
-    TransformerConfig,
-    Vjepa2Config,
-    Vjepa2Encoder,
-    Vjepa2Predictor,
-)
+from walkgraph.networks.vjepa2 import Vjepa2Encoder, Vjepa2Predictor
 
-FORMAT = "walkgraph/vjepa2@1"
 _WRAPPERS = ("module.", "backbone.")
 _UNUSED = ("pos_embed",)
 _PARTS = ("query", "key", "value")
@@ -40,25 +31,6 @@ _OTHERS = {
 _LAYER = re.compile(r"layer\.(\d+)\.(.*)")
 _ATTENTION = re.compile(r"(blocks\.\d+)\.attention\.(query|key|value)\.(weight|bias)")
 M = TypeVar("M", bound=nn.Module)
-
-
-def read_config(folder: Path) -> Vjepa2Config:
-    """The config of a checkpoint folder; raises `InvalidInput` with what is wrong."""
-    path = folder / "config.json"
-    own = read_json(path) if path.is_file() else {}
-    if own.get("format") != FORMAT:
-        return VJEPA2_AC_VITG
-    try:
-        sizes = {part: TransformerConfig(**own[part]) for part in ("encoder", "predictor")}
-        rest = {name: value for name, value in own.items() if name not in ("format", *sizes)}
-        return Vjepa2Config(**sizes, **rest)
-    except (TypeError, ValueError, KeyError) as error:
-        raise InvalidInput(f"the config in `{folder.name}` does not describe a V-JEPA 2 model: {error}") from error
-
-
-def config_json(config: Vjepa2Config) -> str:
-    """What `read_config` reads back."""
-    return json.dumps({"format": FORMAT, **dataclasses.asdict(config)}, indent=2) + "\n"
 
 
 def load_encoder(
@@ -98,7 +70,7 @@ def predictor_of(context: LoadContext) -> Vjepa2Predictor:
 
 
 def _part(context: LoadContext, kind: type[M], read: Callable[..., M]) -> M:
-    config = context.once(Vjepa2Config, lambda name, seed: vjepa2_config(name), read_config)
+    config = context.once(Vjepa2Config, lambda name, seed: vjepa2_config(name), read_vjepa2)
     on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
     return context.once(
         kind,

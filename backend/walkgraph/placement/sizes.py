@@ -4,26 +4,24 @@ A *part* is what an operator loads as a whole: two components that read one part
 bytes by the rank's device: GPUs hold weights, activations and caches in 16 bits, CPUs in 32.
 """
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 import walkgraph
-from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.checkpoints.files import stems, tensors
+from walkgraph.errors import NotFound
 from walkgraph.graph.document import Weights
 
-_MAX_HEADER = 100 * 2**20
 _STARTERS = Path(walkgraph.__file__).parent / "starters"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    files: str
-    """Pattern of its safetensors files in a weights folder."""
+    stem: str
+    """Of its safetensors files in a weights folder: one file, or shards."""
     exact: bool = False
     """Kept in 32 bits on every device."""
 
@@ -52,7 +50,8 @@ class FamilySizes:
     shapes: Mapping[str, Shape]
     """Of `random:` sources, by name."""
     caches_of: Callable[[Path], Mapping[str, int]] | None = None
-    """Reads a weights folder's config; None: the family has no paged states, or no folders."""
+    """Reads a weights folder's config, and raises InvalidInput or NotFound for one that can't be served; None: the
+    family has no config."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +128,8 @@ def _sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: 
 
 def _shape_of(family: FamilySizes, folder: Path) -> Shape:
     """Of a weights folder; its workspace is that of the largest known shape, scaled by the weights."""
-    parts = {name: _numbers_in(folder, part.files) for name, part in family.parts.items()}
+    there = stems(folder)
+    parts = {name: _numbers_in(folder, part.stem) if part.stem in there else 0 for name, part in family.parts.items()}
     caches: Mapping[str, int] = family.caches_of(folder) if family.caches_of else dict[str, int]()
     known = max(family.shapes.values(), key=lambda shape: shape.total)
     scale = sum(parts.values()) / known.total
@@ -140,32 +140,5 @@ def _shape_of(family: FamilySizes, folder: Path) -> Shape:
     )
 
 
-# ── files ───────────────────────────────────────────────────────────────────────────────────────
-
-
-def _numbers_in(folder: Path, pattern: str) -> int:
-    return sum(sum(tensor_sizes(path).values()) for path in sorted(folder.glob(pattern)))
-
-
-def tensor_sizes(path: Path) -> dict[str, int]:
-    """Tensor -> how many numbers it has, from the file's header alone. Raises InvalidInput for another kind of file."""
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if length > _MAX_HEADER:
-                raise ValueError
-            header = json.loads(file.read(length))
-        return {name: math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
-        raise InvalidInput(f"`{path.name}` in `{path.parent.name}` is no safetensors file; put it there anew") from None
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """A config file's object; raises InvalidInput where there is none."""
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        value = None
-    if not isinstance(value, dict):
-        raise InvalidInput(f"`{path.name}` in `{path.parent.name}` is missing or no JSON object; put it there anew")
-    return cast(dict[str, Any], value)
+def _numbers_in(folder: Path, stem: str) -> int:
+    return sum(math.prod(tensor.shape) for tensor in tensors(folder, stem).values())

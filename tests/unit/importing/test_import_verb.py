@@ -64,7 +64,7 @@ def test_what_does_not_fit_is_told_and_nothing_is_written(
     folder = bagel_tiny.write_folder(tmp_path)
     (folder / "merges.txt").unlink()
     assert walkgraph(str(folder), "-o", "made") == 1
-    assert "has no tokenizer" in capsys.readouterr().err
+    assert "has no `tokenizer.json`, nor `vocab.json`, `merges.txt`" in capsys.readouterr().err
     assert walkgraph(str(folder), "-o", "made", "--json") == 1
     found = json.loads(capsys.readouterr().out)
     assert (found["family"], found["ok"], len(found["problems"])) == ("bagel", False, 1)

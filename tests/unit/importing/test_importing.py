@@ -17,6 +17,11 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from tests.golden import bagel_tiny, pi05_tiny, vjepa2_tiny
+from walkgraph.checkpoints.bagel import BAGEL_7B_MOT, bagel_json
+from walkgraph.checkpoints.orpheus import ORPHEUS_3B, OrpheusConfig
+from walkgraph.checkpoints.pi05 import PI05_BASE, pi05_json
+from walkgraph.checkpoints.statistics import statistics_json
+from walkgraph.checkpoints.vjepa2 import VJEPA2_AC_VITG, vjepa2_json
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.graph.check import check
@@ -24,16 +29,15 @@ from walkgraph.importing.contents import Contents, read
 from walkgraph.importing.making import Made, graph_name, make
 from walkgraph.importing.recognising import Recognised, known, recognise
 from walkgraph.layers.unset import unset
-from walkgraph.networks import pi05_checkpoint, vjepa2_weights
-from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel
-from walkgraph.networks.checkpoint import config_json
+from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.flux_vae import AutoEncoder
-from walkgraph.networks.llama import ORPHEUS_3B, Llama, OrpheusConfig
-from walkgraph.networks.pi05 import PI05_BASE, Pi05
+from walkgraph.networks.llama import Llama
+from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.presets import BAGEL, ORPHEUS, PI05, VJEPA2, drawn
 from walkgraph.networks.snac import SNAC, Snac
-from walkgraph.networks.vjepa2 import VJEPA2_AC_VITG, Vjepa2Encoder, Vjepa2Predictor
+from walkgraph.networks.vjepa2 import Vjepa2Encoder, Vjepa2Predictor
 from walkgraph.placement.hardware import Device, Hardware, with_gpus
+from walkgraph.placement.sizes import weights_folder
 
 GIB = 2**30
 LAPTOP = Hardware(
@@ -52,6 +56,15 @@ def llama_json(config: OrpheusConfig) -> dict[str, Any]:
     }  # fmt: skip
 
 
+QUANTILES = statistics_json([(-1.0, 1.0)] * 7, [(-1.0, 1.0)] * 7)
+
+
+def tokenizer(folder: Path) -> None:
+    """A trained one."""
+    source = weights_folder("starter:reach", ()) / "tokenizer.json"
+    (folder / "tokenizer.json").write_bytes(source.read_bytes())
+
+
 def written(folder: Path, name: str = "config") -> Callable[[dict[str, Any]], Path]:
     def write(document: dict[str, Any]) -> Path:
         folder.mkdir(exist_ok=True, parents=True)
@@ -63,7 +76,7 @@ def written(folder: Path, name: str = "config") -> Callable[[dict[str, Any]], Pa
 
 def orpheus(folder: Path) -> Path:
     written(folder)(llama_json(ORPHEUS["orpheus-tiny"]))
-    (folder / "tokenizer.json").write_text("{}")
+    tokenizer(folder)
     with unset():
         model = Llama(ORPHEUS["orpheus-tiny"].llm)
     save_file(
@@ -82,8 +95,8 @@ def snac(folder: Path) -> Path:
 
 def pi05(folder: Path, layout: str) -> Path:
     pi05_tiny.write_folder(folder, layout, shards=2 if layout == "lerobot" else 1)
-    (folder / "tokenizer.json").write_text("{}")
-    (folder / "norm_stats.json").write_text("{}")
+    tokenizer(folder)
+    (folder / "norm_stats.json").write_text(QUANTILES)
     return folder
 
 
@@ -122,7 +135,7 @@ def own(text: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("config", [BAGEL["bagel-tiny"], BAGEL_7B_MOT], ids=["tiny", "7b"])
 def test_bagels_tensors_are_those_of_its_network(tmp_path: Path, config: Any) -> None:
-    found = of_config("bagel", own(config_json(config), tmp_path))
+    found = of_config("bagel", own(bagel_json(config), tmp_path))
     assert found == {"ema": shapes(lambda: Bagel(config)), "ae": shapes(lambda: AutoEncoder(config.vae))}
 
 
@@ -135,7 +148,7 @@ def test_orpheus_tensors_are_those_of_its_network(tmp_path: Path, config: Orpheu
 @pytest.mark.parametrize("config", [PI05["pi05-tiny"], PI05_BASE], ids=["tiny", "base"])
 def test_pi05s_tensors_are_those_of_its_network(tmp_path: Path, config: Any) -> None:
     wanted = {"model": shapes(lambda: Pi05(config))}
-    assert of_config("pi05", own(pi05_checkpoint.config_json(config), tmp_path)) == wanted
+    assert of_config("pi05", own(pi05_json(config), tmp_path)) == wanted
     if config is PI05_BASE:
         public = {"paligemma_variant": "gemma_2b", "action_expert_variant": "gemma_300m", "action_dim": 32}
         assert of_config("pi05", written(tmp_path)(public)) == wanted
@@ -145,7 +158,7 @@ def test_pi05s_tensors_are_those_of_its_network(tmp_path: Path, config: Any) -> 
 @pytest.mark.parametrize("config", [VJEPA2["vjepa2-ac-tiny"], VJEPA2_AC_VITG], ids=["tiny", "vitg"])
 def test_vjepa2s_tensors_are_those_of_its_networks(tmp_path: Path, config: Any) -> None:
     wanted = {"encoder": shapes(lambda: Vjepa2Encoder(config)), "predictor": shapes(lambda: Vjepa2Predictor(config))}
-    assert of_config("vjepa2", own(vjepa2_weights.config_json(config), tmp_path)) == wanted
+    assert of_config("vjepa2", own(vjepa2_json(config), tmp_path)) == wanted
     if config is VJEPA2_AC_VITG:
         assert of_config("vjepa2", written(tmp_path)({})) == wanted
 
@@ -175,7 +188,8 @@ def test_every_tensor_that_is_gone_odd_or_unknown_is_named(checkpoint: tuple[str
     copy = tmp_path / folder.name
     copy.mkdir()
     for path in folder.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
+        if not path.name.endswith(".index.json"):
+            (copy / path.name).write_bytes(path.read_bytes())
     path = min(copy.glob("*.safetensors"))
     state = load_file(path)
     gone, odd = sorted(name for name, tensor in state.items() if tensor.dim() == 1)[:2]
@@ -225,7 +239,7 @@ def test_statistics_of_several_robots_are_told_apart(tmp_path: Path) -> None:
     (folder / "norm_stats.json").unlink()
     for robot in ("droid", "trossen"):
         (folder / "assets" / robot).mkdir(parents=True)
-        (folder / "assets" / robot / "norm_stats.json").write_text("{}")
+        (folder / "assets" / robot / "norm_stats.json").write_text(QUANTILES)
     _, made = imported(folder)
     assert made.graph["nodes"]["prompt"]["params"]["robot"] == "droid"
     assert "droid, trossen" in made.warnings[0]
@@ -310,12 +324,12 @@ def test_the_command_that_converts_pickles_does(tmp_path: Path) -> None:
         ({"architectures": ["VJEPA2ForVideoClassification"]}, "the nearest is V-JEPA 2-AC"),
         ({"model_type": "whisper"}, "of no family that can be imported (its config says `whisper`)"),
         ({}, "it has no `config.json`"),
-        ({"model_type": "llama", "vocab_size": 128256}, "a Llama that only writes"),
-        ({"model_type": "llama", "vocab_size": "many"}, "`vocab_size` is 'many'"),
+        (llama_json(ORPHEUS_3B) | {"vocab_size": 128256, "speech_tokens": None}, "a Llama that only writes"),
+        (llama_json(ORPHEUS_3B) | {"vocab_size": "many"}, '`vocab_size` is "many"'),
         ({"model_type": "llama", "attention_bias": True}, "biases"),
         ({"type": "pi05", "pi05": False}, "it is pi0, not pi0.5"),
-        ({"paligemma_variant": "gemma_9b"}, "`gemma_9b`"),
-        ({"model_type": "bagel"}, "no `llm_config`"),
+        ({"paligemma_variant": "gemma_9b"}, '"gemma_9b"'),
+        ({"model_type": "bagel"}, "nor `llm_config`"),
     ],
 )
 def test_folders_of_others_are_refused_by_name(tmp_path: Path, config: dict[str, Any], said: str) -> None:

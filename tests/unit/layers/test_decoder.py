@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.layers.attention import PackedAttend, causal_mask
-from walkgraph.layers.decoder import DecoderLayer, DecoderShape
+from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.mlp import SwiGLU
 from walkgraph.layers.rope import NeoxRope, rotate
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from walkgraph.layers.decoder import DecoderLayer, DecoderShape
+from walkgraph.checkpoints.decoder import DecoderShape
+from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.flow_linear import PlainFlowLinears
 from walkgraph.layers.fp8 import FP8, Fp8FlowLinears, Scaled, flow_linears, product, quantise, scaled_norm, supported
 from walkgraph.layers.norm import RMSNorm

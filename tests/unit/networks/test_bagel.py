@@ -2,14 +2,17 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
+from walkgraph.checkpoints.bagel import BAGEL_7B_MOT, PictureRules, SpecialTokens, bagel_json, read_bagel
+from walkgraph.errors import InvalidInput
 from walkgraph.layers.attention import PackedAttend, causal_mask
 from walkgraph.layers.positions import time_sinusoid
 from walkgraph.layers.unset import unset
-from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel, BagelConfig, PictureRules, SpecialTokens
+from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.presets import BAGEL, drawn
 
 torch.set_num_threads(1)
@@ -58,13 +61,17 @@ def test_the_published_names_and_shapes() -> None:
     assert sum(torch.Size(shape).numel() for shape in shapes.values()) == 14_607_260_128
 
 
-def test_the_config_survives_json_and_refuses_strangers() -> None:
-    document = json.loads(json.dumps(dataclasses.asdict(BAGEL_7B_MOT)))
-    assert BagelConfig.from_json(document) == BAGEL_7B_MOT
-    with pytest.raises(TypeError, match="depth"):
-        BagelConfig.from_json({**document, "llm": {**document["llm"], "depth": 3}})
-    with pytest.raises(TypeError, match="latent_side"):
-        BagelConfig.from_json({k: v for k, v in document.items() if k != "latent_side"})
+def test_the_config_survives_json_and_refuses_strangers(tmp_path: Path) -> None:
+    document = json.loads(bagel_json(BAGEL_7B_MOT))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(document))
+    assert read_bagel(tmp_path) == BAGEL_7B_MOT
+    path.write_text(json.dumps({**document, "llm": {**document["llm"], "depth": 3}}))
+    with pytest.raises(InvalidInput, match=r"llm\.depth"):
+        read_bagel(tmp_path)
+    path.write_text(json.dumps({k: v for k, v in document.items() if k != "latent_side"}))
+    with pytest.raises(InvalidInput, match="latent_side"):
+        read_bagel(tmp_path)
 
 
 def test_a_config_that_does_not_fit_together_is_refused() -> None:

@@ -21,13 +21,14 @@ from tests.golden import bagel_tiny as tiny
 from tests.golden.bagel_runs import PICTURES, Seen, deployed, graph_document, kept, levels, serve, used, watched
 from tests.support.local import LocalDeployment
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
+from walkgraph.checkpoints.bagel import BAGEL_7B_MOT, read_bagel
+from walkgraph.checkpoints.tokenizer import Trained
 from walkgraph.components import catalogue, families
 from walkgraph.graph.document import Weights
 from walkgraph.layers.patches import patchify, to_levels
 from walkgraph.layers.positions import sincos_grid
-from walkgraph.networks.bagel import BAGEL_7B_MOT, Bagel
-from walkgraph.networks.checkpoint import load_autoencoder, load_bagel, read_config
-from walkgraph.networks.operators_text import Trained
+from walkgraph.networks.bagel import Bagel
+from walkgraph.networks.checkpoint import load_autoencoder, load_bagel
 from walkgraph.placement.sizes import find_sizes
 from walkgraph.starters.shapes.context import Context, Guidance, denoise, to_latents
 
@@ -52,7 +53,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(root: Path) -> Bagel:
-    return load_bagel(root / "BAGEL-tiny", read_config(root / "BAGEL-tiny")).pack()
+    return load_bagel(root / "BAGEL-tiny", read_bagel(root / "BAGEL-tiny")).pack()
 
 
 def close(got: Tensor, wanted: Tensor, **bounds: float) -> None:
@@ -63,7 +64,7 @@ def close(got: Tensor, wanted: Tensor, **bounds: float) -> None:
 
 
 def test_the_published_folder_is_read_for_what_it_is(root: Path) -> None:
-    config = read_config(root / "BAGEL-tiny")
+    config = read_bagel(root / "BAGEL-tiny")
     assert (config.llm.width, config.llm.layers, config.llm.kv_heads, config.llm.head_dim) == (64, 3, 2, 16)
     assert (config.vit.layers, config.vit.side, config.vit.patch) == (2, 70, 14)
     assert config.latent_side == BAGEL_7B_MOT.latent_side

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.bagel import BAGEL_7B_MOT, VaeConfig
 from walkgraph.layers.unset import unset
-from walkgraph.networks.bagel import BAGEL_7B_MOT
-from walkgraph.networks.flux_vae import AttnBlock, AutoEncoder, Downsample, VaeConfig
+from walkgraph.networks.flux_vae import AttnBlock, AutoEncoder, Downsample
 
 torch.set_num_threads(1)
 TINY = VaeConfig(

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import walkgraph.starters.shapes
-from walkgraph.networks.checkpoint import load_autoencoder, read_config
-from walkgraph.networks.flux_vae import AutoEncoder, VaeConfig
+from walkgraph.checkpoints.bagel import VaeConfig, read_bagel
+from walkgraph.networks.checkpoint import load_autoencoder
+from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.flux_vae_packed import PackedVae
 from walkgraph.networks.presets import BAGEL, drawn
 
@@ -24,7 +25,7 @@ NARROW = VaeConfig(channels=32, multipliers=(1, 2, 4, 4), blocks=2, latent_chann
 def plain(name: str) -> AutoEncoder:
     if name == "starter":
         folder = Path(walkgraph.starters.shapes.__file__).parent
-        return load_autoencoder(folder, read_config(folder))
+        return load_autoencoder(folder, read_bagel(folder))
     config = NARROW if name == "narrow" else BAGEL["bagel-tiny"].vae
     return drawn(lambda: AutoEncoder(config), 0, device=CPU, dtype=torch.float32)
 

@@ -12,13 +12,14 @@ from torch.nn import functional as F
 
 import walkgraph.starters.shapes
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.checkpoints.bagel import read_bagel
 from walkgraph.engine.capture import Capturer
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.single import Singles
 from walkgraph.errors import Refused
 from walkgraph.layers.patches import normalise
 from walkgraph.networks.base import LoadContext
-from walkgraph.networks.checkpoint import load_autoencoder, read_config
+from walkgraph.networks.checkpoint import load_autoencoder
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.flux_vae_packed import PackedVae
 from walkgraph.networks.latent_preview import LatentPreview, pictures
@@ -46,7 +47,7 @@ def alike(a: Tensor, b: Tensor) -> float:
 @torch.inference_mode()
 def test_a_preview_of_scenes_it_never_saw_looks_like_them(detail: int) -> None:
     folder = Path(walkgraph.starters.shapes.__file__).parent
-    vae = PackedVae(load_autoencoder(folder, read_config(folder)), torch.float32)
+    vae = PackedVae(load_autoencoder(folder, read_bagel(folder)), torch.float32)
     preview = LatentPreview.fitted(vae, detail, 8, CPU)
     seen = normalise(render.draw(list(islice(scenes.draw_scenes(7, reserved=True), 16)), 7))
     latents = vae.encode(seen)

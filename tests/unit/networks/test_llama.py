@@ -14,14 +14,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from walkgraph.checkpoints.decoder import LongContext
+from walkgraph.checkpoints.fields import Fields
+from walkgraph.checkpoints.orpheus import ORPHEUS_3B, LlamaConfig, OrpheusConfig, SpeechTokens, read_orpheus
 from walkgraph.components import families
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import Weights
 from walkgraph.layers.attention import PackedAttend, causal_mask
-from walkgraph.layers.rope import LongContext, neox_frequencies
+from walkgraph.layers.rope import neox_frequencies
 from walkgraph.networks.base import PagedRows, PagedSlot
-from walkgraph.networks.checkpoint import load_llama, read_orpheus
-from walkgraph.networks.llama import ORPHEUS_3B, Llama, LlamaConfig, OrpheusConfig, SpeechTokens
+from walkgraph.networks.checkpoint import load_llama
+from walkgraph.networks.llama import Llama
 from walkgraph.networks.presets import ORPHEUS, orpheus_config, text_edges
 from walkgraph.placement.sizes import find_sizes
 
@@ -162,8 +165,8 @@ def test_older_and_newer_files_describe_the_same_positions() -> None:
     public = json.loads((GOLDEN / "config.json").read_text())
     rope = dict(public.pop("rope_parameters"))
     older = {**public, "rope_theta": rope.pop("rope_theta"), "rope_scaling": rope}
-    assert LlamaConfig.published(older) == CONFIG
-    bare = LlamaConfig.published({**public, "rope_theta": 1e4, "rope_scaling": None, "head_dim": None})
+    assert LlamaConfig.published(Fields(older)) == CONFIG
+    bare = LlamaConfig.published(Fields({**public, "rope_theta": 1e4, "rope_scaling": None, "head_dim": None}))
     assert (bare.scaling, bare.rope_theta, bare.head_dim) == (None, 1e4, 12)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tests.golden import pi05_tiny as tiny
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.checkpoints.statistics import statistics_json
 from walkgraph.engine.blocks import Held, Room, capacity_for
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.pages import pages_for
@@ -33,7 +34,6 @@ from walkgraph.networks.operators_pi05 import (
     random_pi05,
 )
 from walkgraph.networks.pi05 import Pi05
-from walkgraph.networks.pi05_checkpoint import statistics_json
 from walkgraph.networks.pi05_expert import ExpertRows
 from walkgraph.networks.presets import PI05
 from walkgraph.starters.shapes.tokens import FILE

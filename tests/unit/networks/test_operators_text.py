@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.golden import bagel_tiny
 from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of, serve
+from walkgraph.checkpoints.tokenizer import Trained
 from walkgraph.engine.engine import Engine
 from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.networks.operators_text import Trained
 from walkgraph.starters.shapes.tokens import FILE
 
 NODES = {

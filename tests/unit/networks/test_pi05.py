@@ -13,21 +13,15 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tests.golden import pi05_tiny as tiny
+from walkgraph.checkpoints.pi05 import PI05_BASE, Pi05Config, pi05_json, read_pi05
+from walkgraph.checkpoints.statistics import statistics_json
 from walkgraph.components import families
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import Weights
 from walkgraph.layers.unset import unset
 from walkgraph.networks.operators_pi05 import random_pi05
-from walkgraph.networks.pi05 import PI05_BASE, Pi05, Pi05Config
-from walkgraph.networks.pi05_checkpoint import (
-    Scaling,
-    config_json,
-    exact,
-    load_pi05,
-    read_pi05,
-    read_statistics,
-    statistics_json,
-)
+from walkgraph.networks.pi05 import Pi05
+from walkgraph.networks.pi05_checkpoint import Scaling, exact, load_pi05, read_scalings
 from walkgraph.networks.presets import PI05
 from walkgraph.placement.sizes import find_sizes
 
@@ -153,7 +147,7 @@ def config_of(folder: Path, document: object) -> Pi05Config:
 
 @pytest.mark.parametrize(
     ("document", "horizons"),
-    [(OPENPI, (15,)), (LEROBOT, (10,)), (config_json(PI05_BASE), (50, 15, 10))],
+    [(OPENPI, (15,)), (LEROBOT, (10,)), (pi05_json(PI05_BASE), (50, 15, 10))],
     ids=["openpi", "lerobot", "own"],
 )
 def test_the_published_configs_are_the_base(tmp_path: Path, document: object, horizons: tuple[int, ...]) -> None:
@@ -167,7 +161,7 @@ def test_the_published_configs_are_the_base(tmp_path: Path, document: object, ho
         ({"type": "pi0"}, "pi05"),
         ({"paligemma_variant": "gemma_9b"}, "gemma_9b"),
         ({"image_resolution": [448, 448]}, "image_resolution"),
-        ({"action_expert_variant": None}, "not known"),
+        ({"action_expert_variant": None}, "gemma_300m"),
     ],
 )
 def test_another_family_is_refused(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
@@ -220,7 +214,7 @@ def test_statistics_are_found_where_each_layout_has_them(tmp_path: Path) -> None
     pairs = {name: list(zip(*of, strict=True)) for name, of in QUANTILES.items()}
     (tmp_path / "own" / "norm_stats.json").write_text(statistics_json(pairs["state"], pairs["actions"]))
     for name in ("apart", "beside", "lerobot", "own"):
-        found = read_statistics(tmp_path / name)
+        found = read_scalings(tmp_path / name)
         for scaling, (low, high) in zip(found, QUANTILES.values(), strict=True):
             assert scaling.low.tolist() == low
             assert scaling.span.tolist() == pytest.approx([b - a for a, b in zip(low, high, strict=True)], abs=1e-5)
@@ -230,26 +224,26 @@ def test_statistics_are_found_where_each_layout_has_them(tmp_path: Path) -> None
 def test_one_of_several_robots_is_named(tmp_path: Path) -> None:
     for robot in ("droid", "trossen"):
         openpi_file(tmp_path / "assets" / robot / "norm_stats.json")
-    assert read_statistics(tmp_path, "droid").state.low.tolist() == QUANTILES["state"][0]
+    assert read_scalings(tmp_path, "droid").state.low.tolist() == QUANTILES["state"][0]
     with pytest.raises(InvalidInput, match=r"droid.*trossen"):
-        read_statistics(tmp_path)
+        read_scalings(tmp_path)
     with pytest.raises(NotFound, match="arx"):
-        read_statistics(tmp_path, "arx")
+        read_scalings(tmp_path, "arx")
 
 
 def test_statistics_that_are_missing_or_of_another_kind_are_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="norm_stats"):
-        read_statistics(tmp_path)
+        read_scalings(tmp_path)
     lerobot_files(tmp_path, "MEAN_STD")
     with pytest.raises(InvalidInput, match="MEAN_STD"):
-        read_statistics(tmp_path)
+        read_scalings(tmp_path)
     lerobot_files(tmp_path)
     (tmp_path / "policy_postprocessor_step_1_unnormalizer_processor.safetensors").unlink()
     with pytest.raises(NotFound, match="policy_postprocessor"):
-        read_statistics(tmp_path)
+        read_scalings(tmp_path)
     (tmp_path / "norm_stats.json").write_text('{"norm_stats": {"state": {"mean": [0]}}}')
     with pytest.raises(InvalidInput, match="q01"):
-        read_statistics(tmp_path)
+        read_scalings(tmp_path)
 
 
 def test_numbers_go_there_and_back() -> None:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from tests.golden import pi05_tiny as tiny
+from walkgraph.checkpoints.pi05 import read_pi05
 from walkgraph.networks.pi05 import Pi05, Prefix
-from walkgraph.networks.pi05_checkpoint import load_pi05, read_pi05
+from walkgraph.networks.pi05_checkpoint import load_pi05
 
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}
 """After one forward: sums run in another order."""

@@ -3,10 +3,11 @@
 import torch
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
+from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.layers.attention import BlockAttend
 from walkgraph.layers.unset import unset
-from walkgraph.networks.bagel import BAGEL_7B_MOT
-from walkgraph.networks.siglip_navit import SiglipConfig, SiglipNavit
+from walkgraph.networks.siglip_navit import SiglipNavit
 
 torch.set_num_threads(1)
 TINY = SiglipConfig(width=8, hidden=12, layers=2, heads=2, patch=2, side=5)

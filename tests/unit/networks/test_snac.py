@@ -11,18 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from walkgraph.checkpoints.snac import SnacConfig
 from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.networks.snac import (
-    SNAC,
-    Noise,
-    Snac,
-    SnacConfig,
-    counter_noise,
-    interleaved,
-    load_snac,
-    precision,
-    random_snac,
-)
+from walkgraph.networks.snac import SNAC, Noise, Snac, counter_noise, interleaved, load_snac, precision, random_snac
 
 torch.set_num_threads(1)
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "snac_tiny"

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from tests.golden import vjepa2_tiny as tiny
+from walkgraph.checkpoints.vjepa2 import read_vjepa2
 from walkgraph.engine.pages import PAGE
 from walkgraph.layers.poses import plain_move
 from walkgraph.networks import vjepa2_planning as planning
 from walkgraph.networks.base import PagedRows, PagedSlot
 from walkgraph.networks.vjepa2 import Vjepa2, normed
 from walkgraph.networks.vjepa2_steps import EncoderSteps, PredictorSteps
-from walkgraph.networks.vjepa2_weights import load_encoder, load_predictor, read_config
+from walkgraph.networks.vjepa2_weights import load_encoder, load_predictor
 
 CLOSE = {"rtol": 2e-5, "atol": 2e-5}
 CPU = torch.device("cpu")
@@ -28,7 +29,7 @@ def answer(name: str) -> Tensor:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Vjepa2:
     """Read from a folder whose names are a training run's."""
     folder = tiny.write_folder(tmp_path_factory.mktemp("weights"))
-    config = read_config(folder)
+    config = read_vjepa2(folder)
     assert config == tiny.CONFIG
     model = Vjepa2(config)
     model.encoder, model.predictor = load_encoder(folder, config), load_predictor(folder, config)

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tests.golden import vjepa2_tiny as tiny
+from walkgraph.checkpoints.vjepa2 import VJEPA2_AC_VITG, TransformerConfig, Vjepa2Config, read_vjepa2, vjepa2_json
 from walkgraph.components import families
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import Weights
 from walkgraph.networks.presets import VJEPA2
-from walkgraph.networks.vjepa2 import VJEPA2_AC_VITG, TransformerConfig, Vjepa2, Vjepa2Config, Vjepa2Encoder
-from walkgraph.networks.vjepa2_weights import config_json, load_encoder, load_predictor, read_config
+from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Encoder
+from walkgraph.networks.vjepa2_weights import load_encoder, load_predictor
 from walkgraph.placement.sizes import find_sizes
 
 CONFIG = tiny.CONFIG
@@ -51,7 +52,7 @@ def as_in_transformers(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def test_a_training_runs_names_are_read(tmp_path: Path) -> None:
     folder = tiny.write_folder(tmp_path)
-    assert read_config(folder) == CONFIG
+    assert read_vjepa2(folder) == CONFIG
     same(load_encoder(folder, CONFIG), "encoder")
     same(load_predictor(folder, CONFIG), "predictor")
 
@@ -85,15 +86,15 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
 
 def test_a_config_is_read_back_and_a_foreign_one_is_the_published_models(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    assert read_config(tmp_path) == VJEPA2_AC_VITG
+    assert read_vjepa2(tmp_path) == VJEPA2_AC_VITG
     path.write_text('{"model_type": "vjepa2", "hidden_size": 3}')
-    assert read_config(tmp_path) == VJEPA2_AC_VITG
-    path.write_text(config_json(CONFIG))
-    assert read_config(tmp_path) == CONFIG
+    assert read_vjepa2(tmp_path) == VJEPA2_AC_VITG
+    path.write_text(vjepa2_json(CONFIG))
+    assert read_vjepa2(tmp_path) == CONFIG
     for broken in ('"heads": 5', '"heads": 2.5, "depth": 3'):
-        path.write_text(config_json(CONFIG).replace('"heads": 2', broken, 1))
+        path.write_text(vjepa2_json(CONFIG).replace('"heads": 2', broken, 1))
         with pytest.raises(InvalidInput, match="does not describe a V-JEPA 2 model"):
-            read_config(tmp_path)
+            read_vjepa2(tmp_path)
 
 
 @pytest.mark.parametrize("name", VJEPA2)

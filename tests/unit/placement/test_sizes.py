@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from walkgraph.checkpoints.bagel import BAGEL_7B_MOT, bagel_json
 from walkgraph.components import families
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import Weights
-from walkgraph.placement.sizes import find_sizes, tensor_sizes, weights_folder
+from walkgraph.placement.sizes import find_sizes, weights_folder
 
 
 def safetensors(path: Path, **shapes: list[int]) -> None:
@@ -20,48 +22,56 @@ def safetensors(path: Path, **shapes: list[int]) -> None:
 
 
 def bagel(folder: Path, config: str, value: dict[str, object]) -> None:
-    safetensors(folder / "ema-1.safetensors", a=[3, 4], b=[5])
-    safetensors(folder / "ema-2.safetensors", c=[2, 2, 2])
+    safetensors(folder / "ema-00001-of-00002.safetensors", a=[3, 4], b=[5])
+    safetensors(folder / "ema-00002-of-00002.safetensors", c=[2, 2, 2])
     safetensors(folder / "ae.safetensors", d=[7], scalar=[])
     (folder / config).write_text(json.dumps(value))
 
 
-def test_headers_tell_the_numbers(tmp_path: Path) -> None:
-    safetensors(tmp_path / "x.safetensors", a=[3, 4], scalar=[])
-    assert tensor_sizes(tmp_path / "x.safetensors") == {"a": 12, "scalar": 1}
+def own_bagel(**llm: int) -> dict[str, object]:
+    document: dict[str, Any] = json.loads(bagel_json(BAGEL_7B_MOT))
+    return {**document, "llm": {**document["llm"], **llm}}
+
+
+LLM = {
+    "num_hidden_layers": 6, "num_key_value_heads": 2, "hidden_size": 128, "num_attention_heads": 4,
+    "intermediate_size": 64, "vocab_size": 200_000,
+}  # fmt: skip
+VIT = {
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "patch_size": 14,
+}
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"123", b"\xff" * 16, (5).to_bytes(8, "little") + b"[1,2]", (2).to_bytes(8, "little") + b"{"]
+    "value",
+    [own_bagel(layers=6, kv_heads=2, head_dim=32), {"model_type": "bagel", "llm_config": LLM, "vit_config": VIT}],
+    ids=["own", "published"],
 )
-def test_other_files_are_refused(tmp_path: Path, data: bytes) -> None:
-    path = tmp_path / "x.safetensors"
-    path.write_bytes(data)
-    with pytest.raises(InvalidInput, match="no safetensors file"):
-        tensor_sizes(path)
-
-
-@pytest.mark.parametrize(
-    ("config", "value"),
-    [
-        ("config.json", {"format": "walkgraph/bagel@1", "llm": {"layers": 6, "kv_heads": 2, "head_dim": 32}}),
-        (
-            "llm_config.json",
-            {"num_hidden_layers": 6, "num_key_value_heads": 2, "hidden_size": 128, "num_attention_heads": 4},
-        ),
-    ],
-)
-def test_a_checkpoint_folder(tmp_path: Path, config: str, value: dict[str, object]) -> None:
-    bagel(tmp_path / "mine", config, value)
+def test_a_checkpoint_folder(tmp_path: Path, value: dict[str, object]) -> None:
+    bagel(tmp_path / "mine", "config.json", value)
     known = find_sizes(families(), [tmp_path])(Weights(family="bagel", source="checkpoint:mine"))
     assert known.numbers == {"model": 12 + 5 + 8, "autoencoder": 8}
     assert known.caches == {"bagel.backbone": 2 * 6 * 2 * 32}
     assert (known.part_bytes("model", 2), known.part_bytes("autoencoder", 2)) == (50, 16)
 
 
-def test_a_config_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    bagel(tmp_path / "mine", "config.json", {"llm": {}})
-    with pytest.raises(InvalidInput, match="does not describe a BAGEL model"):
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"llm": {}}, "does not describe|has no"),
+        (own_bagel(layers=10**9), r"`llm.layers` is 1000000000 .* from 1 to 1024"),
+        ({"llm_config": {**LLM, "rope_scaling": {"type": "yarn"}}, "vit_config": VIT}, "yarn"),
+    ],
+)
+def test_a_config_that_can_not_be_loaded_is_refused_before_anything_starts(
+    tmp_path: Path, value: dict[str, object], said: str
+) -> None:
+    bagel(tmp_path / "mine", "config.json", value)
+    with pytest.raises(InvalidInput, match=said):
         find_sizes(families(), [tmp_path])(Weights(family="bagel", source="checkpoint:mine"))
 
 

@@ -5,8 +5,9 @@ import json
 import pytest
 import torch
 
+from walkgraph.checkpoints.pi05 import read_pi05
 from walkgraph.networks import reach_scene as world
-from walkgraph.networks.pi05_checkpoint import read_pi05, read_statistics
+from walkgraph.networks.pi05_checkpoint import read_scalings
 from walkgraph.networks.reach_words import FORMS
 from walkgraph.placement.sizes import weights_folder
 from walkgraph.starters import names
@@ -30,7 +31,7 @@ def test_the_starter_is_found_and_small() -> None:
 
 def test_the_shipped_files_are_of_what_is_trained() -> None:
     assert read_pi05(FOLDER) == config()
-    statistics = read_statistics(FOLDER)
+    statistics = read_scalings(FOLDER)
     assert statistics.state.low.tolist() == pytest.approx(world.LOW)
     assert statistics.actions.low.tolist() == pytest.approx([-world.SPEED] * 2)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from walkgraph.networks.checkpoint import read_config
+from walkgraph.checkpoints.bagel import read_bagel
 from walkgraph.placement.sizes import weights_folder
 from walkgraph.starters import names
 from walkgraph.starters.shapes import language
@@ -33,8 +33,8 @@ def test_the_package_stays_small() -> None:
 
 
 def test_the_shipped_config_is_the_one_trained() -> None:
-    vae = read_config(FOLDER).vae
-    assert read_config(FOLDER) == config(vae.shift, vae.scale)
+    vae = read_bagel(FOLDER).vae
+    assert read_bagel(FOLDER) == config(vae.shift, vae.scale)
 
 
 def test_a_drawing_is_described_exactly(judge: Judge) -> None:

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from walkgraph.networks.vjepa2 import TransformerConfig, Vjepa2, Vjepa2Config, normed
-from walkgraph.networks.vjepa2_weights import read_config
+from walkgraph.checkpoints.vjepa2 import TransformerConfig, Vjepa2Config, read_vjepa2
+from walkgraph.networks.vjepa2 import Vjepa2, normed
 from walkgraph.networks.world_painter import Painter
 from walkgraph.networks.world_picture import picture
 from walkgraph.networks.world_scene import MOST, SIDE, drawn, run
@@ -39,7 +39,7 @@ def tiny() -> Vjepa2:
 def test_the_starter_is_found_and_small() -> None:
     assert "world" in names()
     assert sum(path.stat().st_size for path in FOLDER.glob("*.safetensors")) < 11.6e6
-    assert read_config(FOLDER) == MODEL
+    assert read_vjepa2(FOLDER) == MODEL
 
 
 def test_the_shipped_figures_pass_the_bars() -> None:

@@ -1,20 +1,14 @@
 """V-JEPA 2-AC: an encoder and a predictor, each in a file of its own."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
-from walkgraph.importing.contents import Contents, Shape
-from walkgraph.importing.family import Document, Family, Part, Shapes, linear, norm, section, whole
+from walkgraph.checkpoints.files import Shape
+from walkgraph.checkpoints.vjepa2 import FORMAT, TransformerConfig, read_vjepa2
+from walkgraph.importing.contents import Contents
+from walkgraph.importing.family import Document, Family, Part, Shapes, linear, norm
 
-_OWN = "walkgraph/vjepa2@1"
-_PUBLISHED: Mapping[str, Any] = {
-    "encoder": {"width": 1408, "hidden": 6144, "layers": 40, "heads": 22},
-    "predictor": {"width": 1024, "hidden": 4096, "layers": 24, "heads": 16},
-    "patch": 16,
-    "side": 16,
-}
-_TUBELET, _ACTION, _EXTRINSICS, _CONDITIONS = 2, 7, 6, 2
+_TUBELET, _ACTION, _EXTRINSICS = 2, 7, 6
 _LAYER = re.compile(r"layer\.(\d+)\.(.*)")
 _ATTENTION = re.compile(r"(blocks\.\d+)\.attention\.(query|key|value)\.(weight|bias)")
 _OTHERS = {"embeddings.patch_embeddings.": "patch_embed.", "layernorm.": "norm."}
@@ -22,32 +16,26 @@ _OTHERS = {"embeddings.patch_embeddings.": "patch_embed.", "layernorm.": "norm."
 
 def _recognises(contents: Contents) -> bool:
     both = {"encoder", "predictor"} <= contents.weights.keys()
-    return contents.config.get("format") == _OWN or contents.config.get("model_type") == "vjepa2" or both
-
-
-def _sizes(contents: Contents) -> Mapping[str, Any]:
-    return contents.config if contents.config.get("format") == _OWN else _PUBLISHED
+    return contents.config.get("format") == FORMAT or contents.config.get("model_type") == "vjepa2" or both
 
 
 def _parts(contents: Contents) -> list[Part]:
-    sizes = _sizes(contents)
-    encoder, predictor = section(sizes, "encoder"), section(sizes, "predictor")
+    config = read_vjepa2(contents.folder)
     return [
-        Part("encoder", dict(_encoder(encoder, whole(sizes, "patch"))), _encoder_names),
-        Part("predictor", dict(_predictor(predictor, whole(encoder, "width"))), _predictor_names),
+        Part("encoder", dict(_encoder(config.encoder, config.patch)), _encoder_names),
+        Part("predictor", dict(_predictor(config.predictor, config.encoder.width)), _predictor_names),
     ]
 
 
-def _encoder(sizes: Mapping[str, Any], patch: int) -> Iterator[tuple[str, Shape]]:
-    width = whole(sizes, "width")
-    yield "patch_embed.proj.weight", (width, 3, _TUBELET, patch, patch)
-    yield "patch_embed.proj.bias", (width,)
+def _encoder(sizes: TransformerConfig, patch: int) -> Iterator[tuple[str, Shape]]:
+    yield "patch_embed.proj.weight", (sizes.width, 3, _TUBELET, patch, patch)
+    yield "patch_embed.proj.bias", (sizes.width,)
     yield from _blocks("blocks", sizes)
-    yield from norm("norm", width)
+    yield from norm("norm", sizes.width)
 
 
-def _predictor(sizes: Mapping[str, Any], features: int) -> Iterator[tuple[str, Shape]]:
-    width = whole(sizes, "width")
+def _predictor(sizes: TransformerConfig, features: int) -> Iterator[tuple[str, Shape]]:
+    width = sizes.width
     yield from linear("predictor_embed", width, features)
     for name, into in (("action", _ACTION), ("state", _ACTION), ("extrinsics", _EXTRINSICS)):
         yield from linear(f"{name}_encoder", width, into)
@@ -56,9 +44,9 @@ def _predictor(sizes: Mapping[str, Any], features: int) -> Iterator[tuple[str, S
     yield from linear("predictor_proj", features, width)
 
 
-def _blocks(name: str, sizes: Mapping[str, Any]) -> Iterator[tuple[str, Shape]]:
-    width, hidden = whole(sizes, "width"), whole(sizes, "hidden")
-    for layer in range(whole(sizes, "layers")):
+def _blocks(name: str, sizes: TransformerConfig) -> Iterator[tuple[str, Shape]]:
+    width, hidden = sizes.width, sizes.hidden
+    for layer in range(sizes.layers):
         at = f"{name}.{layer}"
         yield from norm(f"{at}.norm1", width)
         yield from norm(f"{at}.norm2", width)
@@ -103,12 +91,11 @@ def _encoder_names(found: Shapes) -> Shapes:
 
 def _adapt(document: Document, contents: Contents) -> Iterable[str]:
     """Pictures, and tokens of a frame, are as large as the encoder's."""
-    sizes = _sizes(contents)
-    side = whole(sizes, "side")
-    document["nodes"]["picture_in"]["params"]["size"] = side * whole(sizes, "patch")
+    config = read_vjepa2(contents.folder)
+    document["nodes"]["picture_in"]["params"]["size"] = config.pixels
     for state in document["states"].values():
         if "capacity" in state:
-            state["capacity"] = re.sub(r"^258 \*", f"{side * side + _CONDITIONS} *", state["capacity"])
+            state["capacity"] = re.sub(r"^258 \*", f"{config.tokens} *", state["capacity"])
     return ()
 
 

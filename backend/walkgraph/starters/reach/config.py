@@ -1,9 +1,9 @@
 """The starter's sizes: the published model's classes, small."""
 
-from walkgraph.networks.pi05 import Pi05Config, Widths
+from walkgraph.checkpoints.pi05 import Pi05Config, Widths
+from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.networks.reach_pictures import SIDE
 from walkgraph.networks.reach_scene import HORIZON
-from walkgraph.networks.siglip_navit import SiglipConfig
 from walkgraph.starters.reach.tokens import BOS, VOCAB
 
 

@@ -17,9 +17,10 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.pi05 import pi05_json
+from walkgraph.checkpoints.statistics import statistics_json
 from walkgraph.networks import reach_scene as world
 from walkgraph.networks.pi05 import Pi05, Prefix
-from walkgraph.networks.pi05_checkpoint import config_json, statistics_json
 from walkgraph.starters import schedule
 from walkgraph.starters.reach import evaluate
 from walkgraph.starters.reach.config import config
@@ -99,7 +100,7 @@ def train(trained: Trained, prompts: Prompts, seconds: float, batch: int, rate: 
 def save(model: Pi05, folder: Path) -> None:
     """All tensors in bf16, and what is read with them."""
     schedule.save(model, folder / "model.safetensors")
-    (folder / "config.json").write_text(config_json(model.config))
+    (folder / "config.json").write_text(pi05_json(model.config))
     state = list(zip(world.LOW, world.HIGH, strict=True))
     actions = [(-world.SPEED, world.SPEED)] * len(state)
     (folder / "norm_stats.json").write_text(statistics_json(state, actions))

@@ -1,8 +1,7 @@
 """The starter's sizes: the published model's classes, small."""
 
-from walkgraph.networks.bagel import BagelConfig, LlmConfig, PictureRules, SpecialTokens
-from walkgraph.networks.flux_vae import VaeConfig
-from walkgraph.networks.siglip_navit import SiglipConfig
+from walkgraph.checkpoints.bagel import BagelConfig, LlmConfig, PictureRules, SpecialTokens, VaeConfig
+from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.starters.shapes.render import SIDE
 
 

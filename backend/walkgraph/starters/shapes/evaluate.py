@@ -21,9 +21,10 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from walkgraph.checkpoints.bagel import read_bagel
 from walkgraph.layers.patches import normalise, to_picture
 from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.checkpoint import load_autoencoder, load_bagel, read_config
+from walkgraph.networks.checkpoint import load_autoencoder, load_bagel
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.starters.shapes import data, language
 from walkgraph.starters.shapes.context import Context, Guidance, denoise, to_images, to_latents, write
@@ -191,7 +192,7 @@ def main() -> None:
 def load(folder: Path, batch: int = 250) -> Judge:
     """A checkpoint in float32 on the GPU, or where there is none on the CPU."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    config = read_config(folder)
+    config = read_bagel(folder)
     model = load_bagel(folder, config, device=device)
     ae = load_autoencoder(folder, config, device=device)
     return Judge(model, ae, Tokenizer.from_file(str(folder / "tokenizer.json")), batch)

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from walkgraph.checkpoints.bagel import BagelConfig, bagel_json, read_bagel
 from walkgraph.layers.patches import patchify
-from walkgraph.networks.bagel import Bagel, BagelConfig
-from walkgraph.networks.checkpoint import config_json, load_autoencoder, load_bagel, read_config
+from walkgraph.networks.bagel import Bagel
+from walkgraph.networks.checkpoint import load_autoencoder, load_bagel
 from walkgraph.networks.flow import shifted
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.starters.schedule import Clock, Ema, autocast, optimizer, save
@@ -166,7 +167,7 @@ def main() -> None:
     _log.info("%d examples of each kind, %.0f s", options.examples, time.monotonic() - started)
     known = options.resume or options.vae
     if known:
-        conf = read_config(known)
+        conf = read_bagel(known)
         ae = load_autoencoder(known, conf, device=device)
         shutil.copy(known / "ae.safetensors", options.out)
     else:
@@ -174,7 +175,7 @@ def main() -> None:
         conf = config(*measure(ae, draws))
         save(ae, options.out / "ae.safetensors")
         ae.config = conf.vae
-    (options.out / "config.json").write_text(config_json(conf))
+    (options.out / "config.json").write_text(bagel_json(conf))
     shutil.copy(FILE, options.out)
     _log.info("autoencoder error %.3f/255, %.0f s", reconstruction_error(ae, draws), time.monotonic() - started)
     examples = Examples(ae, draws, edits, conf)

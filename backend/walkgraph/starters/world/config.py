@@ -1,6 +1,6 @@
 """The starter's sizes: the published model's classes, small."""
 
-from walkgraph.networks.vjepa2 import TransformerConfig, Vjepa2Config
+from walkgraph.checkpoints.vjepa2 import TransformerConfig, Vjepa2Config
 from walkgraph.networks.world_painter import GRID, PainterConfig
 from walkgraph.networks.world_scene import SIDE
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from walkgraph.checkpoints.vjepa2 import vjepa2_json
 from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Block, Vjepa2Encoder, Vjepa2Predictor, normed
-from walkgraph.networks.vjepa2_weights import config_json
 from walkgraph.networks.world_painter import Painter
 from walkgraph.networks.world_picture import picture
 from walkgraph.networks.world_scene import Scene
@@ -152,7 +152,7 @@ def save(model: Vjepa2, painter: Painter, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name, module in (("encoder", model.encoder), ("predictor", model.predictor), ("painter", painter)):
         schedule.save(module, out / f"{name}.safetensors")
-    (out / "config.json").write_text(config_json(MODEL))
+    (out / "config.json").write_text(vjepa2_json(MODEL))
     (out / "painter.json").write_text(json.dumps(dataclasses.asdict(PAINTER), indent=2) + "\n")
 
 

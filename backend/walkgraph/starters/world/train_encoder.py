@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.checkpoints.vjepa2 import TransformerConfig
 from walkgraph.layers.patches import patchify
-from walkgraph.networks.vjepa2 import TransformerConfig, Vjepa2, Vjepa2Block, normed
+from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Block, normed
 from walkgraph.networks.vjepa2_positions import angles
 from walkgraph.networks.world_painter import READ, Painter, facts
 from walkgraph.networks.world_picture import picture

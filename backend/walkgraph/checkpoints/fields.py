@@ -1,0 +1,145 @@
+"""Reading a config key by key: every value has a kind and bounds, and a fault names the key, the value and the bound.
+
+Sizes are bounded because tables, loops and tensors are made of them: far above any model that is published, far below
+what a host can't hold a table of.
+"""
+
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.graph.guard import read_json
+from walkgraph.graph.problems import nearest
+
+LAYERS = 1024
+WIDTH = 2**17
+HIDDEN = 2**20
+HEADS = 4096
+HEAD_DIM = 8192
+VOCAB = 2**24
+PATCH = 1024
+"""Pixels along the side of a patch."""
+SIDE = 4096
+"""Cells along the side of a table of positions."""
+EPS = 1.0
+BASE = 1e12
+"""Of rotary positions."""
+MOST_BYTES = 16 * 2**20
+"""Of a config or an index."""
+_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Fields:
+    """An object of a config. A key that is null counts as left out. Everything raises InvalidInput."""
+
+    values: Mapping[str, Any]
+    at: str = ""
+    """The object's own place, in front of its keys' names: `llm_config.`"""
+
+    def whole(self, key: str, most: int, *, least: int = 1, default: int | None = None) -> int:
+        value = self._value(key, default, f"a whole number from {least} to {most}")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self._wrong(key, value, f"a whole number from {least} to {most}")
+        return value
+
+    def number(
+        self, key: str, most: float, *, least: float | None = None, above: float = 0.0, default: float | None = None
+    ) -> float:
+        """At least `least` where it is given, else more than `above`."""
+        bounds = f"a number {f'above {above:g}' if least is None else f'from {least:g}'} to {most:g}"
+        value = self._value(key, default, bounds)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value > most:
+            raise self._wrong(key, value, bounds)
+        if value < least if least is not None else value <= above:
+            raise self._wrong(key, value, bounds)
+        return float(value)
+
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        value = self._value(key, default, "true or false")
+        if not isinstance(value, bool):
+            raise self._wrong(key, value, "true or false")
+        return value
+
+    def word(self, key: str, allowed: Collection[str], default: str | None = None) -> str:
+        known = " or ".join(json.dumps(word) for word in allowed)
+        value = self._value(key, default, known)
+        if not isinstance(value, str) or value not in allowed:
+            raise InvalidInput(f"`{self.at}{key}` is {_shown(value)}, and only {known} can be run")
+        return value
+
+    def wholes(
+        self, key: str, most: int, count: int, *, least: int = 1, default: Sequence[int] | None = None
+    ) -> tuple[int, ...]:
+        """A list of at most `count`, one at least."""
+        said = f"a list of 1 to {count} whole numbers from {least} to {most}"
+        value = self._value(key, default, said)
+        if not isinstance(value, list | tuple) or not 0 < len(cast(list[Any], value)) <= count:
+            raise self._wrong(key, value, said)
+        for one in (found := cast(list[Any], value)):
+            if isinstance(one, bool) or not isinstance(one, int) or not least <= one <= most:
+                raise self._wrong(key, value, said)
+        return tuple(found)
+
+    def section(self, key: str) -> "Fields":
+        value = self._value(key, None, "an object")
+        if not isinstance(value, dict):
+            raise self._wrong(key, value, "an object")
+        return Fields(cast(dict[str, Any], value), f"{self.at}{key}.")
+
+    def section_or_empty(self, key: str) -> "Fields":
+        return Fields({}, f"{self.at}{key}.") if self.values.get(key) is None else self.section(key)
+
+    def only(self, *known: str) -> None:
+        """Refuse keys that nothing reads."""
+        for key in self.values:
+            if key not in known:
+                raise InvalidInput(f"`{self.at}{key[:80]}` is no key of this config; {nearest(key[:80], known)}")
+
+    def _value(self, key: str, default: Any, wanted: str) -> Any:
+        value = self.values.get(key)
+        if value is None:
+            value = default
+        if value is None:
+            raise InvalidInput(f"`{self.at}{key}` is missing in the config, and must be {wanted}")
+        return value
+
+    def _wrong(self, key: str, value: Any, wanted: str) -> InvalidInput:
+        return InvalidInput(f"`{self.at}{key}` is {_shown(value)} in the config, and must be {wanted}")
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+# ── files ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object of a JSON file. Raises NotFound or InvalidInput with the file's name."""
+    if not path.is_file():
+        raise NotFound(f"`{path.parent.name}` has no `{path.name}`")
+    try:
+        value = read_json(path.read_bytes(), MOST_BYTES)
+    except InvalidInput as error:
+        raise InvalidInput(f"`{path.name}` is not valid JSON: {error}") from None
+    except OSError:
+        raise InvalidInput(f"`{path.name}` can't be read; check its permissions") from None
+    if not isinstance(value, dict):
+        raise InvalidInput(f"`{path.name}` holds no JSON object; export it again")
+    return cast(dict[str, Any], value)
+
+
+def read_optional(path: Path) -> dict[str, Any]:
+    """Empty where there is no such file."""
+    return read_object(path) if path.is_file() else {}
+
+
+def described(title: str, folder: Path, error: Exception) -> InvalidInput:
+    """What is said of a config that is no such model's."""
+    return InvalidInput(f"the config in `{folder.name}` does not describe {title}: {error}")

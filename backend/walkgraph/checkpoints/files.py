@@ -1,0 +1,163 @@
+"""The safetensors files of a folder, by their headers: which belong together, and what is in them.
+
+A *stem* (`model`, `ema`) is one file, or the shards `STEM-00001-of-00002.safetensors` and so on: those that an index
+names, or, where there is no index, all of them.
+"""
+
+import json
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from walkgraph.checkpoints.fields import read_object
+from walkgraph.errors import InvalidInput, NotFound
+
+Shape = tuple[int, ...]
+FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
+"""Numbers that mean what they are. Fewer bits, or whole ones, are codes of numbers that a scale decodes."""
+_SUFFIX = ".safetensors"
+_INDEX = ".safetensors.index.json"
+_SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)")
+_MAX_HEADER = 100 * 2**20
+_LISTED = 5
+
+
+@dataclass(frozen=True)
+class Tensor:
+    shape: Shape
+    dtype: str
+    """As the file calls it: `BF16`."""
+    bytes: int
+
+
+def stems(folder: Path) -> list[str]:
+    """All that have a file, shards or an index here; a file that an index names is a shard. Raises InvalidInput for an
+    index that is none."""
+    paths = [path for path in folder.iterdir() if path.is_file()]
+    indices = [path for path in paths if path.name.endswith(_INDEX)]
+    named = {file for index in indices for file in _weight_map(index).values()}
+    found = {index.name.removesuffix(_INDEX) for index in indices}
+    for path in paths:
+        if path.suffix == _SUFFIX and path.name not in named:
+            found.add(shard["stem"] if (shard := _SHARD.fullmatch(path.stem)) else path.stem)
+    return sorted(found)
+
+
+def files(folder: Path, stem: str) -> list[Path]:
+    """Those of one stem. Raises NotFound for what isn't there, InvalidInput for shards that can't be of one model."""
+    single, index = folder / f"{stem}{_SUFFIX}", folder / f"{stem}{_INDEX}"
+    if single.is_file():
+        return [single]
+    if index.is_file():
+        return _indexed(index)
+    return _counted(folder, stem)
+
+
+def tensors(folder: Path, stem: str) -> dict[str, Tensor]:
+    """Of all files of a stem, by their names there. Raises as `files`, and InvalidInput for a tensor that two shards
+    hold or that the index names and its shard lacks."""
+    found: dict[str, Tensor] = {}
+    where: dict[str, Path] = {}
+    for path in files(folder, stem):
+        for name, tensor in header(path).items():
+            if name in where:
+                raise InvalidInput(f"`{where[name].name}` and `{path.name}` both hold the tensor `{name}`; keep one")
+            found[name], where[name] = tensor, path
+    index = folder / f"{stem}{_INDEX}"
+    if index.is_file() and not (folder / f"{stem}{_SUFFIX}").is_file():
+        for name, file in _weight_map(index).items():
+            if name not in where or where[name].name != file:
+                raise InvalidInput(
+                    f"`{index.name}` says that `{name}` is in `{file}`, which lacks it; fetch both again"
+                )
+    return found
+
+
+def header(path: Path) -> dict[str, Tensor]:
+    """Of one file. Raises InvalidInput for what is no safetensors file, or one that was cut off."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            start = stream.read(8)
+            (length,) = struct.unpack("<Q", start) if len(start) == 8 else (0,)
+            if not 2 <= length <= min(_MAX_HEADER, size - 8):
+                raise InvalidInput(f"`{path.name}` is no safetensors file, or is not whole; fetch it again")
+            told: Any = json.loads(stream.read(length))
+        entries = {name: entry for name, entry in told.items() if name != "__metadata__"}
+        found = {name: _tensor(entry) for name, entry in entries.items()}
+        end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+    except OSError:
+        raise InvalidInput(f"`{path.name}` can't be read; check its permissions") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        raise InvalidInput(f"the header of `{path.name}` is broken; fetch it again") from None
+    if 8 + length + end > size:
+        raise InvalidInput(f"`{path.name}` ends too early ({size} of {8 + length + end} bytes); fetch it again")
+    return found
+
+
+def coded(name: str, dtype: str, names: Iterable[str] = ()) -> str | None:
+    """What is wrong with a tensor whose numbers can't be taken as they are, in a sentence; None of any other.
+    `names`: of all tensors beside it."""
+    if dtype in FLOATS:
+        return None
+    there = [other for other in names if other != name and other.startswith(name) and "scale" in other]
+    scale = f"its scale (`{there[0]}`) isn't read" if there else f"no scale of it (`{name}_scale`) is there"
+    return (
+        f"`{name}` holds {dtype} numbers, which mean nothing by themselves, and {scale}: bring it in BF16, F16 or F32"
+    )
+
+
+def _tensor(told: Mapping[str, Any]) -> Tensor:
+    shape = tuple(int(side) for side in told["shape"])
+    start, end = told["data_offsets"]
+    if any(side < 0 for side in shape) or not 0 <= start <= end:
+        raise ValueError
+    return Tensor(shape, str(told["dtype"]), int(end) - int(start))
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    listed: Any = read_object(index).get("weight_map")
+    if not isinstance(listed, dict) or not all(isinstance(file, str) for file in cast(dict[str, Any], listed).values()):
+        raise InvalidInput(f"`{index.name}` has no `weight_map` of tensors and their files; fetch it again")
+    return cast(dict[str, str], listed)
+
+
+def _indexed(index: Path) -> list[Path]:
+    names = sorted(set(_weight_map(index).values()))
+    if any(Path(name).name != name for name in names):
+        raise InvalidInput(f"`{index.name}` names a shard outside its folder")
+    missing = [name for name in names if not (index.parent / name).is_file()]
+    if missing or not names:
+        raise NotFound(f"`{index.name}` names shards that are not there: {_list(missing) or 'none at all'}; fetch them")
+    return [index.parent / name for name in names]
+
+
+def _counted(folder: Path, stem: str) -> list[Path]:
+    """Shards without an index, which their names count."""
+    shards: dict[int, dict[int, Path]] = {}
+    for path in sorted(folder.glob(f"*{_SUFFIX}")):
+        shard = _SHARD.fullmatch(path.stem)
+        if shard is not None and shard["stem"] == stem:
+            shards.setdefault(int(shard["count"]), {})[int(shard["number"])] = path
+    if not shards:
+        raise NotFound(f"`{folder.name}` has neither `{stem}{_SUFFIX}` nor `{stem}{_INDEX}`, nor shards of `{stem}`")
+    if len(shards) > 1:
+        counts = " and of ".join(map(str, sorted(shards)))
+        raise InvalidInput(f"`{folder.name}` has shards of `{stem}` of {counts} files; keep those of one")
+    ((count, found),) = shards.items()
+    if count < 1 or count > 100_000 or not all(1 <= number <= count for number in found):
+        raise InvalidInput(
+            f"shards of `{stem}` in `{folder.name}` are not numbered from 1 to {count}; fetch them again"
+        )
+    missing = [f"{stem}-{number:05}-of-{count:05}{_SUFFIX}" for number in range(1, count + 1) if number not in found]
+    if missing:
+        raise NotFound(f"`{folder.name}` has {len(found)} of {count} shards of `{stem}` and lacks {_list(missing)}")
+    return [found[number] for number in sorted(found)]
+
+
+def _list(names: list[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(f"`{name}`" for name in names[:_LISTED]) + more

@@ -1,0 +1,162 @@
+"""Orpheus: a Llama whose vocabulary ends in audio codes.
+
+A folder holds `model` and the public `config.json`; where its special tokens are not the published ones,
+`"speech_tokens"` in that file names them.
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Self
+
+from walkgraph.checkpoints.decoder import DecoderShape, DecoderSizes, LongContext, rope_base, rope_kind, rope_of
+from walkgraph.checkpoints.fields import (
+    EPS,
+    HEAD_DIM,
+    HEADS,
+    HIDDEN,
+    LAYERS,
+    VOCAB,
+    WIDTH,
+    Fields,
+    described,
+    read_object,
+)
+from walkgraph.errors import InvalidInput
+
+SLOTS = 7
+"""Codes of a frame: each has tokens of its own."""
+_STRETCH, _POSITIONS = 1e6, 2**31
+_ARCHITECTURE = "LlamaForCausalLM"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlamaConfig(DecoderSizes):
+    rope_theta: float = 5e5
+    norm_eps: float = 1e-5
+    scaling: LongContext | None = None
+    tied: bool = True
+    """The head is the table of embeddings."""
+
+    @property
+    def shape(self) -> DecoderShape:
+        return self.layer(qkv_bias=False, qk_norm=False)
+
+    @classmethod
+    def published(cls, config: Fields) -> Self:
+        """From a public `config.json`. Raises InvalidInput or ValueError for one that is no such model's."""
+        if config.values.get("model_type") is None and not is_llama(config):
+            raise InvalidInput(f"it names neither `model_type` `llama` nor `architectures` `{_ARCHITECTURE}`")
+        config.word("model_type", ("llama",), "llama")
+        config.word("hidden_act", ("silu",), "silu")
+        if config.flag("attention_bias") or config.flag("mlp_bias"):
+            raise InvalidInput("its layers have biases, and those of this family have none")
+        rope = rope_of(config)
+        width, heads = config.whole("hidden_size", WIDTH), config.whole("num_attention_heads", HEADS)
+        return cls(
+            width=width,
+            hidden=config.whole("intermediate_size", HIDDEN),
+            layers=config.whole("num_hidden_layers", LAYERS),
+            heads=heads,
+            kv_heads=config.whole("num_key_value_heads", HEADS),
+            head_dim=config.whole("head_dim", HEAD_DIM, default=width // heads),
+            vocab=config.whole("vocab_size", VOCAB),
+            rope_theta=rope_base(config, rope),
+            norm_eps=config.number("rms_norm_eps", EPS),
+            scaling=_scaling(rope),
+            tied=config.flag("tie_word_embeddings"),
+        )
+
+
+def is_llama(config: Fields) -> bool:
+    """Whether it says that it is a Llama, under either name."""
+    listed = config.values.get("architectures")
+    return config.values.get("model_type") == "llama" or (isinstance(listed, list) and _ARCHITECTURE in listed)
+
+
+def _scaling(rope: Fields) -> LongContext | None:
+    if rope_kind(rope, ("default", "llama3")) == "default":
+        return None
+    return LongContext(
+        factor=rope.number("factor", _STRETCH, least=1),
+        low=rope.number("low_freq_factor", _STRETCH),
+        high=rope.number("high_freq_factor", _STRETCH),
+        original=rope.whole("original_max_position_embeddings", _POSITIONS),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechTokens:
+    """Ids of Orpheus's vocabulary; the defaults are the published model's."""
+
+    bos: int = 128000
+    eos: int = 128009
+    """Ends a text."""
+    start_of_speech: int = 128257
+    end_of_speech: int = 128258
+    start_of_human: int = 128259
+    end_of_human: int = 128260
+    start_of_ai: int = 128261
+    audio_base: int = 128266
+    """The first of `SLOTS * codebook` audio tokens."""
+    codebook: int = 4096
+
+    @classmethod
+    def after_bytes(cls, codebook: int) -> Self:
+        """For a vocabulary of 256 bytes, the special tokens, then the codes."""
+        special = [f.name for f in fields(cls) if f.name not in ("audio_base", "codebook")]
+        ids = {name: 256 + index for index, name in enumerate(special)}
+        return cls(**ids, audio_base=256 + len(special), codebook=codebook)
+
+    @classmethod
+    def of(cls, config: Fields, vocab: int) -> Self:
+        """Those that it names, in a vocabulary of that many."""
+        known = {field.name: field.default for field in fields(cls)}
+        config.only(*known)
+        ids = {name: config.whole(name, vocab - 1, least=0) for name in known if config.values.get(name) is not None}
+        return cls(**ids)
+
+    @property
+    def vocab(self) -> int:
+        """Tokens that a vocabulary must have."""
+        return self.audio_base + SLOTS * self.codebook
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrpheusConfig:
+    llm: LlamaConfig
+    tokens: SpeechTokens = SpeechTokens()
+
+    def __post_init__(self) -> None:
+        if self.tokens.codebook < 1 or self.tokens.vocab > self.llm.vocab:
+            raise ValueError(f"the audio tokens end at {self.tokens.vocab}, beyond a vocabulary of {self.llm.vocab}")
+
+
+ORPHEUS_3B = OrpheusConfig(
+    llm=LlamaConfig(
+        width=3072,
+        hidden=8192,
+        layers=28,
+        heads=24,
+        kv_heads=8,
+        head_dim=128,
+        vocab=156940,
+        scaling=LongContext(factor=32.0, low=1.0, high=4.0, original=8192),
+    )
+)
+"""Orpheus 3B as published: 3.3 billion parameters."""
+
+
+def read_orpheus(folder: Path) -> OrpheusConfig:
+    """The config of a checkpoint folder; raises InvalidInput or NotFound with what is wrong."""
+    config = Fields(read_object(folder / "config.json"))
+    try:
+        llm = LlamaConfig.published(config)
+        tokens = SpeechTokens.of(config.section_or_empty("speech_tokens"), llm.vocab)
+        if tokens.vocab > llm.vocab:
+            raise InvalidInput(
+                f"it is a Llama of {llm.vocab} tokens, and Orpheus has {tokens.vocab} or more, the last of them "
+                "sounds: a Llama that only writes can't be served yet"
+            )
+        return OrpheusConfig(llm=llm, tokens=tokens)
+    except (InvalidInput, ValueError) as error:
+        raise described("an Orpheus model", folder, error) from None

@@ -1,0 +1,135 @@
+"""The tokenizer of a folder: `tokenizer.json`, or what Qwen2 publishes as `vocab.json`, `merges.txt` and
+`tokenizer_config.json`."""
+
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+from walkgraph.errors import InvalidInput, NotFound
+
+APART = ("vocab.json", "merges.txt", "tokenizer_config.json")
+_WHOLE = "tokenizer.json"
+_ENDS = (("<|im_start|>", "<|im_end|>"), ("<|begin_of_text|>", "<|end_of_text|>"), ("<bos>", "<eos>"), ("<s>", "</s>"))
+"""Begin and end of a text, by the names that families give them."""
+_PIECES = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""How a text is cut before its pieces are merged, in Qwen2's vocabularies."""
+_MOST_BYTES = 256 * 2**20
+
+
+class Trained:
+    """With `plain`, the name of any added token in a client's text is text; otherwise that of the special ones."""
+
+    def __init__(self, path: Path, *, plain: bool = False) -> None:
+        try:
+            self._tokenizer = _merged(path.parent) if path.name == APART[0] else _whole(path, plain)
+        except InvalidInput:
+            raise
+        except Exception as error:  # the library raises bare `Exception` for a file it can't read
+            raise InvalidInput(f"`{path.name}` is not a readable tokenizer; export it again") from error
+        # A special token's name in a client's text is text like any other.
+        self._tokenizer.encode_special_tokens = True
+        known = [(self._tokenizer.token_to_id(a), self._tokenizer.token_to_id(b)) for a, b in _ENDS]
+        found = next(((a, b) for a, b in known if a is not None and b is not None), None)
+        if found is None:
+            raise InvalidInput(f"`{path.name}` has none of the begin and end tokens {_ENDS}")
+        self.bos, self.eos = found
+
+    def encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+
+def tokenizer_file(folder: Path) -> Path:
+    """`tokenizer.json`, or `vocab.json` where the tokenizer is in several files. Raises NotFound."""
+    if (folder / _WHOLE).is_file():
+        return folder / _WHOLE
+    if all((folder / name).is_file() for name in APART):
+        return folder / APART[0]
+    raise NotFound(
+        f"`{folder.name}` has no `{_WHOLE}`, nor `vocab.json`, `merges.txt` and `tokenizer_config.json`; put the "
+        "model's tokenizer beside its weights"
+    )
+
+
+def added_tokens(folder: Path) -> dict[str, int] | None:
+    """Tokens that are no pieces of text, by name, as `tokenizer.json` or `tokenizer_config.json` lists them; None where
+    there is neither. Raises `InvalidInput`."""
+    whole, config = folder / _WHOLE, folder / APART[2]
+    path = whole if whole.is_file() else config
+    if not path.is_file():
+        return None
+    try:
+        document: Any = json.loads(_text(path))
+        if path == whole:
+            return {str(token["content"]): int(token["id"]) for token in document.get("added_tokens") or ()}
+        listed: Any = document.get("added_tokens_decoder") or {}
+        return {str(token["content"]): int(key) for key, token in listed.items()}
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"the added tokens in `{path.name}` are not readable; export it again") from error
+
+
+def _whole(path: Path, plain: bool) -> tokenizers.Tokenizer:
+    text = _text(path)
+    return tokenizers.Tokenizer.from_str(_all_special(text) if plain else text)
+
+
+def _merged(folder: Path) -> tokenizers.Tokenizer:
+    """Byte pairs merged as Qwen2's slow tokenizer does it, with every added token special. Raises `InvalidInput`."""
+    vocab: Any = json.loads(_text(folder / APART[0]))
+    if not isinstance(vocab, dict) or not all(type(number) is int for number in cast(dict[str, Any], vocab).values()):
+        raise InvalidInput(f"`{APART[0]}` is not a readable tokenizer; export it again")
+    merges = _pairs(folder / APART[1], cast(dict[str, int], vocab))
+    tokenizer = tokenizers.Tokenizer(models.BPE(cast(dict[str, int], vocab), merges))
+    tokenizer.normalizer = normalizers.NFC()
+    cut = pre_tokenizers.Split(tokenizers.Regex(_PIECES), behavior="isolated")
+    pieces = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, pieces])
+    tokenizer.decoder = decoders.ByteLevel()
+    for name, number in sorted((added_tokens(folder) or {}).items(), key=lambda token: token[1]):
+        tokenizer.add_special_tokens([name])  # pyright: ignore[reportUnknownMemberType]
+        if tokenizer.token_to_id(name) != number:
+            raise InvalidInput(f"`tokenizer_config.json` numbers `{name}` {number}, which does not follow `vocab.json`")
+    return tokenizer
+
+
+def _pairs(path: Path, vocab: Collection[str]) -> list[tuple[str, str]]:
+    """The merges, first to last. Raises InvalidInput with the line that is none."""
+    found: list[tuple[str, str]] = []
+    for number, line in enumerate(_text(path).split("\n"), 1):
+        line = line.removesuffix("\r")
+        if not line.strip() or line.startswith("#version"):
+            continue
+        pair = line.split(" ")
+        if len(pair) != 2 or not all(piece in vocab for piece in (*pair, "".join(pair))):
+            raise InvalidInput(
+                f"line {number} of `{path.name}` is no merge of two pieces of `{APART[0]}`; export both again"
+            )
+        found.append((pair[0], pair[1]))
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise InvalidInput(f"`{path.name}` has more than {_MOST_BYTES} bytes, which no tokenizer needs")
+        return path.read_text("utf-8")
+    except OSError:
+        raise InvalidInput(f"`{path.name}` can't be read; check its permissions") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"`{path.name}` is no UTF-8; export it again") from None
+
+
+def _all_special(text: str) -> str:
+    """A tokenizer's file with every added token marked special: the only ones that its library can leave unread."""
+    document = json.loads(text)
+    for token in document.get("added_tokens", ()):
+        token["special"] = True
+    return json.dumps(document)
