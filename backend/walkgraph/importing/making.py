@@ -12,8 +12,8 @@ from walkgraph.components import catalogue, families
 from walkgraph.errors import InvalidInput, WalkgraphError
 from walkgraph.graph.check import check
 from walkgraph.graph.document import Graph
-from walkgraph.importing.contents import read
-from walkgraph.importing.family import Beside, Document
+from walkgraph.importing.contents import Contents, read
+from walkgraph.importing.family import Beside, Document, Family
 from walkgraph.importing.recognising import Recognised, misfits_of
 from walkgraph.placement.document import decode
 from walkgraph.placement.hardware import Hardware
@@ -39,16 +39,9 @@ class Made:
 
 
 def make(found: Recognised, name: str | None, hardware: Hardware) -> Made:
-    """Raises InvalidInput for a folder whose name no graph can hold."""
+    """Raises InvalidInput as `drawn_up`, and for sizes that no graph can serve."""
     contents, family = found.contents, found.family
-    if not _FOLDER.match(contents.name):
-        raise InvalidInput(
-            f"`{contents.name}` can't be named in a graph: rename the folder to letters, digits, `-`, `_` and `.`"
-        )
-    document: Document = json.loads(resources.bundled("graphs")[family.graph].read_text(encoding="utf-8"))
-    document["name"] = name or graph_name(contents.name)
-    document["description"] = f"{family.title}, with the weights of `{contents.name}`."
-    document["weights"][family.weights]["source"] = f"checkpoint:{contents.name}"
+    document, told = drawn_up(family, contents, name)
     warnings: list[str] = []
     beside: dict[str, str] = {}
     for key, wanted in family.beside.items():
@@ -58,14 +51,32 @@ def make(found: Recognised, name: str | None, hardware: Hardware) -> Made:
         else:
             beside[key] = folder
             document["weights"][key]["source"] = f"checkpoint:{folder}"
-    warnings += family.adapt(document, contents)
+    graph = checked(document, contents)
+    placements, unfit = _placements(graph, family.graph, contents.folder.parent, hardware)
+    return Made(document, placements, unfit, beside, (*warnings, *told))
+
+
+def drawn_up(family: Family, contents: Contents, name: str | None = None) -> tuple[Document, tuple[str, ...]]:
+    """The bundled graph with these weights and sizes, and what somebody should know of it. Raises InvalidInput
+    for a folder whose name no graph can hold."""
+    if not _FOLDER.match(contents.name):
+        raise InvalidInput(
+            f"`{contents.name}` can't be named in a graph: rename the folder to letters, digits, `-`, `_` and `.`"
+        )
+    document: Document = json.loads(resources.bundled("graphs")[family.graph].read_text(encoding="utf-8"))
+    document["name"] = name or graph_name(contents.name)
+    document["description"] = f"{family.title}, with the weights of `{contents.name}`."
+    document["weights"][family.weights]["source"] = f"checkpoint:{contents.name}"
+    return document, tuple(family.adapt(document, contents))
+
+
+def checked(document: Document, contents: Contents) -> Graph:
+    """The graph; raises InvalidInput with what is wrong with it."""
     report = check(document, catalogue())
     if report.graph is None or not report.ok:
         first = next(problem for problem in report.problems if problem.severity == "error")
         raise InvalidInput(f"no graph can serve what the config of `{contents.name}` asks for: {first.message}")
-    graph = report.graph
-    placements, unfit = _placements(graph, family.graph, contents.folder.parent, hardware)
-    return Made(document, placements, unfit, beside, tuple(warnings))
+    return report.graph
 
 
 def graph_name(folder: str) -> str:
