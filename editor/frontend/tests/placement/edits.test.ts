@@ -138,7 +138,7 @@ describe("assign", () => {
     expect(moved.groups).toEqual([
       bagel.groups[0],
       bagel.groups[1],
-      { nodes: ["llm_cfg_img", "vae_decoder"], ranks: [2], memory: "60GiB" },
+      { nodes: ["llm_cfg_img", "vae_decoder"], ranks: [2], memory: "90%" },
     ]);
     expect(assign(moved, graph, ["vae_decoder"], [0], null)).toEqual(bagel);
   });
