@@ -19,9 +19,12 @@ from tests.browser.person import Person
 from tests.support.serving import Service, starter
 
 TIMES = "steps - 1"
-WHEN = "{} > 1 and cfg_interval_low < flow_time(@loop.index, steps, shift) <= cfg_interval_high"
+INSIDE = "float32(cfg_interval_low) < flow_time(@loop.index, steps, shift) <= float32(cfg_interval_high)"
 SELECTED = re.compile("selected")
-BRANCHES = {"llm_cfg_text": WHEN.format("cfg_text_scale"), "llm_cfg_img": WHEN.format("cfg_img_scale")}
+BRANCHES = {
+    "llm_cfg_text": f"cfg_text_scale > 1 and {INSIDE}",
+    "llm_cfg_img": f"cfg_text_scale > 1 and cfg_img_scale > 1 and {INSIDE}",
+}
 
 
 @pytest.fixture(scope="module")

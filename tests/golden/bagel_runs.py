@@ -100,11 +100,12 @@ def serve(deployment: LocalDeployment, *names: str) -> None:
 
 
 def used(name: str) -> list[str]:
-    """The caches that a run of a drawing task fills."""
+    """The caches that a run of a drawing task fills. The published code fills all three, and reads what is guided."""
     asked = tiny.ASKED[name]
-    edits = asked.task == "edit"
-    scales = {"cfg_text": ("cfg_text_scale", 4.0), "cfg_img": ("cfg_img_scale", 2.0 if edits else 1.0)}
-    return ["main", *(slot for slot, (scale, usual) in scales.items() if asked.params.get(scale, usual) > 1)]
+    if asked.params.get("cfg_text_scale", 4.0) <= 1:
+        return ["main"]
+    pictures = asked.params.get("cfg_img_scale", 2.0 if asked.task == "edit" else 1.0) > 1
+    return ["main", "cfg_text", "cfg_img"] if pictures else ["main", "cfg_text"]
 
 
 def kept(deployment: LocalDeployment, name: str, slot: str, model: tiny.Model = tiny.TINY) -> tuple[list[int], Tensor]:

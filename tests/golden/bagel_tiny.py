@@ -113,10 +113,14 @@ ASKED: dict[str, Asked] = {
         {**_DRAW, **_SIZE, "cfg_text_scale": 7.0, "renorm": "channel", "renorm_min": 0.3, "cfg_interval_low": 0.2}
         | {"cfg_interval_high": 0.9},
     ),
+    # The time of its last step lies on the interval's border: inside in doubles, outside in float32.
+    "border": Asked("text_to_image", [CAT], {**_DRAW, **_SIZE, **_OLD, "shift": 4.0}),
     "planned": Asked("text_to_image", [CAT], {**_DRAW, **_SIZE, **_OLD, **_SYSTEM, "cfg_img_scale": 1.5}),
     "edit": Asked("edit", [SCENE, SKY], {**_DRAW, **_CHANGED}),
     "edit_global": Asked("edit", [SCENE, SKY], {**_DRAW, **_CHANGED, "renorm": "global", "renorm_min": 0.4}),
     "edit_text": Asked("edit", [SCENE, SKY], {**_DRAW, **_CHANGED, "cfg_img_scale": 1.0, "renorm_min": 0.6}),
+    # Without the text's guidance, the pictures' scale changes nothing.
+    "edit_plain": Asked("edit", [SCENE, SKY], {**_DRAW, **_CHANGED, "cfg_text_scale": 1.0}),
     "between": Asked("edit", [CAT, SCENE, SKY], {**_DRAW, **_CHANGED, "renorm": "channel"}),
     "many": Asked("edit", [SCENE, CAT, SMALL, HAT], {**_DRAW, **_CHANGED, **_SYSTEM}),
     "last": Asked("edit", [CAT, SMALL], {**_DRAW, **_CHANGED}),

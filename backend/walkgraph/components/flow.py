@@ -29,7 +29,12 @@ COMPONENTS: tuple[Component, ...] = (
             port("latents", _LATENTS),
             port("velocity", _LATENTS, description="with the full context"),
             port("velocity_text", _LATENTS, optional=True, description="with the context before the last text"),
-            port("velocity_img", _LATENTS, optional=True, description="with the context without pictures"),
+            port(
+                "velocity_img",
+                _LATENTS,
+                optional=True,
+                description="with the context without pictures; needs `velocity_text`",
+            ),
         ),
         outputs=(
             port("latents", _LATENTS),
@@ -43,10 +48,18 @@ COMPONENTS: tuple[Component, ...] = (
                 type="number", default=0.0, min=0, max=1, description="Flow time to step to; 0 is data."
             ),
             "text_scale": Param(
-                type="number", default=1.0, min=0, max=100, description="Strength of text guidance; 1: none."
+                type="number",
+                default=1.0,
+                min=0,
+                max=100,
+                description="Strength of text guidance; 1 or less turns all guidance off.",
             ),
             "img_scale": Param(
-                type="number", default=1.0, min=0, max=100, description="Strength of picture guidance; 1: none."
+                type="number",
+                default=1.0,
+                min=0,
+                max=100,
+                description="Strength of picture guidance, on top of the text's; 1 or less: none.",
             ),
             "renorm": Param(
                 type="string",

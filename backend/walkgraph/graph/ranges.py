@@ -9,10 +9,13 @@ from walkgraph.graph.catalogue import Param as ComponentParam
 from walkgraph.graph.catalogue import ParamKind, Scalar
 from walkgraph.graph.document import TaskParam
 from walkgraph.graph.expressions import Expr
+from walkgraph.graph.float32 import float32
 from walkgraph.graph.problems import article
 from walkgraph.graph.syntax import Binary, Call, Compare, Const, ExpressionError, LoopIndex, Param, Syntax, Unary
 
 _INF = math.inf
+_LARGEST = 3.4028234663852886e38
+"""Of the numbers of single precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,10 @@ def _ceil(value: float) -> float:
     return value if math.isinf(value) else math.ceil(value)
 
 
+def _single(value: float) -> float:
+    return float32(value) if abs(value) <= _LARGEST else math.copysign(_INF, value)
+
+
 def _call(function: str, arguments: list[Range]) -> Range:
     first = arguments[0]
     match function:
@@ -160,5 +167,7 @@ def _call(function: str, arguments: list[Range]) -> Range:
             return Range("integer", _floor(first.low), _floor(first.high))
         case "round":
             return Range("integer", _floor(first.low), _ceil(first.high))
-        case _:  # flow_time, for an index within its steps
+        case "float32":
+            return Range("number", _single(first.low), _single(first.high))
+        case _:  # flow_time, for an index within its steps; what its rounding adds to 1 doesn't count
             return Range("number", 0, 1) if arguments[2].low > 0 else Range("number")

@@ -9,9 +9,9 @@
     sign          -a
     atom          12, 0.5, 1e-3, 'text', true, false, name, @loop.index, @loop.NAME, f(a, b), (a)
 
-Functions: `min`, `max` (two or more arguments), `abs`, `ceil`, `floor`, `round` (half to even) and
-`flow_time(i, steps, shift)`, the i-th of `steps` timesteps from 1 to 0, shifted:
-s*t / (1 + (s-1)*t) with t = 1 - i/(steps-1).
+Functions: `min`, `max` (two or more arguments), `abs`, `ceil`, `floor`, `round` (half to even), `float32(x)`, the
+nearest number of single precision, and `flow_time(i, steps, shift)`, the i-th of `steps` timesteps from 1 to 0,
+shifted: s*t / (1 + (s-1)*t) with t = 1 - i/(steps-1), in single precision. Compare it with `float32(bound)`.
 """
 
 import math
@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.catalogue import Scalar
+from walkgraph.graph.float32 import float32, flow_time
 
 MAX_LENGTH = 400
 MAX_DEPTH = 48
@@ -329,12 +330,6 @@ def _height(tree: Syntax) -> int:
 # ── functions ───────────────────────────────────────────────────────────────────────────────────
 
 
-def flow_time(i: float, steps: float, shift: float) -> float:
-    """The i-th of `steps` timesteps from 1 to 0, shifted by `shift` (rectified-flow schedules)."""
-    t = 1 - i / (steps - 1)
-    return shift * t / (1 + (shift - 1) * t)
-
-
 FUNCTIONS: dict[str, tuple[int, int, Callable[..., Any]]] = {
     "min": (2, 16, min),
     "max": (2, 16, max),
@@ -342,6 +337,7 @@ FUNCTIONS: dict[str, tuple[int, int, Callable[..., Any]]] = {
     "ceil": (1, 1, math.ceil),
     "floor": (1, 1, math.floor),
     "round": (1, 1, round),
+    "float32": (1, 1, float32),
     "flow_time": (3, 3, flow_time),
 }
 

@@ -48,23 +48,30 @@ def guide(
 ) -> Tensor:
     """Guided velocity `[..., N, C]` of pictures with N tokens each.
 
-    `v_text`, `v_image`: velocities in the contexts without the text and without the image; none turns a term off.
+    `v_text`, `v_image`: velocities in the contexts without the text and without the image. A term without its velocity
+    is off, and so is one whose scale is 1 or less. Where the text's term is off, the image's is off too.
     Scales and `renorm_min` are numbers or tensors that broadcast, `[..., 1, 1]`. The renorm never lengthens:
     `global` by the norm over a picture, `channel` over each token, `text_channel` over each token of the text-guided
     velocity alone, before the image term.
     """
-    if v_text is None and v_image is None:
+    if v_text is None:
         return v
-    guided = v if v_text is None else v_text + text_scale * (v - v_text)
+    guided = v_text + text_scale * (v - v_text)
     if renorm == "text_channel":
         guided = _shrink(guided, v, (-1,), renorm_min)
     if v_image is not None:
-        guided = v_image + image_scale * (guided - v_image)
+        guided = _where_on(image_scale, v_image + image_scale * (guided - v_image), guided)
     if renorm == "global":
-        return _shrink(guided, v, (-2, -1), renorm_min)
+        guided = _shrink(guided, v, (-2, -1), renorm_min)
     if renorm == "channel":
-        return _shrink(guided, v, (-1,), renorm_min)
-    return guided
+        guided = _shrink(guided, v, (-1,), renorm_min)
+    return _where_on(text_scale, guided, v)
+
+
+def _where_on(scale: Tensor | float, guided: Tensor, plain: Tensor) -> Tensor:
+    if isinstance(scale, Tensor):
+        return torch.where(scale > 1, guided, plain)
+    return guided if scale > 1 else plain
 
 
 def _shrink(guided: Tensor, v: Tensor, dims: tuple[int, ...], low: Tensor | float) -> Tensor:

@@ -33,6 +33,8 @@ RANGES = {
         ("ceil(x / 3)", "integer", 0, 1),
         ("round(x)", "integer", -2, 2),
         ("flow_time(@loop.index, n, 3.0)", "number", 0, 1),
+        ("float32(x)", "number", -2, 2),
+        ("float32(x * 1e39)", "number", float("-inf"), float("inf")),
         ("@loop.index + 1", "integer", 1, float("inf")),
     ],
 )

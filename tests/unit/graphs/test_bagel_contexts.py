@@ -1,5 +1,6 @@
 """What each guidance branch has read when a picture is drawn, against the three contexts of the public inferencer."""
 
+from collections.abc import Mapping
 from functools import cache
 
 import pytest
@@ -12,6 +13,7 @@ from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.document import FirstStep, Fork, ForStep, Graph, Step, Task, WalkStep
 from walkgraph.graph.expressions import evaluate, parse
 from walkgraph.graph.structure import Entry, for_parts, structure
+from walkgraph.networks import flow
 from walkgraph.resources import bundled
 
 Parts = list[tuple[str, str]]
@@ -141,20 +143,47 @@ def test_describing_a_picture_sees_it_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["shapes", "bagel"])
-def test_guidance_works_in_41_of_49_steps(name: str) -> None:
+@pytest.mark.parametrize("task", ["text_to_image", "edit"])
+def test_pictures_are_not_compared_where_the_text_is_not(name: str, task: str) -> None:
+    """The published code looks at the pictures' scale where the text's is above 1; nothing is read for it otherwise."""
+    found, parts = graph(name), [("text", "first"), ("image", "scene"), ("text", "change")]
+    reader = Reader(found, found.tasks[task], {"cfg_text_scale": 1.0, "cfg_img_scale": 2.0})
+    reader.run_all(found.tasks[task], [part for part in parts if task == "edit" or part[0] == "text"])
+    assert reader.states["main"]
+    assert not reader.states["cfg_text"]
+    assert not reader.states["cfg_img"]
+    assert reader.walks[-1] == "image_gen"
+
+
+def guided(name: str, use: str, asked: Mapping[str, Scalar]) -> list[bool]:
+    """Whether a branch is called in each step of the guided Walk."""
     found = graph(name)
     defaults = {key: param.default for key, param in found.tasks["text_to_image"].params.items()}
-    params: dict[str, Scalar] = {key: value for key, value in defaults.items() if value is not None}
+    params = {**{key: value for key, value in defaults.items() if value is not None}, **asked}
     entries = {entry.name: entry for entry in structure(found.walks["image_gen_cfg"]).entries}
-    times = evaluate(parse("steps - 1"), params)
+    whens = [parse(when) for when in entries[use].whens]
+    loops = [{"index": i, "denoise": i} for i in range(int(evaluate(parse("steps - 1"), params)))]
+    return [all(evaluate(when, params, loop) is True for when in whens) for loop in loops]
 
-    def guided(use: str, low: float, scale: float) -> int:
-        asked: dict[str, Scalar] = {**params, "cfg_interval_low": low, "cfg_img_scale": scale}
-        whens = [parse(when) for when in entries[use].whens]
-        loops = [{"index": i, "denoise": i} for i in range(int(times))]
-        return sum(all(evaluate(when, asked, loop) is True for when in whens) for loop in loops)
 
-    assert times == 49
-    assert guided("llm_cfg_text", 0.4, 1.0) == 41
-    assert guided("llm_cfg_img", 0.4, 1.0) == 0
-    assert guided("llm_cfg_img", 0.0, 2.0) == 49
+@pytest.mark.parametrize("name", ["shapes", "bagel"])
+def test_guidance_works_in_41_of_49_steps(name: str) -> None:
+    scales = {"cfg_text_scale": 4.0, "cfg_img_scale": 2.0}
+    assert len(guided(name, "llm_cfg_text", scales)) == 49
+    assert sum(guided(name, "llm_cfg_text", {**scales, "cfg_interval_low": 0.4})) == 41
+    assert sum(guided(name, "llm_cfg_img", {**scales, "cfg_interval_low": 0.0})) == 49
+    assert sum(guided(name, "llm_cfg_img", {**scales, "cfg_img_scale": 1.0})) == 0
+    assert sum(guided(name, "llm_cfg_img", {**scales, "cfg_text_scale": 1.0})) == 0
+
+
+@pytest.mark.parametrize("use", ["llm_cfg_text", "llm_cfg_img"])
+@pytest.mark.parametrize("name", ["shapes", "bagel"])
+@pytest.mark.parametrize(
+    ("steps", "shift", "low", "high"), [(8, 4.0, 0.4, 1.0), (8, 2.0, 0.25, 0.75), (50, 3.0, 0.2, 1)]
+)
+def test_a_step_at_the_intervals_border_is_guided_as_in_float32(
+    name: str, use: str, steps: int, shift: float, low: float, high: float
+) -> None:
+    asked = {"steps": steps, "shift": shift, "cfg_interval_low": low, "cfg_interval_high": high}
+    wanted = flow.inside(flow.timesteps(steps, shift)[:-1], low, high).tolist()
+    assert guided(name, use, {**asked, "cfg_text_scale": 4.0, "cfg_img_scale": 2.0}) == wanted

@@ -55,7 +55,19 @@ def test_a_branch_that_is_off_leaves_no_trace() -> None:
     assert flow.guide(v, renorm="global") is v
     text = flow.guide(v, vt, text_scale=3.0, renorm="none")
     torch.testing.assert_close(text, vt + 3 * (v - vt))
-    torch.testing.assert_close(flow.guide(v, None, vi, image_scale=2.0, renorm="none"), vi + 2 * (v - vi))
+    torch.testing.assert_close(flow.guide(v, vt, vi, text_scale=3.0, renorm="none"), text)
+
+
+@pytest.mark.parametrize("renorm", ["global", "channel", "text_channel", "none"])
+def test_without_the_texts_guidance_there_is_none(renorm: flow.Renorm) -> None:
+    """As in the published code, which looks at the pictures' scale where the text's is above 1."""
+    v, vt, vi = torch.randn(3, 2, 5, 4).unbind(0)
+    assert torch.equal(flow.guide(v, None, vi, image_scale=2.0, renorm=renorm), v)
+    assert torch.equal(flow.guide(v, vt, vi, text_scale=1.0, image_scale=2.0, renorm=renorm), v)
+    scales = torch.tensor([1.0, 3.0])[:, None, None]
+    some = flow.guide(v, vt, vi, text_scale=scales, image_scale=2.0, renorm=renorm)
+    assert torch.equal(some[0], v[0])
+    assert not torch.allclose(some[1], v[1])
 
 
 def test_equal_contexts_make_two_scales_one() -> None:

@@ -128,11 +128,11 @@ def denoise(
     """Noise `[B, N, C]` -> clean latent tokens. Branches run only inside the guidance interval and where scaled."""
     x = noise
     times = flow.timesteps(how.steps, how.shift)
-    for t, t_next in zip(times[:-1].tolist(), times[1:].tolist(), strict=True):
+    inside = flow.inside(times, *how.interval).tolist()
+    for t, t_next, guided in zip(times[:-1].tolist(), times[1:].tolist(), inside[:-1], strict=True):
         at = torch.full((x.shape[0],), t, device=x.device)
-        guided = how.interval[0] < t <= how.interval[1]
         with_text = no_text is not None and guided and how.text_scale > 1
-        with_image = no_image is not None and guided and how.image_scale > 1
+        with_image = no_image is not None and with_text and how.image_scale > 1
         v = flow.guide(
             full.velocity(x, at, grid),
             no_text.velocity(x, at, grid) if no_text is not None and with_text else None,
