@@ -79,8 +79,9 @@ class Settings(BaseSettings):
     kept_traces: int = Field(default=200, ge=1, le=10_000)
     """Traces of one deployment's runs that are kept; 256 MiB of them at most."""
     batch_invariant: bool = False
-    """A run gives the same numbers, to the last bit, whatever other runs it shares its device with; steps take longer,
-    and prompts are computed one at a time and never shared. Deployments that are started from then on keep to it."""
+    """A run gives the same numbers, to the last bit, whatever other runs it shares its device with. Steps take longer,
+    only decoders of tokens run together, prompts share nothing, and a rank has one thread of its processor. Deployments
+    that are started from then on keep to it."""
 
     otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
     """Where traces of runs go as OpenTelemetry spans, `http://localhost:4318`: a collector that takes OTLP as JSON."""

@@ -43,6 +43,8 @@ from walkgraph.worker.parties import called
 
 
 class LocalDeployment:
+    engine_type: type[Engine] = Engine
+
     def __init__(
         self,
         graph: Graph,
@@ -52,6 +54,7 @@ class LocalDeployment:
         roots: Sequence[Path] = (),
         *,
         resident: bool = True,
+        batch_invariant: bool = False,
     ) -> None:
         """`roots`: folders of weights that `checkpoint:` sources name. `resident` false: every loop is stepped."""
         self.graph = graph
@@ -59,7 +62,10 @@ class LocalDeployment:
         self.plan = replace(tables, ranks=tuple(replace(rank, kv_bytes=kv_bytes) for rank in tables.ranks))
         self.cores = {rank.rank: Core(self.plan, rank.rank) for rank in self.plan.ranks}
         self.engines = {
-            rank.rank: Engine(self.plan, rank.rank, threads=threads, weights_roots=roots) for rank in self.plan.ranks
+            rank.rank: self.engine_type(
+                self.plan, rank.rank, threads=threads, weights_roots=roots, batch_invariant=batch_invariant
+            )
+            for rank in self.plan.ranks
         }
         for engine in self.engines.values():
             engine.load()
@@ -78,9 +84,9 @@ class LocalDeployment:
         params: Mapping[str, Any],
         inputs: Mapping[str, Sequence[Any]] | None = None,
         parts: Sequence[Any] = (),
-        **how: bool,
+        **how: Any,
     ) -> None:
-        """`how`: `stepped`, `record`, `hold`."""
+        """`how`: `stepped`, `record`, `hold`, `session`."""
         declared = task_of(self.graph, task)
         filled = fill_params(declared, {"seed": 0, **params})
         itinerary = expand(self.graph, self.plan, task, filled, inputs or {}, parts)

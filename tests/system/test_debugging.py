@@ -34,7 +34,8 @@ WHOLE = {
         {"nodes": ["vae_decoder"], "ranks": [1], "memory": "512MiB"},
     ],
 }
-"""Its loop lies on one rank. With as many ranks as the other, as sums are cut by a rank's share of the cores."""
+"""Its loop lies on one rank."""
+ONE = {**TWO, "name": "one", "groups": TWO["groups"][:1], "ranks": TWO["ranks"][:1]}
 PROMPT = {"inputs": {"prompt": "a red circle on white"}, "params": {"steps": 6, "seed": 7}}
 WALK = "image_gen_cfg"
 
@@ -46,8 +47,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         with found.client() as client:
             client.deploy("shapes", TWO, "shapes")
             client.deploy("shapes", WHOLE, "whole")
-        found.wait_ready("shapes")
-        found.wait_ready("whole")
+            client.deploy("shapes", ONE, "one")
+        for deployment in ("shapes", "whole", "one"):
+            found.wait_ready(deployment)
         yield found
 
 
@@ -210,13 +212,15 @@ def test_a_replay_is_the_same_run_and_another_seed_is_not(client: Client) -> Non
     assert [output["equal"] for output in found["outputs"]] == [False]
 
 
-def test_a_run_is_replayed_on_another_placement(client: Client) -> None:
+@pytest.mark.parametrize("deployment", ["whole", "one"])
+def test_a_run_is_replayed_on_another_placement(client: Client, deployment: str) -> None:
+    """Of two ranks or one: a rank's sums don't depend on how many share the cores."""
     followed = Followed(client)
     first = client.start_run("shapes", "text_to_image", {**PROMPT, "record": True})["id"]
     followed.ended(first)
-    followed = Followed(client, "whole")
-    second = client.replay(first, "whole")
-    assert second["deployment"] == "whole"
+    followed = Followed(client, deployment)
+    second = client.replay(first, deployment)
+    assert second["deployment"] == deployment
     followed.ended(second["id"])
     found = client.differences(first, second["id"])
     assert (found["missing"], found["compared"] > 20) == ({"a": 0, "b": 0}, True)

@@ -59,7 +59,8 @@ class Engine:
         """`threads`: torch's on this rank's CPU; None leaves its choice. `mix`: how many rows batches have.
         `capture`: record the steps of loops as CUDA graphs. `prefix_cache`: what runs have in common from their
         beginning is computed once. `batch_invariant`: a run's numbers don't depend on the runs beside it or before it:
-        calls are served one by one and share no beginnings, and a loop's rows are summed in one order among any others.
+        calls are served one by one and share no beginnings, and a loop has one row a launch unless its steps are
+        `invariant`. It holds for one number of `threads`.
         Nothing is loaded before `load`."""
         if threads is not None:
             torch.set_num_threads(threads)

@@ -247,7 +247,7 @@ def sizes_of(body: Body, rows: int) -> tuple[int, ...]:
     if body.channels:
         return (1,)
     asked = [set(use.spec.sizes) for use in body.uses if use.spec.sizes is not None]
-    alone = invariance.is_batch_invariant() and any(use.spec.scratch for use in body.uses)
+    alone = invariance.is_batch_invariant() and not all(use.spec.invariant for use in body.uses)
     widest = max(body.widths.values(), default=1)
     found = set.intersection(*asked) if asked else {size for size in BUCKETS if size * widest <= BUCKETS[-1]}
     return (1,) if alone else tuple(sorted(size for size in found | {1} if size <= rows))

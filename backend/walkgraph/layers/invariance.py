@@ -2,7 +2,8 @@
 
 Batches of different sizes run fastest with different orders of their sums, so a row's last bits are those of its batch.
 Under `batch_invariant()` layers choose what is right for any number of rows. Choices are made on the host where work is
-launched or captured: a captured graph keeps those that it was captured with.
+launched or captured: a captured graph keeps those that it was captured with. A step that is made of such layers alone
+says so (`StepSpec.invariant`); the engine gives all others one row at a time.
 """
 
 from collections.abc import Generator

@@ -311,6 +311,9 @@ class StepSpec:
     where these are equal, one is made."""
     together: bool = False
     """Uses of one iteration that don't wait for each other are one batch: they share its reads of the weights."""
+    invariant: bool = False
+    """Under `layers.invariance` a row's numbers are equal to the last bit whatever rows are beside it. Loops with any
+    other step have one row a launch there."""
 
     @cached_property
     def key(self) -> Hashable:

@@ -164,6 +164,7 @@ class Backbone(Operator):
             tensors={"seen": Row((self._vocab,), torch.int16)},
             appends={"kv": 1},
             advances={"kv": 1},
+            invariant=True,
         )
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:

@@ -52,7 +52,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
             plan,
             rank,
             weights_roots=tuple(Path(root) for root in spec.checkpoint_roots),
-            threads=_threads(here.device, len(plan.ranks)),
+            threads=threads_of(here.device, len(plan.ranks), batch_invariant=spec.batch_invariant),
             batch_invariant=spec.batch_invariant,
         )
         core = Core(plan, rank)
@@ -69,9 +69,11 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
         context.destroy(linger=200)
 
 
-def _threads(device: str, ranks: int) -> int:
+def threads_of(device: str, ranks: int, *, batch_invariant: bool) -> int:
     """Of torch on the rank's processor: its share, but few beside a GPU, where what is left to do is small and waking
-    dozens takes longer than the work."""
+    dozens takes longer than the work. Threads split sums, so where numbers are to be the same everywhere it is one."""
+    if batch_invariant:
+        return 1
     share = max(1, len(os.sched_getaffinity(0)) // ranks)
     return share if device == "cpu" else min(_BESIDE_A_GPU, share)
 

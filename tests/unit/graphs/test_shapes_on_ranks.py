@@ -19,15 +19,18 @@ ONE_LEVEL = 1
 
 
 @cache
-def deployment(placement: str) -> LocalDeployment:
+def deployment(placement: str, **options: Any) -> LocalDeployment:
     document = json.loads(GRAPHS["shapes"].read_text())
     document["weights"]["shapes"]["source"] = "random:bagel-tiny:0"
     document["nodes"]["noise"]["params"]["channels"] = 16
-    return LocalDeployment(codec.load(document), placement_of(placement))
+    return LocalDeployment(codec.load(document), placement_of(placement), **options)
 
 
 def run(placement: str, task: str, params: dict[str, Any], **inputs: Any) -> dict[str, list[Any]]:
-    local = deployment(placement)
+    return ran(deployment(placement), task, params, **inputs)
+
+
+def ran(local: LocalDeployment, task: str, params: dict[str, Any], **inputs: Any) -> dict[str, list[Any]]:
     name = f"{task} {params}"
     local.submit(name, task, params, {key: [value] for key, value in inputs.items()})
     local.run()
@@ -76,3 +79,23 @@ def test_guidance_and_the_instruction_change_the_picture() -> None:
         for asked in ({"seed": 1}, {"seed": 2}, {"cfg_text_scale": 1.0}, {"cfg_img_scale": 1.0})
     ]
     assert len(set(drawn)) == len(drawn)
+
+
+@pytest.mark.parametrize(
+    ("placement", "resident"),
+    [("shapes_encoders_apart_cpu", True), ("shapes_encoders_apart_cpu", False), ("shapes_cfg3_cpu", False)],
+)
+def test_where_nodes_are_changes_no_bit_of_invariant_runs(placement: str, resident: bool) -> None:
+    """As long as the loop is called alike: on one rank as a whole, or use by use."""
+    inputs = {"image": picture(), "instruction": "make it blue"}
+    alone, spread = (
+        ran(
+            deployment(where, threads=1, resident=resident, batch_invariant=True),
+            "edit",
+            {"steps": 4, "cfg_img_scale": 1.5, "preview_every": 1},
+            **inputs,
+        )
+        for where in (PLACEMENTS[0], placement)
+    )
+    assert alone["preview"]
+    assert alone == spread

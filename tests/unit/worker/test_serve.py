@@ -53,3 +53,9 @@ def test_a_rank_that_runs_out_of_memory_while_it_captures_says_so(raised: Except
 def test_what_is_wrong_with_the_code_is_raised() -> None:
     with pytest.raises(KeyError):
         loaded(KeyError("x"))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_threads_of_invariant_ranks_are_as_many_however_many_ranks_there_are(device: str) -> None:
+    assert {serve.threads_of(device, ranks, batch_invariant=True) for ranks in (1, 2, 3, 64)} == {1}
+    assert all(serve.threads_of(device, ranks, batch_invariant=False) >= 1 for ranks in (1, 2, 64))
