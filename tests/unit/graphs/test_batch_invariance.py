@@ -29,7 +29,7 @@ ONE = {
     "groups": [{"nodes": ["*"], "ranks": [0]}],
     "ranks": [{"rank": 0, "device": "cpu"}],
 }
-Numbers = dict[tuple[Any, ...], Any]
+Numbers = dict[Any, Any]
 """Where a value was made in its run -> the value."""
 
 

@@ -195,6 +195,7 @@ it("expressions are read part by part", () => {
   expect(renameParam("max(max, 1e-3) + 'max' + @loop.max + e", "max", "most")).toBe(
     "max(most, 1e-3) + 'max' + @loop.max + e",
   );
+  expect(renameParam("float32(float32) < low", "float32", "single")).toBe("float32(single) < low");
   expect([readsLoop("@loop.i > 1", "i"), readsLoop("'@loop.i'", "i")]).toEqual([true, false]);
 });
 
