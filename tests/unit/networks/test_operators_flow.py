@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -162,3 +163,14 @@ def test_noise_takes_the_size_of_latents_that_it_is_like(engine: Engine) -> None
     [done] = serve(engine, call("noise", height=0, width=4, channels=4, seed=3))
     assert done.error is not None
     assert "has no size" in done.error.message
+
+
+def test_steps_are_as_long_as_those_between_the_times_of_a_tensor(engine: Engine) -> None:
+    """Latents of zeros along a velocity of -1 become the step itself."""
+    times = flow.timesteps(50, 3.0)
+    calls = [euler(i, "xv", time=float(t), next_time=float(to)) for i, (t, to) in enumerate(itertools.pairwise(times))]
+    for one in calls:
+        one.inputs.update(latents=torch.zeros(3, 2, 4), velocity=-torch.ones(3, 2, 4))
+    wanted = (times[:-1] - times[1:]).tolist()
+    assert [float(given["latents"].unique()) for given in outputs(engine, *calls)] == wanted
+    assert [float(row.unique()) for row in stepped(calls)["latents"]] == wanted
