@@ -3,8 +3,8 @@
     PYTHONPATH=backend python tests/golden/make_vjepa2.py CODE
 
 `CODE` is a checkout of github.com/facebookresearch/vjepa2 (c2963a4 was used). Nothing of it is in this repository, and
-it wants packages that this project doesn't have: scipy 1.17, einops, tqdm; of timm it uses one function in training
-alone, which is left out here. Noise is given to its planner.
+it wants packages that this project doesn't have: scipy 1.17, einops, tqdm. What it uses in training alone is left out
+here: a function of timm, torchvision and OpenCV. Noise is given to its planner.
 """
 
 import contextlib
@@ -22,21 +22,39 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.golden import vjepa2_tiny as tiny
 
 Answers = dict[str, np.ndarray]
+_TRAINING: dict[str, dict[str, Any]] = {
+    "timm": {},
+    "timm.models": {},
+    "timm.models.layers": {"drop_path": None},
+    "torchvision": {},
+    "torchvision.transforms": {"Compose": list},
+    "torchvision.transforms.functional": {},
+    "cv2": {},
+}
+"""Modules that training alone calls, and what is read of them without a call that matters."""
 MEAN, DEVIATION = (torch.tensor(numbers)[:, None, None] for numbers in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
 
 
 def published(code: Path) -> types.SimpleNamespace:
-    for name in ("timm", "timm.models", "timm.models.layers"):
+    for name, own in _TRAINING.items():
         sys.modules[name] = types.ModuleType(name)
-    sys.modules["timm.models.layers"].__dict__["drop_path"] = None
+        sys.modules[name].__dict__.update(own)
+        parent, _, last = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], last, sys.modules[name])
     torch.backends.cuda.sdp_kernel = contextlib.nullcontext  # chooses kernels of GPUs
     sys.path[:0] = [str(code), str(code / "notebooks")]
+    from app.vjepa_droid.transforms import make_transforms
     from src.models.ac_predictor import VisionTransformerPredictorAC
     from src.models.vision_transformer import VisionTransformer
     from utils import mpc_utils, world_model_wrapper
 
     return types.SimpleNamespace(
-        Encoder=VisionTransformer, Predictor=VisionTransformerPredictorAC, mpc=mpc_utils, wrapper=world_model_wrapper
+        Encoder=VisionTransformer,
+        Predictor=VisionTransformerPredictorAC,
+        mpc=mpc_utils,
+        wrapper=world_model_wrapper,
+        make_transforms=make_transforms,
     )
 
 
@@ -87,6 +105,25 @@ def encoded(encoder: nn.Module, model: Any) -> Answers:
         "masked": encoder(clips, masks=tiny.kept()).numpy(),
         "seen": torch.cat(seen(model)).numpy(),
     }
+
+
+def transform(code: types.SimpleNamespace, side: int) -> Any:
+    """As the published notebook makes it for a robot's camera: nothing at random."""
+    whole = {"random_resize_aspect_ratio": (1.0, 1.0), "random_resize_scale": (1.0, 1.0)}
+    return code.make_transforms(random_horizontal_flip=False, crop_size=side, **whole)
+
+
+def shown(code: types.SimpleNamespace, encoder: nn.Module) -> Answers:
+    """Pixels and features of pictures that are no squares of the encoder's side."""
+    found: Answers = {}
+    model = world(code, encoder, encoder)
+    model.transform = transform(code, tiny.CONFIG.pixels)
+    for name, size in tiny.SHOTS.items():
+        found[f"shot/{name}"] = model.encode(tiny.shot(*size))[0].numpy()
+    for name, size in tiny.CAMERAS.items():
+        pixels = transform(code, tiny.PUBLISHED_SIDE)(tiny.shot(*size)[None])
+        found[f"camera/{name}"] = pixels[:, 0, :: tiny.TOLD, :: tiny.TOLD].numpy()
+    return found
 
 
 def taught(predictor: nn.Module) -> Answers:
@@ -145,6 +182,7 @@ def main(code: Path) -> None:
     with torch.no_grad():
         found = {
             **encoded(encoder, model),
+            **shown(theirs, encoder),
             **taught(predictor),
             **imagined(theirs, predictor, model),
             **planned(theirs, model),

@@ -55,6 +55,32 @@ def pictures() -> Tensor:
     return drawn("pictures", (2, 3, CONFIG.pixels, CONFIG.pixels), 0.5).clamp(-1, 1)
 
 
+SHOTS = {
+    "wide": (160, 90),
+    "narrow": (64, 48),
+    "portrait": (48, 64),
+    "odd": (101, 38),
+    "nearly": (37, 35),
+    "small": (7, 5),
+    "line": (9, 1),
+    "square": (45, 45),
+}
+"""Width and height of pictures as a camera gives them, by name. None has sides that differ by one pixel: the published
+transform draws at random which one it leaves out."""
+CAMERAS = {"hd": (1280, 720), "full": (1920, 1080), "vga": (640, 480), "upright": (270, 481), "tiny": (11, 6)}
+"""Likewise, for the published side of a picture."""
+PUBLISHED_SIDE, TOLD = 256, 19
+"""Of the latter's pixels, every so many rows and columns have answers."""
+
+
+def shot(width: int, height: int) -> np.ndarray:
+    """uint8 `[height, width, 3]`: noise over slopes, so that a resize of another kind or place shows."""
+    y, x = np.mgrid[0:height, 0:width]
+    slopes = np.stack([x * 255 // width, y * 255 // height, (x + y) * 255 // (width + height)], -1)
+    noise = np.random.default_rng(width * 10_000 + height).integers(-90, 91, (height, width, 3))
+    return np.clip(slopes + noise, 0, 255).astype(np.uint8)
+
+
 def kept() -> Tensor:
     """Patches of each picture that a masked encoder sees, not in their order."""
     return torch.tensor([[0, 3, 15, 7, 8, 2], [5, 4, 14, 1, 9, 10]])

@@ -9,6 +9,14 @@ _FIT = {
     ),
     "stride": Param(type="integer", default=1, min=1, max=512, description="Both sides become multiples of it."),
     "size": Param(type="integer", default=0, min=0, max=8192, description="Force a square of this side; 0: keep."),
+    "crop": Param(type="boolean", default=False, description="Take the largest square in the middle first."),
+    "resample": Param(
+        type="string",
+        default="bicubic",
+        choices=("bicubic", "bilinear"),
+        description="`bicubic`: antialiased, rounded to whole levels. `bilinear`: from the four nearest pixels, "
+        "neither antialiased nor rounded.",
+    ),
     "max_pixels": Param(
         type="integer", default=64_000_000, min=1, max=64_000_000, description="A picture of more is scaled down first."
     ),
@@ -28,7 +36,7 @@ COMPONENTS: tuple[Component, ...] = (
         name="media.picture_fit",
         description="Resizes pixels of a picture that was read, by the rules of `media.picture_in`.",
         inputs=(port("pixels", "pixels: float[3, h, w]"),),
-        outputs=(port("pixels", "pixels: float[3, h, w]", description="of whole levels of 255"),),
+        outputs=(port("pixels", "pixels: float[3, h, w]", description="RGB in [-1, 1]"),),
         params=_FIT,
         network="operators_media:PictureFit",
         host=True,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def normalise(picture: Tensor) -> Tensor:
-    """uint8 `[..., H, W, 3]` -> float32 `[..., 3, H, W]` in [-1, 1]."""
+    """Levels of 255, uint8 or float `[..., H, W, 3]` -> float32 `[..., 3, H, W]` in [-1, 1]."""
     return picture.movedim(-1, -3).float().div(255).sub(0.5).div(0.5)
 
 
@@ -20,6 +20,29 @@ def to_picture(image: Tensor) -> Tensor:
 def to_levels(image: Tensor) -> Tensor:
     """The inverse of `normalise`: float `[..., 3, H, W]` in [-1, 1] (clamped) -> uint8 `[..., H, W, 3]`, rounded."""
     return (image.float() * 0.5 + 0.5).clamp(0, 1).mul(255).round().to(torch.uint8).movedim(-3, -1)
+
+
+def bilinear(picture: Tensor, height: int, width: int) -> Tensor:
+    """uint8 `[H, W, C]` -> float32 levels `[height, width, C]`, each from the four pixels nearest to its centre.
+
+    Equals `torch.nn.functional.interpolate(mode="bilinear")` without antialiasing. That one takes all pixels as
+    float32: four times a large picture's memory, of which a small result reads little."""
+    top, bottom, down = _between(picture.shape[0], height)
+    left, right, across = _between(picture.shape[1], width)
+
+    def row(index: Tensor) -> Tensor:
+        pixels, right_share = picture[index], across[:, None]
+        return pixels[:, left].float() * (1 - right_share) + pixels[:, right].float() * right_share
+
+    lower_share = down[:, None, None]
+    return row(top) * (1 - lower_share) + row(bottom) * lower_share
+
+
+def _between(count: int, wanted: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of `wanted` centres over `count` pixels: the pixel before each, the one after it, and the share of the latter."""
+    at = ((torch.arange(wanted) + 0.5) * (count / wanted) - 0.5).clamp(min=0)
+    before = at.long().clamp(max=count - 1)
+    return before, (before + 1).clamp(max=count - 1), at - before
 
 
 def patchify(x: Tensor, p: int) -> Tensor:

@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from walkgraph.checkpoints.bagel import PictureRules
-from walkgraph.layers.patches import normalise, to_levels, to_picture
+from walkgraph.layers.patches import bilinear, normalise, to_levels, to_picture
 from walkgraph.networks.base import Call, CallFailed, Operator, Outputs, States
 from walkgraph.networks.hands import side_by_side
 
@@ -53,11 +53,24 @@ class AudioOut(Operator):
 
 def _fit(picture: Image.Image, call: Call) -> Tensor:
     """float32 `[3, h, w]` in [-1, 1]."""
+    if call.params["crop"]:
+        picture = _middle(picture)
     rules = ("size", "min_side", "max_side", "stride", "max_pixels")
     size = _target(picture.size, *(int(call.params[name]) for name in rules))
-    if picture.size != size:
-        picture = picture.resize(size, Image.Resampling.BICUBIC)
-    return normalise(torch.from_numpy(np.array(picture)))
+    if picture.size == size:
+        return normalise(torch.from_numpy(np.array(picture)))
+    if call.params["resample"] == "bilinear":
+        width, height = size
+        return normalise(bilinear(torch.from_numpy(np.array(picture)), height, width))
+    return normalise(torch.from_numpy(np.array(picture.resize(size, Image.Resampling.BICUBIC))))
+
+
+def _middle(picture: Image.Image) -> Image.Image:
+    """The largest square; of an odd rest the larger part is left out on the right, or below."""
+    width, height = picture.size
+    side = min(width, height)
+    left, top = (width - side) // 2, (height - side) // 2
+    return picture.crop((left, top, left + side, top + side))
 
 
 def decode(call: Call) -> Image.Image:

@@ -173,7 +173,8 @@ def test_a_graph_that_no_parameter_allows_is_refused(tmp_path: Path) -> None:
 def test_sizes_of_the_config_are_those_of_the_graph(tmp_path: Path) -> None:
     side = vjepa2_tiny.CONFIG.side
     _, made = imported(vjepa2_tiny.write_folder(tmp_path))
-    assert made.graph["nodes"]["picture_in"]["params"]["size"] == vjepa2_tiny.CONFIG.pixels
+    wanted = {"size": vjepa2_tiny.CONFIG.pixels, "crop": True, "resample": "bilinear"}
+    assert made.graph["nodes"]["picture_in"]["params"] == wanted
     assert made.graph["states"]["dream"]["capacity"] == f"{side * side + 2} * horizon"
     _, made = imported(pi05(tmp_path / "pi05", "openpi"))
     assert made.graph["nodes"]["noise"]["params"]["width"] == pi05_tiny.CONFIG.action_width

@@ -1,8 +1,10 @@
 """Pictures, patches and grid ids."""
 
+import pytest
 import torch
+from torch.nn import functional as F
 
-from walkgraph.layers.patches import grid_ids, normalise, patchify, to_picture, unpatchify
+from walkgraph.layers.patches import bilinear, grid_ids, normalise, patchify, to_picture, unpatchify
 
 
 def test_a_patch_is_row_column_channel() -> None:
@@ -32,3 +34,12 @@ def test_a_picture_survives_the_round_trip_and_truncates() -> None:
 
 def test_grid_ids_count_rows_of_the_table() -> None:
     assert grid_ids(2, 3, 70).tolist() == [0, 1, 2, 70, 71, 72]
+
+
+@pytest.mark.parametrize("size", [(720, 720), (257, 257), (5, 3), (1, 1), (90, 64), (64, 90)])
+@pytest.mark.parametrize("wanted", [(256, 256), (32, 48)])
+def test_four_pixels_are_weighed_as_torch_does_with_all_of_them(size: tuple[int, int], wanted: tuple[int, int]) -> None:
+    picture = torch.randint(0, 256, (*size, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(size[0]))
+    whole = F.interpolate(picture.movedim(2, 0)[None].float(), size=wanted, mode="bilinear", align_corners=False)
+    # An ulp of 255: sums may run in another order.
+    torch.testing.assert_close(bilinear(picture, *wanted), whole[0].movedim(0, 2), rtol=0, atol=4e-5)

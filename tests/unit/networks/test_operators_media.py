@@ -35,6 +35,7 @@ def encoded(picture: Image.Image, form: str = "PNG", **options: object) -> bytes
 
 def read(data: object, *, run: str = "r", size: int = 0, least: int = 0, most: int = 0, stride: int = 1) -> Call:
     rules = {"size": size, "min_side": least, "max_side": most, "stride": stride, "max_pixels": MAX_PIXELS}
+    rules |= {"crop": False, "resample": "bicubic"}
     return call("in", {"image": data}, run=run, **rules)
 
 

@@ -15,7 +15,15 @@ from walkgraph.layers.patches import normalise, to_levels
 from walkgraph.networks.operators_media import MAX_PIXELS
 
 NODES = {"in": ("operators_media:PictureIn", {}), "fit": ("operators_media:PictureFit", {})}
-KEEP = {"size": 0, "min_side": 0, "max_side": 0, "stride": 1, "max_pixels": MAX_PIXELS}
+KEEP = {
+    "size": 0,
+    "min_side": 0,
+    "max_side": 0,
+    "stride": 1,
+    "max_pixels": MAX_PIXELS,
+    "crop": False,
+    "resample": "bicubic",
+}
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +62,36 @@ def test_every_level_comes_back() -> None:
     levels = torch.arange(256, dtype=torch.uint8).view(1, -1, 1).expand(1, 256, 3)
     assert torch.equal(to_levels(normalise(levels)), levels)
     assert to_levels(torch.tensor([-3.0, 0.0, 3.0])[:, None, None]).flatten().tolist() == [0, 128, 255]
+
+
+@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize(("size", "corner"), [((9, 4), (2, 0)), ((4, 9), (0, 2)), ((5, 4), (0, 0)), ((4, 4), (0, 0))])
+def test_a_crop_keeps_the_middle_square(
+    engine: Engine, node: str, size: tuple[int, int], corner: tuple[int, int]
+) -> None:
+    picture, (left, top) = some(*size), corner
+    given = {"in": {"image": encoded(picture)}, "fit": {"pixels": tensor(picture)}}[node]
+    [out] = outputs(engine, call(node, given, **{**KEEP, "crop": True}))
+    assert torch.equal(out["pixels"], tensor(picture)[:, top : top + 4, left : left + 4])
+
+
+def test_a_crop_comes_before_the_sides_are_fitted(engine: Engine) -> None:
+    data = encoded(some(200, 100))
+    for rules, side in (({"size": 64}, 64), ({"max_side": 50}, 50), ({"min_side": 120, "stride": 16}, 128)):
+        [out] = outputs(engine, call("in", {"image": data}, **{**KEEP, **rules, "crop": True}))
+        assert tuple(out["pixels"].shape) == (3, side, side)
+
+
+def test_bilinear_pixels_are_not_smoothed_and_not_rounded(engine: Engine) -> None:
+    """Stripes of one pixel: where every other one is read, nothing is left of the rest."""
+    stripes = np.zeros((12, 12, 3), np.uint8)
+    stripes[:, 1::3] = 255
+    params = {**KEEP, "size": 4, "resample": "bilinear"}
+    [out] = outputs(engine, call("in", {"image": encoded(Image.fromarray(stripes))}, **params))
+    assert torch.equal(out["pixels"], torch.ones(3, 4, 4))
+    [out] = outputs(engine, call("in", {"image": encoded(some(7, 5))}, **params))
+    levels = (out["pixels"] + 1) * 127.5
+    assert (levels - levels.round()).abs().max() > 0.1
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from tests.golden import vjepa2_tiny as tiny
+from tests.golden.pictures import png, seen
 from walkgraph.checkpoints.vjepa2 import read_vjepa2
 from walkgraph.engine.pages import PAGE
 from walkgraph.layers.poses import plain_move
 from walkgraph.networks import vjepa2_planning as planning
 from walkgraph.networks.base import PagedRows, PagedSlot
-from walkgraph.networks.vjepa2 import Vjepa2, normed
+from walkgraph.networks.vjepa2 import Vjepa2, normed, spread
 from walkgraph.networks.vjepa2_steps import EncoderSteps, PredictorSteps
 from walkgraph.networks.vjepa2_weights import load_encoder, load_predictor
 
@@ -42,6 +43,23 @@ def test_a_frame_alone_is_encoded_as_the_published_encoder_sees_it_twice(model: 
     torch.testing.assert_close(encoded, answer("encoded"), **CLOSE)
     torch.testing.assert_close(normed(encoded), answer("seen"), **CLOSE)
     torch.testing.assert_close(EncoderSteps(model.encoder)(tiny.pictures()), answer("seen"), **CLOSE)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", tiny.SHOTS)
+def test_a_cameras_picture_is_seen_as_by_the_published_transform(model: Vjepa2, name: str) -> None:
+    """A picture of any shape, read by the bundled graph's node: its middle square, resampled without smoothing."""
+    pixels = seen("vjepa2_ac", "picture_in", png(tiny.shot(*tiny.SHOTS[name])), size=tiny.CONFIG.pixels)
+    torch.testing.assert_close(EncoderSteps(model.encoder)(pixels[None])[0], answer(f"shot/{name}"), **CLOSE)
+
+
+@pytest.mark.parametrize("name", tiny.CAMERAS)
+def test_pixels_at_the_published_side_are_those_of_the_published_transform(name: str) -> None:
+    pixels = seen("vjepa2_ac", "picture_in", png(tiny.shot(*tiny.CAMERAS[name])))
+    assert pixels.shape == (3, tiny.PUBLISHED_SIDE, tiny.PUBLISHED_SIDE)
+    mean, deviation = spread(CPU)
+    standard = ((pixels + 1) / 2 - mean) / deviation
+    torch.testing.assert_close(standard[:, :: tiny.TOLD, :: tiny.TOLD], answer(f"camera/{name}"), rtol=0, atol=1e-5)
 
 
 @torch.inference_mode()

@@ -1,0 +1,30 @@
+"""What the picture nodes of bundled graphs make of pictures, with the parameters that the graphs give them."""
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from tests.unit.engine.plans import call, engine_of, outputs, plan_of
+from walkgraph.components import catalogue
+from walkgraph.resources import bundled
+
+
+def png(levels: np.ndarray) -> bytes:
+    """uint8 `[h, w, 3]` as a file, without loss."""
+    buffer = io.BytesIO()
+    Image.fromarray(levels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def seen(graph: str, node: str, image: bytes, **changed: Any) -> Tensor:
+    """float32 `[3, h, w]` in [-1, 1]: an encoded picture, read by a node without weights; `changed`: parameters."""
+    written = json.loads(bundled("graphs")[graph].read_text())["nodes"][node]
+    component = catalogue()[written["component"]]
+    defaults = {name: param.default for name, param in component.params.items()}
+    engine = engine_of(plan_of({node: (str(component.network), {})}))
+    [out] = outputs(engine, call(node, {"image": image}, **{**defaults, **written.get("params", {}), **changed}))
+    return out["pixels"]
