@@ -25,6 +25,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "graph-schema": code.graph_schema,
     "checks": code.checks,
     "graphs": code.graphs,
+    "picture-nodes": code.picture_nodes,
     "figures": figures.rows,
     "sums": figures.sums,
 }

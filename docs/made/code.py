@@ -175,3 +175,18 @@ def graphs() -> str:
         found = json.loads(path.read_text(encoding="utf-8"))
         rows.append((code(name), ", ".join(map(code, found["tasks"])), sentence(found.get("description", ""))))
     return table(("graph", "tasks", ""), rows)
+
+
+def picture_nodes() -> str:
+    """Every node of a bundled graph that makes pixels on a processor, with its parameters."""
+    known = catalogue()
+    rows = []
+    for name, path in resources.bundled("graphs").items():
+        for node, written in json.loads(path.read_text(encoding="utf-8"))["nodes"].items():
+            component = known[written["component"]]
+            if component.host and component.output("pixels"):
+                params = ", ".join(
+                    code(f"{key}: {json.dumps(value)}") for key, value in written.get("params", {}).items()
+                )
+                rows.append((code(name), code(node), code(component.name), params))
+    return table(("graph", "node", "component", "parameters"), rows)
