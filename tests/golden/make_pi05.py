@@ -121,13 +121,17 @@ def joint(model: Any, asked: tiny.Asked) -> np.ndarray:
         return model(types.SimpleNamespace(state=state), actions, noise, time).numpy()
 
 
-def main() -> None:
-    model = published(Path(sys.argv[1]))
+def built(code: Path) -> tuple[Any, list[str]]:
+    """The published model with weights drawn by their names, and these with their shapes."""
+    model = published(code)
     # As `save_model` writes it: of tensors that are one, one name.
     state = {name: tensor for name, tensor in model.state_dict().items() if not name.endswith("embed_tokens.weight")}
-    shapes = [" ".join([name, *map(str, tensor.shape)]) for name, tensor in state.items()]
-    drawn = {name: tiny.drawn(name, tensor.shape) for name, tensor in state.items()}
-    print(model.load_state_dict(drawn, strict=False))
+    model.load_state_dict({name: tiny.drawn(name, tensor.shape) for name, tensor in state.items()}, strict=False)
+    return model, [" ".join([name, *map(str, tensor.shape)]) for name, tensor in state.items()]
+
+
+def main() -> None:
+    model, shapes = built(Path(sys.argv[1]))
     answers: dict[str, np.ndarray] = {"shapes": np.array(shapes)}
     for name, asked in tiny.ASKED.items():
         answers |= {f"{name}/{key}": value for key, value in answered(model, asked).items()}

@@ -132,7 +132,13 @@ def taught(predictor: nn.Module) -> Answers:
 
 
 def imagined(code: types.SimpleNamespace, predictor: nn.Module, model: Any) -> Answers:
-    reps, actions = seen(model)[0][:, None], tiny.actions()[None]
+    frames, poses = rolled(code, predictor, seen(model)[0])
+    return {"imagined": frames.numpy(), "moved": poses.numpy()}
+
+
+def rolled(code: types.SimpleNamespace, predictor: nn.Module, start: Tensor) -> tuple[Tensor, Tensor]:
+    """start `[1, n, d]`, normed -> a frame and a pose after each action, `[t, n, d]` and `[t, 7]`."""
+    reps, actions = start[:, None], tiny.actions()[None]
     poses = tiny.poses()[None, :1]
     for step in range(tiny.HORIZON):
         taken = actions[:, : step + 1]
@@ -140,7 +146,7 @@ def imagined(code: types.SimpleNamespace, predictor: nn.Module, model: Any) -> A
         following = nn.functional.layer_norm(following, following.shape[-1:])
         reps = torch.cat([reps, following[:, None]], 1)
         poses = torch.cat([poses, code.mpc.compute_new_pose(poses[:, -1:], taken[:, -1:])], 1)
-    return {"imagined": reps[0, 1:].numpy(), "moved": poses[0, 1:].numpy()}
+    return reps[0, 1:], poses[0, 1:]
 
 
 def planned(code: types.SimpleNamespace, model: Any) -> Answers:
