@@ -153,7 +153,7 @@ def kept(context: dict[str, Any]) -> np.ndarray:
     return np.stack([np.stack([row.numpy() for row in pair]) for pair in rows])
 
 
-def recorder(code: types.SimpleNamespace, built: types.SimpleNamespace, name: str, answers: Answers) -> Any:
+def recorder(code: types.SimpleNamespace, built: types.SimpleNamespace, name: str, task: str, answers: Answers) -> Any:
     """The published inferencer, which tells what its contexts hold and what it draws."""
 
     def contexts(**named: dict[str, Any]) -> None:
@@ -167,7 +167,7 @@ def recorder(code: types.SimpleNamespace, built: types.SimpleNamespace, name: st
             return super().gen_image(shape, context, **named)
 
         def gen_text(self, context: Any, **named: Any) -> Any:
-            if tiny.ASKED[name].task == "image_to_text":
+            if task == "image_to_text":
                 contexts(main=context)
                 if name == "tell":
                     answers["forced"] = forced(built, context)
@@ -182,11 +182,12 @@ def recorder(code: types.SimpleNamespace, built: types.SimpleNamespace, name: st
     return Recorder(built.model, built.vae, built.tokenizer, *transforms, built.ids)
 
 
-def record(code: types.SimpleNamespace, built: types.SimpleNamespace, name: str, answers: Answers) -> None:
+def record(
+    code: types.SimpleNamespace, built: types.SimpleNamespace, name: str, asked: tiny.Asked, answers: Answers
+) -> None:
     """One run, by the published inferencer."""
-    asked = tiny.ASKED[name]
     params = dict(asked.params)
-    runner = recorder(code, built, name, answers)
+    runner = recorder(code, built, name, asked.task, answers)
     parts = [Image.open(io.BytesIO(tiny.pictures()[what])) if kind == "image" else what for kind, what in asked.parts]
 
     def randn(tokens: int, width: int) -> Any:
@@ -295,7 +296,7 @@ def make(modules: types.SimpleNamespace, model: tiny.Model) -> None:
         answers["edges"] = np.array([built.ids[k] for k in ("start_of_image", "end_of_image")])
         encoders(modules, built, answers)
     for name in model.asked:
-        record(modules, built, name, answers)
+        record(modules, built, name, tiny.ASKED[name], answers)
     np.savez_compressed(model.file, allow_pickle=False, **answers)
 
 

@@ -20,11 +20,13 @@ def png(levels: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def seen(graph: str, node: str, image: bytes, **changed: Any) -> Tensor:
-    """float32 `[3, h, w]` in [-1, 1]: an encoded picture, read by a node without weights; `changed`: parameters."""
+def seen(graph: str, node: str, given: bytes | Tensor, **changed: Any) -> Tensor:
+    """float32 `[3, h, w]` in [-1, 1]: an encoded picture, or pixels, through a node without weights; `changed`: its
+    parameters."""
     written = json.loads(bundled("graphs")[graph].read_text())["nodes"][node]
     component = catalogue()[written["component"]]
     defaults = {name: param.default for name, param in component.params.items()}
     engine = engine_of(plan_of({node: (str(component.network), {})}))
-    [out] = outputs(engine, call(node, {"image": image}, **{**defaults, **written.get("params", {}), **changed}))
+    inputs = {"image" if isinstance(given, bytes) else "pixels": given}
+    [out] = outputs(engine, call(node, inputs, **{**defaults, **written.get("params", {}), **changed}))
     return out["pixels"]

@@ -2,8 +2,9 @@
 
     PYTHONPATH=backend python -m tests.golden.compare FAMILY [CODE]
 
-`FAMILY`: `bagel`, `llama`, `pi05`, `snac` or `vjepa2`. `CODE`: a checkout of the published code; `llama` and `snac` read
-installed packages instead. CONTRIBUTING says which packages each one wants. Exits with 1 where a case is above its bar.
+`FAMILY`: `bagel`, `llama`, `pi05`, `snac` or `vjepa2`. `CODE`: a checkout of the published code; `llama` reads the
+package `transformers` instead, and `snac` may read an installed one. CONTRIBUTING says which packages each one wants.
+Exits with 1 where a case is above its bar.
 """
 
 import argparse

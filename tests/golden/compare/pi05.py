@@ -166,7 +166,7 @@ def _pictures(theirs: types.SimpleNamespace) -> Iterator[Case]:
 
 
 def _served(theirs: types.SimpleNamespace, model: Any, folder: Path) -> Iterator[Case]:
-    """Whole requests by the graph: cameras of any shape, a text and a raw state in, actions in the robot's units out."""
+    """Requests by the graph: cameras of any shape, a text and a raw state in, actions in the robot's units out."""
     state, actions = ((np.linspace(-1, -0.4, 6), np.linspace(0.7, 1.6, 6)), (np.linspace(-3, -1, 6), np.full(6, 2.5)))
     quantiles = {
         name: {"q01": [*low], "q99": [*high]} for name, (low, high) in (("state", state), ("actions", actions))

@@ -1,0 +1,114 @@
+"""Llama and Orpheus's decoding: logits of prompts and of steps, and what is spoken greedily, against Transformers."""
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import LlamaConfig as PublishedConfig  # pyright: ignore[reportMissingImports]
+from transformers import LlamaForCausalLM  # pyright: ignore[reportMissingImports]
+
+from tests.golden.compare.table import SAME, Case
+from tests.golden.make_llama import CONFIG, LENGTH
+from tests.unit.engine.plans import call, engine_of, outputs, plan_of
+from walkgraph.engine.pages import PAGE
+from walkgraph.layers.attention import PackedAttend, causal_mask
+from walkgraph.networks.base import PagedRows, PagedSlot
+from walkgraph.networks.checkpoint import load_llama
+from walkgraph.networks.llama import Llama, LlamaConfig
+
+_PLAIN = {"rope_type": "default", "rope_theta": 1000.0}
+_PUBLISHED = {**CONFIG["rope_parameters"], "rope_theta": 5e5, "factor": 32.0, "original_max_position_embeddings": 8192}
+_VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "llama3 positions, tied": {},
+    "llama3 positions, a head of its own": {"tie_word_embeddings": False},
+    "llama3 positions as published for Orpheus": {"rope_parameters": _PUBLISHED},
+    "plain positions": {"rope_parameters": _PLAIN},
+    "keys and values for each head": {"num_key_value_heads": 4},
+    "keys and values for all heads": {"num_key_value_heads": 1},
+    "heads wider than their share": {"head_dim": 32},
+    "another epsilon": {"rms_norm_eps": 1e-2},
+}
+_TOKENS = {"audio_base": 20, "codebook": 20}
+_SPECIAL = ("bos", "eos", "start_of_speech", "end_of_speech", "start_of_human", "end_of_human", "start_of_ai")
+_SPOKEN = 40
+_GREEDY = {
+    "temperature": 0.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+
+
+def cases(_code: Path | None) -> Iterator[Case]:
+    for seed, (name, changed) in enumerate(_VARIANTS.items()):
+        with tempfile.TemporaryDirectory() as root:
+            folder = Path(root) / "llama"
+            model = _published({**CONFIG, **changed}, seed, folder)
+            ids = torch.randint(0, CONFIG["vocab_size"], (2, LENGTH), generator=torch.Generator().manual_seed(seed))
+            wanted = model(ids).logits
+            ours = load_llama(folder, LlamaConfig.published(json.loads((folder / "config.json").read_text())))
+            yield Case(f"{name}: logits of a prompt", _whole(ours, ids), wanted)
+            yield Case(f"{name}: logits of steps", _stepped(ours, ids), wanted)
+    with tempfile.TemporaryDirectory() as root:
+        folder = Path(root) / "llama"
+        yield from _spoken(_published({**CONFIG, "eos_token_id": None}, 99, folder), folder)
+
+
+def _published(config: Mapping[str, Any], seed: int, folder: Path) -> Any:
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(PublishedConfig(**config)).eval()
+    for name, parameter in model.named_parameters():
+        # As in `make_llama`: attention is far from even, and no norm is a 1 that could be left out.
+        parameter.data.normal_(1.0 if "norm" in name else 0.0, 0.3)
+    model.save_pretrained(folder)
+    return model
+
+
+def _whole(model: Llama, ids: Tensor) -> Tensor:
+    attend = PackedAttend((ids.shape[1],), mask=causal_mask(ids.shape[1]))
+    positions = torch.arange(ids.shape[1]).repeat(len(ids))
+    return model(ids.flatten(), positions, attend).view(*ids.shape, -1)
+
+
+def _stepped(model: Llama, ids: Tensor) -> Tensor:
+    """A token at a time into pages that aren't in their order."""
+    rows, pages = len(ids), -(-ids.shape[1] // PAGE)
+    shape = ((rows * pages + 1) * PAGE, model.config.kv_heads, model.config.head_dim)
+    k, v = ([torch.zeros(shape) for _ in range(model.config.layers)] for _ in "kv")
+    table = (torch.arange(rows * pages).flip(0) + 1).to(torch.int32).view(rows, pages)
+    none = torch.zeros(rows, dtype=torch.int32)
+    slot = PagedSlot(k, v, PagedRows(torch.arange(rows).int(), table, none, none.clone()))
+    logits: list[Tensor] = []
+    for at in range(ids.shape[1]):
+        logits.append(model.step(ids[:, at], slot).clone())
+        slot.rows.lengths.add_(1)
+        slot.rows.positions.add_(1)
+    return torch.stack(logits, 1)
+
+
+def _spoken(model: Any, folder: Path) -> Iterator[Case]:
+    """By the operator that serves Orpheus, with the penalty of repetition over prompt and speech."""
+    config = json.loads((folder / "config.json").read_text())
+    tokens = {**_TOKENS, **{name: index for index, name in enumerate(_SPECIAL)}}
+    (folder / "config.json").write_text(json.dumps({**config, "speech_tokens": tokens}))
+    nodes = {"llm": ("operators_orpheus:Backbone", {"kv": "main", "seen": "seen"})}
+    engine = engine_of(plan_of(nodes, source=f"checkpoint:{folder.name}"), weights_roots=[folder.parent])
+    prompt = torch.randint(20, CONFIG["vocab_size"], (17,), generator=torch.Generator().manual_seed(4))
+    for penalty in (1.0, 1.3):
+        how = {"do_sample": False, "repetition_penalty": penalty, "max_new_tokens": _SPOKEN, "min_new_tokens": _SPOKEN}
+        wanted = model.generate(prompt[None], attention_mask=torch.ones(1, len(prompt)), pad_token_id=0, **how)
+        said: list[Tensor] = []
+        given = {"ids": prompt}
+        for at in range(_SPOKEN):
+            params = {**_GREEDY, "repetition_penalty": penalty}
+            states = {"kv": "main", "seen": "seen"}
+            [out] = outputs(engine, call("llm", given, run=str(penalty), states=states, iteration=(at,), **params))
+            said.append(out["token"])
+            given = {"token": out["token"]}
+        yield Case(f"{_SPOKEN} tokens, penalty {penalty}", torch.cat(said), wanted[0, len(prompt) :], SAME)
