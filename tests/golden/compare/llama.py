@@ -8,11 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import LlamaConfig as PublishedConfig  # pyright: ignore[reportMissingImports]
-from transformers import LlamaForCausalLM  # pyright: ignore[reportMissingImports]
 
 from tests.golden.compare.table import SAME, Case
-from tests.golden.make_llama import CONFIG, LENGTH
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from walkgraph.engine.pages import PAGE
 from walkgraph.layers.attention import PackedAttend, causal_mask
@@ -21,7 +18,14 @@ from walkgraph.networks.checkpoint import load_llama
 from walkgraph.networks.llama import Llama, LlamaConfig
 
 _PLAIN = {"rope_type": "default", "rope_theta": 1000.0}
-_PUBLISHED = {**CONFIG["rope_parameters"], "rope_theta": 5e5, "factor": 32.0, "original_max_position_embeddings": 8192}
+_PUBLISHED = {
+    "rope_type": "llama3",
+    "rope_theta": 5e5,
+    "factor": 32.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
 _VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "llama3 positions, tied": {},
     "llama3 positions, a head of its own": {"tie_word_embeddings": False},
@@ -46,6 +50,8 @@ _GREEDY = {
 
 
 def cases(_code: Path | None) -> Iterator[Case]:
+    from tests.golden.make_llama import CONFIG, LENGTH
+
     for seed, (name, changed) in enumerate(_VARIANTS.items()):
         with tempfile.TemporaryDirectory() as root:
             folder = Path(root) / "llama"
@@ -57,10 +63,13 @@ def cases(_code: Path | None) -> Iterator[Case]:
             yield Case(f"{name}: logits of steps", _stepped(ours, ids), wanted)
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root) / "llama"
-        yield from _spoken(_published({**CONFIG, "eos_token_id": None}, 99, folder), folder)
+        yield from _spoken(_published({**CONFIG, "eos_token_id": None}, 99, folder), folder, CONFIG["vocab_size"])
 
 
 def _published(config: Mapping[str, Any], seed: int, folder: Path) -> Any:
+    from transformers import LlamaConfig as PublishedConfig  # pyright: ignore[reportMissingImports]
+    from transformers import LlamaForCausalLM  # pyright: ignore[reportMissingImports]
+
     torch.manual_seed(seed)
     model = LlamaForCausalLM(PublishedConfig(**config)).eval()
     for name, parameter in model.named_parameters():
@@ -92,14 +101,14 @@ def _stepped(model: Llama, ids: Tensor) -> Tensor:
     return torch.stack(logits, 1)
 
 
-def _spoken(model: Any, folder: Path) -> Iterator[Case]:
+def _spoken(model: Any, folder: Path, vocab: int) -> Iterator[Case]:
     """By the operator that serves Orpheus, with the penalty of repetition over prompt and speech."""
     config = json.loads((folder / "config.json").read_text())
     tokens = {**_TOKENS, **{name: index for index, name in enumerate(_SPECIAL)}}
     (folder / "config.json").write_text(json.dumps({**config, "speech_tokens": tokens}))
     nodes = {"llm": ("operators_orpheus:Backbone", {"kv": "main", "seen": "seen"})}
     engine = engine_of(plan_of(nodes, source=f"checkpoint:{folder.name}"), weights_roots=[folder.parent])
-    prompt = torch.randint(20, CONFIG["vocab_size"], (17,), generator=torch.Generator().manual_seed(4))
+    prompt = torch.randint(20, vocab, (17,), generator=torch.Generator().manual_seed(4))
     for penalty in (1.0, 1.3):
         how = {"do_sample": False, "repetition_penalty": penalty, "max_new_tokens": _SPOKEN, "min_new_tokens": _SPOKEN}
         wanted = model.generate(prompt[None], attention_mask=torch.ones(1, len(prompt)), pad_token_id=0, **how)
