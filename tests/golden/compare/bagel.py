@@ -23,12 +23,13 @@ from tests.golden.compare.table import DRAWN, SAME, Case
 from tests.golden.pictures import png, seen
 from tests.golden.vjepa2_tiny import shot
 from tests.support.local import LocalDeployment
+from walkgraph.checkpoints.bagel import read_bagel
+from walkgraph.checkpoints.tokenizer import Trained
 from walkgraph.graph.expressions import evaluate, parse
 from walkgraph.layers.patches import patchify, to_levels
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.base import StateKey
-from walkgraph.networks.checkpoint import load_autoencoder, load_bagel, read_config
-from walkgraph.networks.operators_text import Trained
+from walkgraph.networks.checkpoint import load_autoencoder, load_bagel
 from walkgraph.resources import bundled
 from walkgraph.starters.shapes.context import Context
 
@@ -149,7 +150,7 @@ def _pictures(theirs: types.SimpleNamespace) -> Iterator[Case]:
 
 
 def _encoders(theirs: types.SimpleNamespace, built: types.SimpleNamespace, folder: Path) -> Iterator[Case]:
-    vocabulary, config = Trained(folder / "vocab.json"), read_config(folder)
+    vocabulary, config = Trained(folder / "vocab.json"), read_bagel(folder)
     for index, text in enumerate(tiny.TEXTS):
         yield Case(f"tokens of text {index}", vocabulary.encode(text), built.plain.encode(text), SAME)
     wanted: dict[str, np.ndarray] = {}

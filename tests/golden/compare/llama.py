@@ -11,11 +11,13 @@ from torch import Tensor
 
 from tests.golden.compare.table import SAME, Case
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
+from walkgraph.checkpoints.fields import Fields, read_object
+from walkgraph.checkpoints.orpheus import LlamaConfig
 from walkgraph.engine.pages import PAGE
 from walkgraph.layers.attention import PackedAttend, causal_mask
 from walkgraph.networks.base import PagedRows, PagedSlot
 from walkgraph.networks.checkpoint import load_llama
-from walkgraph.networks.llama import Llama, LlamaConfig
+from walkgraph.networks.llama import Llama
 
 _PLAIN = {"rope_type": "default", "rope_theta": 1000.0}
 _PUBLISHED = {
@@ -58,7 +60,7 @@ def cases(_code: Path | None) -> Iterator[Case]:
             model = _published({**CONFIG, **changed}, seed, folder)
             ids = torch.randint(0, CONFIG["vocab_size"], (2, LENGTH), generator=torch.Generator().manual_seed(seed))
             wanted = model(ids).logits
-            ours = load_llama(folder, LlamaConfig.published(json.loads((folder / "config.json").read_text())))
+            ours = load_llama(folder, LlamaConfig.published(Fields(read_object(folder / "config.json"))))
             yield Case(f"{name}: logits of a prompt", _whole(ours, ids), wanted)
             yield Case(f"{name}: logits of steps", _stepped(ours, ids), wanted)
     with tempfile.TemporaryDirectory() as root:
