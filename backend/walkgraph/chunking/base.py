@@ -1,10 +1,9 @@
-"""How a stream is cut into chunks: arithmetic on counts of items, never on values.
+"""How a stream is cut into chunks: arithmetic on counts of items, never on values, and never on time.
 
-A chunk is delivered as soon as it is full; nothing is held back to learn whether it is the last. So `last` is told in
-one of two ways: the chunk that takes the final items carries it, where the end is known by then; otherwise, when the
-end comes after all items were taken, one *closing* chunk follows, which has `last` and no new items (only the policy's
-context, which may be none). Either way a stream with items has exactly one chunk with `last`, and it comes after every
-item was delivered. A stream without items has no chunk at all.
+A chunk is delivered as soon as it is full; nothing is held back to learn whether it is the last, so a full chunk never
+has `last`. The end of the stream gives exactly one chunk with `last`: the items that are left, or, where there are
+none, a *closing* chunk, which has no new items (only the policy's context, which may be none). The chunks of a stream
+thus follow from its items alone, however fast either side is. A stream without items has one chunk, the closing one.
 
 With `continue_after_done`, *absent* chunks follow for as long as they are asked for: no items, neither `first` nor
 `last`.
@@ -56,13 +55,13 @@ class Policy(ABC):
 
     def next(self, previous: ChunkSpec | None, available: int, done: bool) -> ChunkSpec | None:
         """The chunk after `previous`, given how many items have come in all; None: not yet, or (see `ended`) never."""
-        if self._over(previous, available, done):
-            return _absent(previous, available) if self.continue_after_done else None
+        if previous is not None and _over(previous):
+            return _absent(previous) if self.continue_after_done else None
         stop = self._full(previous)
-        if stop is None or stop > available:
-            if not done:
-                return None
-            stop = available
+        last = stop is None or stop > available
+        if last and not done:
+            return None
+        stop = available if stop is None else min(stop, available)
         taken = previous.stop if previous else 0
         start = self._start(taken, stop)
         return ChunkSpec(
@@ -71,18 +70,18 @@ class Policy(ABC):
             stop=stop,
             context=taken - start,
             first=previous is None,
-            last=done and stop == available,
+            last=last,
         )
 
-    def ended(self, previous: ChunkSpec | None, available: int, done: bool) -> bool:
+    def ended(self, previous: ChunkSpec | None) -> bool:
         """No chunk will follow, whatever comes."""
-        return not self.continue_after_done and self._over(previous, available, done)
+        return not self.continue_after_done and previous is not None and previous.last
 
     def consumed(self, previous: ChunkSpec | None) -> int:
         """The lowest item that a later chunk may still hold: those below it may be dropped, and credited."""
         if previous is None:
             return 0
-        return previous.stop if previous.last or previous.absent else self._start(previous.stop, previous.stop)
+        return previous.stop if _over(previous) else self._start(previous.stop, previous.stop)
 
     def items(self, chunks: int) -> int | None:
         """Items that may be under way (sent, not yet consumed) for `chunks` of credit, what the consumer keeps for
@@ -113,12 +112,11 @@ class Policy(ABC):
     def _start(self, taken: int, stop: int) -> int:
         """Where a chunk starts that ends at `stop`, after `taken` items were delivered."""
 
-    def _over(self, previous: ChunkSpec | None, available: int, done: bool) -> bool:
-        if previous is None:
-            return done and available == 0
-        return previous.last or previous.absent
+
+def _over(previous: ChunkSpec) -> bool:
+    """Whether all items were taken."""
+    return previous.last or previous.absent
 
 
-def _absent(previous: ChunkSpec | None, available: int) -> ChunkSpec:
-    index = previous.index + 1 if previous else 0
-    return ChunkSpec(index=index, start=available, stop=available, absent=True)
+def _absent(previous: ChunkSpec) -> ChunkSpec:
+    return ChunkSpec(index=previous.index + 1, start=previous.stop, stop=previous.stop, absent=True)

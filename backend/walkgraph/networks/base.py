@@ -40,11 +40,16 @@ class ChunkInfo:
     first: bool
     last: bool
     valid: int
-    """Items in it, context included; 0 for an absent or a closing chunk without context."""
+    """Items in it, context included; 0 for an absent chunk, and for a closing one without context."""
     context: int = 0
     """Leading items that an earlier chunk held too."""
     start: int = 0
     """Items of the stream before it."""
+
+    @property
+    def closing(self) -> bool:
+        """It tells the end of the stream, and holds nothing new."""
+        return self.last and self.valid == self.context
 
 
 @dataclass(slots=True)

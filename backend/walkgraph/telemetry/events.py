@@ -179,9 +179,8 @@ class Transfer(Event, frozen=True, tag="transfer"):
     """Edge of the Walk, or stream, by its index in the plan."""
     stream: bool
     step: int
-    """-1 for a stream."""
     key: tuple[int, ...]
-    """Loop indices of the value; of a stream, the number of the first item."""
+    """Loop indices of the value; of a stream, the number of the first item among the step's."""
     transport: str
     count: int
     nbytes: int

@@ -376,22 +376,30 @@ class Until(Message, frozen=True, tag="until"):
     key: tuple[int, ...]
     """Indices of the loop's parents and the iteration judged."""
     stop: bool
+    closing: bool = False
+    """Of the loop `chunk`: the iteration's chunk has no new items."""
 
 
 class StreamItem(Message, frozen=True, tag="stream_item"):
     run: RunId
     stream: int
+    step: int
+    """The step that gives it."""
     index: int
-    """Of the first item."""
+    """Of the first item, among those of the step."""
     value: Value
     """Of several items: a tensor whose first axis counts them, or a list."""
     count: int = 1
 
 
 class StreamDone(Message, frozen=True, tag="stream_done"):
+    """A step gives no more items to a stream."""
+
     run: RunId
     stream: int
+    step: int
     count: int
+    """Of the step's items."""
 
 
 class Credit(Message, frozen=True, tag="credit"):
@@ -400,7 +408,7 @@ class Credit(Message, frozen=True, tag="credit"):
     rank: Rank
     """The consumer."""
     consumed: int
-    """Items, from the stream's start, that it holds no longer."""
+    """Of the receiver's items, how many it holds no longer."""
 
 
 class Freed(Message, frozen=True, tag="freed"):

@@ -11,7 +11,7 @@ from walkgraph.networks.base import Scalar, StateKey
 from walkgraph.networks.loops import Anew, Channel, LoopInput, LoopSend, LoopUse
 from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker import shaping
-from walkgraph.worker.calls import Calls, no_value
+from walkgraph.worker.calls import Calls, Lacking, no_value
 from walkgraph.worker.tables import Conditions, RegionTable, UseTable
 from walkgraph.worker.unrolling import Unrolled
 from walkgraph.worker.walker import Vector, Walker, indices
@@ -26,7 +26,11 @@ class Bound(NamedTuple):
     """A loop that comes to iteration `at` fails there."""
 
     at: int
-    error: ErrorInfo
+    error: ErrorInfo | Lacking
+
+    @property
+    def info(self) -> ErrorInfo:
+        return self.error.error if isinstance(self.error, Lacking) else self.error
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
@@ -11,6 +11,12 @@ from walkgraph.placement.tables import Plan
 from walkgraph.worker.events import ABSENT, MoveState, Ref, Run
 from walkgraph.worker.tables import UseTable, evaluator
 from walkgraph.worker.walker import Vector, Walker, indices
+
+
+class Lacking(NamedTuple):
+    """A call can't be made: a port that must hold a value holds none."""
+
+    error: ErrorInfo
 
 
 class Calls:
@@ -31,14 +37,11 @@ class Calls:
 
     def made(
         self, walker: Walker, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
-    ) -> Run | MoveState | ErrorInfo | None:
-        """What is to be done at an iteration of a use that no device loops over: None where there is nothing to
-        compute."""
+    ) -> Run | MoveState | Lacking:
+        """What is to be done at an iteration of a use that no device loops over."""
         if use.node is None:
             return self._move(walker, use, at, inputs)
         missing = self.missing(use, inputs)
-        if missing and all(port in chunks and chunks[port].last for port in missing):
-            return None  # a closing chunk without items
         if missing:
             return self.lacks(use, missing[0], at)
         return Run(
@@ -108,10 +111,10 @@ class Calls:
         """Ports that must hold a value and don't."""
         return [port for port in use.node.required if port not in given] if use.node else ()
 
-    def lacks(self, use: UseTable, port: str, at: Vector) -> ErrorInfo:
+    def lacks(self, use: UseTable, port: str, at: Vector) -> Lacking:
         name = use.node.name if use.node else use.plan.name
         message = f"input `{port}` of `{name}` holds no value here; connect it or make it optional"
-        return ErrorInfo(
+        error = ErrorInfo(
             code="node_error",
             message=message,
             node=name,
@@ -120,6 +123,7 @@ class Calls:
             iteration=at,
             rank=self.rank,
         )
+        return Lacking(error)
 
 
 def no_value(error: Exception) -> ErrorInfo:

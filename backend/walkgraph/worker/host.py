@@ -27,7 +27,7 @@ class Host(Protocol[W_contra]):
         """A value leaves this rank's walker: to a peer, the client, a result or a stream."""
         ...
 
-    def judged(self, walker: W_contra, loop: int, key: Vector, stop: bool) -> None:
+    def judged(self, walker: W_contra, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
         """Tell the loop's other ranks."""
         ...
 

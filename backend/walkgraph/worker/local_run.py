@@ -15,7 +15,7 @@ from walkgraph.placement.tables import EdgePlan, FromInput, FromLiteral, FromSte
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Gate, Watch
 from walkgraph.worker import shaping
-from walkgraph.worker.calls import Calls, no_value
+from walkgraph.worker.calls import Calls, Lacking, no_value
 from walkgraph.worker.control import Control
 from walkgraph.worker.events import (
     ABSENT,
@@ -53,8 +53,6 @@ class LocalRun:
             if tables[step.walk].uses:
                 self._lanes[step.lane].append(step)
         self._walkers: dict[int, Walker] = {}
-        self._opened: set[tuple[int, int]] = set()
-        """Step and loop over chunks that is known to have some, or none."""
         self._finished: set[int] = set()
         self._results: dict[tuple[int, str], Any] = {}
         self._early: dict[int, list[Arrived]] = defaultdict(list)
@@ -102,7 +100,8 @@ class LocalRun:
                 self._begun.add(event.ref)
                 walker.finish(event.ref.use, event.outputs)
             return self._progress()
-        self._begun.discard(event.ref)
+        if begun:
+            self._begun.discard(event.ref)
         walk = self._tables[self._steps[event.ref.step].walk]
         table = walk.uses[event.ref.use]
         outputs: dict[str, Any] | ErrorInfo = event.outputs or {}
@@ -115,7 +114,9 @@ class LocalRun:
             self._failure = event.error
         elif isinstance(outputs, ErrorInfo):
             self._failure = outputs
-        elif walker is not None and not begun:
+        elif begun:
+            self._close_streams(event.ref.step)
+        elif walker is not None:
             if self._watched is not None and table.region is None:
                 self._out += self._watched.outputs(event.ref, outputs)
             walker.finish(event.ref.use, outputs)
@@ -128,7 +129,7 @@ class LocalRun:
             return []
         for edge, iterations, values in self._loops.items(event):
             if edge.target.kind == "stream":
-                self._stream(edge, values)
+                self._stream(event.call.step, edge, values)
             else:
                 for at, value in zip(iterations, values, strict=True):
                     walker.give(edge, at, value)
@@ -157,7 +158,6 @@ class LocalRun:
         """True if anything moved, so that there may be more to do."""
         moved = False
         for walker in self._walkers.values():
-            self._open_chunk_loops(walker)
             moved |= walker.advance()
         ended = [step for step, walker in self._walkers.items() if walker.done]
         for index in ended:
@@ -198,11 +198,7 @@ class LocalRun:
         ]
         if keys:
             self._out.append(DropStates(tuple(keys)))
-        for stream in self._outgoing.values():
-            if stream.feeders <= self._finished and not stream.closed:
-                stream.closed = True
-                for rank in stream.plan.consumers:
-                    self._send(rank, m.StreamDone(run=self.run, stream=stream.plan.index, count=stream.sent))
+        self._close_streams(step.index)
 
     # ── messages ──
 
@@ -213,16 +209,16 @@ class LocalRun:
             case m.Until() as until:
                 walker = self._walkers.get(until.step)
                 if walker is not None:
-                    walker.judge(until.loop, until.key, until.stop)
+                    walker.judge(until.loop, until.key, until.stop, closing=until.closing)
                 elif until.step not in self._finished:
                     self._early[until.step].append(event)
             case m.StreamItem() as item:
                 if item.stream in self._incoming:
                     values = (event.value,) if item.count == 1 else event.value
-                    self._incoming[item.stream].push_many(item.index, values)
+                    self._incoming[item.stream].push(item.step, item.index, values)
             case m.StreamDone() as done:
                 if done.stream in self._incoming:
-                    self._incoming[done.stream].finish(done.count)
+                    self._incoming[done.stream].finish(done.step, done.count)
             case m.Credit() as credit:
                 if credit.stream in self._outgoing:
                     self._outgoing[credit.stream].credited(credit.rank, credit.consumed)
@@ -257,15 +253,17 @@ class LocalRun:
     ) -> None:
         if use.region is not None:
             match self._loops.enter(walker, use, use.region, at, inputs):
-                case ErrorInfo() as failure:
+                case Lacking() if walker.closes(at):
+                    walker.skip(use, at)
+                case Lacking(error=failure) | (ErrorInfo() as failure):
                     self._failure = failure
                 case call:
                     self._out.append(RunLoop(call))
             return
         match self._calls.made(walker, use, at, inputs, chunks):
-            case None:
-                walker.finish(use.plan.index, {})
-            case ErrorInfo() as failure:
+            case Lacking() if walker.closes(at):
+                walker.skip(use, at)
+            case Lacking(error=failure):
                 self._failure = failure
             case command:
                 self._out.append(command)
@@ -285,6 +283,8 @@ class LocalRun:
         elif value is ABSENT:
             return
         elif target.kind == "out":
+            if walker.table.plan.chunked and shaping.empty(value):
+                return
             emit = m.Emit(
                 rank=self._rank,
                 run=self.run,
@@ -295,37 +295,33 @@ class LocalRun:
             )
             self._out.append(Report(emit, value))
         elif target.index in self._outgoing:
-            self._stream(edge, (value,))
+            self._stream(walker.step, edge, (value,))
 
-    def _stream(self, edge: EdgePlan, values: Sequence[Any] | Tensor) -> None:
+    def _stream(self, step: int, edge: EdgePlan, values: Sequence[Any] | Tensor) -> None:
         """Items of a stream in one message; a tensor holds them along its first axis."""
         stream, count = self._outgoing[edge.target.index], len(values)
-        first = stream.take_numbers(count)
-        item = m.StreamItem(run=self.run, stream=edge.target.index, index=first, value=m.Absent(), count=count)
+        first, value = stream.take_numbers(step, count), m.Absent()
+        item = m.StreamItem(run=self.run, stream=edge.target.index, step=step, index=first, value=value, count=count)
         for rank in stream.plan.consumers:
             self._send(rank, item, values[0] if count == 1 else values, edge.transport)
 
-    def judged(self, walker: Walker, loop: int, key: Vector, stop: bool) -> None:
-        message = m.Until(run=self.run, step=walker.step, loop=loop, key=key, stop=stop)
+    def judged(self, walker: Walker, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
+        message = m.Until(run=self.run, step=walker.step, loop=loop, key=key, stop=stop, closing=closing)
         for rank in walker.table.plan.loops[loop].ranks:
             if rank != self._rank:
                 self._out.append(Send(rank, message))
 
     def chunk(self, walker: Walker, use: int, stream: int, key: Vector) -> tuple[Any, ChunkInfo] | None:
-        incoming = self._incoming.get(stream)
-        if incoming is None:
-            return ABSENT, ChunkInfo(index=0, first=True, last=True, valid=0)
+        incoming = self._incoming[stream]
         consumed = incoming.consumed
         fresh, found = incoming.chunk(use, (walker.step, *key))
         if found is not None and fresh:
             for loop in walker.table.plan.loops:
                 if loop.stream == stream:
-                    walker.judge(loop.index, key[:1], found[1].last)
-                    self.judged(walker, loop.index, key[:1], found[1].last)
+                    walker.verdict(loop.index, key[:1], found[1].last, closing=found[1].closing)
         if incoming.consumed > consumed:
-            for rank in incoming.plan.producers:
-                credit = m.Credit(run=self.run, stream=stream, rank=self._rank, consumed=incoming.consumed)
-                self._send(rank, credit)
+            for rank, count in incoming.credits():
+                self._send(rank, m.Credit(run=self.run, stream=stream, rank=self._rank, consumed=count))
         return found
 
     def credit(self, edges: Sequence[EdgePlan]) -> bool:
@@ -353,13 +349,13 @@ class LocalRun:
             walk = self._tables[self._steps[message.step].walk].plan.name if isinstance(message, m.Deliver) else ""
             self._out.append(Send(rank, message, value, transport, walk))
 
-    def _open_chunk_loops(self, walker: Walker) -> None:
-        """A loop over chunks may be entered once there is one, or is known to be empty."""
-        for loop in walker.table.plan.loops:
-            if loop.stream is None or loop.stream not in self._incoming or (walker.step, loop.index) in self._opened:
-                continue
-            empty = self._incoming[loop.stream].empty
-            if empty is not None:
-                self._opened.add((walker.step, loop.index))
-                walker.judge(loop.index, (-1,), empty)
-                self.judged(walker, loop.index, (-1,), empty)
+    def _close_streams(self, step: int) -> None:
+        """A step that is over gives no more items. Calls that were followed before they ended may fail yet: their
+        streams have an error then, and no end."""
+        if step not in self._finished or any(ref.step == step for ref in self._begun):
+            return
+        for index, stream in self._outgoing.items():
+            count = stream.given(step)
+            if count is not None:
+                for rank in stream.plan.consumers:
+                    self._send(rank, m.StreamDone(run=self.run, stream=index, step=step, count=count))

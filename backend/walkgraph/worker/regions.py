@@ -13,7 +13,7 @@ from walkgraph.networks.loops import Items, LoopCall, LoopUse
 from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker import shaping
 from walkgraph.worker.bodies import Bodies, Bound, Entering, Taken
-from walkgraph.worker.calls import Calls
+from walkgraph.worker.calls import Calls, Lacking
 from walkgraph.worker.events import ABSENT, Allow, CallDone, Ref
 from walkgraph.worker.fold import PARTS
 from walkgraph.worker.streams import Outgoing
@@ -88,8 +88,9 @@ class Loops:
 
     def enter(
         self, walker: Walker, use: UseTable, table: RegionTable, at: Vector, inputs: Mapping[str, Any]
-    ) -> LoopCall | ErrorInfo:
-        """`inputs`: those of the folded use. An error where there can be no first iteration; raises ExpressionError."""
+    ) -> LoopCall | Lacking | ErrorInfo:
+        """`inputs`: those of the folded use. What is wrong where there can be no first iteration; raises
+        ExpressionError."""
         region, ref = table.plan, Ref(self._calls.run, walker.step, use.plan.index, at)
         times = walker.times(region.loop.index, at)
         unrolled = Unrolled(
@@ -99,7 +100,8 @@ class Loops:
         others = {use: self._bodies.taken(asked, at, times)[0] for use, asked in table.others.items()}
         body, bound = self._bodies.body(enters, others)
         if bound is not None and bound.at == 0:
-            return bound.error
+            # What spans ranks can't be skipped by one of them.
+            return bound.info if table.others else bound.error
         running = self._runs(enters, use, ref, body, bound)
         self._running[walker.step, use.plan.index] = running
         emits, wanted = running.emits, running.wanted
@@ -207,7 +209,7 @@ class Loops:
         if event.error is not None:
             return event.error
         if running.bound is not None and event.iterations >= running.bound.at and not event.stopped:
-            return running.bound.error
+            return running.bound.info
         running.judge(event.iterations, stopped=event.stopped)
         given, found = event.outputs or {}, dict[str, Any]()
         for port in {edge.source.port for edge in running.use.outputs}:

@@ -41,6 +41,11 @@ def part(value: Any, index: int) -> Any:
     return value[index] if index < length(value) else ABSENT
 
 
+def empty(value: Any) -> bool:
+    """Whether it has a length, and that is 0."""
+    return value.numel() == 0 if isinstance(value, Tensor) else isinstance(value, str | bytes | list) and not value
+
+
 def length(value: Any) -> int:
     """How many slices `part` finds."""
     return 0 if isinstance(value, Tensor) and value.ndim == 0 else len(value)

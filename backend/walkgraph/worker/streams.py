@@ -1,11 +1,13 @@
 """Streams on one rank.
 
-Items wait on the consumer's side until the chunk policy hands them on; the producer counts what is under way.
+Items wait on the consumer's side until the chunk policy hands them on; the producers count what is under way. A stream
+that several steps feed is the items of the first, then those of the second, and so on, wherever the steps run.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from walkgraph.chunking import ChunkSpec, make
 from walkgraph.ids import Rank
@@ -20,64 +22,113 @@ Place = tuple[int, ...]
 Chunk = tuple[Any, ChunkInfo]
 
 
+class Feeder(NamedTuple):
+    step: int
+    rank: Rank
+    """That of the use that gives the items."""
+
+
+class Joined:
+    """The items of a stream's feeders as one sequence, in the order of the feeders, whenever they come."""
+
+    def __init__(self, feeders: Sequence[Feeder]) -> None:
+        self.available = 0
+        """Items without a gap from the start."""
+        self._feeders = feeders
+        self._turn = 0
+        """The feeder whose item is next."""
+        self._starts = [0]
+        """Where the items of each feeder begin, up to that one."""
+        self._early: dict[int, dict[int, Any]] = {feeder.step: {} for feeder in feeders}
+        """Step -> items that a gap parts from the others."""
+        self._counts: dict[int, int] = {}
+        """Steps that give no more -> how many they gave."""
+
+    @property
+    def done(self) -> bool:
+        return self._turn == len(self._feeders)
+
+    def push(self, step: int, index: int, value: Any) -> list[Any]:
+        """The items that follow now."""
+        self._early[step][index] = value
+        return self._advance()
+
+    def finish(self, step: int, count: int) -> list[Any]:
+        self._counts[step] = count
+        return self._advance()
+
+    def shares(self, items: int) -> Counter[Rank]:
+        """Of so many items from the start, how many each rank gave."""
+        ends = [*self._starts[1:], self.available]
+        found: Counter[Rank] = Counter()
+        for feeder, start, end in zip(self._feeders, self._starts, ends, strict=False):
+            found[feeder.rank] += max(0, min(items, end) - start)
+        return found
+
+    def _advance(self) -> list[Any]:
+        found: list[Any] = []
+        while not self.done:
+            step = self._feeders[self._turn].step
+            early, index = self._early[step], self.available + len(found) - self._starts[-1]
+            if index in early:
+                found.append(early.pop(index))
+            elif self._counts.get(step) == index:
+                self._turn += 1
+                if not self.done:
+                    self._starts.append(self._starts[-1] + index)
+            else:
+                break
+        self.available += len(found)
+        return found
+
+
 class Incoming:
-    """The consumer's side. Items come in order from each producer; the policy's position is the chunk taken last.
+    """The consumer's side. The policy's position is the chunk taken last.
 
     A chunk is kept until every use that reads it here has gone on to a later one, and credited by the slowest of them.
     """
 
-    def __init__(self, plan: StreamPlan, readers: Mapping[int, int]) -> None:
-        """`readers`: step -> how many of its uses read the stream here."""
+    def __init__(self, plan: StreamPlan, feeders: Sequence[Feeder], readers: Mapping[int, int]) -> None:
+        """`feeders`: in the order of the steps. `readers`: step -> how many of its uses read the stream here."""
         self.plan = plan
         self.consumed = 0
         """Items that no reader needs any more."""
         self._policy = make(plan)
         self._readers = readers
+        self._joined = Joined(feeders)
         self._items: dict[int, Any] = {}
-        self._joined = 0
-        """Items that no chunk to come holds."""
-        self._available = 0
-        self._count: int | None = None
-        """Items in all, once the producer is done."""
+        """Those that a chunk to come may hold."""
         self._taken: ChunkSpec | None = None
         self._chunks: dict[Place, tuple[ChunkSpec, Chunk]] = {}
         """In the order of the stream."""
         self._at: dict[tuple[int, int], Place] = {}
         """Step and use -> what it read last."""
+        self._credited: Counter[Rank] = Counter()
 
-    @property
-    def done(self) -> bool:
-        return self._count is not None and self._available >= self._count
-
-    @property
-    def empty(self) -> bool | None:
-        """Whether the stream has no chunk at all; None while that isn't known."""
-        if self._taken is not None or self._policy.next(None, self._available, self.done) is not None:
-            return False
-        return True if self.done else None
-
-    def push(self, index: int, value: Any) -> None:
-        if index >= self._joined:
-            self._items[index] = value
-        while self._available in self._items:
-            self._available += 1
-
-    def push_many(self, index: int, values: Iterable[Any]) -> None:
-        """Consecutive items; a tensor holds them along its first axis."""
+    def push(self, step: int, index: int, values: Iterable[Any]) -> None:
+        """Consecutive items of a step; a tensor holds them along its first axis."""
         for i, value in enumerate(values):
-            self.push(index + i, value)
+            self._append(self._joined.push(step, index + i, value))
 
-    def finish(self, count: int) -> None:
-        self._count = count
+    def finish(self, step: int, count: int) -> None:
+        """So many items are all that the step gives."""
+        self._append(self._joined.finish(step, count))
+
+    def credits(self) -> list[tuple[Rank, int]]:
+        """To producers, of whose items more are consumed than they were told: how many."""
+        shares = self._joined.shares(self.consumed)
+        found = [(rank, count) for rank, count in shares.items() if count > self._credited[rank]]
+        self._credited = shares
+        return found
 
     def chunk(self, use: int, place: Place) -> tuple[bool, Chunk | None]:
         """(newly taken, the chunk of this place): the next one when a place is asked for the first time, then the
         same for all uses that ask."""
         fresh = place not in self._chunks
         if fresh:
-            spec = self._policy.next(self._taken, self._available, self.done)
+            spec = self._policy.next(self._taken, self._joined.available, self._joined.done)
             if spec is None:
-                ended = self._policy.ended(self._taken, self._available, self.done)
+                ended = self._policy.ended(self._taken)
                 return False, (ABSENT, ChunkInfo(index=-1, first=False, last=False, valid=0)) if ended else None
             self._chunks[place] = spec, self._take(spec)
         if self._at.get((place[0], use)) != place:
@@ -85,11 +136,15 @@ class Incoming:
             self._forget(place[0])
         return fresh, self._chunks[place][1]
 
+    def _append(self, values: Sequence[Any]) -> None:
+        start = self._joined.available - len(values)
+        self._items.update((start + i, value) for i, value in enumerate(values))
+
     def _take(self, spec: ChunkSpec) -> Chunk:
         value = ABSENT if spec.absent else shaping.join([self._items[i] for i in range(spec.start, spec.stop)])
         self._taken = spec
-        self._joined = self._policy.consumed(spec)
-        for index in [i for i in self._items if i < self._joined]:
+        kept = self._policy.consumed(spec)
+        for index in [i for i in self._items if i < kept]:
             del self._items[index]
         return value, ChunkInfo(spec.index, spec.first, spec.last, spec.valid, spec.context, spec.start)
 
@@ -104,14 +159,14 @@ class Incoming:
 
 
 class Outgoing:
-    """The producer's side: numbers the items and holds back beyond the stream's credit."""
+    """A producer's side: numbers the items of its steps and holds back beyond the stream's credit."""
 
-    def __init__(self, plan: StreamPlan, feeders: frozenset[int]) -> None:
+    def __init__(self, plan: StreamPlan, feeders: Iterable[int]) -> None:
+        """`feeders`: steps that feed it from here."""
         self.plan = plan
-        self.feeders = feeders
-        """Steps that feed it; it is done when they are."""
-        self.closed = False
         self.sent = 0
+        self._given = dict.fromkeys(feeders, 0)
+        """Step -> its items so far."""
         policy = make(plan)
         self._limit = policy.items(plan.credits)
         self._step = policy.step if self._limit is not None else 0
@@ -136,10 +191,15 @@ class Outgoing:
         """(items of a chunk, how many of those are there already); 0 of a stream that waits for its end."""
         return self._step, (self.sent - self._opening) % self._step if self._step else 0
 
-    def take_numbers(self, count: int) -> int:
-        """The first of so many."""
+    def take_numbers(self, step: int, count: int) -> int:
+        """The first of so many, among the step's."""
         self.sent += count
-        return self.sent - count
+        self._given[step] += count
+        return self._given[step] - count
+
+    def given(self, step: int) -> int | None:
+        """Items that the step has given; None for a step that doesn't feed it from here."""
+        return self._given.get(step)
 
     def credited(self, consumer: Rank, consumed: int) -> None:
         self._consumed[consumer] = max(self._consumed.get(consumer, 0), consumed)
@@ -153,12 +213,21 @@ def streams_of(
     outgoing: dict[int, Outgoing] = {}
     for index in itinerary.streams:
         stream = plan.streams[index]
-        feeders = frozenset(s.index for s in itinerary.steps if s.walk in stream.walks)
+        feeders = _feeders(plan, itinerary, stream)
         if rank in stream.consumers:
             read = {s.index: tables[s.walk].stream_readers.get(index, 0) for s in itinerary.steps}
-            incoming[index] = Incoming(stream, read)
-            if not feeders:
-                incoming[index].finish(0)
+            incoming[index] = Incoming(stream, feeders, read)
         if rank in stream.producers:
-            outgoing[index] = Outgoing(stream, feeders)
+            outgoing[index] = Outgoing(stream, (feeder.step for feeder in feeders if feeder.rank == rank))
     return incoming, outgoing
+
+
+def _feeders(plan: Plan, itinerary: Itinerary, stream: StreamPlan) -> list[Feeder]:
+    """A Walk has one edge into a stream."""
+    found: list[Feeder] = []
+    for step in itinerary.steps:
+        if step.walk in stream.walks:
+            walk = plan.walks[step.walk]
+            into = (e.source for e in walk.edges if e.target.kind == "stream" and e.target.index == stream.index)
+            found.append(Feeder(step.index, walk.uses[next(into).use].rank))
+    return found

@@ -115,7 +115,7 @@ class Teller:
             walk=send.walk,
             edge=message.stream if isinstance(message, m.StreamItem) else message.edge,
             stream=stream,
-            step=-1 if isinstance(message, m.StreamItem) else message.step,
+            step=message.step,
             key=(message.index,) if isinstance(message, m.StreamItem) else message.key,
             transport=send.transport,
             count=count,
@@ -137,7 +137,7 @@ class Teller:
                 rank=self._rank,
                 edge=message.stream if isinstance(message, m.StreamItem) else message.edge,
                 stream=isinstance(message, m.StreamItem),
-                step=-1 if isinstance(message, m.StreamItem) else message.step,
+                step=message.step,
                 key=(message.index,) if isinstance(message, m.StreamItem) else message.key,
                 at=self._clock(),
             )

@@ -40,7 +40,7 @@ class Walker:
         self._awake: set[int] = set(table.uses)
         """Uses that may be able to go on."""
         self._until: list[dict[Vector, bool]] = [{} for _ in table.loops]
-        """Per loop: parents' indices and iteration -> whether it was the last; a prefix and -1: whether it is empty."""
+        """Per loop: parents' indices and iteration -> whether it was the last."""
         self._judged: list[int] = [JUDGED for _ in table.loops]
         """Per loop: verdicts at which old ones are dropped."""
         self._values: dict[int, dict[Vector, Any]] = {}
@@ -53,6 +53,8 @@ class Walker:
         """Leaving edge of a use that hasn't moved on -> KEPT or GONE."""
         self._ways: dict[int, Way] = {}
         """Use that waits for an `until` -> how far it got."""
+        self._closing: Vector | None = None
+        """Iteration of the loop `chunk` whose chunk has no new items."""
 
     @property
     def done(self) -> bool:
@@ -73,19 +75,25 @@ class Walker:
         for edge in self.table.readers.get(name, ()):
             self.feed(edge.index, (), value)
 
-    def judge(self, loop: int, key: Vector, stop: bool) -> None:
-        """An iteration of a loop was the last or wasn't."""
+    def judge(self, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
+        """An iteration of a loop was the last or wasn't. `closing`: of the loop `chunk`, its chunk has no new items."""
         known = self._until[loop]
         known[key] = stop
+        if closing:
+            self._closing = key
         self._awake.update(self.table.loops[loop].uses)
         if len(known) > self._judged[loop]:
             self._until[loop] = kept = self._still_asked(loop)
             self._judged[loop] = max(JUDGED, 2 * len(kept))
 
-    def verdict(self, loop: int, key: Vector, stop: bool) -> None:
+    def verdict(self, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
         """It is known here whether an iteration of a loop was the last: the loop's other ranks are told."""
-        self.judge(loop, key, stop)
-        self._host.judged(self, loop, key, stop)
+        self.judge(loop, key, stop, closing=closing)
+        self._host.judged(self, loop, key, stop, closing=closing)
+
+    def closes(self, at: Vector) -> bool:
+        """Whether an iteration is there only so that its uses can flush: what has nothing to work on is skipped."""
+        return self._closing is not None and at[:1] == self._closing
 
     def give(self, edge: EdgePlan, key: Vector, value: Any) -> None:
         """A value goes out over an edge."""
@@ -175,11 +183,9 @@ class Walker:
                     empties.append(prefix)
         return Next(None, empties, Way((), False, 0))
 
-    def _enters(self, loop: int, prefix: Vector) -> bool | None:
-        if self.table.loops[loop].times is None:
-            empty = self._until[loop].get((*prefix, -1))
-            return None if empty is None else not empty
-        return self.times(loop, prefix) > 0
+    def _enters(self, loop: int, prefix: Vector) -> bool:
+        """A stream has a chunk always."""
+        return self.table.loops[loop].times is None or self.times(loop, prefix) > 0
 
     def _goes_on(self, loop: int, key: Vector) -> bool | None:
         table = self.table.loops[loop]
@@ -212,9 +218,7 @@ class Walker:
             if any(self._input(index, edges, at) is None for edges in table.streams):
                 return False
             self._state[index] = "running"
-            if table.region is not None:
-                self._skip(table.region, at)
-            self.finish(index, {})
+            self.skip(table, at)
             return True
         if not self._host.credit(table.paced):
             return False
@@ -229,11 +233,19 @@ class Walker:
                 inputs[port] = value
             if info is not None:
                 chunks[port] = info
+        if len(inputs) < len(table.inputs) and self._awaits_verdict(table, at):
+            return False
         self._state[index] = "running"
         self._host.call(self, table, at, inputs, chunks)
         return True
 
-    def _skip(self, region: RegionTable, at: Vector) -> None:
+    def skip(self, table: UseTable, at: Vector) -> None:
+        """A call that isn't made gives nothing."""
+        if table.region is not None:
+            self._skip_loop(table.region, at)
+        self.finish(table.plan.index, {})
+
+    def _skip_loop(self, region: RegionTable, at: Vector) -> None:
         """Followers go through all iterations of a loop whose core is skipped."""
         loop = region.plan.loop
         for i in range(self.times(loop.index, at) if region.plan.followed else 0):
@@ -241,6 +253,11 @@ class Walker:
                 self.give(edge, (*at, i), ABSENT)
             if loop.until is not None:
                 self.verdict(loop.index, (*at, i), stop=False)
+
+    def _awaits_verdict(self, table: UseTable, at: Vector) -> bool:
+        """Whether it isn't known yet if a call that lacks inputs is one of a closing chunk."""
+        loops = table.plan.loops
+        return bool(loops) and self.table.loops[loops[0]].times is None and at[:1] not in self._until[loops[0]]
 
     def _wanted(self, table: UseTable, at: Vector) -> bool:
         if not table.when:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.naive_chunks import NaiveChunk, naive_chunks
 from walkgraph import plugins
 from walkgraph.chunking import ChunkSpec, Policy, make
 from walkgraph.errors import InvalidInput, NotFound
@@ -54,26 +55,16 @@ class Consumer:
             self.chunks.append(chunk)
 
 
-def whole_list(plan: StreamPlan, count: int) -> list[tuple[int, int]]:
-    """(start, stop) of each chunk of a finished list, without the closing one."""
-    s = plan.settings
-    step = {"fixed": s.get("size"), "sliding": s.get("stride"), "left_context": s.get("chunk"), "whole": count}[
-        plan.policy
+def told(consumer: Consumer) -> list[NaiveChunk]:
+    """Of a stream of 0, 1, 2 ..."""
+    return [
+        NaiveChunk(tuple(range(chunk.start, chunk.stop)), chunk.context, chunk.first, chunk.last)
+        for chunk in consumer.chunks
     ]
-    stops = [s.get("first", s.get("window", step))]
-    while stops[-1] < count:
-        stops.append(stops[-1] + step)
-    stops = [min(stop, count) for stop in stops] if count else []
-    starts = [0, *stops[:-1]]
-    if plan.policy == "sliding":
-        starts = [max(0, stop - s["window"]) for stop in stops]
-    if plan.policy == "left_context":
-        starts = [max(0, start - s["context"]) for start in starts]
-    return list(zip(starts, stops, strict=False))
 
 
 @given(plans(), st.lists(st.integers(0, 7), max_size=12), st.booleans())
-def test_any_arrival_pattern_gives_the_chunks_of_the_whole_list(
+def test_any_pattern_of_arrivals_gives_the_chunks_of_the_whole_list(
     plan: StreamPlan, arrivals: list[int], end_is_late: bool
 ) -> None:
     consumer = Consumer(make(plan))
@@ -83,30 +74,35 @@ def test_any_arrival_pattern_gives_the_chunks_of_the_whole_list(
             consumer.take()
     consumer.done = True
     consumer.take()
-
     count, chunks = sum(arrivals), consumer.chunks
-    kept = [c for c in chunks if not (c.closing and len(chunks) > 1)]
-    assert [(c.start, c.stop) for c in kept] == whole_list(plan, count)
+    assert told(consumer) == naive_chunks(plan.policy, plan.settings, range(count))
     assert [c.index for c in chunks] == list(range(len(chunks)))
     assert [i for c in chunks for i in range(c.start + c.context, c.stop)] == list(range(count)), "lost or out of order"
-    assert [c.first for c in chunks] == [True] + [False] * (len(chunks) - 1) if chunks else True
-    assert [c.last for c in chunks] == [False] * (len(chunks) - 1) + [True] if chunks else count == 0
-    if chunks:
-        assert chunks[-1].stop == count
-        assert consumer.policy.consumed(chunks[-1]) == count
+    assert [c.last for c in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert [c.first for c in chunks] == [True] + [False] * (len(chunks) - 1)
+    assert consumer.policy.consumed(chunks[-1]) == count
 
 
-@given(plans(), st.lists(st.integers(1, 7), min_size=1, max_size=8))
-def test_a_closing_chunk_comes_only_when_the_end_was_not_known_in_time(plan: StreamPlan, arrivals: list[int]) -> None:
-    known = Consumer(make(plan), available=sum(arrivals), done=True)
-    known.take()
-    assert not any(chunk.closing for chunk in known.chunks)
-    late = Consumer(make(plan), available=sum(arrivals))
-    late.take()
-    everything_taken = late.previous is not None and late.previous.stop == late.available
-    late.done = True
-    late.take()
-    assert late.chunks[-1].closing == everything_taken
+@given(plans(), st.integers(0, 4))
+def test_a_stream_that_ends_on_a_border_always_has_a_closing_chunk(plan: StreamPlan, more: int) -> None:
+    """It has the context that a full chunk would have there, and no new items."""
+    policy = make(plan)
+    full = Consumer(policy, available=1000)
+    full.take()
+    borders = [0, *(chunk.stop for chunk in full.chunks[: more + 1])]
+    for count in borders if plan.policy != "whole" else borders[:1]:
+        for known in (True, False):
+            consumer = Consumer(policy, available=count, done=known)
+            consumer.take()
+            consumer.done = True
+            consumer.take()
+            closing = consumer.chunks[-1]
+            assert (closing.closing, closing.stop, closing.context) == (True, count, min(count, context_of(plan)))
+            assert not any(chunk.last for chunk in consumer.chunks[:-1])
+
+
+def context_of(plan: StreamPlan) -> int:
+    return plan.settings.get("window", plan.settings.get("context", 0))
 
 
 @given(plans(), st.integers(0, 30))
@@ -114,7 +110,7 @@ def test_after_the_end_nothing_or_absent_chunks_for_ever(plan: StreamPlan, count
     consumer = Consumer(make(plan), available=count, done=True)
     consumer.take()
     policy = consumer.policy
-    assert policy.ended(consumer.previous, count, True) is not plan.continue_after_done
+    assert policy.ended(consumer.previous) is not plan.continue_after_done
     following = [policy.next(consumer.previous, count, True)]
     if not plan.continue_after_done:
         assert following == [None]

@@ -4,7 +4,7 @@ import random
 
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import StreamPlan
-from walkgraph.worker.streams import Incoming
+from walkgraph.worker.streams import Feeder, Incoming
 
 STREAM = StreamPlan(
     index=0,
@@ -20,9 +20,9 @@ STREAM = StreamPlan(
 
 
 def pushed(items: int, readers: int) -> Incoming:
-    stream = Incoming(STREAM, {7: readers})
+    stream = Incoming(STREAM, [Feeder(0, Rank(0))], {7: readers})
     for index in range(items):
-        stream.push(index, index)
+        stream.push(0, index, [index])
     return stream
 
 
@@ -49,7 +49,7 @@ def test_any_order_of_three_readers_gives_each_all_chunks_and_keeps_few() -> Non
     at, seen, sent = [0, 0, 0], [[], [], []], 0
     while min(at) < 50:
         if sent < stream.consumed + 8:  # the producer's credit
-            stream.push(sent, sent)
+            stream.push(0, sent, [sent])
             sent += 1
         use = chance.randrange(3)
         _, chunk = stream.chunk(use, (7, at[use]))

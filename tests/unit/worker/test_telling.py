@@ -327,7 +327,7 @@ def send(run: str, edge: int, key: tuple[int, ...], value: Any) -> Send:
 
 
 def item(index: int, value: Any) -> Send:
-    message = m.StreamItem(run=RunId("r"), stream=1, index=index, value=m.Absent(), count=2)
+    message = m.StreamItem(run=RunId("r"), stream=1, step=4, index=index, value=m.Absent(), count=2)
     return Send(Rank(1), message, value, "cuda_ipc")
 
 
@@ -340,7 +340,7 @@ SENT = [
     item(2, [torch.zeros(1), torch.zeros(1)]),
     send("r", 3, (), "no tensor"),
     send("r", 3, (), ABSENT),
-    Send(Rank(1), m.StreamDone(run=RunId("r"), stream=1, count=4)),
+    Send(Rank(1), m.StreamDone(run=RunId("r"), stream=1, step=4, count=4)),
 ]
 
 
@@ -354,8 +354,8 @@ def test_tensors_that_leave_are_told_one_by_one() -> None:
         ("r", "talk", 0, False, 4, (1,), 2, 35, "shm"),
         ("q", "talk", 0, False, 4, (0,), 1, 20, "shm"),
         ("r", "talk", 2, False, 4, (), 1, 24, "shm"),
-        ("r", "", 1, True, -1, (0,), 1, 16, "cuda_ipc"),
-        ("r", "", 1, True, -1, (2,), 2, 8, "cuda_ipc"),
+        ("r", "", 1, True, 4, (0,), 1, 16, "cuda_ipc"),
+        ("r", "", 1, True, 4, (2,), 2, 8, "cuda_ipc"),
     ]
     assert {(one.source, one.target, one.at) for one in told} == {(0, 1, 10.0)}
 

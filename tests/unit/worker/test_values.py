@@ -71,7 +71,7 @@ def same(a: Any, b: Any) -> bool:
 
 @given(trees)
 def test_values_come_back_as_they_were(value: Any) -> None:
-    message = m.StreamItem(run=m.RunId("r"), stream=0, index=0, value=values.pack(value))
+    message = m.StreamItem(run=m.RunId("r"), stream=0, step=0, index=0, value=values.pack(value))
     read = codec.between_workers.decode(codec.encode(message))
     assert isinstance(read, m.StreamItem)
     assert same(value, values.unpack(read.value))
@@ -130,7 +130,7 @@ def test_headers_that_lie_are_refused(dtype: Any, shape: list[int], data: bytes)
 
 def test_an_unknown_dtype_is_no_message() -> None:
     good = codec.encode(
-        m.StreamItem(run=m.RunId("r"), stream=0, index=0, value=values.pack(torch.zeros(2, dtype=torch.int16)))
+        m.StreamItem(run=m.RunId("r"), stream=0, step=0, index=0, value=values.pack(torch.zeros(2, dtype=torch.int16)))
     )
     with pytest.raises(codec.BadMessage):
         codec.between_workers.decode(good.replace(b"int16", b"int17"))
