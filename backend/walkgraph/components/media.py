@@ -61,7 +61,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="media.audio_out",
-        description="Encodes a waveform as 16-bit WAV.",
+        description="Encodes a waveform as 16-bit WAV; one without samples gives nothing.",
         inputs=(port("waveform", "waveform: float[n]", description="one channel in [-1, 1]"),),
         outputs=(port("audio", "audio: bytes"),),
         params={

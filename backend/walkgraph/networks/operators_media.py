@@ -45,10 +45,15 @@ class PictureOut(Operator):
 
 
 class AudioOut(Operator):
-    """16-bit PCM."""
+    """16-bit PCM. A waveform without samples gives no file: a piece of a stream may settle none."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"audio": _wav(call.inputs["waveform"], int(call.params["sample_rate"]))} for call in calls]
+        return [
+            {"audio": _wav(call.inputs["waveform"], int(call.params["sample_rate"]))}
+            if call.inputs["waveform"].numel()
+            else {}
+            for call in calls
+        ]
 
 
 def _fit(picture: Image.Image, call: Call) -> Tensor:

@@ -33,11 +33,10 @@ _READY = {
     (2, (0, 1)): _EVERY,
     (4, (0, 2)): _ENDS,
     (3, (1, 3)): _ENDS,
-    (4, (1, 4)): _ENDS,
     (4, (2, 4)): _ENDS,
 }
 """Frames and those kept -> batches: windows inside a stream; the first with and without a ramp; the last, with what is
-left of a stride, and closing after the last stride has sounded or has not."""
+left of a stride, and closing."""
 
 
 class _Window(NamedTuple):

@@ -1,6 +1,9 @@
 """Every chunk policy against a twin that sees the whole list at once, under any pattern of arrivals."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +14,8 @@ from walkgraph import plugins
 from walkgraph.chunking import ChunkSpec, Policy, make
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.placement.tables import StreamPlan
+
+DRAWN = Path(__file__).parents[3] / "editor" / "frontend" / "tests" / "panels" / "chunks.golden.json"
 
 
 def stream(policy: str, continue_after_done: bool = False, **settings: int) -> StreamPlan:
@@ -136,6 +141,16 @@ def test_a_producer_that_keeps_to_its_credit_never_starves_the_consumer(
     consumer.done = True
     consumer.take()
     assert sum(chunk.new for chunk in consumer.chunks) == count
+
+
+@pytest.mark.parametrize("case", json.loads(DRAWN.read_text()), ids=lambda case: f"{case['policy']} of {case['items']}")
+def test_the_editor_draws_these_chunks(case: dict[str, Any]) -> None:
+    """Eight at most."""
+    policy = make(stream(**case["policy"]))
+    chunks: list[ChunkSpec] = []
+    while len(chunks) < 8 and (chunk := policy.next(chunks[-1] if chunks else None, case["items"], done=True)):
+        chunks.append(chunk)
+    assert [asdict(chunk) for chunk in chunks] == case["chunks"]
 
 
 def test_a_smaller_first_chunk_comes_early() -> None:

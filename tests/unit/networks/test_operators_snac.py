@@ -37,18 +37,15 @@ def stream(count: int) -> Tensor:
     return torch.randint(0, 64, (count,), generator=torch.Generator().manual_seed(count))
 
 
-def windows(codes: Tensor, policy: sliding.Policy, *, flush: bool = True, late: bool = True) -> list[Call]:
-    """The calls of a stream, code by code. `late`: the end is only known after all codes were taken."""
+def windows(codes: Tensor, policy: sliding.Policy, *, flush: bool = True) -> list[Call]:
+    """The calls of a stream."""
     made: list[Call] = []
-    previous = None
-    known = [(count, False) for count in range(1, len(codes) + (1 if late else 0))]
-    for available, done in [*known, (len(codes), True)]:
-        while (spec := policy.next(previous, available, done)) is not None:
-            one = call("voc", {"codes": codes[spec.start : spec.stop]}, draws=SEED, flush=flush)
-            one.iteration = (spec.index,)
-            one.chunks["codes"] = ChunkInfo(spec.index, spec.first, spec.last, spec.valid, spec.context, spec.start)
-            made.append(one)
-            previous = spec
+    spec = None
+    while (spec := policy.next(spec, len(codes), done=True)) is not None:
+        one = call("voc", {"codes": codes[spec.start : spec.stop]}, draws=SEED, flush=flush)
+        one.iteration = (spec.index,)
+        one.chunks["codes"] = ChunkInfo(spec.index, spec.first, spec.last, spec.valid, spec.context, spec.start)
+        made.append(one)
     return made
 
 
@@ -71,13 +68,10 @@ def naive(model: Snac, calls: Sequence[Call]) -> Tensor:
     return torch.cat(parts)
 
 
-@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("policy", [PUBLISHED, RAMP], ids=["published", "ramp"])
 @pytest.mark.parametrize("count", [1, 7, 13, 14, 20, 21, 28, 30, 34, 35, 63, 66])
-def test_every_frame_of_a_stream_sounds_once(
-    engine: Engine, model: Snac, policy: sliding.Policy, count: int, late: bool
-) -> None:
-    calls = windows(stream(count), policy, late=late)
+def test_every_frame_of_a_stream_sounds_once(engine: Engine, model: Snac, policy: sliding.Policy, count: int) -> None:
+    calls = windows(stream(count), policy)
     sound = torch.cat([made["waveform"] for made in outputs(engine, *calls)])
     assert sound.shape == (count // 7 * FRAME,)
     torch.testing.assert_close(sound, naive(model, calls), rtol=0, atol=5e-6)
@@ -148,11 +142,10 @@ def test_windows_of_streams_of_four_frames_and_more_are_made_ready(
         singles.prepare(operator, inputs, {})
     closed = 0
     for count in range(28, 60):
-        for late in (False, True):
-            for one in windows(stream(count), policy, flush=flush, late=late):
-                if count >= 29 or not one.chunks["codes"].last:
-                    assert singles.lane(operator, one) is not None, (count, late, one.iteration)
-                    closed += one.chunks["codes"].last
+        for one in windows(stream(count), policy, flush=flush):
+            if count >= 29 or not one.chunks["codes"].last:
+                assert singles.lane(operator, one) is not None, (count, one.iteration)
+                closed += one.chunks["codes"].last
     assert closed > 30
     short = windows(stream(7), policy)[-1]
     assert singles.lane(operator, short) is None

@@ -8,6 +8,7 @@ export interface Chunk {
   stop: number;
   context: number;
   first: boolean;
+  /** It tells the end; it has new items only where some are left over. */
   last: boolean;
   absent: boolean;
 }
@@ -54,7 +55,7 @@ export function chunksOf(policy: ChunkPolicy, items: number, limit = 64): Chunk[
   const chunks: Chunk[] = [];
   let previous: Chunk | null = null;
   while (chunks.length < limit) {
-    const over: boolean = previous === null ? items === 0 : previous.last || previous.absent;
+    const over: boolean = previous !== null && (previous.last || previous.absent);
     const index = chunks.length;
     if (over) {
       if (policy.policy !== "fixed" || !policy.continue_after_done) break;
@@ -70,7 +71,7 @@ export function chunksOf(policy: ChunkPolicy, items: number, limit = 64): Chunk[
         stop,
         context: taken - start,
         first: index === 0,
-        last: stop === items,
+        last: full > items,
         absent: false,
       };
     }

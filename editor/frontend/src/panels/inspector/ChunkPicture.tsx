@@ -80,6 +80,11 @@ function Bar({ chunk, y, unit }: { chunk: Chunk; y: number; unit: number }) {
     <g>
       {chunk.context > 0 && bar(chunk.start, fresh, "context")}
       {chunk.stop > fresh && bar(fresh, chunk.stop, "new")}
+      {chunk.last && chunk.stop === fresh && (
+        <text x={chunk.start * unit - 3} y={y + 9} className="absent" textAnchor="end">
+          at the end: nothing new
+        </text>
+      )}
     </g>
   );
 }
