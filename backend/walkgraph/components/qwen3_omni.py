@@ -193,7 +193,8 @@ _TALKER = (
 _VOCODER = (
     Component(
         name="qwen3_omni.code2wav",
-        description="Sounds code frames, 1920 samples each at 24 kHz; context frames aren't sounded again.",
+        description="Sounds code frames, 1920 samples each at 24 kHz; context frames aren't sounded again, "
+        "and alone give no samples.",
         inputs=(port("codes", "codes: int[n, 16]"),),
         outputs=(port("waveform", "waveform: float[s]"),),
         states=(StateUse(slot="cursor", kind="tensor"),),

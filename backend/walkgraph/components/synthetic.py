@@ -214,7 +214,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.chunk_sum",
-        description="Adds up the items of a chunk, without its padding; an absent chunk gives 0.",
+        description="Adds up the items of a chunk, its context among them; a chunk without items gives 0.",
         inputs=(port("items", "tensor: float[n]", optional=True),),
         outputs=(port("sum", "tensor: float[1]"),),
         cost="memory",

@@ -12,7 +12,8 @@ applies the entering rule:
                                  otherwise the edge that isn't carried, keyed t[:common]
 
 A Walk that a step runs `per: chunk` has its own table (`chunked`): the same body inside one more, outermost loop
-`chunk`, which ends with the stream; its `@out` edges leave with `each`.
+`chunk`, which ends with the stream; its `@out` edges leave with `each`. A stream ends with a chunk that may hold nothing
+new: in that iteration a call that gets nothing at a required port is skipped. Empty values aren't sent to the client.
 """
 
 from typing import Literal
