@@ -48,14 +48,16 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
     return found
 
 
-def placed(graph: Graph, *parts: Sequence[str], walks: Sequence[tuple[str, str, int]] = ()) -> Plan:
+def placed(
+    graph: Graph, *parts: Sequence[str], walks: Sequence[tuple[str, str, int]] = (), resident: bool = True
+) -> Plan:
     """A rank for each part, the rest on the first; `walks`: node, Walk and the rank that it has there."""
     groups = [Group(nodes=("*",), ranks=(0,))]
     groups += [Group(nodes=tuple(part), ranks=(rank,)) for rank, part in enumerate(parts)]
     groups += [Group(nodes=(node,), ranks=(rank,), walks=(walk,)) for node, walk, rank in walks]
     ranks = tuple(RankDevice(rank=rank, device="cpu") for rank in range(max(len(parts), 2 if walks else 1)))
     placement = Placement(format="walkgraph/placement@1", name="p", groups=tuple(groups), ranks=ranks)
-    return assemble(Assignment(graph, placement), catalogue())
+    return assemble(Assignment(graph, placement), catalogue(), resident=resident)
 
 
 def shown(call: Call) -> NaiveChunk:
@@ -194,6 +196,41 @@ def test_what_has_nothing_to_work_on_in_a_closing_chunk_is_skipped(items: int, s
     cluster = Cluster(plan, {**functions(graph), "other_sum": lambda call: {"sum": call.inputs["items"]}}, seed)
     run(cluster, [("produce", False), ("batches", True)], items)
     assert [value for _, value in cluster.emitted["r", "batches"]] == [3.0, 12.0, 21.0, 9.0][: -(-items // 3)]
+
+
+@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_loop_that_has_nothing_to_work_on_in_a_closing_chunk_is_skipped(
+    seed: int, apart: bool, resident: bool
+) -> None:
+    """With what follows it."""
+    found = document()
+    found["nodes"] |= {"flow": {"component": "synthetic.euler"}, "look": {"component": "synthetic.chunk_sum"}}
+    found["walks"]["batches"] = {
+        "body": ["batch_sum", {"loop": "flow", "times": "3", "body": ["flow", "look"]}],
+        "edges": [
+            ["@stream.batches", "batch_sum.items"],
+            ["batch_sum.sum", "flow.items"],
+            ["flow.items", "flow.items"],
+            ["flow.items", "look.items"],
+            {"from": "look.sum", "to": "@out.batches", "each": True},
+        ],
+    }
+    graph = load(found)
+    parts = (APART[0], ("batch_sum",), ("flow", "look")) if apart else ()
+    plan = needing(placed(graph, *parts, resident=resident), "batch_sum", "look")
+    made = {
+        **functions(graph),
+        "batch_sum": lambda call: {"sum": call.inputs["items"]},
+        "flow": lambda call: {"items": call.inputs["items"]},
+        "look": lambda call: {"sum": call.inputs["items"]},
+    }
+    cluster = Cluster(plan, made, seed)
+    run(cluster, [("produce", False), ("batches", True)], 6)
+    assert {loop.loop for loop in cluster.loops} == ({"flow"} if resident else set())
+    sent = [([0, 1, 2], i) for i in range(3)] + [([3, 4, 5], i) for i in range(3)]
+    assert [(list(value), at[1]) for at, value in cluster.emitted["r", "batches"]] == sent
 
 
 @pytest.mark.parametrize("seed", range(4))
