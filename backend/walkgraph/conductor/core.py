@@ -1,7 +1,7 @@
 """A conductor's core: events in, commands out. It knows topology, admission and failure; no tensor, no step of a loop.
 
 service ──> Submit ──> Runs.admit ──> Start ──> ranks
-ranks ──> Emit, RankDone, RankFailed, Suspended, Released ──> Runs ──> Output, Finished ──> service
+ranks ──> Emit, Sent, RankDone, RankFailed, Suspended, Released ──> Runs ──> Output, Finished ──> service
 ranks' lives ──> Ranks ──> Spawn, Load, Peers, Ping, Kill
 """
 
@@ -155,6 +155,8 @@ class Conductor:
                     commands.append(ToRank(event.rank, self._watching.watch))
             case m.Halted():
                 commands.extend(self.runs.halted(event.message, now))
+            case m.Sent():
+                commands.extend(self.runs.sent(event.message, now))
             case m.RankDone():
                 commands.extend(self.runs.rank_done(event.message, now))
             case m.RankFailed():

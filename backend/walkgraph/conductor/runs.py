@@ -23,6 +23,7 @@ from walkgraph.conductor.priority import Holder, to_suspend
 from walkgraph.conductor.requests import Request
 from walkgraph.conductor.sessions import KEY, Sessions
 from walkgraph.conductor.steering import Steering
+from walkgraph.conductor.turns import InTurn
 from walkgraph.errors import ErrorCode, ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary
@@ -71,6 +72,10 @@ class _Run:
     """It starts paused."""
     told: bool = False
     """The client has its `Finished`."""
+    in_turn: InTurn = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.in_turn = InTurn(self.request.itinerary.turns)
 
     @property
     def id(self) -> RunId:
@@ -173,6 +178,15 @@ class Runs:
         run = self._runs.get(message.run)
         if run is None or run.state not in _ADMITTED or message.name not in run.request.itinerary.outputs:
             return []
+        return [command for one in run.in_turn.emit(message) for command in self._output(run, one, now)]
+
+    def sent(self, message: m.Sent, now: float) -> list[Command]:
+        run = self._runs.get(message.run)
+        if run is None or run.state not in _ADMITTED:
+            return []
+        return [command for one in run.in_turn.sent(message.step) for command in self._output(run, one, now)]
+
+    def _output(self, run: _Run, message: m.Emit, now: float) -> list[Command]:
         index = run.emitted[message.name]
         run.emitted[message.name] += 1
         output = m.Output(

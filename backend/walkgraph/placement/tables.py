@@ -12,8 +12,8 @@ applies the entering rule:
                                  otherwise the edge that isn't carried, keyed t[:common]
 
 A Walk that a step runs `per: chunk` has its own table (`chunked`): the same body inside one more, outermost loop
-`chunk`, which ends with the stream; its `@out` edges leave with `each`. A stream ends with a chunk that may hold nothing
-new: in that iteration a call that gets nothing at a required port is skipped. Empty values aren't sent to the client.
+`chunk`, which ends with the stream; its `@out` edges leave with `each`, but for empty values. A stream ends with a
+chunk that may hold nothing new: in that iteration a call that gets nothing at a required port is skipped.
 """
 
 from typing import Literal
@@ -247,6 +247,15 @@ class StepPlan(Table, frozen=True):
     """Walk input -> where its value comes from; an optional input that is bound to nothing is absent."""
 
 
+class Turns(Table, frozen=True):
+    """Steps of one lane that send one output from several ranks: the client gets what they send in this order."""
+
+    output: str
+    steps: tuple[int, ...]
+    ranks: tuple[Rank, ...]
+    """Of each step, the one that sends."""
+
+
 class Itinerary(Table, frozen=True):
     steps: tuple[StepPlan, ...]
     outputs: tuple[str, ...]
@@ -255,3 +264,4 @@ class Itinerary(Table, frozen=True):
     """Ranks that take part."""
     streams: tuple[int, ...]
     """Streams in use: their consumer is among the steps."""
+    turns: tuple[Turns, ...] = ()

@@ -3,8 +3,8 @@
     service -> conductor    Submit, Abort, Steer, Watch, AskSessions, Drain, Stop
     conductor -> service    Status, Accepted, Rejected, Output, Paused, Resumed, SessionsTold, Finished
     conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Watch, Gate, Ping, Stop
-    worker -> conductor     Hello, Progress, Ready, LoadFailed, Faulted, Emit, Halted, RankDone, RankFailed, Suspended,
-                            Released, Pong
+    worker -> conductor     Hello, Progress, Ready, LoadFailed, Faulted, Emit, Sent, Halted, RankDone, RankFailed,
+                            Suspended, Released, Pong
     worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Opened, Inboxes, Ride, Rest, Left
 
 Values ride inside a message while they are tiny; larger tensors stay in the sender's arena, and a `Ticket` travels.
@@ -316,6 +316,15 @@ class Emit(Message, frozen=True, tag="emit"):
     value: Value
     iteration: tuple[int, ...]
     modality: str = ""
+    step: int = 0
+
+
+class Sent(Message, frozen=True, tag="sent"):
+    """A step sends no more outputs from this rank. Told of steps that have a turn alone."""
+
+    rank: Rank
+    run: RunId
+    step: int
 
 
 class RankDone(Message, frozen=True, tag="rank_done"):
@@ -471,6 +480,7 @@ FromWorker = (
     | LoadFailed
     | Faulted
     | Emit
+    | Sent
     | Halted
     | RankDone
     | RankFailed

@@ -48,6 +48,10 @@ class LocalRun:
         self._rank = rank
         self._inputs = event.inputs
         self._steps: tuple[StepPlan, ...] = event.itinerary.steps
+        self._in_turn = {
+            step for t in event.itinerary.turns for step, by in zip(t.steps, t.ranks, strict=True) if by == rank
+        }
+        """Steps whose outputs of this rank others wait for."""
         self._lanes: dict[int, list[StepPlan]] = defaultdict(list)
         for step in self._steps:
             if tables[step.walk].uses:
@@ -199,6 +203,8 @@ class LocalRun:
         if keys:
             self._out.append(DropStates(tuple(keys)))
         self._close_streams(step.index)
+        if step.index in self._in_turn:
+            self._out.append(Report(m.Sent(rank=self._rank, run=self.run, step=step.index)))
 
     # ── messages ──
 
@@ -292,6 +298,7 @@ class LocalRun:
                 value=m.Absent(),
                 iteration=key,
                 modality=target.modality,
+                step=walker.step,
             )
             self._out.append(Report(emit, value))
         elif target.index in self._outgoing:

@@ -7,10 +7,17 @@ from typing import Any
 import pytest
 
 from tests.support.placing import at, duet, planned
+from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.graph import codec
+from walkgraph.ids import Rank
+from walkgraph.placement.assemble import assemble
+from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import fill_params, name_inputs
-from walkgraph.placement.tables import FromInput, FromLiteral, FromStep, Itinerary, Plan
+from walkgraph.placement.tables import FromInput, FromLiteral, FromStep, Itinerary, Plan, Turns
+from walkgraph.resources import bundled
 
 
 @dataclass(frozen=True)
@@ -180,3 +187,17 @@ def test_inputs_by_name_come_in_the_tasks_order() -> None:
 def test_many_parts_stay_quick() -> None:
     found = talk(inputs={"prompt": ["x"] * 2000}, outputs=["text"])
     assert len(found.steps) == 2001
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_steps_that_send_one_output_from_several_ranks_have_turns(apart: bool) -> None:
+    graph = codec.load(bundled("graphs")["qwen3_omni"].read_bytes())
+    groups = [Group(nodes=("*",), ranks=(0,))]
+    groups += [Group(nodes=("detokenizer",), ranks=(1,), walks=("decode",))] if apart else []
+    devices = tuple(RankDevice(rank=rank, device="cpu") for rank in range(2))
+    plan = assemble(Assignment(graph, Placement(name="p", groups=tuple(groups), ranks=devices)), catalogue())
+    found = expand(graph, plan, "chat", {"seed": 1}, {"text": ["a"]})
+    names = [plan.walks[step.walk].name for step in found.steps]
+    steps = names.index("begin_answer"), names.index("decode")
+    assert found.turns == ((Turns(output="text", steps=steps, ranks=(Rank(0), Rank(1))),) if apart else ())
+    assert expand(graph, plan, "chat", {"seed": 1}, {"text": ["a"]}, outputs=["audio"]).turns == ()
