@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from walkgraph.graph.document import Fork
+from walkgraph.graph.document import Fork, Whole
 from walkgraph.graph.structure import Entry, Route, WalkStructure
 from walkgraph.ids import Rank
 from walkgraph.placement.context import Context
@@ -88,11 +88,13 @@ def move(context: Context, state: str, source: Rank, target: Rank, index: int) -
 
 
 def _ending_stream(context: Context, plan: WalkPlan) -> int | None:
-    """Of the streams that the Walk reads, the first that ends (one that continues after done never does)."""
-    read = list(dict.fromkeys(e.source.index for e in plan.edges if e.source.kind == "stream"))
-    streams = context.assignment.graph.streams
-    ends = [i for i in read if not getattr(streams[i].chunks, "continue_after_done", False)]
-    return next(iter(ends or read), None)
+    """Of the streams that the Walk reads the one that sets the pace: it comes in chunks, and ends (one that continues
+    after done never does)."""
+    read = [e for e in plan.edges if e.source.kind == "stream"]
+    chunks = {e.source.index: context.assignment.graph.streams[e.source.index].chunks for e in read}
+    ends = [e for e in read if not getattr(chunks[e.source.index], "continue_after_done", False)]
+    pieces = [e for e in ends if not (e.enter_each or isinstance(chunks[e.source.index], Whole))]
+    return next((e.source.index for e in (*pieces, *ends, *read)), None)
 
 
 def _in_chunk(edge: EdgePlan) -> EdgePlan:

@@ -263,6 +263,19 @@ def test_what_is_empty_is_sent_where_it_is_the_whole_answer() -> None:
     assert [value for _, value in cluster.emitted["r", "whole"]] == [""]
 
 
+def test_the_stream_that_comes_in_chunks_ends_the_loop_over_them() -> None:
+    """Not one that the Walk reads as a whole beside it, wherever its edge stands."""
+    found = document()
+    found["nodes"]["other_sum"] = {"component": "synthetic.chunk_sum"}
+    walk = found["walks"]["batches"]
+    walk["body"].insert(0, "other_sum")
+    walk["edges"].insert(0, ["@stream.whole", "other_sum.items"])
+    graph = load(found)
+    cluster = Cluster(placed(graph), functions(graph))
+    run(cluster, [("produce", False), ("batches", True)], 7)
+    assert [value for _, value in cluster.emitted["r", "batches"]] == [3.0, 12.0, 6.0]
+
+
 # ── errors ──
 
 
