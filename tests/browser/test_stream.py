@@ -11,10 +11,10 @@ from playwright.sync_api import expect
 from tests.browser.person import Person
 
 NAME = "in_a_row"
-WINDOWS = [6, 14, 22, 30, 34]
-"""Sums of four of 0 to 10, two apart; the last window ends where the numbers do."""
-TOTALS = [20, 52, 34]
-"""Of two windows each, and the one that is left."""
+WINDOWS = [6, 14, 22, 30, 38, 46, 54, 62, 70, 70]
+"""Sums of four of 0 to 19, two apart; the numbers end with a window, so the last one has nothing new."""
+TOTALS = [20, 52, 84, 116, 140, 0]
+"""Of two windows each; none is left."""
 
 
 @pytest.mark.timeout(600)
@@ -101,7 +101,7 @@ def make_task(person: Person) -> None:
     person.enter("Name of the task", "add_up")
     page.get_by_role("button", name="Parameter", exact=True).click()
     person.enter("Name of the parameter", "count")
-    person.enter("Default of count", "11")
+    person.enter("Default of count", "20")
     person.enter("Least count", "1")
     page.get_by_role("button", name="Split into lanes").click()
     page.get_by_role("button", name="Lane", exact=True).click()
@@ -120,7 +120,7 @@ def make_task(person: Person) -> None:
 def simulate(person: Person) -> None:
     simulator = person.page.get_by_role("complementary", name="Simulator")
     expect(simulator.get_by_text("3 Walks run")).to_be_visible()
-    expect(simulator.get_by_text("number × 11")).to_be_visible()
+    expect(simulator.get_by_text("number × 20")).to_be_visible()
     person.look("simulated")
 
 
