@@ -25,8 +25,8 @@ from walkgraph.placement.tables import (
     Plan,
     Scalar,
     StepPlan,
-    Turns,
 )
+from walkgraph.placement.turns import turns_of
 
 MAX_STEPS = 20_000
 """That one request may come to: a `for` may stand inside another."""
@@ -55,7 +55,7 @@ def expand(
         outputs=wanted,
         ranks=tuple(sorted({rank for step in steps for rank in plan.walks[step.walk].ranks})),
         streams=tuple(sorted({s for i in kept for s in expansion.drafts[i].facts.streams_in})),
-        turns=_turns(plan, steps, wanted),
+        turns=turns_of(plan, steps, wanted),
     )
 
 
@@ -259,22 +259,6 @@ class _Needs:
         for stream in draft.facts.streams_in:
             needed.extend(self.producers.pop(stream, ()))
         return needed
-
-
-def _turns(plan: Plan, steps: Sequence[StepPlan], wanted: Sequence[str]) -> tuple[Turns, ...]:
-    """A rank sends in the order of its steps anyway."""
-    senders: dict[tuple[str, int], list[tuple[int, Rank]]] = {}
-    for step in steps:
-        walk = plan.walks[step.walk]
-        for edge in walk.edges:
-            if edge.target.kind == "out" and edge.target.port in wanted:
-                sender = step.index, walk.uses[edge.source.use].rank
-                senders.setdefault((edge.target.port, step.lane), []).append(sender)
-    return tuple(
-        Turns(output=output, steps=tuple(step for step, _ in found), ranks=tuple(rank for _, rank in found))
-        for (output, _), found in senders.items()
-        if len({rank for _, rank in found}) > 1
-    )
 
 
 # ── states that change rank ─────────────────────────────────────────────────────────────────────

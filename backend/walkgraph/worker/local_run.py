@@ -4,14 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from torch import Tensor
-
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph.expressions import ExpressionError
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import ChunkInfo, StateKey
 from walkgraph.networks.loops import Items
 from walkgraph.placement.tables import EdgePlan, FromInput, FromLiteral, FromStep, Plan, StepPlan
+from walkgraph.placement.turns import taking_turns
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Gate, Watch
 from walkgraph.worker import shaping
@@ -31,7 +30,7 @@ from walkgraph.worker.events import (
     Started,
 )
 from walkgraph.worker.regions import Loops
-from walkgraph.worker.streams import streams_of
+from walkgraph.worker.streams import Streams
 from walkgraph.worker.tables import UseTable, WalkTable, result_readers
 from walkgraph.worker.times import Times
 from walkgraph.worker.walker import Vector, Walker
@@ -48,10 +47,7 @@ class LocalRun:
         self._rank = rank
         self._inputs = event.inputs
         self._steps: tuple[StepPlan, ...] = event.itinerary.steps
-        self._in_turn = {
-            step for t in event.itinerary.turns for step, by in zip(t.steps, t.ranks, strict=True) if by == rank
-        }
-        """Steps whose outputs of this rank others wait for."""
+        self._in_turn = taking_turns(event.itinerary.turns, rank)
         self._lanes: dict[int, list[StepPlan]] = defaultdict(list)
         for step in self._steps:
             if tables[step.walk].uses:
@@ -60,9 +56,9 @@ class LocalRun:
         self._finished: set[int] = set()
         self._results: dict[tuple[int, str], Any] = {}
         self._early: dict[int, list[Arrived]] = defaultdict(list)
-        self._incoming, self._outgoing = streams_of(plan, tables, rank, event.itinerary)
+        self._streams = Streams(plan, tables, rank, event.run, event.itinerary, self._send)
         self._calls = Calls(plan, rank, event.run, event.session, event.params, event.priority)
-        self._loops = Loops(self._calls, self._outgoing)
+        self._loops = Loops(self._calls, self._streams.outgoing)
         self._times = Times()
         self._begun: set[Ref] = set()
         """Calls under way that were followed already: what becomes of them is told."""
@@ -133,7 +129,7 @@ class LocalRun:
             return []
         for edge, iterations, values in self._loops.items(event):
             if edge.target.kind == "stream":
-                self._stream(event.call.step, edge, values)
+                self._streams.give(event.call.step, edge, values)
             else:
                 for at, value in zip(iterations, values, strict=True):
                     walker.give(edge, at, value)
@@ -218,16 +214,8 @@ class LocalRun:
                     walker.judge(until.loop, until.key, until.stop, closing=until.closing)
                 elif until.step not in self._finished:
                     self._early[until.step].append(event)
-            case m.StreamItem() as item:
-                if item.stream in self._incoming:
-                    values = (event.value,) if item.count == 1 else event.value
-                    self._incoming[item.stream].push(item.step, item.index, values)
-            case m.StreamDone() as done:
-                if done.stream in self._incoming:
-                    self._incoming[done.stream].finish(done.step, done.count)
-            case m.Credit() as credit:
-                if credit.stream in self._outgoing:
-                    self._outgoing[credit.stream].credited(credit.rank, credit.consumed)
+            case m.StreamItem() | m.StreamDone() | m.Credit() as message:
+                self._streams.take(message, event.value)
             case m.Freed():
                 pass
 
@@ -301,16 +289,8 @@ class LocalRun:
                 step=walker.step,
             )
             self._out.append(Report(emit, value))
-        elif target.index in self._outgoing:
-            self._stream(walker.step, edge, (value,))
-
-    def _stream(self, step: int, edge: EdgePlan, values: Sequence[Any] | Tensor) -> None:
-        """Items of a stream in one message; a tensor holds them along its first axis."""
-        stream, count = self._outgoing[edge.target.index], len(values)
-        first, value = stream.take_numbers(step, count), m.Absent()
-        item = m.StreamItem(run=self.run, stream=edge.target.index, step=step, index=first, value=value, count=count)
-        for rank in stream.plan.consumers:
-            self._send(rank, item, values[0] if count == 1 else values, edge.transport)
+        else:
+            self._streams.give(walker.step, edge, (value,))
 
     def judged(self, walker: Walker, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
         message = m.Until(run=self.run, step=walker.step, loop=loop, key=key, stop=stop, closing=closing)
@@ -319,24 +299,15 @@ class LocalRun:
                 self._out.append(Send(rank, message))
 
     def chunk(self, walker: Walker, use: int, stream: int, key: Vector) -> tuple[Any, ChunkInfo] | None:
-        incoming = self._incoming[stream]
-        consumed = incoming.consumed
-        fresh, found = incoming.chunk(use, (walker.step, *key))
+        fresh, found = self._streams.chunk(use, stream, (walker.step, *key))
         if found is not None and fresh:
             for loop in walker.table.plan.loops:
                 if loop.stream == stream:
                     walker.verdict(loop.index, key[:1], found[1].last, closing=found[1].closing)
-        if incoming.consumed > consumed:
-            for rank, count in incoming.credits():
-                self._send(rank, m.Credit(run=self.run, stream=stream, rank=self._rank, consumed=count))
         return found
 
     def credit(self, edges: Sequence[EdgePlan]) -> bool:
-        return all(
-            self._outgoing[e.target.index].open
-            for e in edges
-            if e.target.kind == "stream" and e.target.index in self._outgoing
-        )
+        return self._streams.open(edges)
 
     def stack(self, values: Sequence[Any]) -> Any:
         return shaping.stack(values)
@@ -359,10 +330,5 @@ class LocalRun:
     def _close_streams(self, step: int) -> None:
         """A step that is over gives no more items. Calls that were followed before they ended may fail yet: their
         streams have an error then, and no end."""
-        if step not in self._finished or any(ref.step == step for ref in self._begun):
-            return
-        for index, stream in self._outgoing.items():
-            count = stream.given(step)
-            if count is not None:
-                for rank in stream.plan.consumers:
-                    self._send(rank, m.StreamDone(run=self.run, stream=index, step=step, count=count))
+        if step in self._finished and not any(ref.step == step for ref in self._begun):
+            self._streams.close(step)

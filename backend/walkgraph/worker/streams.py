@@ -6,13 +6,16 @@ that several steps feed is the items of the first, then those of the second, and
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from walkgraph.chunking import ChunkSpec, make
-from walkgraph.ids import Rank
+from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import ChunkInfo
-from walkgraph.placement.tables import Itinerary, Plan, StreamPlan
+from walkgraph.placement.tables import EdgePlan, Itinerary, Plan, StreamPlan
+from walkgraph.wire import messages as m
 from walkgraph.worker import shaping
 from walkgraph.worker.events import ABSENT
 from walkgraph.worker.tables import WalkTable
@@ -20,6 +23,8 @@ from walkgraph.worker.tables import WalkTable
 Place = tuple[int, ...]
 """Step and loop indices of the calls that read a chunk."""
 Chunk = tuple[Any, ChunkInfo]
+Sender = Callable[[Rank, m.StreamItem | m.StreamDone | m.Credit, Any, str], None]
+"""Takes a message to a rank, perhaps this one, with its value and how that travels."""
 
 
 class Feeder(NamedTuple):
@@ -205,21 +210,68 @@ class Outgoing:
         self._consumed[consumer] = max(self._consumed.get(consumer, 0), consumed)
 
 
-def streams_of(
-    plan: Plan, tables: Sequence[WalkTable], rank: Rank, itinerary: Itinerary
-) -> tuple[dict[int, Incoming], dict[int, Outgoing]]:
-    """A run's streams that this rank reads and feeds."""
-    incoming: dict[int, Incoming] = {}
-    outgoing: dict[int, Outgoing] = {}
-    for index in itinerary.streams:
-        stream = plan.streams[index]
-        feeders = _feeders(plan, itinerary, stream)
-        if rank in stream.consumers:
-            read = {s.index: tables[s.walk].stream_readers.get(index, 0) for s in itinerary.steps}
-            incoming[index] = Incoming(stream, feeders, read)
-        if rank in stream.producers:
-            outgoing[index] = Outgoing(stream, (feeder.step for feeder in feeders if feeder.rank == rank))
-    return incoming, outgoing
+class Streams:
+    """Those that one run reads and feeds on this rank."""
+
+    def __init__(
+        self, plan: Plan, tables: Sequence[WalkTable], rank: Rank, run: RunId, itinerary: Itinerary, send: Sender
+    ) -> None:
+        self.outgoing: dict[int, Outgoing] = {}
+        self._incoming: dict[int, Incoming] = {}
+        self._rank, self._run, self._send = rank, run, send
+        for index in itinerary.streams:
+            stream = plan.streams[index]
+            feeders = _feeders(plan, itinerary, stream)
+            if rank in stream.consumers:
+                read = {s.index: tables[s.walk].stream_readers.get(index, 0) for s in itinerary.steps}
+                self._incoming[index] = Incoming(stream, feeders, read)
+            if rank in stream.producers:
+                self.outgoing[index] = Outgoing(stream, (feeder.step for feeder in feeders if feeder.rank == rank))
+
+    def take(self, message: m.StreamItem | m.StreamDone | m.Credit, value: Any) -> None:
+        match message:
+            case m.StreamItem() if message.stream in self._incoming:
+                values = (value,) if message.count == 1 else value
+                self._incoming[message.stream].push(message.step, message.index, values)
+            case m.StreamDone() if message.stream in self._incoming:
+                self._incoming[message.stream].finish(message.step, message.count)
+            case m.Credit() if message.stream in self.outgoing:
+                self.outgoing[message.stream].credited(message.rank, message.consumed)
+            case _:
+                pass
+
+    def give(self, step: int, edge: EdgePlan, values: Sequence[Any] | Tensor) -> None:
+        """Items in one message, where anybody reads the stream; a tensor holds them along its first axis."""
+        index, count = edge.target.index, len(values)
+        if index not in self.outgoing:
+            return
+        first, value = self.outgoing[index].take_numbers(step, count), m.Absent()
+        item = m.StreamItem(run=self._run, stream=index, step=step, index=first, value=value, count=count)
+        for rank in self.outgoing[index].plan.consumers:
+            self._send(rank, item, values[0] if count == 1 else values, edge.transport)
+
+    def close(self, step: int) -> None:
+        """A step gives no more items."""
+        for index, stream in self.outgoing.items():
+            count = stream.given(step)
+            for rank in stream.plan.consumers if count is not None else ():
+                self._send(
+                    rank, m.StreamDone(run=self._run, stream=index, step=step, count=count or 0), ABSENT, "inline"
+                )
+
+    def chunk(self, use: int, stream: int, place: Place) -> tuple[bool, Chunk | None]:
+        """As `Incoming.chunk`; producers are told what is consumed."""
+        incoming = self._incoming[stream]
+        consumed = incoming.consumed
+        found = incoming.chunk(use, place)
+        for rank, count in incoming.credits() if incoming.consumed > consumed else ():
+            self._send(rank, m.Credit(run=self._run, stream=stream, rank=self._rank, consumed=count), ABSENT, "inline")
+        return found
+
+    def open(self, edges: Iterable[EdgePlan]) -> bool:
+        """Whether all of the streams that these edges feed may take another item."""
+        fed = (self.outgoing.get(edge.target.index) for edge in edges if edge.target.kind == "stream")
+        return all(stream is None or stream.open for stream in fed)
 
 
 def _feeders(plan: Plan, itinerary: Itinerary, stream: StreamPlan) -> list[Feeder]:

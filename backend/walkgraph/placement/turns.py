@@ -1,0 +1,27 @@
+"""Whose turn it is to send, where several ranks send one output."""
+
+from collections.abc import Sequence
+
+from walkgraph.ids import Rank
+from walkgraph.placement.tables import Plan, StepPlan, Turns
+
+
+def turns_of(plan: Plan, steps: Sequence[StepPlan], wanted: Sequence[str]) -> tuple[Turns, ...]:
+    """Of outputs that one rank sends there are none: it sends in the order of its steps."""
+    senders: dict[tuple[str, int], list[tuple[int, Rank]]] = {}
+    for step in steps:
+        walk = plan.walks[step.walk]
+        for edge in walk.edges:
+            if edge.target.kind == "out" and edge.target.port in wanted:
+                sender = step.index, walk.uses[edge.source.use].rank
+                senders.setdefault((edge.target.port, step.lane), []).append(sender)
+    return tuple(
+        Turns(output=output, steps=tuple(step for step, _ in found), ranks=tuple(rank for _, rank in found))
+        for (output, _), found in senders.items()
+        if len({rank for _, rank in found}) > 1
+    )
+
+
+def taking_turns(turns: Sequence[Turns], rank: Rank) -> frozenset[int]:
+    """Steps whose outputs of this rank others wait for."""
+    return frozenset(step for one in turns for step, sender in zip(one.steps, one.ranks, strict=True) if sender == rank)
