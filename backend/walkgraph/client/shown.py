@@ -292,6 +292,7 @@ class Tap(TypedDict):
     id: str
     walk: str
     source: str
+    to: str
     interval: float
     preview: bool
     run: str | None

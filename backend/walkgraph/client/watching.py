@@ -28,7 +28,8 @@ class WatchCalls:
     @described
     def tap(self, deployment: str, walk: str, source: str, **more: Any) -> Call[shown.Tap]:
         """Look at the values that leave `use.port`, or come in as `@in.name`; they come as samples in the frames of
-        `telemetry`. `more`: `interval` and `seconds` (until it goes by itself), `preview`, `run`."""
+        `telemetry`. `more`: `to` (the end of one edge, to see what goes over it alone: of one out of a loop, what
+        leaves the loop), `interval` and `seconds` (until it goes by itself), `preview`, `run`."""
         body = {"walk": walk, "source": source, **more}
         return send("POST", _DEPLOYMENT + "/taps", body, deployment=deployment)
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from walkgraph.ids import RunId
-from walkgraph.placement.tables import Itinerary, Plan, WalkPlan
+from walkgraph.placement.ends import source_of, target_of
+from walkgraph.placement.tables import EdgePlan, Itinerary, Plan, WalkPlan
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Break, Tap
 
@@ -16,6 +17,8 @@ class Places:
     def __init__(self, plan: Plan) -> None:
         self._sources: dict[str, dict[str, bool]] = {}
         """Walk -> source -> whether it lies inside a loop that a device runs whole."""
+        self._edges: dict[str, dict[tuple[str, str], bool]] = {}
+        """Walk -> source and target of an edge -> likewise. What leaves such a loop is seen outside."""
         self._uses: dict[str, dict[str, bool]] = {}
         self._loops: dict[str, set[str]] = {}
         """Uses with a loop around them."""
@@ -31,6 +34,10 @@ class Places:
         """`use.port` of each output that an edge or a stream reads, `@in.name` of each input."""
         return self._sources.get(walk, {}).keys()
 
+    def targets(self, walk: str, source: str) -> Iterable[str]:
+        """Where the edges from a source end."""
+        return [target for one, target in self._edges.get(walk, {}) if one == source]
+
     def uses(self, walk: str) -> Iterable[str]:
         return self._uses.get(walk, {}).keys()
 
@@ -39,18 +46,22 @@ class Places:
 
     def has(self, place: Tap | Break) -> bool:
         if isinstance(place, Tap):
-            return place.source in self._sources.get(place.walk, {})
+            known = place.source in self._sources.get(place.walk, {})
+            return known and (not place.to or place.to in self.targets(place.walk, place.source))
         known = place.use in self._uses.get(place.walk, {})
         return known and (place.iteration is None or self.in_loop(place.walk, place.use))
 
     def inside(self, place: Tap | Break) -> bool:
         """Whether a run is seen there only when it is stepped."""
+        if isinstance(place, Tap) and place.to:
+            return self._edges.get(place.walk, {}).get((place.source, place.to), False)
         if isinstance(place, Tap):
             return self._sources.get(place.walk, {}).get(place.source, False)
         return self._uses.get(place.walk, {}).get(place.use, False)
 
     def _add(self, walk: WalkPlan) -> None:
-        core = {use for loop in walk.loops if loop.resident for use in loop.core}
+        cores = [frozenset(loop.core) for loop in walk.loops if loop.resident]
+        core = frozenset[int]().union(*cores)
         uses = self._uses.setdefault(walk.name, {})
         sources = self._sources.setdefault(walk.name, {_INPUT + name: False for name in walk.inputs})
         for use in walk.uses:
@@ -60,8 +71,16 @@ class Places:
                     self._loops.setdefault(walk.name, set()).add(use.name)
         for edge in walk.edges:
             if edge.source.kind == "use" and walk.uses[edge.source.use].op == "call":
-                name = f"{walk.uses[edge.source.use].name}.{edge.source.port}"
+                name = source_of(walk, edge)
                 sources[name] = sources.get(name, False) or edge.source.use in core
+                self._add_edge(walk, edge, cores)
+
+    def _add_edge(self, walk: WalkPlan, edge: EdgePlan, cores: Iterable[frozenset[int]]) -> None:
+        ends, target = {edge.source.use, edge.target.use}, target_of(walk, edge)
+        if target:
+            edges = self._edges.setdefault(walk.name, {})
+            place = source_of(walk, edge), target
+            edges[place] = edges.get(place, False) or any(ends <= core for core in cores)
 
 
 class Watching:

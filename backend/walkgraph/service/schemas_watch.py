@@ -25,6 +25,9 @@ class TapRequest(Given):
     walk: PlaceName
     source: PlaceName
     """As edges name it: `use.port`, `@in.name`."""
+    to: Annotated[str, Field(max_length=200)] = ""
+    """Where the edge ends: `use.port`, `@out.name`, `@result.name`. Then the tap sees what goes over that edge
+    alone: of one out of a loop, what leaves the loop. Empty: all values that leave the source."""
     interval: Interval = 0.25
     preview: bool = True
     run: RunId | None = None
@@ -49,6 +52,7 @@ class TapShown(Shown):
     id: str
     walk: str
     source: str
+    to: str
     interval: float
     preview: bool
     run: str | None

@@ -58,6 +58,11 @@ class Watched:
         if asked.source not in set(places.sources(asked.walk)):
             advice = nearest(asked.source, places.sources(asked.walk))
             raise _unknown("/source", f"no edge of the Walk `{asked.walk}` comes from `{asked.source}`; {advice}")
+        targets = list(places.targets(asked.walk, asked.source))
+        if asked.to and asked.to not in targets:
+            advice = nearest(asked.to, targets)
+            message = f"no edge of the Walk `{asked.walk}` goes from `{asked.source}` to `{asked.to}`; {advice}"
+            raise _unknown("/to", message)
         fields = asked.model_dump(exclude={"seconds", "run"})
         place = Tap(id=_new_id("tap"), run=RunId(asked.run) if asked.run else None, **fields)
         self._taps[place.id] = _Armed(place, time.time() + asked.seconds)

@@ -21,7 +21,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Tap(Message, frozen=True, tag="tap"):
-    """Look at the values that leave one place of a Walk: each of them, but not more often than `interval`."""
+    """Look at the values that leave one place of a Walk, or that go over one edge: each of them, but not more often
+    than `interval`."""
 
     id: str
     walk: str
@@ -29,6 +30,9 @@ class Tap(Message, frozen=True, tag="tap"):
     """As edges name it: `use.port`, `@in.name`."""
     interval: float
     """Seconds between two samples of a rank, at least."""
+    to: str = ""
+    """Where the edge ends: `use.port`, `@out.name`, `@result.name`. Of an edge out of a loop, these are the values that
+    leave the loop. Empty: all values that leave the source."""
     preview: bool = True
     run: RunId | None = None
     """None: of all runs."""

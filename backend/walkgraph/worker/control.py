@@ -62,3 +62,11 @@ class Control:
     def input(self, step: int, name: str, value: Any) -> Iterable[Command]:
         """And of a Walk's input."""
         return () if self._observed is None else self._observed.input(step, name, value)
+
+    def edges(self, step: int) -> frozenset[int]:
+        """Those that are looked at, by index."""
+        return frozenset() if self._observed is None else self._observed.edges(step)
+
+    def passing(self, step: int, edge: int, at: tuple[int, ...], value: Any) -> Iterable[Command]:
+        """And of a value that goes over one of them."""
+        return () if self._observed is None else self._observed.passing(step, edge, at, value)

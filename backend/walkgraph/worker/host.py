@@ -27,6 +27,10 @@ class Host(Protocol[W_contra]):
         """A value leaves this rank's walker: to a peer, the client, a result or a stream."""
         ...
 
+    def passing(self, walker: W_contra, edge: EdgePlan, key: Vector, value: Any) -> None:
+        """A value goes over an edge that is looked at."""
+        ...
+
     def judged(self, walker: W_contra, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
         """Tell the loop's other ranks."""
         ...

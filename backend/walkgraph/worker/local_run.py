@@ -84,6 +84,8 @@ class LocalRun:
     def watch(self, watch: Watch) -> None:
         self._control.watch(watch)
         self._watched = None if self._control.needless else self._control
+        for walker in self._walkers.values():
+            walker.looked = self._control.edges(walker.step)
 
     def obey(self, gate: Gate) -> list[Command]:
         out = [] if self._over else self._control.obey(gate)
@@ -174,6 +176,7 @@ class LocalRun:
             return
         step = self._lanes[lane].pop(0)
         walker = Walker(self._tables[step.walk], step.index, self)
+        walker.looked = self._control.edges(step.index)
         self._walkers[step.index] = walker
         for name in walker.table.readers:
             match step.bindings.get(name):
@@ -291,6 +294,9 @@ class LocalRun:
             self._out.append(Report(emit, value))
         else:
             self._streams.give(walker.step, edge, (value,))
+
+    def passing(self, walker: Walker, edge: EdgePlan, key: Vector, value: Any) -> None:
+        self._out += self._control.passing(walker.step, edge.index, key, value)
 
     def judged(self, walker: Walker, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
         message = m.Until(run=self.run, step=walker.step, loop=loop, key=key, stop=stop, closing=closing)

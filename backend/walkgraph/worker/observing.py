@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from walkgraph.ids import Rank, RunId
-from walkgraph.placement.tables import NodePlan, Plan, StepPlan, UsePlan, WalkPlan
+from walkgraph.placement.ends import source_of, target_of
+from walkgraph.placement.tables import EdgePlan, NodePlan, Plan, StepPlan, UsePlan, WalkPlan
 from walkgraph.wire.watching import Tap
 from walkgraph.worker.events import ABSENT, MoveState, Observe, Run, RunLoop
 
@@ -20,9 +21,15 @@ class Observed:
         self._plan, self._rank, self._run, self._steps, self._record = plan, rank, run, steps, record
         self._taps: dict[tuple[str, str], tuple[Tap, ...]] = {}
         """By Walk and source."""
-        self._uses = {(tap.walk, tap.source.partition(".")[0]) for tap in taps}
+        self._edges: dict[tuple[str, str, str], tuple[Tap, ...]] = {}
+        """By Walk, source and target."""
+        self._uses = {(tap.walk, tap.source.partition(".")[0]) for tap in taps if not tap.to}
         for tap in taps:
-            self._taps[tap.walk, tap.source] = (*self._taps.get((tap.walk, tap.source), ()), tap)
+            if tap.to:
+                edge = tap.walk, tap.source, tap.to
+                self._edges[edge] = (*self._edges.get(edge, ()), tap)
+            else:
+                self._taps[tap.walk, tap.source] = (*self._taps.get((tap.walk, tap.source), ()), tap)
 
     def outputs(self, step: int, use: int, at: Vector, outputs: Mapping[str, Any]) -> Iterator[Observe]:
         """Of a node's call that went well; a port that a tap is on may be absent."""
@@ -46,6 +53,22 @@ class Observed:
         ]
         if readers and min(use.rank for use in readers) == self._rank:
             yield from self._seen(walk, step, f"@in.{name}", (), self._taken(walk, name), value)
+
+    def edges(self, step: int) -> frozenset[int]:
+        """Those of the step's Walk that a tap is on, by index."""
+        walk = self._walk(step)
+        if not self._edges:
+            return frozenset()
+        return frozenset(edge.index for edge in walk.edges if _ends(walk, edge) in self._edges)
+
+    def passing(self, step: int, index: int, at: Vector, value: Any) -> Iterator[Observe]:
+        """A value goes over an edge: of one out of a loop, what leaves it."""
+        walk = self._walk(step)
+        edge = walk.edges[index]
+        taps = self._edges.get(_ends(walk, edge), ())
+        if taps:
+            modality = self._plan.nodes[walk.uses[edge.source.use].node].outputs.get(edge.source.port, "")
+            yield Observe("tap", self._run, walk.name, step, source_of(walk, edge), at, modality, value, taps)
 
     def _seen(self, walk: WalkPlan, step: int, source: str, at: Vector, modality: str, value: Any) -> Iterator[Observe]:
         if self._record and value is not ABSENT:
@@ -99,6 +122,10 @@ def held_values(plan: Plan, steps: Sequence[StepPlan], command: Run | RunLoop | 
 
 def _node(plan: Plan, use: UsePlan) -> NodePlan:
     return plan.nodes[use.node]
+
+
+def _ends(walk: WalkPlan, edge: EdgePlan) -> tuple[str, str, str]:
+    return walk.name, source_of(walk, edge), target_of(walk, edge)
 
 
 def _of(source: str, use: UsePlan) -> bool:

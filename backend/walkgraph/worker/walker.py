@@ -55,6 +55,8 @@ class Walker:
         """Use that waits for an `until` -> how far it got."""
         self._closing: Vector | None = None
         """Iteration of the loop `chunk` whose chunk has no new items."""
+        self.looked: frozenset[int] = frozenset()
+        """Edges whose values are looked at."""
 
     @property
     def done(self) -> bool:
@@ -97,6 +99,8 @@ class Walker:
 
     def give(self, edge: EdgePlan, key: Vector, value: Any) -> None:
         """A value goes out over an edge."""
+        if edge.index in self.looked:
+            self._host.passing(self, edge, key, value)
         if edge.target.kind == "use" and edge.target.use in self.table.uses:
             self.feed(edge.index, key, value)
         else:

@@ -299,6 +299,7 @@ def itinerary(plan: Plan, *walks: str) -> Itinerary:
 
 INSIDE = {"walk": "image_gen", "source": "llm.velocity"}
 OUTSIDE = {"walk": "image_gen", "source": "vae_decoder.pixels"}
+EXIT = {"walk": "image_gen", "source": "combine_cfg.latents"}
 
 
 @pytest.mark.parametrize(
@@ -309,6 +310,9 @@ OUTSIDE = {"walk": "image_gen", "source": "vae_decoder.pixels"}
         (Tap(id="t", interval=1.0, run=RunId("b"), **INSIDE), False),  # type: ignore[arg-type]
         (Tap(id="t", interval=1.0, **OUTSIDE), False),  # type: ignore[arg-type]
         (Tap(id="t", interval=1.0, walk="image_gen_cfg", source="llm.velocity"), False),
+        (Tap(id="t", interval=1.0, to="combine_cfg.velocity", **INSIDE), True),  # type: ignore[arg-type]
+        (Tap(id="t", interval=1.0, to="vae_decoder.latents", **EXIT), False),  # type: ignore[arg-type]
+        (Tap(id="t", interval=1.0, **EXIT), True),  # type: ignore[arg-type]
         (Break(id="b", walk="image_gen", use="combine_cfg"), True),
         (Break(id="b", walk="image_gen", use="vae_decoder"), False),
         (Break(id="b", walk="image_gen", use="unknown"), False),
@@ -343,6 +347,12 @@ def test_places_are_those_of_the_document() -> None:
     assert not list(places.sources("nowhere"))
     assert not list(places.uses("nowhere"))
     assert not places.has(Tap(id="t", walk="nowhere", source="a.b", interval=1.0))
+
+
+def test_an_edge_is_a_place_where_the_walk_has_it() -> None:
+    places = Places(RESIDENT)
+    assert places.has(Tap(id="t", interval=1.0, to="vae_decoder.latents", **EXIT))  # type: ignore[arg-type]
+    assert not places.has(Tap(id="t", interval=1.0, to="picture_out.pixels", **EXIT))  # type: ignore[arg-type]
 
 
 def test_iterations_are_those_of_a_loop_around() -> None:

@@ -80,7 +80,11 @@ async def test_taps_and_breakpoints_are_armed_shown_and_removed(
     assert answer.status_code == 201, answer.text
     stop = answer.json()
     assert (stop["walk"], stop["use"], stop["iteration"], stop["inside"]) == ("image_gen", "llm", 3, True)
-    outside = (await deployed.http.post(f"{PATH}/taps", json={**OUTSIDE, "interval": 1, "preview": False})).json()
+    outside = (
+        await deployed.http.post(
+            f"{PATH}/taps", json={**OUTSIDE, "to": "picture_out.pixels", "interval": 1, "preview": False}
+        )
+    ).json()
     assert (outside["inside"], outside["interval"], outside["preview"]) == (False, 1.0, False)
     shown = (await deployed.http.get(f"{PATH}/watch")).json()
     assert shown == {"level": "summary", "taps": [tap, outside], "breakpoints": [stop]}
@@ -88,7 +92,7 @@ async def test_taps_and_breakpoints_are_armed_shown_and_removed(
     wanted = watches(deployed)[-1]
     first, second = wanted.taps
     assert first == Tap(id=tap["id"], walk="image_gen", source="llm.velocity", interval=0.25, preview=True)
-    assert second.source == "vae_decoder.pixels"
+    assert (second.source, second.to) == ("vae_decoder.pixels", "picture_out.pixels")
     assert wanted.breaks == (Break(id=stop["id"], walk="image_gen", use="llm", iteration=3),)
     assert (await deployed.http.delete(f"{PATH}/taps/{tap['id']}")).status_code == 204
     assert (await deployed.http.delete(f"{PATH}/breakpoints/{stop['id']}")).status_code == 204
@@ -127,6 +131,7 @@ async def test_the_level_is_told_at_once(deployed: Running, monkeypatch: pytest.
         ("taps", {**TAP, "walk": "image_gem"}, "/walk", "`image_gen`"),
         ("taps", {**TAP, "source": "llm.velocty"}, "/source", "`llm.velocity`"),
         ("taps", {"walk": "prefill_text", "source": "@in.txt"}, "/source", "`@in.text`"),
+        ("taps", {**TAP, "to": "combine_cfg.velocty"}, "/to", "`combine_cfg.velocity`"),
         ("taps", {**TAP, "interval": 0.01}, "/interval", "0.05"),
         ("taps", {**TAP, "run": "0" * 32}, "/run", "no run"),
         ("breakpoints", {**STOP, "walk": "image_gem"}, "/walk", "`image_gen`"),

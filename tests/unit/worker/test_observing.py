@@ -11,6 +11,7 @@ from tests.support.nested_walks import nested
 from tests.support.random_walks import PARAMS, followed, graphs, plain
 from tests.support.synthetic import functions, lanes, one_walk
 from tests.unit.worker.test_resident import INPUTS, STREAM, drawn, placed, plan_of, served
+from walkgraph.conductor.watching import Places
 from walkgraph.graph.document import Graph
 from walkgraph.ids import RunId
 from walkgraph.wire.watching import Tap, Watch
@@ -21,8 +22,8 @@ RANKS = st.just([0] * 12) | st.lists(st.integers(0, 2), min_size=12, max_size=12
 Place = tuple[str, str, int, tuple[int, ...], Any]
 
 
-def tap(source: str, walk: str = "w", run: str | None = None) -> Tap:
-    return Tap(id=f"tap {source}", walk=walk, source=source, interval=0, run=None if run is None else RunId(run))
+def tap(source: str, walk: str = "w", run: str | None = None, to: str = "") -> Tap:
+    return Tap(id=f"tap {source}", walk=walk, source=source, to=to, interval=0, run=None if run is None else RunId(run))
 
 
 def seen(cluster: Cluster, why: str, run: str = "r") -> list[Place]:
@@ -66,6 +67,38 @@ def test_records_and_taps_tell_what_calls_gave(graph: Graph, ranks: list[int], s
     for one in cluster.observed:
         assert one[1].modality in ("scalar", "tensor", "flag")
         assert [t.source for t in one[1].taps] == ([one[1].source] if one[1].why == "tap" else [])
+
+
+@QUICK
+@given(graphs() | followed() | nested(), RANKS, st.integers(0, 99), st.booleans())
+def test_a_tap_on_an_edge_tells_what_goes_over_it(graph: Graph, ranks: list[int], seed: int, stepped: bool) -> None:
+    """The client is a witness: of a loop's last value, of all of them, of each as it comes."""
+    plan = placed(graph, ranks, resident=True)
+    cluster = Cluster(plan, {name: served(name) for name in graph.nodes}, seed)
+    leaving = [edge for edge in graph.walks["w"].edges if edge.to.startswith("@out.")]
+    places = Places(plan)
+    taps = tuple(tap(edge.from_, to=edge.to) for edge in leaving)
+    assert all(places.has(one) and not places.inside(one) for one in taps), "nothing is stepped for them"
+    cluster.watch(Watch(taps=taps))
+    cluster.start("r", one_walk(plan, "w"), PARAMS, INPUTS, stepped=stepped)
+    cluster.run()
+    told: dict[str, list[tuple[Any, Any]]] = {}
+    for _, one in cluster.observed:
+        if one.value is not ABSENT:
+            for seen_by in one.taps:
+                told.setdefault(seen_by.to.removeprefix("@out."), []).append((one.iteration, plain(one.value)))
+    given = {name: [(at, plain(value)) for at, value in values] for (_, name), values in cluster.emitted.items()}
+    assert told == given
+
+
+def test_a_tap_on_a_loops_exit_tells_the_last_value_alone() -> None:
+    graph = drawn("synthetic_loops")
+    cluster = Cluster(plan_of(graph), functions(graph))
+    cluster.watch(Watch(taps=(tap("pass_counter.token", "climb", to="@out.passes"),)))
+    params = {"times": 20, "limit": 15, "passes": 1}
+    cluster.start("r", one_walk(cluster.plan, "climb"), params, {"start": 0}, stepped=True)
+    cluster.run()
+    assert [(one.iteration, one.value) for _, one in cluster.observed] == cluster.emitted["r", "passes"] == [((), 2)]
 
 
 def test_a_port_that_gives_nothing_is_told_as_absent() -> None:

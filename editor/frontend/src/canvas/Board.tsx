@@ -87,7 +87,8 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
   );
   const deployment = useDeployed();
   const { taps } = useWatch(deployment);
-  const tapped = useMemo(() => tappedOn(canvas, taps), [canvas, taps]);
+  const graph = useEditorState((state) => state.documents.graph);
+  const tapped = useMemo(() => tappedOn(graph, canvas, taps), [graph, canvas, taps]);
   const many = model.nodes.length > MANY;
   const far = useStore(isFar);
   return (

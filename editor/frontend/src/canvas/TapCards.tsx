@@ -2,19 +2,24 @@
 import { useStore, type ReactFlowState } from "@xyflow/react";
 import { createContext, useCallback, useMemo, useRef } from "react";
 import { FIRST, moveCard, pinCard, useCards, type Card } from "../taps/cards";
+import { edgesOf } from "../taps/places";
 import { standing, standingAt } from "../taps/standing";
 import { TapCard } from "../taps/TapCard";
 import type { TapShown } from "../store/watch";
+import type { GraphDocument } from "../document/types";
 import type { Canvas } from "../store/types";
 import type { Model, Point } from "./types";
 
-/** Source -> id of its tap, of the open canvas. */
+/** Edge -> id of the tap that sees its values, of the open canvas. */
 export const Tapped = createContext<ReadonlyMap<string, string>>(new Map());
 
-export function tappedOn(canvas: Canvas, taps: readonly TapShown[]): ReadonlyMap<string, string> {
-  return new Map(
-    taps.flatMap(({ id, walk, source }) => (canvas.kind === "walk" && walk === canvas.walk ? [[source, id]] : [])),
-  );
+export function tappedOn(
+  graph: GraphDocument,
+  canvas: Canvas,
+  taps: readonly TapShown[],
+): ReadonlyMap<string, string> {
+  const here = canvas.kind === "walk" ? taps.filter(({ walk }) => walk === canvas.walk) : [];
+  return new Map(here.flatMap((tap) => edgesOf(graph, tap).map((edge) => [edge, tap.id] as const)));
 }
 
 interface Props {

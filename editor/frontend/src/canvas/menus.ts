@@ -4,7 +4,7 @@ import { makeCarried, makeForward, setEdge } from "../document/edits";
 import type { GraphDocument } from "../document/types";
 import { setReroutes } from "../document/edits/layout";
 import { tapEntries } from "../taps/actions";
-import { placeOf } from "../taps/places";
+import { placeOf, placeOfEdge } from "../taps/places";
 import type { MenuEntry } from "../ui/kit";
 import { itemsIn, walkOfBoard, type Board } from "./board";
 import * as commands from "./commands";
@@ -116,7 +116,8 @@ function lines(board: Board): MenuEntry[] {
 export function edgeMenu(board: Board, edge: CanvasEdge, at: At): Opened {
   const walk = walkOfBoard(board);
   const { data } = edge;
-  const entries: MenuEntry[] = data ? tapEntries(board.editor, placeOf(walk, data.from)) : [];
+  const place = walk === null ? null : placeOfEdge(board.editor.graph, walk, edge.id);
+  const entries: MenuEntry[] = data ? tapEntries(board.editor, place ?? placeOf(walk, data.from)) : [];
   const taps = entries.length > 0;
   const change = (label: string, edit: (graph: GraphDocument) => GraphDocument, apart = false): MenuEntry => ({
     label,

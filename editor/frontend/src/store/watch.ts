@@ -47,6 +47,7 @@ export interface WatchState {
 export interface TapAsked {
   walk: string;
   source: string;
+  to?: string;
   /** Seconds. */
   interval?: number;
   preview?: boolean;
@@ -361,9 +362,9 @@ export function isOf(sample: SampleEvent, call: HeldCall): boolean {
   );
 }
 
-/** The taps of a place. */
-export function tapsAt({ taps }: WatchState, walk: string, source: string): readonly TapShown[] {
-  return taps.filter((tap) => tap.walk === walk && tap.source === source);
+/** The taps of a place; `to`: of one edge alone. */
+export function tapsAt({ taps }: WatchState, walk: string, source: string, to = ""): readonly TapShown[] {
+  return taps.filter((tap) => tap.walk === walk && tap.source === source && tap.to === to);
 }
 
 /** The breakpoints of a use. */

@@ -33,7 +33,7 @@ export const TapCard = memo(function TapCard({ deployment, tap, pinned, onPin, o
   const samples = useSamples(deployment, tap.id);
   const seen = held ?? samples[0] ?? null;
   return (
-    <section className="wg-tap-card nowheel" aria-label={`Tap of ${tap.source} in ${tap.walk}`}>
+    <section className="wg-tap-card nowheel" aria-label={`Tap of ${tapName(tap)} in ${tap.walk}`}>
       <Head tap={tap} pinned={pinned} onPin={onPin} onMove={onMove} />
       <div className="body">
         {tap.inside && <p className="note">{INSIDE}</p>}
@@ -74,7 +74,7 @@ function Head({ tap, pinned, onPin, onMove }: Omit<Props, "deployment">) {
       }}
       onPointerMove={move}
     >
-      <strong title={`${tap.source} in ${tap.walk}`}>{tap.source}</strong>
+      <strong title={`${tapName(tap)} in ${tap.walk}`}>{tapName(tap)}</strong>
       <IconButton label="Move with the arrow keys" className="mover" onKeyDown={key}>
         <Move size={12} />
       </IconButton>
@@ -89,6 +89,11 @@ function Head({ tap, pinned, onPin, onMove }: Omit<Props, "deployment">) {
       </IconButton>
     </header>
   );
+}
+
+/** What is looked at: a source, or one edge. */
+export function tapName({ source, to }: TapShown): string {
+  return to ? `${source} → ${to}` : source;
 }
 
 /** The value with where and when, or that none has come. */

@@ -12,7 +12,7 @@ export function TapField({ place }: { place: Place }) {
   const editor = useEditor();
   const deployment = useDeployed();
   const watch = useWatch(deployment);
-  const [tap] = tapsAt(watch, place.walk, place.source);
+  const [tap] = tapsAt(watch, place.walk, place.source, place.to);
   if (!tap || deployment === null)
     return (
       <div className="wg-tap-field">
@@ -22,7 +22,7 @@ export function TapField({ place }: { place: Place }) {
         <p className="wg-quiet">
           {deployment === null
             ? "Deploy the graph to look at the values that pass here."
-            : "Shows the values that leave its source while runs pass: statistics and a preview."}
+            : `Shows the values that leave its ${place.to ? "loop" : "source"} while runs pass: statistics and a preview.`}
         </p>
       </div>
     );

@@ -7,6 +7,7 @@ import { Button, IconButton } from "../ui/kit";
 import { plural } from "../ui/words";
 import { removeTap, removeTaps, showTap } from "./actions";
 import { openCard } from "./cards";
+import { tapName } from "./TapCard";
 
 export function TapList({ taps }: { taps: readonly TapShown[] }) {
   const editor = useEditor();
@@ -27,14 +28,17 @@ export function TapList({ taps }: { taps: readonly TapShown[] }) {
             {taps.map((tap) => (
               <li key={tap.id}>
                 <button type="button" className="place" title="Show it on its canvas" onClick={() => show(tap)}>
-                  <strong>{tap.source}</strong>
+                  <strong>{tapName(tap)}</strong>
                   <span>
                     {tap.walk}
                     {tap.run && ` · run ${tap.run.slice(0, 8)}`}
                     {tap.inside && " · stepped"}
                   </span>
                 </button>
-                <IconButton label={`Remove the tap of ${tap.source}`} onClick={() => void removeTap(editor, tap.id)}>
+                <IconButton
+                  label={`Remove the tap of ${tapName(tap)}`}
+                  onClick={() => void removeTap(editor, tap.id)}
+                >
                   <Trash2 size={13} />
                 </IconButton>
               </li>

@@ -5,7 +5,7 @@ import type { Editor } from "../store/editor";
 import { tapsAt, watchOf, type TapShown, type WatchStore } from "../store/watch";
 import type { MenuEntry } from "../ui/kit";
 import { cards, closeCard, openCard } from "./cards";
-import { edgesFrom, type Place } from "./places";
+import { edgesOf, type Place } from "./places";
 
 const NOT_DEPLOYED = "Deploy the graph first: a tap looks at what runs.";
 
@@ -18,7 +18,7 @@ function storeOf(editor: Editor): WatchStore | null {
 export async function toggleTap(editor: Editor, place: Place): Promise<void> {
   const store = storeOf(editor);
   if (!store) return editor.say(NOT_DEPLOYED);
-  const [armed] = tapsAt(store.get(), place.walk, place.source);
+  const [armed] = tapsAt(store.get(), place.walk, place.source, place.to);
   if (armed) return removeTap(editor, armed.id);
   await ask(editor, async () => openCard((await store.addTap({ ...place })).id));
 }
@@ -45,9 +45,9 @@ export async function lookEvery(editor: Editor, tap: TapShown, interval: number)
 export async function lookAtRun(editor: Editor, tap: TapShown, run: string | null): Promise<void> {
   const store = storeOf(editor);
   if (!store) return;
-  const { walk, source, preview, interval, id } = tap;
+  const { walk, source, to, preview, interval, id } = tap;
   await ask(editor, async () => {
-    const made = await store.addTap({ walk, source, preview, run, interval });
+    const made = await store.addTap({ walk, source, to, preview, run, interval });
     const card = cards.getState()[id];
     if (card) openCard(made.id, card);
     closeCard(id);
@@ -57,7 +57,7 @@ export async function lookAtRun(editor: Editor, tap: TapShown, run: string | nul
 
 /** Show the place on its canvas. */
 export function showTap(editor: Editor, place: Place): void {
-  const [edge] = edgesFrom(editor.graph, place);
+  const [edge] = edgesOf(editor.graph, place);
   editor.open({ kind: "walk", walk: place.walk, inside: null }, edge === undefined ? [] : [edge]);
 }
 
@@ -65,7 +65,7 @@ export function showTap(editor: Editor, place: Place): void {
 export function tapEntries(editor: Editor, place: Place | null): MenuEntry[] {
   if (!place) return [];
   const store = storeOf(editor);
-  const [armed] = store ? tapsAt(store.get(), place.walk, place.source) : [];
+  const [armed] = store ? tapsAt(store.get(), place.walk, place.source, place.to) : [];
   if (!armed)
     return [{ label: "Tap this edge: see its values", keys: "T", run: () => void toggleTap(editor, place) }];
   return [

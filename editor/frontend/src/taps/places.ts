@@ -1,5 +1,5 @@
 // Where a tap can lie: outputs of a Walk's uses, and its inputs. Pure.
-import { factsOf } from "../document/routes";
+import { factsOf, type Route } from "../document/routes";
 import { splitReference } from "../document/names";
 import type { GraphDocument } from "../document/types";
 
@@ -8,6 +8,8 @@ export interface Place {
   walk: string;
   /** `use.port`, `@in.name`. */
   source: string;
+  /** Of an edge out of a loop, whose values aren't those of every iteration: where it ends. */
+  to?: string;
 }
 
 /** null: what comes from there can't be tapped (a loop's index, a stream). */
@@ -17,7 +19,13 @@ export function placeOf(walk: string | null, from: string): Place | null {
   return name && (owner === "@in" || !owner.startsWith("@")) ? { walk, source: from } : null;
 }
 
-/** The place that an edge of a Walk comes from, by its id on the canvas. */
+/** The place whose values go over a route: what leaves its source, or what leaves the loops that it goes out of. */
+export function placeOfRoute(walk: string, route: Route): Place | null {
+  const place = placeOf(walk, route.from);
+  return place && route.leave !== "none" ? { ...place, to: route.to } : place;
+}
+
+/** The place whose values go over an edge of a Walk, by its id on the canvas. */
 export function placeOfEdge(graph: GraphDocument, walk: string, id: string): Place | null {
   const body = graph.walks?.[walk];
   if (!body) return null;
@@ -29,17 +37,18 @@ export function placeOfEdge(graph: GraphDocument, walk: string, id: string): Pla
       : kind === "result"
         ? facts.results.find(({ target }) => target.name === rest)
         : undefined;
-  return route ? placeOf(walk, route.from) : null;
+  return route ? placeOfRoute(walk, route) : null;
 }
 
-/** Ids on the canvas of the edges that come from there. */
-export function edgesFrom(graph: GraphDocument, { walk, source }: Place): string[] {
+/** Ids on the canvas of the edges whose values are seen there. */
+export function edgesOf(graph: GraphDocument, { walk, source, to = "" }: Place): string[] {
   const body = graph.walks?.[walk];
   if (!body) return [];
   const { routes, results } = factsOf(body);
+  const seen = (route: Route) => route.from === source && (placeOfRoute(walk, route)?.to ?? "") === to;
   return [
-    ...routes.flatMap((route) => (route.from === source ? [`edge:${route.index}`] : [])),
-    ...results.flatMap((route) => (route.from === source ? [`result:${route.target.name}`] : [])),
+    ...routes.flatMap((route) => (seen(route) ? [`edge:${route.index}`] : [])),
+    ...results.flatMap((route) => (seen(route) ? [`result:${route.target.name}`] : [])),
   ];
 }
 

@@ -321,6 +321,8 @@ export interface TapShown {
   walk: string;
   /** `use.port`, `@in.name`. */
   source: string;
+  /** Where the edge ends that alone is looked at; empty: all values that leave the source are. */
+  to: string;
   /** Seconds between two samples of a rank, at least. */
   interval: number;
   preview: boolean;

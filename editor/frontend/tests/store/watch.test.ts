@@ -7,6 +7,7 @@ const TAP: TapShown = {
   id: "t1",
   walk: "draw",
   source: "dit.latents",
+  to: "",
   interval: 0.25,
   preview: true,
   run: null,

@@ -19,7 +19,7 @@ function made(deployed = true): Editor {
   if (deployed) editor.store.setState({ deployments: { [id]: deployment } });
   service.answers.set(`POST /api/v1/deployments/${id}/taps`, ({ body }) => {
     const asked = JSON.parse(body ?? "{}") as Partial<TapShown>;
-    const rest = { inside: false, expires_at: 0, interval: 0.25, preview: true, run: null };
+    const rest = { inside: false, expires_at: 0, interval: 0.25, preview: true, run: null, to: "" };
     const tap = { id: `t${(armed += 1)}`, ...rest, ...asked };
     service.answers.set(`DELETE /api/v1/deployments/${id}/taps/${tap.id}`, () => ({}));
     return tap;
@@ -62,6 +62,23 @@ it("looks more or less often, and at one run through another tap whose card stan
   await toggleTap(editor, { ...PLACE, source: "vae.pixels" });
   await removeTaps(editor);
   expect([watchOf(editor.state.name).get().taps, cards.getState()]).toEqual([[], {}]);
+});
+
+it("arms an edge out of a loop beside its source", async () => {
+  const editor = made();
+  const exit = { ...PLACE, to: "vae.latents" };
+  await toggleTap(editor, PLACE);
+  expect(tapEntries(editor, exit)).toHaveLength(1);
+  await toggleTap(editor, exit);
+  const taps = () => watchOf(editor.state.name).get().taps;
+  expect(taps()).toMatchObject([{ ...PLACE, to: "" }, exit]);
+  await lookAtRun(editor, taps()[1]!, "r1");
+  expect(taps()).toMatchObject([
+    { ...PLACE, to: "" },
+    { ...exit, run: "r1" },
+  ]);
+  await toggleTap(editor, exit);
+  expect(taps()).toMatchObject([{ ...PLACE, to: "" }]);
 });
 
 it("says why it can't", async () => {

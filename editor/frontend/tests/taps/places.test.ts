@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import type { GraphDocument } from "../../src/document/types";
 import { cards, closeCard, moveCard, openCard, pinCard } from "../../src/taps/cards";
 import { standing, standingAt } from "../../src/taps/standing";
-import { edgesFrom, placeOf, placeOfEdge } from "../../src/taps/places";
+import { edgesOf, placeOf, placeOfEdge } from "../../src/taps/places";
 
 const graph = {
   walks: {
@@ -44,8 +44,18 @@ describe("places", () => {
       null,
     ]);
     expect(placeOfEdge(graph, "gone", "edge:0")).toBeNull();
-    expect(edgesFrom(graph, { walk: "draw", source: "dit.latents" })).toEqual(["edge:1", "edge:2", "result:last"]);
-    expect(edgesFrom(graph, { walk: "gone", source: "dit.latents" })).toEqual([]);
+    expect(edgesOf(graph, { walk: "draw", source: "dit.latents" })).toEqual(["edge:1"]);
+    expect(edgesOf(graph, { walk: "gone", source: "dit.latents" })).toEqual([]);
+  });
+});
+
+describe("an edge out of a loop", () => {
+  it("is a place of its own: what leaves is the last value, not every iteration's", () => {
+    const exit = { walk: "draw", source: "dit.latents", to: "vae.latents" };
+    expect(placeOfEdge(graph, "draw", "edge:2")).toEqual(exit);
+    expect(placeOfEdge(graph, "draw", "result:last")).toEqual({ ...exit, to: "@result.last" });
+    expect(placeOfEdge(graph, "draw", "edge:1")).toEqual({ walk: "draw", source: "dit.latents" });
+    expect(edgesOf(graph, exit)).toEqual(["edge:2"]);
   });
 });
 

@@ -100,7 +100,7 @@ function Drawing({ id, data, way, children }: DrawingProps) {
       {!data.broken && <Flow id={id} data={data} path={way.path} />}
       {data.broken && <Mark at={way.label} />}
       {children}
-      <TapMark data={data} at={way.start} />
+      <TapMark id={id} data={data} at={way.start} />
       {over && walk !== null && data.index >= 0 && <Hovered walk={walk} index={data.index} at={way.label} />}
     </g>
   );
@@ -132,9 +132,9 @@ function Lit({ counted, path }: { counted: string; path: string }) {
   return useIsRunning(counted) ? <path className="wg-flowing" d={path} /> : null;
 }
 
-/** Where its source is tapped: shows what the tap sees. */
-function TapMark({ data, at: [x, y] }: { data: WireData; at: Point }) {
-  const tap = useContext(Tapped).get(data.from);
+/** Where its values are tapped: shows what the tap sees. */
+function TapMark({ id, data, at: [x, y] }: { id: string; data: WireData; at: Point }) {
+  const tap = useContext(Tapped).get(id);
   if (tap === undefined) return null;
   return (
     <g

@@ -9,7 +9,7 @@ import { join } from "../../document/pointer";
 import { routesOf, type Route } from "../../document/routes";
 import type { GraphDocument } from "../../document/types";
 import { useEditorState } from "../../store/react";
-import { placeOf } from "../../taps/places";
+import { placeOfRoute } from "../../taps/places";
 import { TapField } from "../../taps/TapField";
 import { Button } from "../../ui/kit";
 import { color, modalityOf } from "../../ui/modality";
@@ -26,7 +26,7 @@ export function EdgeForm({ walk, index }: { walk: string; index: number }) {
   if (!route) return <p className="wg-quiet">This edge is gone.</p>;
   const source = portType(graph, catalogue, walk, route.from, "source");
   const target = portType(graph, catalogue, walk, route.to, "target");
-  const place = placeOf(walk, route.from);
+  const place = placeOfRoute(walk, route);
   const remove = () => {
     if (attempt(`Remove the edge to ${route.to}`, (graph) => edges.removeEdges(graph, walk, [index])))
       editor.select();

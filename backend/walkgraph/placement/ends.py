@@ -1,0 +1,25 @@
+"""The ends of a Walk's edges, by the names of the document."""
+
+from walkgraph.placement.tables import EdgePlan, WalkPlan
+
+
+def source_of(walk: WalkPlan, edge: EdgePlan) -> str:
+    """`use.port` or `@in.name`; empty for a loop's index and a stream."""
+    match edge.source.kind:
+        case "use":
+            return f"{walk.uses[edge.source.use].name}.{edge.source.port}"
+        case "input":
+            return f"@in.{edge.source.port}"
+        case "loop" | "stream":
+            return ""
+
+
+def target_of(walk: WalkPlan, edge: EdgePlan) -> str:
+    """`use.port`, `@out.name` or `@result.name`; empty for a stream."""
+    match edge.target.kind:
+        case "use":
+            return f"{walk.uses[edge.target.use].name}.{edge.target.port}"
+        case "out" | "result":
+            return f"@{edge.target.kind}.{edge.target.port}"
+        case "stream":
+            return ""
