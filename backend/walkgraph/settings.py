@@ -23,12 +23,16 @@ MIN_TOKEN = 16
 """Characters of a token that somebody chose."""
 
 
+def standard_home() -> Path:
+    return Path.home() / ".walkgraph"
+
+
 class Settings(BaseSettings):
     """Frozen; unknown arguments are refused. Times are in seconds."""
 
     model_config = SettingsConfigDict(env_prefix="WALKGRAPH_", frozen=True, extra="forbid")
 
-    home: Path = Field(default_factory=lambda: Path.home() / ".walkgraph")
+    home: Path = Field(default_factory=standard_home)
     """Database, token and sockets; made with mode 0700."""
     host: str = "127.0.0.1"
     """Where it listens; an address that others can reach needs `token`."""

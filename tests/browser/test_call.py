@@ -32,10 +32,9 @@ def keeping(running: Service) -> Iterator[None]:
 
 
 @pytest.fixture
-def place(running: Service, tmp_path: Path) -> Path:
-    """A folder of somebody's who has started the service with its own settings."""
+def place(tmp_path: Path) -> Path:
+    """A folder of somebody's who has started the service in a home that programs don't look in by themselves."""
     (tmp_path / "me").mkdir()
-    (tmp_path / "me" / ".walkgraph").symlink_to(running.home)
     (tmp_path / "work").mkdir()
     return tmp_path / "work"
 

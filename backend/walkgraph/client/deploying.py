@@ -90,6 +90,11 @@ class DeploymentCalls:
         """Of the studio, with a code in it that lets one browser in, once."""
         return Call("POST", "/api/v1/studio/codes", _path, body={})
 
+    @described
+    def access(self) -> Call[shown.Access]:
+        """Where the service's home and its token are on its machine."""
+        return get("/api/v1/studio/access")
+
 
 def serves(found: shown.Deployment) -> bool:
     """Raises ClientError for a deployment that can't get ready."""

@@ -154,6 +154,12 @@ class Next(TypedDict):
     digest: str | None
 
 
+class Access(TypedDict):
+    home: str
+    own_home: bool
+    token_file: str | None
+
+
 class Deployment(TypedDict):
     id: str
     graph: str

@@ -106,7 +106,7 @@ TABLE: tuple[Row, ...] = (
     Row(_READS, "/schemas/**", ("infer", "read", "deploy")),
     Row(f"{_READS} {_WRITES}", "/api/v1/keys/**", ("admin",)),
     Row(f"{_READS} {_WRITES}", "/api/v1/audit/**", ("admin",)),
-    Row(_WRITES, "/api/v1/studio/**", ("admin",)),
+    Row(f"{_READS} {_WRITES}", "/api/v1/studio/**", ("admin",)),
     Row("POST", "/api/v1/runs", ("infer",)),
     Row("POST", "/api/v1/runs/*/replay", ("infer",)),
     Row("POST", "/api/v1/runs/*/steer", ("infer", "deploy")),

@@ -278,6 +278,16 @@ class RunRequest(Given):
     """As in the body of `POST /v1/tasks/{deployment}/{task}`."""
 
 
+class AccessShown(Shown):
+    """How programs on the service's machine find it."""
+
+    home: str
+    own_home: bool
+    """It isn't where programs look that are told nothing: they need `WALKGRAPH_HOME`."""
+    token_file: str | None
+    """null: whoever started the service gave it its token."""
+
+
 class CodeShown(Shown):
     code: str
     path: str

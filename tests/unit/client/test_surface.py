@@ -234,6 +234,7 @@ MODELS: list[tuple[Any, type[BaseModel]]] = [
     (shown.Bottleneck, schemas_traces.BottleneckShown),
     (shown.Statistics, schemas_traces.StatisticsShown),
     (shown.NodeFigures, schemas_traces.NodeFiguresShown),
+    (shown.Access, schemas.AccessShown),
     (shown.Key, schemas_keys.KeyShown),
     (shown.KeyMade, schemas_keys.KeyMade),
     (shown.AuditEntry, schemas_keys.AuditShown),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 from fastapi.routing import APIRoute, APIWebSocketRoute
+from pydantic import SecretStr
 from starlette.routing import BaseRoute
 
 from tests.unit.service.conftest import BASE, TOKEN, Running, serving
@@ -12,7 +13,9 @@ from tests.unit.service.fakes import FakeFleet
 from tests.unit.service.sockets import Refused, connect
 from walkgraph.service import kserve_binary, multipart
 from walkgraph.service.access import CODE_SECONDS, COOKIE_SECONDS, OPEN_PATHS, Codes, Cookies
-from walkgraph.settings import Settings
+from walkgraph.service.routes.studio import access_of
+from walkgraph.service.schemas import AccessShown
+from walkgraph.settings import Settings, standard_home
 
 OWN = "http://127.0.0.1:8421"
 SOCKETS = (
@@ -211,6 +214,15 @@ async def test_a_code_lets_one_browser_in_once(service: Running) -> None:
     assert again.status_code == 401
     assert "set-cookie" not in again.headers
     assert "walkgraph open" in again.text
+
+
+async def test_who_may_know_is_told_where_the_token_lies(service: Running) -> None:
+    settings = service.services.settings
+    told = (await service.http.get("/api/v1/studio/access")).json()
+    assert told == {"home": str(settings.home), "own_home": True, "token_file": str(settings.token_file)}
+    given = settings.model_copy(update={"token": SecretStr("a token of its owner's"), "home": standard_home()})
+    assert access_of(given) == AccessShown(home=str(standard_home()), own_home=False, token_file=None)
+    assert (await service.anybody.get("/api/v1/studio/access")).status_code == 401
 
 
 async def test_the_cookie_counts_only_for_our_own_page(service: Running) -> None:

@@ -16,6 +16,7 @@ ADMIN_ALONE = {
     "GET /api/v1/keys",
     "GET /api/v1/keys/{key}",
     "POST /api/v1/keys",
+    "GET /api/v1/studio/access",
     "POST /api/v1/studio/codes",
 }
 """What nobody else may do. A new route that stands here by mistake needs a row in `callers.TABLE`."""
@@ -80,6 +81,7 @@ async def test_every_row_is_of_a_route(service: Running) -> None:
         ("GET", "/api/v1/keys/", ("admin",)),
         ("GET", "/api/v1/audit", ("admin",)),
         ("POST", "/api/v1/studio/codes", ("admin",)),
+        ("GET", "/api/v1/studio/access", ("admin",)),
     ],
 )
 def test_the_contract(method: str, path: str, scopes: tuple[str, ...]) -> None:

@@ -6,9 +6,25 @@ from starlette.requests import Request
 from walkgraph.service.auditing import act
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
-from walkgraph.service.schemas import CodeShown
+from walkgraph.service.schemas import AccessShown, CodeShown
+from walkgraph.settings import Settings, standard_home
 
 router = APIRouter(prefix="/api/v1/studio", tags=["studio"], route_class=StrictRoute)
+
+
+@router.get("/access")
+async def access(services: ServicesDep) -> AccessShown:
+    """Where the service's home and its token are, for code that is to be run beside it."""
+    return access_of(services.settings)
+
+
+def access_of(settings: Settings) -> AccessShown:
+    home = settings.home.absolute()
+    return AccessShown(
+        home=str(home),
+        own_home=home != standard_home(),
+        token_file=None if settings.token is not None else str(settings.token_file.absolute()),
+    )
 
 
 @router.post("/codes", status_code=201)

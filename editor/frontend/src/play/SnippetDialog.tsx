@@ -1,12 +1,13 @@
 // The call that does what the form does, to be copied.
 import { Download } from "lucide-react";
 import { useState } from "react";
+import { useAccess } from "../api/access";
 import { useRoutes } from "../api/models";
 import { CopyButton } from "../ui/CopyButton";
 import { download } from "../ui/handing";
 import { Button, Dialog, Tabs, Prose } from "../ui/kit";
 import { toBytes } from "../api/base64";
-import { callOf, languagesOf, snippet, type FileUsed, type Language } from "./snippets";
+import { callOf, languagesOf, snippet, type Access, type FileUsed, type Language } from "./snippets";
 import type { Given, TaskShown } from "./types";
 
 const LABELS: Record<Language, string> = {
@@ -18,19 +19,31 @@ const LABELS: Record<Language, string> = {
   cli: "Command line",
 };
 
-const TOKEN =
-  "Its token is the one in `~/.walkgraph/token` on the service's machine, or that of `WALKGRAPH_TOKEN`; programs elsewhere should have a key of their own, from the page Keys.";
 const REACHED =
   "It finds the service that runs on its machine; for another one set `WALKGRAPH_URL` and `WALKGRAPH_TOKEN`.";
 
-const ABOUT: Record<Language, string> = {
-  curl: TOKEN,
-  python: `Needs the package \`walkgraph\`. ${REACHED}`,
-  openai: `Needs the package \`openai\`. ${TOKEN}`,
-  socket: `Every output comes as it is made; closing the socket ends the run. Needs the package \`websockets\`. ${TOKEN}`,
-  session: `What the task keeps stays between the requests of a session. Needs the package \`walkgraph\`. ${REACHED}`,
-  cli: `Writes a picture or sound to a file beside you. ${REACHED}`,
-};
+function aboutOf(language: Language, access: Access): string {
+  const file = access.tokenFile;
+  const token = `${
+    file === null
+      ? "Set `WALKGRAPH_TOKEN` to the service's token"
+      : `The service's token is in \`${file}\` on its machine; \`WALKGRAPH_TOKEN\` goes before it`
+  }. Programs elsewhere should have a key of their own, from the page Keys.`;
+  switch (language) {
+    case "curl":
+      return token;
+    case "python":
+      return `Needs the package \`walkgraph\`. ${REACHED}`;
+    case "openai":
+      return `Needs the package \`openai\`. ${token}`;
+    case "socket":
+      return `Every output comes as it is made; closing the socket ends the run. Needs the package \`websockets\`. ${token}`;
+    case "session":
+      return `What the task keeps stays between the requests of a session. Needs the package \`walkgraph\`. ${REACHED}`;
+    case "cli":
+      return `Writes a picture or sound to a file beside you. ${REACHED}`;
+  }
+}
 
 interface Props {
   task: TaskShown;
@@ -43,7 +56,8 @@ interface Props {
 export function SnippetDialog({ task, given, version, onClose }: Props) {
   const routes = useRoutes(task.deployment, version);
   const [chosen, choose] = useState<Language>("curl");
-  const call = callOf(task, given, routes, location.origin);
+  const access = useAccess();
+  const call = callOf(task, given, routes, location.origin, access);
   const languages = languagesOf(call);
   const language = languages.includes(chosen) ? chosen : "curl";
   const { text, files } = snippet(language, call);
@@ -64,7 +78,7 @@ export function SnippetDialog({ task, given, version, onClose }: Props) {
         </div>
         {files.length > 0 && <Files files={files} />}
         <p className="wg-play-hint">
-          <Prose text={ABOUT[language]} />
+          <Prose text={aboutOf(language, access)} />
         </p>
       </div>
     </Dialog>

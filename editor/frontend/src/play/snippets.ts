@@ -4,13 +4,13 @@ import { curl } from "./calls/curl";
 import { openai } from "./calls/openai";
 import { sdk, session } from "./calls/sdk";
 import { socket } from "./calls/socket";
-import type { Call, Content, OpenAiRoute, Piece, Snippet } from "./calls/values";
+import type { Access, Call, Content, OpenAiRoute, Piece, Snippet } from "./calls/values";
 import { canOrder, fresh, isEmpty, request, widgetOf } from "./form";
 import { parseNumbers } from "./numbers";
 import type { Routes } from "../api/models";
 import type { Given, Part, TaskShown } from "./types";
 
-export { suffixOf, type Call, type FileUsed, type Snippet } from "./calls/values";
+export { suffixOf, type Access, type Call, type FileUsed, type Snippet } from "./calls/values";
 
 export type Language = "curl" | "python" | "openai" | "socket" | "session" | "cli";
 
@@ -34,8 +34,8 @@ export function languagesOf(call: Call): Language[] {
 /** What the field calls the parameter that says who speaks; the service's own names. */
 const VOICES = ["voice", "speaker"];
 
-/** `routes`: of the deployment. */
-export function callOf(task: TaskShown, given: Given, routes: Routes, url: string): Call {
+/** `routes`: of the deployment. `url`: origin of the service. */
+export function callOf(task: TaskShown, given: Given, routes: Routes, url: string, access: Access): Call {
   const { deployment, name, inputs } = task;
   const parts = given.parts.filter((part) => !isEmpty(part) && part.input in inputs);
   const ordered = given.ordered && canOrder(task);
@@ -49,6 +49,7 @@ export function callOf(task: TaskShown, given: Given, routes: Routes, url: strin
   const pieces = sent.map(pieceOf);
   return {
     url,
+    access,
     deployment,
     task: name,
     pieces,

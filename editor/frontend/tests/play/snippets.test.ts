@@ -35,6 +35,7 @@ const given = (numbers: unknown): Piece => ({
 
 const call = (pieces: Piece[], more: Partial<Call> = {}): Call => ({
   url: "http://127.0.0.1:8000",
+  access: { home: null, tokenFile: "/home/ann/.walkgraph/token" },
   deployment: "shapes",
   task: "edit",
   pieces,
@@ -396,6 +397,55 @@ describe("the command line", () => {
   });
 });
 
+describe("the service's token and home", () => {
+  const asked = { pieces: [said("x")], more: { openai: { route: "chat.completions", model: "shapes" } as const } };
+  const home = mkdtempSync(join(tmpdir(), "it's a home "));
+  const tokenFile = join(home, "token");
+  writeFileSync(tokenFile, "secret\n");
+  const own = (access: Call["access"]) => call(asked.pieces, { ...asked.more, access });
+  const env = (known: Record<string, string>) => {
+    const { WALKGRAPH_TOKEN: _own, ...rest } = process.env;
+    return { ...rest, ...known };
+  };
+  const header = (access: Call["access"], known: Record<string, string> = {}) => {
+    const fake = 'curl() { printf "%s\\n" "$@"; }\n';
+    const out = execFileSync("bash", ["-c", fake + snippet("curl", own(access)).text], { env: env(known) });
+    return /Bearer (.*)/.exec(out.toString())?.[1];
+  };
+
+  it("are where the service says they are, in every language", () => {
+    const elsewhere = { home, tokenFile };
+    expect(header(elsewhere)).toBe("secret");
+    expect(header(elsewhere, { WALKGRAPH_TOKEN: "mine" })).toBe("mine");
+    for (const language of ["curl", "openai", "socket", "python", "session", "cli"] as const) {
+      const { text } = snippet(language, own(elsewhere));
+      expect(text).toContain("a home ");
+      expect(text).not.toContain(".walkgraph");
+    }
+    const line = /^token = .*$/m.exec(snippet("socket", own(elsewhere)).text)?.[0];
+    const read = `import os\nfrom pathlib import Path\n${line}\nprint(token)`;
+    expect(execFileSync("python3", ["-c", read], { env: env({}) }).toString()).toBe("secret\n");
+    const { text } = snippet("cli", own(elsewhere));
+    const ran = execFileSync("bash", ["-c", `walkgraph() { printf %s "$WALKGRAPH_HOME"; }\n${text}`]);
+    expect(ran.toString()).toBe(home);
+  });
+
+  it("are left to the environment where they aren't known, or the token is nobody's file", () => {
+    const unknown = { home: null, tokenFile: null };
+    expect(header(unknown, { WALKGRAPH_TOKEN: "mine" })).toBe("mine");
+    for (const language of ["curl", "openai", "socket", "python", "session", "cli"] as const)
+      expect(snippet(language, own(unknown)).text).not.toMatch(/\.walkgraph|HOME/);
+    expect(snippet("openai", own(unknown)).text).toContain('token = os.environ["WALKGRAPH_TOKEN"]');
+  });
+
+  it("leave out the home where programs look by themselves", () => {
+    const standard = { home: null, tokenFile: "/home/ann/.walkgraph/token" };
+    expect(snippet("python", own(standard)).text).toContain("with Client.local() as client:");
+    expect(snippet("cli", own(standard)).text).toMatch(/^walkgraph run/);
+    expect(snippet("curl", own(standard)).text).toContain("$(cat /home/ann/.walkgraph/token)");
+  });
+});
+
 describe("of a form", () => {
   const filled = (): Given => {
     const form = fresh(EDIT);
@@ -405,7 +455,7 @@ describe("of a form", () => {
   };
   const routes = { "images.edits": ["draw", "edit"], realtime: [] };
   const made = (form: Given, found: Record<string, string[]> = routes, task = EDIT) =>
-    callOf(task, form, found, "http://h");
+    callOf(task, form, found, "http://h", { home: null, tokenFile: null });
 
   it("has its values, what differs from the defaults, and the routes that serve it", () => {
     const found = made(filled());

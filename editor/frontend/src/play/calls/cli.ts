@@ -12,7 +12,8 @@ export function cli(call: Call): Snippet {
     ...values.map((value) => `--${value.input} ${wordOf(value)}`),
     ...Object.entries(call.params).map(([name, value]) => `--${name} ${quoted(String(value))}`),
   ];
-  const command = `walkgraph run ${quoted(call.deployment)} ${quoted(call.task)}`;
+  const { home } = call.access;
+  const command = `${home === null ? "" : `WALKGRAPH_HOME=${quoted(home)} `}walkgraph run ${quoted(call.deployment)} ${quoted(call.task)}`;
   return { text: [command, ...options].join(" \\\n  "), files: filesOf(values) };
 }
 

@@ -1,7 +1,5 @@
 // With curl: JSON where there are no files, a form where there are; what comes is a file where it is a picture or sound.
-import { byInput, filesOf, placed, quoted, type Call, type Placed, type Snippet } from "./values";
-
-const TOKEN = "${WALKGRAPH_TOKEN:-$(cat ~/.walkgraph/token)}";
+import { byInput, filesOf, placed, quoted, type Access, type Call, type Placed, type Snippet } from "./values";
 
 export function curl(call: Call): Snippet {
   const values = placed(call);
@@ -11,11 +9,16 @@ export function curl(call: Call): Snippet {
     files.length === 0 ? asJson(call, values) : call.ordered ? asFrames(call, values) : asForm(call, values);
   const lines = [
     `curl -sS --fail-with-body ${quoted(address)}`,
-    `-H "Authorization: Bearer ${TOKEN}"`,
+    `-H "Authorization: Bearer ${tokenOf(call.access)}"`,
     ...answer(call),
     ...body,
   ];
   return { text: lines.join(" \\\n  "), files };
+}
+
+/** Within the double quotes of a shell. */
+function tokenOf({ tokenFile }: Access): string {
+  return tokenFile === null ? "$WALKGRAPH_TOKEN" : `\${WALKGRAPH_TOKEN:-$(cat ${quoted(tokenFile)})}`;
 }
 
 function answer({ makes, task }: Call): string[] {

@@ -8,8 +8,8 @@ import {
   pythonText,
   Source,
   textOf,
-  TOKEN,
-  TOKEN_IMPORTS,
+  pathsIn,
+  tokenLine,
   type Call,
   type Placed,
   type Snippet,
@@ -27,17 +27,18 @@ interface Written {
 export function openai(call: Call): Snippet {
   const values = placed(call);
   const { route, model } = call.openai ?? { route: "chat.completions", model: call.deployment };
+  const token = tokenLine(call.access);
   const written = WAYS[route](call, model, values);
   const lines = [
     ...imports(
-      [...TOKEN_IMPORTS, ...written.imports],
+      [...token.imports, ...pathsIn(written.lines), ...written.imports],
       [
         call.openai?.route === "audio.speech" && !call.voice
           ? "from openai import OpenAI, omit"
           : "from openai import OpenAI",
       ],
     ),
-    TOKEN,
+    token.line,
     `client = OpenAI(base_url=${pythonText(`${call.url}/v1`)}, api_key=token)`,
     ...written.lines,
   ];

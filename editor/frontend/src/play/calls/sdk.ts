@@ -13,6 +13,7 @@ import {
 } from "./values";
 
 const CLIENT = "from walkgraph.client import Client";
+const SETTINGS = "from walkgraph.settings import Settings";
 const PATH = "from pathlib import Path";
 
 export function sdk(call: Call): Snippet {
@@ -20,7 +21,7 @@ export function sdk(call: Call): Snippet {
   const { deployment, task } = call;
   const lines = [
     ...head,
-    "with Client.local() as client:",
+    `with ${client(call)} as client:`,
     `    task = client.task(${pythonText(deployment)}, ${pythonText(task)})`,
     `    result = ${pythonCall("task", given(call, values), 1)}`,
     `    ${ending(call)}`,
@@ -33,7 +34,7 @@ export function session(call: Call): Snippet {
   const { deployment, task } = call;
   const lines = [
     ...head,
-    `with Client.local() as client, client.session(${pythonText(deployment)}, ${pythonText(task)}) as session:`,
+    `with ${client(call)} as client, client.session(${pythonText(deployment)}, ${pythonText(task)}) as session:`,
     `    result = ${pythonCall("session.ask", given(call, values), 1)}`,
     `    ${ending(call)}`,
     "    # What it keeps is here for the next `session.ask(...)`; parameters stay as they are, too.",
@@ -44,7 +45,14 @@ export function session(call: Call): Snippet {
 function begun(call: Call) {
   const values = placed(call);
   const files = filesOf(values);
-  return { values, files, head: imports(files.length > 0 ? [PATH] : [], [CLIENT]) };
+  const own = call.access.home !== null;
+  const head = imports(files.length > 0 || own ? [PATH] : [], own ? [CLIENT, SETTINGS] : [CLIENT]);
+  return { values, files, head };
+}
+
+/** It looks in the standard home by itself. */
+function client({ access: { home } }: Call): string {
+  return home === null ? "Client.local()" : `Client.local(Settings(home=Path(${pythonText(home)})))`;
 }
 
 function given(call: Call, values: readonly Placed[]): Record<string, unknown> {

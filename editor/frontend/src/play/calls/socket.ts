@@ -8,8 +8,8 @@ import {
   python,
   pythonText,
   Source,
-  TOKEN,
-  TOKEN_IMPORTS,
+  pathsIn,
+  tokenLine,
   type Call,
   type Placed,
   type Snippet,
@@ -30,9 +30,8 @@ export function socket(call: Call): Snippet {
   const request = requestOf(call, values, media.length, (file) => media.indexOf(file));
   const address = `${call.url.replace(/^http/, "ws")}/ws/v1/tasks/${call.deployment}/${call.task}`;
   const told = call.makes === "text" ? `("event", "value", "error")` : `("event", "name", "index", "error")`;
-  const lines = [
-    ...imports(["import json", ...TOKEN_IMPORTS], ["from websockets.sync.client import connect"]),
-    TOKEN,
+  const token = tokenLine(call.access);
+  const body = [
     `request = ${python(request, 0, 10)}`,
     "with connect(",
     `    ${pythonText(address)},`,
@@ -44,7 +43,11 @@ export function socket(call: Call): Snippet {
     "    for event in map(json.loads, socket):",
     `        print({key: event[key] for key in ${told} if key in event})`,
   ];
-  return { text: lines.join("\n"), files: filesOf(values) };
+  const head = imports(
+    ["import json", ...token.imports, ...pathsIn(body)],
+    ["from websockets.sync.client import connect"],
+  );
+  return { text: [...head, token.line, ...body].join("\n"), files: filesOf(values) };
 }
 
 type Frame = (file: NonNullable<Placed["file"]>) => number;

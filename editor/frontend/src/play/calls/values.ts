@@ -18,9 +18,18 @@ export interface Piece {
 
 export type Params = Readonly<Record<string, Scalar>>;
 
+/** How programs on the service's machine get in, as far as the one who looks may know. */
+export interface Access {
+  /** Where the service lives, if programs don't look there by themselves. */
+  home: string | null;
+  /** The file with its token; null: it has none, or who looks may not know. */
+  tokenFile: string | null;
+}
+
 export interface Call {
   /** Origin of the service. */
   url: string;
+  access: Access;
   deployment: string;
   task: string;
   /** In the order of the request. */
@@ -204,9 +213,22 @@ export function pythonCall(head: string, given: Readonly<Record<string, unknown>
   return `${head}(\n${lines.join("")}${"    ".repeat(depth)})`;
 }
 
-/** Lines that read the token into `token`, and the imports that they need. */
-export const TOKEN_IMPORTS = ["import os", "from pathlib import Path"];
-export const TOKEN = `token = os.environ.get("WALKGRAPH_TOKEN") or Path("~/.walkgraph/token").expanduser().read_text().strip()`;
+const PATHS = "from pathlib import Path";
+
+/** The import that lines with paths need. */
+export function pathsIn(lines: readonly string[]): string[] {
+  return lines.some((line) => line.includes("Path(")) ? [PATHS] : [];
+}
+
+/** The line that reads the token into `token`, and the imports that it needs. */
+export function tokenLine({ tokenFile }: Access): { imports: string[]; line: string } {
+  if (tokenFile === null) return { imports: ["import os"], line: `token = os.environ["WALKGRAPH_TOKEN"]` };
+  const read = `Path(${pythonText(tokenFile)}).read_text().strip()`;
+  return {
+    imports: ["import os", PATHS],
+    line: `token = os.environ.get("WALKGRAPH_TOKEN") or ${read}`,
+  };
+}
 
 /** Of the standard library, sorted as Ruff does; then those of others, apart. */
 export function imports(standard: readonly string[], others: readonly string[]): string[] {
