@@ -6,6 +6,7 @@ import { Badge, Button, Empty, IconButton, Menu, type MenuEntry } from "../ui/ki
 import { showSeconds, ago } from "../ui/words";
 import type { Head } from "./history";
 import { labelOf } from "./form";
+import { isOver } from "./results";
 
 interface Props {
   deployment: string;
@@ -139,7 +140,7 @@ function together(deployment: string, heads: readonly Head[], rows: readonly Run
   const ids = new Set(own.map((head) => head.id));
   const others = rows.filter((row) => row.deployment === deployment && !ids.has(row.id));
   const lines: Line[] = [
-    ...own.map((head) => ({ ...head, own: true })),
+    ...own.map((head) => ({ ...head, state: isOver(head) ? head.state : "running", own: true })),
     ...others.map(({ id, task, seed, seconds: took, state, created_at }) => ({
       id,
       at: created_at * 1000,

@@ -99,6 +99,7 @@ function Deployed({ deployment, play, alone }: { deployment: DeploymentShown; pl
     if (serves) void play.load(id);
     void play.loadRows(id);
   }, [play, id, digest, serves]);
+  useEffect(() => play.watch(id), [play, id]);
   const tasks = state.tasks?.of === id ? state.tasks : null;
   const task = tasks?.list.find((found) => found.name === state.task[id]) ?? tasks?.list[0] ?? null;
   return (

@@ -39,6 +39,15 @@ export function newPart(input: string, declared: InputShown, text = "", media: M
   return { key: `p${keys}`, input, modality: declared.modality, text, media };
 }
 
+/** One of an earlier page: its rows are told from those of this one. */
+export function renewed(given: Given): Given {
+  const parts = given.parts.map((part) => {
+    keys += 1;
+    return { ...part, key: `p${keys}` };
+  });
+  return { ...given, parts };
+}
+
 /** A value for each input that is needed, texts and numbers with their example; previews, where the task has any, are watched. */
 export function fresh(task: TaskShown): Given {
   const parts = Object.entries(task.inputs)

@@ -1,7 +1,7 @@
 // A run's outputs as they come. Pure: every event makes a new result.
 import type { RunEvent } from "../api/types";
 import { isPoint } from "./numbers";
-import type { Made, NodeTime, OutputShown, Result, RunError } from "./types";
+import type { Made, NodeTime, OutputShown, Result, ResultState, RunError } from "./types";
 
 /** Pictures and the like kept of one output; of more, those in the middle go first. */
 const KEPT = 64;
@@ -61,8 +61,8 @@ export function broken(result: Result, error: RunError): Result {
   return { ...result, state: error.code === "cancelled" ? "cancelled" : "failed", error };
 }
 
-export function isOver(result: Result): boolean {
-  return result.state === "done" || result.state === "cancelled" || result.state === "failed";
+export function isOver({ state }: { state: ResultState }): boolean {
+  return state === "done" || state === "cancelled" || state === "failed";
 }
 
 /** The answer of `GET /runs/{id}/result` as the same thing. */

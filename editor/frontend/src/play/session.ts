@@ -1,7 +1,7 @@
 // The playground of one open graph: chosen deployment and task, the forms, the run under way, what is shown. Outside
 // React, so that a run goes on and its text stays while another tab is looked at.
 import { createStore, type StoreApi } from "zustand/vanilla";
-import { ApiError, call, send } from "../api/client";
+import { call } from "../api/client";
 import type { RunEvent, RunShown } from "../api/types";
 import { look } from "../debug/actions";
 import type { Spot } from "../debug/breaks";
@@ -10,9 +10,13 @@ import { arrive } from "../debug/arriving";
 import type { Editor } from "../store/editor";
 import { watchOf } from "../store/watch";
 import { tell } from "../telemetry/activity";
-import { eventsOf } from "../telemetry/sse";
+import type { RunFrame } from "../telemetry/frames";
+import { subscribe } from "../telemetry/socket";
+import { follow, start } from "./following";
+import { failure, Going, isLost, lost } from "./going";
 import { fitted, fresh, givenOf, judge, request, withPicture } from "./form";
 import { history, type Entry, type Head } from "./history";
+import { Kept, tabStorage } from "./kept";
 import { toBytes } from "../api/base64";
 import { Player, thumbnail } from "./media";
 import { after, begun, broken, isOver, pictureOf, resultOf, textOf } from "./results";
@@ -21,7 +25,9 @@ import { readWav } from "./wav";
 import { saidOf } from "./words";
 
 const STOP_MS = 5000;
-const SHOW_MS = 50;
+const WRITE_MS = 200;
+/** Many runs may end at once. */
+const ROWS_MS = 500;
 
 export interface PlayState {
   /** Chosen by the user; null: the open graph's own, or the first. */
@@ -61,16 +67,21 @@ export class Play {
   readonly store: StoreApi<PlayState>;
   /** The newest question for tasks; answers to older ones are dropped. */
   private loading: AbortController | null = null;
-  private readonly running = new Map<string, AbortController>();
+  private readonly running = new Map<string, Going>();
+  private readonly kept = new Kept(tabStorage());
+  private rowsAsked = 0;
+  private writing: ReturnType<typeof setTimeout> | undefined;
+  private asking: ReturnType<typeof setTimeout> | undefined;
   private readonly player = new Player();
   /** Of all tasks here that keep one: what one of them began, another goes on with, until the page is loaded anew. */
   private readonly session = `studio-${Math.random().toString(36).slice(2, 10)}`;
 
   constructor(private readonly editor: Editor) {
+    const { task, chosen } = this.kept.look();
     this.store = createStore<PlayState>(() => ({
-      chosen: null,
+      chosen: chosen[editor.state.name] ?? null,
       tasks: null,
-      task: {},
+      task,
       forms: {},
       results: {},
       heads: [],
@@ -79,6 +90,11 @@ export class Play {
       comparing: null,
       muted: false,
     }));
+    this.store.subscribe((now, before) => {
+      if (now.forms !== before.forms) this.writeSoon();
+      if (now.task !== before.task || now.chosen !== before.chosen) this.writeLook();
+    });
+    globalThis.window?.addEventListener("pagehide", () => this.kept.write(this.state.forms));
     void this.refresh();
   }
 
@@ -105,9 +121,11 @@ export class Play {
       const forms = { ...this.state.forms };
       for (const task of value) {
         const key = keyOf(task);
-        forms[key] = forms[key] ? fitted(task, forms[key]) : fresh(task);
+        const given = forms[key] ?? this.kept.form(key);
+        forms[key] = given ? fitted(task, given) : fresh(task);
       }
       this.store.setState({ tasks: { of: deployment, list: value, problem: null }, forms });
+      void this.recover(deployment);
     } catch (error) {
       if (signal.aborted) return;
       const problem = error instanceof Error ? error.message : String(error);
@@ -133,6 +151,22 @@ export class Play {
     this.give(task, () => fresh(task));
   }
 
+  /** Typing doesn't wait for the browser's store. */
+  private writeSoon(): void {
+    this.writing ??= setTimeout(() => {
+      this.writing = undefined;
+      this.kept.write(this.state.forms);
+    }, WRITE_MS);
+  }
+
+  private writeLook(): void {
+    const { task, chosen } = this.state;
+    const all = this.kept.look().chosen;
+    if (chosen === null) delete all[this.editor.state.name];
+    else all[this.editor.state.name] = chosen;
+    this.kept.writeLook({ task: { ...task }, chosen: all });
+  }
+
   // ── running ───────────────────────────────────────────────────────────────────────────────────
 
   isRunning(key: string): boolean {
@@ -143,58 +177,102 @@ export class Play {
     const key = keyOf(task);
     const given = this.state.forms[key] ?? fresh(task);
     if (this.running.has(key) || Object.keys(judge(task, given)).length > 0) return;
-    const control = new AbortController();
-    this.running.set(key, control);
     this.player.stop();
     this.player.ready();
-    const start = performance.now();
     const ends: (() => void)[] = record ? [keep()] : [];
     this.store.setState({ compared: null });
-    let result = begun(task.deployment, task.name, Date.now());
-    let waiting: ReturnType<typeof setTimeout> | undefined;
-    const put = (): void => {
-      clearTimeout(waiting);
-      waiting = undefined;
-      this.store.setState({ results: { ...this.state.results, [key]: { given, result } } });
-    };
-    // Words may come faster than a screen shows them.
-    const show = (next: Result): void => {
-      const turned = next.state !== result.state;
-      result = next;
-      if (turned) put();
-      else waiting ??= setTimeout(put, SHOW_MS);
-    };
-    put();
+    const going = this.goes(key, given, begun(task.deployment, task.name, Date.now()));
     try {
-      const answer = await send(`/v1/tasks/${task.deployment}/${task.name}`, {
-        method: "POST",
-        body: {
-          ...request(task, given),
-          stream: true,
-          ...(task.session ? { session: this.session } : {}),
-          ...(record ? { record } : {}),
-          ...(hold || upTo ? { hold: true } : {}),
-        },
-        signal: control.signal,
+      const row = await start(task.deployment, task.name, {
+        ...request(task, given),
+        ...(task.session ? { session: this.session } : {}),
+        ...(record ? { record } : {}),
+        ...(hold || upTo ? { hold: true } : {}),
       });
-      for await (const event of eventsOf<RunEvent>(answer)) {
-        show(after(result, event, performance.now() - start));
-        tell(event, task.name);
+      going.show({ ...going.result, state: "waiting", run: row.id, seed: row.seed });
+      if (going.unwanted) await this.end(going, row.id);
+      const kept = this.keep(going);
+      if (hold) look(this.editor, row.id);
+      if (upTo) ends.push(arrive(this.editor, watchOf(task.deployment), row.id, upTo));
+      await this.follow(going, row.id, (event) => {
         this.listen(event);
-        if (event.event !== "accepted") continue;
-        this.noteSeed(task, event.seed);
-        if (hold) look(this.editor, event.run);
-        if (upTo) ends.push(arrive(this.editor, watchOf(task.deployment), event.run, upTo));
-      }
-      if (!isOver(result)) show(broken(result, { code: "offline", message: "the service ended before the run did" }));
+        if (event.event === "accepted") this.noteSeed(task, event.seed);
+      });
+      await kept;
     } catch (error) {
-      show(failure(result, error));
+      going.show(failure(going.result, error));
     } finally {
-      this.running.delete(key);
+      this.left(going);
       for (const end of ends) end();
-      put();
     }
-    await this.keep({ given, result });
+    await this.keep(going);
+  }
+
+  private goes(key: string, given: Given, result: Result): Going {
+    const going = new Going(key, given, result, (made) =>
+      this.store.setState({ results: { ...this.state.results, [key]: made } }),
+    );
+    this.running.set(key, going);
+    going.put();
+    return going;
+  }
+
+  private left(going: Going): void {
+    this.running.delete(going.key);
+    going.put();
+  }
+
+  /** Shows what comes of a run until it is over, or nobody answers any more. */
+  private async follow(going: Going, run: string, heard: (event: RunEvent) => void = () => {}): Promise<void> {
+    const since = performance.now() - (Date.now() - going.result.startedAt);
+    for await (const event of follow(run, going.control.signal)) {
+      going.show(after(going.result, event, performance.now() - since));
+      tell(event, going.result.task);
+      heard(event);
+    }
+    if (!isOver(going.result)) going.show(lost(going.result));
+  }
+
+  /** Runs that an earlier page has begun: one that goes on is followed, of the others it is read how they ended. */
+  private async recover(deployment: string): Promise<void> {
+    await this.refresh();
+    const open = this.state.heads.filter((head) => head.deployment === deployment && !isOver(head));
+    const kept = await history();
+    for (const { id } of open) {
+      const entry = await kept.get(id);
+      if (entry) void this.resume(entry);
+    }
+  }
+
+  private async resume({ given, result }: Entry): Promise<void> {
+    const { run, deployment, task } = result;
+    const key = `${deployment}/${task}`;
+    if (run === null || [...this.running.values()].some((going) => going.result.run === run)) return;
+    if (this.running.has(key)) {
+      const ended = await this.ending(result, run);
+      if (isOver(ended)) await this.keep({ given, result: ended });
+      return;
+    }
+    // Its events are told from the first one on.
+    const going = this.goes(key, given, { ...begun(deployment, task, result.startedAt), run, seed: result.seed });
+    try {
+      await this.follow(going, run);
+    } catch {
+      going.show(await this.ending(going.result, run));
+    } finally {
+      this.left(going);
+    }
+    await this.keep(going);
+  }
+
+  /** Of a run that can't be followed. */
+  private async ending(result: Result, id: string): Promise<Result> {
+    try {
+      const { result: found } = await this.remembered(id);
+      return isOver(found) ? { ...found, startedAt: result.startedAt } : result;
+    } catch {
+      return broken(result, { code: "not_found", message: "the service no longer knows how this run ended" });
+    }
   }
 
   /** The seed that was drawn stands in the form, to be locked. */
@@ -206,21 +284,21 @@ export class Play {
 
   /** Ask the service for the end; its last event then tells the figures. */
   async stop(key: string): Promise<void> {
-    const control = this.running.get(key);
-    const run = this.state.results[key]?.result.run;
+    const going = this.running.get(key);
     this.player.stop();
-    if (!control) return;
-    if (!run) {
-      control.abort();
-      return;
-    }
+    if (!going) return;
+    going.unwanted = true;
+    if (going.result.run) await this.end(going, going.result.run);
+  }
+
+  private async end(going: Going, run: string): Promise<void> {
     try {
       await call(`/api/v1/runs/${run}`, { method: "DELETE" });
     } catch {
-      control.abort();
+      going.control.abort();
     }
-    // Where the end doesn't come, leaving ends the run too.
-    setTimeout(() => this.running.get(key) === control && control.abort(), STOP_MS);
+    // Where the end doesn't come, nobody waits for it.
+    setTimeout(() => this.running.get(going.key) === going && going.control.abort(), STOP_MS);
   }
 
   mute(muted: boolean): void {
@@ -243,10 +321,38 @@ export class Play {
     this.store.setState({ heads: await kept.list() });
   }
 
+  /** While its runs are listed: of one that ends it is told at once, whoever has begun it. */
+  watch(deployment: string): () => void {
+    const leave = subscribe((frame) => {
+      if (frame.type === "welcome" || frame.type === "gap") this.loadRowsSoon(deployment);
+      if (frame.type === "run" && frame.deployment === deployment) this.ended(frame);
+    });
+    return () => {
+      leave();
+      clearTimeout(this.asking);
+      this.asking = undefined;
+    };
+  }
+
+  private ended({ deployment, run, state, seconds }: RunFrame): void {
+    const { rows } = this.state;
+    // An answer that is under way may not know of it yet.
+    this.loadRowsSoon(deployment);
+    this.store.setState({ rows: rows.map((row) => (row.id === run ? { ...row, state, seconds } : row)) });
+  }
+
+  private loadRowsSoon(deployment: string): void {
+    this.asking ??= setTimeout(() => {
+      this.asking = undefined;
+      void this.loadRows(deployment);
+    }, ROWS_MS);
+  }
+
   async loadRows(deployment: string): Promise<void> {
+    const asked = (this.rowsAsked += 1);
     try {
       const { value } = await call<RunShown[]>(`/api/v1/runs?deployment=${encodeURIComponent(deployment)}&limit=50`);
-      this.store.setState({ rows: value });
+      if (asked === this.rowsAsked) this.store.setState({ rows: value });
     } catch {
       // The browser's own history is shown all the same.
     }
@@ -254,7 +360,7 @@ export class Play {
 
   private async keep(made: { given: Given; result: Result }): Promise<void> {
     const { given, result } = made;
-    if (!result.run) return;
+    if (!result.run || isLost(result)) return;
     const picture =
       pictureOf(result)?.value ?? given.parts.find((part) => part.media && part.modality === "image")?.media;
     const head: Head = {
@@ -268,10 +374,10 @@ export class Play {
       thumb: picture ? await thumbnail(picture) : null,
       said: saidOf(given),
       wrote: textOf(result).slice(0, 200),
-      size: JSON.stringify(made).length,
+      size: JSON.stringify({ given, result }).length,
     };
     try {
-      await (await history()).put({ head, ...made });
+      await (await history()).put({ head, given, result });
       await this.refresh();
     } catch (error) {
       this.editor.say(`this run could not be kept in the browser: ${(error as Error).message}`, "error");
@@ -319,7 +425,8 @@ export class Play {
 
   /** Its outputs, inputs and parameters as if it had just been run. */
   async open(id: string): Promise<void> {
-    const { given, result, complete } = await this.entry(id);
+    const entry = await this.entry(id);
+    const { given, result, complete } = entry;
     if (complete === false)
       this.editor.say("The service kept not all of this run's inputs; give the missing ones again");
     const { deployment, task } = result;
@@ -333,6 +440,7 @@ export class Play {
       chosen: deployment,
       compared: null,
     });
+    if (!isOver(result)) void this.resume({ ...entry, result });
   }
 
   /** The first call names one, the second the other. */
@@ -367,16 +475,6 @@ export function playOf(editor: Editor): Play {
   let play = plays.get(editor);
   if (!play) plays.set(editor, (play = new Play(editor)));
   return play;
-}
-
-function failure(result: Result, error: unknown): Result {
-  if (error instanceof DOMException && error.name === "AbortError") {
-    return broken(result, { code: "cancelled", message: "the run was stopped" });
-  }
-  if (!(error instanceof ApiError))
-    return broken(result, { code: "offline", message: "the service ended before the run did" });
-  const faults = error.problems.map(({ pointer, message }) => ({ pointer, message }));
-  return { ...broken(result, { code: error.code || "internal_error", message: error.message }), faults };
 }
 
 async function optional<T>(asked: Promise<{ value: T }>): Promise<T | null> {

@@ -61,7 +61,10 @@ export class FakeService {
     this.requests.push(request);
     if (this.down) throw new TypeError("no network");
     const answer = this.answers.get(`${method} ${path}`);
-    if (answer) return json(await answer(request, init.signal ?? null));
+    if (answer) {
+      const given = await answer(request, init.signal ?? null);
+      return given instanceof Response ? given : json(given);
+    }
     const [, kind, name] = /^\/api\/v1\/(graphs|placements)\/([^/]+)$/.exec(path) ?? [];
     if (kind && name) return this.document(method, `${kind}/${name}`, request);
     const [, listed] = /^\/api\/v1\/(graphs|placements)$/.exec(path) ?? [];
