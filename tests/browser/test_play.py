@@ -12,6 +12,7 @@ from PIL import Image, ImageStat
 from playwright.sync_api import Locator, expect
 
 from tests.browser.person import Person
+from tests.support.serving import Service
 
 SIZE = (64, 64)
 
@@ -66,9 +67,57 @@ def test_what_is_no_picture_is_refused_where_it_is_given(person: Person, tmp_pat
     expect(page.get_by_role("form").locator("img")).to_have_count(0)
 
 
+def test_a_run_outlives_its_page_and_is_found_again(person: Person, running: Service) -> None:
+    page = person.page
+    person.go("playground?deployment=shapes")
+    form(person, "a small green square", "60")
+    person.press("Control+Enter")
+    expect(status(person).get_by_text("Running", exact=True)).to_be_visible()
+    person.look("before_the_reload")
+    page.reload()
+    expect(page.get_by_label("Prompt", exact=True)).to_have_value("a small green square")
+    expect(page.get_by_label("Steps", exact=True)).to_have_value("60")
+    person.look("after_the_reload")
+    done(person)
+    expect(page.get_by_role("region", name="Picture").get_by_text("final", exact=True)).to_be_visible()
+    person.look("found_again")
+
+    with running.client() as client:
+        before = len(client.runs("shapes", 50))
+    form(person, "a small blue square", "3")
+    person.press("Control+Enter")
+    page.goto("about:blank")
+    person.go("playground?deployment=shapes")
+    mine = page.get_by_role("complementary", name="Runs").get_by_role("listitem")
+    expect(mine).to_have_count(before + 1)
+    expect(mine.get_by_text("running", exact=True)).to_have_count(0)
+    person.look("left_at_once")
+
+
+def test_the_list_of_runs_hears_of_somebody_elses_end(person: Person, running: Service) -> None:
+    with running.client() as client:
+        request = {"inputs": {"prompt": "a red circle"}, "params": {"steps": 2}, "hold": True}
+        run = client.start_run("shapes", "text_to_image", request)["id"]
+        person.go("playground?deployment=shapes")
+        listed = person.page.get_by_role("complementary", name="Runs").get_by_text("running", exact=True)
+        expect(listed).to_have_count(1)
+        person.look("running")
+        client.steer(run, "resume")
+        expect(listed).to_have_count(0)
+        person.look("ended")
+
+
+def form(person: Person, prompt: str, steps: str) -> None:
+    person.page.get_by_label("Prompt", exact=True).fill(prompt)
+    person.page.get_by_label("Steps", exact=True).fill(steps)
+
+
+def status(person: Person) -> Locator:
+    return person.page.get_by_role("status").filter(has_text="seed")
+
+
 def done(person: Person) -> None:
-    status = person.page.get_by_role("status").filter(has_text="seed")
-    expect(status.get_by_text("Done", exact=True)).to_be_visible(timeout=120_000)
+    expect(status(person).get_by_text("Done", exact=True)).to_be_visible(timeout=120_000)
 
 
 def newest(frame: Locator) -> bytes:

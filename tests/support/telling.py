@@ -67,6 +67,7 @@ def launch(
     step: int = 0,
     nodes: tuple[str, ...] = ("llm", "head"),
     ready: Sequence[float] | None = None,
+    spans: bool = False,
 ) -> e.Launch:
     taken, launched, started, finished = times
     return e.Launch(
@@ -87,6 +88,7 @@ def launch(
         started=started,
         finished=finished,
         pages_free=90,
+        spans=spans,
     )
 
 
@@ -125,17 +127,35 @@ def looping(runs: Sequence[RunId], at: float, done: Sequence[int], busy: float) 
     )
 
 
-def loop_ended(run: RunId, at: float, iterations: int) -> e.LoopEnded:
+def loop_work(began: float, busy: float, calls: dict[str, int], *, spans: bool = False) -> e.LoopWork:
+    """Of nodes that are each used once."""
+    nodes = tuple(calls)
+    return e.LoopWork(
+        nodes=nodes,
+        uses=nodes,
+        calls=tuple(calls.values()),
+        spans=spans,
+        busy=busy,
+        queued=0.0,
+        began=began,
+        batch=1,
+    )
+
+
+def loop_ended(
+    run: RunId, at: float, iterations: int, work: e.LoopWork | None = None, *, loop: str = "decode", rank: int = 0
+) -> e.LoopEnded:
     return e.LoopEnded(
         run=run,
-        rank=Rank(0),
+        rank=Rank(rank),
         walk="draw",
-        loop="decode",
+        loop=loop,
         step=0,
         iteration=(),
         iterations=iterations,
         reason="times",
         at=at,
+        work=work,
     )
 
 

@@ -82,9 +82,10 @@ def show(result: dict[str, Any], files: list[str]) -> None:
     seconds = result["seconds"]
     output.note(f"\n{seconds:.2f} s, {result['queued'] * 1000:.0f} ms of it queued; seed {result['seed']}\n")
     times = sorted(result["times"], key=lambda row: -row["busy"])
+    names = [f"{row['node']} (loop)" if row.get("walk") else row["node"] for row in times]
     rows = [
-        (r["node"], r["rank"], r["calls"], f"{r['busy'] * 1000:.1f}", f"{r['queued'] * 1000:.1f}",
-         f"{r['busy'] / seconds:.0%}" if seconds else "") for r in times
+        (name, r["rank"], r["calls"], f"{r['busy'] * 1000:.1f}", f"{r['queued'] * 1000:.1f}",
+         f"{r['busy'] / seconds:.0%}" if seconds else "") for name, r in zip(names, times, strict=True)
     ]  # fmt: skip
     with output.on_stderr():
         output.table(("NODE", "RANK", "CALLS", "BUSY MS", "QUEUED MS", "SHARE"), rows, right=(1, 2, 3, 4, 5))

@@ -206,6 +206,9 @@ class NodeTime(TypedDict):
     calls: int
     busy: float
     queued: float
+    walk: str
+    inside: dict[str, int]
+    spans: bool
 
 
 class Held(TypedDict):
@@ -350,6 +353,7 @@ class Bottleneck(TypedDict):
     seconds: float
     share: float
     kind: str
+    loop: bool
 
 
 class Why(TypedDict):

@@ -174,16 +174,21 @@ class Engine:
     def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
         """Copy-on-write; replaces the target. `width`: sequences of the target, where it is wider than the source."""
         self._states.fork(source, target, width)
+        self._watch.stamp(self._device)
 
     def export(self, key: StateKey) -> dict[str, Tensor]:
         """For `import_state` on another rank; empty for a state that holds nothing."""
         with torch.inference_mode():
-            return self._states.export(key)
+            found = self._states.export(key)
+        self._watch.stamp(self._device)
+        return found
 
     def import_state(self, key: StateKey, value: Mapping[str, Tensor]) -> None:
         """Raises `OutOfPages` (`out_of_memory`) when there is no room."""
         with torch.inference_mode():
             self._states.import_state(key, value)
+        # What is launched next starts when the copies are over: they are nobody's compute.
+        self._watch.stamp(self._device)
 
     def suspend(self, run: str) -> None:
         """Launch nothing more of a run and bring what it holds to the host's memory; `Swapped` tells when its pages are

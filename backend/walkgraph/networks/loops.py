@@ -154,6 +154,11 @@ class LoopCall:
         return [send for send in self.sends if send.active is None or any(send.active)]
 
     @property
+    def spans(self) -> bool:
+        """Whether its launches wait on the device for parts on other ranks."""
+        return bool(self.sent or self.used)
+
+    @property
     def peers(self) -> tuple[Rank, ...]:
         """Ranks of the parts that this one hands values to, or takes them from."""
         return tuple(sorted({send.channel.rank for send in self.sent} | {channel.rank for channel in self.used}))

@@ -1,6 +1,6 @@
 """Answers about runs."""
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from walkgraph.errors import ErrorCode
 from walkgraph.service.schemas import JsonObject, Shown
@@ -9,13 +9,23 @@ from walkgraph.store.tables import RunState
 
 
 class NodeTimeShown(Shown):
+    """Of a node; or, with `walk`, of a loop that its device ran whole, which has all of its nodes' time."""
+
     node: str
+    """Or the loop."""
     rank: int
     calls: int
+    """Or iterations."""
     busy: float
     """Seconds."""
     queued: float
     """Seconds that calls were ready, and not yet running."""
+    walk: str = ""
+    """Of a loop."""
+    inside: dict[str, int] = Field(default_factory=dict)
+    """Of a loop: how often it has called its nodes."""
+    spans: bool = False
+    """The loop has parts on other ranks: what it waited for them is in its time."""
 
 
 class ErrorShown(Shown):

@@ -47,6 +47,8 @@ class BottleneckShown(Shown):
     seconds: float
     share: float
     kind: WhyKind
+    loop: bool
+    """The lane is that of a loop that a device runs whole."""
 
 
 class WhyShown(Shown):

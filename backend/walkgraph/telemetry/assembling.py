@@ -87,6 +87,7 @@ class _Assembly:
         self.gauges: list[Row] = []
         self.ended: list[LoopEnd] = []
         self._numbers: dict[tuple[int, str, bool], int] = {}
+        self._spanning: set[tuple[int, str, bool]] = set()
         self._arrivals: dict[Row, list[int]] = defaultdict(list)
         self._keys: list[Row] = []
         """Of the hops: what their arrivals are known by."""
@@ -103,8 +104,10 @@ class _Assembly:
     def name(self, text: str) -> int:
         return self.names.setdefault(text, len(self.names))
 
-    def lane(self, rank: int, name: str, nodes: tuple[str, ...], loop: bool) -> int:
+    def lane(self, rank: int, name: str, nodes: tuple[str, ...], loop: bool, spans: bool = False) -> int:
         key = (rank, name, loop)
+        if spans:
+            self._spanning.add(key)
         number = self._numbers.setdefault(key, len(self._numbers))
         self._lanes.setdefault(key, {}).update(dict.fromkeys(nodes))
         return number
@@ -112,7 +115,13 @@ class _Assembly:
     def lanes(self) -> tuple[Lane, ...]:
         """All that have blocks."""
         return tuple(
-            Lane(rank=rank, name=name, nodes=tuple(nodes), loop=loop)
+            Lane(
+                rank=rank,
+                name=name,
+                nodes=tuple(nodes),
+                loop=loop,
+                spans=(rank, name, loop) in self._spanning,
+            )
             for (rank, name, loop), nodes in self._lanes.items()
         )
 
@@ -141,7 +150,7 @@ class _Assembly:
 
     def launch(self, event: e.Launch) -> None:
         for row in self.rows(event.runs):
-            lane = self.lane(event.rank, event.loop, event.nodes, loop=True)
+            lane = self.lane(event.rank, event.loop, event.nodes, loop=True, spans=event.spans)
             started = max(self.us(event.started), self.us(event.taken))
             # It may be prepared before the launch before it is over, and so before it is ready.
             times = min(self.us(event.ready[row]), started), started
@@ -213,9 +222,12 @@ class _Assembly:
     def loop_ended(self, event: e.LoopEnded) -> None:
         if event.run != self.run:
             return
-        # Its nodes tell by `Activity` what they did in it.
-        self._moving.pop((event.rank, event.loop, event.walk, event.iteration), None)
-        self._passed.pop((event.rank, event.loop, event.walk, event.iteration), None)
+        loop = (event.rank, event.loop, event.walk, event.iteration)
+        self._passed.pop(loop, None)
+        if event.work is not None:
+            # What was told while it went is in it.
+            self._moving.pop(loop, None)
+            self._looped(event, event.work)
         self.ended.append(
             LoopEnd(
                 rank=event.rank,
@@ -228,11 +240,23 @@ class _Assembly:
             )
         )
 
+    def _looped(self, event: e.LoopEnded, work: e.LoopWork) -> None:
+        """The loop is one block: what its nodes took in it is not told apart."""
+        finished = self.us(event.at)
+        nodes = tuple(dict.fromkeys(work.nodes))
+        lane = self.lane(event.rank, event.loop, nodes, loop=True, spans=work.spans)
+        last = (*event.iteration, max(0, event.iterations - 1))
+        span = min(self.us(work.began), finished), finished
+        times = round(work.busy * 1e6), round(work.queued * 1e6)
+        place = self.name(event.walk), -1
+        self.blocks.append(self._folded(lane, place, last, max(1, event.iterations), work.batch, span, times))
+
     def loops_under_way(self) -> None:
         """Those whose end was not told are shown as far as they have come."""
         for rows in self._moving.values():
             for event, (kind, _, *rest) in rows:
-                self.blocks.append((kind, self.lane(event.rank, event.loop, event.nodes, loop=True), *rest))
+                lane = self.lane(event.rank, event.loop, event.nodes, loop=True, spans=event.spans)
+                self.blocks.append((kind, lane, *rest))
 
     # ── between ranks ───────────────────────────────────────────────────────────────────────────
 

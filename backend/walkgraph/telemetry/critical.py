@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from walkgraph.telemetry.places import Places
-from walkgraph.telemetry.trace import FOLDED, Trace
+from walkgraph.telemetry.trace import FOLDED, Lane, Trace
 
 Key = TypeVar("Key")
 Kind = Literal["admission", "queue", "launch", "compute", "transfer", "wait"]
@@ -61,6 +61,8 @@ class Bottleneck(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     share: float
     kind: Kind
+    loop: bool = False
+    """The lane is that of a loop that a device runs whole."""
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,9 +88,9 @@ def why(trace: Trace, places: Places | None = None) -> Why:
         shares, tops = Counter[Kind](), Counter[_Top]()
         for piece in path:
             shares[piece.kind] += piece.ended - piece.began
-            name = _named(trace, piece)
+            name, loop = _named(trace, piece)
             if name is not None:
-                tops[name, piece.rank, piece.kind] += piece.ended - piece.began
+                tops[name, piece.rank, piece.kind, loop] += piece.ended - piece.began
     bottleneck = _bottleneck(tops, total)
     return Why(
         run=trace.run,
@@ -100,8 +102,8 @@ def why(trace: Trace, places: Places | None = None) -> Why:
     )
 
 
-_Top = tuple[str, int, Kind]
-"""Lane or edge, rank."""
+_Top = tuple[str, int, Kind, bool]
+"""Lane or edge, rank; whether the lane is a loop's, which may be named as a node is."""
 _Found = tuple[int, bool, int]
 """When it let something begin; whether it is a hop; its row."""
 
@@ -298,9 +300,9 @@ def _estimated(trace: Trace, total: int) -> tuple[Counter[Kind], Counter[_Top]]:
         if ended > began:
             changes += [(began, which, amount), (ended, which, -amount)]
     for lane, busy, queued in zip(trace.blocks.lane, trace.blocks.busy, trace.blocks.queued, strict=True):
-        name, rank = trace.lanes[lane].name, trace.lanes[lane].rank
-        tops[name, rank, "compute"] += busy
-        tops[name, rank, "queue"] += queued
+        name, rank, loop = trace.lanes[lane].name, trace.lanes[lane].rank, trace.lanes[lane].loop
+        tops[name, rank, "compute", loop] += busy
+        tops[name, rank, "queue", loop] += queued
     level = [0.0, 0.0, 0.0]
     spent = [0.0, 0.0, 0.0]
     at = admitted
@@ -340,20 +342,23 @@ def _spans(trace: Trace) -> Iterator[tuple[int, int, int, float]]:
 # ── words ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _named(trace: Trace, piece: Piece) -> str | None:
+def _named(trace: Trace, piece: Piece) -> tuple[str | None, bool]:
     if piece.hop is not None:
-        return trace.names[trace.hops.edge[piece.hop]]
-    return trace.lanes[piece.lane].name if piece.lane >= 0 else None
+        return trace.names[trace.hops.edge[piece.hop]], False
+    if piece.lane < 0:
+        return None, False
+    lane = trace.lanes[piece.lane]
+    return lane.name, lane.loop
 
 
 def _bottleneck(tops: Counter[_Top], total: int) -> Bottleneck | None:
     if not total or not tops:
         return None
-    (lane, rank, kind), spent = max(tops.items(), key=lambda item: (item[1], item[0]))
+    (lane, rank, kind, loop), spent = max(tops.items(), key=lambda item: (item[1], item[0]))
     if not spent:
         return None
     spent = min(spent, total)
-    return Bottleneck(lane=lane, rank=rank, seconds=spent / 1e6, share=spent / total, kind=kind)
+    return Bottleneck(lane=lane, rank=rank, seconds=spent / 1e6, share=spent / total, kind=kind, loop=loop)
 
 
 def _says(trace: Trace, total: int, shares: Counter[Kind], bottleneck: Bottleneck | None, exact: bool) -> str:
@@ -366,7 +371,11 @@ def _says(trace: Trace, total: int, shares: Counter[Kind], bottleneck: Bottlenec
     elif bottleneck is not None:
         on = f" on rank {bottleneck.rank}" if bottleneck.kind != "transfer" else ""
         share = _share(round(bottleneck.seconds * 1e6), total)
-        told.append(f"Of its {_seconds(total)}, {share} was `{bottleneck.lane}`{on} {_DOING[bottleneck.kind]}.")
+        loop = _loop(trace, bottleneck)
+        name = f"the loop `{bottleneck.lane}`" if loop is not None else f"`{bottleneck.lane}`"
+        told.append(f"Of its {_seconds(total)}, {share} was {name}{on} {_DOING[bottleneck.kind]}.")
+        if loop is not None:
+            told += _inside(loop)
     others: list[tuple[Kind, str]] = [
         ("admission", "waited to be admitted"),
         ("queue", "waited for batches"),
@@ -383,6 +392,22 @@ def _says(trace: Trace, total: int, shares: Counter[Kind], bottleneck: Bottlenec
     if trace.lost or trace.cut:
         told.append("Part of its trace is missing: what is not told counts as waiting.")
     return " ".join(told)
+
+
+def _loop(trace: Trace, bottleneck: Bottleneck) -> Lane | None:
+    """That it was, of those that a device runs whole."""
+    if not bottleneck.loop:
+        return None
+    found = (lane for lane in trace.lanes if lane.loop and (lane.name, lane.rank) == (bottleneck.lane, bottleneck.rank))
+    return next(found, None)
+
+
+def _inside(loop: Lane) -> Iterator[str]:
+    if len(loop.nodes) > 1:
+        nodes = ", ".join(f"`{node}`" for node in loop.nodes)
+        yield f"Its device runs it whole: what {nodes} take in it is not told apart."
+    if loop.spans:
+        yield "It has parts on other ranks; what they wait for each other is in that time."
 
 
 def _share(spent: int, total: int) -> str:

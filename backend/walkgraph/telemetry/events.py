@@ -97,6 +97,8 @@ class Launch(Event, frozen=True, tag="launch"):
     started: float
     finished: float
     pages_free: int = 0
+    spans: bool = False
+    """Parts of the loops run on other ranks, for which the launch waits on its device: its time is theirs, too."""
 
 
 # ── work, level `summary` ───────────────────────────────────────────────────────────────────────
@@ -126,8 +128,8 @@ class Activity(Event, frozen=True, tag="activity"):
 
 
 class Looping(Event, frozen=True, tag="looping"):
-    """Where the loops of one name in one Walk are now on a rank's device, told anew as long as they move; what their
-    nodes did is told as `Activity` once a loop has ended."""
+    """Where the loops of one name in one Walk are now on a rank's device, told anew as long as they move; what a loop
+    came to is told once it has ended: `LoopEnded.work`."""
 
     rank: Rank
     loop: str
@@ -147,6 +149,27 @@ class Looping(Event, frozen=True, tag="looping"):
     batch: int
     """Of the last launch."""
     at: float
+    spans: bool = False
+    """As that of `Launch`."""
+
+
+class LoopWork(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a loop came to that a device ran whole. Its time is the loop's: nothing tells apart what its nodes took."""
+
+    nodes: tuple[str, ...]
+    uses: tuple[str, ...]
+    """Of these nodes, one each."""
+    calls: tuple[int, ...]
+    """Of each use."""
+    spans: bool
+    """As that of `Launch`."""
+    busy: float
+    """Seconds of its launches, with the other loops in them."""
+    queued: float
+    """Seconds that it waited for rows."""
+    began: float
+    batch: int
+    """Of its last launch."""
 
 
 class LoopEnded(Event, frozen=True, tag="loop_ended"):
@@ -162,6 +185,8 @@ class LoopEnded(Event, frozen=True, tag="loop_ended"):
     iterations: int
     reason: Literal["times", "until", "error"]
     at: float
+    work: LoopWork | None = None
+    """On `summary`; on `full` its launches have told."""
 
 
 # ── values between ranks ────────────────────────────────────────────────────────────────────────

@@ -23,6 +23,8 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
     """One, or those of the loop."""
     loop: bool
+    spans: bool = False
+    """The loop has parts on other ranks, which wait for each other on the devices: their times are in its own."""
 
 
 class Blocks(msgspec.Struct, frozen=True, kw_only=True):

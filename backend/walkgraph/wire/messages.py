@@ -12,6 +12,8 @@ Values ride inside a message while they are tiny; larger tensors stay in the sen
 
 from typing import Literal
 
+import msgspec
+
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
@@ -156,13 +158,22 @@ class Output(Message, frozen=True, tag="output"):
 
 
 class NodeTime(Message, frozen=True, tag="node_time"):
-    """Where a run's time went on one rank: seconds, calls, and seconds spent ready but not yet running."""
+    """Where a run's time went on one rank: seconds, calls, and seconds spent ready but not yet running. Of a node, or,
+    with `walk`, of a loop that its device ran whole: nothing tells apart what its nodes took."""
 
     node: str
+    """Or the loop."""
     rank: Rank
     calls: int
+    """Or iterations."""
     busy: float
     queued: float
+    walk: str = ""
+    """Of a loop."""
+    inside: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    """Of a loop: how often it has called its nodes."""
+    spans: bool = False
+    """The loop has parts on other ranks, which wait for each other on the devices: their times are in its own."""
 
 
 class LoopEnd(Message, frozen=True, tag="loop_end"):

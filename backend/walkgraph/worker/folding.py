@@ -10,7 +10,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.networks.loops import LoopCall
 from walkgraph.telemetry import events as t
 from walkgraph.worker.riding import Parties, Party, Uses
-from walkgraph.worker.summing import Sums
+from walkgraph.worker.summing import Sums, calls_of
 
 MOST = 4096
 """Transfers, and loops that have begun, that are held at a time."""
@@ -31,6 +31,7 @@ class _Loops:
     busy: float = 0.0
     batch: int = 0
     at: float = 0.0
+    spans: bool = False
 
 
 class Folds:
@@ -64,7 +65,7 @@ class Folds:
             place, uses = (party.walk, party.loop), party.uses(event.uses)
             one = self._loops.get(place)
             if one is None:
-                one = self._loops[place] = _Loops()
+                one = self._loops[place] = _Loops(spans=party.spans)
             if party is not one.latest:
                 one.latest = party
                 one.riders.update(dict.fromkeys(party.riders))
@@ -77,9 +78,20 @@ class Folds:
             one.busy += event.timing.busy
             one.batch, one.at = len(event.riders), event.timing.finished
 
-    def ended(self, done: LoopDone, began: float, finished: float) -> None:
-        self._begun.pop(id(done.call), None)
-        self._work.ended(done, began, finished)
+    def ended(self, done: LoopDone, began: float) -> t.LoopWork:
+        """What it came to. `began`: where it doesn't say so."""
+        call, counted = done.call, calls_of(done)
+        self._begun.pop(id(call), None)
+        return t.LoopWork(
+            nodes=tuple([use.node for use, _ in counted]),
+            uses=tuple([use.name for use, _ in counted]),
+            calls=tuple([calls for _, calls in counted]),
+            spans=call.spans,
+            busy=done.busy,
+            queued=done.queued,
+            began=done.began or began,
+            batch=done.batch,
+        )
 
     def sent(self, one: t.Transfer) -> None:
         """Those of one edge are summed, and told where the last of them was."""
@@ -117,6 +129,7 @@ class Folds:
             loop=name,
             nodes=tuple(one.nodes),
             uses=tuple(one.uses),
+            spans=one.spans,
             runs=tuple([RunId(rider.call.run) for rider in here]),
             walks=tuple([rider.call.walk for rider in here]),
             iterations=tuple([(*rider.call.iteration, rider.done) for rider in here]),
@@ -134,6 +147,7 @@ class Folds:
             loop=call.loop,
             nodes=tuple(dict.fromkeys(use.node for use in uses)),
             uses=tuple(dict.fromkeys(use.name for use in uses)),
+            spans=call.spans,
             runs=(RunId(call.run),),
             walks=(call.walk,),
             iterations=((*call.iteration, 0),),

@@ -28,6 +28,7 @@ class Party:
     def __init__(self, walk: str, loop: str, riders: Sequence[Rider]) -> None:
         self.walk, self.loop, self.riders = walk, loop, riders
         self._columns: Columns | None = None
+        self._spans: bool | None = None
         self._uses: dict[tuple[int, ...], Uses] = {}
 
     def has(self, rider: Rider) -> bool:
@@ -42,6 +43,13 @@ class Party:
             names = tuple(dict.fromkeys([body[place].name for place in places]))
             found = self._uses[places] = Uses(names, tuple(dict.fromkeys([body[place].node for place in places])))
         return found
+
+    @property
+    def spans(self) -> bool:
+        """Loops of one body do so alike."""
+        if self._spans is None:
+            self._spans = self.riders[0].call.spans
+        return self._spans
 
     @property
     def columns(self) -> Columns:

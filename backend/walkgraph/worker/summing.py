@@ -9,7 +9,7 @@ from operator import add
 
 from walkgraph.engine.parts import Forwarded
 from walkgraph.engine.riders import LoopDone
-from walkgraph.ids import Rank, RunId
+from walkgraph.ids import Rank
 from walkgraph.networks.base import Call
 from walkgraph.networks.loops import LoopUse
 from walkgraph.telemetry.events import Activity
@@ -44,7 +44,6 @@ class Sums:
     def __init__(self, rank: Rank) -> None:
         self._rank = rank
         self._groups: dict[_Columns, _Group] = {}
-        self._loops: list[Activity] = []
         self._rows = 0
         self.lost = 0
         """Rows that found no room."""
@@ -71,35 +70,11 @@ class Sums:
         one.started += started
         one.busy += one.finished - started
 
-    def ended(self, done: LoopDone, began: float, finished: float) -> None:
-        """The uses in a loop share its time by their calls, as nothing else tells them apart."""
-        call, counted = done.call, calls_of(done)
-        every = max(1, sum(calls for _, calls in counted))
-        if not self._room(len(counted)):
-            return
-        self._loops += [
-            Activity(
-                run=RunId(call.run),
-                rank=self._rank,
-                node=use.node,
-                use=use.name,
-                walk=call.walk,
-                iteration=(*call.iteration, max(0, done.iterations - 1)),
-                calls=calls,
-                busy=done.busy * calls / every,
-                queued=done.queued * calls / every,
-                launched=began,
-                finished=finished,
-                batch=done.batch,
-            )
-            for use, calls in counted
-        ]
-
     def take(self) -> Sequence[Activity]:
         """All that there is, once: one for each use of a run."""
         if not self._rows:
             return ()
-        found, self._loops, self._rows = self._loops, [], 0
+        found, self._rows = list[Activity](), 0
         # Those that did not come again make room.
         self._groups = {key: one for key, one in self._groups.items() if one.count}
         for columns, one in self._groups.items():

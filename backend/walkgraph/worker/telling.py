@@ -85,8 +85,7 @@ class Teller:
         if self._level == "off":
             return
         now, call = self._clock(), done.call
-        if self._level == "summary":
-            self._folds.ended(done, done.began or now, now)
+        work = self._folds.ended(done, now) if self._level == "summary" else None
         self._emitter.emit(
             t.LoopEnded(
                 run=RunId(call.run),
@@ -98,6 +97,7 @@ class Teller:
                 iterations=done.iterations,
                 reason="error" if done.error else "until" if done.stopped else "times",
                 at=now,
+                work=work,
             )
         )
 
@@ -218,6 +218,7 @@ class Teller:
             loop=party.loop,
             nodes=uses.nodes,
             uses=uses.names,
+            spans=party.spans,
             count=event.iterations,
             runs=columns.runs,
             walks=columns.walks,

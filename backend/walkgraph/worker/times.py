@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from walkgraph.ids import Rank, RunId
@@ -22,6 +22,15 @@ class _Sum:
 
 
 @dataclass(slots=True)
+class _Loop:
+    iterations: int = 0
+    busy: float = 0.0
+    queued: float = 0.0
+    spans: bool = False
+    inside: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(slots=True)
 class _End:
     iterations: int = 0
     stopped: bool = False
@@ -30,10 +39,15 @@ class _End:
 class Times:
     def __init__(self) -> None:
         self._nodes: dict[str, _Sum] = defaultdict(_Sum)
+        self._loops: dict[tuple[str, str], _Loop] = defaultdict(_Loop)
+        """By Walk and name."""
         self._ends: dict[tuple[str, str], _End] = defaultdict(_End)
 
     def add(self, walk: str, use: UseTable, done: CallDone) -> None:
-        self._add(use, 1, done.busy, done.queued)
+        node = self._nodes[_name(use)]
+        node.calls += 1
+        node.busy += done.busy
+        node.queued += done.queued
         outputs: Mapping[str, Any] = done.outputs or {}
         for loop in use.judges:
             self._ended(walk, loop, 1, stopped=loop.until is not None and bool(outputs.get(loop.until[1])))
@@ -43,19 +57,17 @@ class Times:
             node.found += done.found
 
     def add_loop(self, walk: str, region: RegionTable, calls: Sequence[int], done: CallDone) -> None:
-        """`calls` of each use inside: the loop's time is shared out by them, as nothing else tells uses apart."""
-        most = max(1, sum(calls))
+        """`calls` of each use inside. The time is the loop's: nothing tells apart what its uses took."""
+        loop = self._loops[walk, region.plan.loop.name]
+        loop.iterations += done.iterations
+        loop.busy += done.busy
+        loop.queued += done.queued
+        loop.spans = bool(region.plan.others)
         for use, count in zip(region.body, calls, strict=True):
-            self._add(use, count, done.busy * count / most, done.queued * count / most)
+            if count:
+                loop.inside[_name(use)] = loop.inside.get(_name(use), 0) + count
         if region.plan.leads and region.plan.loop.until is not None:
             self._ended(walk, region.plan.loop, done.iterations, stopped=done.stopped)
-
-    def _add(self, use: UseTable, calls: int, busy: float, queued: float) -> None:
-        if calls:
-            node = self._nodes[_name(use)]
-            node.calls += calls
-            node.busy += busy
-            node.queued += queued
 
     def _ended(self, walk: str, loop: LoopPlan, iterations: int, *, stopped: bool) -> None:
         end = self._ends[walk, loop.name]
@@ -68,9 +80,24 @@ class Times:
         return RankDone(
             rank=rank,
             run=run,
-            times=tuple(
-                NodeTime(node=name, rank=rank, calls=one.calls, busy=one.busy, queued=one.queued)
-                for name, one in self._nodes.items()
+            times=(
+                *(
+                    NodeTime(node=name, rank=rank, calls=one.calls, busy=one.busy, queued=one.queued)
+                    for name, one in self._nodes.items()
+                ),
+                *(
+                    NodeTime(
+                        node=name,
+                        rank=rank,
+                        calls=one.iterations,
+                        busy=one.busy,
+                        queued=one.queued,
+                        walk=walk,
+                        inside=one.inside,
+                        spans=one.spans,
+                    )
+                    for (walk, name), one in self._loops.items()
+                ),
             ),
             loops=tuple(
                 LoopEnd(walk=walk, loop=loop, iterations=end.iterations, stopped=end.stopped)

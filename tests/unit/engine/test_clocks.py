@@ -172,6 +172,19 @@ def test_a_launch_starts_when_what_was_launched_before_it_has_ended() -> None:
     assert spans[0][1] == spans[1][0]
 
 
+def test_a_launch_does_not_have_the_time_of_the_copies_that_it_waits_for() -> None:
+    device = Device(7)
+    track = Track(DeviceClock(device.event, "anchors", device.clock))
+    device.launch(0.050)
+    # Nobody asks when the state had come.
+    track.stamp()
+    begun = device.clock()
+    true = device.launch(0.002)
+    launch = track.stamp()
+    launch.synchronize()
+    assert track.span(launch, begun) == pytest.approx(true, abs=50 * US)
+
+
 def test_the_host_is_not_asked_to_wait() -> None:
     class Never(Played):
         def synchronize(self) -> None:

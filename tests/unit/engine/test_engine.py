@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of, serve
+from walkgraph.engine.clocks import Stopwatch
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.pages import OutOfPages
 from walkgraph.engine.schedule import Mix
@@ -207,6 +208,17 @@ def test_states_move_between_ranks() -> None:
     there.import_state(StateKey("b", "main"), {})
     assert int(outputs(there, feed([7], run="b"))[0]["token"]) == 7 + 1
     there.audit()
+
+
+def test_moves_of_states_are_stamped_so_that_no_call_has_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = attend_engine(), attend_engine()
+    outputs(here, feed([1] * 21))
+    stamped: list[torch.device] = []
+    monkeypatch.setattr(Stopwatch, "stamp", lambda _, device: stamped.append(device))
+    here.fork(StateKey("r", "main"), StateKey("r", "other"))
+    value = here.export(StateKey("r", "main"))
+    there.import_state(StateKey("r", "main"), value)
+    assert stamped == [torch.device("cpu")] * 3
 
 
 def test_an_import_without_room_leaves_the_state_as_it_was() -> None:

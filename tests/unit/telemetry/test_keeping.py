@@ -19,6 +19,7 @@ from tests.support.telling import (
     gauge,
     launch,
     loop_ended,
+    loop_work,
     looping,
     packet,
     phase,
@@ -146,9 +147,15 @@ def test_summaries_are_folded_and_loops_shown_until_they_have_ended() -> None:
     assert blocks.started == (1_000_000, 1_300_000, 1_500_000)
     assert blocks.finished == (1_200_000, 1_500_000, 1_600_000)
     assert blocks.busy == (100_000, 200_000, 50_000)
-    world.tell("rank 0.1", loop_ended(A, 11.7, 12), activity(A, (11.3, 11.7), calls=12), now=11.7)
+    work = loop_work(11.3, 0.3, {"llm": 12, "head": 6})
+    world.tell("rank 0.1", loop_ended(A, 11.7, 12, work), now=11.7)
     found = world.trace(A)
-    assert [found.lanes[lane].name for lane in found.blocks.lane] == ["vae", "llm"]
+    assert [(found.lanes[lane].name, found.lanes[lane].loop) for lane in found.blocks.lane] == [
+        ("vae", False),
+        ("decode", True),
+    ]
+    assert (found.blocks.count[1], found.blocks.busy[1], found.blocks.iteration[1]) == (12, 300_000, (11,))
+    assert (found.blocks.started[1], found.blocks.finished[1]) == (1_300_000, 1_700_000)
     assert (found.loops[0].iterations, found.loops[0].at) == (12, 1_700_000)
     # The other one's loop goes on.
     world.tell("conductor", phase(B, "queued", 10.0), now=11.7)

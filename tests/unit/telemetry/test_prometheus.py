@@ -115,19 +115,30 @@ def test_levels_agree_on_calls_and_seconds() -> None:
         assert metrics.queued.sum("d", "llm") == 4.0
 
 
-def test_nodes_of_a_launch_share_its_time() -> None:
-    metrics = sink()
+def test_a_launch_is_its_loops_and_no_nodes() -> None:
+    full, summary = sink(), sink()
     launch = e.Launch(
         rank=RANK, number=1, loop="generate", nodes=("llm", "sampler"), uses=("llm", "sampler"), count=8,
         runs=(RUN, OTHER), walks=("w", "w"), steps=(0, 0), outer=((), ()), first=(0, 4), ready=(0.25, 1.5), taken=0.0,
         launched=0.0, started=1.0, finished=1.5,
     )  # fmt: skip
-    metrics.take(packet(launch), "d", "v1", 0)
-    assert metrics.nodes.count("d", "llm") == metrics.nodes.count("d", "sampler") == 16
-    assert metrics.nodes.sum("d", "llm") + metrics.nodes.sum("d", "sampler") == pytest.approx(0.5 * 2)
-    assert metrics.queued.count("d", "llm") == metrics.queued.count("d", "sampler") == 16
-    waited = metrics.queued.sum("d", "llm") + metrics.queued.sum("d", "sampler")
-    assert waited == pytest.approx(0.75), "the one that was ready later hasn't waited"
+    full.take(packet(launch), "d", "v1", 0)
+    for run in (RUN, OTHER):
+        work = e.LoopWork(
+            nodes=("llm", "sampler"), uses=("llm", "sampler"), calls=(8, 8), spans=False, busy=0.5, queued=0.375,
+            began=0.0, batch=2,
+        )  # fmt: skip
+        ended = e.LoopEnded(
+            run=run, rank=RANK, walk="w", loop="generate", step=0, iteration=(), iterations=8, reason="times", at=0.0,
+            work=work,
+        )  # fmt: skip
+        summary.take(packet(ended), "d", "v1", 0)
+    for metrics in (full, summary):
+        assert metrics.nodes.count("d", "llm") == metrics.nodes.count("d", "sampler") == 0
+        assert metrics.iterations.count("d", "generate", "0") == metrics.loops_queued.count("d", "generate", "0") == 16
+        assert metrics.iterations.sum("d", "generate", "0") == pytest.approx(0.5 * 2)
+        waited = metrics.loops_queued.sum("d", "generate", "0")
+        assert waited == pytest.approx(0.75), "the one that was ready later hasn't waited"
 
 
 def test_the_text_has_names_units_and_labels() -> None:

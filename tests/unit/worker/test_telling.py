@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -19,7 +19,7 @@ from walkgraph.engine.riders import LoopDone, Rider, Stepped, Waiting, stepped
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call
-from walkgraph.networks.loops import LoopCall, LoopUse
+from walkgraph.networks.loops import Channel, LoopCall, LoopSend, LoopUse
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.emit import INTERVAL, Buffered, Off
 from walkgraph.wire import messages as m
@@ -291,19 +291,30 @@ def test_the_end_of_a_loop_is_told_at_both_levels(level: Level) -> None:
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 2, 3, 8])
-def test_the_nodes_of_a_loop_share_its_time_by_their_calls(iterations: int) -> None:
+def test_the_time_of_a_loop_is_its_own_and_no_nodes(iterations: int) -> None:
     world = World()
     error = ErrorInfo(code="node_error", message="no") if not iterations else None
     done = LoopDone(loop_call("r"), None if error else {}, error, iterations, False, 6.0, 0.5, 2, 4.5)
     world.teller.ended(done)
-    found = {one.node: one for one in world.told(e.Activity)}
+    assert not world.told(e.Activity)
+    [end] = world.told(e.LoopEnded)
+    assert end.work is not None
     tried = max(1, iterations)
-    calls = {"always": tried, "at_times": sum((True, False, True, *(False,) * 5)[:tried])}
-    assert {name: one.calls for name, one in found.items()} == calls
-    for name, one in found.items():
-        assert one.busy == pytest.approx(6.0 * calls[name] / sum(calls.values()))
-        assert one.queued == pytest.approx(0.5 * calls[name] / sum(calls.values()))
-        assert (one.iteration, one.launched, one.finished, one.batch) == ((3, tried - 1), 4.5, 10.0, 2)
+    assert (end.work.uses, end.work.nodes) == (("a", "b"), ("always", "at_times"))
+    assert end.work.calls == (tried, sum((True, False, True, *(False,) * 5)[:tried]))
+    assert (end.work.busy, end.work.queued, end.work.began, end.work.batch, end.at) == (6.0, 0.5, 4.5, 2, 10.0)
+    assert not end.work.spans
+
+
+def test_a_part_of_a_loop_says_that_it_waits_for_others() -> None:
+    channel = Channel(1, Rank(1))
+    for level in ("summary", "full"):
+        world, of = World(level), replace(loop_call("r"), sends=(LoopSend(0, "out", channel, None),))
+        world.teller.began(of)
+        world.teller.worked(stepped([rider(of)], (0,), 1, Timing(1, 2, 3, 4)))
+        world.teller.ended(LoopDone(of, {}, None, 8, False, 1.0, 0.5, 2))
+        assert all(one.spans for one in [*world.told(e.Launch), *world.told(e.Looping)])
+        assert [one.work.spans for one in world.told(e.LoopEnded) if one.work] == [True] * (level == "summary")
 
 
 def test_a_loop_that_has_begun_is_told_before_its_first_launch_is_over() -> None:
@@ -419,7 +430,7 @@ def test_the_level_changes_at_run_time() -> None:
     world.teller.set_level("summary")
     everything(world.teller)
     kinds = {type(one) for one in world.told()}
-    assert kinds == {e.Activity, e.Looping, e.LoopEnded, e.Transfer}
+    assert kinds == {e.Looping, e.LoopEnded, e.Transfer}
     world.teller.set_level("full")
     world.frames.clear()
     everything(world.teller)
@@ -436,7 +447,7 @@ def test_what_was_added_up_before_a_change_leaves_all_the_same(level: Level) -> 
     world = World()
     everything(world.teller)
     world.teller.set_level(level)
-    assert {type(one) for one in world.told()} == {e.Activity, e.Looping, e.LoopEnded, e.Transfer}
+    assert {type(one) for one in world.told()} == {e.Looping, e.LoopEnded, e.Transfer}
 
 
 def test_where_nobody_listens_the_engine_is_not_asked_to_time() -> None:

@@ -102,13 +102,30 @@ class FromPackets:
         """`places`: of a deployment's version, for the names of its edges and the loops that make tokens."""
         self._places, self._now = places, now
         self.nodes = Histogram(
-            "walkgraph_node_execution_seconds", "Time of a node's call on its device, with its batch", FINE, "node"
+            "walkgraph_node_execution_seconds",
+            "Time of a node's call on its device, with its batch; calls in loops that a device runs whole have none",
+            FINE,
+            "node",
         )
         self.queued = Histogram(
             "walkgraph_node_queue_seconds", "From a call's inputs being there to its start", FINE, "node"
         )
         self.loops = Histogram(
             "walkgraph_loop_iterations", "Iterations of a loop on the device, at its end", ITERATIONS, "loop", "rank"
+        )
+        self.iterations = Histogram(
+            "walkgraph_loop_iteration_seconds",
+            "Time of an iteration of a loop that a device runs whole, with its batch and its waits for other ranks",
+            FINE,
+            "loop",
+            "rank",
+        )
+        self.loops_queued = Histogram(
+            "walkgraph_loop_queue_seconds",
+            "That a loop on the device waited for a row, or a launch, by iteration",
+            FINE,
+            "loop",
+            "rank",
         )
         self.bytes = Total("walkgraph_edge_bytes", "Bytes of tensors sent from rank to rank", "edge", "transport")
         self.sent = Total("walkgraph_edge_tensors", "Tensors sent from rank to rank", "edge", "transport")
@@ -165,7 +182,7 @@ class FromPackets:
 
     @property
     def _histograms(self) -> tuple[Histogram, ...]:
-        return self.nodes, self.queued, self.loops
+        return self.nodes, self.queued, self.loops, self.iterations, self.loops_queued
 
     @property
     def _totals(self) -> tuple[Total, ...]:
@@ -188,18 +205,20 @@ class FromPackets:
             self.queued.observe((deployment, node), max(0.0, event.started - ready))
 
     def _launch(self, event: e.Launch, deployment: str) -> None:
-        """The nodes of a loop share its time, as nothing tells them apart."""
-        if not event.nodes or not event.count:
+        """An iteration's part of the launch: nothing tells apart what nodes take in it."""
+        if not event.count:
             return
-        calls = event.count * len(event.nodes)
-        seconds = (event.finished - event.started) / calls
-        for node in event.nodes:
-            self.nodes.observe((deployment, node), seconds, event.count * len(event.runs))
-            for ready in event.ready:
-                self.queued.observe((deployment, node), max(0.0, event.started - ready) / calls, event.count)
+        key = (deployment, event.loop, str(event.rank))
+        self.iterations.observe(key, (event.finished - event.started) / event.count, event.count * len(event.runs))
+        for ready in event.ready:
+            self.loops_queued.observe(key, max(0.0, event.started - ready) / event.count, event.count)
 
     def _loop_ended(self, event: e.LoopEnded, deployment: str, version: str) -> None:
-        self.loops.observe((deployment, event.loop, str(event.rank)), event.iterations)
+        key = (deployment, event.loop, str(event.rank))
+        self.loops.observe(key, event.iterations)
+        if event.work is not None and event.iterations:
+            self.iterations.observe(key, event.work.busy / event.iterations, event.iterations)
+            self.loops_queued.observe(key, event.work.queued / event.iterations, event.iterations)
         places = self._places(deployment, version)
         # Of a loop on several ranks each tells its end.
         if places is not None and places.tokens.get((event.walk, event.loop)) == event.rank:
