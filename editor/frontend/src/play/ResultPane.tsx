@@ -5,7 +5,7 @@ import { FailedInputs } from "../debug/FailedInputs";
 import { RunMark } from "../debug/marks";
 import { Badge, Button, Prose } from "../ui/kit";
 import { useLatest, useQueueGauge } from "../telemetry/activity";
-import { showSeconds } from "../ui/words";
+import { insideWords, showSeconds } from "../ui/words";
 import { Facts, isFact } from "./Facts";
 import { MuteButton, OutputView, PictureFrame } from "./outputs";
 import { isOver, PREVIEW } from "./results";
@@ -241,9 +241,13 @@ function Times({ result, onNode }: { result: Result; onNode: Props["onNode"] }) 
         </thead>
         <tbody>
           {rows.map((row) => (
-            <tr key={`${row.node} ${row.rank}`}>
+            <tr key={`${row.walk} ${row.node} ${row.rank}`}>
               <td>
-                {onNode ? (
+                {row.walk ? (
+                  <span title={insideWords(Object.keys(row.inside ?? {}), row.spans)}>
+                    <span aria-label="loop">↻</span> {row.node}
+                  </span>
+                ) : onNode ? (
                   <button type="button" className="wg-play-link" onClick={() => onNode(row.node)}>
                     {row.node}
                   </button>

@@ -223,12 +223,14 @@ export class Play {
   }
 
   /** Shows what comes of a run until it is over, or nobody answers any more. */
-  private async follow(going: Going, run: string, heard: (event: RunEvent) => void = () => {}): Promise<void> {
+  private async follow(going: Going, run: string, heard?: (event: RunEvent) => void): Promise<void> {
     const since = performance.now() - (Date.now() - going.result.startedAt);
     for await (const event of follow(run, going.control.signal)) {
-      going.show(after(going.result, event, performance.now() - since));
+      const next = after(going.result, event, performance.now() - since);
+      // Of a run that was found again nobody saw when its outputs came.
+      going.show(heard ? next : { ...next, firstOutputAt: null });
       tell(event, going.result.task);
-      heard(event);
+      heard?.(event);
     }
     if (!isOver(going.result)) going.show(lost(going.result));
   }

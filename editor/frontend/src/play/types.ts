@@ -103,6 +103,12 @@ export interface NodeTime {
   calls: number;
   busy: number;
   queued: number;
+  /** Of a loop that its device ran whole, which `node` names: `busy` is all of its nodes' time. */
+  walk?: string;
+  /** Of a loop: how often it has called its nodes. */
+  inside?: Record<string, number>;
+  /** Of a loop: it has parts on other ranks, and what it waited for them is in its time. */
+  spans?: boolean;
 }
 
 export interface OutputShown {

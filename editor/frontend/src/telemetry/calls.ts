@@ -1,5 +1,5 @@
 // What events tell of calls, whatever the level they come from: one record for each use of a node and run. Pure.
-import type { ActivityEvent, ForwardEvent, LaunchEvent, LoopingEvent } from "./frames";
+import type { ActivityEvent, ForwardEvent, LaunchEvent, LoopEndedEvent, LoopingEvent, LoopWork } from "./frames";
 
 export type Work = ActivityEvent | ForwardEvent | LaunchEvent | LoopingEvent;
 
@@ -30,11 +30,14 @@ export interface LoopTold {
   done: number;
   /** Of one iteration, with those of the runs in the same batch; 0: not told. */
   ms: number;
-  /** It calls one use alone, whose time that is. */
+  /** It calls one use alone and waits for no other rank: that is the use's time. */
   alone: boolean;
   /** Its calls are told again once it has ended. */
   again: boolean;
 }
+
+/** A loop's work is told by its end. */
+export type Ended = LoopEndedEvent & { work: LoopWork };
 
 export function toldBy(event: Work): Told[] {
   switch (event.type) {
@@ -47,6 +50,31 @@ export function toldBy(event: Work): Told[] {
     case "looping":
       return looping(event);
   }
+}
+
+/** What a loop's nodes and uses did in it, as it has ended: their calls, and their time where there is but one. */
+export function endedBy({ run, rank, walk, loop, iteration, iterations, work }: Ended): Told[] {
+  const { nodes, uses, calls, batch } = work;
+  const alone = uses.length === 1 && !work.spans;
+  const ms = iterations > 0 ? (work.busy / iterations) * 1000 : 0;
+  const told = (count: number) => ({
+    run,
+    rank,
+    walk,
+    iteration: [...iteration, Math.max(0, iterations - 1)],
+    batch,
+    calls: count,
+    busy: alone ? work.busy : null,
+    queued: alone ? work.queued : 0,
+    failed: false,
+    loop: { name: loop, done: iterations, ms, alone, again: false },
+  });
+  const byNode = new Map<string, number>();
+  nodes.forEach((node, at) => byNode.set(node, (byNode.get(node) ?? 0) + (calls[at] ?? 0)));
+  return [
+    ...[...byNode].map(([node, count]): Told => ({ ...told(count), node, use: null })),
+    ...uses.map((use, at): Told => ({ ...told(calls[at] ?? 0), node: null, use })),
+  ];
 }
 
 /** Where a use's figures are kept, beside those of nodes. */
@@ -96,7 +124,7 @@ function launched(event: LaunchEvent): Told[] {
   const { rank, uses, count, loop, runs, walks, outer, first, ready, started, finished } = event;
   const busy = finished - started;
   const ms = (busy / count) * 1000;
-  const alone = uses.length === 1;
+  const alone = uses.length === 1 && !event.spans;
   return runs.flatMap((run, row) => {
     const done = (first[row] ?? 0) + count;
     return inLoop(event, {
@@ -130,7 +158,7 @@ function looping(event: LoopingEvent): Told[] {
       busy: null,
       queued: 0,
       failed: false,
-      loop: { name: loop, done, ms, alone: uses.length === 1, again: true },
+      loop: { name: loop, done, ms, alone: uses.length === 1 && !event.spans, again: true },
     });
   });
 }

@@ -69,6 +69,8 @@ export interface LaunchEvent {
   started: number;
   finished: number;
   pages_free: number;
+  /** Parts of the loops run on other ranks, for which the launch waits: its time is theirs, too. */
+  spans: boolean;
 }
 
 // ── work, level `summary` ───────────────────────────────────────────────────────────────────────
@@ -110,6 +112,24 @@ export interface LoopingEvent {
   busy: number;
   batch: number;
   at: number;
+  /** As that of `LaunchEvent`. */
+  spans: boolean;
+}
+
+/** What a loop came to that a device ran whole. Nothing tells apart what its nodes took. */
+export interface LoopWork {
+  nodes: string[];
+  /** Of these nodes, one each. */
+  uses: string[];
+  /** Of each use. */
+  calls: number[];
+  spans: boolean;
+  /** Seconds of its launches. */
+  busy: number;
+  /** Seconds that it waited for rows. */
+  queued: number;
+  began: number;
+  batch: number;
 }
 
 /** A loop on the device is over for a run; at every level but `off`. */
@@ -125,6 +145,8 @@ export interface LoopEndedEvent {
   iterations: number;
   reason: "times" | "until" | "error";
   at: number;
+  /** On `summary`; on `full` its launches have told. */
+  work: LoopWork | null;
 }
 
 // ── values between ranks ────────────────────────────────────────────────────────────────────────

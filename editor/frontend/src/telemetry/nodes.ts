@@ -1,7 +1,7 @@
 // What every node and loop does, from telemetry: figures gathered in place as messages come, shown as new objects a few
 // times a second; a change of state is shown with the next frame of the screen. No React, no browser.
 import type { RunShown } from "../api/types";
-import { toldBy, useKey, type Told } from "./calls";
+import { endedBy, toldBy, useKey, type Told } from "./calls";
 import { Live, LiveLoop } from "./cells";
 import { Flusher, type Clock } from "./flush";
 import type { Frame, LoopEndedEvent, QueueGauge, RankGauge, RunPhaseEvent } from "./frames";
@@ -20,6 +20,16 @@ export interface Hooks {
   failed: (run: string) => void;
   /** An object URL isn't needed any more. */
   revoke: (url: string) => void;
+}
+
+/** As a run's row has it; `walk`: of a loop, `inside`: calls of its nodes. */
+interface RunTime {
+  node: string;
+  rank: number;
+  calls: number;
+  busy: number;
+  walk?: string;
+  inside?: Record<string, number>;
 }
 
 /** A node without news for so long is no longer running: packets of a busy one come twenty times a second. */
@@ -129,17 +139,31 @@ export class NodeStore {
   showRun(run: RunShown): void {
     this.focusOn(run.id);
     this.frozen = true;
-    for (const row of run.times as { node: string; rank: number; calls: number; busy: number }[]) {
-      const live = this.live(row.node);
-      const busy = (live.ms * live.calls) / 1000 + row.busy;
-      live.calls += row.calls;
-      live.ms = live.calls ? (busy / live.calls) * 1000 : 0;
-      live.on(row.rank);
-      live.state = "done";
-      this.touch(live);
+    const timed = new Map<Live, { calls: number; busy: number }>();
+    for (const row of run.times as RunTime[]) {
+      // Of a loop that its device ran whole: its nodes' calls have no times of their own.
+      if (row.walk) this.showLoop(run.id, row);
+      for (const [node, calls] of row.walk ? Object.entries(row.inside ?? {}) : [[row.node, row.calls] as const]) {
+        const live = this.live(node);
+        live.calls += calls;
+        live.on(row.rank);
+        live.state = "done";
+        this.touch(live);
+        if (row.walk) continue;
+        const sum = timed.get(live) ?? { calls: 0, busy: 0 };
+        timed.set(live, { calls: sum.calls + row.calls, busy: sum.busy + row.busy });
+      }
     }
+    for (const [live, { calls, busy }] of timed) live.ms = calls ? (busy / calls) * 1000 : 0;
     if (run.error) this.fail(run.id, run.error);
     this.schedule(true);
+  }
+
+  private showLoop(run: string, { walk = "", node, calls, busy }: RunTime): void {
+    const live = this.liveLoop(walk, node);
+    live.leave(run, false, calls);
+    live.ms = calls ? Math.max(live.ms, (busy / calls) * 1000) : 0;
+    this.touch(live);
   }
 
   /** Hold what is shown. What happened meanwhile is not counted. */
@@ -179,6 +203,8 @@ export class NodeStore {
           for (const told of toldBy(event)) this.called(told, now);
           break;
         case "loop_ended":
+          if (event.work)
+            for (const told of endedBy({ ...event, work: event.work })) if (told.calls > 0) this.called(told, now);
           this.left(event);
           break;
         case "run":

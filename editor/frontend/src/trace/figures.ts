@@ -9,6 +9,9 @@ export interface LaneFigures {
   name: string;
   rank: number;
   loop: boolean;
+  /** One, or those of the loop. */
+  nodes: readonly string[];
+  spans: boolean;
   /** Calls; of a loop, iterations. */
   calls: number;
   /** Of one call or iteration; null where calls aren't told apart. */
@@ -45,6 +48,8 @@ function laneFigures(model: Model, lane: Lane): LaneFigures {
     name: lane.name,
     rank: lane.rank,
     loop: lane.loop,
+    nodes: lane.nodes,
+    spans: lane.spans ?? false,
     calls,
     p50: folded ? null : quantile(each, 0.5),
     p95: folded ? null : quantile(each, 0.95),

@@ -107,7 +107,7 @@ export class LiveTrace {
 
   private launch(event: LaunchEvent, origin: number): void {
     const { model } = this;
-    const lane = model.laneOf(event.rank, event.loop, event.nodes, true);
+    const lane = model.laneOf(event.rank, event.loop, event.nodes, true, event.spans);
     const runs = event.runs.map((run) => model.name(run));
     const block = timed(event, Math.min(...event.ready), origin, lane, runs);
     block.kind = LAUNCH;
@@ -152,7 +152,7 @@ export class LiveTrace {
     if (event.launches === 0) return;
     model.add({
       ...FOLD,
-      lane: model.laneOf(event.rank, event.loop, event.nodes, true),
+      lane: model.laneOf(event.rank, event.loop, event.nodes, true, event.spans),
       walk: model.name(event.walks[0] ?? ""),
       iteration: event.iterations[0] ?? [],
       count: event.calls,
@@ -206,7 +206,7 @@ export class LiveTrace {
     const from = times.length ? times[times.length >> 1]! : (old.hops[old.hops.length >> 1]?.sent ?? 0);
     const model = (this.model = new Model());
     model.wall = old.wall;
-    for (const lane of old.lanes) model.laneOf(lane.rank, lane.name, lane.nodes, lane.loop);
+    for (const lane of old.lanes) model.laneOf(lane.rank, lane.name, lane.nodes, lane.loop, lane.spans);
     for (let id = 0; id < old.size; id += 1) if (old.started.at(id) >= from) model.add(blockOf(old, id, model));
     for (const hop of old.hops.slice(-MOST_HOPS / 2)) if (hop.sent >= from) model.addHop(hop);
     for (const mark of old.marks.slice(-MOST_MARKS / 2)) if (mark.at >= from) model.addMark(mark);

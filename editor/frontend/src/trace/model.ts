@@ -130,12 +130,12 @@ export class Model {
     return index;
   }
 
-  laneOf(rank: number, name: string, nodes: readonly string[], loop: boolean): number {
+  laneOf(rank: number, name: string, nodes: readonly string[], loop: boolean, spans = false): number {
     const key = `${rank} ${loop ? 1 : 0} ${name}`;
     let index = this.laneIndex.get(key);
     if (index === undefined) {
       index = this.lanes.length;
-      this.lanes.push({ rank, name, nodes: [...nodes], loop, index, tracks: [] });
+      this.lanes.push({ rank, name, nodes: [...nodes], loop, spans, index, tracks: [] });
       this.laneIndex.set(key, index);
     } else if (loop) this.widen(this.lanes[index]!, nodes);
     return index;

@@ -2,7 +2,7 @@
 import { Network } from "lucide-react";
 import { useMemo, useState } from "react";
 import { Button, Empty, Prose } from "../ui/kit";
-import { plural, showSeconds } from "../ui/words";
+import { insideWords, plural, showSeconds } from "../ui/words";
 import { blockWords, differences, figuresOf, type Difference, type LaneFigures } from "./figures";
 import type { Link } from "./find";
 import type { Lane, Model } from "./model";
@@ -38,7 +38,7 @@ export function BlockPanel({ model, block, links, onBlock, onCanvas }: BlockProp
           </div>
         ))}
       </dl>
-      {lane.loop && <p className="about">Its iterations call {lane.nodes.join(", ")}.</p>}
+      {lane.loop && <p className="about">{insideWords(lane.nodes, lane.spans)}</p>}
       {onCanvas && (
         <Button onClick={() => onCanvas(lane.nodes)}>
           <Network size={14} aria-hidden /> Show on the canvas
@@ -193,9 +193,9 @@ export function WhyPanel({ shown, path, onPath, onPiece }: WhyProps) {
       </ul>
       {why.bottleneck && (
         <p>
-          Bottleneck: <strong>{why.bottleneck.lane}</strong> on rank {why.bottleneck.rank},{" "}
-          {showSeconds(why.bottleneck.seconds)} ({Math.round(why.bottleneck.share * 100)} %){" "}
-          {KINDS[why.bottleneck.kind].label.toLowerCase()}.
+          Bottleneck: <strong>{why.bottleneck.loop ? `↻ ${why.bottleneck.lane}` : why.bottleneck.lane}</strong> on
+          rank {why.bottleneck.rank}, {showSeconds(why.bottleneck.seconds)} ({Math.round(why.bottleneck.share * 100)}{" "}
+          %) {KINDS[why.bottleneck.kind].label.toLowerCase()}.
         </p>
       )}
       {why.path.length === 0 ? (
@@ -258,7 +258,7 @@ export function NodesPanel({ model, version, other, statistics, onLane }: NodesP
 }
 
 interface NamedProps {
-  row: { rank: number; name: string; loop: boolean };
+  row: { rank: number; name: string; loop: boolean; nodes?: readonly string[]; spans?: boolean };
   /** There are several: its own is told. */
   ranks: boolean;
   onLane: NodesProps["onLane"];
@@ -266,11 +266,15 @@ interface NamedProps {
 
 function Named({ row, ranks, onLane }: NamedProps) {
   return (
-    <button type="button" className="wg-trace-link" title={`On rank ${row.rank}`} onClick={() => onLane(row)}>
+    <button type="button" className="wg-trace-link" title={titleOf(row)} onClick={() => onLane(row)}>
       {row.loop && <span aria-label="loop">↻ </span>}
       {row.name} {ranks && <small>rank {row.rank}</small>}
     </button>
   );
+}
+
+function titleOf({ rank, loop, nodes, spans }: NamedProps["row"]): string {
+  return `On rank ${rank}${loop && nodes ? `. ${insideWords(nodes, spans)}` : ""}`;
 }
 
 function Figures({ rows, onLane }: { rows: readonly LaneFigures[]; onLane: NodesProps["onLane"] }) {

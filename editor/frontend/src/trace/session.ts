@@ -315,8 +315,8 @@ export class TraceSession {
     if (!shown) return;
     const old = shown.model;
     const same = (index: number) => {
-      const { rank, name, nodes, loop } = old.lanes[index]!;
-      return model.laneOf(rank, name, nodes, loop);
+      const { rank, name, nodes, loop, spans } = old.lanes[index]!;
+      return model.laneOf(rank, name, nodes, loop, spans);
     };
     const block =
       selected?.of === "a"

@@ -12,6 +12,8 @@ export interface LaneShown {
   name: string;
   nodes: string[];
   loop: boolean;
+  /** The loop has parts on other ranks: what they wait for each other is in their times. */
+  spans?: boolean;
 }
 
 /** Rows in the order of `started`. Names are indices into the trace's. */
@@ -163,6 +165,6 @@ export interface WhyShown {
   shares: Record<WhyKind, number>;
   /** Empty where telemetry was `summary`, which doesn't tell calls apart. */
   path: WhyPiece[];
-  bottleneck: { lane: string; rank: number; seconds: number; share: number; kind: WhyKind } | null;
+  bottleneck: { lane: string; rank: number; seconds: number; share: number; kind: WhyKind; loop: boolean } | null;
   says: string;
 }

@@ -8,7 +8,7 @@ export function modelOf(trace: TraceShown): Model {
   model.wall = trace.wall;
   for (const name of trace.names) model.name(name);
   const own = model.name(trace.run);
-  const ordered = trace.lanes.map((lane) => model.laneOf(lane.rank, lane.name, lane.nodes, lane.loop));
+  const ordered = trace.lanes.map((lane) => model.laneOf(lane.rank, lane.name, lane.nodes, lane.loop, lane.spans));
   addBlocks(model, trace, own, ordered);
   addHops(model, trace);
   addCounters(model, trace);

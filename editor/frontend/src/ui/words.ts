@@ -61,3 +61,12 @@ const times = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 export function showTime(at: number): string {
   return times.format(at * 1000);
 }
+
+/** Of a loop that a device runs whole: what its time is of. */
+export function insideWords(nodes: readonly string[], spans = false): string {
+  const inside =
+    nodes.length > 1
+      ? `The device runs the loop whole: what ${nodes.join(", ")} take in it is not told apart.`
+      : `The device runs the loop whole: each iteration calls ${nodes[0] ?? "nothing"}.`;
+  return spans ? `${inside} It has parts on other ranks; what they wait for each other is in its time.` : inside;
+}

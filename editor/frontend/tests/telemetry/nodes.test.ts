@@ -3,7 +3,7 @@ import type { RunShown } from "../../src/api/types";
 import { FLUSH_MS } from "../../src/telemetry/flush";
 import type { Frame, TelemetryEvent } from "../../src/telemetry/frames";
 import { NodeStore } from "../../src/telemetry/nodes";
-import { Time, made, frame, activity, looping, ended, phase } from "./told";
+import { Time, made, frame, activity, looping, ended, phase, work } from "./told";
 
 describe("states", () => {
   it("shows a node of a loop on the device as running until its calls are told, or its run has ended", () => {
@@ -170,14 +170,32 @@ describe("loops", () => {
     expect(words()).toMatchObject({ low: 3, high: 4, runs: 6, times: null });
   });
 
-  it("leave out the time of a node that shares them, until it is told apart again", () => {
+  it("have their time to themselves where several nodes share them", () => {
     const { time, store } = made();
     store.take(frame(activity({ calls: 1, busy: 0.04 }), looping({ nodes: ["llm", "head"] })));
     time.screen();
     expect(store.get("llm")).toMatchObject({ ms: 0, state: "running" });
-    store.take(frame(ended(4), activity({ calls: 4, busy: 0.02 })));
+    store.take(frame(ended(4, "times", "r1", work(["llm", "head"], 4, 0.02))));
     time.pass(FLUSH_MS);
-    expect(store.get("llm")).toMatchObject({ ms: 5, calls: 5 });
+    expect(store.get("llm")).toMatchObject({ ms: 0, calls: 5 });
+    expect(store.get("head")).toMatchObject({ ms: 0, calls: 4 });
+    expect(store.loop("decode", "words")).toMatchObject({ ms: 5, high: 4, state: "done" });
+  });
+
+  it("are the time of a node that they call alone, and of none that waits for other ranks", () => {
+    for (const [spans, ms] of [
+      [false, 5],
+      [true, 0],
+    ] as const) {
+      const { time, store } = made();
+      store.take(frame(looping({ spans })));
+      time.screen();
+      expect(store.get("llm")).toMatchObject({ ms, calls: 4 });
+      store.take(frame(ended(8, "times", "r1", work(["llm"], 8, 0.04, spans))));
+      time.pass(FLUSH_MS);
+      expect(store.get("llm")).toMatchObject({ ms, calls: 8 });
+      expect(store.loop("decode", "words")).toMatchObject({ ms: 5 });
+    }
   });
 
   it("say that an error ended them", () => {
@@ -208,6 +226,7 @@ describe("loops", () => {
       started: 1,
       finished: 1.03,
       pages_free: 0,
+      spans: false,
     };
     store.take(frame(launch, { ...launch, outer: [[8]], nodes: ["mtp"], uses: ["mtp"] }));
     time.screen();
@@ -268,6 +287,20 @@ describe("scope", () => {
     time.screen();
     expect(store.get("llm")).toMatchObject({ state: "done", calls: 20, ms: 200, ranks: [0, 1] });
     expect(store.get("vae")).toMatchObject({ state: "error", error: "it broke" });
+  });
+
+  it("shows a finished run's loops, whose nodes have calls and no times of their own", () => {
+    const { time, store } = made();
+    const loop = { node: "words", rank: 0, calls: 10, busy: 2, queued: 0, walk: "decode" };
+    const times = [
+      { node: "llm", rank: 0, calls: 1, busy: 0.3, queued: 0 },
+      { ...loop, inside: { llm: 10, head: 5 }, spans: false },
+    ];
+    store.showRun({ id: "old", times, error: null } as unknown as RunShown);
+    time.screen();
+    expect(store.get("llm")).toMatchObject({ calls: 11, ms: 300 });
+    expect(store.get("head")).toMatchObject({ calls: 5, ms: 0, state: "done" });
+    expect(store.loop("decode", "words")).toMatchObject({ state: "done", high: 10, ms: 200 });
   });
 
   it("holds what is shown while paused, and takes nothing for running afterwards", () => {

@@ -1,7 +1,7 @@
 // A store of nodes with a clock of its own, and the news that it is told in tests.
 import { vi } from "vitest";
 import type { GraphDocument } from "../../src/document/types";
-import type { LoopingEvent, Frame, TelemetryEvent } from "../../src/telemetry/frames";
+import type { LoopingEvent, LoopWork, Frame, TelemetryEvent } from "../../src/telemetry/frames";
 import { NodeStore } from "../../src/telemetry/nodes";
 import { loopsAround, loopTimes, stepsOf } from "../../src/telemetry/steps";
 
@@ -88,12 +88,33 @@ export function activity(fields: Partial<Extract<TelemetryEvent, { type: "activi
 export function looping(fields: Partial<LoopingEvent> = {}): TelemetryEvent {
   const uses = fields.nodes ?? ["llm"];
   const what = { loop: "words", nodes: ["llm"], uses, runs: ["r1"], walks: ["decode"], iterations: [[4]] };
-  return { type: "looping", rank: 0, ...what, launches: 1, calls: 4, busy: 0.02, batch: 1, at: 1, ...fields };
+  return {
+    type: "looping",
+    rank: 0,
+    ...what,
+    launches: 1,
+    calls: 4,
+    busy: 0.02,
+    batch: 1,
+    at: 1,
+    spans: false,
+    ...fields,
+  };
 }
 
-export function ended(iterations: number, reason: "times" | "until" | "error" = "times", run = "r1"): TelemetryEvent {
+/** What a loop came to whose iterations call each of these nodes once. */
+export function work(nodes: string[], calls: number, busy: number, spans = false): LoopWork {
+  return { nodes, uses: nodes, calls: nodes.map(() => calls), spans, busy, queued: 0, began: 1, batch: 1 };
+}
+
+export function ended(
+  iterations: number,
+  reason: "times" | "until" | "error" = "times",
+  run = "r1",
+  work: LoopWork | null = null,
+): TelemetryEvent {
   const where = { run, rank: 0, walk: "decode", loop: "words", step: 0, iteration: [] };
-  return { type: "loop_ended", ...where, iterations, reason, at: 2 };
+  return { type: "loop_ended", ...where, iterations, reason, at: 2, work };
 }
 
 export function phase(

@@ -73,6 +73,7 @@ describe("live events", () => {
       started: 1.2,
       finished: 1.6,
       pages_free: 0,
+      spans: false,
     });
     expect(model.lanes).toMatchObject([{ name: "denoise", loop: true, rank: 1, nodes: ["dit"] }]);
     expect([model.kind.at(0), model.count.at(0), model.iteration[0]]).toEqual([LAUNCH, 4, [2, 8]]);
@@ -94,6 +95,7 @@ describe("live events", () => {
       busy: 0.5,
       batch: 1,
       at,
+      spans: false,
     });
     const { model } = live(
       {

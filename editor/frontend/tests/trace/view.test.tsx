@@ -65,7 +65,7 @@ it("why a run was slow is a sentence, shares, and a way to each piece", () => {
     began: 10,
     ended: 500,
   } as const;
-  const bottleneck = { lane: "llm", rank: 0, seconds: 0.001, share: 0.5, kind: "compute" } as const;
+  const bottleneck = { lane: "llm", rank: 0, seconds: 0.001, share: 0.5, kind: "compute", loop: false } as const;
   const why = { run: "r1", seconds: 0.002, shares, path: [piece], bottleneck, says: "Half of it was `llm`." };
   const [onPath, onPiece] = [vi.fn(), vi.fn()];
   const shown = { trace: trace(), model: modelOf(trace()), why, unknown: null };
