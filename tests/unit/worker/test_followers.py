@@ -339,4 +339,7 @@ def test_calls_are_counted_where_they_were_made() -> None:
     (report,) = core.handle(CallDone(Ref("r", 0, 0, ()), {}, busy=8.0, iterations=6))
     assert isinstance(report, Report)
     assert isinstance(report.message, m.RankDone)
-    assert {t.node: (t.calls, t.busy) for t in report.message.times} == {"u": (6, 6.0), "v": (2, 2.0), "f": (6, 0.0)}
+    node, loop = report.message.times
+    assert (node.node, node.calls, node.busy, node.walk) == ("f", 6, 0.0, "")
+    assert (loop.node, loop.walk, loop.calls, loop.busy) == ("l", "w", 6, 8.0), "its time is the loop's"
+    assert (loop.inside, loop.spans) == ({"u": 6, "v": 2}, False)
