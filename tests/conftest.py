@@ -42,6 +42,7 @@ _PATIENT = {stem: (place, group) for place, (group, stems) in enumerate(PATIENT.
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--storm-seconds", type=float, default=10.0, help="how long runs are steered at random, in all")
     parser.addoption("--openapi-cases", type=int, default=5000, help="requests made from the OpenAPI document, in all")
+    parser.addoption("--held-rounds", type=int, default=2, help="deployments whose conductor is held at first")
 
 
 @pytest.fixture
@@ -52,6 +53,11 @@ def storm_seconds(request: pytest.FixtureRequest) -> float:
 @pytest.fixture
 def openapi_cases(request: pytest.FixtureRequest) -> int:
     return request.config.getoption("--openapi-cases")
+
+
+@pytest.fixture
+def held_rounds(request: pytest.FixtureRequest) -> int:
+    return request.config.getoption("--held-rounds")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -25,6 +25,7 @@ ErrorCode = Literal[
     "cancelled",
     "deadline_exceeded",
     "worker_lost",
+    "stalled",
     "out_of_memory",
     "numeric_error",
     "node_error",

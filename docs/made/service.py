@@ -130,6 +130,7 @@ MEANT: dict[ErrorCode, str] = {
     "cancelled": "The run was ended: by its client, by somebody who steers it, by a newer request of its session",
     "deadline_exceeded": "The run took longer than its `deadline`, or `WALKGRAPH_RUN_TIMEOUT`",
     "worker_lost": "A process that the run needed ended; it is started again",
+    "stalled": "Nothing of the run was under way and nothing could come; the error names what it waited for",
     "out_of_memory": "A device had no memory left for this run; others went on",
     "numeric_error": "A value was not finite; the error names the node",
     "node_error": "A component failed on what it was given; the error names node and kinds of inputs",

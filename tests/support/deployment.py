@@ -51,6 +51,8 @@ class Deployment:
 
     def __init__(self) -> None:
         self.process: DeploymentProcess
+        self.directory: Path
+        """Of its sockets."""
         self.messages: list[m.FromConductor] = []
         self.outputs: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
         self.finished: dict[str, m.Finished] = {}
@@ -140,14 +142,16 @@ async def deployed(
             limits=limits or Limits(),
             telemetry_address=telemetry,
         )
-        deployment.process = await DeploymentProcess.start(Path(folder) / "d", spec, deployment.take, deployment.exited)
+        deployment.directory = Path(folder) / "d"
+        start = DeploymentProcess.start
+        deployment.process = await start(deployment.directory, spec, deployment.take, deployment.exited)
         try:
             if ready:
                 await deployment.ready()
             yield deployment
         finally:
             await deployment.process.stop(0)
-            log = (Path(folder) / "d" / "deployment.log").read_text()
+            log = (deployment.directory / "deployment.log").read_text()
             if log:
                 print(log)  # shown by pytest when the test fails
 

@@ -1,10 +1,10 @@
 """What the numbers in events stand for, from the plan: edges by name, and which node can wait for which."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from walkgraph.placement.tables import EdgePlan, Plan, WalkPlan
+from walkgraph.placement.tables import EdgePlan, Plan, Source, WalkPlan
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Places:
         for walk in plan.walks:
             uses = {use.index: use.name for use in walk.uses}
             for edge in walk.edges:
-                edges[walk.name, edge.index] = f"{_source(edge, uses, streams)} -> {_target(edge, uses, streams)}"
+                ends = source_name(uses, edge.source, streams), _target(edge, uses, streams)
+                edges[walk.name, edge.index] = " -> ".join(ends)
         into, out = _stream_ends(plan)
         return cls(
             edges=edges,
@@ -54,8 +55,8 @@ class Places:
         return self.edges.get((walk, edge), f"edge {edge}")
 
 
-def _source(edge: EdgePlan, uses: dict[int, str], streams: dict[int, str]) -> str:
-    source = edge.source
+def source_name(uses: Mapping[int, str], source: Source, streams: Mapping[int, str]) -> str:
+    """Where an edge begins, as documents name it. `uses`, `streams`: names by index."""
     match source.kind:
         case "use":
             return f"{uses[source.use]}.{source.port}"

@@ -2,10 +2,11 @@
 
     service -> conductor    Submit, Abort, Steer, Watch, AskSessions, Drain, Stop
     conductor -> service    Status, Accepted, Rejected, Output, Paused, Resumed, SessionsTold, Finished
-    conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Watch, Gate, Ping, Stop
-    worker -> conductor     Hello, Progress, Ready, LoadFailed, Faulted, Emit, Sent, Halted, RankDone, RankFailed,
-                            Suspended, Released, Pong
-    worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Opened, Inboxes, Ride, Rest, Left
+    conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Watch, Gate, Ping, Probe, Stop
+    worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, Halted, RankDone,
+                            RankFailed, Suspended, Released, Pong, Probed
+    worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Greet, Greeted, Opened, Inboxes,
+                            Ride, Rest, Left
 
 Values ride inside a message while they are tiny; larger tensors stay in the sender's arena, and a `Ticket` travels.
 """
@@ -18,6 +19,7 @@ from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire.sessions import AskSessions, SessionsTold
+from walkgraph.wire.standing import Probe, Probed
 from walkgraph.wire.watching import Gate, Halted, Message, Paused, Resumed, Steer, Watch
 
 # ── values ──────────────────────────────────────────────────────────────────────────────────────
@@ -308,6 +310,14 @@ class Ready(Message, frozen=True, tag="ready"):
     pools: tuple[PoolSize, ...] = ()
 
 
+class Connected(Message, frozen=True, tag="connected"):
+    """The peers that have answered this rank's `Greet`: messages go both ways between them and it."""
+
+    rank: Rank
+    peers: dict[Rank, int]
+    """Rank -> its start."""
+
+
 class LoadFailed(Message, frozen=True, tag="load_failed"):
     rank: Rank
     error: ErrorInfo
@@ -435,6 +445,14 @@ class Freed(Message, frozen=True, tag="freed"):
     ticket: int
 
 
+class Greet(Message, frozen=True, tag="greet"):
+    """The first message to a peer; answered by `Greeted` once the receiver knows the sender."""
+
+
+class Greeted(Message, frozen=True, tag="greeted"):
+    pass
+
+
 class Opened(Message, frozen=True, tag="opened"):
     """The sender can read the other's device arena. Before that no ticket of it is sent there."""
 
@@ -483,21 +501,8 @@ class Left(OfLoop, frozen=True, tag="left"):
 
 ToConductor = Submit | Abort | Steer | Watch | AskSessions | Drain | Stop
 FromConductor = Status | Accepted | Rejected | Output | Paused | Resumed | SessionsTold | Finished
-ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Watch | Gate | Ping | Stop
-FromWorker = (
-    Hello
-    | Progress
-    | Ready
-    | LoadFailed
-    | Faulted
-    | Emit
-    | Sent
-    | Halted
-    | RankDone
-    | RankFailed
-    | Suspended
-    | Released
-    | Pong
-)
+ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Watch | Gate | Ping | Probe | Stop
+OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Pong | Probed
+FromWorker = OfRank | Emit | Sent | Halted | RankDone | RankFailed | Suspended | Released
 BetweenParts = Inboxes | Ride | Rest | Left
-BetweenWorkers = Deliver | Until | StreamItem | StreamDone | Credit | Freed | Opened | BetweenParts
+BetweenWorkers = Deliver | Until | StreamItem | StreamDone | Credit | Freed | Greet | Greeted | Opened | BetweenParts

@@ -4,6 +4,7 @@ Every socket is bounded (frame size, queue length), never holds up an exit, and 
 0700 directory: only the same user reaches it.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -90,7 +91,10 @@ def feed(context: Context, connect: str) -> Socket:
 
 
 class Reader(Generic[Union]):
-    """Takes what lies in a socket without waiting; frames that are no message of its direction are counted, skipped."""
+    """Takes what lies in a socket without waiting; frames that are no message of its direction are counted, skipped.
+
+    A frame may hold several messages. Those that its reader didn't come to are given first the next time.
+    """
 
     def __init__(self, socket: Socket, direction: Direction[Union], frames: int = 1) -> None:
         """`frames`: 1 for a bare message, 2 where the first says who sent it."""
@@ -98,25 +102,38 @@ class Reader(Generic[Union]):
         self.rejected = 0
         self._direction = direction
         self._frames = frames
+        self._read: deque[tuple[bytes, Union]] = deque()
+        """Of the last frame: what was not given yet."""
+
+    @property
+    def waiting(self) -> bool:
+        """Messages were taken from the socket and not given yet: polling it doesn't tell of them."""
+        return bool(self._read)
 
     def drain(self, limit: int = MAX_QUEUED) -> Iterator[tuple[bytes, Union]]:
         """Yield (sender, message) of at most `limit` frames; the sender is empty for one-frame sockets."""
         for _ in range(limit):
+            while self._read:
+                yield self._read.popleft()
             try:
                 frames = self.socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            if len(frames) != self._frames:
-                self.rejected += 1
-                continue
-            try:
-                messages = self._direction.decode_all(frames[-1])
-            except BadMessage:
-                self.rejected += 1
-                continue
-            sender = frames[0] if self._frames > 1 else b""
-            for message in messages:
-                yield sender, message
+            self._take(frames)
+        while self._read:
+            yield self._read.popleft()
+
+    def _take(self, frames: list[bytes]) -> None:
+        if len(frames) != self._frames:
+            self.rejected += 1
+            return
+        try:
+            messages = self._direction.decode_all(frames[-1])
+        except BadMessage:
+            self.rejected += 1
+            return
+        sender = frames[0] if self._frames > 1 else b""
+        self._read.extend((sender, message) for message in messages)
 
 
 def offer(socket: Socket) -> Callable[[bytes], bool]:

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.placement.tables import Plan
+from walkgraph.wire.standing import Standing
 from walkgraph.wire.watching import Watch
 from walkgraph.worker import events
 from walkgraph.worker.events import Arrived, Command, Event, Release, Started
 from walkgraph.worker.local_run import LocalRun
+from walkgraph.worker.standing import standing
 from walkgraph.worker.templates import loop_templates
 from walkgraph.worker.variants import Variants
 
@@ -40,10 +42,10 @@ class Core:
     def runs(self) -> tuple[str, ...]:
         return tuple(self._runs)
 
-    def waiting_for(self, run: str) -> dict[str, tuple[int, ...]]:
-        """Use -> iteration a run stands at here; for the message about a stuck run."""
+    def standing(self, run: str, *, idle: bool = True) -> Standing | None:
+        """How a run stands here, and what it waits for. `idle`: the engine has nothing to do."""
         found = self._runs.get(run)
-        return found.waiting_for() if found else {}
+        return standing(self.plan, found, idle=idle) if found else None
 
     def handle(self, event: Event) -> list[Command]:
         match event:

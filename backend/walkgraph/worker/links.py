@@ -2,35 +2,42 @@
 
 Every way out is a queue of its own, in order. A message waits there while its tensors find no room in the transport or
 the socket takes no more; what is queued for a run is dropped when the run ends, what is queued for a peer when that
-peer is started anew. How much can wait is bounded by the streams' credits and the runs that are admitted.
+peer is started anew. How much can wait is bounded by the streams' credits and the runs that are admitted. What is for a
+peer that isn't known yet is held within bounds of its own.
+
+    set_peers ──> Greet ──> peer ──> Greeted ──> Connected ──> conductor
+
+The conductor starts a run once all its ranks have told it that they are connected.
 """
 
+import logging
 import struct
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from math import ceil
 from typing import Any, Protocol
 
-import msgspec
 import zmq
 
 from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank
-from walkgraph.transports.base import BadTicket, TooLarge
+from walkgraph.transports.base import BadTicket
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+from walkgraph.wire.standing import Parts
 from walkgraph.worker import values
 from walkgraph.worker.carrier import Carrier
-from walkgraph.worker.events import ABSENT, Arrived
-from walkgraph.worker.reports import Reports, encoded
+from walkgraph.worker.events import Arrived, Send
+from walkgraph.worker.held import Held
+from walkgraph.worker.outbox import Outbox, Waiting
+from walkgraph.worker.reports import Reports
+
+_log = logging.getLogger(__name__)
 
 _SENDER = struct.Struct("<II")
 """Rank and start of who sent a frame to a peer."""
 STRANGERS = 1024
 """Messages kept of starts that the conductor has not named yet; it will, for it starts no run before."""
-
-AHEAD = 8
-"""Messages whose tensors may be under way into the transport behind the first of a queue."""
 
 
 class PartsProtocol(Protocol):
@@ -39,108 +46,6 @@ class PartsProtocol(Protocol):
     def gone(self, rank: Rank) -> None:
         """What touches a peer's memory is over when this returns."""
         ...
-
-
-@dataclass(slots=True)
-class _Waiting:
-    message: Any
-    value: Any
-    shared: bool
-    """Larger tensors go through the transport."""
-
-
-@dataclass(slots=True)
-class _Packed:
-    """Its tensors are in the transport, or on their way into it."""
-
-    frames: list[bytes]
-    tickets: list[int]
-
-
-class Outbox:
-    """The way to one peer."""
-
-    def __init__(self, socket: sockets.Socket, to: Rank, head: tuple[bytes, ...], transport: Carrier) -> None:
-        self.socket = socket
-        self._to = to
-        self._head = head
-        self._transport = transport
-        self._packed: deque[_Packed] = deque()
-        self._queue: deque[_Waiting] = deque()
-        """Behind those that are packed."""
-        self._urgent: deque[list[bytes]] = deque()
-        """Before all others."""
-        self.blocked = False
-        """Waiting for the socket, not for room or a copy."""
-        self.failed: list[tuple[Any, WalkgraphError]] = []
-        """Messages whose value can't travel at all."""
-
-    def send(self, message: Any, value: Any = ABSENT, shared: bool = False) -> None:
-        self._queue.append(_Waiting(message, value, shared))
-        if len(self) == 1:
-            self.flush()
-
-    def urge(self, message: Any) -> None:
-        """Send a message without a value before all that waits, now if the socket takes it."""
-        self._urgent.append([*self._head, codec.encode(message)])
-        self.flush()
-
-    def flush(self) -> None:
-        self.blocked = False
-        while self._urgent:
-            if not self._sent(self._urgent[0]):
-                return
-            self._urgent.popleft()
-        while self._packed or self._queue:
-            if self._packed and all(map(self._transport.there, self._packed[0].tickets)):
-                if not self._sent(self._packed[0].frames):
-                    return
-                self._packed.popleft()
-            elif len(self._packed) >= AHEAD or not self._pack():
-                return
-
-    def forget(self, run: str) -> None:
-        """Drop what waits for a run, unless its tensors are already in the transport: the peer frees those."""
-        self._queue = deque(one for one in self._queue if getattr(one.message, "run", None) != run)
-
-    def __len__(self) -> int:
-        return len(self._packed) + len(self._queue)
-
-    def _sent(self, frames: list[bytes]) -> bool:
-        try:
-            self.socket.send_multipart(frames, zmq.NOBLOCK)
-        except zmq.Again:
-            self.blocked = True
-        return not self.blocked
-
-    def _pack(self) -> bool:
-        """False if nothing could be done about the next one."""
-        if not self._queue:
-            return False
-        waiting, alone = self._queue[0], not self._transport.out
-        try:
-            self._packed.append(self._encode(waiting, alone))
-        except values.NoRoom:
-            if not alone:
-                return False
-            what = "a value's tensors are together over the arena for what leaves a worker; raise `arena_bytes`"
-            self.failed.append((waiting.message, TooLarge(what)))
-        except WalkgraphError as error:
-            self.failed.append((waiting.message, error))
-        self._queue.popleft()
-        return True
-
-    def _encode(self, waiting: _Waiting, alone: bool) -> _Packed:
-        message, tickets = waiting.message, list[int]()
-        if waiting.value is not ABSENT:
-            put = (lambda one: self._transport.put(one, self._to, alone=alone)) if waiting.shared else None
-            packed = values.pack(waiting.value, put, self._take_back)
-            message = msgspec.structs.replace(message, value=packed)
-            tickets = [ticket.id for ticket in values.tickets_in(packed)]
-        return _Packed([*self._head, encoded(message)], tickets)
-
-    def _take_back(self, ticket: m.Ticket) -> None:
-        self._transport.free(ticket.id, self._to)
 
 
 class Links:
@@ -166,6 +71,15 @@ class Links:
         """Rank that is gone -> its last start."""
         self._strangers: deque[tuple[bytes, m.BetweenWorkers]] = deque(maxlen=STRANGERS)
         self._out: dict[Rank, Outbox] = {}
+        self.held = Held(rank)
+        """What is for peers that aren't known yet."""
+        self._connected: dict[Rank, int] = {}
+        """Peers that have answered a greeting, with their starts."""
+        self._left: list[Any] = []
+        """Notes of messages that have left."""
+        self.poller = zmq.Poller()
+        for socket in (conductor, inbox):
+            self.poller.register(socket, zmq.POLLIN)
         self.parts: PartsProtocol | None = None
         """Who is told what concerns loops that span devices."""
         self._reading: deque[tuple[Rank, m.Ticket, str]] = deque()
@@ -188,41 +102,76 @@ class Links:
                 continue
             try:
                 self._transport.connect(rank, peer)
-            except BadTicket:
-                continue  # it has ended meanwhile: the conductor will name its successor
+            except BadTicket as error:
+                # It has ended meanwhile, and the conductor will name its successor; or it will miss the greeting.
+                _log.warning("rank %d can't connect to rank %d: %s", self._rank, rank, error)
+                continue
             self._peers[rank] = peer
             socket = sockets.push(self._context, peer.address)
-            self._out[rank] = Outbox(socket, rank, self._head, self._transport)
+            outbox = self._out[rank] = Outbox(socket, rank, self._head, self._transport, self._left)
             if self._transport.opens(rank):
-                self._out[rank].send(m.Opened())
+                outbox.send(Waiting(m.Opened()))
+            outbox.send(Waiting(m.Greet()))
+            for waiting in self.held.take(rank):
+                if isinstance(waiting.message, m.BetweenParts):
+                    outbox.urge(waiting.message)
+                else:
+                    outbox.send(waiting)
 
-    def send(self, rank: Rank, message: m.BetweenWorkers, value: Any, transport: str) -> None:
-        """Queue a message to a peer. One to a peer that is gone is dropped: its runs are being ended."""
-        outbox = self._out.get(rank)
+    def send(self, send: Send, note: Any = None) -> None:
+        """Queue a message to a peer. `note` is handed to `departures` once the message has left."""
+        waiting = Waiting(send.message, send.value, send.transport != "inline", note)
+        outbox = self._out.get(send.rank)
         if outbox is not None:
-            outbox.send(message, value, shared=transport != "inline")
+            outbox.send(waiting)
+        else:
+            self._hold(send.rank, waiting, send.walk)
 
     def urge(self, rank: Rank, message: m.BetweenParts) -> None:
         """As `send`, before all that waits."""
         outbox = self._out.get(rank)
         if outbox is not None:
             outbox.urge(message)
+        else:
+            self._hold(rank, Waiting(message))
+
+    def departures(self) -> list[Any]:
+        """Notes of the messages that have left since the last call."""
+        left = self._left[:]
+        self._left.clear()
+        return left
 
     def flush(self) -> None:
         """To the peers."""
         for outbox in self._out.values():
             outbox.flush()
 
-    def blocked(self) -> list[sockets.Socket]:
-        """Sockets that have something to take once they can."""
-        return [outbox.socket for outbox in (self.conductor, *self._out.values()) if outbox.blocked]
+    def wait(self, seconds: float) -> None:
+        """For a message, or for a socket to take what it didn't take before."""
+        if self.from_conductor.waiting or self._inbox.waiting:
+            return
+        blocked = [outbox.socket for outbox in (self.conductor, *self._out.values()) if outbox.blocked]
+        for socket in blocked:
+            self.poller.modify(socket, zmq.POLLIN | zmq.POLLOUT if socket in self.poller else zmq.POLLOUT)
+        self.poller.poll(ceil(1000 * seconds))
+        for socket in blocked:
+            if socket is self.conductor.socket:
+                self.poller.modify(socket, zmq.POLLIN)
+            else:
+                self.poller.unregister(socket)
 
     @property
     def copying(self) -> bool:
         """Whether there will be something to send or to free without a message coming: ask again soon."""
         return self._transport.copying
 
+    def told_of_parts(self) -> tuple[Parts, ...]:
+        """Messages about loops that span devices, to and from each peer."""
+        ways = self._out.items()
+        return tuple(Parts(peer=rank, sent=o.told, received=o.heard) for rank, o in ways if o.told or o.heard)
+
     def forget(self, run: str) -> None:
+        self.held.forget(run)
         for outbox in self._out.values():
             outbox.forget(run)
 
@@ -237,7 +186,13 @@ class Links:
                 self._freed(message.ticket, rank)
             elif isinstance(message, m.Opened):
                 self._transport.accept(rank)
+            elif isinstance(message, m.Greet):
+                self._out[rank].send(Waiting(m.Greeted()))
+            elif isinstance(message, m.Greeted):
+                self._connected[rank] = self._peers[rank].start
+                self.conductor.send(m.Connected(rank=self._rank, peers=dict(self._connected)))
             elif isinstance(message, m.BetweenParts):
+                self._out[rank].heard += 1
                 if self.parts is not None:
                     self.parts.take(rank, message)
             else:
@@ -246,20 +201,26 @@ class Links:
 
     def failures(self) -> Iterator[tuple[str, ErrorInfo]]:
         """(run, error) for values that could not be sent."""
-        for outbox in (self.conductor, *self._out.values()):
-            for message, error in outbox.failed:
+        for way in (self.conductor, self.held, *self._out.values()):
+            for message, error in way.failed:
                 yield str(getattr(message, "run", "")), error.info()
-            outbox.failed.clear()
+            way.failed.clear()
 
     def close(self) -> None:
         for rank in list(self._peers):
             self._part(rank)
         self._transport.close()
 
+    def _hold(self, rank: Rank, waiting: Waiting, walk: str = "") -> None:
+        """What is for a peer that is gone is dropped: the conductor is ending the runs that it had a part in."""
+        if rank not in self._latest:
+            self.held.keep(rank, waiting, walk)
+
     def _part(self, rank: Rank) -> None:
         if self.parts is not None:
             self.parts.gone(rank)
         self._latest[rank] = self._peers.pop(rank).start
+        self._connected.pop(rank, None)
         self._reading = deque(one for one in self._reading if one[0] != rank)
         self._transport.sweep(rank)
         self._transport.disconnect(rank)
@@ -311,6 +272,6 @@ class Links:
                 yield run, error.info()
                 taken = True
             if taken:
-                self._out[rank].send(m.Freed(ticket=ticket.id))
+                self._out[rank].send(Waiting(m.Freed(ticket=ticket.id)))
             else:
                 self._reading.append((rank, ticket, run))

@@ -64,6 +64,8 @@ class LocalRun:
         """Calls under way that were followed already: what becomes of them is told."""
         self._failure: ErrorInfo | None = None
         self._over = False
+        self.sent = self.received = 0
+        """Messages to and from other ranks."""
         self._out: list[Command] = []
         self._control = Control(plan, rank, event, watch, self._loops.refs)
         self._watched = None if self._control.needless else self._control
@@ -72,12 +74,14 @@ class LocalRun:
 
     def begin(self, early: Iterable[Arrived]) -> list[Command]:
         for event in early:
+            self.received += 1
             self._take(event)
         for lane in list(self._lanes):
             self._next_step(lane)
         return self._progress()
 
     def arrived(self, event: Arrived) -> list[Command]:
+        self.received += 1
         self._take(event)
         return self._progress()
 
@@ -138,8 +142,14 @@ class LocalRun:
         self._loops.judge(event)
         return self._progress()
 
-    def waiting_for(self) -> dict[str, Vector]:
-        return {name: at for walker in self._walkers.values() for name, at in walker.waiting_for().items()}
+    @property
+    def walkers(self) -> Iterable[Walker]:
+        return self._walkers.values()
+
+    @property
+    def busy(self) -> bool:
+        """The engine was given something that isn't over."""
+        return bool(self._begun) or any(s == "running" for w in self.walkers for _, _, s in w.standing())
 
     # ── steps ──
 
@@ -302,7 +312,7 @@ class LocalRun:
         message = m.Until(run=self.run, step=walker.step, loop=loop, key=key, stop=stop, closing=closing)
         for rank in walker.table.plan.loops[loop].ranks:
             if rank != self._rank:
-                self._out.append(Send(rank, message))
+                self._send(rank, message)
 
     def chunk(self, walker: Walker, use: int, stream: int, key: Vector) -> tuple[Any, ChunkInfo] | None:
         fresh, found = self._streams.chunk(use, stream, (walker.step, *key))
@@ -330,6 +340,7 @@ class LocalRun:
         if rank == self._rank:
             self._take(Arrived(message, value))
         else:
+            self.sent += 1
             walk = self._tables[self._steps[message.step].walk].plan.name if isinstance(message, m.Deliver) else ""
             self._out.append(Send(rank, message, value, transport, walk))
 

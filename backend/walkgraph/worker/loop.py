@@ -9,9 +9,6 @@ Between two steps of the engine it reads what has come, without waiting; it wait
 import time
 from collections import deque
 from collections.abc import Callable
-from math import ceil
-
-import zmq
 
 from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
 from walkgraph.errors import ErrorInfo, WalkgraphError
@@ -44,6 +41,7 @@ from walkgraph.worker.links import Links
 from walkgraph.worker.looking import Looking
 from walkgraph.worker.parties import Core, Engine, called
 from walkgraph.worker.parts import Parts
+from walkgraph.worker.probes import Probes
 from walkgraph.worker.quiet import Quiet
 from walkgraph.worker.suspension import Suspension
 from walkgraph.worker.telling import Teller
@@ -68,9 +66,7 @@ class Loop:
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
         self._clock, self._teller = clock, Teller(rank, emitter, clock, engine, links)
         self._suspension, self._looking = Suspension(), Looking(rank, engine, emitter, clock)
-        self._poller = zmq.Poller()
-        for socket in (links.conductor.socket, links.inbox):
-            self._poller.register(socket, zmq.POLLIN)
+        self._probes = Probes(rank, core, engine, links, self._suspension)
         self._commands: deque[Command] = deque()
         self.parts: Parts | None = None
         """Of loops that span devices."""
@@ -98,6 +94,8 @@ class Loop:
         self._links.flush()
         for run, error in self._links.failures():
             self._fail(run, error)
+        self._teller.departed(self._links.departures())
+        self._probes.answer()
         self._links.conductor.flush()
         self._looking.tell()
         self._teller.flush(len(self._core.runs))
@@ -109,19 +107,10 @@ class Loop:
     def _wait(self) -> None:
         if not self._engine.idle:
             if self.parts is not None:
-                self.parts.wait(self._poller)
+                self.parts.wait(self._links.poller)
             return
-        blocked = self._links.blocked()
-        for socket in blocked:
-            self._poller.modify(socket, zmq.POLLIN | zmq.POLLOUT if socket in self._poller else zmq.POLLOUT)
         longest = self._looking.wait(WAIT if self._core.runs else IDLE_SECONDS)
-        wait = 0.0 if self._links.copying else self._teller.wait(longest)
-        self._poller.poll(ceil(1000 * wait))
-        for socket in blocked:
-            if socket is self._links.conductor.socket:
-                self._poller.modify(socket, zmq.POLLIN)
-            else:
-                self._poller.unregister(socket)
+        self._links.wait(0.0 if self._links.copying else self._teller.wait(longest))
 
     def _obey(self, message: m.ToWorker) -> None:
         match message:
@@ -144,6 +133,8 @@ class Loop:
                 self._links.set_peers(message.peers)
             case m.Ping():
                 self._links.conductor.send(m.Pong(rank=self._rank, number=message.number))
+            case m.Probe():
+                self._probes.ask(message)
             case m.Stop():
                 self.stopping = True
             case m.Load():
@@ -185,8 +176,7 @@ class Loop:
             case Allow(ref=ref, upto=upto):
                 self._engine.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
             case Send():
-                self._links.send(command.rank, command.message, command.value, command.transport)
-                self._teller.sent(command)
+                self._links.send(command, self._teller.transfer(command))
             case Report(message=message, value=value):
                 self._links.conductor.send(message, value)
             case MoveState():

@@ -7,6 +7,7 @@ from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, S
 from walkgraph.engine.gauges import Gauges
 from walkgraph.networks.base import Call, Scalar, StateKey
 from walkgraph.networks.loops import Items, LoopCall
+from walkgraph.wire.standing import Standing
 from walkgraph.worker import looking, moving
 from walkgraph.worker.events import CallBegun, CallDone, Command, Event, Ref
 
@@ -16,6 +17,8 @@ class Core(Protocol):
     def runs(self) -> tuple[str, ...]: ...
 
     def handle(self, event: Event) -> list[Command]: ...
+
+    def standing(self, run: str, *, idle: bool) -> Standing | None: ...
 
 
 class Engine(moving.Keeper, looking.Keeper, Protocol):

@@ -1,4 +1,4 @@
-"""A rank's life: Hello ──> Load ──> Progress ... ──> Ready, then the loop."""
+"""A rank's life: Hello ──> Load ──> Progress ... ──> Ready, then the loop, which begins with Greet and Connected."""
 
 import gc
 import os
@@ -16,6 +16,7 @@ from walkgraph.engine.failures import is_memory
 from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import Buffered, Emitter, Off
+from walkgraph.telemetry.places import Places
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import WORKERS_SOCKET, DeploymentSpec, read_spec
@@ -44,6 +45,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     memory = shared_memory(here.device) if any(one.arena_bytes for one in spec.plan.ranks) else None
     carrier = Carrier(rank, spec.limits.arena_bytes, memory, here.arena_bytes)
     links = Links(rank, start, conductor, inbox, context, carrier)
+    links.held.places = Places.of(spec.plan)
     try:
         _send(conductor, m.Hello(rank=rank, peer=carrier.told(address, start, os.getpid())))
         plan, peers = _load_order(links)
@@ -97,6 +99,7 @@ def run(loop: Loop, rank: Rank, links: Links) -> None:
 
 
 def _load_order(links: Links) -> "tuple[m.Plan, dict[Rank, m.Peer]]":
+    """What came behind it in its frame is the loop's to read."""
     while True:
         links.conductor.socket.poll()
         for _, message in links.from_conductor.drain():

@@ -26,6 +26,9 @@ class Suspension:
             return True
         return False
 
+    def away(self, run: str) -> bool:
+        return run in self._kept
+
     def end(self, run: str) -> list[Event]:
         """What waited."""
         return self._kept.pop(run, [])

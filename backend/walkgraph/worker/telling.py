@@ -3,7 +3,7 @@
 Nothing is made where telemetry is off. What is told at level `summary` is added up in `Folds`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from walkgraph.engine.gauges import Gauges
@@ -101,14 +101,15 @@ class Teller:
             )
         )
 
-    def sent(self, send: Send) -> None:
+    def transfer(self, send: Send) -> t.Transfer | None:
+        """What is to be told once a message has left, if anything is."""
         if self._level == "off" or not isinstance(send.message, m.Deliver | m.StreamItem):
-            return
+            return None
         count, nbytes = _tensors(send.value)
         if not count:
-            return
+            return None
         message, stream = send.message, isinstance(send.message, m.StreamItem)
-        one = t.Transfer(
+        return t.Transfer(
             run=message.run,
             source=self._rank,
             target=send.rank,
@@ -122,10 +123,13 @@ class Teller:
             nbytes=nbytes,
             at=self._clock(),
         )
-        if self._level == "full":
-            self._emitter.emit(one)
-        else:
-            self._folds.sent(one)
+
+    def departed(self, transfers: Iterable[t.Transfer]) -> None:
+        for one in transfers:
+            if self._level == "full":
+                self._emitter.emit(one)
+            elif self._level != "off":
+                self._folds.sent(one)
 
     def arrived(self, arrival: Arrived) -> None:
         message = arrival.message

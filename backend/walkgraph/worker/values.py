@@ -39,6 +39,17 @@ def pack(
         raise
 
 
+def size(value: Any) -> int:
+    """Bytes of a value that was not packed: of its tensors, texts and media."""
+    if isinstance(value, Mapping):
+        return sum(map(size, cast("Mapping[str, Any]", value).values()))
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, Sequence):
+        return sum(map(size, cast("Sequence[Any]", value)))
+    return int(getattr(value, "nbytes", 0))
+
+
 def unpack(value: m.Value, get: Callable[[m.Ticket], Tensor] | None = None) -> Any:
     """`get` reads tickets (None: there must be none). Raises InvalidInput, or what `get` raises."""
     match value:

@@ -7,7 +7,7 @@ allow.
 It doesn't know other steps, streams' contents or the network: its `Host` does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from walkgraph.networks.base import ChunkInfo
@@ -62,9 +62,16 @@ class Walker:
     def done(self) -> bool:
         return all(state == "ended" for state in self._state.values())
 
-    def waiting_for(self) -> dict[str, Vector]:
-        """Use -> iteration, of all that has not ended: what a stuck run waits at."""
-        return {self.table.uses[u].plan.name: self._at[u] or () for u, s in self._state.items() if s != "ended"}
+    def standing(self) -> Iterator[tuple[UseTable, Vector, str]]:
+        """Of all uses that have not ended: the iteration that each stands at, and its state there."""
+        return ((self.table.uses[u], self._at[u] or (), s) for u, s in self._state.items() if s != "ended")
+
+    def way(self, use: int) -> Way | None:
+        """How far a use got that waits for an `until`."""
+        return self._ways.get(use)
+
+    def has(self, edge: int, key: Vector) -> bool:
+        return key in self._values.get(edge, ())
 
     # ── what happens ──
 

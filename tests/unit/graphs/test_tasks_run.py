@@ -101,7 +101,7 @@ def run(placement: str, task_name: str, seed: int) -> tuple[Task, Cluster, set[A
 @pytest.mark.parametrize(("placement", "task"), CASES, ids=str)
 def test_a_task_runs_to_its_end(placement: str, task: str, seed: int) -> None:
     found, cluster, undone = run(placement, task, seed)
-    assert not undone, {rank: core.waiting_for("run") for rank, core in cluster.cores.items()}
+    assert not undone, {rank: core.standing("run") for rank, core in cluster.cores.items()}
     assert {name for _, name in cluster.emitted} == set(found.outputs)
 
 

@@ -49,7 +49,7 @@ def walk(name: str, ranks: int, seed: int, walk: str, params: dict[str, Any], in
     itinerary = one_walk(plan, walk)
     cluster.start("r", itinerary, params, inputs)
     cluster.run()
-    assert cluster.done("r") == set(itinerary.ranks), {r: c.waiting_for("r") for r, c in cluster.cores.items()}
+    assert cluster.done("r") == set(itinerary.ranks), {r: c.standing("r") for r, c in cluster.cores.items()}
     return cluster
 
 
@@ -97,7 +97,7 @@ def test_streams_deliver_each_chunk_once(ranks: int, name: str, seed: int) -> No
     itinerary = lanes(plan, [("produce", False), (name, True)])
     cluster.start("r", itinerary, {"items": 11, "stop_at": 2**31 - 1, "work": 0, "side": 1}, {})
     cluster.run()
-    assert cluster.done("r") == set(itinerary.ranks), {r: c.waiting_for("r") for r, c in cluster.cores.items()}
+    assert cluster.done("r") == set(itinerary.ranks), {r: c.standing("r") for r, c in cluster.cores.items()}
     assert [value for _, value in cluster.emitted["r", name]] == CONSUMERS[name]
 
 

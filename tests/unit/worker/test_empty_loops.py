@@ -36,7 +36,7 @@ def run(plan: Plan, serve: Any, seed: int = 0) -> Cluster:
     cluster.start("r", one_walk(plan, "w"), PARAMS, {"x": 5})
     cluster.run()
     assert not cluster.failures
-    waiting = {rank: core.waiting_for("r") for rank, core in cluster.cores.items()}
+    waiting = {rank: core.standing("r") for rank, core in cluster.cores.items()}
     assert cluster.done("r") == set(cluster.cores), waiting
     return cluster
 

@@ -23,6 +23,7 @@ from walkgraph.placement.tables import Itinerary
 from walkgraph.telemetry.emit import Off
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+from walkgraph.wire.standing import Standing
 from walkgraph.worker import serve
 from walkgraph.worker.carrier import Carrier
 from walkgraph.worker.events import (
@@ -54,11 +55,17 @@ class FakeCore:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.answers: deque[list[Command]] = deque()
+        self.sent = 0
         self.runs: tuple[str, ...] = ()
 
     def handle(self, event: Event) -> list[Command]:
         self.events.append(event)
         return self.answers.popleft() if self.answers else []
+
+    def standing(self, run: str, *, idle: bool) -> Standing | None:
+        if run not in self.runs:
+            return None
+        return Standing(run=RunId(run), busy=not idle, sent=self.sent, received=0)
 
 
 class FakeEngine:
@@ -187,10 +194,25 @@ def trio(tmp_path: Path) -> Iterator[Trio]:
         while worker.links.conductor.blocked:
             worker.links.conductor.flush()
         desk.hear()
+    meet(desk, one, two)
     yield desk, one, two
     for worker in (one, two):
         worker.close()
     context.destroy(linger=0)
+
+
+def meet(desk: Desk, *workers: Worker) -> None:
+    """Until each has answered the others' greetings."""
+    connected: dict[Rank, dict[Rank, int]] = {}
+    while [len(peers) for peers in connected.values()] != [len(workers) - 1] * len(workers):
+        for worker in workers:
+            assert not list(worker.links.arrivals())
+            worker.links.flush()
+            worker.links.conductor.flush()
+        while desk.socket.poll(1):
+            said = desk.hear()
+            assert isinstance(said, m.Connected)
+            connected[said.rank] = said.peers
 
 
 @pytest.fixture

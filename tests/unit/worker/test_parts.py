@@ -16,7 +16,7 @@ from walkgraph.networks.base import CallFailed
 from walkgraph.wire import messages as m
 from walkgraph.wire import sockets
 from walkgraph.worker.carrier import Carrier
-from walkgraph.worker.links import Outbox
+from walkgraph.worker.outbox import Outbox, Waiting
 from walkgraph.worker.parts import Parts
 
 KEY = Key("r", 3, "denoise", (1, 2))
@@ -128,17 +128,19 @@ def test_urgent_words_pass_a_message_whose_tensors_are_not_there(
     pair: tuple[sockets.Socket, sockets.Socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = pair
-    carrier = Carrier(Rank(0), 1 << 20)
-    outbox = Outbox(here, Rank(1), (b"head",), carrier)
+    carrier, left = Carrier(Rank(0), 1 << 20), list[str]()
+    outbox = Outbox(here, Rank(1), (b"head",), carrier, left)
     monkeypatch.setattr(carrier, "there", lambda ticket: False)
     deliver = m.Deliver(run=RunId("r"), step=0, edge=0, key=(), value=m.Absent())
-    outbox.send(deliver, torch.ones(1 << 15), shared=True)
+    outbox.send(Waiting(deliver, torch.ones(1 << 15), shared=True, note="it"))
     outbox.urge(m.Rest(run=RunId("r")))
     outbox.forget("r")
     assert there.poll(1000)
     assert b"rest" in there.recv_multipart()[1]
     assert not there.poll(0)
+    assert not left
     monkeypatch.undo()
     outbox.flush()
     assert b"deliver" in there.recv_multipart()[1]
+    assert left == ["it"]
     carrier.close()

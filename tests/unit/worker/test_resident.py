@@ -149,7 +149,7 @@ def streamed(name: str, seed: int, params: dict[str, Any], *, resident: bool, ch
     cluster = Cluster(plan, functions(graph), seed)
     cluster.start("r", lanes(plan, [("produce", False), (name, chunked)]), params, {})
     cluster.run()
-    assert cluster.done("r") == {0}, cluster.cores[plan.ranks[0].rank].waiting_for("r")
+    assert cluster.done("r") == {0}, cluster.cores[plan.ranks[0].rank].standing("r")
     return cluster
 
 

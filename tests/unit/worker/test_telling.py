@@ -355,10 +355,24 @@ SENT = [
 ]
 
 
+def leave(teller: Teller, send: Send) -> None:
+    """It is sent, and nothing holds it up."""
+    transfer = teller.transfer(send)
+    teller.departed([] if transfer is None else [transfer])
+
+
+def test_what_has_not_left_is_not_told() -> None:
+    world = World("full")
+    transfers = [world.teller.transfer(one) for one in SENT]
+    assert not world.told(e.Transfer)
+    world.teller.departed(one for one in transfers if one is not None)
+    assert [one.edge for one in world.told(e.Transfer)] == [0, 0, 0, 2, 1, 1]
+
+
 def test_tensors_that_leave_are_told_one_by_one() -> None:
     world = World("full")
     for one in SENT:
-        world.teller.sent(one)
+        leave(world.teller, one)
     told = world.told(e.Transfer)
     assert [(t.run, t.walk, t.edge, t.stream, t.step, t.key, t.count, t.nbytes, t.transport) for t in told] == [
         ("r", "talk", 0, False, 4, (0,), 1, 16, "shm"),
@@ -375,8 +389,8 @@ def test_on_summary_those_of_an_edge_are_one() -> None:
     every, summed = World("full"), World()
     for number, one in enumerate(SENT):
         every.now = summed.now = 10.0 + number
-        every.teller.sent(one)
-        summed.teller.sent(one)
+        leave(every.teller, one)
+        leave(summed.teller, one)
     sums: dict[Any, list[e.Transfer]] = defaultdict(list)
     for one in every.told(e.Transfer):
         sums[one.run, one.target, one.edge, one.stream, one.step].append(one)
@@ -391,7 +405,7 @@ def test_on_summary_those_of_an_edge_are_one() -> None:
 def test_what_arrives_is_told_on_full_and_names_what_was_sent() -> None:
     sender, full, summary = World("full"), World("full"), World()
     for one in SENT:
-        sender.teller.sent(one)
+        leave(sender.teller, one)
         arrival = Arrived(one.message, one.value)
         full.teller.arrived(arrival)
         summary.teller.arrived(arrival)
@@ -409,7 +423,7 @@ def everything(teller: Teller) -> None:
     teller.began(of)
     teller.worked(stepped([rider(of)], (0,), 1, Timing(1, 2, 3, 4)))
     teller.ended(LoopDone(of, {}, None, 8, False, 1.0, 0.5, 2))
-    teller.sent(SENT[0])
+    leave(teller, SENT[0])
     teller.arrived(Arrived(SENT[0].message, SENT[0].value))
 
 
@@ -418,7 +432,7 @@ def test_off_costs_no_look_at_the_clock_and_tells_nothing() -> None:
     of = loop_call("r")
     world.teller.began(of)
     world.teller.ended(LoopDone(of, {}, None, 8, False, 1.0, 0.5, 2))
-    world.teller.sent(SENT[0])
+    leave(world.teller, SENT[0])
     world.teller.arrived(Arrived(SENT[0].message, SENT[0].value))
     world.teller.flush(3)
     assert world.teller.wait(7.0) == 7.0
@@ -505,7 +519,7 @@ def test_what_finds_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     for number in range(5):
         world.teller.worked(Forwarded([call(f"r{number}")], [4.0], (), Timing(5, 5, 5, 6)))
-        world.teller.sent(send(f"r{number}", 0, (), torch.zeros(1)))
+        leave(world.teller, send(f"r{number}", 0, (), torch.zeros(1)))
     assert len(world.told(e.Activity)) == len(world.told(e.Transfer)) == 3
     world.now += GAUGE_SECONDS
     assert world.told(e.RankGauge)[-1].dropped == 4

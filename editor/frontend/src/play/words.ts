@@ -12,6 +12,7 @@ const ADVICE: Record<string, string> = {
   cancelled: "It was stopped. Run it again when you like.",
   deadline_exceeded: "It took longer than allowed. Ask for less: fewer steps, fewer tokens, smaller pictures.",
   worker_lost: "A worker ended. It is started anew; wait until the deployment is ready and run again.",
+  stalled: "It waited for a value that can't come any more. Run it again; report it if it stays.",
   out_of_memory: "Ask for less at once: smaller pictures, fewer tokens, a smaller context.",
   numeric_error: "A node made numbers that are none. Try another seed or milder parameters.",
   node_error: "A node failed. Open it in the graph and look at its parameters and inputs.",

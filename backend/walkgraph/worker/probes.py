@@ -1,0 +1,54 @@
+"""The conductor's probes: what a rank answers about runs that make no progress."""
+
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from walkgraph.ids import Rank
+from walkgraph.wire.messages import Probed
+from walkgraph.wire.standing import Parts, Probe, Standing
+from walkgraph.worker.held import Held
+from walkgraph.worker.parties import Core, Engine
+from walkgraph.worker.reports import Reports
+from walkgraph.worker.suspension import Suspension
+
+
+class Links(Protocol):
+    """The ways to others."""
+
+    conductor: Reports
+    held: Held
+
+    def told_of_parts(self) -> tuple[Parts, ...]: ...
+
+
+class Probes:
+    def __init__(self, rank: Rank, core: Core, engine: Engine, links: Links, suspension: Suspension) -> None:
+        self._rank, self._core, self._engine, self._links = rank, core, engine, links
+        self._suspension = suspension
+        self._asked: Probe | None = None
+
+    def ask(self, probe: Probe) -> None:
+        """To be answered at the end of the turn: by then all that has come was dealt with."""
+        self._asked = probe
+
+    def answer(self) -> None:
+        if self._asked is None:
+            return
+        probe, self._asked = self._asked, None
+        found = [one for run in probe.runs if (one := self._standing(run)) is not None]
+        parts = self._links.told_of_parts()
+        self._links.conductor.send(Probed(rank=self._rank, number=probe.number, runs=tuple(found), parts=parts))
+
+    def _standing(self, run: str) -> Standing | None:
+        found = self._core.standing(run, idle=self._engine.idle)
+        if found is None:
+            return None
+        held = self._links.held.of(run)
+        return replace(
+            found,
+            busy=found.busy or self._suspension.away(run),
+            # Of messages about loops that span devices, no run's count tells.
+            sent=found.sent - sum(1 for one in held if one.counted),
+            held=held,
+        )
