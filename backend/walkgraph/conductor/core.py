@@ -1,8 +1,8 @@
 """A conductor's core: events in, commands out. It knows topology, admission and failure; no tensor, no step of a loop.
 
 service ──> Submit ──> Runs.admit ──> Start ──> ranks
-ranks ──> Emit, Sent, RankDone, RankFailed, Suspended, Released ──> Runs ──> Output, Finished ──> service
-ranks' lives ──> Ranks ──> Spawn, Load, Peers, Ping, Kill
+ranks ──> Emit, Sent, RankDone, RankFailed, Suspended, Released, Probed ──> Runs ──> Output, Finished ──> service
+ranks' lives, Ready, Connected ──> Ranks ──> Spawn, Load, Peers, Ping, Kill
 """
 
 from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ class Conductor:
         self.ranks = Ranks(plan, limits)
         self._watching = Watching(plan)
         self.runs = Runs(self._pages, self.ranks.ready, limits.running, self._watching.steps)
-        self._was_ready = self._draining = False
+        self._draining = False
         self._failed: str | None = None
         self._stop_at: float | None = None
         self._status: m.Status | None = None
@@ -115,7 +115,7 @@ class Conductor:
                 return self.runs.ask_sessions(message, now)
             case m.Watch():
                 self._watching.watch = message
-                return [ToRank(rank.rank, message) for rank in self._plan.ranks if self.ranks.ready(rank.rank)]
+                return [ToRank(rank.rank, message) for rank in self._plan.ranks if self.ranks.loaded(rank.rank)]
             case m.Drain():
                 self._draining = True
                 return []
@@ -150,7 +150,6 @@ class Conductor:
         match event.message:
             case m.Ready(pools=pools):
                 self._pages.set_pools(event.rank, pools)
-                self._was_ready = self._was_ready or self.ranks.all_ready
                 if self._watching.watch is not None:
                     commands.append(ToRank(event.rank, self._watching.watch))
             case m.Halted():
@@ -165,6 +164,8 @@ class Conductor:
                 self.runs.suspended(event.message)
             case m.Released():
                 commands.extend(self.runs.released(event.message, now))
+            case m.Probed():
+                commands.extend(self.runs.probed(event.message, now))
             case _:
                 pass
         return commands
@@ -213,7 +214,7 @@ class Conductor:
             return "draining"
         if self.ranks.all_ready:
             return "ready"
-        return "degraded" if self._was_ready else "starting"
+        return "degraded" if self.ranks.were_ready else "starting"
 
     def _with_status(self, commands: list[Command]) -> list[Command]:
         """The new status before all else that follows, so that nobody is told of a ready rank's run before the rank."""

@@ -1,6 +1,13 @@
-"""The workers' lives: started, loaded, watched, restarted with growing pauses, given up. Knows nothing of runs."""
+"""The workers' lives: started, loaded, connected, watched, restarted with growing pauses, given up. Knows nothing of
+runs.
 
-from collections.abc import Iterable
+    starting ──Hello──> loading, warming ──Ready──> connecting ──Connected──> ready
+
+A rank is ready once it and every other rank that has loaded have told that they reach each other's present start: ranks
+that are ready are connected with each other.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,7 +18,11 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 
 PING_SECONDS = 0.5
-"""A ready worker that was silent for so long is asked whether it still turns."""
+"""A worker that has loaded and was silent for so long is asked whether it still turns."""
+CONNECT = "connect"
+"""Phase of a worker that has loaded and isn't ready."""
+CONNECT_DEADLINES = 3
+"""Times `step_deadline` in which it must be: a peer reads a greeting, and an answer, between two steps."""
 HOPELESS = frozenset({"refused", "invalid_input", "not_found", "conflict"})
 """Codes of a failed load that would fail again in the same way."""
 
@@ -27,6 +38,10 @@ class _Worker:
     peer: m.Peer | None = None
     phase: str = ""
     fraction: float = 0.0
+    loaded: float | None = None
+    """When it was."""
+    connected: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
+    """Starts of the ranks that it reaches, and that reach it, as it says."""
     reason: str | None = None
     """Why it is not ready, or was not before."""
     fault: str | None = None
@@ -51,11 +66,16 @@ class Ranks:
         self._starts = 0
         self._pings = 0
         self._given_up = False
+        self.were_ready = False
+        """All of them, at a time."""
 
     # ── what they are ──
 
     def ready(self, rank: Rank) -> bool:
         return self._workers[rank].state == "ready"
+
+    def loaded(self, rank: Rank) -> bool:
+        return self._workers[rank].loaded is not None
 
     @property
     def all_ready(self) -> bool:
@@ -112,7 +132,11 @@ class Ranks:
                 worker.phase, worker.fraction = phase, fraction
                 worker.state = "loading" if phase == "load" else "warming"
             case m.Ready():
-                worker.state, worker.phase, worker.fraction, worker.reason = "ready", "", 1.0, None
+                worker.loaded, worker.state, worker.phase, worker.fraction = now, "warming", CONNECT, 1.0
+                self._connect()
+            case m.Connected(peers=peers):
+                worker.connected = peers
+                self._connect()
             case m.LoadFailed(error=error):
                 worker.fault = f"rank {rank} can't load: {error.message}"
                 worker.hopeless = error.code in HOPELESS
@@ -133,6 +157,8 @@ class Ranks:
         worker.reason = worker.fault or f"the worker of rank {rank} {end}"
         worker.pid, worker.peer, worker.asked = None, None, None
         worker.state, worker.phase, worker.fraction = "lost", "", 0.0
+        worker.loaded, worker.connected = None, {}
+        self._connect()  # nobody waits for it
         recent = [at for at in worker.deaths if now - at < self._limits.restart_window and not worker.served]
         worker.deaths = [*recent, now]
         if worker.hopeless or len(recent) >= self._limits.restarts:
@@ -159,7 +185,7 @@ class Ranks:
         times = [w.retry for w in self._workers.values() if w.retry is not None]
         for worker in self._workers.values():
             if worker.pid is not None and not worker.killed:
-                times.append(self._deadline(worker))
+                times.append(min(self._deadline(worker), self._connect_deadline(worker)))
         return min(times, default=float("inf"))
 
     def give_up(self) -> None:
@@ -186,8 +212,18 @@ class Ranks:
         load = ToRank(worker.rank, m.Load(plan=self._plan, peers=peers))
         return [load, *(ToRank(rank, m.Peers(peers=peers)) for rank in known)]
 
+    def _connect(self) -> None:
+        loaded = [worker for worker in self._workers.values() if worker.loaded is not None]
+        for worker in loaded:
+            if worker.state != "ready" and all(_reach(worker, other) for other in loaded):
+                worker.state, worker.phase, worker.fraction, worker.reason = "ready", "", 1.0, None
+        self.were_ready = self.were_ready or self.all_ready
+
     def _watch(self, worker: _Worker, now: float) -> Iterable[Command]:
-        if worker.state == "ready" and worker.asked is None:
+        if now >= self._connect_deadline(worker):
+            worker.fault = f"the worker of rank {worker.rank} can't be connected with {self._unreached(worker)}"
+            yield self._kill(worker)
+        elif worker.loaded is not None and worker.asked is None:
             if now - worker.heard >= PING_SECONDS:
                 worker.asked = now
                 self._pings += 1
@@ -197,12 +233,28 @@ class Ranks:
             yield self._kill(worker)
 
     def _deadline(self, worker: _Worker) -> float:
-        if worker.state != "ready":
+        if worker.loaded is None:
             return worker.heard + self._limits.load_deadline
         if worker.asked is None:
             return worker.heard + PING_SECONDS
         return worker.asked + self._limits.step_deadline
 
+    def _connect_deadline(self, worker: _Worker) -> float:
+        if worker.loaded is None or worker.state == "ready":
+            return float("inf")
+        return worker.loaded + CONNECT_DEADLINES * self._limits.step_deadline
+
+    def _unreached(self, worker: _Worker) -> str:
+        others = (other for other in self._workers.values() if other.loaded is not None)
+        return ", ".join(f"rank {other.rank}" for other in others if not _reach(worker, other))
+
     def _kill(self, worker: _Worker) -> Command:
         worker.killed = True
         return Kill(worker.rank)
+
+
+def _reach(one: _Worker, other: _Worker) -> bool:
+    """Each reaches the other, which both have told."""
+    if one is other:
+        return True
+    return one.connected.get(other.rank) == other.start and other.connected.get(one.rank) == one.start

@@ -22,6 +22,7 @@ from walkgraph.conductor.pages import Demand, Pages
 from walkgraph.conductor.priority import Holder, to_suspend
 from walkgraph.conductor.requests import Request
 from walkgraph.conductor.sessions import KEY, Sessions
+from walkgraph.conductor.stalls import Quiet, Stalls
 from walkgraph.conductor.steering import Steering
 from walkgraph.conductor.turns import InTurn
 from walkgraph.errors import ErrorCode, ErrorInfo
@@ -68,6 +69,8 @@ class _Run:
     """By the rank that read most: the others read the same, or what it made."""
     found: int = 0
     error: ErrorInfo | None = None
+    heard: float = 0.0
+    """When a rank told something of it last, or was told."""
     hold: bool = False
     """It starts paused."""
     told: bool = False
@@ -102,6 +105,7 @@ class Runs:
         self._pages, self._ready, self._most, self._steps = pages, ready, most_running, steps
         self.steering = Steering()
         self.sessions = Sessions()
+        self._stalls = Stalls()
         self._runs: dict[str, _Run] = {}
         self._queue: dict[str, _Run] = {}
         """Of these, those that wait, for the first time or suspended."""
@@ -121,7 +125,7 @@ class Runs:
 
     def due(self) -> float:
         deadlines = (self._deadline(run) for run in self._runs.values() if run.state != "ending")
-        return min(self.sessions.due(), min(deadlines, default=float("inf")))
+        return min(self.sessions.due(), self._stalls.due, min(deadlines, default=float("inf")))
 
     def gauge(self, now: float) -> t.QueueGauge:
         promised, budget = self._pages.by_rank()
@@ -151,6 +155,8 @@ class Runs:
         if run is None or run.state == "ending":
             return []
         if run.state != "waiting":
+            run.heard = now
+            self._stalls.begin(now)
             return self.steering.steer(message, run.holding, now)
         if message.action == "pause" and not run.hold:
             run.hold = True
@@ -172,18 +178,21 @@ class Runs:
         run = self._runs.get(message.run)
         if run is None or run.state not in _ADMITTED or message.rank not in run.holding:
             return []
+        run.heard = now
         return self.steering.halted(message, run.holding, now)
 
     def emit(self, message: m.Emit, now: float) -> list[Command]:
         run = self._runs.get(message.run)
         if run is None or run.state not in _ADMITTED or message.name not in run.request.itinerary.outputs:
             return []
+        run.heard = now
         return [command for one in run.in_turn.emit(message) for command in self._output(run, one, now)]
 
     def sent(self, message: m.Sent, now: float) -> list[Command]:
         run = self._runs.get(message.run)
         if run is None or run.state not in _ADMITTED:
             return []
+        run.heard = now
         return [command for one in run.in_turn.sent(message.step) for command in self._output(run, one, now)]
 
     def _output(self, run: _Run, message: m.Emit, now: float) -> list[Command]:
@@ -204,6 +213,7 @@ class Runs:
         run = self._runs.get(message.run)
         if run is None or run.state not in _ADMITTED or message.rank not in run.holding - run.done:
             return []
+        run.heard = now
         run.done.add(message.rank)
         run.times.extend(message.times)
         run.loops.extend(message.loops)
@@ -218,6 +228,14 @@ class Runs:
                 self._pages.give(run.own)
                 run.state, run.own = "suspended", Demand()
                 self._queue[run.id] = run
+
+    def probed(self, message: m.Probed, now: float) -> list[Command]:
+        commands: list[Command] = []
+        for stalled, error in self._stalls.probed(message, now):
+            run = self._runs.get(stalled.run)
+            if run is not None and self._quiet(run) == stalled:
+                commands += self._end(run, error, now)
+        return commands
 
     def rank_failed(self, message: m.RankFailed, now: float) -> list[Command]:
         run = self._runs.get(message.run)
@@ -238,6 +256,7 @@ class Runs:
     def rank_lost(self, rank: Rank, now: float) -> list[Command]:
         """All that it held is gone: runs that were not over end, and their clients know at once."""
         commands: list[Command] = []
+        self._stalls.rank_lost(rank, now)
         for run in [run for run in self._runs.values() if rank in run.holding]:
             run.holding.discard(rank)
             if run.state in _ADMITTED:
@@ -258,7 +277,8 @@ class Runs:
         for session, ranks in self.sessions.expired(now):
             commands.extend(_free_session(session, ranks))
         self._forget_sessions()
-        return commands
+        quiet = (self._quiet(run) for run in self._runs.values())
+        return [*commands, *self._stalls.tick((run for run in quiet if run is not None), now)]
 
     def admit(self, now: float) -> list[Command]:
         """Start what fits, and go on with what was suspended: higher priorities first, then in order of arrival. One
@@ -270,7 +290,7 @@ class Runs:
                 if not self._pages.fits(run.demand[0]):
                     commands.extend(self._make_room(run, run.demand[0]))
                     break
-                commands.extend(self._resume(run, run.demand[0]))
+                commands.extend(self._resume(run, run.demand[0], now))
                 continue
             if run.state != "waiting":
                 continue  # ended by one before it
@@ -296,6 +316,12 @@ class Runs:
         return commands
 
     # ── inside ──
+
+    def _quiet(self, run: _Run) -> Quiet | None:
+        """None for one that isn't to make progress: it waits for its turn, for room or for who has paused it."""
+        if run.state != "running" or self.steering.paused(run.id):
+            return None
+        return Quiet(run.id, frozenset(run.holding), run.heard)
 
     def _deadline(self, run: _Run) -> float:
         return self.steering.deadline(run.id, run.deadline)
@@ -340,17 +366,19 @@ class Runs:
             commands += [ToRank(rank, m.Suspend(run=chosen.id)) for rank in sorted(chosen.holding)]
         return commands
 
-    def _resume(self, run: _Run, own: Demand) -> list[Command]:
+    def _resume(self, run: _Run, own: Demand, now: float) -> list[Command]:
         self._pages.take(own)
         del self._queue[run.id]
-        run.state, run.own = "running", own
+        run.state, run.own, run.heard = "running", own, now
+        self._stalls.begin(now)
         return [ToRank(rank, m.Resume(run=run.id)) for rank in sorted(run.holding)]
 
     def _start(self, run: _Run, own: Demand, more: Demand, now: float) -> list[Command]:
         request = run.request
         self._pages.take(own + more)
         del self._queue[run.id]
-        run.own, run.state, run.started = own, "running", now
+        run.own, run.state, run.started, run.heard = own, "running", now, now
+        self._stalls.begin(now)
         run.holding = set(request.itinerary.ranks)
         if run.session is not None and request.session is not None:
             self.sessions.enter(run.session, request.session, run.id, more, request.itinerary.ranks)

@@ -42,7 +42,7 @@ class Standing(Message, frozen=True, tag="standing"):
 
     run: RunId
     busy: bool
-    """Something of it is computed here, or waits for its turn."""
+    """Something of it is computed here, or waits for its turn or to be sent."""
     sent: int
     """Messages about it to other ranks, so far; those that are held were not sent."""
     received: int

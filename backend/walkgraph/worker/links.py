@@ -165,6 +165,10 @@ class Links:
         """Whether there will be something to send or to free without a message coming: ask again soon."""
         return self._transport.copying
 
+    def sends(self, run: str) -> bool:
+        """Something of a run waits for a peer that is known."""
+        return any(outbox.sends(run) for outbox in self._out.values())
+
     def told_of_parts(self) -> tuple[Parts, ...]:
         """Messages about loops that span devices, to and from each peer."""
         ways = self._out.items()

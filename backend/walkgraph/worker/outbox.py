@@ -35,6 +35,7 @@ class Waiting:
 class _Packed:
     """Its tensors are in the transport, or on their way into it."""
 
+    run: str
     frames: list[bytes]
     tickets: list[int]
     note: Any
@@ -91,7 +92,11 @@ class Outbox:
 
     def forget(self, run: str) -> None:
         """Drop what waits for a run, unless its tensors are already in the transport: the peer frees those."""
-        self._queue = deque(one for one in self._queue if getattr(one.message, "run", None) != run)
+        self._queue = deque(one for one in self._queue if _run(one) != run)
+
+    def sends(self, run: str) -> bool:
+        """Something of a run waits here."""
+        return any(one.run == run for one in self._packed) or any(_run(one) == run for one in self._queue)
 
     def __len__(self) -> int:
         return len(self._packed) + len(self._queue)
@@ -127,7 +132,11 @@ class Outbox:
             packed = values.pack(waiting.value, put, self._take_back)
             message = msgspec.structs.replace(message, value=packed)
             tickets = [ticket.id for ticket in values.tickets_in(packed)]
-        return _Packed([*self._head, encoded(message)], tickets, waiting.note)
+        return _Packed(_run(waiting), [*self._head, encoded(message)], tickets, waiting.note)
 
     def _take_back(self, ticket: m.Ticket) -> None:
         self._transport.free(ticket.id, self._to)
+
+
+def _run(waiting: Waiting) -> str:
+    return getattr(waiting.message, "run", "")

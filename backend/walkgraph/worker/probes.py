@@ -19,6 +19,8 @@ class Links(Protocol):
     conductor: Reports
     held: Held
 
+    def sends(self, run: str) -> bool: ...
+
     def told_of_parts(self) -> tuple[Parts, ...]: ...
 
 
@@ -47,7 +49,7 @@ class Probes:
         held = self._links.held.of(run)
         return replace(
             found,
-            busy=found.busy or self._suspension.away(run),
+            busy=found.busy or self._suspension.away(run) or self._links.sends(run),
             # Of messages about loops that span devices, no run's count tells.
             sent=found.sent - sum(1 for one in held if one.counted),
             held=held,

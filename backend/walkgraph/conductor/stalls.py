@@ -1,0 +1,184 @@
+"""Runs that can't go on: found by asking their ranks, where nothing was heard of a run for some seconds.
+
+    silent for QUIET_SECONDS ──> Probe to its ranks ──> Probed by all ──> at rest ──> Probe ... ──> stalled
+
+A run is at rest where no rank computes anything of it or has a message to send. Where it was at rest in two probes, as
+many messages were received as sent, and the counts are the same in both, no message was under way between them: nothing
+can happen any more but from outside. Where messages are missing, and stay so, they were lost.
+
+A rank answers between two steps of its engine; one that is in a long call does so after it. Nothing is asked about runs
+that make progress; about silent ones, each of their ranks is asked once in a few seconds.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from walkgraph.conductor.events import Command, ToRank
+from walkgraph.errors import ErrorInfo
+from walkgraph.ids import Rank, RunId
+from walkgraph.wire import messages as m
+from walkgraph.wire.standing import Held, Probe, Standing, Wait
+
+QUIET_SECONDS = 3.0
+"""Without a word of a run before its ranks are asked, and from a probe in which it wasn't at rest to the next."""
+AGAIN_SECONDS = 1.0
+"""From a probe in which a run was at rest to the next."""
+PROBES = 2
+"""In which a run is at rest."""
+LOST_PROBES = 10
+"""Likewise, where messages are missing."""
+
+_NEVER = float("inf")
+
+
+class Quiet(NamedTuple):
+    """A run that should make progress."""
+
+    run: RunId
+    ranks: frozenset[Rank]
+    heard: float
+    """When something of it was heard last, or its ranks were told something."""
+
+
+class _Counts(NamedTuple):
+    """Of a run's messages between its ranks, by all of them together."""
+
+    sent: int
+    received: int
+    told: int
+    """Those about loops that span devices, which are counted by peers, whatever run they are of."""
+    heard: int
+
+    @property
+    def missing(self) -> int:
+        return self.sent - self.received + self.told - self.heard
+
+
+class _Rest(NamedTuple):
+    """A run that was at rest in the last probes."""
+
+    heard: float
+    counts: _Counts
+    probes: int
+
+
+class Stalls:
+    def __init__(self) -> None:
+        self._look = _NEVER
+        """When it is looked for quiet runs next."""
+        self._number = 0
+        self._asked: dict[RunId, Quiet] = {}
+        """By the probe that is under way."""
+        self._missing: set[Rank] = set()
+        """Ranks that have not answered it."""
+        self._answers: dict[Rank, m.Probed] = {}
+        self._resting: dict[RunId, _Rest] = {}
+
+    @property
+    def due(self) -> float:
+        return self._look
+
+    def begin(self, now: float) -> None:
+        """A run starts, or goes on."""
+        if not self._missing:
+            self._look = min(self._look, now + QUIET_SECONDS)
+
+    def tick(self, runs: Iterable[Quiet], now: float) -> list[Command]:
+        """`runs`: those that should make progress."""
+        if now < self._look:
+            return []
+        all_ = {run.run: run for run in runs}
+        self._asked = {name: run for name, run in all_.items() if now - run.heard >= QUIET_SECONDS}
+        if not self._asked:
+            self._resting.clear()
+            self._look = min((run.heard for run in all_.values()), default=_NEVER) + QUIET_SECONDS
+            return []
+        self._number += 1
+        self._look, self._answers = _NEVER, {}
+        self._missing = {rank for run in self._asked.values() for rank in run.ranks}
+        return [ToRank(rank, Probe(number=self._number, runs=self._of(rank))) for rank in sorted(self._missing)]
+
+    def probed(self, message: m.Probed, now: float) -> list[tuple[Quiet, ErrorInfo]]:
+        """Runs that have stalled, each with the error that it ends with if nothing was heard of it since."""
+        if message.number != self._number or message.rank not in self._missing:
+            return []
+        self._missing.discard(message.rank)
+        self._answers[message.rank] = message
+        if self._missing:
+            return []
+        resting: dict[RunId, _Rest] = {}
+        stalled: list[tuple[Quiet, ErrorInfo]] = []
+        for run in self._asked.values():
+            parts = self._parts(run)
+            if len(parts) < len(run.ranks) or any(part.busy for part in parts.values()):
+                continue
+            counts, before = self._counts(run, parts), self._resting.get(run.run)
+            same = before is not None and (before.heard, before.counts) == (run.heard, counts)
+            rest = resting[run.run] = _Rest(run.heard, counts, before.probes + 1 if before and same else 1)
+            if rest.probes >= (LOST_PROBES if counts.missing else PROBES):
+                stalled.append((run, _error(parts, counts.missing)))
+        self._resting = resting
+        self._look = now + (AGAIN_SECONDS if resting else QUIET_SECONDS)
+        return stalled
+
+    def rank_lost(self, rank: Rank, now: float) -> None:
+        """It answers no more."""
+        if rank in self._missing:
+            self._missing.clear()
+            self._look = now + QUIET_SECONDS
+
+    def _of(self, rank: Rank) -> tuple[RunId, ...]:
+        return tuple(name for name, run in self._asked.items() if rank in run.ranks)
+
+    def _parts(self, run: Quiet) -> dict[Rank, Standing]:
+        answers = ((rank, self._answers[rank].runs) for rank in sorted(run.ranks))
+        return {rank: one for rank, told in answers for one in told if one.run == run.run}
+
+    def _counts(self, run: Quiet, parts: Mapping[Rank, Standing]) -> _Counts:
+        loops = [one for rank in run.ranks for one in self._answers[rank].parts if one.peer in run.ranks]
+        return _Counts(
+            sent=sum(part.sent for part in parts.values()),
+            received=sum(part.received for part in parts.values()),
+            told=sum(one.sent for one in loops),
+            heard=sum(one.received for one in loops),
+        )
+
+
+def _error(parts: Mapping[Rank, Standing], missing: int) -> ErrorInfo:
+    held = [(rank, one) for rank, part in parts.items() for one in part.held]
+    waits = [(rank, one) for rank, part in parts.items() for one in part.waits]
+    rank, wait = _first(waits)
+    if held:
+        why = _of_held(*held[0])
+        rank = held[0][0]
+    elif missing:
+        why = f"{missing} of the messages between its ranks were lost" if missing > 0 else "its ranks count differently"
+    else:
+        why = "all its messages have arrived"
+    where = "" if wait is None else f"; {_of_wait(wait)}"
+    return ErrorInfo(
+        code="stalled",
+        message=f"nothing of the run is under way, and nothing can come: {why}{where}. Ask again, and report it",
+        use=wait.use if wait else None,
+        port=wait.port or None if wait else None,
+        walk=wait.walk if wait else None,
+        iteration=wait.iteration if wait else (),
+        rank=rank,
+    )
+
+
+def _first(waits: Sequence[tuple[Rank, Wait]]) -> tuple[Rank | None, Wait | None]:
+    """The one that others wait for: what it waits for waits for nothing itself."""
+    waiting = {(one.walk, one.use) for _, one in waits}
+    found = [(rank, one) for rank, one in waits if (one.walk, one.source.partition(".")[0]) not in waiting]
+    return next(iter(found or waits), (None, None))
+
+
+def _of_held(rank: Rank, held: Held) -> str:
+    what = f"`{held.edge}`" if held.edge else "a message"
+    return f"rank {rank} holds {what} for rank {held.to}, which it doesn't know"
+
+
+def _of_wait(wait: Wait) -> str:
+    place = f"`{wait.use}.{wait.port}`" if wait.port else f"`{wait.use}`"
+    return f"{place} of Walk `{wait.walk}` waits for {wait.source}"
