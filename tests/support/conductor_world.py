@@ -28,6 +28,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
+from walkgraph.wire.standing import Probe, Standing
 from walkgraph.wire.watching import HeldCall
 
 PAGES = 40
@@ -80,6 +81,10 @@ class FakeWorker:
     sessions: set[str] = field(default_factory=set)
     gates: dict[str, FakeGate] = field(default_factory=dict)
     watch: m.Watch = field(default_factory=m.Watch)
+    peers: dict[Rank, m.Peer] = field(default_factory=dict)
+    loaded: bool = False
+    stuck: set[str] = field(default_factory=set)
+    """Runs that wait for what never comes."""
     calls: int = 0
     stopped: bool = False
     """As by SIGSTOP."""
@@ -98,9 +103,14 @@ class FakeWorker:
 
     def obey(self, message: m.ToWorker) -> None:
         match message:
-            case m.Load():
+            case m.Load(peers=peers):
+                self.peers, self.loaded = peers, True
                 self.outbox.append(m.Progress(rank=self.rank, phase="load", fraction=1.0))
                 self.outbox.append(m.Ready(rank=self.rank, seconds=0.1, pools=(POOL,)))
+                self.connect()
+            case m.Peers(peers=peers):
+                self.peers = peers
+                self.connect()
             case m.Start() as start:
                 if start.run not in self.ended:
                     self.runs[start.run] = start
@@ -123,10 +133,24 @@ class FakeWorker:
                 self.suspended.discard(run)
             case m.Ping(number=number):
                 self.outbox.append(m.Pong(rank=self.rank, number=number))
+            case m.Probe():
+                self.outbox.append(self.probed(message))
             case m.Stop():
                 self.over = True
             case _:
                 pass
+
+    def connect(self) -> None:
+        """Its peers answer at once."""
+        starts = {rank: peer.start for rank, peer in self.peers.items() if rank != self.rank}
+        if starts:
+            self.outbox.append(m.Connected(rank=self.rank, peers=starts))
+
+    def probed(self, probe: Probe) -> m.Probed:
+        known = [run for run in probe.runs if run in self.gates]
+        busy = {run: run in self.runs and run not in self.stuck for run in known}
+        runs = tuple(Standing(run=run, busy=busy[run], sent=0, received=0) for run in known)
+        return m.Probed(rank=self.rank, number=probe.number, runs=runs)
 
     def work(self, chance: random.Random) -> None:
         """One sign of life of one run."""
@@ -166,7 +190,7 @@ class FakeWorker:
     def movable(self) -> list[str]:
         """Runs that can do something."""
         full = {run for run, gate in self.gates.items() if not gate.open and len(gate.held) >= 3}
-        return sorted(self.runs.keys() - self.suspended - full)
+        return sorted(self.runs.keys() - self.suspended - self.stuck - full)
 
 
 class World:

@@ -160,6 +160,24 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+class Still:
+    """Whether processes do nothing: none of their main threads has run since the last few calls."""
+
+    CALLS = 20
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids, self._seen = pids, dict.fromkeys(pids, "")
+        self._calls = 0
+
+    def __call__(self) -> bool:
+        seen = {
+            pid: Path(f"/proc/{pid}/status").read_text().partition("voluntary_ctxt_switches")[2] for pid in self._pids
+        }
+        self._calls = self._calls + 1 if seen == self._seen else 0
+        self._seen = seen
+        return self._calls >= self.CALLS
+
+
 def is_gone(pid: int) -> bool:
     """No such process, or one that has ended and waits to be buried."""
     try:

@@ -8,6 +8,7 @@ import zmq
 from tests.support.deployment import plan_named
 from walkgraph.errors import InvalidInput
 from walkgraph.graph import codec as graph_codec
+from walkgraph.ids import RunId
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import DeploymentSpec, read_spec, write_spec
@@ -63,6 +64,28 @@ def test_reading_skips_and_counts_what_is_no_message(tmp_path: Path) -> None:
         found.extend(reader.drain())
     assert found == [(b"a", m.Freed(ticket=4)), (b"b", m.Freed(ticket=4))]
     assert reader.rejected == 3
+    context.destroy(linger=0)
+
+
+def test_what_a_reader_did_not_come_to_is_given_first_the_next_time(tmp_path: Path) -> None:
+    context = zmq.Context()
+    into = sockets.pull(context, sockets.address(tmp_path, "s"))
+    out = sockets.push(context, sockets.address(tmp_path, "s"))
+    reader = sockets.Reader(into, codec.to_conductor)
+    sent = [m.Abort(run=RunId(str(number))) for number in range(5)]
+    for some in sent[:3], sent[3:]:
+        count, frame = codec.together([codec.encode(message) for message in some])
+        assert count == len(some)
+        out.send(frame)
+    found: list[object] = []
+    while len(found) < len(sent):
+        if not reader.waiting:
+            assert into.poll(5000)
+        for _, message in reader.drain(limit=1):
+            found.append(message)
+            break
+        assert reader.waiting == (len(found) not in (3, 5))
+    assert found == sent
     context.destroy(linger=0)
 
 

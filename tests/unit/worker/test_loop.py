@@ -14,13 +14,14 @@ import zmq
 
 from tests.unit.transports.test_conformance import ROOM
 from walkgraph.engine.engine import Done
+from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.pages import PageFault
 from walkgraph.engine.swap import Swapped
 from walkgraph.errors import ErrorInfo, InvalidInput
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call, StateKey
 from walkgraph.placement.tables import Itinerary
-from walkgraph.telemetry.emit import Off
+from walkgraph.telemetry.emit import Emitter, Off
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Standing
@@ -134,6 +135,9 @@ class FakeEngine:
     def pages(self) -> tuple[int, int]:
         return 3, 4
 
+    def gauges(self) -> Gauges:
+        return Gauges(*[0] * len(Gauges._fields))
+
     def audit(self) -> None:
         self.log.append("audit")
         if self.lost_page:
@@ -143,15 +147,24 @@ class FakeEngine:
 class Worker:
     """One rank with its loop, driven turn by turn."""
 
-    def __init__(self, context: sockets.Context, folder: Path, rank: int, arena: int = ROOM) -> None:
+    def __init__(
+        self,
+        context: sockets.Context,
+        folder: Path,
+        rank: int,
+        arena: int = ROOM,
+        start: int = 1,
+        emitter: Emitter | None = None,
+    ) -> None:
         self.rank = Rank(rank)
         self.core, self.engine, self.arena = FakeCore(), FakeEngine(), Carrier(self.rank, arena)
-        self.address = sockets.address(folder, f"rank{rank}")
+        self.address = sockets.address(folder, f"rank{rank}.{start}")
+        self.identity = f"{rank}.{start}".encode()
         inbox = sockets.pull(context, self.address)
-        conductor = sockets.dealer(context, sockets.address(folder, "workers"), f"{rank}.1".encode())
-        self.links = Links(self.rank, 1, conductor, inbox, context, self.arena)
-        self.loop = Loop(self.rank, self.core, self.engine, self.links, Off())
-        self.peer = self.arena.told(self.address, 1, os.getpid())
+        conductor = sockets.dealer(context, sockets.address(folder, "workers"), self.identity)
+        self.links = Links(self.rank, start, conductor, inbox, context, self.arena)
+        self.loop = Loop(self.rank, self.core, self.engine, self.links, emitter or Off())
+        self.peer = self.arena.told(self.address, start, os.getpid())
 
     def turn(self) -> None:
         # A turn waits for a message: these tests send it one first.
@@ -159,6 +172,8 @@ class Worker:
 
     def close(self) -> None:
         self.links.close()
+        self.links.inbox.close()
+        self.links.conductor.socket.close()
 
 
 class Desk:
@@ -171,7 +186,7 @@ class Desk:
 
     def say(self, worker: Worker, *messages: m.ToWorker) -> None:
         for message in messages:
-            self.socket.send_multipart([f"{worker.rank}.1".encode(), codec.encode(message)])
+            self.socket.send_multipart([worker.identity, codec.encode(message)])
 
     def hear(self) -> m.FromWorker:
         while not self._heard:
@@ -188,12 +203,8 @@ def trio(tmp_path: Path) -> Iterator[Trio]:
     desk = Desk(context, tmp_path)
     one, two = Worker(context, tmp_path, 0), Worker(context, tmp_path, 1, arena=1 << 16)
     for worker in (one, two):
-        worker.links.conductor.send(m.Pong(rank=worker.rank, number=0))  # so that the router knows it
+        announce(desk, worker)
         worker.links.set_peers({one.rank: one.peer, two.rank: two.peer})
-        worker.links.conductor.flush()
-        while worker.links.conductor.blocked:
-            worker.links.conductor.flush()
-        desk.hear()
     meet(desk, one, two)
     yield desk, one, two
     for worker in (one, two):
@@ -201,10 +212,20 @@ def trio(tmp_path: Path) -> Iterator[Trio]:
     context.destroy(linger=0)
 
 
+def announce(desk: Desk, worker: Worker) -> None:
+    """So that the router knows it."""
+    worker.links.conductor.send(m.Pong(rank=worker.rank, number=0))
+    worker.links.conductor.flush()
+    while worker.links.conductor.blocked:
+        worker.links.conductor.flush()
+    desk.hear()
+
+
 def meet(desk: Desk, *workers: Worker) -> None:
-    """Until each has answered the others' greetings."""
+    """Until each was answered by the present starts of all others."""
     connected: dict[Rank, dict[Rank, int]] = {}
-    while [len(peers) for peers in connected.values()] != [len(workers) - 1] * len(workers):
+    starts = {worker.rank: worker.peer.start for worker in workers}
+    while connected != {rank: {r: s for r, s in starts.items() if r != rank} for rank in starts}:
         for worker in workers:
             assert not list(worker.links.arrivals())
             worker.links.flush()

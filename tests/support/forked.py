@@ -1,0 +1,228 @@
+"""Deployments whose processes are forked from one that has imported all they need: each starts in half a second.
+
+`python -m tests.support.forked 200` starts as many, each on three ranks. The conductor is stopped while its workers
+come up, so that it hears of all of them at once; then tasks that send along every edge between ranks must end well. So
+they must once all workers were killed and are started again.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zmq
+
+from tests.support.deployment import KV_BYTES, Still, children, graph_named
+from walkgraph.components import catalogue
+from walkgraph.conductor.core import Conductor
+from walkgraph.conductor.loop import Loop
+from walkgraph.conductor.processes import Processes, Worker
+from walkgraph.graph import codec as graphs
+from walkgraph.graph.document import Graph
+from walkgraph.ids import Rank, RunId
+from walkgraph.placement.assemble import assemble
+from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.placement.tables import Plan
+from walkgraph.telemetry.emit import Off
+from walkgraph.wire import codec, sockets
+from walkgraph.wire import messages as m
+from walkgraph.wire.process import die_with
+from walkgraph.wire.spec import SERVICE_SOCKET, WORKERS_SOCKET, DeploymentSpec, read_spec, write_spec
+from walkgraph.worker import serve
+
+LONGEST = 60.0
+"""Seconds for what takes one or two on an idle machine."""
+RANKS = 3
+TASKS = ("all", "chain")
+"""Between them, they send along every edge between two ranks."""
+
+
+def plan_on_three() -> tuple[Graph, Plan]:
+    """Every rank sends to every other: items from 0 to 1 and 2, sums from 1 to 2, credit the other way."""
+    graph = graph_named("synthetic_streams")
+    groups = (
+        Group(nodes=("*",), ranks=(0,)),
+        Group(nodes=("window_sum",), ranks=(1,)),
+        Group(nodes=("batch_sum", "context_sum", "whole_sum", "chain_sum"), ranks=(2,)),
+    )
+    ranks = tuple(RankDevice(rank=rank, device="cpu") for rank in range(RANKS))
+    made = assemble(Assignment(graph, Placement(name="three", groups=groups, ranks=ranks)), catalogue())
+    kept = tuple(msgspec.structs.replace(rank, kv_bytes=KV_BYTES) for rank in made.ranks)
+    return graph, msgspec.structs.replace(made, ranks=kept)
+
+
+def fork(work: Callable[[], None]) -> int:
+    """The process's id. It ends with its parent, and runs nothing of it at its end."""
+    parent, pid = os.getpid(), os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        die_with(parent)
+        work()
+        code = 0
+    except SystemExit:
+        code = 0
+    finally:
+        os._exit(code)
+
+
+class Child:
+    """As much of `subprocess.Popen` as a conductor asks for."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self, options: int = os.WNOHANG) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, options)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+    def wait(self) -> None:
+        self.poll(0)
+
+
+class Forks(Processes):
+    def spawn(self, rank: Rank, start: int) -> int:
+        def work() -> None:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            serve.serve(self._directory, rank, start)
+
+        process: Any = Child(fork(work))
+        self.alive[rank] = Worker(process, os.pidfd_open(process.pid), start)
+        return process.pid
+
+
+class ForkingLoop(Loop):
+    def __init__(self, directory: Path, *others: Any) -> None:
+        super().__init__(directory, *others)
+        self._processes = Forks(directory)
+        self._workers = self._processes.alive
+
+
+def conduct(directory: Path) -> None:
+    spec = read_spec(directory)
+    core = Conductor(graphs.load(spec.graph), spec.plan, spec.limits, lambda: 7)
+    context: sockets.Context = zmq.Context()
+    service = sockets.dealer(context, sockets.address(directory, SERVICE_SOCKET))
+    workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
+    ForkingLoop(directory, core, service, workers, Off()).run()
+    context.destroy(linger=1000)
+
+
+class Service:
+    """Whoever starts it, and asks it."""
+
+    def __init__(self, directory: Path) -> None:
+        graph, plan = plan_on_three()
+        write_spec(directory, DeploymentSpec(name="three", graph=graphs.dump(graph), plan=plan))
+        self.directory = directory
+        self.conductor = Child(fork(lambda: conduct(directory)))
+        self.status: m.Status | None = None
+        self.finished: dict[str, m.Finished] = {}
+        self._context: sockets.Context = zmq.Context()
+        self._socket = sockets.dealer_for(self._context, sockets.address(directory, SERVICE_SOCKET))
+        self._reader = sockets.Reader(self._socket, codec.from_conductor)
+        self._numbers = count()
+
+    @property
+    def ready(self) -> bool:
+        return self.status is not None and self.status.state == "ready"
+
+    def send(self, message: m.ToConductor) -> None:
+        self._socket.send(codec.encode(message))
+
+    def submit(self, task: str) -> str:
+        run = RunId(f"{task}{next(self._numbers)}")
+        self.send(m.Submit(run=run, task=task, params={"items": 7}, inputs={}))
+        return run
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Of what it says, or of its processes."""
+        end = time.monotonic() + LONGEST
+        while not holds():
+            if time.monotonic() > end:
+                raise TimeoutError(f"{what}: {self.status}")
+            self._socket.poll(5)
+            for _, message in self._reader.drain():
+                if isinstance(message, m.Status):
+                    self.status = message
+                elif isinstance(message, m.Finished):
+                    self.finished[message.run] = message
+
+    def hold(self, before: Sequence[int] = ()) -> None:
+        """Stop the conductor once it has started workers in place of those `before`, until all of them wait for what it
+        says."""
+        pid = self.conductor.pid
+        self.until(lambda: len(set(children(pid)).difference(before)) == RANKS, "workers are started")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            workers = children(pid)
+            self.until(lambda: len(list(self.directory.glob("rank*"))) == RANKS, "sockets are made")
+            self.until(Still(workers), "workers wait")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def ask(self) -> None:
+        """Each task, to its end."""
+        runs = [self.submit(task) for task in TASKS]
+        self.until(lambda: self.finished.keys() >= set(runs), "tasks end")
+        errors = [error for run in runs if (error := self.finished[run].error) is not None]
+        if errors:
+            raise RuntimeError(str(errors))
+
+    def close(self) -> None:
+        with contextlib.suppress(zmq.Again, ProcessLookupError):
+            self.send(m.Stop())
+            self.until(lambda: self.conductor.poll() is not None, "the end")
+        self._context.destroy(linger=0)
+
+    def lose(self) -> list[int]:
+        """Kill all its workers."""
+        workers = children(self.conductor.pid)
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        self.until(lambda: not self.ready, "it knows")
+        return workers
+
+
+def held() -> None:
+    with tempfile.TemporaryDirectory(prefix="wg") as folder:
+        service = Service(Path(folder) / "d")
+        try:
+            service.hold()
+            service.until(lambda: service.ready, "it is ready")
+            service.ask()
+            service.hold(service.lose())
+            service.until(lambda: service.ready, "it is ready again")
+            service.ask()
+        finally:
+            service.close()
+
+
+def main(rounds: int) -> int:
+    """How many of them failed."""
+    failed, began = 0, time.monotonic()
+    for number in range(rounds):
+        try:
+            held()
+        except (TimeoutError, RuntimeError) as error:
+            failed += 1
+            print(f"round {number}: {error}", flush=True)
+    print(f"{failed} of {rounds} failed, in {time.monotonic() - began:.0f} s", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(min(1, main(int(sys.argv[1]))))
