@@ -2,9 +2,10 @@
 
     silent for QUIET_SECONDS ──> Probe to its ranks ──> Probed by all ──> at rest ──> Probe ... ──> stalled
 
-A run is at rest where no rank computes anything of it or has a message to send. Where it was at rest in two probes, as
-many messages were received as sent, and the counts are the same in both, no message was under way between them: nothing
-can happen any more but from outside. Where messages are missing, and stay so, they were lost.
+A run is at rest where no engine has anything of it that can go on, and no rank has a message to send. (What waits for
+other runs, for a batch or a row, is with an engine.) Where it was at rest in two probes, as many messages were received
+as sent, and the counts are the same in both, none was under way between them: nothing can happen any more but from
+outside. Where messages are missing, and stay so, they were lost.
 
 A rank answers between two steps of its engine; one that is in a long call does so after it. Nothing is asked about runs
 that make progress; about silent ones, each of their ranks is asked once in a few seconds.
@@ -45,13 +46,6 @@ class _Counts(NamedTuple):
 
     sent: int
     received: int
-    told: int
-    """Those about loops that span devices, which are counted by peers, whatever run they are of."""
-    heard: int
-
-    @property
-    def missing(self) -> int:
-        return self.sent - self.received + self.told - self.heard
 
 
 class _Rest(NamedTuple):
@@ -112,11 +106,12 @@ class Stalls:
             parts = self._parts(run)
             if len(parts) < len(run.ranks) or any(part.busy for part in parts.values()):
                 continue
-            counts, before = self._counts(run, parts), self._resting.get(run.run)
+            counts, before = _counts(parts.values()), self._resting.get(run.run)
             same = before is not None and (before.heard, before.counts) == (run.heard, counts)
             rest = resting[run.run] = _Rest(run.heard, counts, before.probes + 1 if before and same else 1)
-            if rest.probes >= (LOST_PROBES if counts.missing else PROBES):
-                stalled.append((run, _error(parts, counts.missing)))
+            lost = counts.sent - counts.received
+            if rest.probes >= (LOST_PROBES if lost else PROBES):
+                stalled.append((run, _error(parts, lost)))
         self._resting = resting
         self._look = now + (AGAIN_SECONDS if resting else QUIET_SECONDS)
         return stalled
@@ -134,25 +129,21 @@ class Stalls:
         answers = ((rank, self._answers[rank].runs) for rank in sorted(run.ranks))
         return {rank: one for rank, told in answers for one in told if one.run == run.run}
 
-    def _counts(self, run: Quiet, parts: Mapping[Rank, Standing]) -> _Counts:
-        loops = [one for rank in run.ranks for one in self._answers[rank].parts if one.peer in run.ranks]
-        return _Counts(
-            sent=sum(part.sent for part in parts.values()),
-            received=sum(part.received for part in parts.values()),
-            told=sum(one.sent for one in loops),
-            heard=sum(one.received for one in loops),
-        )
+
+def _counts(parts: Iterable[Standing]) -> _Counts:
+    there = tuple(parts)
+    return _Counts(sum(part.sent for part in there), sum(part.received for part in there))
 
 
-def _error(parts: Mapping[Rank, Standing], missing: int) -> ErrorInfo:
+def _error(parts: Mapping[Rank, Standing], lost: int) -> ErrorInfo:
     held = [(rank, one) for rank, part in parts.items() for one in part.held]
     waits = [(rank, one) for rank, part in parts.items() for one in part.waits]
     rank, wait = _first(waits)
     if held:
         why = _of_held(*held[0])
         rank = held[0][0]
-    elif missing:
-        why = f"{missing} of the messages between its ranks were lost" if missing > 0 else "its ranks count differently"
+    elif lost:
+        why = f"of the messages between its ranks, {lost} never arrived"
     else:
         why = "all its messages have arrived"
     where = "" if wait is None else f"; {_of_wait(wait)}"

@@ -33,8 +33,6 @@ class Held(Message, frozen=True, tag="held"):
     to: Rank
     edge: str
     """Where it would go: `use.port -> use.port`, `@stream.name`; empty where it goes along none."""
-    counted: bool
-    """It is among the messages that its run counts; those about loops that span devices are not."""
 
 
 class Standing(Message, frozen=True, tag="standing"):
@@ -51,18 +49,8 @@ class Standing(Message, frozen=True, tag="standing"):
     held: tuple[Held, ...] = ()
 
 
-class Parts(Message, frozen=True, tag="parts"):
-    """Messages about loops that span devices, between two ranks, since they know each other."""
-
-    peer: Rank
-    sent: int
-    received: int
-
-
 class Probed(Message, frozen=True, tag="probed"):
     rank: Rank
     number: int
     runs: tuple[Standing, ...]
     """Those that are known here."""
-    parts: tuple[Parts, ...] = ()
-    """Of peers that were told something, or told something."""

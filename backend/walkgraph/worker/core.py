@@ -42,10 +42,10 @@ class Core:
     def runs(self) -> tuple[str, ...]:
         return tuple(self._runs)
 
-    def standing(self, run: str, *, idle: bool = True) -> Standing | None:
-        """How a run stands here, and what it waits for. `idle`: the engine has nothing to do."""
+    def standing(self, run: str) -> Standing | None:
+        """How a run stands here, and what it waits for."""
         found = self._runs.get(run)
-        return standing(self.plan, found, idle=idle) if found else None
+        return standing(self.plan, found) if found else None
 
     def handle(self, event: Event) -> list[Command]:
         match event:

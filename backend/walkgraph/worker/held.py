@@ -48,11 +48,12 @@ class Held:
             self._waiting[rank] = [(one, walk) for one, walk in waiting if _run(one) != run]
 
     def of(self, run: str) -> tuple[Told, ...]:
+        """Without messages about loops that span devices: their run is at work."""
         return tuple(
-            Told(to=rank, edge=self._edge(one.message, walk), counted=not isinstance(one.message, m.BetweenParts))
+            Told(to=rank, edge=self._edge(one.message, walk))
             for rank, waiting in self._waiting.items()
             for one, walk in waiting
-            if _run(one) == run
+            if _run(one) == run and not isinstance(one.message, m.BetweenParts)
         )
 
     def _give_back(self, waiting: list[Waiting]) -> None:

@@ -24,7 +24,6 @@ from walkgraph.ids import Rank
 from walkgraph.transports.base import BadTicket
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
-from walkgraph.wire.standing import Parts
 from walkgraph.worker import values
 from walkgraph.worker.carrier import Carrier
 from walkgraph.worker.events import Arrived, Send
@@ -169,11 +168,6 @@ class Links:
         """Something of a run waits for a peer that is known."""
         return any(outbox.sends(run) for outbox in self._out.values())
 
-    def told_of_parts(self) -> tuple[Parts, ...]:
-        """Messages about loops that span devices, to and from each peer."""
-        ways = self._out.items()
-        return tuple(Parts(peer=rank, sent=o.told, received=o.heard) for rank, o in ways if o.told or o.heard)
-
     def forget(self, run: str) -> None:
         self.held.forget(run)
         for outbox in self._out.values():
@@ -196,7 +190,6 @@ class Links:
                 self._connected[rank] = self._peers[rank].start
                 self.conductor.send(m.Connected(rank=self._rank, peers=dict(self._connected)))
             elif isinstance(message, m.BetweenParts):
-                self._out[rank].heard += 1
                 if self.parts is not None:
                     self.parts.take(rank, message)
             else:

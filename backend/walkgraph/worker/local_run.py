@@ -148,8 +148,9 @@ class LocalRun:
 
     @property
     def busy(self) -> bool:
-        """The engine was given something that isn't over."""
-        return bool(self._begun) or any(s == "running" for w in self.walkers for _, _, s in w.standing())
+        """The engine has something of it: a call, or a loop that may go on."""
+        running = ((w.step, use.plan.index) for w in self.walkers for use, _, s in w.standing() if s == "running")
+        return bool(self._begun) or any(not self._loops.starved(*place) for place in running)
 
     # ── steps ──
 

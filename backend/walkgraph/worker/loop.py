@@ -66,7 +66,7 @@ class Loop:
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
         self._clock, self._teller = clock, Teller(rank, emitter, clock, engine, links)
         self._suspension, self._looking = Suspension(), Looking(rank, engine, emitter, clock)
-        self._probes = Probes(rank, core, engine, links, self._suspension)
+        self._probes = Probes(rank, core, links, self._suspension)
         self._commands: deque[Command] = deque()
         self.parts: Parts | None = None
         """Of loops that span devices."""

@@ -47,8 +47,6 @@ class Outbox:
     ) -> None:
         """`left` gets the notes of messages that the socket has taken."""
         self.socket = socket
-        self.told = self.heard = 0
-        """Messages about loops that span devices, to the peer and from it."""
         self._to = to
         self._head = head
         self._transport = transport
@@ -70,7 +68,6 @@ class Outbox:
 
     def urge(self, message: m.BetweenParts) -> None:
         """Send a message without a value before all that waits, now if the socket takes it."""
-        self.told += 1
         self._urgent.append([*self._head, codec.encode(message)])
         self.flush()
 

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from walkgraph.ids import Rank
 from walkgraph.wire.messages import Probed
-from walkgraph.wire.standing import Parts, Probe, Standing
+from walkgraph.wire.standing import Probe, Standing
 from walkgraph.worker.held import Held
-from walkgraph.worker.parties import Core, Engine
+from walkgraph.worker.parties import Core
 from walkgraph.worker.reports import Reports
 from walkgraph.worker.suspension import Suspension
 
@@ -21,13 +21,10 @@ class Links(Protocol):
 
     def sends(self, run: str) -> bool: ...
 
-    def told_of_parts(self) -> tuple[Parts, ...]: ...
-
 
 class Probes:
-    def __init__(self, rank: Rank, core: Core, engine: Engine, links: Links, suspension: Suspension) -> None:
-        self._rank, self._core, self._engine, self._links = rank, core, engine, links
-        self._suspension = suspension
+    def __init__(self, rank: Rank, core: Core, links: Links, suspension: Suspension) -> None:
+        self._rank, self._core, self._links, self._suspension = rank, core, links, suspension
         self._asked: Probe | None = None
 
     def ask(self, probe: Probe) -> None:
@@ -39,18 +36,16 @@ class Probes:
             return
         probe, self._asked = self._asked, None
         found = [one for run in probe.runs if (one := self._standing(run)) is not None]
-        parts = self._links.told_of_parts()
-        self._links.conductor.send(Probed(rank=self._rank, number=probe.number, runs=tuple(found), parts=parts))
+        self._links.conductor.send(Probed(rank=self._rank, number=probe.number, runs=tuple(found)))
 
     def _standing(self, run: str) -> Standing | None:
-        found = self._core.standing(run, idle=self._engine.idle)
+        found = self._core.standing(run)
         if found is None:
             return None
         held = self._links.held.of(run)
         return replace(
             found,
             busy=found.busy or self._suspension.away(run) or self._links.sends(run),
-            # Of messages about loops that span devices, no run's count tells.
-            sent=found.sent - sum(1 for one in held if one.counted),
+            sent=found.sent - len(held),
             held=held,
         )

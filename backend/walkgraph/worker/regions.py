@@ -191,6 +191,11 @@ class Loops:
                     running.allowed = upto
                     yield Allow(running.ref, upto)
 
+    def starved(self, step: int, use: int) -> bool:
+        """A loop runs there that has done all that its streams have room for."""
+        running = self._running.get((step, use))
+        return running is not None and running.allowed is not None and running.allowed <= running.done < running.times
+
     def refs(self) -> list[Ref]:
         """Those that were entered and haven't ended."""
         return [running.ref for running in self._running.values()]

@@ -15,11 +15,9 @@ MOST_WAITS = 16
 """That are told of a run."""
 
 
-def standing(plan: Plan, run: LocalRun, *, idle: bool) -> Standing:
-    """`idle`: the engine has nothing to do, so that a call it was given waits for something, too."""
-    busy = run.busy and not idle
-    waits = () if busy else tuple(islice(_waits(plan, run), MOST_WAITS))
-    return Standing(run=run.run, busy=busy, sent=run.sent, received=run.received, waits=waits)
+def standing(plan: Plan, run: LocalRun) -> Standing:
+    waits = () if run.busy else tuple(islice(_waits(plan, run), MOST_WAITS))
+    return Standing(run=run.run, busy=run.busy, sent=run.sent, received=run.received, waits=waits)
 
 
 def _waits(plan: Plan, run: LocalRun) -> Iterator[Wait]:

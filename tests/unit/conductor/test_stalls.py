@@ -14,7 +14,7 @@ from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
-from walkgraph.wire.standing import Held, Parts, Probe, Standing, Wait
+from walkgraph.wire.standing import Held, Probe, Standing, Wait
 
 GRAPH, PLAN = plan_named("synthetic_states")
 ZERO, ONE = Rank(0), Rank(1)
@@ -49,13 +49,12 @@ class Watched:
                 self.probes.append((command.rank, command.message))
         return len(self.probes) - before
 
-    def answer(self, *of_ranks: Sequence[Standing], parts: Sequence[Sequence[Parts]] = ((), ())) -> list[ErrorInfo]:
+    def answer(self, *of_ranks: Sequence[Standing]) -> list[ErrorInfo]:
         """Of both ranks, to the last probe."""
         number = self.probes[-1][1].number
         found = []
-        for rank, runs, loops in zip((ZERO, ONE), of_ranks, parts, strict=True):
-            probed = m.Probed(rank=rank, number=number, runs=tuple(runs), parts=tuple(loops))
-            found += self.stalls.probed(probed, self.now)
+        for rank, runs in zip((ZERO, ONE), of_ranks, strict=True):
+            found += self.stalls.probed(m.Probed(rank=rank, number=number, runs=tuple(runs)), self.now)
         assert all(run in self.runs for run, _ in found)
         return [error for _, error in found]
 
@@ -143,24 +142,11 @@ def test_what_was_heard_between_two_probes_begins_anew() -> None:
 def test_messages_that_stay_missing_were_lost() -> None:
     number, (error,) = Watched().rounds([standing(sent=3)], [standing(received=1)])
     assert number == LOST_PROBES
-    assert "2 of the messages between its ranks were lost" in error.message
-
-
-def test_words_about_loops_that_span_devices_count_between_the_ranks_of_the_run() -> None:
-    def round_(watched: Watched, sent: int, received: int) -> list[ErrorInfo]:
-        watched.wait()
-        elsewhere = Parts(peer=Rank(7), sent=90, received=2)
-        parts = ((Parts(peer=ONE, sent=sent, received=0), elsewhere), (Parts(peer=ZERO, sent=0, received=received),))
-        return watched.answer([standing()], [standing()], parts=parts)
-
-    watched = Watched()
-    assert not round_(watched, 4, 3)
-    assert not round_(watched, 4, 4)
-    assert round_(watched, 4, 4)
+    assert "of the messages between its ranks, 2 never arrived" in error.message
 
 
 def test_a_message_for_an_unknown_rank_is_named() -> None:
-    held = Held(to=ONE, edge="item.items -> sum.items", counted=True)
+    held = Held(to=ONE, edge="item.items -> sum.items")
     number, (error,) = Watched().rounds([standing(held=(held,))], [standing()])
     assert number == PROBES
     assert error.rank == ZERO

@@ -63,10 +63,8 @@ class FakeCore:
         self.events.append(event)
         return self.answers.popleft() if self.answers else []
 
-    def standing(self, run: str, *, idle: bool) -> Standing | None:
-        if run not in self.runs:
-            return None
-        return Standing(run=RunId(run), busy=not idle, sent=self.sent, received=0)
+    def standing(self, run: str) -> Standing | None:
+        return Standing(run=RunId(run), busy=False, sent=self.sent, received=0) if run in self.runs else None
 
 
 class FakeEngine:

@@ -24,7 +24,7 @@ from walkgraph.telemetry.emit import Buffered
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
-from walkgraph.wire.standing import Held, Parts, Probe, Probed, Standing
+from walkgraph.wire.standing import Held, Probe, Probed, Standing
 from walkgraph.worker import held, serve
 from walkgraph.worker.events import Arrived, Command, Release, Send
 
@@ -71,7 +71,7 @@ def test_what_is_for_a_peer_that_is_not_known_waits_for_it_and_is_told_as_sent_t
     sends: list[Command] = [Send(two.rank, deliver(i), torch.arange(4096), "shm", "w") for i in range(3)]
     start(one, desk, [*sends, Send(two.rank, deliver(3), "text", "inline", "w")])
     until(desk, one, lambda: len(one.links.held.of(R)) == 4)
-    assert one.links.held.of(R)[0] == Held(to=two.rank, edge="edge 0", counted=True)
+    assert one.links.held.of(R)[0] == Held(to=two.rank, edge="edge 0")
     assert not [event for event in told if isinstance(event, t.Transfer)]
     for worker in (one, two):
         desk.say(worker, m.Peers(peers=peers(one, two)))
@@ -145,17 +145,9 @@ def test_what_is_held_was_not_sent(strangers: Strangers) -> None:
     one.core.runs, one.core.sent = (R,), 9
     start(one, desk, [Send(two.rank, deliver(i), 1) for i in range(2)])
     one.links.urge(two.rank, m.Rest(run=R))
-    until(desk, one, lambda: len(one.links.held.of(R)) == 3)
+    until(desk, one, lambda: len(one.links.held.of(R)) == 2)
     (found,) = probed(desk, one).runs
-    assert (found.busy, found.sent, [told.counted for told in found.held]) == (False, 7, [False, True, True])
-
-
-def test_words_about_loops_that_span_devices_are_counted_by_peer(trio: Trio) -> None:
-    desk, one, two = trio
-    for _ in range(2):
-        one.links.urge(two.rank, m.Rest(run=R))
-    until(desk, two, lambda: two.links.told_of_parts() == (Parts(peer=one.rank, sent=0, received=2),))
-    assert one.links.told_of_parts() == (Parts(peer=two.rank, sent=2, received=0),)
+    assert (found.busy, found.sent, len(found.held)) == (False, 7, 2)
 
 
 # ── the order to load, and what comes with it ──────────────────────────────────────────────────
