@@ -2,7 +2,8 @@
 
 `python -m tests.support.forked 200` starts as many, each on three ranks. The conductor is stopped while its workers
 come up, so that it hears of all of them at once; then tasks that send along every edge between ranks must end well. So
-they must once all workers were killed and are started again.
+they must once all workers were killed and are started again. `python -m tests.support.forked stalled` starts one whose
+workers lose a message.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ import zmq
 
 from tests.support.deployment import KV_BYTES, Still, children, graph_named
 from walkgraph.components import catalogue
+from walkgraph.conductor import stalls
 from walkgraph.conductor.core import Conductor
 from walkgraph.conductor.loop import Loop
 from walkgraph.conductor.processes import Processes, Worker
+from walkgraph.errors import ErrorInfo
 from walkgraph.graph import codec as graphs
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
@@ -37,6 +40,8 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.process import die_with
 from walkgraph.wire.spec import SERVICE_SOCKET, WORKERS_SOCKET, DeploymentSpec, read_spec, write_spec
 from walkgraph.worker import serve
+from walkgraph.worker.events import Arrived
+from walkgraph.worker.links import Links
 
 LONGEST = 60.0
 """Seconds for what takes one or two on an idle machine."""
@@ -92,11 +97,31 @@ class Child:
         self.poll(0)
 
 
+class Losing(Links):
+    """The last rank loses the end of a stream, of the first run that has one."""
+
+    lost = ""
+
+    def arrivals(self) -> "Iterator[Arrived | tuple[str, ErrorInfo]]":
+        for one in super().arrivals():
+            message = one.message if isinstance(one, Arrived) else None
+            last = self._rank == RANKS - 1
+            if last and isinstance(message, m.StreamDone) and self.lost in ("", message.run):
+                self.lost = message.run
+            else:
+                yield one
+
+
 class Forks(Processes):
+    losing = False
+    """The workers lose a message."""
+
     def spawn(self, rank: Rank, start: int) -> int:
         def work() -> None:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            if self.losing:
+                serve.Links = Losing  # type: ignore[misc]  (in this process alone)
             serve.serve(self._directory, rank, start)
 
         process: Any = Child(fork(work))
@@ -105,30 +130,33 @@ class Forks(Processes):
 
 
 class ForkingLoop(Loop):
-    def __init__(self, directory: Path, *others: Any) -> None:
+    def __init__(self, directory: Path, losing: bool, *others: Any) -> None:
         super().__init__(directory, *others)
         self._processes = Forks(directory)
+        self._processes.losing = losing
         self._workers = self._processes.alive
 
 
-def conduct(directory: Path) -> None:
+def conduct(directory: Path, losing: bool) -> None:
+    if losing:  # and nobody waits for long
+        stalls.QUIET_SECONDS, stalls.AGAIN_SECONDS = 0.3, 0.1
     spec = read_spec(directory)
     core = Conductor(graphs.load(spec.graph), spec.plan, spec.limits, lambda: 7)
     context: sockets.Context = zmq.Context()
     service = sockets.dealer(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
-    ForkingLoop(directory, core, service, workers, Off()).run()
+    ForkingLoop(directory, losing, core, service, workers, Off()).run()
     context.destroy(linger=1000)
 
 
 class Service:
     """Whoever starts it, and asks it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, losing: bool = False) -> None:
         graph, plan = plan_on_three()
         write_spec(directory, DeploymentSpec(name="three", graph=graphs.dump(graph), plan=plan))
         self.directory = directory
-        self.conductor = Child(fork(lambda: conduct(directory)))
+        self.conductor = Child(fork(lambda: conduct(directory, losing)))
         self.status: m.Status | None = None
         self.finished: dict[str, m.Finished] = {}
         self._context: sockets.Context = zmq.Context()
@@ -143,10 +171,14 @@ class Service:
     def send(self, message: m.ToConductor) -> None:
         self._socket.send(codec.encode(message))
 
-    def submit(self, task: str) -> str:
+    def submit(self, task: str, **params: int) -> str:
         run = RunId(f"{task}{next(self._numbers)}")
-        self.send(m.Submit(run=run, task=task, params={"items": 7}, inputs={}))
+        self.send(m.Submit(run=run, task=task, params={"items": 7, **params}, inputs={}))
         return run
+
+    def end(self, run: str) -> ErrorInfo | None:
+        self.until(lambda: run in self.finished, f"{run} ends")
+        return self.finished[run].error
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
         """Of what it says, or of its processes."""
@@ -176,11 +208,10 @@ class Service:
 
     def ask(self) -> None:
         """Each task, to its end."""
-        runs = [self.submit(task) for task in TASKS]
-        self.until(lambda: self.finished.keys() >= set(runs), "tasks end")
-        errors = [error for run in runs if (error := self.finished[run].error) is not None]
-        if errors:
-            raise RuntimeError(str(errors))
+        for run in [self.submit(task) for task in TASKS]:
+            error = self.end(run)
+            if error is not None:
+                raise RuntimeError(str(error))
 
     def close(self) -> None:
         with contextlib.suppress(zmq.Again, ProcessLookupError):
@@ -211,6 +242,23 @@ def held() -> None:
             service.close()
 
 
+def stalled() -> None:
+    """What a worker has lost ends its run, and no other: neither one that computes for long nor those after it."""
+    with tempfile.TemporaryDirectory(prefix="wg") as folder:
+        service = Service(Path(folder) / "d", losing=True)
+        try:
+            service.until(lambda: service.ready, "it is ready")
+            error = service.end(service.submit("batches"))
+            if error is None or error.code != "stalled" or "batch_sum.items" not in error.message:
+                raise RuntimeError(f"not stalled: {error}")
+            slow = service.submit("batches", items=4, work=20, side=1024)
+            service.ask()
+            if (error := service.end(slow)) is not None:
+                raise RuntimeError(str(error))
+        finally:
+            service.close()
+
+
 def main(rounds: int) -> int:
     """How many of them failed."""
     failed, began = 0, time.monotonic()
@@ -225,4 +273,7 @@ def main(rounds: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(min(1, main(int(sys.argv[1]))))
+    if sys.argv[1] == "stalled":
+        stalled()
+    else:
+        sys.exit(min(1, main(int(sys.argv[1]))))

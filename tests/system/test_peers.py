@@ -1,13 +1,22 @@
-"""Ranks that come up in any order know each other before their deployment is ready."""
+"""Ranks that come up in any order know each other before their deployment is ready; what is lost ends its run.
+
+The deployments are those of `tests.support.forked`, in a process of its own, which forks before it has threads.
+"""
 
 import subprocess
 import sys
 from pathlib import Path
 
 
-def test_ranks_that_come_up_at_once_reach_each_other(repository: Path, held_rounds: int) -> None:
-    """In a process of its own, which forks before it has threads."""
-    command = [sys.executable, "-m", "tests.support.forked", str(held_rounds)]
-    limit = 60 + 60 * held_rounds
-    ran = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=limit, check=False)
+def forked(repository: Path, what: str, seconds: float) -> None:
+    command = [sys.executable, "-m", "tests.support.forked", what]
+    ran = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=seconds, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_ranks_that_come_up_at_once_reach_each_other(repository: Path, held_rounds: int) -> None:
+    forked(repository, str(held_rounds), 60 + 100 * held_rounds)
+
+
+def test_a_run_that_waits_for_what_was_lost_ends_and_no_other_does(repository: Path) -> None:
+    forked(repository, "stalled", 300)

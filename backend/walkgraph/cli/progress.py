@@ -11,7 +11,7 @@ from walkgraph.cli import output
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-PHASES = {"load": "weights", "warm": "kernels and warm-up", "capture": "capture"}
+PHASES = {"load": "weights", "warm": "kernels and warm-up", "capture": "capture", "connect": "connections"}
 """As the service calls them -> in words."""
 _STATES = {
     "starting": "process",

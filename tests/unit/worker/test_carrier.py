@@ -18,7 +18,7 @@ from walkgraph.transports.base import BadTicket
 from walkgraph.wire import messages as m
 from walkgraph.wire import sockets
 from walkgraph.worker.carrier import Carrier, shared_memory
-from walkgraph.worker.events import Arrived
+from walkgraph.worker.events import Arrived, Send
 from walkgraph.worker.links import Links
 
 A, B = Rank(0), Rank(1)
@@ -215,7 +215,7 @@ def until(ends: Ends, holds: Callable[[], bool]) -> None:
 
 
 def send(end: End, to: Rank, key: int, value: object) -> None:
-    end.links.send(to, m.Deliver(run=R, step=0, edge=0, key=(key,), value=m.Absent()), value, "cuda_ipc")
+    end.links.send(Send(to, m.Deliver(run=R, step=0, edge=0, key=(key,), value=m.Absent()), value, "cuda_ipc"))
 
 
 def keys(end: End) -> list[int]:
