@@ -216,3 +216,8 @@ def sample(run: RunId, at: float, *, why: Any = "record", picked: tuple[float, .
         digest="0" * 16,
         picked=picked,
     )
+
+
+def leave(teller: Any, send: Any) -> None:
+    """A rank sends a message, and nothing holds it up."""
+    teller.departed(one for one in [teller.transfer(send)] if one is not None)

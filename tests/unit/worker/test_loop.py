@@ -477,31 +477,6 @@ def sender_of(rank: int, start: int) -> bytes:
     return rank.to_bytes(4, "little") + start.to_bytes(4, "little")
 
 
-def test_what_was_under_way_to_a_peer_that_is_started_anew_is_swept(trio: Trio) -> None:
-    desk, one, two = trio
-    large = torch.zeros(20_000, dtype=torch.uint8)
-    start(two, desk, [Send(one.rank, deliver(i), large, "shm") for i in range(9)])
-    two.turn()
-    assert two.arena.out == 3
-    two.links.set_peers({one.rank: restarted(one.peer), two.rank: two.peer})
-    assert two.arena.out == 0
-    assert not any(len(outbox) for outbox in two.links._out.values())
-
-
-def test_a_start_is_heard_once_it_is_named_and_an_older_one_no_more(trio: Trio, outside: sockets.Context) -> None:
-    desk, one, two = trio
-    sender = sockets.push(outside, one.address)
-    sender.send_multipart([sender_of(1, 2), codec.encode(deliver(2))])
-    until(desk, one, lambda: len(one.links._strangers) == 1)
-    assert not one.core.events
-    one.links.set_peers({one.rank: one.peer, two.rank: restarted(two.peer)})
-    until(desk, one, lambda: one.core.events == [Arrived(deliver(2), ABSENT)])
-    sender.send_multipart([sender_of(1, 1), codec.encode(deliver(3))])
-    until(desk, one, lambda: one.links.stale == 1)
-    sender.close()
-    assert one.core.events == [Arrived(deliver(2), ABSENT)]
-
-
 def test_frames_that_are_no_messages_are_counted(trio: Trio, outside: sockets.Context) -> None:
     desk, one, _ = trio
     sender = sockets.push(outside, one.address)

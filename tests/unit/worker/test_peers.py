@@ -15,7 +15,21 @@ import zmq
 from msgspec.structs import replace
 
 from tests.support.deployment import plan_named
-from tests.unit.worker.test_loop import Desk, R, Trio, Worker, announce, deliver, meet, start, trio, until
+from tests.unit.worker.test_loop import (
+    Desk,
+    R,
+    Trio,
+    Worker,
+    announce,
+    deliver,
+    meet,
+    outside,
+    restarted,
+    sender_of,
+    start,
+    trio,
+    until,
+)
 from walkgraph.conductor.events import Spawn, ToRank
 from walkgraph.conductor.ranks import Ranks
 from walkgraph.ids import Rank, RunId
@@ -26,9 +40,9 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 from walkgraph.wire.standing import Held, Probe, Probed, Standing
 from walkgraph.worker import held, serve
-from walkgraph.worker.events import Arrived, Command, Release, Send
+from walkgraph.worker.events import ABSENT, Arrived, Command, Release, Send
 
-__all__ = ["trio"]
+__all__ = ["outside", "trio"]
 
 _, PLAN = plan_named("synthetic_loops")
 
@@ -109,6 +123,31 @@ def test_what_is_for_a_peer_that_is_gone_is_dropped(trio: Trio) -> None:
     start(one, desk, [Send(two.rank, deliver(), torch.zeros(4096))])
     until(desk, one, lambda: bool(one.core.events))
     assert one.links.held.of(R) == ()
+
+
+def test_what_was_under_way_to_a_peer_that_is_started_anew_is_swept(trio: Trio) -> None:
+    desk, one, two = trio
+    large = torch.zeros(20_000, dtype=torch.uint8)
+    start(two, desk, [Send(one.rank, deliver(i), large, "shm") for i in range(9)])
+    two.turn()
+    assert two.arena.out == 3
+    two.links.set_peers({one.rank: restarted(one.peer), two.rank: two.peer})
+    assert two.arena.out == 0
+    assert not two.links.sends(R)
+
+
+def test_a_start_is_heard_once_it_is_named_and_an_older_one_no_more(trio: Trio, outside: sockets.Context) -> None:
+    desk, one, two = trio
+    sender = sockets.push(outside, one.address)
+    sender.send_multipart([sender_of(1, 2), codec.encode(deliver(2))])
+    until(desk, one, lambda: len(one.links._strangers) == 1)
+    assert not one.core.events
+    one.links.set_peers({one.rank: one.peer, two.rank: restarted(two.peer)})
+    until(desk, one, lambda: one.core.events == [Arrived(deliver(2), ABSENT)])
+    sender.send_multipart([sender_of(1, 1), codec.encode(deliver(3))])
+    until(desk, one, lambda: one.links.stale == 1)
+    sender.close()
+    assert one.core.events == [Arrived(deliver(2), ABSENT)]
 
 
 # ── probes ─────────────────────────────────────────────────────────────────────────────────────

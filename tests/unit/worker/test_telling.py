@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from tests.support.telling import leave
 from walkgraph.engine.clocks import Timing
 from walkgraph.engine.entering import Entered
 from walkgraph.engine.gauges import Gauges
@@ -353,20 +354,6 @@ SENT = [
     send("r", 3, (), ABSENT),
     Send(Rank(1), m.StreamDone(run=RunId("r"), stream=1, step=4, count=4)),
 ]
-
-
-def leave(teller: Teller, send: Send) -> None:
-    """It is sent, and nothing holds it up."""
-    transfer = teller.transfer(send)
-    teller.departed([] if transfer is None else [transfer])
-
-
-def test_what_has_not_left_is_not_told() -> None:
-    world = World("full")
-    transfers = [world.teller.transfer(one) for one in SENT]
-    assert not world.told(e.Transfer)
-    world.teller.departed(one for one in transfers if one is not None)
-    assert [one.edge for one in world.told(e.Transfer)] == [0, 0, 0, 2, 1, 1]
 
 
 def test_tensors_that_leave_are_told_one_by_one() -> None:
