@@ -496,8 +496,7 @@ def test_the_first_change_leaves_at_once_and_the_next_waits_for_its_packet() -> 
     assert world.teller.wait(0.05) == pytest.approx(INTERVAL * 3 / 4)
     world.now += INTERVAL
     world.teller.flush(1)
-    assert len(world.frames) == 3
-    assert world.teller.wait(0.05) == 0.05
+    assert (len(world.frames), world.teller.wait(0.05)) == (3, 0.05)
 
 
 def test_what_finds_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
