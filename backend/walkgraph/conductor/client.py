@@ -5,6 +5,7 @@ The service binds the socket, so that a message sent before the conductor is up 
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 from asyncio.subprocess import Process
@@ -21,6 +22,8 @@ from walkgraph.wire.looped import Looped
 from walkgraph.wire.spec import LOG, SERVICE_SOCKET, DeploymentSpec, Limits, write_spec
 
 __all__ = ["DeploymentProcess", "DeploymentSpec", "Limits"]
+
+_log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 5.0
 """What a conductor may take to stop its workers once told to."""
@@ -143,4 +146,8 @@ class DeploymentProcess:
                 self.status = message
                 if message.state == "draining" and message.running == 0 and message.waiting == 0:
                     self._idle.set()
-            self._on_message(message)
+            try:
+                self._on_message(message)
+            except Exception:  # noqa: BLE001 (it is logged, and ends nobody else's run)
+                # What came in the same frame is of other runs.
+                _log.exception("a message of the deployment could not be handled")

@@ -34,7 +34,7 @@ def _waits(plan: Plan, run: LocalRun) -> Iterator[Wait]:
 def _lacks(
     run: LocalRun, walker: Walker, table: UseTable, at: Vector, state: str
 ) -> Iterator[tuple[str, EdgePlan | str]]:
-    """What a use waits for: its port, and the edge; or no port, and in words what else."""
+    """What a use of a run that isn't busy waits for: its port, and the edge; or no port, and in words what else."""
     walk = walker.table.plan
     if state == "moving":
         way = walker.way(table.plan.index)
@@ -42,7 +42,7 @@ def _lacks(
         if loop is not None and loop.until is not None:
             yield "", f"{walk.uses[loop.until[0]].name}.{loop.until[1]}"
         return
-    if not run.credit(table.paced):
+    if state == "running" or not run.credit(table.paced):
         yield "", "room in its streams"
     for port, edges in table.inputs if state == "waiting" else ():
         edge = next((edge for edge in edges if not (edge.carried and at[edge.common - 1] == 0)), None)

@@ -9,7 +9,11 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.synthetic import functions, lanes, one_walk
 from tests.unit.worker.test_core import plan_of
+from tests.unit.worker.test_resident import STEPS, STREAM, drawn
 from walkgraph.ids import Rank
+from walkgraph.placement.assemble import assemble
+from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Standing
 
@@ -87,6 +91,25 @@ def test_what_waits_for_a_chunk_names_its_stream() -> None:
     assert not any(one.busy for one in found.values())
     waits = [wait for one in found.values() for wait in one.waits]
     assert any(wait.source == "@stream.batches" for wait in waits), waits
+
+
+def test_a_loop_on_the_device_that_its_streams_have_no_room_for_is_not_busy() -> None:
+    graph = drawn("synthetic_streams")
+    groups = (Group(nodes=("*",), ranks=(0,)), Group(nodes=("batch_sum",), ranks=(1,)))
+    devices = tuple(RankDevice(rank=rank, device="cpu") for rank in range(2))
+    plan = assemble(Assignment(graph, Placement(name="two", groups=groups, ranks=devices)), STEPS)
+    cluster = Cluster(plan, functions(graph), 3)
+    cluster.start("r", lanes(plan, [("produce", False), ("batches", True)]), {**STREAM, "items": 400}, {})
+    while cluster.turn():
+        found = standings(cluster)
+        assert found[0].busy == bool(cluster._work[Rank(0)])
+        for queue in cluster._links.values():
+            for event in [event for event in queue if isinstance(event.message, m.Credit)]:
+                queue.remove(event)
+    assert cluster.loops
+    found = standings(cluster)
+    assert not any(one.busy for one in found.values())
+    assert "room in its streams" in {wait.source for wait in found[0].waits}
 
 
 def test_a_run_that_is_not_known_stands_nowhere() -> None:

@@ -1,0 +1,59 @@
+"""A deployment's process as the service sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from walkgraph.conductor.client import DeploymentProcess
+from walkgraph.ids import RunId
+from walkgraph.wire import codec, sockets
+from walkgraph.wire import messages as m
+
+
+class Lasting:
+    """A process that goes on until it is ended."""
+
+    pid = 1
+    returncode = None
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+
+    async def wait(self) -> int:
+        await self.over.wait()
+        return 0
+
+
+@pytest.mark.asyncio
+async def test_a_message_that_can_not_be_handled_loses_no_other_of_its_frame(tmp_path: Path) -> None:
+    finished = [m.Finished(run=RunId(name)) for name in "abc"]
+    heard: list[m.FromConductor] = []
+    all_heard = asyncio.Event()
+
+    def take(message: m.FromConductor) -> None:
+        heard.append(message)
+        if len(heard) == len(finished):
+            all_heard.set()
+        if message == finished[0]:
+            raise KeyError("a")
+
+    lasting: Any = Lasting()
+    exited = asyncio.Event()
+    bind = sockets.address(tmp_path, "service")
+    process = DeploymentProcess(lasting, bind, take, lambda code: exited.set())
+    context: sockets.Context = zmq.Context()
+    conductor = sockets.dealer(context, bind)
+    count, frame = codec.together([codec.encode(message) for message in finished])
+    assert count == len(finished)
+    conductor.send(frame)
+    await asyncio.wait_for(all_heard.wait(), 30)
+    assert heard == finished
+    lasting.over.set()
+    await asyncio.wait_for(exited.wait(), 30)
+    assert process.rejected == 0
+    context.destroy(linger=0)
