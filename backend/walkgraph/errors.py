@@ -30,6 +30,7 @@ ErrorCode = Literal[
     "numeric_error",
     "node_error",
     "stream_error",
+    "storage_lost",
     "shutting_down",
     "internal_error",
 ]

@@ -132,9 +132,10 @@ MEANT: dict[ErrorCode, str] = {
     "worker_lost": "A process that the run needed ended; it is started again",
     "stalled": "Nothing of the run was under way and nothing could come; the error names what it waited for",
     "out_of_memory": "A device had no memory left for this run; others went on",
-    "numeric_error": "A value was not finite; the error names the node",
+    "numeric_error": "A value was not finite, and would not be if asked again; the error names the node",
     "node_error": "A component failed on what it was given; the error names node and kinds of inputs",
     "stream_error": "A stream between two parts broke its rules",
+    "storage_lost": "The database file was removed or replaced while the service ran; nothing was saved",
     "shutting_down": "The service is stopping; ask again where it is started anew",
     "internal_error": "A fault of the service; its log says more",
 }

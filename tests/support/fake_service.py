@@ -54,7 +54,7 @@ class FakeService:
             ("GET", "/api/v1/deployments/shapes"): httpx.Response(200, json=SHAPES),
             ("POST", "/api/v1/deployments"): httpx.Response(202, json={**SHAPES, "state": "starting", "ranks": []}),
             ("DELETE", "/api/v1/deployments/shapes"): httpx.Response(204),
-            ("GET", "/health/ready"): httpx.Response(200),
+            ("GET", "/health/ready"): httpx.Response(200, json={"status": "ready"}),
             ("GET", "/v1/tasks/shapes/draw"): httpx.Response(200, json=TASK),
             ("POST", "/api/v1/studio/codes"): httpx.Response(201, json={"code": "c", "path": "/studio/?code=c"}),
             ("POST", "/v1/tasks/shapes/draw"): sse(

@@ -23,6 +23,11 @@ class DeploymentCalls:
         return Call("GET", "/health/ready", _is_good, params=params, accepts=(_LOADING,))
 
     @described
+    def fault(self) -> Call[str | None]:
+        """What an operator has to mend before the service is ready; None where there is nothing."""
+        return Call("GET", "/health/ready", _detail, accepts=(_LOADING,))
+
+    @described
     def live(self) -> Call[bool]:
         """Whether the service runs at all."""
         return Call("GET", "/health/live", _is_good)
@@ -105,6 +110,10 @@ def serves(found: shown.Deployment) -> bool:
 
 def _is_good(answer: httpx.Response) -> bool:
     return answer.status_code == _OK
+
+
+def _detail(answer: httpx.Response) -> str | None:
+    return answer.json().get("detail")
 
 
 def _text(answer: httpx.Response) -> str:

@@ -46,7 +46,7 @@ TITLES: dict[int, str] = {
     500: "Something went wrong here",
     503: "Not now",
     504: "The run took too long",
-    507: "The disk is full",
+    507: "Nothing can be saved",
 }
 
 _OPENAI_CODES = {

@@ -19,7 +19,7 @@ from walkgraph.service.body import BadForm, BadJson, BodyTooLarge, SlowBody
 from walkgraph.service.dialects import Fault
 from walkgraph.service.rates import RateLimited
 from walkgraph.store.queries import PreconditionFailed
-from walkgraph.store.session import StoreFull
+from walkgraph.store.session import StoreFull, StoreLost
 
 MEDIA_TYPE = dialects.PROBLEM_JSON
 
@@ -53,6 +53,7 @@ _STATUSES: tuple[tuple[type[WalkgraphError], int], ...] = (
     (Refused, 409),
     (InvalidInput, 422),
     (StoreFull, 507),
+    (StoreLost, 507),
     (RateLimited, 429),
     (WalkgraphError, 503),
 )
@@ -68,6 +69,9 @@ _RUN_STATUSES: dict[ErrorCode, int] = {
     "deadline_exceeded": 504,
     "worker_lost": 503,
     "out_of_memory": 503,
+    # As often as it is asked again, the same values give the same: the request, or the weights, must change.
+    "numeric_error": 422,
+    "storage_lost": 507,
     "shutting_down": 503,
 }
 

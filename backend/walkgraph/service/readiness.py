@@ -1,13 +1,17 @@
 """Whether what is wanted serves."""
 
-from walkgraph.service.deployments import Deployments
+from walkgraph.service.deps import Services
 
 
-def is_ready(deployments: Deployments, deployment: str | None) -> bool:
-    """Of the service while it takes requests, or of one deployment."""
+def is_ready(services: Services, deployment: str | None) -> bool:
+    """Of the service while it takes requests and can save what it is told, or of one deployment: that one serves runs
+    without the database, too."""
+    deployments = services.deployments
     found = deployments.listed()
     if deployments.draining:
         return False
     if deployment is not None:
         return any(managed.id == deployment and managed.state == "ready" for managed in found)
+    if services.store.fault is not None:
+        return False
     return not found or any(managed.state in ("ready", "degraded") for managed in found)

@@ -4,32 +4,42 @@ SQLite in a file, or PostgreSQL; what a transaction may rely on is the same: wri
 nothing comes between.
 """
 
+import sqlite3
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from urllib.parse import quote
 
 import anyio.to_thread
+import structlog
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, QueuePool, event, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlmodel import Session, create_engine
 
 from walkgraph.errors import Conflict, InvalidInput, Refused, WalkgraphError
+from walkgraph.store.identity import OpenedFile
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _WRITE = "walkgraph_write"
+_BUSY = "the database can't be used now; try again, and see the service's log"
 _FULL = ("database or disk is full", "disk i/o error", "no space left on device")
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _WRITER, _OWNER = zlib.crc32(b"walkgraph writer"), zlib.crc32(b"walkgraph owner")
 """Names of PostgreSQL's advisory locks: of the transaction that writes, and of the service whose database it is."""
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 """Seconds after which a server that is gone without a word is known to be."""
+_CONNECTIONS = 15
+"""To SQLite, all made when it is opened: a later one could open another file under the same name."""
+
+_log = structlog.get_logger("walkgraph.store")
 
 
 class StoreFull(WalkgraphError):
@@ -46,6 +56,12 @@ class StoreBusy(WalkgraphError):
     retryable = True
 
 
+class StoreLost(WalkgraphError):
+    """Nothing was saved: the file that was opened isn't at its path any more."""
+
+    code = "storage_lost"
+
+
 class Store:
     """Runs one query function a transaction, off the event loop."""
 
@@ -54,6 +70,10 @@ class Store:
         self._reads = engine
         self._writes = engine.execution_options(**{_WRITE: True})
         self._owner = owner
+        self._file: OpenedFile | None = None
+        """SQLite's; None where there is none, or it isn't open yet."""
+        self._noticed: str | None = None
+        """The fault of the file that was last told in the log."""
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -69,6 +89,7 @@ class Store:
                 store = cls(engine, _owned(engine) if engine.dialect.name == "postgresql" else None)
                 undone.callback(store.close)
                 _migrate(store._writes)
+                store._settle()
             except OperationalError as error:
                 raise StoreBusy(
                     f"the database {engine.url.render_as_string()} can't be used: it must be there and take this user"
@@ -82,13 +103,19 @@ class Store:
                 self._owner.close()
         self._reads.dispose()
 
+    @property
+    def fault(self) -> str | None:
+        """Why nothing can be saved, and what to do, in a sentence; None while all is well."""
+        return self._file.fault if self._file else None
+
     def read_now(
         self,
         query: Callable[Concatenate[Session, Arguments], Result],
         *args: Arguments.args,
         **kwargs: Arguments.kwargs,
     ) -> Result:
-        """Raises StoreBusy where the database can't be reached."""
+        """Raises StoreBusy where the database can't be reached. A file that was removed or replaced can still be read
+        as it was."""
         with _told(), Session(self._reads, expire_on_commit=False) as session, session.begin():
             return query(session, *args, **kwargs)
 
@@ -99,9 +126,22 @@ class Store:
         **kwargs: Arguments.kwargs,
     ) -> Result:
         """Once this returns, what was written survives a crash. Raises StoreFull where the disk has no room, StoreBusy
-        where the database can't be written now."""
-        with _told(), Session(self._writes, expire_on_commit=False) as session, session.begin():
-            return query(session, *args, **kwargs)
+        where the database can't be written now, StoreLost where its file was removed or replaced."""
+        with _told(), Session(self._writes, expire_on_commit=False) as session:
+            self.check()
+            with session.begin():
+                result = query(session, *args, **kwargs)
+            # What was committed meanwhile into a file that is gone isn't acknowledged.
+            self.check()
+            return result
+
+    def check(self) -> None:
+        """Raises StoreLost where the file that was opened isn't at its path any more."""
+        fault = self.fault
+        if fault != self._noticed:
+            self._notice(fault)
+        if fault is not None:
+            raise StoreLost(fault)
 
     async def read(
         self,
@@ -119,6 +159,34 @@ class Store:
     ) -> Result:
         return await anyio.to_thread.run_sync(lambda: self.write_now(query, *args, **kwargs))
 
+    def _settle(self) -> None:
+        """The database is open, and all its connections are made."""
+        if not isinstance(self._reads.pool, QueuePool) or self._reads.dialect.name != "sqlite":
+            return
+        path = Path(str(self._reads.url.database))
+        with ExitStack() as opened:
+            for _ in range(_CONNECTIONS):
+                opened.enter_context(self._reads.connect())
+            self._file = OpenedFile(path)
+        event.listen(self._reads, "connect", self._refuse_another, insert=True)
+
+    def _refuse_another(self, *_: object) -> None:
+        fault = self.fault
+        if fault is not None:
+            raise StoreLost(fault)
+
+    def _notice(self, fault: str | None) -> None:
+        """Tell the log, once a change."""
+        self._noticed = fault
+        if fault is None:
+            _log.warning("the database file is back; it is written again")
+            return
+        _log.error("the database file is lost", reason=fault)
+        # What the log holds belongs to the file that was opened. Beside another one of its name, SQLite would replay it
+        # into that.
+        with suppress(DBAPIError), self._reads.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
 
 @contextmanager
 def _told() -> Generator[None]:
@@ -131,8 +199,10 @@ def _told() -> Generator[None]:
         if isinstance(error, DataError):
             raise InvalidInput("a text has a character that the database can't keep (NUL); leave it out") from error
         if isinstance(error, OperationalError):
-            raise StoreBusy("the database can't be used now; try again, and see the service's log") from error
+            raise StoreBusy(_BUSY) from error
         raise
+    except NoConnection as error:
+        raise StoreBusy(_BUSY) from error
 
 
 def _engine(url: str) -> Engine:
@@ -144,7 +214,9 @@ def _engine(url: str) -> Engine:
                 f"`{parsed.drivername}` is no database that can be used; write sqlite:///... or postgresql://..."
             )
         parsed = parsed.set(drivername=driver)
-        if driver == "sqlite":
+        if driver == "sqlite" and parsed.database:
+            engine = _sqlite_engine(parsed)
+        elif driver == "sqlite":
             engine = create_engine(parsed, connect_args={"check_same_thread": False})
         else:
             engine = create_engine(parsed, connect_args=_KEEPALIVE, pool_pre_ping=True, hide_parameters=True)
@@ -155,13 +227,23 @@ def _engine(url: str) -> Engine:
     except ModuleNotFoundError:
         raise Refused("for PostgreSQL its driver is needed: pip install 'walkgraph[postgres]'") from None
     if driver == "sqlite":
-        if engine.url.database:
-            Path(engine.url.database).touch(mode=0o600)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
     else:
         event.listen(engine, "begin", _begin_postgresql)
     return engine
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    """Its connections open the file that is there now, and never make one."""
+    path = Path(str(url.database))
+    path.touch(mode=0o600)
+    address = f"file:{quote(str(path.absolute()))}?mode=rw"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True, check_same_thread=False)
+
+    return create_engine(url, creator=connect, pool_size=_CONNECTIONS, max_overflow=0)
 
 
 def _owned(engine: Engine) -> Connection:
@@ -188,6 +270,8 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None
     for pragma in ("journal_mode=WAL", "busy_timeout=5000", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+    # Opens the log, too.
+    connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
 
 def _begin_sqlite(connection: Connection) -> None:

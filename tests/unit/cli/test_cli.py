@@ -134,6 +134,10 @@ def test_status_shows_deployments(service: FakeService, walkgraph: Call, capsys:
     service.answers["GET", "/api/v1/deployments"] = httpx.Response(200, json=[{**SHAPES, "next": coming}])
     assert walkgraph("status") == 0
     assert "shapes: its new version is failed: no weights" in capsys.readouterr().out
+    lost = {"status": "not ready", "detail": "the database file was removed"}
+    service.answers["GET", "/health/ready"] = httpx.Response(503, json=lost)
+    assert walkgraph("status") == 0
+    assert "not ready\nthe database file was removed\n" in capsys.readouterr().out
 
 
 def test_deploy_waits_and_sends_what_a_file_holds(

@@ -17,12 +17,14 @@ def command(as_json: Json = False) -> None:
     from walkgraph.settings import Settings
 
     with Client.local(Settings()) as client:
-        deployments, ready = client.deployments(), client.ready()
+        deployments, ready, fault = client.deployments(), client.ready(), client.fault()
         url = client.url
     if as_json:
-        output.as_json({"url": url, "ready": ready, "deployments": deployments})
+        output.as_json({"url": url, "ready": ready, "fault": fault, "deployments": deployments})
         return
     output.line(f"{url}  {'ready' if ready else 'not ready'}")
+    if fault is not None:
+        output.line(fault)
     if not deployments:
         output.line("nothing is deployed; try `walkgraph deploy shapes`")
         return

@@ -1,4 +1,5 @@
-"""Whether the service is alive, and whether it can serve. Open to everybody, so it says nothing else."""
+"""Whether the service is alive, and whether it can serve. Open to everybody, so it says little else: what an operator
+has to do where the database is lost, without its path."""
 
 from typing import Any
 
@@ -12,7 +13,14 @@ from walkgraph.service.readiness import is_ready
 
 router = APIRouter(tags=["health"], route_class=StrictRoute)
 _STATUS = {"application/json": {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}}
-_ANSWERS: dict[int | str, dict[str, Any]] = {200: answer("It can.", _STATUS), 503: answer("Not now.", _STATUS)}
+_READY = {
+    "application/json": {
+        "type": "object",
+        "properties": {"status": {"type": "string"}, "detail": {"type": "string"}},
+        "required": ["status"],
+    }
+}
+_ANSWERS: dict[int | str, dict[str, Any]] = {200: answer("It can.", _STATUS), 503: answer("Not now.", _READY)}
 
 
 @router.get("/health/live", responses={200: answer("It is alive.", _STATUS)})
@@ -23,7 +31,11 @@ async def live() -> JSONResponse:
 @router.get("/health/ready", responses=_ANSWERS)
 @router.get("/health", include_in_schema=False)
 async def ready(services: ServicesDep, deployment: str | None = Query(default=None, max_length=64)) -> JSONResponse:
-    """200 once what is wanted serves (or the one deployment asked for); 503 while loading or draining."""
-    if is_ready(services.deployments, deployment):
+    """200 once what is wanted serves (or the one deployment asked for); 503 while loading or draining, and while
+    nothing can be saved: `detail` says what to do then."""
+    if is_ready(services, deployment):
         return JSONResponse({"status": "ready"})
-    return JSONResponse({"status": "not ready"}, status_code=503, headers={"Retry-After": "1"})
+    told = {"status": "not ready"}
+    if services.store.fault is not None:
+        told["detail"] = services.store.fault
+    return JSONResponse(told, status_code=503, headers={"Retry-After": "1"})

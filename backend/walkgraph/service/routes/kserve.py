@@ -58,7 +58,7 @@ async def live() -> dict[str, bool]:
 
 @router.get("/health/ready", responses=_said("ready"))
 async def ready(services: ServicesDep) -> JSONResponse:
-    return _readiness({"ready": is_ready(services.deployments, None)})
+    return _readiness({"ready": is_ready(services, None)})
 
 
 @router.get("/models/{model}")
@@ -75,7 +75,7 @@ async def model_ready(services: ServicesDep, model: Name, version: Name | None =
     managed = services.deployments.get(model)
     if version is not None and managed.graph is not None:
         declared(managed, version)
-    return _readiness({"name": model, "ready": is_ready(services.deployments, model)})
+    return _readiness({"name": model, "ready": is_ready(services, model)})
 
 
 @router.post("/models/{model}/infer", openapi_extra=_ASKED, responses=_GIVEN)
