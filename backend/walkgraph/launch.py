@@ -6,6 +6,7 @@ import asyncio
 import gc
 import importlib
 import importlib.util
+import logging
 import os
 import socket
 import ssl
@@ -124,6 +125,8 @@ def _leave(settings: Settings) -> NoReturn:
     """Now: tasks and threads that are under way are not waited for. The kernel ends the processes of deployments with
     this one, and the store holds what was acknowledged, as after any death."""
     settings.address_file.unlink(missing_ok=True)
+    # Tells what was left out.
+    logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

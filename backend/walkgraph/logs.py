@@ -1,14 +1,32 @@
-"""Logs of the service's process: one line an event, control characters escaped, secrets left out."""
+"""Logs of the service's process: one line an event, control characters escaped, secrets left out, and at most so many
+lines of one kind a minute."""
 
 from __future__ import annotations
 
 import logging
+import math
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
-from typing import Any, Literal
+import threading
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, Literal, NamedTuple, TextIO
 
 import structlog
+
+WINDOW_SECONDS = 60.0
+LINES = 60
+"""Of one kind that are written in a window; of more, their number is told when it ends."""
+TRACED_LINES = 6
+"""Likewise, of lines that say where an error came from: these are long."""
+KINDS = 128
+"""That are told apart in a window. Libraries put what a client sent into their messages, so that each is a new kind."""
+LEFT_OUT = "lines left out"
+OTHERS = "others"
+"""What kinds beyond these many are called together."""
+
+_WHAT = 200
+"""Characters of a message that tell its kind."""
 
 _CODE = re.compile(r"(code=|bearer[ .]|\bwg_[0-9a-f]{8}_)[\w\-.%]+", re.IGNORECASE)
 
@@ -21,11 +39,12 @@ def configure(level: str, form: Literal["json", "text"], secrets: tuple[str, ...
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _traced_errors_only,
         structlog.processors.format_exc_info,
         scrub,
     ]
     render: Any = structlog.processors.JSONRenderer() if form == "json" else _plain
-    handler = logging.StreamHandler(sys.stderr)
+    handler = Bounded(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -50,14 +69,137 @@ def without_codes(text: str) -> str:
 
 
 def reclaim() -> None:
-    """Take back the logs of the server from libraries that gave them handlers of their own; its access log stays off:
-    it would write whole addresses."""
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access"):
-        logger = logging.getLogger(name)
-        logger.handlers.clear()
-        logger.propagate = True
-        logger.setLevel(logging.WARNING)
+    """Take back the logs of libraries that gave themselves handlers of their own: these know neither the form, nor
+    secrets, nor bounds. The server's access log stays off: it would write whole addresses."""
+    for logger in list(logging.root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger) and (logger.handlers or not logger.propagate):
+            logger.handlers.clear()
+            logger.propagate = True
+            logger.setLevel(logging.WARNING)
     logging.getLogger("uvicorn.access").disabled = True
+
+
+class Kind(NamedTuple):
+    """What lines of one kind have in common."""
+
+    logger: str
+    level: int
+    what: str
+    """The message before its values are filled in, and of an error its type."""
+
+
+class Bounds:
+    """How many lines of a kind are written in a window of time. Pure: the clock is given."""
+
+    def __init__(self) -> None:
+        self._windows: dict[Kind, _Window] = {}
+
+    def admits(self, kind: Kind, lines: int, now: float) -> bool:
+        """Whether one more line is written; one that isn't is counted. `lines`: of this kind in a window."""
+        if kind not in self._windows and len(self._windows) >= KINDS:
+            kind = Kind(kind.logger, kind.level, OTHERS)
+        window = self._windows.setdefault(kind, _Window(now))
+        if window.written < lines:
+            window.written += 1
+            return True
+        window.left_out += 1
+        return False
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether there is something to be told when a window ends."""
+        return any(window.left_out for window in self._windows.values())
+
+    def ended(self, now: float) -> list[tuple[Kind, int]]:
+        """What was left out in windows that are over; they are forgotten."""
+        over = {kind: window for kind, window in self._windows.items() if now - window.began >= WINDOW_SECONDS}
+        for kind in over:
+            del self._windows[kind]
+        return [(kind, window.left_out) for kind, window in over.items() if window.left_out]
+
+
+class _Window:
+    __slots__ = ("began", "left_out", "written")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.written = 0
+        self.left_out = 0
+
+
+class Bounded(logging.StreamHandler[TextIO]):
+    """Writes what `Bounds` admits, and once a window is over, how many lines it left out: also where nothing follows,
+    and at the end of the process. Lines for debugging are not bounded: whoever turns them on wants all of them."""
+
+    def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._now = now
+        self._bounds = Bounds()
+        self._timer: threading.Timer | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # `handle` holds the lock.
+        kind, traced = _kind_of(record)
+        if record.levelno <= logging.DEBUG or kind.what == LEFT_OUT:
+            super().emit(record)
+            return
+        now = self._now()
+        self._tell(now)
+        if self._bounds.admits(kind, TRACED_LINES if traced else LINES, now):
+            super().emit(record)
+        elif self._timer is None:
+            self._wait()
+
+    def close(self) -> None:
+        self.acquire()
+        try:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._tell(math.inf)
+        finally:
+            self.release()
+        super().close()
+
+    def _wake(self) -> None:
+        """Windows that began after the first one that was full end later."""
+        self.acquire()
+        try:
+            self._timer = None
+            self._tell(self._now())
+            if self._bounds.leaves_out:
+                self._wait()
+        finally:
+            self.release()
+
+    def _wait(self) -> None:
+        self._timer = threading.Timer(WINDOW_SECONDS, self._wake)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _tell(self, now: float) -> None:
+        for kind, count in self._bounds.ended(now):
+            values = {"of": kind.what, "count": count, "seconds": WINDOW_SECONDS}
+            structlog.get_logger(kind.logger).log(kind.level, LEFT_OUT, **values)
+
+
+def _kind_of(record: logging.LogRecord) -> tuple[Kind, bool]:
+    """And whether its line says where an error came from."""
+    values: Mapping[str, Any] = record.msg if isinstance(record.msg, dict) else {"event": record.msg}
+    what = str(values.get("event", ""))
+    traced = record.levelno >= logging.ERROR and (record.exc_info is not None or "exception" in values)
+    if record.exc_info and record.exc_info[0] is not None:
+        what = f"{what.strip()} ({record.exc_info[0].__name__})"
+    return Kind(record.name, record.levelno, what[:_WHAT]), traced
+
+
+def _traced_errors_only(_logger: Any, method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    """Below an error, what was raised is named, and not where: libraries warn so of what clients send."""
+    raised = event.get("exc_info")
+    if raised and event["level"] in ("debug", "info", "warning"):
+        del event["exc_info"]
+        kind = raised[0] if isinstance(raised, tuple) else type(raised)
+        event["error"] = getattr(kind, "__name__", None)
+    return event
 
 
 class _Scrubber:

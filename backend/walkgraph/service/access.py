@@ -11,6 +11,7 @@ A browser gets the cookie by the one-time code in the printed address. A WebSock
 """
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import re
@@ -22,9 +23,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import structlog
-from starlette.requests import cookie_parser
+from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketDisconnect
 
 from walkgraph.service import kserve_binary, limits, multipart
 from walkgraph.service.admission import Admission
@@ -48,6 +50,7 @@ SUBPROTOCOLS = (SUBPROTOCOL, "openai-insecure-api-key.")
 REQUEST_ID = "request_id"
 """In a request's state: what its answer is called, where its client doesn't say: the id of its run."""
 
+_CLOSE_FAULT = 1011
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _API_POLICY = "default-src 'none'; frame-ancestors 'none'"
@@ -285,7 +288,7 @@ class Access:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await self._app(scope, receive, send)
+            await _talk(self._app, scope, receive, send)
             return
         started = False
 
@@ -302,6 +305,29 @@ class Access:
         except SlowBody as error:
             if not started:
                 await problem(408, "invalid_input", str(error), path=scope["path"])(scope, receive, send)
+        except ClientDisconnect:
+            _log.info("the client left before its body was whole", method=scope["method"], path=scope["path"])
+
+
+async def _talk(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """A client may leave at any time: that is the end of its socket and no fault. A fault of the service closes it with
+    the code for that."""
+    accepted = False
+
+    async def noted(message: Message) -> None:
+        nonlocal accepted
+        await send(message)
+        accepted = accepted or message["type"] == "websocket.accept"
+
+    try:
+        await app(scope, receive, noted)
+    except WebSocketDisconnect:
+        pass
+    except Exception:
+        if accepted:
+            with contextlib.suppress(OSError, RuntimeError):
+                await send({"type": "websocket.close", "code": _CLOSE_FAULT})
+        raise
 
 
 class _Fields:

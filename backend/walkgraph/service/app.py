@@ -27,7 +27,7 @@ from walkgraph.service.metrics import Metrics
 from walkgraph.service.rates import Meter
 from walkgraph.service.runs import Runs
 from walkgraph.service.shortcut import Shortcut
-from walkgraph.service.studio import Studio
+from walkgraph.service.studio import BinarySockets, Studio
 from walkgraph.service.telemetry import Collector, ToHub
 from walkgraph.service.traces import Traces
 from walkgraph.settings import Settings
@@ -75,7 +75,7 @@ def create_app(
         secure=bool(settings.allowed_origins) and all(o.startswith("https:") for o in settings.allowed_origins),
     )
     if studio is not None:
-        app.mount("/studio", studio.app)
+        app.mount("/studio", BinarySockets(studio.app))
     return app
 
 

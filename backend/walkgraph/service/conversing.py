@@ -53,8 +53,7 @@ class Conversation:
         await self._tell({"event": "closing", "error": streaming.CLOSING})
         while self._answering:
             await asyncio.wait(set(self._answering))
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-            await self._socket.close(streaming.CLOSE_RESTARTS)
+        await streaming.close(self._socket, streaming.CLOSE_RESTARTS)
 
     async def _take(self, message: Any, found: list[bytes]) -> None:
         """`{"cancel": true}` ends what is under way; anything else is the body of a request, and may have an `id`."""
@@ -90,13 +89,13 @@ class Conversation:
     async def _answer(self, number: str | int, run: LiveRun) -> None:
         try:
             async for event in run.follow():
-                with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                with contextlib.suppress(WebSocketDisconnect):
                     await self._channel.event(event, request=number)
         finally:
             del self._runs[run.id]
 
     async def _tell(self, value: dict[str, Any]) -> None:
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+        with contextlib.suppress(WebSocketDisconnect):
             await self._channel.tell(value)
 
 

@@ -43,6 +43,8 @@ TENSOR_DIMENSIONS = 8
 WS_SESSION_RUNS = 32
 """Requests of one session's socket that may be under way."""
 WS_HELLO_SECONDS = 10.0
+WS_CLOSE_SECONDS = 10.0
+"""Between the end of a WebSocket and that of its connection, where the client doesn't end it."""
 TELEMETRY_BUFFER_BYTES = 512 * 1024
 """Of one client; what does not fit is dropped and counted. With what lies in its socket a client that takes nothing
 holds less than a MiB."""

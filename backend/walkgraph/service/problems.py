@@ -215,7 +215,8 @@ def _nothing(path: str) -> str:
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     path = request.scope["path"]
-    _log.error("unexpected error", path=path, exc_info=error)
+    # It is raised again, and the server writes where it came from.
+    _log.error("unexpected error", path=path, error=type(error).__name__)
     return problem(500, "internal_error", "the service failed on this request; its log says more", path=path)
 
 

@@ -4,10 +4,14 @@ import asyncio
 import socket
 from asyncio.events import TimerHandle
 
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
 
 from walkgraph.service import limits
+from walkgraph.service.hub import CLOSE_TRY_LATER
 
 
 class HeadTooLarge(Exception):
@@ -80,10 +84,83 @@ class Http(HttpToolsProtocol):
 
 
 class WebSockets(WebSocketsSansIOProtocol):
-    """Each holds little for a client that takes nothing."""
+    """Each holds little for a client that takes nothing, and is gone soon after its end, whatever the client does.
+
+    Whoever tells a client something learns by `ClientDisconnected`, and by nothing else, that there is none any more:
+    it left, broke the protocol, or was silent. The codes that a socket is closed with here: 1002, 1007 and 1009 for
+    what the client sent, `CLOSE_TRY_LATER` for one that is silent; never 1011, since none of it is a fault of the
+    service.
+    """
+
+    _aborting: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         opened: socket.socket | None = transport.get_extra_info("socket")
         if opened is not None:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.WS_SEND_BYTES)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._aborting is not None:
+            self._aborting.cancel()
+        super().connection_lost(exc)
+
+    async def send(self, message: ASGISendEvent) -> None:
+        await self.writable.wait()
+        # It is closing before it is lost: what is told in between has no reader.
+        if self.close_sent or self.transport.is_closing():
+            raise ClientDisconnected
+        await super().send(message)
+        if self.close_sent:
+            # Of a handshake that was refused, too.
+            self.handshake_complete = True
+            self._abort_soon()
+
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text" and not self.close_sent and not _is_text(self.frames):
+            self.frames = []
+            self.conn.send_close(CloseCode.INVALID_DATA)
+            self.handle_parser_exception()
+            return
+        super().send_receive_event_to_app()
+
+    def handle_parser_exception(self) -> None:
+        super().handle_parser_exception()
+        self._abort_soon()
+
+    def handle_close(self, event: Frame) -> None:
+        super().handle_close(event)
+        self._abort_soon()
+
+    def keepalive_timeout(self) -> None:
+        """It is sent away as one that takes nothing; the base class would call that a fault of the service."""
+        self.pong_timer = self.pending_ping_payload = None
+        if self.close_sent or self.transport.is_closing():
+            return
+        self.conn.fail(CLOSE_TRY_LATER, "no pong came in time")
+        self.handle_parser_exception()
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        super().on_task_complete(task)
+        self._abort_soon()
+
+    def _abort_soon(self) -> None:
+        """A transport that closes waits until its client has taken all: this ends it once that takes nothing."""
+        if self._aborting is None and not self.disconnected:
+            left = self.transport.get_write_buffer_size()
+            self._aborting = self.loop.call_later(limits.WS_CLOSE_SECONDS, self._abort_if_stuck, left)
+
+    def _abort_if_stuck(self, before: int) -> None:
+        self._aborting = None
+        if 0 < self.transport.get_write_buffer_size() < before:
+            self._abort_soon()
+        else:
+            self.transport.abort()
+
+
+def _is_text(frames: list[bytes]) -> bool:
+    try:
+        b"".join(frames).decode()
+    except UnicodeDecodeError:
+        return False
+    return True

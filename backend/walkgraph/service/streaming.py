@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 from starlette.requests import Request
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.service import body, frames, limits
@@ -77,8 +77,34 @@ async def accept(socket: WebSocket) -> None:
     await socket.accept(subprotocol=offered[0] if offered else None)
 
 
+async def send_text(socket: WebSocket, text: str) -> None:
+    """Raises WebSocketDisconnect where the client left, or whoever else tells it something has closed the socket."""
+    _check_open(socket)
+    await socket.send_text(text)
+
+
 async def send_json(socket: WebSocket, value: Any) -> None:
-    await socket.send_text(msgspec.json.encode(value).decode())
+    """Raises as `send_text`."""
+    await send_text(socket, msgspec.json.encode(value).decode())
+
+
+async def send_frame(socket: WebSocket, frame: bytes) -> None:
+    """Raises as `send_text`."""
+    _check_open(socket)
+    await socket.send_bytes(frame)
+
+
+async def close(socket: WebSocket, code: int = 1000) -> None:
+    """Nothing happens where the client left, or it is closed already."""
+    with contextlib.suppress(WebSocketDisconnect):
+        _check_open(socket)
+        await socket.close(code)
+
+
+def _check_open(socket: WebSocket) -> None:
+    # Starlette raises RuntimeError for it, as for mistakes of our own.
+    if socket.application_state is not WebSocketState.CONNECTED:
+        raise WebSocketDisconnect(1006)
 
 
 class Unreadable(WebSocketDisconnect):
@@ -92,9 +118,9 @@ class Unreadable(WebSocketDisconnect):
 async def refuse(socket: WebSocket, error: WalkgraphError, code: int | None = None) -> None:
     """Tell what is wrong and close. For a socket that nobody else tells something; else `Channel.refuse`."""
     faults = said_of(error).faults
-    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+    with contextlib.suppress(WebSocketDisconnect):
         await send_json(socket, {"event": "error", "error": error.info(), "errors": faults})
-        await socket.close(code or (1013 if error.retryable else 1008))
+    await close(socket, code or (1013 if error.retryable else 1008))
 
 
 async def first_message(socket: WebSocket, max_bytes: int) -> tuple[Any, list[bytes]]:
@@ -134,7 +160,7 @@ class Channel:
                 raise WebSocketDisconnect(1008)
             await send_json(self._socket, value)
             for frame in found:
-                await self._socket.send_bytes(frame)
+                await send_frame(self._socket, frame)
 
     async def refuse(self, fault: Unreadable) -> None:
         """After the frames of what is being told; nothing is told after it."""
@@ -159,8 +185,7 @@ async def over_websocket(socket: WebSocket, run: LiveRun, *, abort: bool, binary
     finally:
         if abort:
             run.abort("disconnected")
-    with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-        await socket.close()
+    await close(socket)
 
 
 async def _obey(socket: WebSocket, channel: Channel, run: LiveRun) -> None:

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CLOSE_UNSUPPORTED = 1003
 
 
 class Studio(Protocol):
@@ -12,3 +14,25 @@ class Studio(Protocol):
     def app(self) -> ASGIApp: ...
 
     def lifespan(self) -> Callable[[Any], AbstractAsyncContextManager[None]]: ...
+
+
+class BinarySockets:
+    """Streamlit's sockets take binary messages alone, and fail on a text. Here a text closes the socket, and its
+    handler sees that the client left."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "websocket":
+            await self._app(scope, receive, send)
+            return
+
+        async def received() -> Message:
+            message = await receive()
+            if message["type"] != "websocket.receive" or message.get("bytes") is not None:
+                return message
+            await send({"type": "websocket.close", "code": CLOSE_UNSUPPORTED})
+            return {"type": "websocket.disconnect", "code": CLOSE_UNSUPPORTED}
+
+        await self._app(scope, received, send)

@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from walkgraph.errors import RunFailed, WalkgraphError
@@ -61,8 +60,7 @@ class Session:
         await self._tell("error", error={**told, "event_id": None})
         if self._answering is not None:
             await asyncio.wait([self._answering])
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-            await self._socket.close(streaming.CLOSE_RESTARTS)
+        await streaming.close(self._socket, streaming.CLOSE_RESTARTS)
 
     async def _take(self, received: Any) -> None:
         """One message. Raises WebSocketDisconnect at the end."""
@@ -173,5 +171,5 @@ class Session:
         async with self._sending:
             self._told += 1
             event = {"type": kind, "event_id": f"event_{self._id[5:]}_{self._told}", **fields}
-            with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-                await self._socket.send_text(msgspec.json.encode(event).decode())
+            with contextlib.suppress(WebSocketDisconnect):
+                await streaming.send_json(self._socket, event)

@@ -1,5 +1,7 @@
 """Live telemetry: every frame of one deployment, or of all."""
 
+from functools import partial
+
 from fastapi import APIRouter, Query, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
@@ -17,13 +19,14 @@ async def telemetry(
 ) -> None:
     """First `welcome`, and how every deployment is; then frames as they come."""
     await streaming.accept(socket)
+    tell = partial(streaming.send_text, socket)
     for managed in services.deployments.listed():
         if deployment in (None, managed.id):
             await streaming.send_json(socket, {"type": "deployment", "deployment": managed.id, **managed.public()})
     try:
-        await streaming.until_first(lambda: services.hub.serve(socket.send_text, deployment), lambda: _listen(socket))
+        await streaming.until_first(lambda: services.hub.serve(tell, deployment), lambda: _listen(socket))
     except Stalled:
-        await socket.close(CLOSE_TRY_LATER)
+        await streaming.close(socket, CLOSE_TRY_LATER)
     except WalkgraphError as error:
         await streaming.refuse(socket, error)
 

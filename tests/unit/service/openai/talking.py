@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import soundfile
+from starlette.websockets import WebSocketState
 
 from tests.unit.service.fakes import PNG
 from walkgraph import resources
@@ -80,6 +81,8 @@ class Talker:
 
 class Peer:
     """The client's end, and the socket of the service's."""
+
+    application_state = WebSocketState.CONNECTED
 
     def __init__(self, found: Serving) -> None:
         self._inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
