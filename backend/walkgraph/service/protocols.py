@@ -93,6 +93,8 @@ class WebSockets(WebSocketsSansIOProtocol):
     """
 
     _aborting: TimerHandle | None = None
+    _deaf = False
+    """What still comes is read and forgotten."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -104,6 +106,10 @@ class WebSockets(WebSocketsSansIOProtocol):
         if self._aborting is not None:
             self._aborting.cancel()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._deaf:
+            super().data_received(data)
 
     async def send(self, message: ASGISendEvent) -> None:
         await self.writable.wait()
@@ -125,8 +131,22 @@ class WebSockets(WebSocketsSansIOProtocol):
         super().send_receive_event_to_app()
 
     def handle_parser_exception(self) -> None:
-        super().handle_parser_exception()
+        """The close frame was made; it is the last that is sent. The client may be in the midst of a message: were it not
+        read, the connection would be reset, and the code be lost."""
+        sent = self.conn.close_sent
+        told = (sent.code, sent.reason) if sent is not None else (CloseCode.ABNORMAL_CLOSURE, "")
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": told[0], "reason": told[1]})
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = self._deaf = True
         self._abort_soon()
+        if not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        self.close_timer = self.loop.call_later(limits.WS_CLOSE_SECONDS, self.transport.close)
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
 
     def handle_close(self, event: Frame) -> None:
         super().handle_close(event)

@@ -217,7 +217,7 @@ async def test_such_bodies_are_taken_nowhere_else(reach: Running) -> None:
 
 async def test_a_failed_run_has_the_protocols_error(reach: Running) -> None:
     answer = await reach.http.post(ACT, json={"inputs": INPUTS, "parameters": {"seed": 14}})
-    assert answer.status_code == 500
+    assert answer.status_code == 400
     assert "velocity" in answer.json()["error"]
 
 

@@ -45,7 +45,7 @@ async def draw(service: Running, seed: int = 7, task: str = "text_to_image") -> 
 async def test_every_run_is_counted_once(service: Running) -> None:
     await service.deploy()
     assert [await draw(service) for _ in range(3)] == [200] * 3
-    assert await draw(service, seed=14) == 500
+    assert await draw(service, seed=14) == 422
     found = await scrape(service)
     assert value(found, "request_success_total", **OF_TASK, finished_reason="stop") == 3
     assert value(found, "request_failure_total", **OF_TASK, code="numeric_error") == 1

@@ -127,7 +127,7 @@ async def test_a_stream_tells_events_as_they_come(shapes: Running) -> None:
 
 async def test_a_failed_run_is_a_typed_problem(shapes: Running) -> None:
     answer = await shapes.http.post(DRAW, json={**PROMPT, "params": {"seed": 14}})
-    assert answer.status_code == 500
+    assert answer.status_code == 422
     problem = answer.json()
     assert problem["type"] == "urn:walkgraph:problem:numeric-error"
     assert (problem["error"]["node"], problem["error"]["port"]) == ("llm", "velocity")

@@ -87,7 +87,7 @@ async def test_a_failed_run_has_its_status_and_leaves_none_behind(service: Runni
     await service.deploy()
     for stream in (False, True):
         answer = await service.http.post(GENERATIONS, json={"prompt": "x", "seed": 13, "n": 2, "stream": stream})
-        assert answer.status_code == 500
+        assert answer.status_code == 400
         assert answer.json()["error"]["code"] == "numeric_error"
     for run in service.services.runs.unfinished:
         assert (await run.ended()).error is not None

@@ -178,7 +178,7 @@ async def test_an_answer_over_http(service: Running) -> None:
 async def test_a_failure_before_the_first_piece_has_a_status(service: Running, stream: bool) -> None:
     await service.deploy()
     answer = await service.http.post(CHAT, json=asked(seed=14, stream=stream))
-    assert answer.status_code == 500
+    assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "numeric_error"
     assert answer.headers["x-should-retry"] == "false"
 
