@@ -113,14 +113,6 @@ async def test_no_client_makes_a_socket_fail(served: tuple[Running, int], caplog
     assert (running.services.runs.unfinished, running.services.hub.clients) == ([], 0)
 
 
-async def test_a_message_that_is_too_long_is_told_so(served: tuple[Running, int]) -> None:
-    """The client is still sending when the answer is made: it must not be lost."""
-    _, port = served
-    for _ in range(5):
-        ended = await hit("127.0.0.1", port, TOKEN, "/ws/v1/telemetry", SAID["too long"], "listen")
-        assert ended == Ended(101, 1009)
-
-
 # ── a service of its own, with the studio ───────────────────────────────────────────────────────
 
 
@@ -150,6 +142,14 @@ async def broken_off(port: int, token: str, method: str, path: str, kind: str) -
     await writer.drain()
     writer.close()
     await writer.wait_closed()
+
+
+async def test_a_message_that_is_too_long_is_told_so(alone: Service) -> None:
+    """The client is still sending when the answer is made: it must not be lost."""
+    port = int(alone.told["url"].rpartition(":")[2])
+    for _ in range(5):
+        ended = await hit("127.0.0.1", port, alone.token, "/ws/v1/telemetry", SAID["too long"], "listen")
+        assert ended == Ended(101, 1009)
 
 
 async def test_floods_leave_few_lines(alone: Service) -> None:

@@ -45,6 +45,8 @@ WS_SESSION_RUNS = 32
 WS_HELLO_SECONDS = 10.0
 WS_CLOSE_SECONDS = 10.0
 """Between the end of a WebSocket and that of its connection, where the client doesn't end it."""
+WS_QUIET_SECONDS = 0.5
+"""Without a word of a client that broke the protocol, until its connection is closed."""
 TELEMETRY_BUFFER_BYTES = 512 * 1024
 """Of one client; what does not fit is dropped and counted. With what lies in its socket a client that takes nothing
 holds less than a MiB."""

@@ -108,7 +108,9 @@ class WebSockets(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not self._deaf:
+        if self._deaf:
+            self._close_when_quiet()
+        else:
             super().data_received(data)
 
     async def send(self, message: ASGISendEvent) -> None:
@@ -139,11 +141,7 @@ class WebSockets(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = self._deaf = True
         self._abort_soon()
-        if not self.transport.can_write_eof():
-            self.transport.close()
-            return
-        self.transport.write_eof()
-        self.close_timer = self.loop.call_later(limits.WS_CLOSE_SECONDS, self.transport.close)
+        self._close_when_quiet()
         if self.read_paused:
             self.read_paused = False
             self.transport.resume_reading()
@@ -163,6 +161,11 @@ class WebSockets(WebSocketsSansIOProtocol):
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         super().on_task_complete(task)
         self._abort_soon()
+
+    def _close_when_quiet(self) -> None:
+        if self.close_timer is not None:
+            self.close_timer.cancel()
+        self.close_timer = self.loop.call_later(limits.WS_QUIET_SECONDS, self.transport.close)
 
     def _abort_soon(self) -> None:
         """A transport that closes waits until its client has taken all: this ends it once that takes nothing."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import uvicorn
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.server import ServerState
 
 from walkgraph.service import limits, protocols
 
@@ -75,14 +78,20 @@ class Line:
 @pytest.fixture
 async def line(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Line]:
     monkeypatch.setattr(limits, "HEAD_SECONDS", SECONDS)
+    async with opened(app) as (found, _):
+        yield found
+
+
+@asynccontextmanager
+async def opened(app: Any) -> AsyncIterator[tuple[Line, ServerState]]:
     config = uvicorn.Config(app, http=protocols.Http, ws=protocols.WebSockets, lifespan="off", log_config=None)
     config.load()
-    state = uvicorn.server.ServerState()
+    state = ServerState()
     server = await asyncio.get_running_loop().create_server(
         lambda: protocols.Http(config=config, server_state=state, app_state={}), "127.0.0.1", 0
     )
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-    yield Line(reader, writer)
+    yield Line(reader, writer), state
     writer.close()
     server.close()
 
@@ -147,3 +156,97 @@ async def test_a_websocket_stays(line: Line) -> None:
     await line.send(b"\x81\x82\0\0\0\0hi")
     async with asyncio.timeout(5):
         assert await line.reader.readexactly(4) == b"\x81\x02hi"
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(1_000_000):
+        if holds():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to be")
+
+
+def socket_of(state: ServerState) -> protocols.WebSockets:
+    (found,) = state.connections
+    assert isinstance(found, protocols.WebSockets)
+    return found
+
+
+async def test_a_client_that_is_silent_is_sent_away_and_not_called_a_fault() -> None:
+    heard: list[Any] = []
+
+    async def listening(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        heard.append(await receive())
+        with pytest.raises(ClientDisconnected):
+            await send({"type": "websocket.send", "text": "too late"})
+
+    async with opened(listening) as (line, state):
+        await line.send(GET + HANDSHAKE)
+        async with asyncio.timeout(5):
+            await line.reader.readuntil(b"\r\n\r\n")
+        socket_of(state).keepalive_timeout()
+        told = await line.rest()
+    assert told[:1] == b"\x88"
+    assert int.from_bytes(told[2:4], "big") == 1013
+    assert [message["type"] for message in heard] == ["websocket.disconnect"]
+
+
+async def test_a_client_that_takes_nothing_is_gone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WS_CLOSE_SECONDS", 0.05)
+    telling, gone = asyncio.Event(), asyncio.Event()
+
+    async def talking(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        try:
+            while True:
+                telling.set()
+                await send({"type": "websocket.send", "bytes": bytes(1 << 20)})
+        except ClientDisconnected:
+            gone.set()
+
+    async with opened(talking) as (line, state):
+        await line.send(GET + HANDSHAKE)
+        async with asyncio.timeout(5):
+            await telling.wait()
+            found = socket_of(state)
+            await until(lambda: not found.writable.is_set())
+            found.keepalive_timeout()
+            await gone.wait()
+            await until(lambda: not state.connections)
+
+
+async def test_who_tells_a_client_that_broke_the_protocol_learns_that_it_is_gone() -> None:
+    left: asyncio.Queue[str] = asyncio.Queue()
+
+    async def talking(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await receive()
+        for message in ({"type": "websocket.send", "text": "x"}, {"type": "websocket.close"}):
+            try:
+                await send(message)
+            except ClientDisconnected as error:
+                left.put_nowait(type(error).__name__)
+
+    for broken in (b"\xff" * 20, b"\x83\x81\0\0\0\0x", b"\x81\x81\0\0\0\0\xff"):
+        async with opened(talking) as (line, _):
+            await line.send(GET + HANDSHAKE)
+            async with asyncio.timeout(5):
+                await line.reader.readuntil(b"\r\n\r\n")
+                await line.send(broken)
+                assert [await left.get(), await left.get()] == ["ClientDisconnected"] * 2
+
+
+async def test_a_refused_handshake_is_complete(caplog: pytest.LogCaptureFixture) -> None:
+    async def denying(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.http.response.start", "status": 404, "headers": []})
+        await send({"type": "websocket.http.response.body", "body": b"no"})
+
+    async with opened(denying) as (line, _):
+        await line.send(GET + HANDSHAKE)
+        assert (await line.rest()).startswith(b"HTTP/1.1 404")
+    assert caplog.records == []
