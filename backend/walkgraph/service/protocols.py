@@ -127,7 +127,8 @@ class WebSockets(WebSocketsSansIOProtocol):
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_text(self.frames):
             self.frames = []
-            self.conn.send_close(CloseCode.INVALID_DATA)
+            # The frames of one reading are parsed together: after this one the client may have closed.
+            self.conn.fail(CloseCode.INVALID_DATA)
             self.handle_parser_exception()
             return
         super().send_receive_event_to_app()
@@ -161,6 +162,13 @@ class WebSockets(WebSocketsSansIOProtocol):
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         super().on_task_complete(task)
         self._abort_soon()
+
+    def shutdown(self) -> None:
+        if self.transport.is_closing():
+            # The client closes it, and no further close frame may be sent.
+            self.stop_keepalive()
+        else:
+            super().shutdown()
 
     def _close_when_quiet(self) -> None:
         if self.close_timer is not None:

@@ -231,7 +231,8 @@ async def test_who_tells_a_client_that_broke_the_protocol_learns_that_it_is_gone
             except ClientDisconnected as error:
                 left.put_nowait(type(error).__name__)
 
-    for broken in (b"\xff" * 20, b"\x83\x81\0\0\0\0x", b"\x81\x81\0\0\0\0\xff"):
+    no_text = b"\x81\x81\0\0\0\0\xff"
+    for broken in (b"\xff" * 20, b"\x83\x81\0\0\0\0x", no_text, no_text + b"\x88\x80\0\0\0\0"):
         async with opened(talking) as (line, _):
             await line.send(GET + HANDSHAKE)
             async with asyncio.timeout(5):
