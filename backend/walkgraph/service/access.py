@@ -20,7 +20,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import product
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import structlog
 from starlette.requests import ClientDisconnect, cookie_parser
@@ -28,7 +28,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
-from walkgraph.service import kserve_binary, limits, multipart
+from walkgraph.service import hosts, kserve_binary, limits, multipart
 from walkgraph.service.admission import Admission
 from walkgraph.service.body import BodyTooLarge, SlowBody
 from walkgraph.service.callers import Caller
@@ -52,7 +52,6 @@ REQUEST_ID = "request_id"
 
 _CLOSE_FAULT = 1011
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 # Streamlit's page starts from inline scripts, draws with WebAssembly, and shows media from blobs. The editor is a
 # module of the same origin; it calls the service, makes blobs of what it shows and records, and follows sockets.
@@ -143,17 +142,18 @@ class Access:
         token: str,
         codes: Codes,
         admission: Admission,
-        hosts: tuple[str, ...] = (),
+        names: tuple[str, ...] = (),
         origins: tuple[str, ...] = (),
         secure: bool = False,
     ) -> None:
-        """`secure`: browsers reach the service over https alone."""
+        """`names`: hosts, besides the loopback's, that requests may be addressed to. `secure`: browsers reach the
+        service over https alone."""
         self._app = app
         self._token = token.encode()
         self._codes = codes
         self._admission = admission
         self._cookies = Cookies(token)
-        self._hosts = _LOOPBACK | {host.lower() for host in hosts}
+        self._hosts = hosts.known(names)
         self._origins = frozenset(origins)
         self._secure = secure
 
@@ -349,20 +349,10 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _host(headers: _Fields) -> tuple[str, int | None] | None:
-    """(name, port) of the one Host header; None where it is missing, doubled or malformed."""
+def _host(headers: _Fields) -> hosts.Host | None:
+    """Of the one Host field; None where it is missing, doubled or malformed."""
     values = headers.all(b"host")
-    if len(values) != 1:
-        return None
-    value = values[0].lower()
-    if not value or any(character in value for character in "/\\@?# \t,"):
-        return None
-    try:
-        parts = urlsplit(f"//{value}")
-        name = parts.hostname or ""
-        return (f"[{name}]" if ":" in name else name), parts.port
-    except ValueError:
-        return None
+    return hosts.read(values[0]) if len(values) == 1 else None
 
 
 def _content_type_fault(scope: Scope, headers: _Fields) -> Response | None:

@@ -70,7 +70,7 @@ def create_app(
         token=token,
         codes=services.codes,
         admission=services.admission,
-        hosts=(*settings.allowed_hosts, settings.host),
+        names=(*settings.allowed_hosts, settings.host),
         origins=settings.allowed_origins,
         secure=bool(settings.allowed_origins) and all(o.startswith("https:") for o in settings.allowed_origins),
     )

@@ -134,8 +134,8 @@ class WebSockets(WebSocketsSansIOProtocol):
         super().send_receive_event_to_app()
 
     def handle_parser_exception(self) -> None:
-        """The close frame was made; it is the last that is sent. The client may be in the midst of a message: were it not
-        read, the connection would be reset, and the code be lost."""
+        """The close frame is the last that is sent. What the client still sends is read: if the connection were closed
+        before, it would be reset, and the client might never see the code."""
         sent = self.conn.close_sent
         told = (sent.code, sent.reason) if sent is not None else (CloseCode.ABNORMAL_CLOSURE, "")
         self.queue.put_nowait({"type": "websocket.disconnect", "code": told[0], "reason": told[1]})

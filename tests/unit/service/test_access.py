@@ -46,6 +46,7 @@ HOSTS = (
     "user@127.0.0.1", "127.0.0.1@evil.example", "127.0.0.1/x", "127.0.0.1?x", "127.0.0.1#x", "127.0.0.1\\x",
     "a/v1/models?", "127.0.0.1:99999", "127.0.0.1:x", "127.0.0.1,evil.example", "127.0.0.1 evil", "", " ",
     "xn--lcalhost-34a", "localhost%00", "localhost%2eevil", "*", "[", "]", "[::1", "::ffff:127.0.0.1",
+    "[::1]]", "[::1]x", "[::1]:8421x", "[[::1]]", "localhost:", "localhost:0", "localhost:+80",
 )  # fmt: skip
 
 
