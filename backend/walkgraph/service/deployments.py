@@ -5,16 +5,14 @@ switch   judge beside what runs, start a next version beside the one that serves
          wanted and what serves, and the old one's runs may finish before it ends. A next version that fails leaves
          the old one serving and says why; another switch takes its place. Sessions end with the version that holds
          them.
-delete   forget the wanted state, drain, stop, whatever versions there are
+delete   forget the wanted state, drain, stop, whatever versions there are, remove their folders
 """
 
 import asyncio
 import contextlib
-import hashlib
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from walkgraph.errors import Conflict, InvalidInput, NotFound, Overloaded, RunFa
 from walkgraph.graph.document import Graph, Task
 from walkgraph.placement.tables import Plan
 from walkgraph.service.auditing import Act, own, recorded
+from walkgraph.service.folders import Folders
 from walkgraph.service.hub import Hub
 from walkgraph.service.judging import Judged, deployable, judge
 from walkgraph.service.problems import Unavailable, Unprocessable
@@ -129,6 +128,7 @@ class Deployments:
         self._around = Around(
             settings, spawn, runs, hub, self.plans, lambda: self.draining, self._run_ended, telemetry_address
         )
+        self._folders = Folders(settings.home)
         self._managed: dict[str, Managed] = {}
         self._changing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -141,7 +141,9 @@ class Deployments:
 
     async def start(self) -> None:
         """Bring back everything that is wanted. Returns at once; `get` shows how far it is."""
-        for row in await self._store.read(queries.list_deployments):
+        rows = await self._store.read(queries.list_deployments)
+        await anyio.to_thread.run_sync(self._folders.sweep, [row.id for row in rows])
+        for row in rows:
             self._keep(row.id, Documents.of(row), row.created_at, None)
 
     async def create(
@@ -217,9 +219,11 @@ class Deployments:
                 await self._store.write(recorded, entry, queries.delete_deployment, id_)
             managed.deleted = True
         await self._stop(managed, grace)
-        # Another call may have been quicker, and the id be used again.
-        if self._managed.get(id_) is managed:
-            del self._managed[id_]
+        async with self._changing:
+            # Another call may have been quicker, and the id be used again.
+            if self._managed.get(id_) is managed:
+                await anyio.to_thread.run_sync(self._folders.remove, id_)
+                del self._managed[id_]
 
     async def close(self, grace: float) -> None:
         """Stop all, still wanted."""
@@ -316,7 +320,7 @@ class Deployments:
 
     def _version(self, managed: Managed, documents: Documents, judged: Judged | None) -> Version:
         taken = {version.directory for version in managed.versions} if managed.id in self._managed else set[Path]()
-        directory = next(path for path in map(self._directory(managed.id), count()) if path not in taken)
+        directory = self._folders.free(managed.id, taken)
         changed = partial(self._changed, managed)
         return Version(managed.id, documents, directory, self._around, changed, managed.watched, judged)
 
@@ -426,11 +430,6 @@ class Deployments:
     def _refuse_while_draining(self) -> None:
         if self.draining:
             raise Unavailable("the service is shutting down", "shutting_down")
-
-    def _directory(self, id_: str) -> Callable[[int], Path]:
-        # Short, whatever the id: unix sockets lie in it.
-        home = self._settings.home / "d"
-        return lambda slot: home / hashlib.sha256(f"{id_} {slot}".encode()).hexdigest()[:10]
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
