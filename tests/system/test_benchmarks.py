@@ -12,6 +12,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 @pytest.mark.parametrize(
     ("name", "told"),
     [
+        ("memory", ["cancels", "overload", "service MiB", "slope", "conductor"]),
         ("rest", ["asked", "p99 ms", "service us", "streams", "worker share"]),
         ("speech", ["ready", "first audio ms", "RTF", "underruns", "worker"]),
         ("telemetry", ["step ms", "summary", "full", "/ off", "events", "p99 beside ms", "MiB a reader"]),

@@ -243,7 +243,8 @@ def _sqlite_engine(url: URL) -> Engine:
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(address, uri=True, check_same_thread=False)
 
-    return create_engine(url, creator=connect, pool_size=_CONNECTIONS, max_overflow=0)
+    # The last one that was used has what is read next in its cache.
+    return create_engine(url, creator=connect, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True)
 
 
 def _owned(engine: Engine) -> Connection:

@@ -1,0 +1,143 @@
+"""Whether a service keeps growing: memory of service, conductor and worker while runs are begun and cancelled, and under
+an overload, on the CPU.
+
+    python benchmarks/memory.py [--warm 600] [--cancels 2400] [--waves 12] [--wave 400] [--out FILE] [--check]
+
+A service is started by the plain command in a home of its own, with the studio and the starter graph. Runs of
+`text_to_image` are begun by so many clients at once, and cancelled at different moments: at once, once they are
+accepted, and after their first output. In a wave more runs are begun together than the deployment's queue takes; what
+is refused is counted, the rest cancelled.
+
+    after     runs begun since the start; resident memory of each process then, MiB
+    slope     KiB that a process grew by for each run, fitted over the second half of a phase. What is kept by design
+              (200 runs that can be followed, their traces, the ring of events) fills up before
+"""
+
+import argparse
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from _common import ROOT, Row, fitted, show, write
+from _service import Service, home, service
+
+from walkgraph.client import Client, ClientError, read_address
+from walkgraph.settings import Settings
+
+RESULTS = ROOT / "benchmarks" / "results" / "memory.json"
+CLIENTS = 16
+SAMPLES = 12
+"""Of a phase."""
+BODY = {"inputs": {"prompt": "a red circle left of a blue square"}, "params": {"steps": 6}}
+
+
+def main() -> None:
+    given = options()
+    with home() as folder, service(folder) as server:
+        here = Here(folder, server)
+        here.cancel(given.warm)
+        cancels = here.phase(lambda: here.cancel(given.cancels // SAMPLES), SAMPLES)
+        show(f"cancels: {given.cancels} runs, each cancelled", cancels)
+        waves = here.phase(lambda: here.flood(given.wave), given.waves)
+        show(f"overload: waves of {given.wave} runs at once", waves)
+        rows = [{"phase": name, **here.slopes(found)} for name, found in (("cancels", cancels), ("overload", waves))]
+        show("slope, KiB a run", rows)
+    report = {"cancels": cancels, "overload": waves, "slope": rows}
+    write(None if given.check else given.out, "cpu", report)
+
+
+def options() -> argparse.Namespace:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--warm", type=int, default=600)
+    arguments.add_argument("--cancels", type=int, default=2400)
+    arguments.add_argument("--waves", type=int, default=12)
+    arguments.add_argument("--wave", type=int, default=400)
+    arguments.add_argument("--out", type=Path, default=RESULTS)
+    arguments.add_argument("--check", action="store_true", help="the least sizes, and nothing is written")
+    given = arguments.parse_args()
+    if given.check:
+        given.warm, given.cancels, given.waves, given.wave = 4, SAMPLES, 2, 8
+    return given
+
+
+class Here:
+    """The service of this benchmark and its processes."""
+
+    def __init__(self, folder: Path, server: Service) -> None:
+        address = read_address(Settings(home=folder))
+        assert address is not None
+        (conductor,) = _children(address.pid)
+        (worker,) = _children(conductor)
+        self._processes = {"service": address.pid, "conductor": conductor, "worker": worker}
+        self._settings = Settings(home=folder)
+        self._begun = self._refused = 0
+
+    def phase(self, step: Any, count: int) -> list[Row]:
+        """What stands after each step."""
+        rows = [self._row()]
+        for _ in range(count):
+            step()
+            rows.append(self._row())
+        return rows
+
+    def cancel(self, count: int) -> None:
+        """Begin so many runs and end each, at different moments."""
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            list(pool.map(self._cancelled, range(count)))
+        self._begun += count
+
+    def flood(self, count: int) -> None:
+        """Begin all of them before the first is ended."""
+        with ThreadPoolExecutor(CLIENTS) as pool, Client.local(self._settings) as client:
+            begun = [run for run in pool.map(lambda _: self._tried(client), range(count)) if run is not None]
+            list(pool.map(client.cancel, begun))
+            for run in begun:
+                _ended(client, run)
+        self._begun += count
+        self._refused += count - len(begun)
+
+    def slopes(self, rows: list[Row]) -> Row:
+        late = rows[len(rows) // 2 :]
+        return {
+            name: 1024 * fitted([(float(row["after"]), float(row[f"{name} MiB"])) for row in late])[1]
+            for name in self._processes
+        }
+
+    def _cancelled(self, number: int) -> None:
+        with Client.local(self._settings) as client:
+            run = client.start_run("shapes", "text_to_image", BODY)["id"]
+            for event in client.follow_run(run) if number % 3 else ():
+                if number % 3 == 1 or event.name == "output":
+                    break
+            client.cancel(run)
+            _ended(client, run)
+
+    def _tried(self, client: Client) -> str | None:
+        try:
+            return client.start_run("shapes", "text_to_image", BODY)["id"]
+        except ClientError:
+            return None
+
+    def _row(self) -> Row:
+        row: Row = {"after": self._begun, "refused": self._refused}
+        return row | {f"{name} MiB": _resident(pid) for name, pid in self._processes.items()}
+
+
+def _ended(client: Client, run: str) -> None:
+    for _ in client.follow_run(run):
+        pass
+
+
+def _children(pid: int) -> list[int]:
+    lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [int(child) for found in lists for child in found]
+
+
+def _resident(pid: int) -> float:
+    """MiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+if __name__ == "__main__":
+    main()
