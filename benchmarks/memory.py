@@ -1,11 +1,11 @@
-"""Whether a service keeps growing: memory of service, conductor and worker while runs are begun and cancelled, and under
-an overload, on the CPU.
+"""Whether a service keeps growing: memory of service, conductor and worker while runs are begun and cancelled, and
+under an overload, on the CPU.
 
-    python benchmarks/memory.py [--warm 600] [--cancels 2400] [--waves 12] [--wave 400] [--out FILE] [--check]
+    python benchmarks/memory.py [--warm 400] [--cancels 2400] [--waves 8] [--wave 400] [--out FILE] [--check]
 
 A service is started by the plain command in a home of its own, with the studio and the starter graph. Runs of
-`text_to_image` are begun by so many clients at once, and cancelled at different moments: at once, once they are
-accepted, and after their first output. In a wave more runs are begun together than the deployment's queue takes; what
+`text_to_image` are begun by 16 clients at once, and cancelled at different moments: at once, once they are accepted,
+and some after their first output. In a wave more runs are begun together than the deployment's queue takes; what
 is refused is counted, the rest cancelled.
 
     after     runs begun since the start; resident memory of each process then, MiB
@@ -26,6 +26,8 @@ from walkgraph.settings import Settings
 
 RESULTS = ROOT / "benchmarks" / "results" / "memory.json"
 CLIENTS = 16
+LONG = 24
+"""Of so many runs one is cancelled after its first output, the others at once or once they are accepted."""
 SAMPLES = 12
 """Of a phase."""
 BODY = {"inputs": {"prompt": "a red circle left of a blue square"}, "params": {"steps": 6}}
@@ -48,9 +50,9 @@ def main() -> None:
 
 def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--warm", type=int, default=600)
+    arguments.add_argument("--warm", type=int, default=400)
     arguments.add_argument("--cancels", type=int, default=2400)
-    arguments.add_argument("--waves", type=int, default=12)
+    arguments.add_argument("--waves", type=int, default=8)
     arguments.add_argument("--wave", type=int, default=400)
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--check", action="store_true", help="the least sizes, and nothing is written")
@@ -106,8 +108,8 @@ class Here:
     def _cancelled(self, number: int) -> None:
         with Client.local(self._settings) as client:
             run = client.start_run("shapes", "text_to_image", BODY)["id"]
-            for event in client.follow_run(run) if number % 3 else ():
-                if number % 3 == 1 or event.name == "output":
+            for event in client.follow_run(run) if number % 2 else ():
+                if number % LONG != 1 or event.name == "output":
                     break
             client.cancel(run)
             _ended(client, run)
