@@ -209,7 +209,7 @@ def _studio(settings: Settings) -> Studio | None:
     """The editor is a distribution of its own, so it may be missing."""
     if not settings.studio or importlib.util.find_spec(EDITOR.partition(".")[0]) is None:
         return None
-    found: Studio = importlib.import_module(EDITOR).studio()
+    found: Studio = importlib.import_module(EDITOR).studio(settings)
     return found
 
 

@@ -9,21 +9,25 @@ from typing import Any
 
 import streamlit as st
 
+from walkgraph.settings import Settings
+from walkgraph_editor.page import Pages
+
 SCRIPT = Path(__file__).with_name("app.py")
 
 
 class Studio:
-    def __init__(self) -> None:
-        self._app = st.App(SCRIPT)
+    def __init__(self, settings: Settings) -> None:
+        self._streamlit = st.App(SCRIPT)
+        self._pages = Pages(self._streamlit, settings)
 
     @property
     def app(self) -> Any:
-        return self._app
+        return self._pages
 
     def lifespan(self) -> Callable[[Any], AbstractAsyncContextManager[None]]:
         """To be entered by the application that mounts this one, before its first request."""
-        return self._app.lifespan()
+        return self._streamlit.lifespan()
 
 
-def studio() -> Studio:
-    return Studio()
+def studio(settings: Settings) -> Studio:
+    return Studio(settings)

@@ -60,7 +60,6 @@ class Person:
         self.go("")
         self.page.get_by_role("button", name="New graph").click()
         self.page.get_by_label("Name", exact=True).fill(name)
-        self.page.get_by_label("Name", exact=True).press("Enter")
         self.page.get_by_role("button", name="Draw it").click()
         expect(self.page.locator(".wg .react-flow")).to_be_visible()
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Error, Locator, expect
+from playwright.sync_api import Error, Locator, WebSocketRoute, expect
 
 from tests.browser.person import Person
 
@@ -88,6 +88,28 @@ def test_changes_in_different_places_of_the_library_are_no_conflict(person: Pers
     expect(walk(person, "Theirs")).to_be_visible()
     rename_walk(person, "read_image", "Mine")
     person.stored("follows", labelled("Mine"))
+
+
+def test_a_service_that_is_gone_is_told_in_our_words_until_it_answers(person: Person) -> None:
+    person.expected = [OFFLINE, "server endpoint", "not responding"]
+    sockets: list[WebSocketRoute] = []
+    person.page.route_web_socket(re.compile("/_stcore/stream"), lambda found: sockets.append(connected(found)))
+    person.go("")
+    new = person.page.get_by_role("button", name="New graph")
+    expect(new).to_be_visible()
+    person.page.context.set_offline(True)
+    sockets[-1].close()
+    told = person.page.get_by_role("alert")
+    expect(told).to_contain_text("isn't answering. Start it with")
+    expect(told).to_contain_text(f"WALKGRAPH_HOME={person.running.home} walkgraph up --port ")
+    person.look("gone")
+    person.page.context.set_offline(False)
+    expect(told).to_have_count(0)
+
+    new.click()
+    person.page.get_by_label("Name", exact=True).fill("by_enter")
+    person.page.get_by_label("Name", exact=True).press("Enter")
+    expect(person.page.locator(".wg .react-flow")).to_be_visible()
 
 
 def test_unsaved_work_survives_a_crash(person: Person) -> None:
@@ -215,3 +237,8 @@ def collide(person: Person, theirs: str, mine: str) -> None:
     behind(person, "both", theirs)
     rename_walk(person, "read_image", mine)
     expect(asked(person)).to_be_visible()
+
+
+def connected(found: WebSocketRoute) -> WebSocketRoute:
+    found.connect_to_server()
+    return found

@@ -72,7 +72,7 @@ def test_a_refused_deploy_says_why(studio: Opener) -> None:
 def test_a_new_graph_needs_a_name_of_its_own(studio: Opener, name: str, word: str) -> None:
     client = FakeClient("shapes")
     app = studio("start", client)
-    app = app.text_input(key="new_name").set_value(name).run()
+    app.text_input(key="new_name").set_value(name)
     app = press(app, "Draw it")
     assert word in app.error[0].value
     assert client.calls == []
@@ -81,10 +81,28 @@ def test_a_new_graph_needs_a_name_of_its_own(studio: Opener, name: str, word: st
 def test_a_new_graph_opens_in_the_editor(studio: Opener) -> None:
     client = FakeClient("shapes")
     app = studio("start", client)
-    app = app.text_input(key="new_name").set_value("mine").run()
+    app.text_input(key="new_name").set_value("mine")
     app = press(app, "Draw it")
     assert client.calls == [("put", "graph", "mine", {"format": "walkgraph/graph@1", "name": "mine"})]
     assert app.session_state["went"] == ("editor", {"graph": "mine"})
+
+
+def test_one_press_draws_what_was_just_typed(studio: Opener) -> None:
+    """The browser sends a field that is being typed into with its form's button alone, and by Enter."""
+    app = studio("start", FakeClient("shapes"))
+    field = app.text_input(key="new_name").proto
+    button = next(button for button in app.button if button.label == "Draw it").proto
+    assert field.form_id
+    assert button.form_id == field.form_id
+    assert not button.disabled
+
+
+def test_a_graph_that_is_refused_is_not_opened(studio: Opener) -> None:
+    app = studio("start", FakeClient("shapes"))
+    app.text_input(key="new_name").set_value("refused")
+    app = press(app, "Draw it")
+    assert app.error[0].value == "there is no room for it"
+    assert "went" not in app.session_state
 
 
 def test_the_library_undeploys_and_filters(studio: Opener) -> None:

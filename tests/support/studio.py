@@ -74,6 +74,8 @@ class FakeClient:
 
     def put_document(self, kind: str, name: str, document: dict[str, Any]) -> dict[str, Any]:
         self.calls.append(("put", kind, name, document))
+        if name == "refused":
+            raise ProblemError(422, {"detail": "there is no room for it"})
         self.names.append(name)
         return ROW
 

@@ -58,9 +58,10 @@ def _is_lesson(entry: GalleryEntry) -> bool:
 
 def _own(client: Client, taken: set[str]) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        with st.popover("New graph", icon=":material/add:", type="primary"):
+        # In a form the button sends what stands in the field; alone, the field is read once it has lost the focus.
+        with st.popover("New graph", icon=":material/add:", type="primary"), st.form("new_graph", border=False):
             name = st.text_input("Name", placeholder="my_model", key="new_name")
-            if st.button("Draw it", disabled=not name):
+            if st.form_submit_button("Draw it"):
                 _create(client, name, taken)
         with st.popover("Open a file", icon=":material/upload_file:"):
             dropped = st.file_uploader(
@@ -77,8 +78,7 @@ def _create(client: Client, name: str, taken: set[str]) -> None:
         st.error("A name starts with a letter; letters, digits, `_` and `-` follow, 64 in all.")
     elif name in taken:
         st.error(f"There is a graph `{name}` already; choose another name.")
-    else:
-        _save(client, "graph", name, {"format": "walkgraph/graph@1", "name": name})
+    elif _save(client, "graph", name, {"format": "walkgraph/graph@1", "name": name}):
         open_graph(name)
 
 

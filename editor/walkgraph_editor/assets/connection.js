@@ -1,0 +1,87 @@
+// Stands in the page that Streamlit's frontend starts in: says that the service doesn't answer, or that this browser is
+// signed out. Streamlit's own dialog asks for an internet connection and a command that nobody here has run.
+(() => {
+  const { command, port } = document.currentScript.dataset;
+  window.__streamlit = { HOST_CONFIG: { blockErrorDialogs: true } };
+
+  // Of a reconnection that nobody needs to hear of.
+  const PATIENCE_MS = 1500;
+  const AGAIN_MS = 3000;
+  const STYLE = `position: fixed; inset: 12px auto auto 50%; translate: -50%; z-index: 1000100; box-sizing: border-box;
+    width: max-content; max-width: min(680px, calc(100vw - 32px)); padding: 12px 16px; border: 1px solid #b97a00;
+    border-radius: 8px; background: #fff4d6; color: #3d2c00; box-shadow: 0 4px 16px rgb(0 0 0 / 25%);
+    font: 14px/1.5 "Source Sans", sans-serif;`;
+  let banner = null;
+  let timer;
+
+  const isLocal = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(location.hostname);
+  const start = location.port && location.port !== port ? `${command} --port ${location.port}` : command;
+
+  const down = () => [
+    strong(`The service at ${location.host} isn't answering. `),
+    ...(isLocal ? ["Start it with ", code(start), ". "] : ["Whoever runs it can start it with ", code("walkgraph up"), ". "]),
+    "This page reconnects by itself; edits of a graph that aren't saved are kept in this browser.",
+  ];
+  const signedOut = () => [
+    strong("This browser is signed out. "),
+    ...["Open the address that ", code("walkgraph open"), " prints."],
+  ];
+
+  function strong(text) {
+    return Object.assign(document.createElement("strong"), { textContent: text });
+  }
+
+  function code(text) {
+    const made = Object.assign(document.createElement("code"), { textContent: text });
+    made.style.cssText = "font-family: monospace; user-select: all; overflow-wrap: anywhere;";
+    return made;
+  }
+
+  async function isSignedOut() {
+    try {
+      const answer = await fetch("/studio/_stcore/health", { cache: "no-store" });
+      return answer.status === 401 || answer.status === 403;
+    } catch {
+      return false;
+    }
+  }
+
+  async function tell(app) {
+    const words = (await isSignedOut()) ? signedOut() : down();
+    if (isConnected(app)) return;
+    const said = words.map((part) => part.textContent ?? part).join("");
+    if (banner?.textContent !== said) {
+      banner?.remove();
+      banner = document.createElement("div");
+      banner.setAttribute("role", "alert");
+      banner.style.cssText = STYLE;
+      banner.append(...words);
+      document.body.append(banner);
+    }
+    timer = setTimeout(tell, AGAIN_MS, app);
+  }
+
+  function isConnected(app) {
+    return app.dataset.testConnectionState === "CONNECTED";
+  }
+
+  function look(app) {
+    clearTimeout(timer);
+    if (!isConnected(app)) {
+      timer = setTimeout(tell, PATIENCE_MS, app);
+      return;
+    }
+    banner?.remove();
+    banner = null;
+  }
+
+  // Streamlit draws its application once, and tells there how its connection stands.
+  const waiting = new MutationObserver(() => {
+    const app = document.querySelector("[data-test-connection-state]");
+    if (!app) return;
+    waiting.disconnect();
+    new MutationObserver(() => look(app)).observe(app, { attributeFilter: ["data-test-connection-state"] });
+    look(app);
+  });
+  waiting.observe(document, { childList: true, subtree: true });
+})();
