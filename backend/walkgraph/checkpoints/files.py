@@ -18,6 +18,9 @@ from walkgraph.errors import InvalidInput, NotFound
 Shape = tuple[int, ...]
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 """Numbers that mean what they are. Fewer bits, or whole ones, are codes of numbers that a scale decodes."""
+TOKENIZER = "tokenizer.json"
+TOKENIZER_PARTS = ("vocab.json", "merges.txt", "tokenizer_config.json")
+"""A tokenizer in several files, as Qwen2 publishes it."""
 _SUFFIX = ".safetensors"
 _INDEX = ".safetensors.index.json"
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)")
@@ -161,3 +164,15 @@ def _counted(folder: Path, stem: str) -> list[Path]:
 def _list(names: list[str]) -> str:
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(f"`{name}`" for name in names[:_LISTED]) + more
+
+
+def tokenizer_file(folder: Path) -> Path:
+    """`tokenizer.json`, or `vocab.json` where the tokenizer is in several files. Raises NotFound."""
+    if (folder / TOKENIZER).is_file():
+        return folder / TOKENIZER
+    if all((folder / name).is_file() for name in TOKENIZER_PARTS):
+        return folder / TOKENIZER_PARTS[0]
+    raise NotFound(
+        f"`{folder.name}` has no `{TOKENIZER}`, nor `vocab.json`, `merges.txt` and `tokenizer_config.json`; put the "
+        "model's tokenizer beside its weights"
+    )

@@ -9,10 +9,9 @@ from typing import Any, cast
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.checkpoints.files import TOKENIZER, TOKENIZER_PARTS
+from walkgraph.errors import InvalidInput
 
-APART = ("vocab.json", "merges.txt", "tokenizer_config.json")
-_WHOLE = "tokenizer.json"
 _ENDS = (("<|im_start|>", "<|im_end|>"), ("<|begin_of_text|>", "<|end_of_text|>"), ("<bos>", "<eos>"), ("<s>", "</s>"))
 """Begin and end of a text, by the names that families give them."""
 _PIECES = (
@@ -27,7 +26,7 @@ class Trained:
 
     def __init__(self, path: Path, *, plain: bool = False) -> None:
         try:
-            self._tokenizer = _merged(path.parent) if path.name == APART[0] else _whole(path, plain)
+            self._tokenizer = _merged(path.parent) if path.name == TOKENIZER_PARTS[0] else _whole(path, plain)
         except InvalidInput:
             raise
         except Exception as error:  # the library raises bare `Exception` for a file it can't read
@@ -47,22 +46,10 @@ class Trained:
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
 
-def tokenizer_file(folder: Path) -> Path:
-    """`tokenizer.json`, or `vocab.json` where the tokenizer is in several files. Raises NotFound."""
-    if (folder / _WHOLE).is_file():
-        return folder / _WHOLE
-    if all((folder / name).is_file() for name in APART):
-        return folder / APART[0]
-    raise NotFound(
-        f"`{folder.name}` has no `{_WHOLE}`, nor `vocab.json`, `merges.txt` and `tokenizer_config.json`; put the "
-        "model's tokenizer beside its weights"
-    )
-
-
 def added_tokens(folder: Path) -> dict[str, int] | None:
     """Tokens that are no pieces of text, by name, as `tokenizer.json` or `tokenizer_config.json` lists them; None where
     there is neither. Raises `InvalidInput`."""
-    whole, config = folder / _WHOLE, folder / APART[2]
+    whole, config = folder / TOKENIZER, folder / TOKENIZER_PARTS[2]
     path = whole if whole.is_file() else config
     if not path.is_file():
         return None
@@ -83,10 +70,10 @@ def _whole(path: Path, plain: bool) -> tokenizers.Tokenizer:
 
 def _merged(folder: Path) -> tokenizers.Tokenizer:
     """Byte pairs merged as Qwen2's slow tokenizer does it, with every added token special. Raises `InvalidInput`."""
-    vocab: Any = json.loads(_text(folder / APART[0]))
+    vocab: Any = json.loads(_text(folder / TOKENIZER_PARTS[0]))
     if not isinstance(vocab, dict) or not all(type(number) is int for number in cast(dict[str, Any], vocab).values()):
-        raise InvalidInput(f"`{APART[0]}` is not a readable tokenizer; export it again")
-    merges = _pairs(folder / APART[1], cast(dict[str, int], vocab))
+        raise InvalidInput(f"`{TOKENIZER_PARTS[0]}` is not a readable tokenizer; export it again")
+    merges = _pairs(folder / TOKENIZER_PARTS[1], cast(dict[str, int], vocab))
     tokenizer = tokenizers.Tokenizer(models.BPE(cast(dict[str, int], vocab), merges))
     tokenizer.normalizer = normalizers.NFC()
     cut = pre_tokenizers.Split(tokenizers.Regex(_PIECES), behavior="isolated")
@@ -110,7 +97,7 @@ def _pairs(path: Path, vocab: Collection[str]) -> list[tuple[str, str]]:
         pair = line.split(" ")
         if len(pair) != 2 or not all(piece in vocab for piece in (*pair, "".join(pair))):
             raise InvalidInput(
-                f"line {number} of `{path.name}` is no merge of two pieces of `{APART[0]}`; export both again"
+                f"line {number} of `{path.name}` is no merge of two pieces of `{TOKENIZER_PARTS[0]}`; export both again"
             )
         found.append((pair[0], pair[1]))
     return found

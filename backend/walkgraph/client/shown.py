@@ -70,6 +70,8 @@ class Component(TypedDict):
     states: list[dict[str, Any]]
     cost: str
     weights: str | None
+    families: list[str]
+    """Whose weights fit."""
     host: bool
     available: bool
 

@@ -5,13 +5,14 @@ where they read weights. Declarations only, no torch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from walkgraph import plugins
 from walkgraph.errors import Conflict
-from walkgraph.graph.catalogue import Component
+from walkgraph.graph.catalogue import ANY, Component
 from walkgraph.placement.sizes import FamilySizes
 from walkgraph.settings import listed_plugins
 
@@ -26,7 +27,7 @@ def catalogue() -> Mapping[str, Component]:
     for plugin, module in plugins.listed(listed_plugins()):
         for component in _of_plugin(plugin, getattr(module, "COMPONENTS", ())):
             found[component.name] = component
-    return MappingProxyType(dict(sorted(found.items())))
+    return MappingProxyType({name: _fitted(component) for name, component in sorted(found.items())})
 
 
 @cache
@@ -52,6 +53,13 @@ def gather(package: str) -> Mapping[str, Component]:
                 raise Conflict(f"two files declare `{component.name}`; rename the one in `{package}.{family}`")
             found[component.name] = component
     return MappingProxyType(dict(sorted(found.items())))
+
+
+def _fitted(component: Component) -> Component:
+    if component.weights != ANY:
+        return component
+    fitting = (name for name, sizes in families().items() if component.reads in {None, *sizes.holds})
+    return replace(component, families=tuple(sorted(fitting)))
 
 
 def _of_plugin(plugin: str, components: Iterable[Component]) -> Iterator[Component]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from walkgraph.checkpoints.bagel import read_bagel
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
+from walkgraph.placement.sizes import TOKENIZER, FamilySizes, Part, Shape, token_numbers
 
 _PIXELS = "pixels: float[3, h, w]"
 _LATENTS = "latents: float[h, w, c]"
@@ -111,6 +111,7 @@ def _bagel_caches(folder: Path) -> Mapping[str, int]:
 _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "bagel": FamilySizes(
+        holds=frozenset({TOKENIZER}),
         parts={"model": Part(stem="ema"), "autoencoder": Part(stem="ae")},
         components={
             "bagel.backbone": ("model",),

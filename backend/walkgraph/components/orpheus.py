@@ -6,7 +6,7 @@ from pathlib import Path
 from walkgraph.checkpoints.orpheus import read_orpheus
 from walkgraph.checkpoints.snac import read_snac
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
+from walkgraph.placement.sizes import TOKENIZER, FamilySizes, Part, Shape, token_numbers
 
 VOICES = ("tara", "leah", "jess", "leo", "dan", "mia", "zac", "zoe")
 
@@ -122,6 +122,7 @@ def _no_caches(folder: Path) -> Mapping[str, int]:
 _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "orpheus": FamilySizes(
+        holds=frozenset({TOKENIZER}),
         parts={"model": Part(stem="model")},
         components={"orpheus.backbone": ("model",)},
         shapes={

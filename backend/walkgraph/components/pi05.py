@@ -5,7 +5,7 @@ from pathlib import Path
 
 from walkgraph.checkpoints.pi05 import read_pi05
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
+from walkgraph.placement.sizes import TOKENIZER, FamilySizes, Part, Shape, token_numbers
 
 _ACTIONS = "actions: float[t, a]"
 _CAMERA = "embeddings: float[p, d]"
@@ -144,6 +144,7 @@ def _caches(folder: Path) -> Mapping[str, int]:
 _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "pi05": FamilySizes(
+        holds=frozenset({TOKENIZER}),
         parts={"model": Part(stem="model")},
         components=dict.fromkeys(("pi05.vision", "pi05.prefix", "pi05.modulations", "pi05.expert"), ("model",)),
         shapes={

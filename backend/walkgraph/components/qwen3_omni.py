@@ -6,7 +6,7 @@ A frame is 16 codes at 12.5 Hz. The talker reads the thinker's rows projected to
 from collections.abc import Mapping
 
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
+from walkgraph.placement.sizes import TOKENIZER, FamilySizes, Part, Shape, token_numbers
 
 SPEAKERS = ("chelsie", "ethan", "aiden")
 
@@ -207,6 +207,7 @@ COMPONENTS: tuple[Component, ...] = (*_ENCODERS, *_THINKER, *_TALKER, *_VOCODER)
 _M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "qwen3_omni": FamilySizes(
+        holds=frozenset({TOKENIZER}),
         parts={
             name: Part(stem=name)
             for name in ("audio", "vision", "thinker", "projection", "talker", "code_predictor", "code2wav")

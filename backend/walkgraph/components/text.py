@@ -1,6 +1,7 @@
 """Text in and out. A tokeniser belongs to a weight set: these read that of whatever family their node names."""
 
-from walkgraph.graph.catalogue import Component, Param, StateUse, port
+from walkgraph.graph.catalogue import ANY, Component, Param, StateUse, port
+from walkgraph.placement.sizes import TOKENIZER
 
 COMPONENTS: tuple[Component, ...] = (
     Component(
@@ -13,7 +14,8 @@ COMPONENTS: tuple[Component, ...] = (
         },
         cost="launch",
         network="operators_text:Tokenizer",
-        weights="any",
+        weights=ANY,
+        reads=TOKENIZER,
         host=True,
     ),
     Component(
@@ -22,7 +24,8 @@ COMPONENTS: tuple[Component, ...] = (
         outputs=(port("token", "tokens: int[1]"),),
         cost="launch",
         network="operators_text:Start",
-        weights="any",
+        weights=ANY,
+        reads=TOKENIZER,
         host=True,
     ),
     Component(
@@ -32,7 +35,8 @@ COMPONENTS: tuple[Component, ...] = (
         outputs=(port("ids", "tokens: int[n]"),),
         cost="launch",
         network="operators_text:Finish",
-        weights="any",
+        weights=ANY,
+        reads=TOKENIZER,
         host=True,
     ),
     Component(
@@ -43,7 +47,8 @@ COMPONENTS: tuple[Component, ...] = (
         states=(StateUse(slot="tail", kind="tensor"),),
         cost="launch",
         network="operators_text:Detokenizer",
-        weights="any",
+        weights=ANY,
+        reads=TOKENIZER,
         host=True,
     ),
 )

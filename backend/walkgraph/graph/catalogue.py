@@ -15,6 +15,8 @@ ParamKind = Literal["integer", "number", "boolean", "string"]
 Scalar = bool | int | float | str
 StateKind = Literal["paged_kv", "tensor", "rng"]
 CostClass = Literal["compute", "memory", "launch"]
+ANY = "any"
+"""As a component's `weights`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +91,11 @@ class Component:
     """`module:Class` under `walkgraph.networks`, of a plug-in with its package: `edges.operators:Sobel`. None means
     declared but unavailable."""
     weights: str | None = None
-    """The weight family it reads (`bagel`); None for a component without weights."""
+    """The weight family it reads (`bagel`); `any`: each of `families` will do; None for a component without weights."""
+    reads: str | None = None
+    """What it reads of weights of `any` family: `tokenizer`. None: it reads whatever is there."""
+    families: tuple[str, ...] = ()
+    """The families that fit where `weights` is `any`. The catalogue fills them in, as families say what they hold."""
     host: bool = False
     """Runs on the CPU of its rank whatever the rank's device (tokenisers, codecs)."""
     resident: bool = False
@@ -98,6 +104,11 @@ class Component:
     @property
     def available(self) -> bool:
         return self.network is not None
+
+    @property
+    def fitting(self) -> tuple[str, ...]:
+        """The families whose weights it can read."""
+        return self.families if self.weights == ANY else (self.weights,) if self.weights else ()
 
     def input(self, name: str) -> Port | None:
         return self._inputs.get(name)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from walkgraph.checkpoints.decoder import DecoderSizes
-from walkgraph.checkpoints.files import Shape
+from walkgraph.checkpoints.files import Shape, tokenizer_file
 from walkgraph.checkpoints.siglip import SiglipConfig
-from walkgraph.checkpoints.tokenizer import Trained, tokenizer_file
+from walkgraph.checkpoints.tokenizer import Trained
 from walkgraph.errors import InvalidInput
 from walkgraph.importing.contents import Contents
 

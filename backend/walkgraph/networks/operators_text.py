@@ -8,7 +8,8 @@ from typing import Protocol, Self
 
 import torch
 
-from walkgraph.checkpoints.tokenizer import Trained, tokenizer_file
+from walkgraph.checkpoints.files import tokenizer_file
+from walkgraph.checkpoints.tokenizer import Trained
 from walkgraph.errors import Refused
 from walkgraph.networks.base import Call, CallFailed, LoadContext, Operator, Outputs, States
 from walkgraph.networks.presets import text_edges

@@ -100,8 +100,9 @@ def pi05_config(name: str) -> Pi05Config:
 
 def text_edges(name: str) -> tuple[int, int]:
     """Ids of the begin and the end of a text, in the vocabulary of a configuration of any family that has one."""
-    tokens = _named({**BAGEL, **ORPHEUS}, name).tokens
-    return tokens.bos, tokens.eos
+    found = _named({**BAGEL, **ORPHEUS, **PI05}, name)
+    # pi0.5 reads texts and writes none: nothing in it ends one.
+    return (found.bos, found.bos) if isinstance(found, Pi05Config) else (found.tokens.bos, found.tokens.eos)
 
 
 def _named(known: Mapping[str, C], name: str) -> C:

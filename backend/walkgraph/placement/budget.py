@@ -24,7 +24,7 @@ from walkgraph.placement.document import size_in_bytes
 from walkgraph.placement.facts import Facts
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.request import declared_params
-from walkgraph.placement.sizes import Sizes, WeightSizes
+from walkgraph.placement.sizes import Sizes, WeightSizes, absent
 from walkgraph.placement.spanning import spanning_ranks
 from walkgraph.placement.tables import Plan, RankPlan, Scalar
 
@@ -94,6 +94,8 @@ class Budgets:
     plan: Plan
     copies: tuple[Copy, ...] = ()
     problems: list[Problem] = field(default_factory=list[Problem])
+    graph_problems: list[Problem] = field(default_factory=list[Problem])
+    """Weights whose sizes can't be told, each at its place in the graph."""
     capacities: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
     """Rank -> bytes that it may fill."""
 
@@ -110,7 +112,7 @@ def budget(assignment: Assignment, plan: Plan, hardware: Hardware, catalogue: Ca
     They fill the rank's capacity, or part of it; where they don't fit, they are what one default request needs.
     """
     found = Budgets(plan)
-    known = _known(assignment.graph, sizes, found.problems)
+    known = _known(assignment.graph, sizes, found.graph_problems)
     demand = {
         "default": _demand(assignment.graph, plan, largest=False),
         "largest": _demand(assignment.graph, plan, largest=True),
@@ -129,9 +131,7 @@ def _known(graph: Graph, sizes: Sizes, problems: list[Problem]) -> dict[str, Wei
         try:
             known[name] = sizes(weights)
         except InvalidInput as error:
-            message = f"weights `{name}`: {error}; the budgets leave them out"
-            code = "unknown_size" if weights.source.startswith("random:") else "no_weights"
-            problems.append(Problem(code, "/groups", message, "warning"))
+            problems.append(absent(name, weights, error))
     return known
 
 

@@ -16,8 +16,9 @@ from walkgraph.placement.judge import judge, judge_plan
 from walkgraph.placement.sizes import Sizes
 from walkgraph.placement.tables import Plan
 
-UNDEPLOYABLE = frozenset({"unavailable", "no_weights"})
-"""Warnings that a plan may have and a deployment may not: a component without a network, weights that aren't here."""
+UNDEPLOYABLE = frozenset({"unavailable", "no_weights", "no_tokenizer"})
+"""Warnings that a plan may have and a deployment may not: a component without a network, weights that aren't here, or
+without the tokenizer that a node reads there."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,9 @@ class PlanResult:
     plan: Plan | None
     """None where a problem is an error."""
     problems: tuple[Problem, ...]
+    """Of the placement."""
+    graph_problems: tuple[Problem, ...] = ()
+    """Of the graph, as far as this machine is the reason: weights that aren't here."""
     copies: tuple[Copy, ...] = ()
     """States that Walks carry between ranks, with their bytes."""
     budgeted: Plan | None = None
@@ -35,7 +39,8 @@ class PlanResult:
     @property
     def deployable(self) -> bool:
         """There is a plan, every component has a network, and all weights are there."""
-        return self.plan is not None and not any(problem.code in UNDEPLOYABLE for problem in self.problems)
+        told = (*self.problems, *self.graph_problems)
+        return self.plan is not None and not any(problem.code in UNDEPLOYABLE for problem in told)
 
 
 def plan(
@@ -61,7 +66,7 @@ def plan(
     found = budget(assignment, made, hardware, catalogue, sizes)
     problems.extend(found.problems)
     whole = None if _broken(problems) else found.plan
-    return PlanResult(whole, tuple(problems), found.copies, found.plan, found.capacities)
+    return PlanResult(whole, tuple(problems), tuple(found.graph_problems), found.copies, found.plan, found.capacities)
 
 
 def _broken(problems: list[Problem]) -> bool:

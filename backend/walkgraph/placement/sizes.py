@@ -1,21 +1,26 @@
-"""How large weights and caches are, told without torch: from the headers of safetensors files, or a table of shapes.
+"""What weights hold and how large they are, told without torch: from the headers of safetensors files, or a table of
+shapes.
 
 A *part* is what an operator loads as a whole: two components that read one part share it on a rank. Numbers become
 bytes by the rank's device: GPUs hold weights, activations and caches in 16 bits, CPUs in 32.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import walkgraph
-from walkgraph.checkpoints.files import stems, tensors
-from walkgraph.errors import NotFound
-from walkgraph.graph.document import Weights
+from walkgraph.checkpoints.files import stems, tensors, tokenizer_file
+from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.document import Graph, Weights
+from walkgraph.graph.problems import Problem
 
 _STARTERS = Path(walkgraph.__file__).parent / "starters"
+TOKENIZER = "tokenizer"
+"""In a family's `holds`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +57,8 @@ class FamilySizes:
     caches_of: Callable[[Path], Mapping[str, int]] | None = None
     """Reads a weights folder's config, and raises InvalidInput or NotFound for one that can't be served; None: the
     family has no config."""
+    holds: frozenset[str] = frozenset()
+    """What lies beside the weights for components of any family: `tokenizer`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +83,46 @@ def token_numbers(layers: int, kv_heads: int, head_dim: int) -> int:
 
 Sizes = Callable[[Weights], WeightSizes]
 """Raises InvalidInput or NotFound, with what to do, where a source's sizes can't be told."""
+Holdings = Callable[[Weights], frozenset[str]]
+"""What a source holds beside weights; raises as `Sizes` does, where it isn't there."""
 
 
 def find_sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path] = ()) -> Sizes:
     """Sizes of the given families (`components.families()`); checkpoints are looked for under the roots."""
     return partial(_sizes, families, tuple(roots))
+
+
+def find_holdings(families: Mapping[str, FamilySizes], roots: Sequence[Path] = ()) -> Holdings:
+    """What sources hold, without a look into their weights: for checks of graphs that are being drawn."""
+    return partial(_holdings, families, tuple(roots))
+
+
+def not_here(graph: Graph, catalogue: Catalogue, holdings: Holdings) -> Iterator[Problem]:
+    """What keeps a graph's weights from being loaded on this machine, each at its place in the graph."""
+    held: dict[str, frozenset[str]] = {}
+    for name, weights in graph.weights.items():
+        try:
+            held[name] = holdings(weights)
+        except InvalidInput as error:
+            yield absent(name, weights, error)
+    for name, node in graph.nodes.items():
+        component, found = catalogue.get(node.component), held.get(node.weights or "")
+        if component is None or found is None or component.reads in {None, *found}:
+            continue
+        if graph.weights[node.weights or ""].family in component.fitting:
+            message = (
+                f"`{node.component}` reads the {component.reads} of `{node.weights}`, and that folder has none; put "
+                f"it beside the weights, or name others"
+            )
+            yield Problem(f"no_{component.reads}", f"/nodes/{name}/weights", message, "warning")
+
+
+def absent(name: str, weights: Weights, error: InvalidInput) -> Problem:
+    """What `Sizes` and `Holdings` raised, as a problem of the graph."""
+    at, told = f"/weights/{name}/source", f"weights `{name}`: {error}"
+    if weights.source.startswith("random:"):
+        return Problem("unknown_size", at, f"{told}; the budgets leave them out", "warning")
+    return Problem("no_weights", at, told, "warning")
 
 
 def weights_folder(source: str, roots: Sequence[Path]) -> Path:
@@ -103,19 +145,39 @@ def _weights_in(root: Path) -> list[Path]:
     return [folder for folder in root.iterdir() if any(folder.glob("*.safetensors"))] if root.is_dir() else []
 
 
-def _sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: Weights) -> WeightSizes:
+def _source(
+    families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: Weights
+) -> tuple[FamilySizes, Shape | Path]:
+    """The family, and the shape that a source draws or the folder that it names."""
     family = families.get(weights.family)
     if family is None:
         raise NotFound(f"the sizes of family `{weights.family}` are not known")
     kind, _, rest = weights.source.partition(":")
-    if kind == "random":
-        shape = family.shapes.get(rest.rpartition(":")[0])
-        if shape is None:
-            raise NotFound(
-                f"`{weights.source}` names no shape of family `{weights.family}`; have {sorted(family.shapes)}"
-            )
-    else:
-        shape = _shape_of(family, weights_folder(weights.source, roots))
+    if kind != "random":
+        return family, weights_folder(weights.source, roots)
+    shape = family.shapes.get(rest.rpartition(":")[0])
+    if shape is None:
+        raise NotFound(f"`{weights.source}` names no shape of family `{weights.family}`; have {sorted(family.shapes)}")
+    return family, shape
+
+
+def _holdings(families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: Weights) -> frozenset[str]:
+    family, found = _source(families, roots, weights)
+    # Drawn weights have a tokenizer of bytes.
+    return family.holds if isinstance(found, Shape) or has_tokenizer(found) else family.holds - {TOKENIZER}
+
+
+def has_tokenizer(folder: Path) -> bool:
+    try:
+        tokenizer_file(folder)
+    except NotFound:
+        return False
+    return True
+
+
+def _sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: Weights) -> WeightSizes:
+    family, found = _source(families, roots, weights)
+    shape = found if isinstance(found, Shape) else _shape_of(family, found)
     exact = frozenset(name for name, part in family.parts.items() if part.exact)
     return WeightSizes(
         numbers=shape.parts,

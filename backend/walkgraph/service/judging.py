@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +17,7 @@ from walkgraph.placement.budget import Copy
 from walkgraph.placement.document import Placement
 from walkgraph.placement.hardware import Hardware, find_hardware, reserve
 from walkgraph.placement.plan import UNDEPLOYABLE, plan
-from walkgraph.placement.sizes import find_sizes
+from walkgraph.placement.sizes import find_holdings, find_sizes, not_here
 from walkgraph.placement.tables import Plan
 from walkgraph.service.problems import Fault, Unprocessable
 from walkgraph.service.schemas import ProblemShown
@@ -54,27 +54,49 @@ def check_graph(value: Any) -> Report:
     return check(value, catalogue())
 
 
+def check_here(value: Any, roots: Sequence[Path]) -> Report:
+    """`check`, and what of the graph's weights isn't on this machine. `roots`: the folders of `checkpoint:` sources."""
+    report = check_graph(value)
+    return replace(report, problems=(*report.problems, *_absent(report.graph, roots)))
+
+
+def _absent(graph: Graph | None, roots: Sequence[Path]) -> Iterable[Problem]:
+    return not_here(graph, catalogue(), find_holdings(families(), roots)) if graph is not None else ()
+
+
 def judge(
     graph: Any,
     placement: Any | None,
     running: Iterable[Plan],
-    roots: Iterable[Path] = (),
+    roots: Sequence[Path] = (),
     host: Hardware | None = None,
 ) -> Judged:
     """Check, then plan on what the running plans leave free. Without a placement everything goes on one rank.
 
     `roots`: the folders of `checkpoint:` sources. `host`: None is this one.
     """
-    report = check_graph(graph)
+    report = check_here(graph, roots)
     hardware = reserve(host or find_hardware(), running)
     found = () if placement is None else placements.faults(placement)
     faults = tuple(Problem("malformed", pointer, message) for pointer, message in found)
     if report.graph is None or not report.ok or faults:
         return Judged(report.graph, None, None, report.problems, faults, False, hardware)
     chosen = placements.default_placement(report.graph, hardware) if placement is None else placements.decode(placement)
-    made = plan(report.graph, chosen, hardware, catalogue(), find_sizes(families(), tuple(roots)))
-    placed = (made.problems, made.deployable, hardware, made.copies, made.budgeted, made.capacities)
-    return Judged(report.graph, chosen, made.plan, report.problems, *placed)
+    made = plan(report.graph, chosen, hardware, catalogue(), find_sizes(families(), roots))
+    told = tuple(dict.fromkeys((*report.problems, *made.graph_problems)))
+    runs = made.deployable and not any(problem.code in UNDEPLOYABLE for problem in told)
+    return Judged(
+        report.graph,
+        chosen,
+        made.plan,
+        told,
+        made.problems,
+        runs,
+        hardware,
+        made.copies,
+        made.budgeted,
+        made.capacities,
+    )
 
 
 def deployable(judged: Judged) -> Plan:

@@ -22,6 +22,7 @@ def shown(component: Component) -> dict[str, Any]:
         "states": [asdict(state) for state in component.states],
         "cost": component.cost,
         "weights": component.weights,
+        "families": list(component.fitting),
         "host": component.host,
         "available": component.available,
     }

@@ -11,6 +11,8 @@ from walkgraph import components
 from walkgraph.components import catalogue, families, gather
 from walkgraph.errors import Conflict
 from walkgraph.graph.catalogue import Component, Param
+from walkgraph.networks.presets import text_edges
+from walkgraph.placement.sizes import TOKENIZER
 
 EACH = pytest.mark.parametrize("component", catalogue().values(), ids=list(catalogue()))
 KINDS = {"integer": int, "number": (int, float), "boolean": bool, "string": str}
@@ -54,6 +56,23 @@ def test_tokens_of_a_cache_have_a_known_size(component: Component) -> None:
             assert all(told), f"say in `SIZES` what a token of `{component.name}` takes"
         else:
             assert use.token_bytes == 0
+
+
+def test_what_reads_a_tokenizer_fits_every_family_that_holds_one() -> None:
+    holding = tuple(sorted(name for name, sizes in families().items() if TOKENIZER in sizes.holds))
+    assert {"bagel", "orpheus", "pi05"} <= set(holding) < set(families())
+    readers = [component for component in catalogue().values() if component.reads == TOKENIZER]
+    assert {component.name for component in readers} > {"text.tokenizer", "text.detokenizer"}
+    assert {component.fitting for component in readers} == {holding}
+    assert catalogue()["bagel.vit"].fitting == ("bagel",)
+    assert catalogue()["media.picture_in"].fitting == ()
+
+
+def test_drawn_weights_of_a_family_with_a_tokenizer_have_one() -> None:
+    runs = {component.weights for component in catalogue().values() if component.available}
+    for family, sizes in families().items():
+        if TOKENIZER in sizes.holds and family in runs:
+            assert all(len(text_edges(shape)) == 2 for shape in sizes.shapes)
 
 
 def test_sizes_are_of_families_that_components_read() -> None:

@@ -13,6 +13,8 @@ COMPONENTS = (
         outputs=(port("ids", "tokens: int[n]"),),
         network="toy:Tokenizer",
         weights="any",
+        reads="tokenizer",
+        families=("lego", "toy"),
     ),
     Component(
         name="toy.eye",
@@ -85,6 +87,8 @@ COMPONENTS = (
         outputs=(port("text", "text: str"),),
         network="toy:Detokenizer",
         weights="any",
+        reads="tokenizer",
+        families=("lego", "toy"),
     ),
     Component(
         name="toy.painter",

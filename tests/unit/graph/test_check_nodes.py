@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.graph.changes import Also, Case, Change, both, cases, drops, expect, sets
+from tests.unit.graph.changes import Also, Case, Change, both, cases, changed, drops, expect, problems, sets
 
 STRUCTURE: list[Case] = [
     ("unknown_key", sets("nodez", {}), "/nodez"),
@@ -52,6 +52,14 @@ NODES: list[Case] = [
     ("unknown_weights", sets("nodes/llm_guide/weights", "toys"), "/nodes/llm_guide/weights"),
     ("needless_weights", sets("nodes/eye/weights", "toy"), "/nodes/eye/weights"),
     ("wrong_family", sets("weights/toy/family", "lego"), "/nodes/llm/weights"),
+    (
+        "wrong_family",
+        both(
+            sets("weights/mute", {"family": "any", "source": "checkpoint:any"}),
+            sets("nodes/tokenizer/weights", "mute"),
+        ),
+        "/nodes/tokenizer/weights",
+    ),
     ("unknown_slot", sets("nodes/llm/states/kw", "main"), "/nodes/llm/states/kw"),
     ("unknown_state", sets("nodes/llm_guide/states/kv", "guise"), "/nodes/llm_guide/states/kv"),
     ("wrong_state_kind", sets("nodes/noise/states/rng", "main"), "/nodes/noise/states/rng"),
@@ -109,3 +117,18 @@ ALSO: Also = {
 @pytest.mark.parametrize(("code", "change", "pointer"), cases(STRUCTURE, NODES, STATES))
 def test_exactly_this_problem(code: str, change: Change, pointer: str) -> None:
     expect(code, change, pointer, ALSO)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (drops("nodes/tokenizer/weights"), "reads the tokenizer of a family's weights; set `weights` to `toy`"),
+        (drops("nodes/llm/weights"), "reads weights of family `toy`; set `weights` to `toy`"),
+        (
+            both(drops("weights/toy"), drops("nodes/tokenizer/weights")),
+            "set `weights` to an entry of the graph's of family `lego` or `toy`",
+        ),
+    ],
+)
+def test_what_lacks_weights_is_told_which_would_do(change: Change, words: str) -> None:
+    assert any(words in problem.message for problem in problems(changed(change)))

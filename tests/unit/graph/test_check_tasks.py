@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tests.unit.graph.changes import Also, Case, Change, both, cases, changed, drops, expect, found, put, sets
+from tests.unit.graph.changes import Also, Case, Change, both, cases, changed, drops, expect, found, problems, put, sets
 from tests.unit.graph.documents import CATALOGUE, document
 from walkgraph.graph.check import check
 
@@ -185,9 +185,18 @@ TASKS: list[Case] = [
     ("input_without_steps", drops("tasks/paint/steps/0/image"), "/tasks/paint/inputs/image"),
     ("unreachable_step", drops("tasks/paint/inputs/image"), "/tasks/paint/steps/0/image"),
     ("output_never_sent", sets("tasks/paint/outputs/-", "video"), "/tasks/paint/outputs/2"),
+    ("no_outputs", sets("tasks/paint/outputs", []), "/tasks/paint/outputs"),
+    # It has a session, whose states none of its Walks changes.
+    ("no_outputs", sets("tasks/speak/outputs", []), "/tasks/speak/outputs"),
+    (
+        "no_outputs",
+        both(sets("tasks/paint/outputs", []), sets("states/main/scope", "session")),
+        "/tasks/paint/outputs",
+    ),
     ("wrong_modality", sets("walks/read/edges/-", ["llm.token", "@out.text"]), "/tasks/speak/outputs/0"),
 ]
 ALSO: Also = {
+    "/tasks/paint/outputs": {("no_session", "/states/main/scope")},
     "/tasks/paint/steps/1/first/0/when": {("unused_parameter", "/tasks/paint/params/guided")},
     "/tasks/paint/steps/1/first/1": {("unused_parameter", "/tasks/paint/params/guided")},
     "/tasks/paint/params/seed": {("unused_parameter", "/tasks/paint/params/seed")},
@@ -234,3 +243,14 @@ def test_a_chunk_of_the_length_that_a_port_takes() -> None:
         )
     )
     assert found(framed) == []
+
+
+def test_a_task_that_changes_its_session_needs_no_outputs() -> None:
+    kept = both(sets("states/main/scope", "session"), sets("tasks/speak/outputs", []))
+    assert ("no_outputs", "/tasks/speak/outputs") not in found(changed(kept))
+
+
+def test_a_task_without_outputs_is_told_what_it_could_list() -> None:
+    (problem,) = (p for p in problems(changed(sets("tasks/paint/outputs", []))) if p.code == "no_outputs")
+    assert problem.severity == "error"
+    assert "a run would do nothing; list one of `image`, `preview`" in problem.message

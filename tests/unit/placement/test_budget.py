@@ -176,7 +176,7 @@ def test_weights_that_are_not_there_can_be_planned_and_not_deployed() -> None:
     graph = duet()
     found = graph.weights["w"].model_copy(update={"source": "checkpoint:x"})
     made = plan(graph.model_copy(update={"weights": {"w": found}}), placement(), hardware(), CATALOGUE, missing)
-    assert [p.code for p in made.problems if p.code != "idle_rank"] == ["no_weights"]
+    assert [(p.code, p.pointer) for p in made.graph_problems] == [("no_weights", "/weights/w/source")]
     assert made.plan is not None
     assert not made.deployable
     # The caches' tokens have no known size, yet the rank gets room for them.
@@ -203,7 +203,7 @@ def test_unknown_sizes_say_so() -> None:
         raise NotFound("the sizes of family `t` are not known")
 
     made = plan(duet(), placement(), hardware(), CATALOGUE, unknown)
-    (problem,) = (p for p in made.problems if p.code == "unknown_size")
+    (problem,) = (p for p in made.graph_problems if p.code == "unknown_size")
     assert "the budgets leave them out" in problem.message
     assert made.deployable
     assert sizes()(duet().weights["w"]).part_bytes("model", 2) == 2 * GIB

@@ -1,11 +1,13 @@
 """What may be planned and not deployed is refused by name."""
 
 import json
+from importlib import resources
+from pathlib import Path
 
 import pytest
 
 from walkgraph.resources import bundled
-from walkgraph.service.judging import deployable, judge
+from walkgraph.service.judging import check_here, deployable, judge
 from walkgraph.service.problems import Unprocessable
 
 
@@ -31,6 +33,31 @@ def test_weights_that_are_not_here_are_refused() -> None:
     refused = refusal("shapes", weights={"shapes": {"family": "bagel", "source": "checkpoint:none"}})
     assert [fault.code for fault in refused.faults] == ["no_weights"]
     assert "(`no_weights`)" in str(refused)
+
+
+def test_weights_that_are_not_here_are_told_once_at_their_place_and_by_a_check_alone(tmp_path: Path) -> None:
+    graph = document("shapes") | {"weights": {"shapes": {"family": "bagel", "source": "checkpoint:none"}}}
+    (checked,) = check_here(graph, (tmp_path,)).problems
+    assert (checked.code, checked.pointer, checked.severity) == ("no_weights", "/weights/shapes/source", "warning")
+    assert "put the folder there, or name another" in checked.message
+    judged = judge(graph, None, (), (tmp_path,))
+    assert judged.graph_problems == (checked,)
+    assert not judged.deployable
+
+
+def test_a_folder_without_the_tokenizer_that_a_node_reads_is_told_before_it_is_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "mute"
+    folder.mkdir()
+    for file in resources.files("walkgraph.starters.shapes").iterdir():
+        if file.name.endswith((".safetensors", "config.json")):
+            (folder / file.name).symlink_to(str(file))
+    graph = document("shapes") | {"weights": {"shapes": {"family": "bagel", "source": "checkpoint:mute"}}}
+    told = [(p.code, p.pointer) for p in check_here(graph, (tmp_path,)).problems]
+    nodes = ("tokenizer", "start", "detokenizer")
+    assert told == [("no_tokenizer", f"/nodes/{node}/weights") for node in nodes]
+    assert not judge(graph, None, (), (tmp_path,)).deployable
+    (folder / "tokenizer.json").write_text("{}")
+    assert check_here(graph, (tmp_path,)).problems == ()
 
 
 def test_a_plan_without_either_is_the_answer() -> None:

@@ -38,10 +38,10 @@ def _is_placement(value: Any) -> bool:
 
 
 def _graph(value: Any) -> list[dict[str, Any]]:
-    from walkgraph.components import catalogue
-    from walkgraph.graph.check import check
+    from walkgraph.service.judging import check_here
+    from walkgraph.settings import Settings
 
-    return [dict(vars(problem)) for problem in check(value, catalogue()).problems]
+    return [dict(vars(problem)) for problem in check_here(value, Settings().checkpoint_roots).problems]
 
 
 def _placement(value: Any) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from walkgraph.graph.catalogue import Component, Param, Scalar
+from walkgraph.graph.catalogue import ANY, Component, Param, Scalar
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.document import Node
 from walkgraph.graph.expressions import Expr
@@ -11,6 +11,8 @@ from walkgraph.graph.problems import article, nearest
 from walkgraph.graph.ranges import Range, range_of, range_of_value
 from walkgraph.graph.structure import Entry
 from walkgraph.graph.syntax import Param as Name
+
+_LISTED = 6
 
 
 def check_nodes(context: Context) -> None:
@@ -32,8 +34,7 @@ def _weights(context: Context, name: str, node: Node, component: Component) -> N
     path = ("nodes", name, "weights")
     if node.weights is None:
         if component.weights and not context.draft.is_broken(*path):
-            family = "a" if component.weights == "any" else f"the `{component.weights}`"
-            message = f"`{component.name}` reads {family} family's weights; set `weights` to an entry of the graph's"
+            message = f"`{component.name}` reads {_read(component)}; set `weights` to {_entry(context, component)}"
             context.add("missing_weights", path, message)
         return
     if component.weights is None:
@@ -45,9 +46,25 @@ def _weights(context: Context, name: str, node: Node, component: Component) -> N
         if not context.draft.is_broken("weights", node.weights):
             advice = context.nearest(node.weights, context.graph.weights)
             context.add("unknown_weights", path, f"no weights `{node.weights}` in the graph; {advice}")
-    elif component.weights not in ("any", weights.family):
-        message = f"`{component.name}` reads weights of family `{component.weights}`, and `{node.weights}` is of family"
-        context.add("wrong_family", path, f"{message} `{weights.family}`; name weights of its family")
+    elif weights.family not in component.fitting:
+        message = f"`{component.name}` reads {_read(component)}, and `{node.weights}` is of family `{weights.family}`"
+        context.add("wrong_family", path, f"{message}; set `weights` to {_entry(context, component)}")
+
+
+def _read(component: Component) -> str:
+    """What a component reads of its weights."""
+    if component.weights != ANY:
+        return f"weights of family `{component.weights}`"
+    return f"the {component.reads} of a family's weights" if component.reads else "a family's weights"
+
+
+def _entry(context: Context, component: Component) -> str:
+    """What its node can name: an entry that is there, else one to be added."""
+    fitting = [name for name, weights in context.graph.weights.items() if weights.family in component.fitting]
+    if fitting:
+        return " or ".join(f"`{name}`" for name in fitting[:_LISTED])
+    families = " or ".join(f"`{family}`" for family in component.fitting[:_LISTED])
+    return f"an entry of the graph's of family {families}"
 
 
 def _states(context: Context, name: str, node: Node, component: Component) -> None:

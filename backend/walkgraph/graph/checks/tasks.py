@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.types import passed
+from walkgraph.graph.checks.walks import accesses
 from walkgraph.graph.document import ForStep, Step, Task, TaskParam
 from walkgraph.graph.expressions import constant
 from walkgraph.graph.ports import MODALITIES, PortType, accepts
@@ -328,6 +329,8 @@ def _outputs(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]
         for name, found in context.sent.get(walk, {}).items():
             sent.setdefault(name, {}).update({found.modality: walk} if found else {})
         gaps = gaps or walk not in context.facts or context.draft.has_gaps("walks", walk, "edges")
+    if not task.outputs and not gaps and not context.draft.is_broken(*path, "outputs"):
+        _without_outputs(context, path, task, steps, sent)
     listed: set[str] = set()
     for i, output in enumerate(task.outputs):
         where = (*path, "outputs", str(i))
@@ -341,3 +344,18 @@ def _outputs(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]
         if len(kinds) > 1:
             said = ", ".join(f"`{kind}` from `{walk}`" for kind, walk in kinds.items())
             context.add("wrong_modality", where, f"`{output}` is {said}; give them names of their own")
+
+
+def _without_outputs(
+    context: Context, path: Path, task: Task, steps: tuple[StepAt, ...], sent: Mapping[str, Mapping[str, str]]
+) -> None:
+    """A task may give nothing where it changes what its session keeps; otherwise none of its steps would run."""
+    kept = {name for name, state in context.graph.states.items() if state.scope == "session"}
+    walks = [context.facts[walk] for walk in {at.step.walk for at in steps}]
+    touched = [access for facts in walks for entry in facts.entries for access in accesses(context, facts, entry)]
+    if task.session is not None and any(written and state in kept for state, written in touched):
+        return
+    known = ", ".join(f"`{name}`" for name in sorted(sent)[:8])
+    advice = f"list one of {known}" if sent else "send a value to `@out.NAME` in a Walk of its steps, and list `NAME`"
+    message = f"the task has no outputs, and no session keeps what it computes: a run would do nothing; {advice}"
+    context.add("no_outputs", (*path, "outputs"), message)

@@ -17,7 +17,7 @@ from walkgraph.placement.simulate import simulate as run
 from walkgraph.service import documents
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, ServicesDep
-from walkgraph.service.judging import check_graph, problems_shown, resolve
+from walkgraph.service.judging import check_graph, check_here, problems_shown, resolve
 from walkgraph.service.problems import Fault, Unprocessable
 from walkgraph.service.schemas import (
     CheckShown,
@@ -35,9 +35,9 @@ _extra = APIRouter(prefix="/api/v1/graphs", tags=["graphs"], route_class=StrictR
 
 
 @_extra.post("/check")
-async def check(document: Annotated[Any, Body()]) -> CheckShown:
-    """Everything that is wrong with a document, whatever it is."""
-    report = await anyio.to_thread.run_sync(check_graph, document)
+async def check(services: ServicesDep, document: Annotated[Any, Body()]) -> CheckShown:
+    """Everything that is wrong with a document, whatever it is, and which of its weights aren't on this machine."""
+    report = await anyio.to_thread.run_sync(check_here, document, services.settings.checkpoint_roots)
     return CheckShown(ok=report.ok, problems=problems_shown(report.problems))
 
 

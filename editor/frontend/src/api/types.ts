@@ -35,7 +35,10 @@ export interface Component {
   params: Record<string, ParamDeclaration>;
   states: StateSlot[];
   cost: string;
+  /** The family it reads, or `any` of `families`. */
   weights: string | null;
+  /** Whose weights fit. */
+  families: string[];
   host: boolean;
   /** Whether a network exists for it; false: it can be drawn, not deployed. */
   available: boolean;

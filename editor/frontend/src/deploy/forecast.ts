@@ -2,7 +2,7 @@
 import type { PlanShown } from "../api/types";
 import type { Refusal } from "./actions";
 
-const UNDEPLOYABLE = new Set(["unavailable", "no_weights", "component_unavailable"]);
+const UNDEPLOYABLE = new Set(["unavailable", "no_weights", "no_tokenizer", "component_unavailable"]);
 
 /** What the plan says already; null: nothing speaks against deploying. */
 export function forecast(plan: PlanShown | null): Refusal | null {

@@ -60,7 +60,7 @@ export function facts(component: Component): string[] {
   return [
     costText(component.cost),
     component.host ? "runs on the CPU" : "",
-    component.weights ? `weights: ${component.weights}` : "no weights",
+    component.weights ? `weights: ${component.families.join(" or ")}` : "no weights",
     ...component.states.map((state) => `${state.slot}: ${stateKindText(state.kind)}`),
   ].filter(Boolean);
 }

@@ -38,7 +38,7 @@ function rank(problem: Problem): number {
 /** The graph's problems, then those of its plan that the graph's don't say already. A plan's pointers into the graph
  * begin with `/graph`. */
 export function together(checked: readonly Problem[], planned: readonly Problem[]): Problem[] {
-  const key = ({ code, pointer, message }: Problem) => `${code} ${pointer} ${message}`;
+  const key = ({ code, pointer }: Problem) => `${code} ${pointer}`;
   const known = new Set(checked.map(key));
   const more = planned.map((problem) =>
     problem.pointer.startsWith("/graph/") ? { ...problem, pointer: problem.pointer.slice("/graph".length) } : problem,

@@ -11,7 +11,7 @@ import { MuteButton, OutputView, PictureFrame } from "./outputs";
 import { isOver, PREVIEW } from "./results";
 import type { Made, OutputShown, Result, RunError, TaskShown } from "./types";
 import type { Use } from "./UseButton";
-import { adviceFor, placeOf } from "./words";
+import { adviceFor, placeOf, whyNothing } from "./words";
 
 interface Props {
   task: TaskShown | null;
@@ -98,7 +98,7 @@ export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }:
         <p className="wg-play-hint">It was stopped before anything came out.</p>
       )}
       {outputs.length === 0 && result.state === "done" && (
-        <p className="wg-play-hint">Its outputs are no longer kept. Run it again with the same seed to see them.</p>
+        <p className="wg-play-hint">{whyNothing(task, result)}</p>
       )}
       {over && result.times.length > 0 && <Times result={result} onNode={onNode} />}
     </div>

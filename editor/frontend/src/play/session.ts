@@ -403,7 +403,7 @@ export class Play {
     const figures = { seconds: row.seconds, queued: row.queued, times: row.times as Result["times"] };
     const result = answer
       ? resultOf(answer, row)
-      : { ...empty, ...figures, state: row.state, error: row.error as RunError | null };
+      : { ...empty, ...figures, state: row.state, error: row.error as RunError | null, lost: true };
     const head: Head = {
       id,
       at: result.startedAt,

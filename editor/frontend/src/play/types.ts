@@ -139,4 +139,6 @@ export interface Result {
   error: RunError | null;
   /** Faults of the request: pointer into its body -> sentence. */
   faults: { pointer: string; message: string }[];
+  /** The service no longer has what it gave. */
+  lost?: boolean;
 }

@@ -1,6 +1,6 @@
 // Errors, figures and differences in words. Pure.
 import { showSeconds } from "../ui/words";
-import type { Given, Result, RunError } from "./types";
+import type { Given, Result, RunError, TaskShown } from "./types";
 
 /** What to do about an error of a run, by its code. */
 const ADVICE: Record<string, string> = {
@@ -35,6 +35,13 @@ export function placeOf(error: RunError): string {
     typeof error.rank === "number" ? `rank ${error.rank}` : "",
   ];
   return at.filter(Boolean).join(", ");
+}
+
+/** Of a run that is done, why no output is shown. */
+export function whyNothing(task: Pick<TaskShown, "outputs"> | null, { lost }: Pick<Result, "lost">): string {
+  if (task?.outputs.length === 0) return "This task has no outputs: it changes what its session keeps.";
+  if (lost) return "Its outputs are no longer kept. Run it again with the same seed to see them.";
+  return "It sent none of its outputs: with these inputs and parameters nothing led to one.";
 }
 
 /** What went in, in one line. */

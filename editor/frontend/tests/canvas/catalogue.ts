@@ -47,6 +47,7 @@ function bare(name: string): Component {
     states: [],
     cost: "compute",
     weights: null,
+    families: [],
     host: false,
     available: true,
   };

@@ -23,6 +23,7 @@ function component(name: string, takes: string[], makes: string[]): Component {
     states: [],
     cost: "compute",
     weights: null,
+    families: [],
     host: false,
     available: true,
   };

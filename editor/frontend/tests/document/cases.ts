@@ -55,7 +55,7 @@ export function graphOf(walk: Walk, more: Partial<GraphDocument> = {}): GraphDoc
   return frozen({ name: "g", nodes: { ...nodes, eye: { component: "test.see" } }, walks: { w: walk }, ...more });
 }
 
-const shared = { description: "", cost: "compute", weights: null, host: false, available: true };
+const shared = { description: "", cost: "compute", weights: null, families: [], host: false, available: true };
 const port = (name: string, type: string, optional = false) => ({ name, type, optional, description: "" });
 
 export const palette: Catalogue = {

@@ -160,6 +160,7 @@ it("a node of another component keeps what it has too", () => {
     states: [],
     cost: "compute",
     weights: null,
+    families: [],
     host: false,
     available: true,
   };

@@ -30,6 +30,7 @@ function component(name: string, inputs: string[], outputs: string[], rest: Part
     states: [],
     cost: "compute",
     weights: null,
+    families: [],
     host: false,
     available: true,
     ...rest,

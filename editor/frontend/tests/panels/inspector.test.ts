@@ -1,10 +1,12 @@
 import { describe, expect, it } from "vitest";
+import { addNode, setNodeComponent } from "../../src/document/edits/nodes";
 import { entries, find } from "../../src/document/tree";
 import { flagsIn } from "../../src/panels/inspector/ItemForms";
 import { arrange } from "../../src/panels/inspector/align";
 import { between } from "../../src/panels/inspector/EdgeForm";
 import { whyNotNumber } from "../../src/panels/inspector/fields";
 import { summary } from "../../src/panels/inspector/ManyForm";
+import { weightsOptions } from "../../src/panels/inspector/NodeForm";
 import { subjectOf } from "../../src/panels/inspector/subject";
 import { scopeOfNode, scopeOfWalk, tasksOfWalk } from "../../src/panels/scope";
 import type { Canvas } from "../../src/store/types";
@@ -57,6 +59,44 @@ describe("names in scope", () => {
     );
     expect(names.get("steps")).toContain("text_to_image, edit");
     expect(names.get("think")).toContain("every task here");
+  });
+});
+
+describe("weights of a node that reads the tokenizer of any of some families", () => {
+  const reader = { ...catalogue["text.tokenizer"]!, weights: "any", families: ["bagel", "orpheus"] };
+  const mixed = {
+    ...bagel,
+    weights: {
+      painter: { family: "world", source: "starter:world" },
+      voice: { family: "orpheus", source: "random:orpheus-3b:0" },
+    },
+  };
+
+  it("are all entries of these families, and new ones of each", () => {
+    expect(weightsOptions(mixed, undefined, reader).map(({ label }) => label)).toEqual([
+      "none",
+      "voice (random:orpheus-3b:0)",
+      "New weights of bagel",
+      "New weights of orpheus",
+    ]);
+  });
+
+  it("show what is chosen, also where it doesn't fit or isn't there", () => {
+    const labels = (chosen: string) => weightsOptions(mixed, chosen, reader).map(({ label }) => label);
+    expect(labels("painter")).toContain("painter (starter:world)");
+    expect(labels("gone")).toContain("gone (not in the graph)");
+    expect(labels("voice")).toHaveLength(4);
+  });
+
+  it("are bound at once where one entry fits, and kept where a component is changed", () => {
+    const known = { ...catalogue, "text.tokenizer": reader };
+    const { graph: made, name } = addNode(mixed, "text.tokenizer", { catalogue: known });
+    expect(made.nodes![name]!.weights).toBe("voice");
+    const other = { ...reader, name: "text.detokenizer" };
+    const kept = setNodeComponent(made, name, "text.detokenizer", { ...known, "text.detokenizer": other });
+    expect(kept.nodes![name]!.weights).toBe("voice");
+    const lost = setNodeComponent(made, name, "flow.noise", known);
+    expect(lost.nodes![name]!.weights).toBeUndefined();
   });
 });
 

@@ -3,7 +3,7 @@ import { surplus, MemoryHistory, type Entry, type Head } from "../../src/play/hi
 import { begun } from "../../src/play/results";
 import { textDiff } from "../../src/play/textdiff";
 import type { Given } from "../../src/play/types";
-import { adviceFor, differing, placeOf, saidOf } from "../../src/play/words";
+import { adviceFor, differing, placeOf, saidOf, whyNothing } from "../../src/play/words";
 
 const GIVEN: Given = { parts: [], ordered: false, params: {}, seed: { text: "", locked: false } };
 
@@ -14,6 +14,13 @@ describe("runs in words", () => {
     expect(placeOf({ code: "x", message: "m" })).toBe("");
     expect(adviceFor({ code: "overloaded", message: "m" })).toMatch(/run again/);
     expect(adviceFor({ code: "new_code", message: "m", retryable: true })).toMatch(/again/);
+  });
+
+  it("tells why nothing is shown of a run that is done", () => {
+    expect(whyNothing({ outputs: [] }, {})).toContain("has no outputs");
+    expect(whyNothing({ outputs: ["sum"] }, { lost: true })).toContain("no longer kept");
+    expect(whyNothing({ outputs: ["sum"] }, {})).toContain("sent none of its outputs");
+    expect(whyNothing(null, {})).not.toContain("no longer kept");
   });
 
   it("tells what went in", () => {

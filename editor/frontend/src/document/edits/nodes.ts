@@ -1,5 +1,5 @@
 // Component nodes, and the states and weights that they share.
-import type { Catalogue } from "../../api/types";
+import type { Catalogue, Component } from "../../api/types";
 import { freshName, splitReference } from "../names";
 import { factsOf } from "../routes";
 import type { GraphDocument, Item, Literal, Node, State, Weights } from "../types";
@@ -16,8 +16,15 @@ import { renamedOwner, renameUse } from "./references";
 export interface NodeOptions {
   name?: string;
   params?: Record<string, Literal>;
-  /** With it, a component that reads weights gets those of its family, where the graph has just one. */
+  /** With it, a component that reads weights gets those that fit, where the graph has just one entry of them. */
   catalogue?: Catalogue;
+}
+
+/** The graph's entries that a component can read. */
+export function fittingWeights(graph: GraphDocument, component: Component | undefined): string[] {
+  return Object.entries(graph.weights ?? {}).flatMap(([key, { family }]) =>
+    component?.families.includes(family) ? key : [],
+  );
 }
 
 /** A node of a component; named after the component's role unless `name` says otherwise. */
@@ -29,9 +36,8 @@ export function addNode(
   const taken = Object.keys(graph.nodes ?? {});
   if (options.name !== undefined) freeName("a node", options.name, taken);
   const name = options.name ?? freshName(component.slice(component.indexOf(".") + 1), taken);
-  const family = options.catalogue?.[component]?.weights;
-  const fitting = Object.keys(graph.weights ?? {}).filter((key) => graph.weights![key]!.family === family);
-  const weights = family && fitting.length === 1 ? fitting[0] : undefined;
+  const fitting = fittingWeights(graph, options.catalogue?.[component]);
+  const weights = fitting.length === 1 ? fitting[0] : undefined;
   const params = options.params && Object.keys(options.params).length ? options.params : undefined;
   const node = withFields({ component } as Node, { weights, params });
   return { graph: withSection(graph, "nodes", { ...graph.nodes, [name]: node }), name };
@@ -164,8 +170,7 @@ export function setNodeComponent(
   return changeNode(rewired, node, (old) => {
     const params = old.params && only(old.params, (key) => key in fresh.params);
     const states = old.states && only(old.states, (key) => slots.has(key));
-    const family = old.weights ? own(rewired.weights, old.weights)?.family : undefined;
-    const keeps = fresh.weights === "any" || (fresh.weights !== null && fresh.weights === family);
+    const keeps = old.weights != null && fittingWeights(rewired, fresh).includes(old.weights);
     const made = withPart(withPart({ ...old, component }, "params", params), "states", states);
     return keeps ? made : withKey(made, "weights", undefined);
   });

@@ -20,7 +20,7 @@ export function GraphForm() {
   const graph = useEditorState((state) => state.documents.graph);
   const catalogue = useEditorState((state) => state.catalogue);
   const families = useMemo(
-    () => [...new Set(Object.values(catalogue).flatMap((component) => component.weights ?? []))].sort(),
+    () => [...new Set(Object.values(catalogue).flatMap((component) => component.families))].sort(),
     [catalogue],
   );
   const weights = Object.entries(graph.weights ?? {});

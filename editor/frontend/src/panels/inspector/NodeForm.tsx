@@ -1,6 +1,6 @@
 // A component node: what it is, its parameters, weights and states.
 import { useMemo } from "react";
-import type { Component, StateSlot } from "../../api/types";
+import type { Component, Problem, StateSlot } from "../../api/types";
 import { category, stateKindText } from "../../catalogue/catalogue";
 import { freshName } from "../../document/names";
 import * as nodes from "../../document/edits/nodes";
@@ -31,7 +31,7 @@ export function NodeForm({ name, shared = false, onRename }: NodeFormProps) {
   const catalogue = useEditorState((state) => state.catalogue);
   const node = graph.nodes?.[name];
   const walks = useMemo(() => walksOf(graph, name), [graph, name]);
-  const own = useProblems(join("nodes", name), true);
+  const own = useProblems(join("nodes", name), true).filter((problem) => !isMissingWeights(problem));
   const wrong = useProblems(join("nodes", name, "component"));
   if (!node) return <p className="wg-quiet">There is no component node “{name}” in this graph any more.</p>;
   const component = catalogue[node.component] ?? null;
@@ -63,7 +63,7 @@ export function NodeForm({ name, shared = false, onRename }: NodeFormProps) {
       {component && !component.available && <p className="wg-unavailable">{UNAVAILABLE}</p>}
       {component && <p className="wg-facts">{facts(component).join(" · ")}</p>}
       <Params name={name} node={node} component={component} />
-      {component?.weights && <WeightsField name={name} node={node} family={component.weights} graph={graph} />}
+      {component?.weights && <WeightsField name={name} node={node} component={component} graph={graph} />}
       <States name={name} node={node} component={component} graph={graph} />
       {component && (
         <Section title="Ports" open={false}>
@@ -128,6 +128,8 @@ function Params({ name, node, component }: { name: string; node: Node; component
 }
 
 const NEW = " new";
+/** Before the family, in the value of an option. */
+const NEW_OF = " new ";
 
 interface BindingProps {
   name: string;
@@ -135,33 +137,52 @@ interface BindingProps {
   graph: GraphDocument;
 }
 
-function WeightsField({ name, node, family, graph }: BindingProps & { family: string }) {
+function WeightsField({ name, node, component, graph }: BindingProps & { component: Component }) {
   const { attempt } = useApply();
-  const problems = useProblems(join("nodes", name, "weights"));
-  const known = Object.entries(graph.weights ?? {});
-  const fitting = known.filter(([, weights]) => weights.family === family).map(([key]) => key);
+  const missing = useProblems(join("nodes", name), true).filter(isMissingWeights);
+  const wrong = useProblems(join("nodes", name, "weights"));
+  const absent = useProblems(join("weights", node.weights ?? "", "source"));
   const choose = (key: string) =>
     attempt(`Set the weights of ${name}`, (graph) => {
-      if (key !== NEW) return nodes.setNodeWeights(graph, name, key || null);
+      if (!key.startsWith(NEW_OF)) return nodes.setNodeWeights(graph, name, key || null);
+      const family = key.slice(NEW_OF.length);
       const made = freshName(family, Object.keys(graph.weights ?? {}));
       const added = nodes.addWeights(graph, made, { family, source: `checkpoint:${family}` });
       return nodes.setNodeWeights(added, name, made);
     });
+  const { families } = component;
   return (
     <Section title="Weights">
       <ChoiceField
-        label={`Of the family ${family}`}
+        label={families.length === 1 ? `Of the family ${families[0]}` : "Of any of these families"}
         value={node.weights ?? ""}
-        options={[
-          { value: "", label: "none" },
-          ...fitting.map((key) => ({ value: key, label: `${key} (${graph.weights?.[key]?.source ?? ""})` })),
-          { value: NEW, label: `New weights of ${family}` },
-        ]}
+        options={weightsOptions(graph, node.weights, component)}
         onChoose={choose}
-        problems={problems}
+        problems={[...missing, ...wrong, ...absent]}
       />
     </Section>
   );
+}
+
+/** It stands at the node, which lacks the key. */
+function isMissingWeights({ code }: Problem): boolean {
+  return code === "missing_weights";
+}
+
+/** The entries that fit, the one that is chosen where it doesn't, and new ones of each family. */
+export function weightsOptions(
+  graph: GraphDocument,
+  chosen: string | null | undefined,
+  component: Component,
+): { value: string; label: string }[] {
+  const sourced = (key: string) => `${key} (${graph.weights?.[key]?.source ?? "not in the graph"})`;
+  const fitting = nodes.fittingWeights(graph, component);
+  const unfit = chosen != null && !fitting.includes(chosen) ? [chosen] : [];
+  return [
+    { value: "", label: "none" },
+    ...[...fitting, ...unfit].map((key) => ({ value: key, label: sourced(key) })),
+    ...component.families.map((family) => ({ value: NEW_OF + family, label: `New weights of ${family}` })),
+  ];
 }
 
 function States({ name, node, component, graph }: BindingProps & { component: Component | null }) {
