@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tests.support.placing import at, planned
+from tests.support.placing import at, duet, planned
+from walkgraph.placement.routes import handed
 from walkgraph.placement.show import render
 
 HELD = Path(__file__).with_name("plan_duet.txt")
@@ -17,7 +18,7 @@ def drawn() -> str:
         devices=("cuda:0", "cuda:1", "cpu"),
     )
     assert made.plan is not None, made.problems
-    return render(made.plan, made.problems, made.copies)
+    return render(made.plan, made.problems, made.copies, handed(duet(), made.plan))
 
 
 def test_drawing() -> None:

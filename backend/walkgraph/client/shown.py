@@ -102,6 +102,16 @@ class Route(TypedDict):
     transport: str
 
 
+class Handed(TypedDict):
+    task: str
+    pointer: str
+    result: str
+    input: str
+    source: int
+    target: int
+    transport: str
+
+
 class Copy(TypedDict):
     state: str
     walk: str | None
@@ -128,6 +138,7 @@ class Plan(TypedDict):
     ranks: list[PlannedRank]
     devices: list[Device]
     routes: list[Route]
+    handed: list[Handed]
     copies: list[Copy]
     loops: list[Loop]
     drawing: str | None

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from walkgraph.graph.document import (
     Edge,
@@ -377,6 +377,30 @@ def steps_of(task: Task) -> tuple[StepAt, ...]:
     for lane, steps in lanes(task).items():
         found.extend(_steps(steps, lane, None, numbers, f"/steps/{lane}" if lane else "/steps"))
     return tuple(found)
+
+
+class Handing(NamedTuple):
+    """A Walk's result that a later step takes as an input."""
+
+    at: StepAt
+    """The step that takes it."""
+    input: str
+    walk: str
+    """The Walk whose result it is."""
+    result: str
+
+
+def handings(task: Task) -> Iterator[Handing]:
+    """What a task's steps take from others, binding by binding; once for each Walk that a name may mean."""
+    steps = steps_of(task)
+    walks: dict[str, dict[str, None]] = {}
+    for at in steps:
+        for name in (at.name, at.step.walk):
+            walks.setdefault(name, {})[at.step.walk] = None
+    for at in steps:
+        for name, binding in at.step.with_.items():
+            owner, _, result = str(binding).partition(".")
+            yield from (Handing(at, name, walk, result) for walk in walks.get(owner, ()) if result)
 
 
 Numbers = tuple["count[int]", "count[int]"]

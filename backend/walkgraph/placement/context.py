@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from walkgraph.graph.catalogue import Catalogue
-from walkgraph.graph.structure import steps_of
+from walkgraph.graph.structure import handings
 from walkgraph.ids import Rank
 from walkgraph.placement.assignment import Assignment
 from walkgraph.placement.tables import Transport
@@ -62,12 +62,8 @@ class Context:
         """Walk -> the ranks of the uses that a task's later steps feed from its results."""
         found: dict[str, set[Rank]] = {}
         for task in self.assignment.graph.tasks.values():
-            names = {step.name: step.step.walk for step in steps_of(task)}
-            for step in steps_of(task):
-                for name, binding in step.step.with_.items():
-                    producer = names.get(str(binding).partition(".")[0])
-                    if producer is not None:
-                        found.setdefault(producer, set()).update(self.input_ranks(step.step.walk, name))
+            for at, name, producer, _ in handings(task):
+                found.setdefault(producer, set()).update(self.input_ranks(at.step.walk, name))
         return {walk: frozenset(ranks) for walk, ranks in found.items()}
 
     def input_ranks(self, walk: str, name: str) -> frozenset[Rank]:

@@ -1,10 +1,10 @@
-"""How every edge and stream of a graph travels under a plan: what the editor draws on them."""
+"""How every edge, stream and result of a graph travels under a plan: what the editor draws and lists."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from walkgraph.graph.document import Graph
-from walkgraph.graph.structure import structures
+from walkgraph.graph.structure import handings, structures
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import EdgePlan, Plan, Transport, WalkPlan
 
@@ -20,6 +20,52 @@ class TravelRoute:
     target: Rank
     """An end that is no use (a Walk's input, a loop's index, the client) counts as on the other end's rank."""
     transport: Transport
+
+
+@dataclass(frozen=True)
+class HandedRoute:
+    """A result of a step, on its way to a later one."""
+
+    task: str
+    pointer: str
+    """JSON pointer of the binding in the graph."""
+    result: str
+    """`read.pixels`: Walk and result."""
+    input: str
+    """`see.image`: Walk and input."""
+    source: Rank
+    target: Rank
+    transport: Transport
+
+
+def handed(graph: Graph, plan: Plan) -> list[HandedRoute]:
+    """What the tasks' steps take from earlier ones: a route for each rank that reads it there."""
+    walks = {walk.name: walk for walk in reversed(plan.walks)}
+    found: list[HandedRoute] = []
+    for task, declared in graph.tasks.items():
+        for at, name, producer, result in handings(declared):
+            pointer = f"/tasks/{task}{at.pointer}/with/{name}"
+            given, read = f"{producer}.{result}", f"{at.step.walk}.{name}"
+            for source, target, way in _hands(walks.get(producer), result, walks.get(at.step.walk), name):
+                found.append(HandedRoute(task, pointer, given, read, source, target, way))
+    return found
+
+
+def _hands(
+    producer: WalkPlan | None, result: str, reader: WalkPlan | None, name: str
+) -> Iterator[tuple[Rank, Rank, Transport]]:
+    """From the rank that a result comes from to each of those whose uses read it as an input."""
+    if producer is None or reader is None:
+        return
+    readers = {
+        reader.uses[edge.target.use].rank
+        for edge in reader.edges
+        if (edge.source.kind, edge.source.port, edge.target.kind) == ("input", name, "use")
+    }
+    for edge in producer.edges:
+        if (edge.target.kind, edge.target.port) == ("result", result):
+            source = producer.uses[edge.source.use].rank if edge.source.kind == "use" else producer.ranks[0]
+            yield from ((source, target, "local" if source == target else edge.transport) for target in sorted(readers))
 
 
 def routes(graph: Graph, plan: Plan) -> list[TravelRoute]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from walkgraph.graph.problems import Problem
 from walkgraph.placement.budget import Copy, show_bytes
+from walkgraph.placement.routes import HandedRoute
 from walkgraph.placement.tables import EdgePlan, Plan, RankPlan, StreamPlan, WalkPlan
 
 _BAR = 24
@@ -11,13 +12,20 @@ _NAME = 20
 _LINE = 100
 
 
-def render(plan: Plan, problems: Sequence[Problem] = (), copies: Sequence[Copy] = ()) -> str:
-    """Ranks with their nodes and memory, Walks with their loops and what crosses ranks, streams, and state copies."""
+def render(
+    plan: Plan,
+    problems: Sequence[Problem] = (),
+    copies: Sequence[Copy] = (),
+    handed: Sequence[HandedRoute] = (),
+) -> str:
+    """Ranks with their nodes and memory, Walks with their loops and what crosses ranks, streams, results that a later
+    step reads on another rank, and state copies."""
     sections = [
         [f"plan of `{plan.graph}`  {plan.digest[:12]}"],
         *(list(_rank(plan, rank)) for rank in plan.ranks),
         ["walks", *(line for walk in plan.walks if not _is_move(walk) for line in _walk(plan, walk))],
         ["streams", *(line for stream in plan.streams for line in _stream(plan, stream))],
+        ["results that change rank", *(_handed(route) for route in handed if route.source != route.target)],
         ["states that change rank", *(_copy(plan, copy) for copy in copies)],
         ["problems", *(f"  {p.severity:<8} {p.pointer or '/'}  {p.code}: {p.message}" for p in problems)],
     ]
@@ -124,6 +132,11 @@ def _stream(plan: Plan, stream: StreamPlan) -> Iterator[str]:
     walks = ", ".join(dict.fromkeys(plan.walks[walk].name for walk in stream.walks))
     ways = f"{_ranks(stream.producers)} to {_ranks(stream.consumers)}"
     yield f"  {stream.name}  {policy} · {_count(stream.credits, 'credit')} · {ways} · from {walks}"
+
+
+def _handed(route: HandedRoute) -> str:
+    way = f"{route.source}>{route.target}  {route.transport}"
+    return f"  {route.result} → {route.input}  {way}  in task {route.task}"
 
 
 def _copy(plan: Plan, copy: Copy) -> str:

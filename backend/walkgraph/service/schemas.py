@@ -65,6 +65,21 @@ class RouteShown(Shown):
     transport: str
 
 
+class HandedShown(Shown):
+    """How a step's result travels to a later step."""
+
+    task: str
+    pointer: str
+    """Of the later step's binding, in the graph."""
+    result: str
+    """`read.pixels`: Walk and result."""
+    input: str
+    """`see.image`: Walk and input."""
+    source: int
+    target: int
+    transport: str
+
+
 class CopyShown(Shown):
     """A state that changes rank."""
 
@@ -118,6 +133,7 @@ class PlanShown(Shown):
     devices: list[DeviceShown]
     """What there is to place on, with what running deployments leave free."""
     routes: list[RouteShown]
+    handed: list[HandedShown]
     copies: list[CopyShown]
     """Only of a placement that fits."""
     loops: list[LoopShown]

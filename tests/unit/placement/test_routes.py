@@ -1,7 +1,11 @@
 """Every edge and stream says between which ranks, and how, it travels."""
 
-from tests.support.placing import DOCUMENT, at, duet, planned
-from walkgraph.placement.routes import TravelRoute, routes
+import copy
+
+from tests.support.placing import CATALOGUE, DOCUMENT, at, duet, hardware, placement, planned, sizes
+from walkgraph.graph.codec import load
+from walkgraph.placement.plan import plan
+from walkgraph.placement.routes import TravelRoute, handed, routes
 
 
 def found(*groups: dict[str, object]) -> list[TravelRoute]:
@@ -39,3 +43,29 @@ def test_a_node_that_moves_between_walks_moves_its_edges_only_there() -> None:
     by_pointer = {route.pointer: route for route in found(at(1, "llm", "say", walks=("decode",)))}
     assert by_pointer["/walks/decode/edges/1"].source == 1
     assert by_pointer["/walks/prefill/edges/1"].target == 0
+
+
+def test_a_result_that_a_later_step_reads_on_another_rank_crosses() -> None:
+    together, apart = planned(), planned(at(1, "llm", "say", walks=("decode",)))
+    assert together.plan is not None
+    assert apart.plan is not None
+    assert {(route.source, route.target, route.transport) for route in handed(duet(), together.plan)} == {
+        (0, 0, "local")
+    }
+    (token,) = (route for route in handed(duet(), apart.plan) if route.task == "talk")
+    assert (token.result, token.input) == ("prefill.token", "decode.token")
+    assert (token.source, token.target, token.transport) == (0, 1, "inline")
+    assert DOCUMENT["tasks"]["talk"]["steps"]["writer"][1]["with"]["token"] == token.result
+    assert token.pointer == "/tasks/talk/steps/writer/1/with/token"
+
+
+def test_a_result_is_carried_also_where_the_step_has_another_name_than_its_walk() -> None:
+    """A binding may mean the step by its own name, or by its Walk's."""
+    document = copy.deepcopy(DOCUMENT)
+    document["tasks"] = {"talk": document["tasks"]["talk"]}
+    document["tasks"]["talk"]["steps"]["writer"][0]["text"][0]["as"] = "heard"
+    made = plan(load(document), placement(at(1, "llm", "say", walks=("decode",))), hardware(), CATALOGUE, sizes())
+    assert made.plan is not None, made.problems
+    prefill = next(walk for walk in made.plan.walks if walk.name == "prefill")
+    (edge,) = (edge for edge in prefill.edges if edge.target.kind == "result")
+    assert edge.transport == "inline"

@@ -33,6 +33,7 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Plan a graph on a placement: ranks, memory, Walks, and what crosses ranks."""
+    from walkgraph.placement.routes import handed
     from walkgraph.placement.show import render
     from walkgraph.service.judging import judge
     from walkgraph.settings import Settings
@@ -47,7 +48,9 @@ def command(
     elif judged.plan is None:
         output.problems(found)
     else:
-        output.line(render(judged.plan, (*judged.graph_problems, *judged.placement_problems), judged.copies).rstrip())
+        told = (*judged.graph_problems, *judged.placement_problems)
+        given = handed(judged.graph, judged.plan) if judged.graph is not None else ()
+        output.line(render(judged.plan, told, judged.copies, given).rstrip())
     raise typer.Exit(0 if judged.plan is not None else 1)
 
 

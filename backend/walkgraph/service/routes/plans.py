@@ -7,14 +7,23 @@ from walkgraph.errors import InvalidInput
 from walkgraph.placement.budget import Copy
 from walkgraph.placement.document import assume
 from walkgraph.placement.hardware import Hardware, find_hardware
-from walkgraph.placement.routes import routes
+from walkgraph.placement.routes import handed, routes
 from walkgraph.placement.show import render
 from walkgraph.placement.tables import Plan, RankPlan
 from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.judging import Judged, judge, problems_shown, resolve
 from walkgraph.service.problems import Fault, Unprocessable
-from walkgraph.service.schemas import CopyShown, DeviceShown, LoopShown, PlanRequest, PlanShown, RankShown, RouteShown
+from walkgraph.service.schemas import (
+    CopyShown,
+    DeviceShown,
+    HandedShown,
+    LoopShown,
+    PlanRequest,
+    PlanShown,
+    RankShown,
+    RouteShown,
+)
 
 router = APIRouter(prefix="/api/v1/plans", tags=["plans"], route_class=StrictRoute)
 
@@ -46,6 +55,7 @@ def _shown(judged: Judged) -> PlanShown:
         *problems_shown(judged.placement_problems, "/placement"),
     ]
     plan, budgeted = judged.plan, judged.budgeted
+    given = handed(judged.graph, budgeted) if judged.graph and budgeted else []
     return PlanShown(
         ok=plan is not None,
         deployable=judged.deployable,
@@ -57,9 +67,10 @@ def _shown(judged: Judged) -> PlanShown:
             for d in judged.hardware.devices
         ],
         routes=[RouteShown(**vars(r)) for r in routes(judged.graph, budgeted)] if judged.graph and budgeted else [],
+        handed=[HandedShown(**vars(route)) for route in given],
         copies=[_copy(plan, copy) for copy in judged.copies] if plan else [],
         loops=_loops(budgeted) if budgeted else [],
-        drawing=render(plan, judged.placement_problems, judged.copies) if plan else None,
+        drawing=render(plan, judged.placement_problems, judged.copies, given) if plan else None,
         digest=plan.digest if plan else None,
     )
 

@@ -105,6 +105,20 @@ export interface RouteShown {
   transport: string;
 }
 
+/** How a step's result travels to a later step. */
+export interface HandedShown {
+  task: string;
+  /** Of the later step's binding, in the graph. */
+  pointer: string;
+  /** `read.pixels`: Walk and result. */
+  result: string;
+  /** `see.image`: Walk and input. */
+  input: string;
+  source: number;
+  target: number;
+  transport: string;
+}
+
 /** A state that changes rank: bytes of a request with default parameters, and with the largest; 0: not known. */
 export interface CopyShown {
   state: string;
@@ -138,6 +152,7 @@ export interface PlanShown {
   ranks: RankShown[];
   devices: DeviceShown[];
   routes: RouteShown[];
+  handed: HandedShown[];
   copies: CopyShown[];
   loops: LoopShown[];
   drawing: string | null;

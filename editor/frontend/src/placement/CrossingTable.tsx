@@ -2,7 +2,7 @@
 import { ArrowRight } from "lucide-react";
 import { Empty } from "../ui/kit";
 import type { CopyShown } from "../api/types";
-import { showBytes } from "../ui/words";
+import { plural, showBytes } from "../ui/words";
 import { RankMark } from "./bits";
 import { TRANSPORTS, type Crossing } from "./crossings";
 
@@ -10,23 +10,26 @@ interface CrossingTableProps {
   crossings: readonly Crossing[];
   /** States that change rank. */
   copies: readonly CopyShown[];
-  /** Of all wires of the plan. */
-  total: number;
+  /** All of the plan's, whether they cross or not; `results`: what later steps read of earlier ones. */
+  total: { wires: number; results: number };
   onHover: (crossing: Crossing | null) => void;
   onOpen: (crossing: Crossing) => void;
 }
 
 export function CrossingTable({ crossings, copies, total, onHover, onOpen }: CrossingTableProps) {
-  if (total === 0)
+  if (total.wires === 0)
     return <Empty title="No plan yet">What crosses between ranks is listed once there is a plan.</Empty>;
+  const all = total.results
+    ? `All ${plural(total.wires, "wire")} and ${plural(total.results, "result")} between steps`
+    : `All ${plural(total.wires, "wire")}`;
   if (crossings.length === 0 && copies.length === 0)
-    return <Empty title="Nothing crosses">All {total} wires and all states stay on their rank.</Empty>;
+    return <Empty title="Nothing crosses">{all} stay on their rank, and so do all states.</Empty>;
   return (
     <>
       {crossings.length > 0 ? (
         <WireTable crossings={crossings} onHover={onHover} onOpen={onOpen} />
       ) : (
-        <p className="explain">All {total} wires stay on their rank.</p>
+        <p className="explain">{all} stay on their rank.</p>
       )}
       {copies.length > 0 && <StateTable copies={copies} />}
     </>
@@ -38,7 +41,7 @@ function WireTable({ crossings, onHover, onOpen }: Pick<CrossingTableProps, "cro
     <table className="wg-table crossings">
       <thead>
         <tr>
-          <th scope="col">Walk or stream</th>
+          <th scope="col">Walk, stream or task</th>
           <th scope="col">From</th>
           <th scope="col">To</th>
           <th scope="col">Ranks</th>
@@ -50,7 +53,7 @@ function WireTable({ crossings, onHover, onOpen }: Pick<CrossingTableProps, "cro
           <Row
             key={crossing.key}
             crossing={crossing}
-            first={crossings[index - 1]?.walk !== crossing.walk || crossing.stream !== null}
+            first={whereOf(crossings[index - 1]) !== whereOf(crossing) || crossing.stream !== null}
             onHover={onHover}
             onOpen={onOpen}
           />
@@ -67,7 +70,7 @@ interface RowProps extends Pick<CrossingTableProps, "onHover" | "onOpen"> {
 }
 
 function Row({ crossing, first, onHover, onOpen }: RowProps) {
-  const { walk, stream, from, to, source, target, transport } = crossing;
+  const { task, from, to, source, target, transport } = crossing;
   return (
     <tr
       className={first ? "first" : ""}
@@ -76,9 +79,14 @@ function Row({ crossing, first, onHover, onOpen }: RowProps) {
       onFocus={() => onHover(crossing)}
       onBlur={() => onHover(null)}
     >
-      <td>{first && (stream !== null ? `stream ${stream}` : walk)}</td>
+      <td>{first && whereOf(crossing)}</td>
       <td>
-        <button type="button" className="wire" title="Show on the canvas" onClick={() => onOpen(crossing)}>
+        <button
+          type="button"
+          className="wire"
+          title={task === null ? "Show on the canvas" : "Show in the task"}
+          onClick={() => onOpen(crossing)}
+        >
           <code>{from}</code>
         </button>
       </td>
@@ -93,6 +101,12 @@ function Row({ crossing, first, onHover, onOpen }: RowProps) {
       </td>
     </tr>
   );
+}
+
+function whereOf(crossing: Crossing | undefined): string {
+  if (!crossing) return "";
+  const { walk, stream, task } = crossing;
+  return task !== null ? `task ${task}, between steps` : stream !== null ? `stream ${stream}` : (walk ?? "");
 }
 
 function Way({ source, target }: { source: number; target: number }) {

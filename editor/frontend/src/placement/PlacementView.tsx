@@ -23,6 +23,7 @@ import { WalksDialog } from "./WalksDialog";
 type Shown = { kind: "open" } | { kind: "save" } | { kind: "walks"; nodes: string[] } | null;
 
 const NONE: readonly string[] = [];
+const NOTHING = { wires: 0, results: 0 };
 
 export function PlacementView() {
   const graph = useEditorState((state) => state.documents.graph);
@@ -232,7 +233,7 @@ function Details({ state, onWire }: DetailsProps) {
           <CrossingTable
             crossings={crossings}
             copies={plan?.copies ?? []}
-            total={plan?.routes.length ?? 0}
+            total={plan ? { wires: plan.routes.length, results: plan.handed.length } : NOTHING}
             onHover={onWire}
             onOpen={open}
           />

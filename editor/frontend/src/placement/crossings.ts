@@ -1,5 +1,7 @@
-// What goes from one rank to another: edges of Walks and streams, with the nodes at their ends. Pure.
-import type { RouteShown } from "../api/types";
+// What goes from one rank to another: edges of Walks, streams, and results that a later step reads; with the nodes at
+// their ends. Pure.
+import type { HandedShown, RouteShown } from "../api/types";
+import { readLink, readResult } from "../document/names";
 import { at } from "../document/pointer";
 import { entries, flat } from "../document/tree";
 import type { GraphDocument, Stream } from "../document/types";
@@ -8,6 +10,8 @@ export interface Crossing {
   key: string;
   walk: string | null;
   stream: string | null;
+  /** Of a result that goes from step to step. */
+  task: string | null;
   pointer: string;
   /** As written: `noise.latents`. */
   from: string;
@@ -28,13 +32,47 @@ export const TRANSPORTS: Record<string, string> = {
   cuda_ipc: "from GPU to GPU",
 };
 
-export function crossingsOf(graph: GraphDocument, routes: readonly RouteShown[]): Crossing[] {
-  return routes
-    .filter((route) => route.source !== route.target)
-    .map((route, index) => {
-      const ends = route.stream === null ? edgeEnds(graph, route) : streamEnds(graph, route);
-      return { key: `${route.pointer} ${route.source}>${route.target} ${index}`, ...route, ...ends };
-    });
+export function crossingsOf(
+  graph: GraphDocument,
+  { routes, handed }: { routes: readonly RouteShown[]; handed: readonly HandedShown[] },
+): Crossing[] {
+  const wires = routes.filter(crosses).map((route) => {
+    const ends = route.stream === null ? edgeEnds(graph, route) : streamEnds(graph, route);
+    return { ...route, task: null, ...ends };
+  });
+  const results = handed.filter(crosses).map(({ result, input, ...route }) => {
+    const [producer = "", name = ""] = result.split(".");
+    const [reader = "", taken = ""] = input.split(".");
+    const fromNode = resultNode(graph, producer, name);
+    return {
+      ...route,
+      walk: null,
+      stream: null,
+      from: result,
+      to: input,
+      fromNode,
+      toNode: inputNode(graph, reader, taken),
+    };
+  });
+  return [...wires, ...results].map((route, index) => ({
+    key: `${route.pointer} ${route.source}>${route.target} ${index}`,
+    ...route,
+  }));
+}
+
+function crosses({ source, target }: { source: number; target: number }): boolean {
+  return source !== target;
+}
+
+function resultNode(graph: GraphDocument, walk: string, name: string): string | null {
+  const found = graph.walks?.[walk]?.results?.[name];
+  return found === undefined ? null : nodeOf(usesOf(graph, walk), readResult(found).from);
+}
+
+/** The first that reads an input. */
+function inputNode(graph: GraphDocument, walk: string, name: string): string | null {
+  const link = (graph.walks?.[walk]?.edges ?? []).map(readLink).find(({ from }) => from === `@in.${name}`);
+  return link ? nodeOf(usesOf(graph, walk), link.to) : null;
 }
 
 type Ends = Pick<Crossing, "from" | "to" | "fromNode" | "toNode">;

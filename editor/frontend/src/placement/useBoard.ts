@@ -14,6 +14,7 @@ import { placementInForce } from "./ranks";
 import type { PlacementDocument } from "./schema.generated";
 
 /** Told by chips, and by the lane of what is not placed. */
+const NOTHING = { routes: [], handed: [] };
 const ON_CHIPS = new Set(["unavailable", "unplaced"]);
 
 export interface SortedProblems {
@@ -59,7 +60,7 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
   const lanes = useMemo(() => lanesOf(placement, graph, scope), [placement, graph, scope]);
   const sorted = useSorted();
   const crossings = useMemo(
-    () => crossingsOf((planned.of ?? documents).graph, planned.plan?.routes ?? []),
+    () => crossingsOf((planned.of ?? documents).graph, planned.plan ?? NOTHING),
     [planned, documents],
   );
   const lit = useMemo(

@@ -97,9 +97,7 @@ export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }:
       {outputs.length === 0 && result.state === "cancelled" && (
         <p className="wg-play-hint">It was stopped before anything came out.</p>
       )}
-      {outputs.length === 0 && result.state === "done" && (
-        <p className="wg-play-hint">{whyNothing(task, result)}</p>
-      )}
+      {outputs.length === 0 && result.state === "done" && <p className="wg-play-hint">{whyNothing(task, result)}</p>}
       {over && result.times.length > 0 && <Times result={result} onNode={onNode} />}
     </div>
   );

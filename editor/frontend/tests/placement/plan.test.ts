@@ -1,10 +1,13 @@
 // Plans in plans.json are the service's answers for graphs/bagel.json, without the drawing.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { createElement } from "react";
+import { renderToStaticMarkup } from "react-dom/server";
 import { describe, expect, it } from "vitest";
 import type { PlanShown, Problem } from "../../src/api/types";
 import type { GraphDocument } from "../../src/document/types";
 import { crossingsOf } from "../../src/placement/crossings";
+import { CrossingTable } from "../../src/placement/CrossingTable";
 import { nextDevice } from "../../src/placement/edits";
 import { fixesOf } from "../../src/placement/fixes";
 import { lanesOf, moveChips } from "../../src/placement/lanes";
@@ -146,7 +149,7 @@ describe("lanes", () => {
 describe("crossings", () => {
   it("names both ends, with their nodes", () => {
     const { plan } = found("ok");
-    const crossings = crossingsOf(graph, plan.routes);
+    const crossings = crossingsOf(graph, { routes: plan.routes, handed: [] });
     expect(crossings).toHaveLength(plan.routes.filter((route) => route.source !== route.target).length);
     expect(crossings.length).toBeGreaterThan(0);
     expect(crossings).toContainEqual(
@@ -178,9 +181,66 @@ describe("crossings", () => {
       target: 0,
       transport: "shm",
     };
-    const [crossing] = crossingsOf(omni, [route]);
+    const [crossing] = crossingsOf(omni, { routes: [route], handed: [] });
     expect(crossing?.fromNode).not.toBeNull();
     expect(crossing?.toNode).toBe("code2wav");
+  });
+});
+
+describe("results that steps hand on", () => {
+  const bodies: GraphDocument = {
+    format: "walkgraph/graph@1",
+    name: "handed",
+    walks: {
+      read: { body: ["picture_in"], edges: [], results: { pixels: "picture_in.pixels" } },
+      see: { inputs: { image: "pixels" }, body: [{ use: "vit", as: "eye" }], edges: [["@in.image", "eye.pixels"]] },
+    },
+  };
+  const handed = (target: number) => ({
+    task: "look",
+    pointer: "/tasks/look/steps/1/with/image",
+    result: "read.pixels",
+    input: "see.image",
+    source: 0,
+    target,
+    transport: target ? "shm" : "local",
+  });
+
+  it("cross where they are read on another rank, from chip to chip", () => {
+    const crossings = crossingsOf(bodies, { routes: [], handed: [handed(1), handed(0)] });
+    expect(crossings).toEqual([
+      expect.objectContaining({
+        task: "look",
+        from: "read.pixels",
+        to: "see.image",
+        fromNode: "picture_in",
+        toNode: "vit",
+        source: 0,
+        target: 1,
+        transport: "shm",
+      }),
+    ]);
+  });
+
+  const text = (
+    counted: { wires: number; results: number },
+    crossings = crossingsOf(bodies, { routes: [], handed: [] }),
+  ) =>
+    renderToStaticMarkup(
+      createElement(CrossingTable, {
+        crossings,
+        copies: [],
+        total: counted,
+        onHover: () => undefined,
+        onOpen: () => undefined,
+      }),
+    );
+
+  it("are listed with their task, and counted where nothing crosses", () => {
+    const crossing = crossingsOf(bodies, { routes: [], handed: [handed(1)] });
+    expect(text({ wires: 2, results: 1 }, crossing)).toContain("task look, between steps");
+    expect(text({ wires: 2, results: 1 }, crossing)).not.toContain("Nothing crosses");
+    expect(text({ wires: 2, results: 1 })).toContain("All 2 wires and 1 result between steps stay on their rank");
   });
 });
 
