@@ -6,7 +6,7 @@ import { useEditor, useEditorState } from "../store/react";
 import { IconButton, Select } from "../ui/kit";
 import type { Board } from "./board";
 import type { Shape } from "./edges/paths";
-import { tidy } from "./gestures/tidy";
+import { groupsOf, tidy } from "./gestures/tidy";
 
 export interface Prefs {
   map: boolean;
@@ -43,9 +43,7 @@ export const Bar = memo(function Bar({ board, prefs, onPrefs, mapOff }: Props) {
         <Maximize size={15} />
       </IconButton>
       <i className="wg-divider" aria-hidden />
-      <IconButton label="Lay out anew (L)" onClick={() => void tidy(board)}>
-        <WandSparkles size={15} />
-      </IconButton>
+      <LayOut board={board} />
       <IconButton
         label={mapOff ? "No map above 300 nodes" : "Map"}
         disabled={mapOff}
@@ -81,6 +79,20 @@ export const Bar = memo(function Bar({ board, prefs, onPrefs, mapOff }: Props) {
     </div>
   );
 });
+
+/** The selection where several things are selected, else all. */
+function LayOut({ board }: { board: Board }) {
+  const selection = useEditorState((state) => state.view.selection);
+  const some = groupsOf(board.model(), selection).length > 0;
+  return (
+    <IconButton
+      label={some ? "Lay out the selection anew (Shift+L)" : "Lay out all anew (L)"}
+      onClick={() => void tidy(board, some ? selection : [])}
+    >
+      <WandSparkles size={15} />
+    </IconButton>
+  );
+}
 
 function Zoom({ board }: { board: Board }) {
   const percent = useStore((state) => Math.round(state.transform[2] * 100));

@@ -30,6 +30,7 @@ import { edgeMenu, nodeMenu, paneMenu, type Opened } from "./menus";
 import { ContainerNode } from "./nodes/ContainerNode";
 import { BoundaryNode, ForkNode, FrameNode, NoteNode } from "./nodes/SmallNodes";
 import { UseNode } from "./nodes/UseNode";
+import { Previews } from "./Previews";
 import { QuickAdd, type Adding } from "./QuickAdd";
 import { TapCards, Tapped, tappedOn } from "./TapCards";
 import type { CanvasEdge, CanvasNode, Model, Point } from "./types";
@@ -138,6 +139,7 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
                 {prefs.map && model.nodes.length <= MAP_MOST && model.nodes.length > 0 && (
                   <MiniMap pannable zoomable ariaLabel="Map" nodeColor={mapColor} nodeStrokeWidth={0} />
                 )}
+                <Previews model={model} />
                 <TokenLayer tokens={flowing.tokens} />
               </ReactFlow>
             </Far>

@@ -11,6 +11,7 @@ export const WHEN = 18;
 export const LIVE = 18;
 export const CONTAINER_HEAD = 30;
 export const RAIL = 24;
+const FLAG = /^flag\b/;
 /** Height that one wire to the next iteration takes at a loop's bottom. */
 export const LANE = 16;
 
@@ -94,8 +95,9 @@ export function closedRow(index: number): number {
 
 function portsWidth(inputs: PortShown[], outputs: PortShown[]): number {
   const longest = (ports: PortShown[]) => ports.reduce((most, port) => Math.max(most, port.name.length), 0);
-  const extra = (ports: PortShown[]) => (ports.some((port) => port.mark === "until") ? 34 : 0);
-  return (longest(inputs) + longest(outputs)) * 6.6 + 76 + extra(outputs);
+  // A flag may become what ends a loop, and says so then: the node doesn't grow over its neighbour for that.
+  const ending = outputs.some(({ type }) => FLAG.test(type)) ? 34 : 0;
+  return (longest(inputs) + longest(outputs)) * 6.6 + 76 + ending;
 }
 
 function up(value: number): number {
@@ -141,16 +143,21 @@ export function around(children: readonly Rect[], pad: Pad, least: Point): Rect 
   };
 }
 
-/** Every piece's absolute box, from the leaves' (and empty containers') top left corners. */
+/** Every piece's absolute box, from the leaves' (and empty containers') top left corners. Containers hold what their
+ * pieces keep free below them too. */
 export function boxesOf(pieces: readonly Piece[], places: ReadonlyMap<string, Point>): Map<string, Rect> {
   const children = byParent(pieces);
   const boxes = new Map<string, Rect>();
+  const held = (piece: Piece): Rect => {
+    const found = box(piece);
+    return { ...found, h: found.h + piece.below };
+  };
   const box = (piece: Piece): Rect => {
     const inside = children.get(piece.id) ?? [];
     const [x, y] = places.get(piece.id) ?? [0, 0];
     const found =
       piece.pad && inside.length
-        ? around(inside.map(box), piece.pad, piece.size)
+        ? around(inside.map(held), piece.pad, piece.size)
         : { x, y, w: piece.size[0], h: piece.size[1] };
     boxes.set(piece.id, found);
     return found;

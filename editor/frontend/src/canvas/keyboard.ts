@@ -75,7 +75,7 @@ export const CANVAS_KEYS: readonly { label: string; keys: readonly string[] }[] 
   { label: "Move what is selected", keys: ["Arrow keys"] },
   { label: "Keep the container while dragging", keys: ["Alt+drag"] },
   { label: "Show all, show the selection", keys: ["F", "Shift+F"] },
-  { label: "Lay out all, the selection", keys: ["L", "Shift+L"] },
+  { label: "Lay out all, several selected", keys: ["L", "Shift+L"] },
   { label: "Tap an edge, or its tap away", keys: ["T"] },
   { label: "Zoom to 100 %, in, out", keys: ["1", "+", "-"] },
 ];

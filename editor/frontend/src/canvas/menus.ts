@@ -11,7 +11,7 @@ import * as commands from "./commands";
 import { attempt } from "./gestures/attempt";
 import { copy, cut, duplicate, paste } from "./gestures/clipboard";
 import { insertAt } from "./gestures/drop";
-import { tidy } from "./gestures/tidy";
+import { groupsOf, tidy } from "./gestures/tidy";
 import type { Side } from "./geometry";
 import type { CanvasEdge, CanvasNode } from "./types";
 
@@ -57,6 +57,13 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): Opened {
     entries.push(...wraps(board), ...mutes(board, node));
   }
   if (many) entries.push(...lines(board));
+  if (groupsOf(board.model(), selection).length)
+    entries.push({
+      label: many ? "Lay out the selection" : "Lay out what is inside",
+      keys: "Shift+L",
+      apart: !many,
+      run: () => void tidy(board, selection),
+    });
   entries.push({ label: "Delete", keys: "Del", apart: true, run: () => commands.remove(board) });
   if (items.length)
     entries.push({
@@ -105,11 +112,6 @@ function lines(board: Board): MenuEntry[] {
     side("Align bottoms", "bottom"),
     { label: "Even gaps across", run: () => commands.distribute(board, "x") },
     { label: "Even gaps down", run: () => commands.distribute(board, "y") },
-    {
-      label: "Lay out the selection",
-      keys: "Shift+L",
-      run: () => void tidy(board, board.editor.state.view.selection),
-    },
   ];
 }
 
@@ -176,7 +178,7 @@ export function paneMenu(board: Board, at: At): Opened {
       { label: "Paste", keys: "Mod+V", apart: true, run: () => void paste(board, false) },
       { label: "Paste with incoming wires", keys: "Mod+Shift+V", run: () => void paste(board, true) },
       { label: "Select all", keys: "Mod+A", run: () => commands.selectAll(board) },
-      { label: "Lay out anew", keys: "L", apart: true, run: () => void tidy(board) },
+      { label: "Lay out all anew", keys: "L", apart: true, run: () => void tidy(board) },
       { label: "Show all", keys: "F", run: () => commands.fit(board, false) },
     ],
   };

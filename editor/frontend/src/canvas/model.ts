@@ -56,6 +56,7 @@ export class ModelMaker {
       nodes: kept(nodes, this.nodes),
       edges: kept(edges, this.edges),
       boxes,
+      below: new Map(pieces.flatMap(({ id, below }) => (below ? [[id, below] as const] : []))),
       places,
       placed,
     };

@@ -150,6 +150,8 @@ export interface Piece {
   data: CanvasData;
   /** Of a leaf; of a container its least size. */
   size: Point;
+  /** Kept free below a leaf, for what it shows of a run. */
+  below: number;
   /** Of a container: what it keeps free around its children. */
   pad: Pad | null;
   label: string;
@@ -174,6 +176,8 @@ export interface Model {
   edges: CanvasEdge[];
   /** Absolute boxes of all nodes. */
   boxes: ReadonlyMap<string, Rect>;
+  /** What is kept free below nodes; of those that need it. */
+  below: ReadonlyMap<string, number>;
   /** Absolute places of all that the document's layout holds or would hold. */
   places: ReadonlyMap<string, Point>;
   /** Whether every one of them came from the document. */

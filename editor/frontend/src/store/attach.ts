@@ -14,6 +14,7 @@ import { Persistence } from "./persistence";
 import { Planning } from "./planning";
 import { sameDocuments } from "./same";
 import { Tabs, type Channel } from "./tabs";
+import { UndoStore } from "./undo";
 
 /** Another tab that edits has answered by then. */
 const ANSWER_MS = 250;
@@ -29,6 +30,7 @@ export class Session {
   readonly found: StoreApi<{ copy: CrashCopy | null }> = createStore(() => ({ copy: null }));
   readonly tabs: Tabs;
   private readonly copies: CrashCopies;
+  private readonly undo: UndoStore;
   private attached: Attached[] = [];
   private mounts = 0;
   /** Then the service may have something newer by now. */
@@ -37,6 +39,8 @@ export class Session {
   constructor(name: string, opened: Opened, catalogue: Catalogue) {
     this.editor = new Editor(name, opened.documents, catalogue);
     this.editor.store.setState({ placementName: opened.placementName });
+    this.undo = new UndoStore(name, sessionStorage);
+    this.editor.store.setState(this.undo.read(opened.documents) ?? {});
     this.copies = new CrashCopies(name, localStorage);
     this.tabs = new Tabs(() => new BroadcastChannel(`walkgraph:${name}`) as Channel, {
       reading: (reason) => this.persistence.hold(reason),
@@ -99,14 +103,19 @@ export class Session {
   }
 
   private listen(): Attached {
-    const { persistence, tabs } = this;
+    const { editor, persistence, tabs, undo } = this;
     const stop = new AbortController();
     const on = (target: EventTarget, type: string, run: () => void) =>
       target.addEventListener(type, run, { signal: stop.signal });
     on(window, "blur", () => void persistence.flush());
-    on(document, "visibilitychange", () => void (document.visibilityState === "hidden" && persistence.flush()));
+    on(document, "visibilitychange", () => {
+      if (document.visibilityState !== "hidden") return;
+      undo.write(editor.state);
+      void persistence.flush();
+    });
     on(window, "online", () => persistence.retryNow());
     on(window, "pagehide", () => {
+      undo.write(editor.state);
       void persistence.flush(true);
       tabs.stop();
     });

@@ -1,5 +1,14 @@
 import { expect, test } from "vitest";
-import { aligned, around, distributed, holderAt, inSight, indexAt, type Holder } from "../../src/canvas/geometry";
+import {
+  aligned,
+  around,
+  boxesOf,
+  distributed,
+  holderAt,
+  indexAt,
+  inSight,
+  type Holder,
+} from "../../src/canvas/geometry";
 import { dropped, reparents } from "../../src/canvas/gestures/move";
 import { placeAt, inserted } from "../../src/canvas/gestures/insert";
 import { arranged, layered } from "../../src/canvas/layout/layered";
@@ -169,8 +178,28 @@ test("lines up and spreads", () => {
 
 function leaf(id: string, order: number, parent: string | null = null): Piece {
   const data = { kind: "note", text: "", color: "", note: id } as const;
-  return { id, parent, order, data, size: [100, 60], pad: null, label: id };
+  return { id, parent, order, data, size: [100, 60], below: 0, pad: null, label: id };
 }
+
+test("what a piece shows below it has room in every layout, and in its container", () => {
+  const pad = { top: 10, right: 10, bottom: 10, left: 10 };
+  const box: Piece = { ...leaf("box", 0), pad };
+  const pieces = [box, { ...leaf("a", 0, "box"), below: 112 }, leaf("b", 1, "box"), leaf("c", 1)];
+  const places = layered(pieces, [
+    ["a", "b"],
+    ["a", "c"],
+  ]);
+  const boxes = boxesOf(pieces, places);
+  const [a, holder] = [boxes.get("a")!, boxes.get("box")!];
+  expect(a.h).toBe(60);
+  expect(holder.y + holder.h).toBeGreaterThanOrEqual(a.y + 60 + 112 + pad.bottom);
+  const column = [{ ...leaf("a", 0), below: 112 }, leaf("b", 0)];
+  const stacked = layered(column, []);
+  const [first, second] = [stacked.get("a")![1], stacked.get("b")![1]].sort((x, y) => x - y);
+  expect(second! - first!).toBeGreaterThanOrEqual(60 + 112);
+  const free = arranged(column, [], { a: [0, 0] }).places.get("b")!;
+  expect(free[1]).toBeGreaterThanOrEqual(60 + 112);
+});
 
 test("columns follow the flow; what has no place yet gets a free one beside what feeds it", () => {
   const pieces = [leaf("a", 0), leaf("b", 1), leaf("c", 2)];

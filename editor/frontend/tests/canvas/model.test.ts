@@ -1,9 +1,11 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import type { Catalogue, Problem } from "../../src/api/types";
-import { overlap } from "../../src/canvas/geometry";
+import type { Catalogue, Component, Problem } from "../../src/api/types";
+import { groupsOf } from "../../src/canvas/gestures/tidy";
+import { overlap, useSize } from "../../src/canvas/geometry";
 import { drawn, ModelMaker, type ModelInput } from "../../src/canvas/model";
-import type { Model, Rect } from "../../src/canvas/types";
+import { PREVIEW_ROOM } from "../../src/canvas/model/previews";
+import type { Model, Rect, UseData } from "../../src/canvas/types";
 import { place, setClosed } from "../../src/document/edits";
 import { factsOf } from "../../src/document/routes";
 import { entries, flat, isContainer } from "../../src/document/tree";
@@ -219,6 +221,68 @@ describe("views", () => {
   test("the port that ends a loop is marked", () => {
     const llm = made(shapes, "decode").nodes.find((node) => node.id === "use:llm")!;
     expect(llm.data.kind === "use" && llm.data.outputs.filter((port) => port.mark === "until")).toHaveLength(1);
+  });
+});
+
+describe("previews", () => {
+  const typed = (type: string): Catalogue => {
+    const catalogue = structuredClone(portsCatalogue(shapes)) as Record<string, Component>;
+    for (const port of catalogue["media.picture_out"]!.outputs) port.type = type;
+    return catalogue;
+  };
+
+  test("what sends a picture keeps room below it, in Walks, on Components and closed", () => {
+    const catalogue = typed("image: bytes");
+    const walk = { kind: "walk", walk: "image_gen_cfg", inside: null } as const;
+    expect([...made(shapes, "image_gen_cfg", { catalogue }).below]).toEqual([
+      ["use:preview_out", PREVIEW_ROOM],
+      ["use:picture_out", PREVIEW_ROOM],
+    ]);
+    expect([...made(shapes, null, { catalogue }).below.keys()]).toEqual(["node:picture_out"]);
+    const closed = setClosed(shapes, walk, "loop:denoise", true);
+    expect(made(closed, "image_gen_cfg", { catalogue }).below.has("loop:denoise")).toBe(true);
+    expect(made(shapes, "image_gen_cfg", { catalogue: typed("tensor") }).below.size).toBe(0);
+  });
+
+  test("in a new layout, nothing stands where they are shown", () => {
+    const catalogue = typed("image: bytes");
+    for (const walk of [...Object.keys(shapes.walks!), null]) {
+      const { boxes, below, nodes } = made(shapes, walk, { catalogue });
+      const parents = new Map(nodes.map((node) => [node.id, node.parentId]));
+      for (const [id, room] of below) {
+        const box = boxes.get(id)!;
+        const shown = { ...box, y: box.y + box.h, h: room };
+        const others = nodes.filter((node) => node.id !== id && node.parentId === parents.get(id));
+        expect(others.filter((node) => overlap(shown, boxes.get(node.id)!)).map((node) => node.id)).toEqual([]);
+      }
+    }
+  });
+
+  test("a flag that comes to end a loop makes its node no wider", () => {
+    const data = made(shapes, "decode").nodes.find((node) => node.id === "use:llm")!.data as UseData;
+    const port = { ...data.outputs[0]!, name: "a_flag_with_a_long_name_of_its_own", type: "flag: bool" };
+    const size = (mark: "until" | null) => useSize({ ...data, outputs: [{ ...port, mark }] });
+    expect(size("until")).toEqual(size(null));
+  });
+});
+
+describe("what of a selection is laid out", () => {
+  const model = made(shapes, "image_gen_cfg");
+
+  test("all, where one thing or nothing is selected", () => {
+    expect(groupsOf(model, [])).toEqual([]);
+    expect(groupsOf(model, ["use:noise"])).toEqual([]);
+    expect(groupsOf(model, ["use:noise", "edge:0", "use:gone"])).toEqual([]);
+    expect(groupsOf(model, ["use:noise", "use:llm"])).toEqual([]);
+  });
+
+  test("several in one container, and what a container holds", () => {
+    expect(groupsOf(model, ["use:noise", "use:vae_decoder"])).toEqual([["use:noise", "use:vae_decoder"]]);
+    const [all] = groupsOf(model, ["loop:denoise", "use:llm"]);
+    expect(all).toContain("use:combine_cfg");
+    expect(all?.filter((id) => id === "use:llm")).toHaveLength(1);
+    const groups = groupsOf(model, ["use:noise", "use:vae_decoder", "use:llm", "use:llm_cfg_text"]);
+    expect(groups.map((group) => group.length)).toEqual([2, 2]);
   });
 });
 

@@ -70,7 +70,7 @@ function childrenOf(
       return {
         id: node.id,
         width: node.width ?? 0,
-        height: node.height ?? 0,
+        height: (node.height ?? 0) + (model.below.get(node.id) ?? 0),
         ports,
         layoutOptions: { "elk.portConstraints": "FIXED_POS" },
       };
@@ -83,7 +83,8 @@ function container(node: CanvasNode, children: ElkNode[], model: Model): ElkNode
   const inner = model.nodes.filter((other) => other.parentId === node.id);
   const top = Math.min(...inner.map((child) => child.position.y));
   const left = Math.min(...inner.map((child) => child.position.x));
-  const bottom = (box?.h ?? 0) - Math.max(...inner.map((child) => child.position.y + (child.height ?? 0)));
+  const ends = inner.map(({ id, position, height = 0 }) => position.y + height + (model.below.get(id) ?? 0));
+  const bottom = (box?.h ?? 0) - Math.max(...ends);
   const padding = `[top=${top},left=${left},bottom=${Math.min(bottom, 120)},right=24]`;
   return {
     id: node.id,

@@ -56,7 +56,7 @@ function level(
     const holds = piece.pad !== null && (children.get(piece.id)?.length ?? 0) > 0;
     const parallel = piece.data.kind === "container" && piece.data.container === "parallel";
     if (!holds || !piece.pad) {
-      sizes.set(piece.id, piece.size);
+      sizes.set(piece.id, roomOf(piece));
       continue;
     }
     const found = level(piece.id, children, links, parallel);
@@ -69,6 +69,10 @@ function level(
   }
   const corners = stacked ? stack(members, sizes) : columns(members, sizes, links.get(parent) ?? []);
   return gathered(members, corners, sizes, inner);
+}
+
+function roomOf({ size: [w, h], below }: Piece): Point {
+  return [w, h + below];
 }
 
 function gathered(
@@ -200,13 +204,14 @@ function spot(
   links: readonly Link[],
 ): Point {
   const boxes = new Map<string, Rect>();
-  for (const { id, size } of pieces) {
-    const at = places.get(id);
-    if (at) boxes.set(id, { x: at[0], y: at[1], w: size[0], h: size[1] });
+  for (const other of pieces) {
+    const at = places.get(other.id);
+    const [w, h] = roomOf(other);
+    if (at) boxes.set(other.id, { x: at[0], y: at[1], w, h });
   }
   const leaves = [...boxes.values()];
   const all = union(leaves);
-  const [w, h] = piece.size;
+  const [w, h] = roomOf(piece);
   const sources = links.filter(([, target]) => target === piece.id).map(([source]) => source);
   const beside = [...sources, ...siblingsBefore(piece, pieces)].map((id) => boxes.get(id)).find((box) => box);
   const rect: Rect = { x: all.x, y: all.y, w, h };

@@ -6,6 +6,7 @@ import { color } from "../../ui/modality";
 import { useSize } from "../geometry";
 import type { Piece, PortShown, UseData, Wire } from "../types";
 import { bare, blockColor, shown, statesOf } from "./ports";
+import { PREVIEW_ROOM, previewing } from "./previews";
 import { Located, told, worst } from "./problems";
 import { chunkText } from "./streams";
 import type { Drawn, Shown } from "./walk";
@@ -22,6 +23,7 @@ export function componentsDrawn(scene: Shown, lit: string | null): Drawn {
     for (const { node, port } of stream.from) outs.add(`${node}.${port}`);
     for (const { node, port } of stream.to) ins.add(`${node}.${port}`);
   }
+  const shows = previewing(scene.graph, scene.catalogue);
   const pieces = whole.nodes.map((node, order): Piece => {
     const data = nodeData(scene, node, located, users.get(node) ?? 0, { ins, outs });
     if (numbers) {
@@ -29,7 +31,8 @@ export function componentsDrawn(scene: Shown, lit: string | null): Drawn {
       data.badge = (numbers.get(node) ?? []).join(" ");
     }
     const place = { id: `node:${node}`, parent: null, order: orders.get(node) ?? order };
-    return { ...place, data, size: useSize(data), pad: null, label: `${node}, ${data.component}, ${data.footnote}` };
+    const label = `${node}, ${data.component}, ${data.footnote}`;
+    return { ...place, data, size: useSize(data), below: shows.has(node) ? PREVIEW_ROOM : 0, pad: null, label };
   });
   return { pieces, wires: [...edgeWires(scene, lit), ...streamWires(scene, lit, located)] };
 }

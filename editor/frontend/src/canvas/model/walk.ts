@@ -9,6 +9,7 @@ import type { CanvasLayout, GraphDocument, ItemId, Walk } from "../../document/t
 import { boundarySize, closedSize, containerMin, containerPad, forkSize, useSize } from "../geometry";
 import type { BoundaryData, ContainerData, Piece, PortShown, UseData, Wire } from "../types";
 import { bare, blockColor, declaredPorts, owner, portName, side, statesOf } from "./ports";
+import { PREVIEW_ROOM, previewing } from "./previews";
 import { Located } from "./problems";
 import { chunkText } from "./streams";
 import { wiresOf } from "./wires";
@@ -42,6 +43,8 @@ export interface Scene extends Shown {
   muted: ReadonlyMap<ItemId, "muted" | "bypassed">;
   pointer: string;
   inside: ItemId | null;
+  /** Nodes that show what they send. */
+  shows: ReadonlySet<string>;
 }
 
 export function walkDrawn(shown: Shown, name: string, inside: ItemId | null): Drawn {
@@ -94,6 +97,7 @@ function sceneOf(shown: Shown, name: string, walk: Walk, inside: ItemId | null):
     pointer,
     inside: root?.id ?? null,
     muted: mutedOf(shown.graph, name),
+    shows: previewing(shown.graph, shown.catalogue),
   };
 }
 
@@ -111,7 +115,7 @@ function itemPieces(scene: Scene, lanes: ReadonlyMap<string, number>): Piece[] {
   for (const entry of scene.entries) {
     if (scene.seen.get(entry.id) !== entry.id) continue;
     const parent = entry.parent && entry.parent.id !== scene.inside ? entry.parent.id : null;
-    const base = { id: entry.id, parent, order: entry.order };
+    const base = { id: entry.id, parent, order: entry.order, below: roomBelow(scene, entry) };
     if (entry.kind === "use") {
       const data = useData(scene, entry, ins, outs, untils);
       pieces.push({ ...base, data, size: useSize(data), pad: null, label: label(entry, data.component) });
@@ -120,6 +124,13 @@ function itemPieces(scene: Scene, lanes: ReadonlyMap<string, number>): Piece[] {
     else pieces.push({ ...base, ...forkPiece(scene, entry) });
   }
   return pieces;
+}
+
+/** For the previews of a use, or of what is in a closed container. */
+function roomBelow(scene: Scene, entry: Entry): number {
+  const closed = isContainer(entry.kind) && (scene.layout.closed ?? []).includes(entry.id);
+  const shown = closed ? flat(entry.children) : [entry];
+  return shown.some(({ kind, node }) => kind === "use" && scene.shows.has(node)) ? PREVIEW_ROOM : 0;
 }
 
 function useData(
@@ -258,7 +269,7 @@ function borderPieces(scene: Scene): Piece[] {
 }
 
 function border(id: string, order: number, data: BoundaryData): Piece {
-  return { id, parent: null, order, data, size: boundarySize(data), pad: null, label: data.title };
+  return { id, parent: null, order, data, size: boundarySize(data), below: 0, pad: null, label: data.title };
 }
 
 function inPiece(scene: Scene): Piece {

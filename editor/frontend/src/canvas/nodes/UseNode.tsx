@@ -4,7 +4,6 @@ import { memo, useMemo } from "react";
 import { DebugMarks } from "../../debug/marks";
 import { rankColor } from "../../placement/ranks";
 import { useMarked } from "../../store/highlight";
-import { NodePreview } from "../../telemetry/views";
 import { HEAD, SUB } from "../geometry";
 import { worst } from "../model/problems";
 import type { CanvasNode, UseData } from "../types";
@@ -45,7 +44,6 @@ export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
         <States states={use.states} />
         <Live name={use.name} node={use.node} paged={use.states.some((state) => state.kind === "paged_kv")} />
       </div>
-      <NodePreview node={use.node} />
       <div className="wg-far" aria-hidden>
         {use.name}
       </div>

@@ -8,10 +8,9 @@ import {
   type Activity,
   type NodeState,
 } from "../../telemetry/activity";
-import { NodePreview } from "../../telemetry/views";
 import { Prose } from "../../ui/kit";
 import { FlowingOn } from "../edges/TokenLayer";
-import { showing, together } from "../model/together";
+import { together } from "../model/together";
 import { figuresOf, loopWords, pagesUsed, tellingOf } from "./figures";
 
 interface LiveProps {
@@ -37,21 +36,11 @@ function WithPages({ activity }: { activity: Activity }) {
   return <Figures state={activity.state} parts={parts} telling={tellingOf(activity, used)} error={activity.error} />;
 }
 
-/** The same of all nodes in a closed container, and the last preview among theirs. */
+/** The same of all nodes in a closed container. */
 export const LiveTogether = memo(function LiveTogether({ nodes }: { nodes: readonly string[] }) {
-  const activities = useActivities(nodes);
-  const all = together(activities);
-  const preview = showing(nodes, activities);
-  return (
-    <>
-      {!all || all.state === "idle" ? (
-        <Figures state="idle" />
-      ) : (
-        <Figures state={all.state} parts={figuresOf({ ...all, ms: 0, batch: 0 })} error={all.error} />
-      )}
-      {preview !== null && <NodePreview node={preview} />}
-    </>
-  );
+  const all = together(useActivities(nodes));
+  if (!all || all.state === "idle") return <Figures state="idle" />;
+  return <Figures state={all.state} parts={figuresOf({ ...all, ms: 0, batch: 0 })} error={all.error} />;
 });
 
 interface FiguresProps {
