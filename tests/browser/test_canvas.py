@@ -161,6 +161,15 @@ def test_steps_are_lined_up_and_notes_and_frames_resized(person: Person) -> None
     person.press("Control+a")
     on(person, "use:vit_encoder", "Align tops")
     layout(lambda found: len(tops(found)) == 1)
+    expect(person.page.get_by_role("button", name="Lay out the selection anew (Shift+L)")).to_be_visible()
+
+    person.press("Escape")
+    person.select("use:llm")
+    expect(person.page.get_by_role("button", name="Lay out all anew (L)")).to_be_visible()
+    lined = person.node("use:llm").get_attribute("style") or ""
+    person.press("Shift+L")
+    expect(person.node("use:llm")).not_to_have_attribute("style", lined)
+    person.look("laid_out")
 
     for kind, name in (("note", "Add a note"), ("frame", "Add a frame")):
         person.page.mouse.click(*spot(person, (60, 30)), button="right")
@@ -209,6 +218,9 @@ def test_what_runs_is_seen_on_the_canvas(person: Person) -> None:
     expect(page.locator(".wg-flowing").first).to_be_attached()
     person.look("running")
     expect(person.node("use:combine_cfg").locator('[data-activity="running"]')).to_be_attached()
+    expect(page.locator(".wg-preview img").first).to_be_visible()
+    expect(page.locator(".react-flow__node .wg-preview")).to_have_count(0)
+    person.look("preview")
     person.select("loop:denoise")
     person.press("o")
     expect(person.node("loop:denoise").locator('[data-activity]:not([data-activity="idle"])')).to_be_attached()

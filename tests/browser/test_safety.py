@@ -80,7 +80,7 @@ def test_somebody_elses_save_is_not_overwritten(person: Person) -> None:
 
 
 def test_changes_in_different_places_of_the_library_are_no_conflict(person: Person) -> None:
-    """What only they changed is taken over."""
+    """What only they changed is taken over; what is one's own can be undone, also in the page that is opened again."""
     person.copied(GRAPH, "follows")
     person.open("follows")
     behind(person, "follows", "Theirs")
@@ -88,6 +88,12 @@ def test_changes_in_different_places_of_the_library_are_no_conflict(person: Pers
     expect(walk(person, "Theirs")).to_be_visible()
     rename_walk(person, "read_image", "Mine")
     person.stored("follows", labelled("Mine"))
+
+    person.page.reload()
+    expect(walk(person, "Mine")).to_be_visible()
+    person.page.get_by_role("button", name=re.compile("^Undo: ")).click()
+    expect(walk(person, "Theirs")).to_be_visible()
+    person.stored("follows", labelled("Theirs"))
 
 
 def test_a_service_that_is_gone_is_told_in_our_words_until_it_answers(person: Person) -> None:
@@ -97,9 +103,11 @@ def test_a_service_that_is_gone_is_told_in_our_words_until_it_answers(person: Pe
     person.go("")
     new = person.page.get_by_role("button", name="New graph")
     expect(new).to_be_visible()
+    # Streamlit loads the code of each kind of element when it first draws one.
+    person.page.wait_for_load_state("networkidle")
     person.page.context.set_offline(True)
     sockets[-1].close()
-    told = person.page.get_by_role("alert")
+    told = person.page.get_by_role("alert").filter(has_text="The service at")
     expect(told).to_contain_text("isn't answering. Start it with")
     expect(told).to_contain_text(f"WALKGRAPH_HOME={person.running.home} walkgraph up --port ")
     person.look("gone")
