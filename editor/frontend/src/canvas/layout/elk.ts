@@ -1,6 +1,7 @@
 // The careful layout: ELK's layered algorithm through all containers, with ports in their order. Loaded when asked for.
 import type { ELK, ElkNode } from "elkjs/lib/elk-api";
 import type { Canvas } from "../../store/types";
+import { containerMin } from "../geometry";
 import type { CanvasNode, Model, Point } from "../types";
 
 let loading: Promise<ELK> | null = null;
@@ -85,6 +86,7 @@ function container(node: CanvasNode, children: ElkNode[], model: Model): ElkNode
   const left = Math.min(...inner.map((child) => child.position.x));
   const ends = inner.map(({ id, position, height = 0 }) => position.y + height + (model.below.get(id) ?? 0));
   const bottom = (box?.h ?? 0) - Math.max(...ends);
+  const [width, height] = node.data.kind === "container" ? containerMin(node.data) : [0, 0];
   const padding = `[top=${top},left=${left},bottom=${Math.min(bottom, 120)},right=24]`;
   return {
     id: node.id,
@@ -92,7 +94,7 @@ function container(node: CanvasNode, children: ElkNode[], model: Model): ElkNode
     layoutOptions: {
       "elk.padding": padding,
       "elk.nodeSize.constraints": "MINIMUM_SIZE",
-      "elk.nodeSize.minimum": "(208,104)",
+      "elk.nodeSize.minimum": `(${width},${height})`,
     },
   };
 }
