@@ -65,7 +65,8 @@ def _hands(
     for edge in producer.edges:
         if (edge.target.kind, edge.target.port) == ("result", result):
             source = producer.uses[edge.source.use].rank if edge.source.kind == "use" else producer.ranks[0]
-            yield from ((source, target, "local" if source == target else edge.transport) for target in sorted(readers))
+            for target in sorted(readers):
+                yield source, target, "local" if source == target else edge.transport
 
 
 def routes(graph: Graph, plan: Plan) -> list[TravelRoute]:
