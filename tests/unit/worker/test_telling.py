@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
@@ -20,7 +20,7 @@ from walkgraph.engine.riders import LoopDone, Rider, Stepped, Waiting, stepped
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.networks.base import Call
-from walkgraph.networks.loops import Channel, LoopCall, LoopSend, LoopUse
+from walkgraph.networks.loops import LoopCall, LoopUse
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.emit import INTERVAL, Buffered, Off
 from walkgraph.wire import messages as m
@@ -305,17 +305,6 @@ def test_the_time_of_a_loop_is_its_own_and_no_nodes(iterations: int) -> None:
     assert end.work.calls == (tried, sum((True, False, True, *(False,) * 5)[:tried]))
     assert (end.work.busy, end.work.queued, end.work.began, end.work.batch, end.at) == (6.0, 0.5, 4.5, 2, 10.0)
     assert not end.work.spans
-
-
-def test_a_part_of_a_loop_says_that_it_waits_for_others() -> None:
-    channel = Channel(1, Rank(1))
-    for level in ("summary", "full"):
-        world, of = World(level), replace(loop_call("r"), sends=(LoopSend(0, "out", channel, None),))
-        world.teller.began(of)
-        world.teller.worked(stepped([rider(of)], (0,), 1, Timing(1, 2, 3, 4)))
-        world.teller.ended(LoopDone(of, {}, None, 8, False, 1.0, 0.5, 2))
-        assert all(one.spans for one in [*world.told(e.Launch), *world.told(e.Looping)])
-        assert [one.work.spans for one in world.told(e.LoopEnded) if one.work] == [True] * (level == "summary")
 
 
 def test_a_loop_that_has_begun_is_told_before_its_first_launch_is_over() -> None:
