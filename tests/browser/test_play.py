@@ -70,13 +70,13 @@ def test_what_is_no_picture_is_refused_where_it_is_given(person: Person, tmp_pat
 def test_a_run_outlives_its_page_and_is_found_again(person: Person, running: Service) -> None:
     page = person.page
     person.go("playground?deployment=shapes")
-    form(person, "a small green square", "60")
+    form(person, "a small green square", "24")
     person.press("Control+Enter")
     expect(status(person).get_by_text("Running", exact=True)).to_be_visible()
     person.look("before_the_reload")
     page.reload()
     expect(page.get_by_label("Prompt", exact=True)).to_have_value("a small green square")
-    expect(page.get_by_label("Steps", exact=True)).to_have_value("60")
+    expect(page.get_by_label("Steps", exact=True)).to_have_value("24")
     person.look("after_the_reload")
     done(person)
     expect(page.get_by_role("region", name="Picture").get_by_text("final", exact=True)).to_be_visible()
