@@ -19,6 +19,7 @@ from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire.sessions import AskSessions, SessionsTold
+from walkgraph.wire.spanning import Inboxes, Left, Rest, Ride
 from walkgraph.wire.standing import Probe, Probed
 from walkgraph.wire.watching import Gate, Halted, Message, Paused, Resumed, Steer, Watch
 
@@ -455,48 +456,6 @@ class Greeted(Message, frozen=True, tag="greeted"):
 
 class Opened(Message, frozen=True, tag="opened"):
     """The sender can read the other's device arena. Before that no ticket of it is sent there."""
-
-
-class Inbox(Message, frozen=True, tag="inbox"):
-    """Where the values of a channel of a loop that spans devices are put: offsets in the device arena of who reads."""
-
-    channel: int
-    data: int
-    number: int
-    start: int
-    nbytes: int
-
-
-class OfLoop(Message, frozen=True):
-    """Of one loop that spans devices, as all its ranks name it."""
-
-    run: RunId
-    step: int
-    loop: str
-    iteration: tuple[int, ...]
-    """Indices of the loops around it."""
-
-
-class Inboxes(OfLoop, frozen=True, tag="inboxes"):
-    """The receiver's values of a loop go here."""
-
-    inboxes: tuple[Inbox, ...]
-
-
-class Ride(OfLoop, frozen=True, tag="ride"):
-    """The leader launches iterations up to this, counted from the loop's start: the others launch the same."""
-
-    upto: int
-
-
-class Rest(Message, frozen=True, tag="rest"):
-    """The leader launches nothing more of a run before it is resumed."""
-
-    run: RunId
-
-
-class Left(OfLoop, frozen=True, tag="left"):
-    """The sender writes nothing more into the receiver's inboxes for this loop."""
 
 
 ToConductor = Submit | Abort | Steer | Watch | AskSessions | Drain | Stop

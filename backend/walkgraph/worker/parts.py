@@ -18,6 +18,7 @@ from walkgraph.placement.budget import ROOM_BYTES
 from walkgraph.placement.spanning import spanning_ranks
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
+from walkgraph.wire import spanning
 from walkgraph.worker.carrier import Carrier
 from walkgraph.worker.links import Links
 
@@ -50,7 +51,7 @@ class Parts:
         return found
 
     def told(self, to: Rank, key: Key, inboxes: Sequence[Inbox]) -> None:
-        told = tuple(m.Inbox(**inbox._asdict()) for inbox in inboxes)
+        told = tuple(spanning.Inbox(**inbox._asdict()) for inbox in inboxes)
         self._links.urge(to, m.Inboxes(inboxes=told, **_named(key)))
 
     def ridden(self, to: Rank, key: Key, upto: int) -> None:
@@ -111,7 +112,7 @@ def spanning_parts(plan: Plan, rank: Rank, engine: Engine, links: Links, carrier
     return parts
 
 
-def _key(message: m.OfLoop) -> Key:
+def _key(message: spanning.OfLoop) -> Key:
     return Key(message.run, message.step, message.loop, message.iteration)
 
 
