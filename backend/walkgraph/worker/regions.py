@@ -47,6 +47,8 @@ class _Running:
     times: int
     done: int = 0
     """Iterations whose values have left."""
+    stopped: bool = False
+    """By its `until`, after those."""
     judged: int = 0
     """Iterations whose verdicts the followers know."""
     allowed: int | None = None
@@ -162,7 +164,7 @@ class Loops:
         running = self._running.get((call.step, call.use))
         if running is None:
             return
-        running.done = event.first + event.count
+        running.done, running.stopped = event.first + event.count, event.stopped
         for edge in running.emits:
             values = event.values.get(edge.source.port, [None] * event.count)
             there = running.there(edge, event)
@@ -194,7 +196,9 @@ class Loops:
     def starved(self, step: int, use: int) -> bool:
         """A loop runs there that has done all that its streams have room for."""
         running = self._running.get((step, use))
-        return running is not None and running.allowed is not None and running.allowed <= running.done < running.times
+        if running is None or running.allowed is None or running.stopped:
+            return False
+        return running.allowed <= running.done < running.times
 
     def refs(self) -> list[Ref]:
         """Those that were entered and haven't ended."""
