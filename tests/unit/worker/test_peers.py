@@ -20,6 +20,7 @@ from tests.unit.worker.test_loop import (
     R,
     Trio,
     Worker,
+    _turned,
     announce,
     deliver,
     meet,
@@ -89,8 +90,7 @@ def test_what_is_for_a_peer_that_is_not_known_waits_for_it_and_is_told_as_sent_t
     assert not [event for event in told if isinstance(event, t.Transfer)]
     for worker in (one, two):
         desk.say(worker, m.Peers(peers=peers(one, two)))
-        worker.turn()
-    until(desk, two, lambda: len(two.core.events) == 4)
+    until(desk, two, lambda: _turned(desk, one) and len(two.core.events) == 4)
     arrived = [event.message for event in two.core.events if isinstance(event, Arrived)]
     assert [message.key for message in arrived] == [(i,) for i in range(4)]  # type: ignore[union-attr]
     until(desk, one, lambda: len([event for event in told if isinstance(event, t.Transfer)]) == 3)
