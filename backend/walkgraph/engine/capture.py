@@ -1,7 +1,9 @@
 """CUDA graphs of one device: work that is run, recorded, then replayed. Without CUDA it is just run."""
 
+import contextlib
+import gc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -39,7 +41,7 @@ class Capturer:
                 work()
         stream.synchronize()
         try:
-            with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
+            with _no_collection(), torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
                 work()
         except RuntimeError as raised:
             self.failed.append(what)
@@ -49,6 +51,18 @@ class Capturer:
         torch.cuda.current_stream(self.device).wait_stream(stream)
         self.count += 1
         return graph.replay
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Garbage may hold another graph. CUDA refuses to free one while this thread captures, and ends the capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def bucket(n: int, buckets: tuple[int, ...]) -> int:
