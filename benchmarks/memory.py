@@ -2,6 +2,7 @@
 under an overload, on the CPU.
 
     python benchmarks/memory.py [--warm 400] [--cancels 2400] [--waves 8] [--wave 400] [--out FILE] [--check]
+    python benchmarks/memory.py --plateau [--steps 16] [--seconds 12] --out FILE
 
 A service is started by the plain command in a home of its own, with the studio and the starter graph. Runs of
 `text_to_image` are begun by 16 clients at once, and cancelled at different moments: at once, once they are accepted,
@@ -12,7 +13,9 @@ is refused is counted, the rest cancelled.
     slope     KiB that a process grew by for each run, fitted over the second half of a phase. What is kept by design
               (200 runs that can be followed, and their traces) fills up before; but for the ring of telemetry's events,
               32 MiB or 100,000 of them, which takes some ten thousand runs. So runs are also cancelled with telemetry
-              off: what a process grows by then, it would grow by for ever
+              off
+    plateau   instead of all that: a task of nothing, asked for over 32 connections in steps of so many seconds, without
+              the studio: hundreds of thousands of runs, until everything that is kept is full, and on
 """
 
 import argparse
@@ -22,8 +25,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import rest
 from _common import ROOT, Row, fitted, show, write
-from _service import Service, home, service
+from _service import Service, home, is_ready, service, when
 
 from walkgraph.client import Client, ClientError, read_address
 from walkgraph.settings import Settings
@@ -39,6 +43,9 @@ BODY = {"inputs": {"prompt": "a red circle left of a blue square"}, "params": {"
 
 def main() -> None:
     given = options()
+    if given.plateau:
+        plateau(given)
+        return
     with home() as folder, service(folder) as server:
         here = Here(folder, server)
         here.cancel(given.warm)
@@ -55,12 +62,27 @@ def main() -> None:
     write(None if given.check else given.out, "cpu", {**phases, "slope": rows})
 
 
+def plateau(given: argparse.Namespace) -> None:
+    with home() as folder, service(folder, starter=False) as server:
+        server.client.deploy(rest.GRAPH, None, rest.NAME)
+        when(server.client, rest.NAME, is_ready)
+        here, load = Here(folder, server), rest.Here(folder, server.client.url)
+        rows = here.phase(lambda: here.asked(load, given.seconds), given.steps)
+        show("plateau: a task of nothing", rows)
+        slope = here.slopes(rows)
+        show("slope, KiB a run", [slope])
+    write(None if given.check else given.out, "cpu", {"plateau": rows, "slope": slope})
+
+
 def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--warm", type=int, default=400)
     arguments.add_argument("--cancels", type=int, default=2400)
     arguments.add_argument("--waves", type=int, default=8)
     arguments.add_argument("--wave", type=int, default=400)
+    arguments.add_argument("--plateau", action="store_true", help="a task of nothing, for long")
+    arguments.add_argument("--steps", type=int, default=16, help="of the plateau")
+    arguments.add_argument("--seconds", type=float, default=12.0, help="of each")
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--check", action="store_true", help="the least sizes, and nothing is written")
     given = arguments.parse_args()
@@ -109,6 +131,9 @@ class Here:
         """Telemetry tells nothing from now on."""
         with Client.local(self._settings) as client:
             client.set_level("shapes", "off")
+
+    def asked(self, load: rest.Here, seconds: float) -> None:
+        self._begun += len(load.load("pass", {}, 2 * CLIENTS, seconds).times)
 
     def slopes(self, rows: list[Row]) -> Row:
         late = rows[len(rows) // 2 :]
