@@ -1,7 +1,7 @@
 """A deployment without processes: the cores and engines of all ranks in this one, messages passed as values."""
 
-from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +176,11 @@ class LocalDeployment:
         elif command.source is not None and command.target is not None:
             engine.fork(command.source, command.target, command.width)
         return {}
+
+
+def node_calls(times: Iterable[m.NodeTime]) -> Counter[str]:
+    """How often each node was called, by the host or by a loop on the device."""
+    found: Counter[str] = Counter()
+    for one in times:
+        found.update(one.inside if one.walk else {one.node: one.calls})
+    return +found

@@ -23,12 +23,12 @@ PAUSE = 0.02
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """With the deployment `numbers`, which tells 4; the folder `torn` is a checkpoint that can't be read."""
+    """With the deployment `numbers`, which tells 4; the folder `torn` is a checkpoint that lacks a tensor."""
     folder = tmp_path_factory.mktemp("switch")
     torn = folder / "checkpoints" / "torn"
     shutil.copytree(Path(shapes.__file__).parent, torn, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     weights = torn / "ema.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-4096])
+    weights.write_bytes(weights.read_bytes().replace(b"llm2vae.weight", b"llm2vae.absent"))
     with service(folder / "home", studio="false", checkpoint_roots=json.dumps([str(torn.parent)])) as found:
         found.up("--no-deploy")
         with found.client() as client:

@@ -214,6 +214,7 @@ MODELS: list[tuple[Any, type[BaseModel]]] = [
     (shown.PlannedRank, schemas.RankShown),
     (shown.Device, schemas.DeviceShown),
     (shown.Route, schemas.RouteShown),
+    (shown.Handed, schemas.HandedShown),
     (shown.Copy, schemas.CopyShown),
     (shown.Loop, schemas.LoopShown),
     (shown.Simulation, schemas.SimulationShown),

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tests.support.local import LocalDeployment
+from tests.support.local import LocalDeployment, node_calls
 from tests.unit.graphs.test_bundled import GRAPHS
 from walkgraph.graph import codec
 from walkgraph.networks.base import Call, Outputs, States
@@ -120,5 +120,5 @@ def test_the_loop_is_the_engines_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     local.submit("whole", "act", {"steps": 10, "seed": 1}, asked("base", "left_wrist"))
     local.run()
     assert not local.failed
-    calls = {one.node: one.calls for one in local.times["whole"] if one.calls}
+    calls = node_calls(local.times["whole"])
     assert (calls["prefix"], calls["expert"], calls["modulations"]) == (1, 10, 1)

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tests.support.local import LocalDeployment
+from tests.support.local import LocalDeployment, node_calls
 from tests.unit.graphs.test_bundled import GRAPHS
 from walkgraph.graph import codec
 from walkgraph.layers.poses import plain_move
@@ -129,7 +129,7 @@ def test_loops_are_the_engines_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     local.submit("plans", "plan", PLAN, planned_for())
     local.run()
     assert not local.failed
-    rolls, plans = ({one.node: one.calls for one in local.times[run] if one.calls} for run in ("rolls", "plans"))
+    rolls, plans = (node_calls(local.times[run]) for run in ("rolls", "plans"))
     assert rolls["dream"] == rolls["move"] == 4
     assert plans["try"] == plans["move"] == PLAN["rounds"] * PLAN["horizon"]
     assert plans["propose"] == plans["distance"] == plans["refine"] == PLAN["rounds"]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.local import LocalDeployment
+from tests.support.local import LocalDeployment, node_calls
 from tests.unit.graphs.test_shapes_on_ranks import ONE_LEVEL, picture, pixels
 from tests.unit.graphs.test_shapes_on_the_device import deployment
 from walkgraph.engine.looking import Looker, Wants
@@ -64,9 +64,9 @@ def test_recorded_runs_answer_as_others_and_repeat_themselves(placement: str) ->
             alike(local, f"plain {number}", f"{other} {number}")
         one, two = (recorded(local, f"{name} {number}") for name in ("first", "again"))
         assert one == two
-        calls = sum(time.calls for time in local.times[f"first {number}"])
-        assert len(one) >= calls > 0, "every call gives a value, or several"
-        assert calls == sum(time.calls for time in local.times[f"plain {number}"])
+        calls = node_calls(local.times[f"first {number}"])
+        assert len(one) >= calls.total() > 0, "every call gives a value, or several"
+        assert calls == node_calls(local.times[f"plain {number}"])
     names = [*local.outputs]
     for name in names:
         local.release(name)

@@ -32,7 +32,17 @@ async def test_the_result_has_outputs_timings_and_seed(shapes: Running) -> None:
     assert base64.b64decode(picture["data"]) == PNG
     assert result["outputs"]["text"] == [{"type": "text", "text": "a red circle"}]
     assert result["seed"] == 5
-    assert result["times"] == [{"node": "llm", "rank": 0, "calls": 3, "busy": 0.02, "queued": 0.001}]
+    time = {
+        "node": "llm",
+        "rank": 0,
+        "calls": 3,
+        "busy": 0.02,
+        "queued": 0.001,
+        "walk": "",
+        "inside": {},
+        "spans": False,
+    }
+    assert result["times"] == [{**time, "walk": "", "inside": {}, "spans": False}]
     submit = shapes.fleet.started[0].sent[0]
     assert isinstance(submit, m.Submit)
     assert submit.inputs == {"prompt": (m.Small(value="a red circle"),)}

@@ -86,5 +86,5 @@ def test_over_the_bound_a_run_fails_with_the_edge_and_the_rank(large: bool, monk
 
 def test_items_of_streams_are_named_by_their_stream() -> None:
     held = made()
-    held.keep(ONE, Waiting(m.StreamItem(run=R, stream=4, index=0, value=m.Absent())))
+    held.keep(ONE, Waiting(m.StreamItem(run=R, stream=4, step=0, index=0, value=m.Absent())))
     assert held.of(R)[0].edge == "stream 4"
