@@ -37,7 +37,7 @@ def test_nothing_is_lost_in_two_hundred_gestures(person: Person) -> None:
     person.look("end")
     settled(person, wanderer)
     person.open(NAME)
-    wanderer.page.get_by_role("tab", name="Code", exact=True).click()
+    wanderer.read_along()
     assert wanderer.shown() == wanderer.document
     assert wanderer.done.total() > GESTURES / 2, wanderer.done
 
@@ -88,22 +88,35 @@ def offline(person: Person, wanderer: Wanderer) -> None:
 
 
 def loaded_anew(person: Person, wanderer: Wanderer) -> None:
-    """At once after an edit: it is saved by the page that goes, or offered by the one that comes."""
+    """At once after an edit."""
     person.page.reload()
+    same_history(person, wanderer)
+
+
+def loaded_elsewhere(person: Person, wanderer: Wanderer) -> None:
+    """To the library at once after an edit; the page ends there."""
+    nav(person, "Library")
+    expect(person.page.get_by_test_id("stDataFrame")).to_be_visible()
+    person.page.reload()
+    person.open(NAME)
+    same_history(person, wanderer)
+
+
+def same_history(person: Person, wanderer: Wanderer) -> None:
+    """The page that went has saved the last edit, or the one that came offers it. It can be undone either way."""
     expect(person.page.locator(".wg .react-flow")).to_be_visible()
-    expected = wanderer.document
-    wanderer.begin()
-    if wanderer.shown() != expected:
+    wanderer.read_along()
+    if wanderer.shown() != wanderer.document:
         person.page.get_by_role("button", name="Restore them").click()
-        wanderer.begin()
-    assert wanderer.document == expected
+    assert differences(wanderer.document, wanderer.shown()) == [], wanderer.story
+    wanderer.retrace()
 
 
 def shuffled() -> Iterator[Callable[[Person, Wanderer], None]]:
     """Each of them in turn, in another order every time."""
     order = random.Random(3)
     while True:
-        some = [away_and_back, rerun, theme, views, offline, loaded_anew]
+        some = [away_and_back, rerun, theme, views, offline, loaded_anew, loaded_elsewhere]
         order.shuffle(some)
         yield from some
 

@@ -112,13 +112,13 @@ class Wanderer:
             "open": (2, lambda: self._on_one("o", "loop:", "parallel:", "sequence:")),
             "enter": (1, lambda: self._on_one("Shift+Enter", "loop:", "sequence:")),
         }
-        self.begin()
-
-    def begin(self) -> None:
-        """The page was loaded: there is no history before this."""
-        self.page.get_by_role("tab", name="Code", exact=True).click()
+        self.read_along()
         self._history = [Moment(self.shown(), "")]
         self._at = 0
+
+    def read_along(self) -> None:
+        """Bring up the Code panel, on a page that was just loaded."""
+        self.page.get_by_role("tab", name="Code", exact=True).click()
 
     @property
     def document(self) -> Document:
@@ -140,6 +140,12 @@ class Wanderer:
         self._tidy_up()
         self._judge(name, self.shown())
         return name
+
+    def retrace(self) -> None:
+        """Undo the last edit and do it again, each exactly."""
+        for name, keys in (("undo", "Control+z"), ("redo", "Control+Shift+z")):
+            self._keys(keys)
+            self._judge(name, self.shown())
 
     def back_and_forth(self) -> None:
         """Undo everything, and do it again."""

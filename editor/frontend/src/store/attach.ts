@@ -77,13 +77,14 @@ export class Session {
     if (this.mounts > 0) return;
     for (const attached of this.attached) attached.dispose();
     this.attached = [];
+    this.undo.write(this.editor.state);
     await this.persistence.flush(true);
     if (this.mounts === 0) this.tabs.stop();
   }
 
   restoreFound(): void {
     const { copy } = this.found.getState();
-    if (copy) this.editor.replace("Restore unsaved changes", copy.documents);
+    if (copy) this.editor.restore("Restore unsaved changes", copy.documents);
     this.forgetFound();
   }
 

@@ -8,6 +8,7 @@ import { revealed } from "../document/edits/layout";
 import { followGraph } from "../placement/follow";
 import type { PlacementDocument } from "../placement/schema.generated";
 import type { Canvas, Change, Documents, EditorState, Step, View } from "./types";
+import { around } from "./undo";
 
 const HISTORY = 200;
 /** Edits with one merge key closer than this are one step, in ms. */
@@ -91,6 +92,14 @@ export class Editor {
   /** Replace everything, as one step that can be undone. */
   replace(label: string, documents: Documents): void {
     this.edit(label, () => documents);
+  }
+
+  /** Go to a state of this history, over any number of its steps; what is none of it becomes one step. */
+  restore(label: string, documents: Documents): void {
+    const steps = around(this.state, documents);
+    if (!steps) return this.replace(label, documents);
+    this.merging = null;
+    this.store.setState({ documents, ...steps, view: surviving(this.state.view, documents.graph) });
   }
 
   see(view: Partial<View>): void {

@@ -51,14 +51,20 @@ export class UndoStore {
   }
 }
 
-/** The history as seen from one of its states: what was edited last may not have been saved. */
-function around({ documents, past, future }: Undoable, now: Documents): Pick<Undoable, "past" | "future"> | null {
+/**
+ * The history as seen from its nearest state that is `now`, the later of two as near; null where it has none. The
+ * state that the service has is an earlier one than the last where the last edits were not saved.
+ */
+export function around(
+  { documents, past, future }: Undoable,
+  now: Documents,
+): Pick<Undoable, "past" | "future"> | null {
   const states = [...past.map((step) => step.before), documents, ...future.map((step) => step.before).reverse()];
   const steps = [...past, ...[...future].reverse()];
   const found = states
     .map((state, index) => ({ index, away: Math.abs(index - past.length), same: sameDocuments(state, now) }))
     .filter(({ same }) => same)
-    .sort((a, b) => a.away - b.away)[0];
+    .sort((a, b) => a.away - b.away || b.index - a.index)[0];
   if (!found) return null;
   const at = found.index;
   // A step's label is of the edit between two states; `before` is the state that taking it leads to.

@@ -60,6 +60,34 @@ describe("a history through a reload", () => {
     expect(told(after)).toBe("two");
   });
 
+  it("keeps single steps where unsaved edits are restored", () => {
+    const before = new Editor("g", { graph: GRAPH, placement: null });
+    describeAs(before, "one", "two", "three");
+    left(before);
+    const after = opened(again(before.state.past.at(-2)!.before));
+    for (let times = 0; times < 2; times += 1) {
+      after.restore("Restore", again(before.state.documents));
+      expect(told(after)).toBe("three");
+      expect(after.state.past.map((step) => step.label)).toEqual(["Say one", "Say two", "Say three"]);
+    }
+    after.undo();
+    expect(told(after)).toBe("two");
+    describeAs(after, "other");
+    after.restore("Restore", again(before.state.documents));
+    expect(after.state.past.at(-1)?.label).toBe("Restore");
+    after.undo();
+    expect(told(after)).toBe("other");
+  });
+
+  it("restores the last of equal states", () => {
+    const before = new Editor("g", { graph: GRAPH, placement: null });
+    describeAs(before, "on", "off", "on");
+    left(before);
+    const after = opened(again(before.state.past.at(-1)!.before));
+    after.restore("Restore", again(before.state.documents));
+    expect(after.state.past.map((step) => step.label)).toEqual(["Say on", "Say off", "Say on"]);
+  });
+
   it("is none of a graph that is another one now", () => {
     const before = new Editor("g", { graph: GRAPH, placement: null });
     describeAs(before, "one");
