@@ -122,4 +122,6 @@ def shuffled() -> Iterator[Callable[[Person, Wanderer], None]]:
 
 
 def nav(person: Person, name: str) -> None:
+    # Streamlit may lose a click that comes while it still runs the page's script for the one before.
+    expect(person.page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
     person.page.get_by_role("navigation", name="App pages").get_by_role("link", name=name).click()
