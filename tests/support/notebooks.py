@@ -43,9 +43,15 @@ def executed(notebook: Any, home: Path) -> Any:
             "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         }
         private = Config(KernelManager={"transport": "ipc"})
-        NotebookClient(found, timeout=SECONDS, kernel_name="python3", coalesce_streams=True, config=private).execute(
-            env=environment
+        client = NotebookClient(
+            found,
+            timeout=SECONDS,
+            startup_timeout=SECONDS,
+            kernel_name="python3",
+            coalesce_streams=True,
+            config=private,
         )
+        client.execute(env=environment)
     return found
 
 
