@@ -1,6 +1,7 @@
 """What lies in a checkpoint's folder, as its configs and the headers of its safetensors files tell it."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ _CONVERT = (
     "if all(map(torch.is_tensor, p.values()))]"
 )
 """One file, or a dictionary of several (V-JEPA 2-AC's encoder and predictor)."""
+_PLAIN = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,15 @@ def refuse_pickles(contents: Contents) -> None:
         return
     raise Refused(
         f"the weights in `{contents.name}` are pickles ({', '.join(contents.pickles[:3])}), which can run code when "
-        "they are read, and are not; take the safetensors files of the same model, or convert those of somebody you "
-        f'trust, in their folder: python -c "{_CONVERT.format(contents.pickles[0])}"'
+        f"they are read, and are not; take the safetensors files of the same model{_conversion(contents.pickles[0])}"
     )
+
+
+def _conversion(name: str) -> str:
+    """How to convert a file by hand. A shell runs what is shown, so a name that it could read as more is not in it."""
+    if not _PLAIN.fullmatch(name):
+        return ""
+    return f', or convert those of somebody you trust, in their folder: python -c "{_CONVERT.format(name)}"'
 
 
 def numbers(shape: Shape) -> int:

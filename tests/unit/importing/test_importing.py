@@ -235,6 +235,13 @@ def test_pickles_are_refused_with_how_to_convert(tmp_path: Path) -> None:
     assert recognise(read(folder)).problems() == [], "beside safetensors, they are passed over"
 
 
+@pytest.mark.parametrize("name", ["$(touch made).bin", "a';import os;'.pt", "a b.pth", '".pt', "`id`.ckpt", "-c.pt"])
+def test_no_command_is_shown_with_a_name_that_a_shell_could_read_as_more(tmp_path: Path, name: str) -> None:
+    folder = written(tmp_path / "o")(llama_json(ORPHEUS["orpheus-tiny"]))
+    (folder / name).write_bytes(b"\x80\x04.")
+    assert "python -c" not in refused(folder)
+
+
 def converted(folder: Path) -> Recognised:
     """By the command that the refusal tells."""
     command = refused(folder).partition('python -c "')[2].removesuffix('"')
