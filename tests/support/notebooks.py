@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -42,16 +43,18 @@ def executed(notebook: Any, home: Path) -> Any:
             "WALKGRAPH_HOME": str(home),
             "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         }
-        private = Config(KernelManager={"transport": "ipc"})
-        client = NotebookClient(
-            found,
-            timeout=SECONDS,
-            startup_timeout=SECONDS,
-            kernel_name="python3",
-            coalesce_streams=True,
-            config=private,
-        )
-        client.execute(env=environment)
+        # Kernels that start at once would take each other's sockets in one folder. Short: a socket's path has 107 bytes.
+        with tempfile.TemporaryDirectory(prefix="wgk") as sockets:
+            private = Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"})
+            client = NotebookClient(
+                found,
+                timeout=SECONDS,
+                startup_timeout=SECONDS,
+                kernel_name="python3",
+                coalesce_streams=True,
+                config=private,
+            )
+            client.execute(env=environment)
     return found
 
 
