@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.engine.blocks import GAP, Held, Room, capacity_for
-from walkgraph.engine.pages import pages_for
-from walkgraph.engine.pool import Pool
+from walkgraph.abi.states import CacheShape
+from walkgraph.engine.kv.dense_context import GAP, Held, Room, capacity_for
+from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers import modulated
 from walkgraph.layers.block_attention import Places, Turns
 from walkgraph.layers.kernels import modulated as kernels
@@ -23,7 +24,6 @@ from walkgraph.layers.kernels.modulated_rows import weigh
 from walkgraph.layers.kernels.narrow_attention import Tuning, narrow_attention
 from walkgraph.layers.modulated import Modulation, Rows
 from walkgraph.layers.rope import neox_frequencies
-from walkgraph.networks.base import CacheShape
 
 WIDTH, HEADS, GROUPS, DIM, HIDDEN, LAYERS, ACTION = 1024, 8, 1, 256, 4096, 18, 32
 TOKENS, PREFIX, STEPS, EPS = 50, 968, 10, 1e-6

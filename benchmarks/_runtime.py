@@ -12,19 +12,18 @@ from msgspec import structs
 
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
-from walkgraph.graph import codec
+from walkgraph.engine.loops.spec import Items
 from walkgraph.graph.document import Graph
+from walkgraph.graph.reading import codec
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.loops import Items
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import fill_params, name_inputs, task_of
 from walkgraph.placement.tables import Plan
 from walkgraph.resources import bundled
 from walkgraph.wire import messages as m
-from walkgraph.worker import moving
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import (
     ABSENT,
@@ -39,6 +38,7 @@ from walkgraph.worker.events import (
     RunLoop,
     Started,
 )
+from walkgraph.worker.io import moving
 from walkgraph.worker.parties import called
 
 RANK = Rank(0)

@@ -34,7 +34,7 @@ from _service import home, is_ready, report, service, when
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
 from walkgraph.client import Client, read_address
-from walkgraph.service.telemetry import SOCKET
+from walkgraph.service.observe.telemetry import SOCKET
 from walkgraph.settings import Settings
 from walkgraph.wire import sockets
 

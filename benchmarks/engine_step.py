@@ -27,13 +27,13 @@ import torch
 from _common import ROOT, Budget, Row, roofline, show, spread, write
 from _runtime import RANK, Phases, bundled_graph, device_name, placed
 
+from walkgraph.abi.calls import Call, StateKey
 from walkgraph.checkpoints.decoder import DecoderSizes
 from walkgraph.checkpoints.orpheus import LlamaConfig
 from walkgraph.engine.engine import Done, Engine, LoopDone
-from walkgraph.engine.pages import pages_for
+from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank
-from walkgraph.networks.base import Call, StateKey
-from walkgraph.networks.loops import LoopCall
 from walkgraph.networks.presets import bagel_config, orpheus_config
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.core import Core

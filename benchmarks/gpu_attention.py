@@ -30,10 +30,10 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
+from walkgraph.abi.step import PagedRows
 from walkgraph.layers.kernels.step_attention import Tuning, launch, tuning
 from walkgraph.layers.linear import linear
 from walkgraph.layers.step_attention import Step, plain
-from walkgraph.networks.base import PagedRows
 
 LAYERS, HEADS, GROUPS, WIDTH, PAGE, REACH = 28, 24, 8, 128, 16, 160
 COLD = 200 << 20

@@ -35,10 +35,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 import _common as common
 
+from walkgraph.abi.states import CacheShape
+from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
 from walkgraph.checkpoints.bagel import BagelConfig
-from walkgraph.engine.blocks import Held, Room, capacity_for
-from walkgraph.engine.pages import pages_for
-from walkgraph.engine.pool import Pool
+from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
+from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.attention import PackedAttend
 from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
 from walkgraph.layers.decoder import DecoderLayer
@@ -51,7 +53,6 @@ from walkgraph.layers.unset import unset
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_flow import FlowStep
 from walkgraph.networks.bagel_rows import EDGES
-from walkgraph.networks.base import CacheShape, PagedRows, PagedSlot, StepBatch
 from walkgraph.networks.mot import GEN
 from walkgraph.networks.presets import BAGEL
 

@@ -34,14 +34,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import _common as common
 
 from tests.support.local import LocalDeployment
-from walkgraph.engine.blocks import Held, Room, capacity_for
-from walkgraph.engine.pages import PAGE
-from walkgraph.engine.pool import Pool
-from walkgraph.graph import codec
+from walkgraph.abi.states import CacheShape
+from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
+from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.graph.reading import codec
 from walkgraph.layers.attention import KV
 from walkgraph.layers.flow_end import Way
 from walkgraph.layers.packed_blocks import PackedBlocks
-from walkgraph.networks.base import CacheShape
 from walkgraph.networks.operators_pi05 import random_pi05
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.pi05_expert import ExpertRows

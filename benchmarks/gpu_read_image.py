@@ -26,9 +26,9 @@ from _common import show, spread, write
 from _runtime import RANK, Phases, bundled_graph, device_name, placed
 from engine_step import ended, only
 
+from walkgraph.abi.calls import Call, StateKey
 from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.engine.engine import Done, Engine
-from walkgraph.networks.base import Call, StateKey
 from walkgraph.networks.presets import bagel_config
 
 QUESTION = 24

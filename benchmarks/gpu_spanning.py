@@ -29,22 +29,22 @@ from _common import show, write
 from _runtime import bundled_graph
 from msgspec import structs
 
+from walkgraph.abi.calls import Call, StateKey
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.resident import LoopDone
-from walkgraph.engine.spanning import Memory, Spans
+from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.spanning import Memory, Spans
+from walkgraph.engine.loops.spec import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.memory.cuda import CudaMemory
-from walkgraph.networks.base import Call, StateKey
-from walkgraph.networks.loops import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
-from walkgraph.worker.carrier import Carrier
-from walkgraph.worker.parts import Parts
+from walkgraph.worker.io.carrier import Carrier
+from walkgraph.worker.loops.parts import Parts
 
 MIB = 1 << 20
 ROOMS, ARENA = 64 * MIB, 96 * MIB

@@ -23,8 +23,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
+from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.layers.kernels import linear_config, step_attention
-from walkgraph.networks.base import PagedRows, PagedSlot
 from walkgraph.networks.llama import Llama
 from walkgraph.networks.presets import ORPHEUS, drawn
 

@@ -14,12 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import StateKey
+from walkgraph.abi.states import CacheShape, Segment
+from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.orpheus import LlamaConfig
-from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.pages import pages_for
-from walkgraph.engine.pool import Pool
-from walkgraph.engine.states import StateTable
-from walkgraph.networks.base import CacheShape, PagedRows, PagedSlot, Segment, StateKey
+from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.states import StateTable
 from walkgraph.networks.llama import Llama
 from walkgraph.networks.presets import drawn, orpheus_config
 

@@ -17,16 +17,16 @@ import torch
 from _common import ROOT, Row, show, write
 from _runtime import device_name
 
-from walkgraph.engine.clocks import Stopwatch, Timing
+from walkgraph.abi.calls import Call
+from walkgraph.engine.calls.chunked_prefill import Forwarded
+from walkgraph.engine.device.clocks import Stopwatch, Timing
 from walkgraph.engine.gauges import Gauges
-from walkgraph.engine.parts import Forwarded
-from walkgraph.engine.riders import Rider, Stepped, Waiting, stepped
+from walkgraph.engine.loops.riders import Rider, Stepped, Waiting, stepped
+from walkgraph.engine.loops.spec import LoopCall, LoopUse
 from walkgraph.ids import Rank
-from walkgraph.networks.base import Call
-from walkgraph.networks.loops import LoopCall, LoopUse
 from walkgraph.telemetry.emit import Buffered
 from walkgraph.wire.watching import Level
-from walkgraph.worker.telling import Teller
+from walkgraph.worker.observe.telling import Teller
 
 RESULTS = ROOT / "benchmarks" / "results" / "telling.json"
 LEVELS: tuple[Level, ...] = ("off", "summary", "full")

@@ -27,13 +27,13 @@ from walkgraph.client import Address
 from walkgraph.components import catalogue
 from walkgraph.conductor.client import DeploymentProcess
 from walkgraph.errors import Refused, WalkgraphError
-from walkgraph.service import limits, protocols
 from walkgraph.service.app import create_app
+from walkgraph.service.deployments.judging import resolve
 from walkgraph.service.deps import Services
-from walkgraph.service.judging import resolve
-from walkgraph.service.problems import Unprocessable
-from walkgraph.service.studio import Studio
-from walkgraph.service.telemetry import Collector
+from walkgraph.service.http import limits, protocols
+from walkgraph.service.http.problems import Unprocessable
+from walkgraph.service.http.studio import Studio
+from walkgraph.service.observe.telemetry import Collector
 from walkgraph.settings import Settings, ensure_token, is_loopback, only_one, prepare_home, write_private
 from walkgraph.store import queries
 from walkgraph.store.session import Store

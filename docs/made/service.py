@@ -15,10 +15,11 @@ from made.words import anchor, cell, code, documented, kind_of, sentence, table
 from walkgraph import errors as errors_module
 from walkgraph import settings as settings_module
 from walkgraph.errors import ErrorCode, ErrorInfo
-from walkgraph.graph import guard
-from walkgraph.service import callers, dialects, problems
-from walkgraph.service import limits as limits_module
+from walkgraph.graph.reading import guard
+from walkgraph.service.access import callers
 from walkgraph.service.app import create_app
+from walkgraph.service.http import dialects, problems
+from walkgraph.service.http import limits as limits_module
 from walkgraph.settings import Settings
 from walkgraph.store.session import Store
 

@@ -22,14 +22,14 @@ REQUEST_PATH: tuple[str, ...] = (
     "placement/itinerary.py",
     "worker/loop.py",
     "worker/core.py",
-    "worker/local_run.py",
-    "worker/walker.py",
+    "worker/walk/local_run.py",
+    "worker/walk/walker.py",
     "engine/engine.py",
-    "engine/batches.py",
-    "engine/runner.py",
+    "engine/calls/batches.py",
+    "engine/calls/runner.py",
 )
 """The files that every request passes on its way to a network and back, in that order. A loop on the device branches
-off before the last two, into `engine/resident.py`."""
+off before the last two, into `engine/loops/resident.py`."""
 REQUEST_PATH_LINES = 2550
 """Streams in the order of their steps, probes of silent runs and taps of single edges came to 2,503 lines."""
 

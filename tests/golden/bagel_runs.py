@@ -18,9 +18,10 @@ from torch import Tensor
 
 from tests.golden import bagel_tiny as tiny
 from tests.support.local import LocalDeployment
+from walkgraph.abi.calls import Call, Outputs, StateKey
+from walkgraph.abi.states import States
 from walkgraph.components import catalogue
-from walkgraph.graph import codec
-from walkgraph.networks.base import Call, Outputs, StateKey, States
+from walkgraph.graph.reading import codec
 from walkgraph.placement.document import decode
 from walkgraph.resources import bundled
 

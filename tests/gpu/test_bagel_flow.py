@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.engine.blocks import Held, Room, capacity_for
-from walkgraph.engine.capture import Capturer
-from walkgraph.engine.pages import pages_for
-from walkgraph.engine.pool import Pool
+from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
+from walkgraph.engine.device.capture import Capturer
+from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
+from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.pool import Pool
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_flow import FlowStep
 from walkgraph.networks.bagel_rows import EDGES
-from walkgraph.networks.base import PagedRows, PagedSlot, StepBatch
 from walkgraph.networks.operators_bagel import Backbone
 from walkgraph.networks.presets import BAGEL, drawn
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
-from walkgraph.engine.pages import PAGE
-from walkgraph.networks.base import PagedRows, PagedSlot
+from walkgraph.engine.kv.pages import PAGE
 from walkgraph.networks.decoding import step_logits
 from walkgraph.networks.mot import MoTForCausalLM
 

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import call
-from walkgraph.engine.capture import Capturer
-from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.pool import Pool
-from walkgraph.engine.states import StateTable
+from walkgraph.abi.calls import StateKey
+from walkgraph.abi.operator import Capture
+from walkgraph.engine.device.capture import Capturer
+from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.states import StateTable
 from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.base import Capture, StateKey
 from walkgraph.networks.operators_bagel import Backbone, Vit
 from walkgraph.networks.presets import BAGEL, drawn
 from walkgraph.networks.texts import SIZES

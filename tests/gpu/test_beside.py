@@ -9,14 +9,14 @@ from torch import Tensor
 
 from tests.unit.engine.plans import plan_of
 from tests.unit.networks.test_operators_snac import PUBLISHED, RAMP, SEED, stream, windows
+from walkgraph.abi.calls import Call
 from walkgraph.chunking import sliding
+from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.parts import Done
-from walkgraph.engine.resident import LoopDone, Stepped
+from walkgraph.engine.loops.resident import LoopDone, Stepped
+from walkgraph.engine.loops.spec import LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.layers import snake
-from walkgraph.networks.base import Call
-from walkgraph.networks.loops import LoopCall, LoopInput, LoopOutput, LoopUse
 
 pytestmark = [
     pytest.mark.gpu,

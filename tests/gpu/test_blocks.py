@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.engine import flashinfer_blocks
-from walkgraph.engine.blocks import Held, Room, capacity_for
-from walkgraph.engine.capture import Capturer
-from walkgraph.engine.pages import PAGE, pages_for
-from walkgraph.engine.pool import Pool
-from walkgraph.networks.base import CacheShape
+from walkgraph.abi.states import CacheShape
+from walkgraph.engine.device.capture import Capturer
+from walkgraph.engine.kv import flashinfer_dense
+from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
+from walkgraph.engine.kv.pages import PAGE, pages_for
+from walkgraph.engine.kv.pool import Pool
 
 pytestmark = [
     pytest.mark.gpu,
@@ -157,7 +157,7 @@ def test_a_broken_run_breaks_no_other(captures: bool) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_without_that_kernel_rows_are_attended_one_by_one(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flashinfer_blocks, "installed", lambda: False)
+    monkeypatch.setattr(flashinfer_dense, "installed", lambda: False)
     world = World([0, 33, 500], dtype=dtype)
     stage = world.room(4, 130, 1200)
     assert not stage.room.captures

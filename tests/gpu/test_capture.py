@@ -4,7 +4,7 @@ import gc
 
 import torch
 
-from walkgraph.engine.capture import Capturer
+from walkgraph.engine.device.capture import Capturer
 
 CUDA = torch.device("cuda")
 

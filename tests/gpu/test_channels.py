@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.engine.capture import Capturer
+from walkgraph.engine.device.capture import Capturer
 from walkgraph.layers import channels
 from walkgraph.layers.channels import Halts
 

@@ -11,10 +11,10 @@ import torch
 
 from tests.gpu.test_loops import PARAMS, RUNS, TIMES, codes, engine, loop, prefilled, states
 from tests.unit.engine.plans import call
-from walkgraph.engine.clocks import Stamp, Stopwatch, Timing
+from walkgraph.engine.calls.chunked_prefill import Forwarded
+from walkgraph.engine.device.clocks import Stamp, Stopwatch, Timing
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.parts import Forwarded
-from walkgraph.engine.resident import LoopDone, Stepped
+from walkgraph.engine.loops.resident import LoopDone, Stepped
 from walkgraph.networks.presets import ORPHEUS
 
 pytestmark = [

@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.engine.flashinfer_attention import FlashInferAttention
-from walkgraph.engine.paged_attention import Contexts, PagedAttention
-from walkgraph.engine.pages import PAGE
-from walkgraph.engine.pool import Pool
-from walkgraph.engine.states import StateTable
-from walkgraph.networks.base import CacheShape, Segment, StateKey
+from walkgraph.abi.calls import StateKey
+from walkgraph.abi.states import CacheShape, Segment
+from walkgraph.engine.kv.flashinfer_attention import FlashInferAttention
+from walkgraph.engine.kv.paged_attention import Contexts, PagedAttention
+from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.states import StateTable
 
 pytestmark = [
     pytest.mark.gpu,

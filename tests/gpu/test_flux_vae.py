@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from walkgraph.abi.calls import Call
+from walkgraph.abi.states import States
 from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
-from walkgraph.engine.capture import Capturer
-from walkgraph.engine.single import Singles
+from walkgraph.engine.calls.captured_step import Singles
+from walkgraph.engine.device.capture import Capturer
 from walkgraph.layers.pixels import few_channels, one_head
-from walkgraph.networks.base import Call, States
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.flux_vae_packed import PackedVae
 from walkgraph.networks.operators_flux_vae import VaeDecoder

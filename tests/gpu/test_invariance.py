@@ -12,11 +12,11 @@ from torch import Tensor
 from tests.gpu.test_loops import PARAMS, codes
 from tests.gpu.test_orpheus_parity import batch_of
 from tests.unit.engine.plans import plan_of
+from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.orpheus import SpeechTokens
 from walkgraph.engine.engine import Engine
 from walkgraph.ids import Rank
 from walkgraph.layers.invariance import batch_invariant
-from walkgraph.networks.base import PagedRows, PagedSlot
 from walkgraph.networks.llama import Llama
 from walkgraph.networks.operators_orpheus import Backbone
 from walkgraph.networks.presets import ORPHEUS, drawn

@@ -5,8 +5,8 @@ import time
 import pytest
 import torch
 
-from walkgraph.engine import looking
-from walkgraph.engine.looking import Looked, Looker, Wants
+from walkgraph.engine.probe import looker
+from walkgraph.engine.probe.looker import Looked, Looker, Wants
 
 pytestmark = [
     pytest.mark.gpu,
@@ -45,7 +45,7 @@ def looked(value: torch.Tensor, modality: str) -> Looked:
 def test_a_gpu_tells_what_a_cpu_tells(
     modality: str, shape: tuple[int, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(looking.SAMPLED, "cpu", looking.SAMPLED["cuda"])
+    monkeypatch.setitem(looker.SAMPLED, "cpu", looker.SAMPLED["cuda"])
     value = value_of(shape, dtype)
     here, there = looked(value, modality), looked(value.cuda(), modality)
     assert (here.dtype, here.shape, here.digest, here.picked) == (there.dtype, there.shape, there.digest, there.picked)

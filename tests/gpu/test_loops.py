@@ -12,13 +12,13 @@ from msgspec.structs import replace as with_fields
 from tests.support import nested as support
 from tests.unit.engine import test_nested
 from tests.unit.engine.plans import call, plan_of
+from walkgraph.abi.calls import StateKey
+from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.parts import Done
-from walkgraph.engine.resident import LoopDone, Stepped
+from walkgraph.engine.loops.resident import LoopDone, Stepped
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.networks import operators_synthetic
-from walkgraph.networks.base import StateKey
-from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.networks.presets import ORPHEUS
 
 pytestmark = [

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from tests.gpu.test_pi05 import WIDE, distance
-from walkgraph.engine.blocks import Held, Room, capacity_for
-from walkgraph.engine.capture import Capturer
-from walkgraph.engine.pages import PAGE, pages_for
-from walkgraph.engine.pool import Pool
+from walkgraph.abi.states import CacheShape, CausalRows
+from walkgraph.engine.device.capture import Capturer
+from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
+from walkgraph.engine.kv.pages import PAGE, pages_for
+from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.flow_end import Way
-from walkgraph.networks.base import CacheShape, CausalRows
 from walkgraph.networks.operators_pi05 import random_pi05
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.pi05_expert import ExpertRows

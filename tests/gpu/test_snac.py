@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.engine.capture import Capturer
-from walkgraph.networks.base import Call, ChunkInfo, States, StepBatch
+from walkgraph.abi.calls import Call, ChunkInfo
+from walkgraph.abi.states import States
+from walkgraph.abi.step import StepBatch
+from walkgraph.engine.device.capture import Capturer
 from walkgraph.networks.operators_snac import Decoder
 from walkgraph.networks.snac import Snac, counter_noise, precision, random_snac
 

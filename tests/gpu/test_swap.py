@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.pool import Pool
-from walkgraph.engine.states import StateTable
-from walkgraph.engine.swap import Swap, Swapped
-from walkgraph.networks.base import CacheShape, StateKey
+from walkgraph.abi.calls import StateKey
+from walkgraph.abi.states import CacheShape
+from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.kv.swap import Swap, Swapped
 
 pytestmark = [
     pytest.mark.gpu,

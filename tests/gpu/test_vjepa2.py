@@ -13,12 +13,12 @@ from torch import Tensor
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS
 from tests.unit.graphs.test_vjepa2_runs import PLACEMENT, PLAN, actions, asked, encoded, planned_for, pose
+from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.vjepa2 import TransformerConfig, Vjepa2Config
-from walkgraph.engine.pages import PAGE, pages_for
-from walkgraph.graph import codec
+from walkgraph.engine.kv.pages import PAGE, pages_for
+from walkgraph.graph.reading import codec
 from walkgraph.layers.poses import move, plain_move
 from walkgraph.networks import vjepa2_planning as planning
-from walkgraph.networks.base import PagedRows, PagedSlot
 from walkgraph.networks.operators_vjepa2 import Predictor
 from walkgraph.networks.presets import drawn
 from walkgraph.networks.vjepa2 import Vjepa2, normed

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from walkgraph.abi.step import PagedRows
 from walkgraph.layers.kernels.paged_blocks import Cut, attend, choose, place
 from walkgraph.layers.paged_blocks import plain_attention, plain_place
-from walkgraph.networks.base import PagedRows
 
 PAGE = 16
 

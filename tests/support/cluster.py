@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.support.fake_loops import FakeLoop, Rooms
+from walkgraph.abi.calls import Call, StateKey
+from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, StateKey
-from walkgraph.networks.loops import LoopCall
 from walkgraph.placement.tables import Itinerary, Plan
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Gate, Watch

@@ -16,11 +16,11 @@ import numpy as np
 
 from walkgraph.components import catalogue
 from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, Limits
-from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
+from walkgraph.graph.reading import codec
 from walkgraph.ids import RunId
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice, decode
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m

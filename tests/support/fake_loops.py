@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from walkgraph.abi.calls import Call
+from walkgraph.engine.loops.spec import Channel, Items, LoopCall, LoopInput, LoopUse
 from walkgraph.errors import ErrorInfo
-from walkgraph.networks.base import Call
-from walkgraph.networks.loops import Channel, Items, LoopCall, LoopInput, LoopUse
-from walkgraph.worker import shaping
 from walkgraph.worker.events import CallDone, Ref
+from walkgraph.worker.walk import shaping
 
 _NOTHING = object()
 _LATER = object()

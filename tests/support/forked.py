@@ -22,16 +22,16 @@ import zmq
 
 from tests.support.deployment import KV_BYTES, Still, children, graph_named
 from walkgraph.components import catalogue
-from walkgraph.conductor import stalls
 from walkgraph.conductor.core import Conductor
 from walkgraph.conductor.loop import Loop
 from walkgraph.conductor.processes import Processes, Worker
+from walkgraph.conductor.runs import stalls
 from walkgraph.errors import ErrorInfo
-from walkgraph.graph import codec as graphs
 from walkgraph.graph.document import Graph
+from walkgraph.graph.reading import codec as graphs
 from walkgraph.ids import Rank, RunId
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 from walkgraph.telemetry.emit import Off
@@ -41,7 +41,7 @@ from walkgraph.wire.process import die_with
 from walkgraph.wire.spec import SERVICE_SOCKET, WORKERS_SOCKET, DeploymentSpec, read_spec, write_spec
 from walkgraph.worker import serve
 from walkgraph.worker.events import Arrived
-from walkgraph.worker.links import Links
+from walkgraph.worker.io.links import Links
 
 LONGEST = 60.0
 """Seconds for what takes one or two on an idle machine."""

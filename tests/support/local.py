@@ -11,8 +11,8 @@ from walkgraph.components import catalogue
 from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Placement
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import fill_params, name_inputs, task_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.support.reference_walk import Function, Out, Vector
-from walkgraph.graph.expressions import evaluate, parse
+from walkgraph.graph.language.expressions import evaluate, parse
 from walkgraph.placement.tables import EdgePlan, Plan, UsePlan, WalkPlan
 
 _NOTHING = object()

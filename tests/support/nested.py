@@ -19,20 +19,11 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import plan_of
-from walkgraph.networks.base import (
-    CacheShape,
-    Call,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    StateKey,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
-from walkgraph.networks.loops import Anew, LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.abi.calls import Call, Outputs, Scalar, StateKey
+from walkgraph.abi.operator import Operator
+from walkgraph.abi.states import CacheShape, States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.engine.loops.spec import Anew, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.placement.tables import Plan
 
 M = 9973

@@ -43,7 +43,7 @@ def executed(notebook: Any, home: Path) -> Any:
             "WALKGRAPH_HOME": str(home),
             "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         }
-        # Kernels that start at once would take each other's sockets in one folder. Short: a socket's path has 107 bytes.
+        # Kernels that start at once would take each other's sockets in one folder. A socket's path has 107 bytes.
         with tempfile.TemporaryDirectory(prefix="wgk") as sockets:
             private = Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"})
             client = NotebookClient(

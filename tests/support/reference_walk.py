@@ -13,7 +13,7 @@ from typing import Any
 
 from walkgraph.graph.document import Edge, Fork, Item, Loop, Parallel, Result, Use, Walk
 from walkgraph.graph.document import Sequence as Items
-from walkgraph.graph.expressions import evaluate, parse
+from walkgraph.graph.language.expressions import evaluate, parse
 
 Vector = tuple[int, ...]
 Function = Callable[[dict[str, Any], Vector], Mapping[str, Any]]

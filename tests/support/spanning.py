@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.resident import LoopDone
-from walkgraph.engine.spanning import Inbox, Key, Memory, Spans
+from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.spanning import Inbox, Key, Memory, Spans
+from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank
-from walkgraph.networks.loops import LoopCall
 
 OFFSET = 64
 """Where inboxes begin in what peers have opened."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from walkgraph.networks.base import Call
+from walkgraph.abi.calls import Call
 from walkgraph.placement.tables import FromInput, Itinerary, Plan, StepPlan
 
 

@@ -12,18 +12,18 @@ from tests.support.local import LocalDeployment
 from tests.support.spanning import OFFSET, Node, connected, quiet
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
-from walkgraph.engine.spanning import Memory, Spans
+from walkgraph.engine.loops.spanning import Memory, Spans
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Placement
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import Arrived, Command, Send, Started
+from walkgraph.worker.loops.parts import Parts
 from walkgraph.worker.parties import called
-from walkgraph.worker.parts import Parts
 
 
 class Worker(Node):

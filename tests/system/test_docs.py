@@ -19,7 +19,7 @@ from walkgraph.components import catalogue
 from walkgraph.errors import ErrorCode
 from walkgraph.graph.check import check
 from walkgraph.placement import document as placements
-from walkgraph.service import limits
+from walkgraph.service.http import limits
 from walkgraph.settings import Settings
 
 BUILD_SECONDS = 240

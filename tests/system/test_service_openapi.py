@@ -18,7 +18,7 @@ from tests.support.storm.fleet import AbleFleet
 from tests.support.storm.judge import Answer, Ask, Published, ask, typed
 from tests.support.storm.known import Known, settle
 from tests.unit.service.conftest import Running, quiet, serving
-from walkgraph.service.access import OPEN_PATHS
+from walkgraph.service.access.access import OPEN_PATHS
 from walkgraph.settings import Settings
 from walkgraph.store.session import Store
 

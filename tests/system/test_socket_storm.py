@@ -19,7 +19,7 @@ from tests.support.storm.fleet import AbleFleet
 from tests.support.storm.wire import CLOSED, ENDS, SAID, TEXT, Ended, frame, hit
 from tests.unit.service.conftest import TOKEN, Running, quiet, serving
 from walkgraph import logs
-from walkgraph.service import protocols
+from walkgraph.service.http import protocols
 from walkgraph.settings import Settings
 from walkgraph.store.session import Store
 

@@ -17,7 +17,7 @@ import pytest
 from tests.support.deployment import Deployment, deployed, plan_named
 from tests.support.hearing import Hearing
 from tests.support.yardstick import patience
-from walkgraph.conductor.watching import Places
+from walkgraph.conductor.runs.watching import Places
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Break, HeldCall, Steer, Tap, Watch

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from tests.support.serving import service
 from walkgraph.client import AsyncClient, Client, Unreachable
-from walkgraph.client.address import trusted
+from walkgraph.client.connection.address import trusted
 from walkgraph.errors import Refused
 from walkgraph.launch import _check_certificate
 from walkgraph.settings import Settings

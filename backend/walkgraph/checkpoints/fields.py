@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.graph.guard import read_json
 from walkgraph.graph.problems import nearest
+from walkgraph.graph.reading.guard import read_json
 
 LAYERS = 1024
 WIDTH = 2**17

@@ -11,7 +11,7 @@ from walkgraph.errors import InvalidInput, NotFound
 
 def read(given: str, kind: resources.Kind) -> Any:
     """The value of a document. Raises NotFound for a name that isn't there, InvalidInput for what is no JSON."""
-    from walkgraph.graph.guard import read_json
+    from walkgraph.graph.reading.guard import read_json
 
     path = Path(given)
     if not path.is_file():

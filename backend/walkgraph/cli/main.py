@@ -103,7 +103,7 @@ def _wrong_settings(error: Exception) -> int | None:
     """None for what is another error."""
     from pydantic import ValidationError
 
-    from walkgraph.cli import diagnosing
+    from walkgraph.cli.doctor import diagnosing
 
     if not isinstance(error, ValidationError) or error.title != "Settings":
         return None

@@ -9,8 +9,8 @@ Python; `run`, `stream`, `start_run` and `result` speak the service's own words.
 `shown`.
 """
 
-from walkgraph.client.address import Address, read_address
 from walkgraph.client.aio import AsyncClient
+from walkgraph.client.connection.address import Address, read_address
 from walkgraph.client.errors import ClientError, Fault, Lost, ProblemError, RunError, Unreachable
 from walkgraph.client.events import Event
 from walkgraph.client.results import Output, Result

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import msgspec
 from websockets.exceptions import ConnectionClosed, ConnectionClosedOK, InvalidHandshake
 
-from walkgraph.client import reaching, running
+from walkgraph.client.connection import reaching
 from walkgraph.client.errors import ClientError, ProblemError, Unreachable, of_run
 from walkgraph.client.events import Event
 from walkgraph.client.giving import Packing, request_of
+from walkgraph.client.resources import running
 from walkgraph.client.results import Gathered, Output, Result
 
 if TYPE_CHECKING:

@@ -12,17 +12,19 @@ from weakref import WeakSet
 
 import httpx
 
-from walkgraph.client import address, deploying, reaching, running, shown
+from walkgraph.client import shown
 from walkgraph.client.calls import Blocking, Call
-from walkgraph.client.deploying import DeploymentCalls
-from walkgraph.client.documents import DocumentCalls
+from walkgraph.client.connection import address, reaching
+from walkgraph.client.connection.retrying import TRIES, Attempts
 from walkgraph.client.errors import ClientError, Unreachable
 from walkgraph.client.events import Event, EventReader
-from walkgraph.client.keys import KeyCalls
-from walkgraph.client.retrying import TRIES, Attempts
-from walkgraph.client.running import RunCalls
+from walkgraph.client.resources import deploying, running
+from walkgraph.client.resources.deploying import DeploymentCalls
+from walkgraph.client.resources.documents import DocumentCalls
+from walkgraph.client.resources.keys import KeyCalls
+from walkgraph.client.resources.running import RunCalls
+from walkgraph.client.resources.watching import WatchCalls
 from walkgraph.client.tasks import Task
-from walkgraph.client.watching import WatchCalls
 
 if TYPE_CHECKING:
     import ssl

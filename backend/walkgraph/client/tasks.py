@@ -11,8 +11,8 @@ from walkgraph.client import results
 from walkgraph.client.errors import ClientError
 from walkgraph.client.events import Event
 from walkgraph.client.giving import OPTIONS, PARTS, Packing, request_of
+from walkgraph.client.resources.running import result_call
 from walkgraph.client.results import Gathered, Output, Result
-from walkgraph.client.running import result_call
 from walkgraph.client.shown import Run
 
 if TYPE_CHECKING:

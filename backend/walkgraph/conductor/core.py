@@ -21,11 +21,11 @@ from walkgraph.conductor.events import (
     ToRank,
     ToService,
 )
-from walkgraph.conductor.pages import Pages
 from walkgraph.conductor.ranks import Ranks
-from walkgraph.conductor.requests import closed, judge
-from walkgraph.conductor.runs import Runs
-from walkgraph.conductor.watching import Watching
+from walkgraph.conductor.runs.pages import Pages
+from walkgraph.conductor.runs.requests import closed, judge
+from walkgraph.conductor.runs.runs import Runs
+from walkgraph.conductor.runs.watching import Watching
 from walkgraph.conductor.ways import Ways
 from walkgraph.graph.document import Graph
 from walkgraph.placement.tables import Plan

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from walkgraph.graph.document import Graph, Task
-from walkgraph.graph.expressions import parse
+from walkgraph.graph.language.expressions import parse
 from walkgraph.graph.structure import steps_of
 from walkgraph.ids import Rank
-from walkgraph.placement.demand import inputs_read, page_demand
+from walkgraph.placement.capacity.demand import inputs_read, page_demand
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import Given
 from walkgraph.placement.tables import Itinerary, Plan, Scalar

@@ -18,25 +18,25 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from walkgraph.engine.batches import Batches
-from walkgraph.engine.clocks import Stopwatch
-from walkgraph.engine.examples import with_examples
+from walkgraph.abi.calls import Call, Scalar, StateKey
+from walkgraph.engine.build import Machine, Maker, Progress
+from walkgraph.engine.calls.batches import Batches
+from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded
+from walkgraph.engine.calls.schedule import MIX, Mix
+from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.gauges import Gauges, memory
+from walkgraph.engine.kv.pool import PoolInfo, infos
+from walkgraph.engine.kv.prefix import PrefixStats
+from walkgraph.engine.kv.states import Kept
+from walkgraph.engine.kv.swap import Swap, Swapped
 from walkgraph.engine.load import rank_plan
-from walkgraph.engine.making import Machine, Maker, Progress
-from walkgraph.engine.parts import Begun, Done, Forwarded
-from walkgraph.engine.pool import PoolInfo, infos
-from walkgraph.engine.prefix import PrefixStats
-from walkgraph.engine.resident import LoopDone, Resident, Stepped
-from walkgraph.engine.schedule import MIX, Mix
-from walkgraph.engine.states import Kept
-from walkgraph.engine.swap import Swap, Swapped
+from walkgraph.engine.loops.examples import with_examples
+from walkgraph.engine.loops.resident import LoopDone, Resident, Stepped
+from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.errors import InvalidInput
 from walkgraph.ids import Rank
 from walkgraph.layers import invariance
-from walkgraph.networks.base import Call, Scalar, StateKey
-from walkgraph.networks.loops import Items, LoopCall
-from walkgraph.placement.demand import state_tokens
+from walkgraph.placement.capacity.demand import state_tokens
 from walkgraph.placement.tables import Plan
 
 Event = Begun | Done | Forwarded | Items | LoopDone | Stepped | Swapped

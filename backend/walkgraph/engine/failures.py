@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from walkgraph.engine.pages import OutOfPages
-from walkgraph.engine.states import Kept, StateTable
+from walkgraph.abi.calls import Call, CallFailed, StateKey
+from walkgraph.engine.kv.pages import OutOfPages
+from walkgraph.engine.kv.states import Kept, StateTable
+from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorCode, ErrorInfo
-from walkgraph.networks.base import Call, CallFailed, StateKey
-from walkgraph.networks.loops import LoopCall
 
 _log = logging.getLogger(__name__)
 

@@ -7,12 +7,14 @@ from typing import Any
 import torch
 
 from walkgraph import plugins
-from walkgraph.engine.bodies import Loaded
-from walkgraph.engine.pool import Pool, page_bytes
+from walkgraph.abi.calls import Call, Scalar, StateKey
+from walkgraph.abi.operator import Capture, Operator
+from walkgraph.abi.states import CacheShape
+from walkgraph.engine.kv.pool import Pool, page_bytes
+from walkgraph.engine.loops.bodies import Loaded
 from walkgraph.engine.weights import Weights
 from walkgraph.errors import Refused
 from walkgraph.ids import Rank
-from walkgraph.networks.base import CacheShape, Call, Capture, Operator, Scalar, StateKey
 from walkgraph.placement.tables import NodePlan, Plan, RankPlan
 from walkgraph.settings import listed_plugins
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from walkgraph.networks.base import Capture, LoadContext, Scalar
+from walkgraph.abi.calls import Scalar
+from walkgraph.abi.operator import Capture, LoadContext
 from walkgraph.placement.sizes import weights_folder
 
 

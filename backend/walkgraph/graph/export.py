@@ -21,7 +21,7 @@ from walkgraph.graph.document import (
     Walk,
     WalkStep,
 )
-from walkgraph.graph.guard import arr, obj
+from walkgraph.graph.reading.guard import arr, obj
 from walkgraph.graph.structure import for_parts
 
 _WIDTH = 112

@@ -36,7 +36,7 @@ from walkgraph.graph.document import (
     Walk,
     WalkStep,
 )
-from walkgraph.graph.expressions import ExpressionError, name_innermost
+from walkgraph.graph.language.expressions import ExpressionError, name_innermost
 
 EndKind = Literal["use", "in", "loop", "stream", "out", "result"]
 Leave = Literal["none", "last", "each", "collect"]

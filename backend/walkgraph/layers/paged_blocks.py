@@ -22,7 +22,7 @@ _GRID = 65535
 
 
 class Rows(Protocol):
-    """Where the sequences stand: `walkgraph.networks.base.PagedRows`, as far as it is read here. All int32."""
+    """Where the sequences stand: `walkgraph.abi.step.PagedRows`, as far as it is read here. All int32."""
 
     @property
     def rows(self) -> Tensor: ...  # [B], into the tables

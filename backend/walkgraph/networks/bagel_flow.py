@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import Scalar
+from walkgraph.abi.step import Block, Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.flow_linear import FlowLinears
@@ -22,7 +24,6 @@ from walkgraph.layers.fp8 import flow_linears
 from walkgraph.layers.norm import RMSNorm, rms_norm
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_rows import EDGES
-from walkgraph.networks.base import Block, Row, Scalar, StepBatch, StepOutputs, StepSpec
 from walkgraph.networks.mot import GEN, UND
 
 OVERLAP = True

@@ -1,7 +1,8 @@
 """What BAGEL's operators share: the config of a weight set, and how a picture is cut into cells."""
 
+from walkgraph.abi.calls import Call, CallFailed
+from walkgraph.abi.operator import LoadContext
 from walkgraph.checkpoints.bagel import BagelConfig, read_bagel
-from walkgraph.networks.base import Call, CallFailed, LoadContext
 from walkgraph.networks.presets import bagel_config
 
 

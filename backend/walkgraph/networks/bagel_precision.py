@@ -9,12 +9,12 @@ from typing import cast
 
 import torch
 
+from walkgraph.abi.operator import LoadContext
 from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.errors import Refused
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.fp8 import quantise, supported
 from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.base import LoadContext
 from walkgraph.networks.mot import GEN
 
 PRECISION = "precision"

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
+from walkgraph.abi.calls import Scalar
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.layers.sampling import sample
 from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.base import Row, Scalar, StepBatch, StepOutputs, StepSpec
 from walkgraph.networks.decoding import Sampling, step_logits, step_sampling
 
 _TOKEN = Row((1,), torch.int64)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from walkgraph.abi.states import Placed
 from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.flow_linear import PlainFlowLinears
@@ -21,7 +22,6 @@ from walkgraph.layers.linear import STREAMED
 from walkgraph.layers.norm import RMSNorm, rms_norm
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_rows import EDGES
-from walkgraph.networks.base import Placed
 from walkgraph.networks.mot import UND
 
 

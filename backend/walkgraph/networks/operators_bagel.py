@@ -8,6 +8,10 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
+from walkgraph.abi.states import CacheShape, Placed, Segment, States, reused
+from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
 from walkgraph.layers.few_attention import supported
 from walkgraph.layers.patches import grid_ids, patchify
 from walkgraph.layers.sampling import SamplingParams, sample
@@ -18,24 +22,6 @@ from walkgraph.networks.bagel_precision import PRECISION, at_precision
 from walkgraph.networks.bagel_rows import Kind, Piece, Rows, lay_out
 from walkgraph.networks.bagel_tokens import token_spec, token_step
 from walkgraph.networks.bagel_und import UndRows
-from walkgraph.networks.base import (
-    CacheShape,
-    Call,
-    CallFailed,
-    Capture,
-    Example,
-    LoadContext,
-    Operator,
-    Outputs,
-    Placed,
-    Scalar,
-    Segment,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-    reused,
-)
 from walkgraph.networks.checkpoint import load_bagel
 from walkgraph.networks.presets import drawn
 from walkgraph.networks.texts import Texts

@@ -6,21 +6,11 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.networks import flow
-from walkgraph.networks.base import (
-    Call,
-    CallFailed,
-    Example,
-    LoadContext,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
 
 _SEED_BITS = 63
 _NUMBERS = ("time", "next_time", "text_scale", "img_scale", "renorm_min")

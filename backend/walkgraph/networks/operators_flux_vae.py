@@ -6,23 +6,13 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.layers.patches import patchify, unpatchify
 from walkgraph.networks.bagel_pictures import picture_cells, shared_config
-from walkgraph.networks.base import (
-    Call,
-    CallFailed,
-    Example,
-    LoadContext,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
 from walkgraph.networks.checkpoint import load_autoencoder
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.flux_vae_packed import PackedVae

@@ -10,9 +10,11 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs
+from walkgraph.abi.operator import Operator
+from walkgraph.abi.states import States
 from walkgraph.checkpoints.bagel import PictureRules
 from walkgraph.layers.patches import bilinear, normalise, to_levels, to_picture
-from walkgraph.networks.base import Call, CallFailed, Operator, Outputs, States
 from walkgraph.networks.hands import side_by_side
 
 FORMATS = ("PNG", "JPEG", "WEBP")

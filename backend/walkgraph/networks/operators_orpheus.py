@@ -13,27 +13,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
+from walkgraph.abi.states import CacheShape, Segment, States, reused
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.checkpoints.orpheus import OrpheusConfig, SpeechTokens, read_orpheus
 from walkgraph.layers.sampling import SamplingParams, count, sample
-from walkgraph.networks.base import (
-    FINITE,
-    CacheShape,
-    Call,
-    CallFailed,
-    Capture,
-    Example,
-    LoadContext,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    Segment,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-    reused,
-)
 from walkgraph.networks.checkpoint import load_llama
 from walkgraph.networks.decoding import Sampling, step_sampling
 from walkgraph.networks.llama import Llama

@@ -9,26 +9,13 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
+from walkgraph.abi.states import CacheShape, Segment, States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.checkpoints.pi05 import Pi05Config, read_pi05
 from walkgraph.layers.flow_end import Way
 from walkgraph.layers.patches import normalise
-from walkgraph.networks.base import (
-    CacheShape,
-    Call,
-    CallFailed,
-    Capture,
-    Example,
-    LoadContext,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    Segment,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
 from walkgraph.networks.hands import side_by_side
 from walkgraph.networks.operators_media import decode
 from walkgraph.networks.operators_text import Bytes, Vocabulary, trained

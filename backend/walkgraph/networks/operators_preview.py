@@ -6,21 +6,13 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import Call, Outputs, Scalar
+from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
 from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.errors import Refused
 from walkgraph.networks.bagel_pictures import shared_config
-from walkgraph.networks.base import (
-    Call,
-    Example,
-    LoadContext,
-    Operator,
-    Outputs,
-    Scalar,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
 from walkgraph.networks.latent_preview import LatentPreview
 from walkgraph.networks.operators_flux_vae import cells_of, grid_of, packed_vae, pixels_spec, squares
 

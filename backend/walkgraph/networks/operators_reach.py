@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs
+from walkgraph.abi.operator import Example, Operator
+from walkgraph.abi.states import States
 from walkgraph.networks import reach_scene as world
-from walkgraph.networks.base import Call, CallFailed, Example, Operator, Outputs, States
 from walkgraph.networks.reach_pictures import picture
 from walkgraph.networks.reach_words import colour
 

@@ -6,21 +6,10 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 import torch
 from torch import Tensor
 
-from walkgraph.networks.base import (
-    Call,
-    CallFailed,
-    ChunkInfo,
-    Example,
-    LoadContext,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
+from walkgraph.abi.calls import Call, CallFailed, ChunkInfo, Outputs, Scalar
+from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.networks.snac import Snac, counter_noise, load_snac, precision, random_snac
 
 _AHEAD = 2

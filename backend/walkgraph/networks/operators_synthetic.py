@@ -9,24 +9,11 @@ from typing import Any, Self
 
 import torch
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.states import CacheShape, Segment, States, reused
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.layers.sampling import draw
-from walkgraph.networks.base import (
-    CacheShape,
-    Call,
-    CallFailed,
-    Example,
-    LoadContext,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    Segment,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-    reused,
-)
 
 MODULUS = 997
 

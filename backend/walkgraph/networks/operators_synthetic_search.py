@@ -10,23 +10,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Example
+from walkgraph.abi.states import CacheShape, Segment, States
+from walkgraph.abi.step import PagedSlot, Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.layers.paged_blocks import paged_block_attention
 from walkgraph.layers.sampling import draw
-from walkgraph.networks.base import (
-    CacheShape,
-    Call,
-    CallFailed,
-    Example,
-    Outputs,
-    PagedSlot,
-    Row,
-    Scalar,
-    Segment,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
 from walkgraph.networks.operators_synthetic import OnDevice
 
 _GRID = 1024

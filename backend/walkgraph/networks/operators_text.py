@@ -8,10 +8,12 @@ from typing import Protocol, Self
 
 import torch
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs
+from walkgraph.abi.operator import LoadContext, Operator
+from walkgraph.abi.states import States
 from walkgraph.checkpoints.files import tokenizer_file
 from walkgraph.checkpoints.tokenizer import Trained
 from walkgraph.errors import Refused
-from walkgraph.networks.base import Call, CallFailed, LoadContext, Operator, Outputs, States
 from walkgraph.networks.presets import text_edges
 
 _CUT = "\ufffd"

@@ -10,23 +10,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.states import CacheShape, Segment, States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.checkpoints.vjepa2 import Vjepa2Config
-from walkgraph.networks.base import (
-    CacheShape,
-    Call,
-    CallFailed,
-    Example,
-    LoadContext,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    Segment,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
 from walkgraph.networks.vjepa2 import ACTION
 from walkgraph.networks.vjepa2_steps import EncoderSteps, PredictorSteps
 from walkgraph.networks.vjepa2_weights import encoder_of, predictor_of

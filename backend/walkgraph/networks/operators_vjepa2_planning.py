@@ -7,22 +7,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.layers.poses import move
 from walkgraph.networks import vjepa2_planning as planning
-from walkgraph.networks.base import (
-    Call,
-    CallFailed,
-    Example,
-    LoadContext,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
 from walkgraph.networks.vjepa2 import ACTION
 
 _LENGTHS = 8

@@ -7,23 +7,13 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.checkpoints.fields import read_object
 from walkgraph.errors import InvalidInput
 from walkgraph.networks import world_scene as world
-from walkgraph.networks.base import (
-    Call,
-    CallFailed,
-    Example,
-    LoadContext,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
 from walkgraph.networks.checkpoint import load
 from walkgraph.networks.presets import drawn
 from walkgraph.networks.world_drives import cut, drive

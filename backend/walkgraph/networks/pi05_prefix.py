@@ -16,13 +16,14 @@ from typing import NamedTuple, Protocol, cast
 import torch
 from torch import Tensor
 
+from walkgraph.abi.operator import Capture
+from walkgraph.abi.states import CausalRows
 from walkgraph.layers.block_attention import Places, Turns, place_heads
 from walkgraph.layers.decoder import UNPACKED
 from walkgraph.layers.mlp import gated_product
 from walkgraph.layers.norm import rms_norm
 from walkgraph.layers.packed_blocks import PackedBlocks
 from walkgraph.layers.product import product
-from walkgraph.networks.base import Capture, CausalRows
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.pi05_layers import GemmaNorm, PrefixLayer
 

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from walkgraph.abi.operator import Capture
+from walkgraph.abi.states import CausalRows
 from walkgraph.layers.attention import Attend
-from walkgraph.networks.base import Capture, CausalRows
 
 SIZES = (32, 64, 128, 256, 512)
 """Tokens of a graph, all prompts together."""

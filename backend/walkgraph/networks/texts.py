@@ -13,8 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from walkgraph.abi.operator import Capture
+from walkgraph.abi.states import CausalRows, Placed
 from walkgraph.layers.few_attention import ROWS, Tiles, few_attention, tiles_of
-from walkgraph.networks.base import Capture, CausalRows, Placed
 
 SIZES = (16, 32, 64, 128)
 """Tokens of a graph, all texts together."""

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.abi.states import Placed
+from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.vjepa2 import CONDITIONS
 from walkgraph.layers.layer_norm import shifted_norm
 from walkgraph.layers.paged_blocks import paged_block_attention, place_block
 from walkgraph.layers.patches import patchify
 from walkgraph.layers.product import product
-from walkgraph.networks.base import PagedRows, PagedSlot, Placed
 from walkgraph.networks.vjepa2 import Vjepa2Block, Vjepa2Encoder, Vjepa2Predictor, normed, spread
 
 _PAGE = 16

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from walkgraph.abi.operator import LoadContext
 from walkgraph.checkpoints.vjepa2 import Vjepa2Config, read_vjepa2
-from walkgraph.networks.base import LoadContext
 from walkgraph.networks.checkpoint import Named, Names, Progress, load
 from walkgraph.networks.presets import drawn, vjepa2_config
 from walkgraph.networks.vjepa2 import Vjepa2Encoder, Vjepa2Predictor

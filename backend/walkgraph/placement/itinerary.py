@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import FirstStep, ForStep, Graph, Step, Task, WalkStep
-from walkgraph.graph.expressions import ExpressionError, evaluate, parse
+from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.problems import nearest
 from walkgraph.graph.structure import for_parts, lanes
 from walkgraph.ids import Rank
-from walkgraph.placement.facts import Facts, WalkFacts
+from walkgraph.placement.capacity.facts import Facts, WalkFacts
+from walkgraph.placement.compiler.turns import turns_of
 from walkgraph.placement.request import Given, Part, by_name, fill_params, name_inputs, task_of
 from walkgraph.placement.tables import (
     Binding,
@@ -26,7 +27,6 @@ from walkgraph.placement.tables import (
     Scalar,
     StepPlan,
 )
-from walkgraph.placement.turns import turns_of
 
 MAX_STEPS = 20_000
 """That one request may come to: a `for` may stand inside another."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.problems import Problem, nearest
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import ALL, Group
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.tables import EdgePlan, Plan, WalkPlan

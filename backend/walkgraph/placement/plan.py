@@ -7,9 +7,9 @@ from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph
 from walkgraph.graph.problems import Problem
 from walkgraph.ids import Rank
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
-from walkgraph.placement.budget import Copy, budget
+from walkgraph.placement.capacity.budget import Copy, budget
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Placement
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.judge import judge, judge_plan

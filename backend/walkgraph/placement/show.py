@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from walkgraph.graph.problems import Problem
-from walkgraph.placement.budget import Copy, show_bytes
+from walkgraph.placement.capacity.budget import Copy, show_bytes
 from walkgraph.placement.routes import HandedRoute
 from walkgraph.placement.tables import EdgePlan, Plan, RankPlan, StreamPlan, WalkPlan
 

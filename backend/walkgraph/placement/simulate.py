@@ -12,14 +12,14 @@ from itertools import product
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph
-from walkgraph.graph.expressions import ExpressionError, evaluate, parse
+from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
+from walkgraph.graph.language.syntax import Binary, Syntax, literal, parts, spell
+from walkgraph.graph.language.syntax import Param as Name
 from walkgraph.graph.structure import lanes, steps_of
-from walkgraph.graph.syntax import Binary, Syntax, literal, parts, spell
-from walkgraph.graph.syntax import Param as Name
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.capacity.facts import Facts
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import ALL, Group, Placement, RankDevice
-from walkgraph.placement.facts import Facts
 from walkgraph.placement.itinerary import Seen, expanded
 from walkgraph.placement.request import by_name, fill_params, name_inputs, task_of
 from walkgraph.placement.tables import Plan, Scalar, UsePlan, WalkPlan

@@ -10,26 +10,26 @@ from fastapi import FastAPI
 
 from walkgraph import plugins, resources
 from walkgraph.errors import ErrorInfo
-from walkgraph.service import problems
-from walkgraph.service.access import Access, Codes
-from walkgraph.service.admission import Admission
-from walkgraph.service.auditing import Audit
-from walkgraph.service.body import StrictRoute
-from walkgraph.service.deployments import Deployments, Spawn
+from walkgraph.service.access.access import Access, Codes
+from walkgraph.service.access.admission import Admission
+from walkgraph.service.access.auditing import Audit
+from walkgraph.service.access.keys import Keyring
+from walkgraph.service.access.rates import Meter
+from walkgraph.service.deployments.deployments import Deployments, Spawn
+from walkgraph.service.deployments.gallery import Gallery
 from walkgraph.service.deps import Services
-from walkgraph.service.documenting import PROBLEMS
-from walkgraph.service.exporting import SpanExporter
-from walkgraph.service.gallery import Gallery
-from walkgraph.service.hub import Hub
-from walkgraph.service.idempotency import Keys
-from walkgraph.service.keys import Keyring
-from walkgraph.service.metrics import Metrics
-from walkgraph.service.rates import Meter
-from walkgraph.service.runs import Runs
-from walkgraph.service.shortcut import Shortcut
-from walkgraph.service.studio import BinarySockets, Studio
-from walkgraph.service.telemetry import Collector, ToHub
-from walkgraph.service.traces import Traces
+from walkgraph.service.http import problems
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.http.documenting import PROBLEMS
+from walkgraph.service.http.studio import BinarySockets, Studio
+from walkgraph.service.observe.exporting import SpanExporter
+from walkgraph.service.observe.hub import Hub
+from walkgraph.service.observe.metrics import Metrics
+from walkgraph.service.observe.telemetry import Collector, ToHub
+from walkgraph.service.observe.traces import Traces
+from walkgraph.service.runs.idempotency import Keys
+from walkgraph.service.runs.runs import Runs
+from walkgraph.service.runs.shortcut import Shortcut
 from walkgraph.settings import Settings
 from walkgraph.store import queries
 from walkgraph.store.session import Store

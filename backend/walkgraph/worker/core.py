@@ -6,17 +6,17 @@ Started ──> LocalRun ──> Walker a step ──> Run / MoveState ──> C
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.placement.tables import Plan
 from walkgraph.wire.standing import Standing
 from walkgraph.wire.watching import Watch
 from walkgraph.worker import events
 from walkgraph.worker.events import Arrived, Command, Event, Release, Started
-from walkgraph.worker.local_run import LocalRun
-from walkgraph.worker.standing import standing
-from walkgraph.worker.templates import loop_templates
-from walkgraph.worker.variants import Variants
+from walkgraph.worker.loops.templates import loop_templates
+from walkgraph.worker.walk.local_run import LocalRun
+from walkgraph.worker.walk.standing import standing
+from walkgraph.worker.walk.variants import Variants
 
 REMEMBERED = 4096
 """Ended runs whose late messages are still known to be late."""

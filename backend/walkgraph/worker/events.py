@@ -6,10 +6,10 @@ Values are local Python values and tensors; the loop packs and unpacks them.
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from walkgraph.abi.calls import Call, StateKey
+from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, StateKey
-from walkgraph.networks.loops import Items, LoopCall
 from walkgraph.wire.messages import BetweenWorkers, FromWorker
 from walkgraph.wire.watching import Gate, Tap, Watch
 

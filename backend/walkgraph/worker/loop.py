@@ -11,12 +11,11 @@ from collections import deque
 from collections.abc import Callable
 
 from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
+from walkgraph.engine.loops.spec import Items
 from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.loops import Items
 from walkgraph.telemetry.emit import Emitter
 from walkgraph.wire import messages as m
-from walkgraph.worker import moving, values
 from walkgraph.worker.events import (
     Allow,
     Arrived,
@@ -37,14 +36,15 @@ from walkgraph.worker.events import (
     Started,
     Watched,
 )
-from walkgraph.worker.links import Links
-from walkgraph.worker.looking import Looking
+from walkgraph.worker.io import moving, values
+from walkgraph.worker.io.links import Links
+from walkgraph.worker.loops.parts import Parts
+from walkgraph.worker.observe.looking import Looking
+from walkgraph.worker.observe.probes import Probes
+from walkgraph.worker.observe.telling import Teller
 from walkgraph.worker.parties import Core, Engine, called
-from walkgraph.worker.parts import Parts
-from walkgraph.worker.probes import Probes
 from walkgraph.worker.quiet import Quiet
 from walkgraph.worker.suspension import Suspension
-from walkgraph.worker.telling import Teller
 
 WAIT = 0.05
 """The longest wait for a message while there are runs."""

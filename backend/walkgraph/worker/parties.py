@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
 from walkgraph.engine.gauges import Gauges
-from walkgraph.networks.base import Call, Scalar, StateKey
-from walkgraph.networks.loops import Items, LoopCall
+from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.wire.standing import Standing
-from walkgraph.worker import looking, moving
 from walkgraph.worker.events import CallBegun, CallDone, Command, Event, Ref
+from walkgraph.worker.io import moving
+from walkgraph.worker.observe import looking
 
 
 class Core(Protocol):

@@ -20,11 +20,11 @@ from walkgraph.telemetry.places import Places
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import WORKERS_SOCKET, DeploymentSpec, read_spec
-from walkgraph.worker.carrier import Carrier, shared_memory
 from walkgraph.worker.core import Core
-from walkgraph.worker.links import Links
+from walkgraph.worker.io.carrier import Carrier, shared_memory
+from walkgraph.worker.io.links import Links
 from walkgraph.worker.loop import Loop
-from walkgraph.worker.parts import spanning_parts
+from walkgraph.worker.loops.parts import spanning_parts
 
 _PROGRESS_SECONDS = 0.1
 _BESIDE_A_GPU = 4

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from tests.golden.compare.table import SAME, Case
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
+from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.fields import Fields, read_object
 from walkgraph.checkpoints.orpheus import LlamaConfig
-from walkgraph.engine.pages import PAGE
+from walkgraph.engine.kv.pages import PAGE
 from walkgraph.layers.attention import PackedAttend, causal_mask
-from walkgraph.networks.base import PagedRows, PagedSlot
 from walkgraph.networks.checkpoint import load_llama
 from walkgraph.networks.llama import Llama
 

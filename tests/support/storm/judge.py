@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import jsonschema_rs
 
 from tests.unit.service.conftest import TOKEN
-from walkgraph.service.dialects import dialect_of
+from walkgraph.service.http.dialects import dialect_of
 
 HOST = "127.0.0.1:8421"
 SECONDS = 20.0

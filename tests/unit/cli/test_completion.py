@@ -17,8 +17,9 @@ import pytest
 import typer
 
 from tests.support.fake_service import SHAPES, FakeService
-from walkgraph.cli import completing, progress
+from walkgraph.cli import completing
 from walkgraph.cli.main import build
+from walkgraph.cli.show import progress
 from walkgraph.settings import Settings, only_one, prepare_home
 
 Call = Callable[..., int]

@@ -14,9 +14,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from walkgraph.cli import examining
 from walkgraph.cli import main as cli
-from walkgraph.cli.diagnosing import GIB, Facts, Finding, Gpu, Root, findings, version
+from walkgraph.cli.doctor import examining
+from walkgraph.cli.doctor.diagnosing import GIB, Facts, Finding, Gpu, Root, findings, version
 from walkgraph.settings import Settings, only_one, prepare_home
 
 PACKAGES = {"torch": "2.13.0+cu130", "triton": "3.7.1", "flashinfer-python": "0.7.2.post1"}

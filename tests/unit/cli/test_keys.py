@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.support.fake_service import FakeService
-from walkgraph.cli.spans import moment, seconds
+from walkgraph.cli.show.spans import moment, seconds
 from walkgraph.errors import InvalidInput
 
 Call = Callable[..., int]

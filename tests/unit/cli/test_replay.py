@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.support.fake_service import PICTURE, PNG, TIMES, FakeService, output, sse
-from walkgraph.cli import comparing
+from walkgraph.cli.runs import comparing
 from walkgraph.client import Client
 
 FIRST, AGAIN, THIRD = "a" * 32, "b" * 32, "c" * 32

@@ -18,8 +18,8 @@ from websockets.sync.server import ServerConnection, serve
 
 from tests.support import traces
 from tests.support.fake_service import FakeService
-from walkgraph.cli import timelines
-from walkgraph.cli.following import WINDOW, Board
+from walkgraph.cli.show import timelines
+from walkgraph.cli.show.following import WINDOW, Board
 from walkgraph.client import Client, Unreachable
 from walkgraph.telemetry.sinks import otlp, perfetto
 from walkgraph.telemetry.trace import FOLDED, Blocks, Lane, Trace

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.client.service import Answer, Memory, either
 from walkgraph.client import ClientError, Lost, ProblemError, RunError, Unreachable
-from walkgraph.client.retrying import MOST_SECONDS, Attempts
+from walkgraph.client.connection.retrying import MOST_SECONDS, Attempts
 
 KINDS = ("blocking", "awaiting")
 AT_ONCE = {"Retry-After": "0"}

@@ -13,9 +13,11 @@ from pydantic import BaseModel
 
 from tests.unit.service.conftest import Running, empty_database, serving, settings
 from tests.unit.service.fakes import FakeFleet
-from walkgraph.client import AsyncClient, Client, calls, running, shown
-from walkgraph.service import routes, schemas, schemas_keys, schemas_runs, schemas_traces, schemas_watch
+from walkgraph.client import AsyncClient, Client, calls, shown
+from walkgraph.client.resources import running
+from walkgraph.service import routes
 from walkgraph.service.routes import session_list
+from walkgraph.service.schemas import keys, resources, runs, traces, watch
 from walkgraph.settings import Settings
 
 _ = (empty_database, settings, routes)
@@ -204,41 +206,41 @@ async def test_answers_that_are_no_objects(service: Running, client: AsyncClient
 
 
 MODELS: list[tuple[Any, type[BaseModel]]] = [
-    (shown.Problem, schemas.ProblemShown),
-    (shown.Check, schemas.CheckShown),
-    (shown.Document, schemas.DocumentShown),
-    (shown.Version, schemas.VersionShown),
-    (shown.GalleryEntry, schemas.GalleryEntry),
-    (shown.GalleryTask, schemas.GalleryTask),
-    (shown.Plan, schemas.PlanShown),
-    (shown.PlannedRank, schemas.RankShown),
-    (shown.Device, schemas.DeviceShown),
-    (shown.Route, schemas.RouteShown),
-    (shown.Handed, schemas.HandedShown),
-    (shown.Copy, schemas.CopyShown),
-    (shown.Loop, schemas.LoopShown),
-    (shown.Simulation, schemas.SimulationShown),
-    (shown.Asked, schemas.AskedShown),
-    (shown.LeftOut, schemas.LeftOut),
-    (shown.Run, schemas_runs.RunShown),
-    (shown.NodeTime, schemas_runs.NodeTimeShown),
-    (shown.Held, schemas_watch.HeldShown),
-    (shown.Paused, schemas_watch.PausedShown),
-    (shown.Steered, schemas_watch.SteerShown),
-    (shown.Tap, schemas_watch.TapShown),
-    (shown.Breakpoint, schemas_watch.BreakShown),
-    (shown.Watch, schemas_watch.WatchShown),
-    (shown.Differences, schemas_watch.DifferencesShown),
-    (shown.TraceListed, schemas_traces.TraceListed),
-    (shown.Why, schemas_traces.WhyShown),
-    (shown.Piece, schemas_traces.PieceShown),
-    (shown.Bottleneck, schemas_traces.BottleneckShown),
-    (shown.Statistics, schemas_traces.StatisticsShown),
-    (shown.NodeFigures, schemas_traces.NodeFiguresShown),
-    (shown.Access, schemas.AccessShown),
-    (shown.Key, schemas_keys.KeyShown),
-    (shown.KeyMade, schemas_keys.KeyMade),
-    (shown.AuditEntry, schemas_keys.AuditShown),
+    (shown.Problem, resources.ProblemShown),
+    (shown.Check, resources.CheckShown),
+    (shown.Document, resources.DocumentShown),
+    (shown.Version, resources.VersionShown),
+    (shown.GalleryEntry, resources.GalleryEntry),
+    (shown.GalleryTask, resources.GalleryTask),
+    (shown.Plan, resources.PlanShown),
+    (shown.PlannedRank, resources.RankShown),
+    (shown.Device, resources.DeviceShown),
+    (shown.Route, resources.RouteShown),
+    (shown.Handed, resources.HandedShown),
+    (shown.Copy, resources.CopyShown),
+    (shown.Loop, resources.LoopShown),
+    (shown.Simulation, resources.SimulationShown),
+    (shown.Asked, resources.AskedShown),
+    (shown.LeftOut, resources.LeftOut),
+    (shown.Run, runs.RunShown),
+    (shown.NodeTime, runs.NodeTimeShown),
+    (shown.Held, watch.HeldShown),
+    (shown.Paused, watch.PausedShown),
+    (shown.Steered, watch.SteerShown),
+    (shown.Tap, watch.TapShown),
+    (shown.Breakpoint, watch.BreakShown),
+    (shown.Watch, watch.WatchShown),
+    (shown.Differences, watch.DifferencesShown),
+    (shown.TraceListed, traces.TraceListed),
+    (shown.Why, traces.WhyShown),
+    (shown.Piece, traces.PieceShown),
+    (shown.Bottleneck, traces.BottleneckShown),
+    (shown.Statistics, traces.StatisticsShown),
+    (shown.NodeFigures, traces.NodeFiguresShown),
+    (shown.Access, resources.AccessShown),
+    (shown.Key, keys.KeyShown),
+    (shown.KeyMade, keys.KeyMade),
+    (shown.AuditEntry, keys.AuditShown),
     (shown.Sessions, session_list.SessionsShown),
     (shown.SessionKept, session_list.SessionShown),
 ]

@@ -9,7 +9,7 @@ import pytest
 from tests.support.conductor_world import PAGES, World
 from tests.support.deployment import plan_named
 from walkgraph.conductor.events import FromRank, FromService, ToRank
-from walkgraph.conductor.stalls import AGAIN_SECONDS, LOST_PROBES, PROBES, QUIET_SECONDS, Quiet, Stalls
+from walkgraph.conductor.runs.stalls import AGAIN_SECONDS, LOST_PROBES, PROBES, QUIET_SECONDS, Quiet, Stalls
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m

@@ -9,8 +9,8 @@ import pytest
 from tests.support.conductor_world import PAGES, World
 from tests.support.deployment import plan_named
 from walkgraph.conductor.events import FromRank, FromService
-from walkgraph.conductor.steering import PAUSED_SECONDS
-from walkgraph.conductor.watching import Places, Watching
+from walkgraph.conductor.runs.steering import PAUSED_SECONDS
+from walkgraph.conductor.runs.watching import Places, Watching
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, StepPlan
 from walkgraph.wire import messages as m

@@ -6,7 +6,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walkgraph.conductor.turns import InTurn
+from walkgraph.conductor.runs.turns import InTurn
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Turns
 from walkgraph.wire import messages as m

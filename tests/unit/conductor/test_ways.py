@@ -13,7 +13,7 @@ from walkgraph.conductor.ways import Way, Ways
 from walkgraph.errors import WalkgraphError
 from walkgraph.graph.document import Task
 from walkgraph.ids import RunId
-from walkgraph.placement.demand import inputs_read, page_demand
+from walkgraph.placement.capacity.demand import inputs_read, page_demand
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import declared_params, fill_params, name_inputs
 from walkgraph.wire import messages as m

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from walkgraph.abi.calls import Call, StateKey
 from walkgraph.engine.engine import Done, Engine
 from walkgraph.ids import Rank
-from walkgraph.networks.base import Call, StateKey
 from walkgraph.placement.tables import NodePlan, Plan, RankPlan, StatePlan, WeightsPlan
 
 WEIGHTS = "w"

@@ -10,18 +10,21 @@ import torch
 
 from tests.unit.engine.plans import call, plan_of
 from tests.unit.networks.test_operators_snac import PUBLISHED, RAMP, stream, windows
-from walkgraph.engine.capture import Capturer
+from walkgraph.abi.calls import Call, Outputs, Scalar
+from walkgraph.abi.operator import Operator
+from walkgraph.abi.states import States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.engine.calls.captured_step import Served, Singles
+from walkgraph.engine.calls.chunked_prefill import Begun, Done
+from walkgraph.engine.calls.runner import Result, Runner
+from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.parts import Begun, Done
-from walkgraph.engine.resident import LoopDone
-from walkgraph.engine.runner import Result, Runner
-from walkgraph.engine.single import Served, Singles
-from walkgraph.engine.states import StateTable
-from walkgraph.engine.swap import Swapped
+from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.kv.swap import Swapped
+from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.ids import Rank
-from walkgraph.networks.base import Call, Operator, Outputs, Row, Scalar, States, StepBatch, StepOutputs, StepSpec
-from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 
 CPU = torch.device("cpu")
 

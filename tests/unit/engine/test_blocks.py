@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.engine.blocks import GAP, Held, Room, capacity_for, room_bytes
-from walkgraph.engine.pages import PAGE, PageFault, pages_for
-from walkgraph.engine.pool import Pool
+from walkgraph.abi.states import CacheShape
+from walkgraph.engine.kv.dense_context import GAP, Held, Room, capacity_for, room_bytes
+from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.attention import dense_attention
-from walkgraph.networks.base import CacheShape
 
 LAYERS, H, G, D = 2, 4, 2, 8
 SHAPE = CacheShape(layers=LAYERS, kv_heads=G, head_dim=D, dtype=torch.float32)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from walkgraph.engine.clocks import MOST_SPANS, Busy, DeviceClock, Offset, Stamp, Stopwatch, Track
+from walkgraph.engine.device.clocks import MOST_SPANS, Busy, DeviceClock, Offset, Stamp, Stopwatch, Track
 
 US = 1e-6
 CPU = torch.device("cpu")

@@ -15,13 +15,13 @@ from tests.unit.engine import test_forms as forms
 from tests.unit.engine import test_resident as walks
 from tests.unit.engine.plans import engine_of
 from tests.unit.engine.test_nested import Each, check, entered, run_all, take
-from walkgraph.engine.capture import Capturer, Work
+from walkgraph.abi.calls import StateKey
+from walkgraph.engine.device.capture import Capturer, Work
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.lanes import Lane, counts_of
-from walkgraph.engine.resident import LoopDone, Stepped
+from walkgraph.engine.loops.lanes import Lane, counts_of
+from walkgraph.engine.loops.resident import LoopDone, Stepped
+from walkgraph.engine.loops.spec import Items
 from walkgraph.networks import operators_synthetic as synthetic
-from walkgraph.networks.base import StateKey
-from walkgraph.networks.loops import Items
 
 SHAPE = {"n": 2, "w": 3, "tokens": 7, "advance": 3}
 

@@ -6,14 +6,15 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of, serve
-from walkgraph.engine.clocks import Stopwatch
+from walkgraph.abi.calls import Call, Outputs, StateKey
+from walkgraph.abi.states import States
+from walkgraph.engine.calls.schedule import Mix
+from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.pages import OutOfPages
-from walkgraph.engine.schedule import Mix
+from walkgraph.engine.kv.pages import OutOfPages
 from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.ids import Rank
 from walkgraph.networks import operators_synthetic as synthetic
-from walkgraph.networks.base import Call, Outputs, StateKey, States
 
 ATTEND = "operators_synthetic:Attend"
 PAGE_BYTES = 16 * 2 * 8

@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.unit.engine.plans import call, engine_of, ids, plan_of
+from walkgraph.abi.calls import StateKey
+from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.schedule import Mix
-from walkgraph.networks.base import StateKey
 from walkgraph.networks.operators_synthetic import MODULUS
 
 RUNS, STATES, PAGES = ("a", "b", "c"), ("main", "other"), 12

@@ -14,12 +14,13 @@ from tests.support.nested import F64, drawn, feed, held, unrolled
 from tests.unit.engine import test_resident as walks
 from tests.unit.engine.plans import engine_of
 from tests.unit.engine.test_nested import check, entered, run_all
+from walkgraph.abi.calls import Scalar, StateKey
+from walkgraph.abi.step import StepSpec
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.lanes import rows_of, sizes_of
-from walkgraph.engine.resident import LoopDone
+from walkgraph.engine.loops.lanes import rows_of, sizes_of
+from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.spec import Anew, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.networks import operators_synthetic as synthetic
-from walkgraph.networks.base import Scalar, StateKey, StepSpec
-from walkgraph.networks.loops import Anew, LoopCall, LoopInput, LoopOutput, LoopUse
 
 SHAPE: dict[str, Any] = {"times": 3, "n": 2, "w": 3, "tokens": 7, "advance": 3}
 ALIKE: dict[str, Any] = {"looks": [[True] * 2] * 9, "notes": [[True] * 2] * 9, **SHAPE}

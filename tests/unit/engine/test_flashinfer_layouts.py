@@ -3,12 +3,13 @@
 import pytest
 import torch
 
-from walkgraph.engine.flashinfer_attention import PlacedBlocks, blocks_of, layouts, unfit
-from walkgraph.engine.paged_attention import Contexts, Entry, PagedAttention
-from walkgraph.engine.pages import PAGE
-from walkgraph.engine.pool import Pool
-from walkgraph.engine.states import StateTable
-from walkgraph.networks.base import CacheShape, Segment, StateKey
+from walkgraph.abi.calls import StateKey
+from walkgraph.abi.states import CacheShape, Segment
+from walkgraph.engine.kv.flashinfer_attention import PlacedBlocks, blocks_of, layouts, unfit
+from walkgraph.engine.kv.paged_attention import Contexts, Entry, PagedAttention
+from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.states import StateTable
 
 SHAPE = CacheShape(layers=1, kv_heads=2, head_dim=128, dtype=torch.bfloat16)
 

@@ -12,25 +12,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tests.unit.engine.plans import engine_of, plan_of
-from walkgraph.engine.body import SKIPPED, Form, Forms
+from walkgraph.abi.calls import Call, Outputs, Scalar, StateKey
+from walkgraph.abi.operator import Operator
+from walkgraph.abi.states import CacheShape, Segment, States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.resident import LoopDone
+from walkgraph.engine.loops.body import SKIPPED, Form, Forms
+from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.networks import operators_synthetic as synthetic
-from walkgraph.networks.base import (
-    CacheShape,
-    Call,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    Segment,
-    StateKey,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
-from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 
 N, D = 3, 4
 GRID = Row((N, D), torch.float64)

@@ -10,10 +10,10 @@ from tests.unit.engine import test_resident as resident
 from tests.unit.engine.plans import call, engine_of, ids, plan_of
 from tests.unit.engine.test_resident import Walk, loop, naive
 from tests.unit.engine.test_swap import Client, name
+from walkgraph.abi.calls import StateKey
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.states import Kept
+from walkgraph.engine.kv.states import Kept
 from walkgraph.networks import operators_synthetic as synthetic
-from walkgraph.networks.base import StateKey
 
 
 @pytest.fixture(autouse=True, scope="module")

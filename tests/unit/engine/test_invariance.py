@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import call, engine_of, plan_of
+from walkgraph.abi.calls import StateKey
+from walkgraph.engine.calls.chunked_prefill import Done
+from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.parts import Done
-from walkgraph.engine.resident import LoopDone
-from walkgraph.engine.schedule import Mix
+from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.networks import operators_orpheus as orpheus
-from walkgraph.networks.base import StateKey
-from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 
 PARAMS: dict[str, Any] = {
     "temperature": 1.0,

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from walkgraph.engine import looking, previews
-from walkgraph.engine.looking import BINS, PICKED, Looked, Looker, Wants
-from walkgraph.engine.states import Kept
+from walkgraph.engine.kv.states import Kept
+from walkgraph.engine.probe import looker, previews
+from walkgraph.engine.probe.looker import BINS, PICKED, Looked, Looker, Wants
 from walkgraph.telemetry.events import (
     HeatPreview,
     MediaPreview,
@@ -93,7 +93,7 @@ def test_statistics_are_those_of_the_numbers(value: Tensor) -> None:
 
 
 def test_many_numbers_are_sampled_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(looking.SAMPLED, "cpu", 100)
+    monkeypatch.setitem(looker.SAMPLED, "cpu", 100)
     value = torch.arange(1001.0)
     got = looked(value).statistics
     assert got is not None
@@ -124,12 +124,12 @@ def digested(raw: bytes) -> str:
     total = 0
     for place, start in enumerate(range(0, len(raw), 8), 1):
         word = int.from_bytes(raw[start : start + 8].ljust(8, b"\0"), "little")
-        word = (word + place * looking._PLACE) & MASK
-        word = ((word ^ arithmetic(word, 30)) * looking._FIRST) & MASK
-        word = ((word ^ arithmetic(word, 27)) * looking._SECOND) & MASK
+        word = (word + place * looker._PLACE) & MASK
+        word = ((word ^ arithmetic(word, 30)) * looker._FIRST) & MASK
+        word = ((word ^ arithmetic(word, 27)) * looker._SECOND) & MASK
         total += word ^ arithmetic(word, 31)
-    word = (total + len(raw) * looking._PLACE) & MASK
-    word = ((word ^ (word >> 30)) * looking._FIRST) & MASK
+    word = (total + len(raw) * looker._PLACE) & MASK
+    word = ((word ^ (word >> 30)) * looker._FIRST) & MASK
     return f"{word ^ (word >> 31):016x}"
 
 
@@ -149,7 +149,7 @@ def test_digests_are_those_of_all_bytes(value: Tensor) -> None:
 @pytest.mark.parametrize("words", [1, 2, 3, 1 << 22])
 def test_large_tensors_are_digested_in_pieces(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
     value = torch.arange(1003, dtype=torch.int32)
-    monkeypatch.setattr(looking, "_WORDS", words)
+    monkeypatch.setattr(looker, "_WORDS", words)
     assert looked(value).digest == digested(value.numpy().tobytes())
 
 
@@ -372,7 +372,7 @@ def test_what_cannot_be_looked_at_is_told_by_its_shape_and_harms_nobody(monkeypa
         raise torch.OutOfMemoryError("no room")
 
     assert looked(torch.ones(2, 3).to_sparse()) == Looked("t", "float32", (2, 3))
-    monkeypatch.setattr(looking, "measured", full)
+    monkeypatch.setattr(looker, "measured", full)
     assert looked(torch.ones(2, 3)) == Looked("t", "float32", (2, 3))
 
 

@@ -11,9 +11,9 @@ from tests.support import nested as support
 from tests.support.nested import Nested, drawn, filled, held, naive, unrolled
 from tests.unit.engine.plans import engine_of
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.resident import LoopDone
+from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.networks import operators_synthetic as synthetic
-from walkgraph.networks.loops import Items, LoopCall
 
 Each = dict[str, dict[str, list[float]]]
 """Run -> key -> values."""

@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.pages import PageFault
-from walkgraph.engine.pool import Pool
-from walkgraph.engine.states import StateTable
+from walkgraph.abi.calls import StateKey
+from walkgraph.abi.states import CacheShape, Segment
+from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.pages import PageFault
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.states import StateTable
 from walkgraph.layers.attention import causal_mask, dense_attention
-from walkgraph.networks.base import CacheShape, Segment, StateKey
 
 LAYERS, H, G, D = 2, 4, 2, 8
 SHAPE = CacheShape(layers=LAYERS, kv_heads=G, head_dim=D, dtype=torch.float32)

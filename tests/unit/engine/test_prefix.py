@@ -12,16 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of, serve
+from walkgraph.abi.calls import Call, Outputs, StateKey
+from walkgraph.abi.states import CacheShape, Segment, reused
+from walkgraph.engine.calls.runner import _place  # pyright: ignore[reportPrivateUsage]
+from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.pages import PAGE, OutOfPages, PageFault, Pages
-from walkgraph.engine.pool import Pool
-from walkgraph.engine.prefix import PrefixCache, PrefixStats
-from walkgraph.engine.runner import _place  # pyright: ignore[reportPrivateUsage]
-from walkgraph.engine.schedule import Mix
-from walkgraph.engine.states import Fresh, StateTable
+from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.pages import PAGE, OutOfPages, PageFault, Pages
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.prefix import PrefixCache, PrefixStats
+from walkgraph.engine.kv.states import Fresh, StateTable
 from walkgraph.networks import operators_synthetic
-from walkgraph.networks.base import CacheShape, Call, Outputs, Segment, StateKey, reused
 
 SHAPE = CacheShape(layers=1, kv_heads=1, head_dim=1, dtype=torch.float64)
 PAGES = 9

@@ -2,12 +2,12 @@
 
 from tests.support.placing import CATALOGUE, at, duet, placement
 from walkgraph.components import catalogue
+from walkgraph.engine.calls.readback import chained, host_ports
 from walkgraph.engine.load import rank_plan
-from walkgraph.engine.reading import chained, host_ports
-from walkgraph.graph import codec
+from walkgraph.graph.reading import codec
 from walkgraph.ids import Rank
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.resources import bundled
 

@@ -7,25 +7,16 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import engine_of, plan_of
-from walkgraph.engine.capture import bucket
+from walkgraph.abi.calls import Call, Outputs, Scalar, StateKey
+from walkgraph.abi.operator import Operator
+from walkgraph.abi.states import CacheShape, States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.engine.device.capture import bucket
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.lanes import BUCKETS
-from walkgraph.engine.resident import MOST_LANES, ROWS, LoopDone
+from walkgraph.engine.loops.lanes import BUCKETS
+from walkgraph.engine.loops.resident import MOST_LANES, ROWS, LoopDone
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.networks import operators_synthetic as synthetic
-from walkgraph.networks.base import (
-    CacheShape,
-    Call,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    StateKey,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
-from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 
 NUMBER = Row((1,), torch.float64)
 

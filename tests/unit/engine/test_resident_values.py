@@ -13,23 +13,15 @@ from torch import Tensor
 from tests.unit.engine.plans import engine_of, plan_of
 from tests.unit.engine.test_resident import Walk, loop, naive, serve
 from tests.unit.engine.test_resident import engine as walking
-from walkgraph.engine.body import Form
+from walkgraph.abi.calls import Call, Outputs, Scalar, StateKey
+from walkgraph.abi.operator import Operator
+from walkgraph.abi.states import States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.program import Program
+from walkgraph.engine.loops.body import Form
+from walkgraph.engine.loops.program import Program
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.networks import operators_synthetic as synthetic
-from walkgraph.networks.base import (
-    Call,
-    Operator,
-    Outputs,
-    Row,
-    Scalar,
-    StateKey,
-    States,
-    StepBatch,
-    StepOutputs,
-    StepSpec,
-)
-from walkgraph.networks.loops import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 
 NUMBER = Row((), torch.float64)
 
@@ -253,7 +245,7 @@ def test_what_is_longer_than_a_row_is_refused_even_if_it_is_only_read(monkeypatc
         def step(self, batch: StepBatch) -> StepOutputs:
             return StepOutputs({"value": batch.inputs["value"], "stop": batch.inputs["value"][:, 0] > 0})
 
-    monkeypatch.setattr("walkgraph.engine.sequences.MOST_PAGES", 1)
+    monkeypatch.setattr("walkgraph.engine.loops.sequences.MOST_PAGES", 1)
     monkeypatch.setattr(synthetic, "WalkForTest", Reader)
     here = walking()
     kv = torch.zeros(2, 1, 17, 1, 1, dtype=torch.float64)

@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import call
+from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, StateKey
+from walkgraph.abi.operator import Operator
+from walkgraph.abi.states import States
+from walkgraph.engine.calls.runner import Result, Runner
 from walkgraph.engine.failures import MOST_GIVEN, Failures
-from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.runner import Result, Runner
-from walkgraph.engine.states import StateTable
-from walkgraph.networks.base import FINITE, Call, CallFailed, Operator, Outputs, StateKey, States
-from walkgraph.networks.loops import LoopCall, LoopInput, LoopUse
+from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.loops.spec import LoopCall, LoopInput, LoopUse
 
 CPU = torch.device("cpu")
 

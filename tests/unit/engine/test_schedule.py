@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from tests.unit.engine.plans import call
-from walkgraph.engine.schedule import MIX, Cut, Mix, Part, Schedule
-from walkgraph.networks.base import Call
+from walkgraph.abi.calls import Call
+from walkgraph.engine.calls.schedule import MIX, Cut, Mix, Part, Schedule
 
 
 def names(calls: list[Call]) -> list[str]:

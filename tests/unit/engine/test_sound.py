@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from walkgraph.engine.sound import sound_rows
+from walkgraph.engine.calls.finite import sound_rows
 
 INF, NAN = float("inf"), float("nan")
 

@@ -15,14 +15,14 @@ import torch
 from tests.support.spanning import Node, connected, quiet
 from tests.unit.engine.plans import engine_of, plan_of
 from tests.unit.engine.test_forms import FEEDS, TIMES, Branch, Combine, context, filled, latents, naive
+from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.spanning import SEATS, Memory, Rides, Spans, key_of
-from walkgraph.engine.swap import Swapped
+from walkgraph.engine.kv.swap import Swapped
+from walkgraph.engine.loops.spanning import SEATS, Memory, Rides, Spans, key_of
+from walkgraph.engine.loops.spec import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.layers.channels import Halts
 from walkgraph.networks import operators_synthetic as synthetic
-from walkgraph.networks.base import CallFailed, StateKey
-from walkgraph.networks.loops import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
 
 Mask = tuple[bool, ...] | None
 STATES = ("main", "cfg_text", "cfg_img")

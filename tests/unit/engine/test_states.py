@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.pages import PAGE, OutOfPages, PageFault
-from walkgraph.engine.pool import Pool, page_bytes, slots_of
-from walkgraph.engine.states import StateTable, Transaction
-from walkgraph.networks.base import CacheShape, Segment, StateKey
+from walkgraph.abi.calls import StateKey
+from walkgraph.abi.states import CacheShape, Segment
+from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.pages import PAGE, OutOfPages, PageFault
+from walkgraph.engine.kv.pool import Pool, page_bytes, slots_of
+from walkgraph.engine.kv.states import StateTable, Transaction
 
 SHAPE = CacheShape(layers=1, kv_heads=1, head_dim=1, dtype=torch.float64)
 MAIN, OTHER = StateKey("r", "kv"), StateKey("r", "kv", (3,))

@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from tests.unit.engine import test_resident as resident
 from tests.unit.engine.plans import call, engine_of, ids, plan_of
 from tests.unit.engine.test_resident import Walk, loop, naive
+from walkgraph.abi.calls import StateKey
+from walkgraph.abi.states import CacheShape
 from walkgraph.engine.engine import Done, Engine
-from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.pages import OutOfPages
-from walkgraph.engine.pool import Pool
-from walkgraph.engine.resident import LoopDone
-from walkgraph.engine.states import StateTable
-from walkgraph.engine.swap import Swap, Swapped
+from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.pages import OutOfPages
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.kv.swap import Swap, Swapped
+from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.spec import Items
 from walkgraph.networks import operators_synthetic as synthetic
-from walkgraph.networks.base import CacheShape, StateKey
-from walkgraph.networks.loops import Items
 
 SHAPE = CacheShape(layers=2, kv_heads=1, head_dim=2, dtype=torch.float32)
 
@@ -291,7 +292,7 @@ def test_a_run_that_can_not_be_moved_is_told_and_leaves_nothing(monkeypatch: pyt
         assert swap.advance() == [Swapped("a", out=True)]
         swap.resume("a")
     with monkeypatch.context() as patched:
-        patched.setattr("walkgraph.engine.swap._by_page", refuse)
+        patched.setattr("walkgraph.engine.kv.swap._by_page", refuse)
         (told,) = swap.advance()
     assert told.error is not None
     assert told.error.code == "out_of_memory"

@@ -12,12 +12,12 @@ import torch
 
 from tests.unit.engine.plans import call, engine_of, plan_of
 from tests.unit.engine.test_engine import ATTEND, PAGE_BYTES, feed
+from walkgraph.abi.calls import Call
+from walkgraph.engine.calls.chunked_prefill import Done, Forwarded
+from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.parts import Done, Forwarded
-from walkgraph.engine.resident import LoopDone, Stepped
-from walkgraph.engine.schedule import Mix
-from walkgraph.networks.base import Call
-from walkgraph.networks.loops import LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.engine.loops.resident import LoopDone, Stepped
+from walkgraph.engine.loops.spec import LoopCall, LoopInput, LoopOutput, LoopUse
 
 
 class Ticking:

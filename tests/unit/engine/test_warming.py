@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import torch
 
-from walkgraph.engine.bodies import Loaded
-from walkgraph.engine.single import Singles
-from walkgraph.engine.warming import capture_singles
-from walkgraph.networks.base import Call, Operator, Scalar
+from walkgraph.abi.calls import Call, Scalar
+from walkgraph.abi.operator import Operator
+from walkgraph.engine.calls.captured_step import Singles
+from walkgraph.engine.loops.bodies import Loaded
+from walkgraph.engine.warmup import capture_singles
 from walkgraph.networks.operators_synthetic_search import Spread
 
 CPU = torch.device("cpu")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walkgraph.graph.expressions import ExpressionError, evaluate, parse, source
-from walkgraph.graph.syntax import MAX_LENGTH
+from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse, source
+from walkgraph.graph.language.syntax import MAX_LENGTH
 
 PARAMS = {"steps": 50, "scale": 4.0, "on": True, "mode": "global", "zero": 0}
 LOOPS = {"index": 3, "denoise": 3, "outer": 1}

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walkgraph.graph.float32 import float32, flow_time
+from walkgraph.graph.language.float32 import float32, flow_time
 from walkgraph.networks import flow
 
 FUSED = pytest.mark.skipif(

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from walkgraph.graph.document import TaskParam
-from walkgraph.graph.expressions import ExpressionError, evaluate, parse
-from walkgraph.graph.ranges import BOOLEAN, STRING, Range, infer, range_of
+from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
+from walkgraph.graph.language.ranges import BOOLEAN, STRING, Range, infer, range_of
 
 RANGES = {
     "n": Range("integer", 1, 9),

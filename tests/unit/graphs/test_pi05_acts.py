@@ -14,8 +14,9 @@ from torch import Tensor
 
 from tests.support.local import LocalDeployment, node_calls
 from tests.unit.graphs.test_bundled import GRAPHS
-from walkgraph.graph import codec
-from walkgraph.networks.base import Call, Outputs, States
+from walkgraph.abi.calls import Call, Outputs
+from walkgraph.abi.states import States
+from walkgraph.graph.reading import codec
 from walkgraph.networks.operators_pi05 import Expert, random_pi05
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.presets import PI05

@@ -8,11 +8,11 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.local import LocalDeployment
 from tests.support.synthetic import functions
+from walkgraph.abi.calls import Call, StateKey
 from walkgraph.components import catalogue
-from walkgraph.graph import codec
-from walkgraph.networks.base import Call, StateKey
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.graph.reading import codec
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import decode
 from walkgraph.placement.itinerary import expand
 from walkgraph.resources import bundled

@@ -9,9 +9,9 @@ import pytest
 from tests.support.local import LocalDeployment, node_calls
 from tests.unit.graphs.test_shapes_on_ranks import ONE_LEVEL, picture, pixels
 from tests.unit.graphs.test_shapes_on_the_device import deployment
-from walkgraph.engine.looking import Looker, Wants
+from walkgraph.abi.calls import StateKey
+from walkgraph.engine.probe.looker import Looker, Wants
 from walkgraph.ids import RunId
-from walkgraph.networks.base import StateKey
 from walkgraph.wire.watching import Gate, HeldCall
 
 ASKED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [

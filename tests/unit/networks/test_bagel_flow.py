@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
-from walkgraph.engine.blocks import Held, Room, capacity_for
+from walkgraph.abi.calls import StateKey
+from walkgraph.abi.step import PagedRows, PagedSlot, Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.pages import pages_for
-from walkgraph.engine.pool import Pool
+from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
+from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.flow_linear import FlowLinears, PlainFlowLinears
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_flow import FlowStep, flow_spec
 from walkgraph.networks.bagel_rows import EDGES
-from walkgraph.networks.base import PagedRows, PagedSlot, Row, StateKey, StepBatch, StepOutputs, StepSpec
 from walkgraph.networks.operators_bagel import Backbone
 from walkgraph.networks.presets import BAGEL, drawn
 from walkgraph.starters.shapes.context import Context

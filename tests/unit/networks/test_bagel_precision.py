@@ -10,13 +10,14 @@ from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from tests.unit.networks.test_bagel_flow import batch_of, begin, drawn_model, noise, plain, stepped
+from walkgraph.abi.calls import StateKey
+from walkgraph.abi.operator import LoadContext
 from walkgraph.engine.engine import Engine
 from walkgraph.errors import Refused
 from walkgraph.layers.fp8 import Fp8FlowLinears, flow_linears, quantise
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_flow import FlowStep
 from walkgraph.networks.bagel_precision import at_precision
-from walkgraph.networks.base import LoadContext, StateKey
 from walkgraph.networks.mot import GEN
 from walkgraph.networks.operators_bagel import Backbone
 

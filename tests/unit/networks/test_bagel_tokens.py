@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
+from walkgraph.abi.calls import Call, StateKey
+from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch, StepOutputs
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.pool import Pool
+from walkgraph.engine.kv.pool import Pool
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_tokens import token_spec, token_step
-from walkgraph.networks.base import Call, PagedRows, PagedSlot, StateKey, StepBatch, StepOutputs
 from walkgraph.networks.operators_bagel import Backbone
 from walkgraph.networks.presets import BAGEL, drawn
 

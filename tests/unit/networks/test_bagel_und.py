@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
+from walkgraph.abi.calls import Call, StateKey
+from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.pages import PageFault
-from walkgraph.engine.pool import Pool
-from walkgraph.engine.states import StateTable
+from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.pages import PageFault
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.states import StateTable
 from walkgraph.networks.bagel_und import UndRows
-from walkgraph.networks.base import CacheShape, Call, Segment, StateKey
 from walkgraph.networks.presets import BAGEL
 
 WIDTH = BAGEL["bagel-tiny"].llm.width

@@ -12,13 +12,13 @@ from torch.nn import functional as F
 
 import walkgraph.starters.shapes
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.abi.operator import LoadContext
 from walkgraph.checkpoints.bagel import read_bagel
-from walkgraph.engine.capture import Capturer
+from walkgraph.engine.calls.captured_step import Singles
+from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.single import Singles
 from walkgraph.errors import Refused
 from walkgraph.layers.patches import normalise
-from walkgraph.networks.base import LoadContext
 from walkgraph.networks.checkpoint import load_autoencoder
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.flux_vae_packed import PackedVae

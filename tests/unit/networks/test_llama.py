@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.decoder import LongContext
 from walkgraph.checkpoints.fields import Fields
 from walkgraph.checkpoints.orpheus import ORPHEUS_3B, LlamaConfig, OrpheusConfig, SpeechTokens, read_orpheus
@@ -22,7 +23,6 @@ from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import Weights
 from walkgraph.layers.attention import PackedAttend, causal_mask
 from walkgraph.layers.rope import neox_frequencies
-from walkgraph.networks.base import PagedRows, PagedSlot
 from walkgraph.networks.checkpoint import load_llama
 from walkgraph.networks.llama import Llama
 from walkgraph.networks.presets import ORPHEUS, orpheus_config, text_edges

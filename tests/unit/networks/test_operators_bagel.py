@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.abi.calls import Call, Outputs, StateKey
+from walkgraph.abi.states import States
+from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.schedule import Mix
 from walkgraph.layers.patches import patchify
 from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.base import Call, Outputs, StateKey, States
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.operators_bagel import Backbone
 from walkgraph.networks.presets import BAGEL, drawn

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.abi.calls import Call
+from walkgraph.abi.step import Row, StepBatch
 from walkgraph.engine.engine import Engine
 from walkgraph.networks import flow
-from walkgraph.networks.base import Call, Row, StepBatch
 from walkgraph.networks.operators_flow import GuidedEuler
 
 PARAMS: dict[str, Any] = {

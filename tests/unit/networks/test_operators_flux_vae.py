@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
-from walkgraph.engine.capture import Capturer
+from walkgraph.abi.calls import Call
+from walkgraph.engine.calls.captured_step import Singles
+from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.single import Singles
 from walkgraph.networks import operators_flux_vae
-from walkgraph.networks.base import Call
 from walkgraph.networks.operators_flux_vae import VaeDecoder
 from walkgraph.networks.presets import BAGEL
 

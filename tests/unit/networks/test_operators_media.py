@@ -12,8 +12,8 @@ from PIL import Image
 from torch.nn import functional as F
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.abi.calls import Call
 from walkgraph.engine.engine import Engine
-from walkgraph.networks.base import Call
 from walkgraph.networks.operators_media import MAX_PIXELS
 
 NODES = {

@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of, serve
+from walkgraph.abi.calls import Call, StateKey
+from walkgraph.abi.operator import LoadContext
+from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.pool import Pool
+from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.sampling import sample
 from walkgraph.networks import operators_orpheus
-from walkgraph.networks.base import Call, LoadContext, PagedRows, PagedSlot, StateKey, StepBatch
 from walkgraph.networks.operators_orpheus import Backbone
 from walkgraph.networks.presets import ORPHEUS, drawn
 from walkgraph.starters.shapes.tokens import FILE

@@ -16,13 +16,16 @@ from torch import Tensor
 
 from tests.golden import pi05_tiny as tiny
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.abi.calls import Call, StateKey
+from walkgraph.abi.operator import LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
 from walkgraph.checkpoints.statistics import statistics_json
-from walkgraph.engine.blocks import Held, Room, capacity_for
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.pages import pages_for
-from walkgraph.engine.pool import Pool
+from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
+from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.pool import Pool
 from walkgraph.errors import NotFound
-from walkgraph.networks.base import Call, LoadContext, Operator, PagedRows, PagedSlot, StateKey, States, StepBatch
 from walkgraph.networks.operators_pi05 import (
     Camera,
     Expert,

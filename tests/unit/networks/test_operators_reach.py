@@ -5,9 +5,11 @@ from typing import Any, cast
 import pytest
 import torch
 
+from walkgraph.abi.calls import Call, CallFailed, Outputs
+from walkgraph.abi.operator import Operator
+from walkgraph.abi.states import States
 from walkgraph.components import catalogue
 from walkgraph.networks import reach_scene as world
-from walkgraph.networks.base import Call, CallFailed, Operator, Outputs, States
 from walkgraph.networks.operators_reach import Drive, Picture, Scene
 from walkgraph.networks.reach_pictures import SIDE, picture
 

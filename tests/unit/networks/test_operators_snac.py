@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.abi.calls import Call, ChunkInfo
+from walkgraph.abi.states import States
 from walkgraph.chunking import sliding
-from walkgraph.engine.capture import Capturer
+from walkgraph.engine.calls.captured_step import Singles
+from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.single import Singles
-from walkgraph.networks.base import Call, ChunkInfo, States
 from walkgraph.networks.operators_snac import Decoder
 from walkgraph.networks.snac import Snac, counter_noise, random_snac
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of
+from walkgraph.abi.calls import ChunkInfo, StateKey
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Engine
-from walkgraph.networks.base import ChunkInfo, StateKey
 
 DECLARED = {n.removeprefix("synthetic."): c for n, c in catalogue().items() if n.startswith("synthetic.")}
 

@@ -10,12 +10,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.abi.operator import Operator
+from walkgraph.abi.step import StepBatch
 from walkgraph.components import catalogue, families
 from walkgraph.engine.engine import Engine
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Weights
 from walkgraph.networks import world_scene as world
-from walkgraph.networks.base import Operator, StepBatch
 from walkgraph.networks.operators_world import Beside, Look, Paint, Truth, load_painter
 from walkgraph.networks.world_drives import DRIVES
 from walkgraph.networks.world_painter import Painter, PainterConfig, facts

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import torch
 
+from walkgraph.abi.states import CausalRows
 from walkgraph.layers.attention import PackedAttend, causal_mask
-from walkgraph.networks.base import CausalRows
 from walkgraph.networks.llama import Llama
 from walkgraph.networks.presets import drawn, orpheus_config
 from walkgraph.networks.prompts import MOST, SIZES, Prompts

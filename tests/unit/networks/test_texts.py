@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import call
-from walkgraph.engine.paged_attention import Contexts
-from walkgraph.engine.pages import PAGE
-from walkgraph.engine.pool import Pool
-from walkgraph.engine.states import StateTable
+from walkgraph.abi.calls import CallFailed, StateKey
+from walkgraph.abi.operator import Capture
+from walkgraph.abi.states import CausalRows, Segment
+from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.states import StateTable
 from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.base import CallFailed, Capture, CausalRows, Segment, StateKey
 from walkgraph.networks.operators_bagel import Backbone
 from walkgraph.networks.presets import BAGEL, drawn
 from walkgraph.networks.texts import MOST, PAGES, SIZES, Texts

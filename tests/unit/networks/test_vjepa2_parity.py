@@ -9,11 +9,11 @@ from torch import Tensor
 
 from tests.golden import vjepa2_tiny as tiny
 from tests.golden.pictures import png, seen
+from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.vjepa2 import read_vjepa2
-from walkgraph.engine.pages import PAGE
+from walkgraph.engine.kv.pages import PAGE
 from walkgraph.layers.poses import plain_move
 from walkgraph.networks import vjepa2_planning as planning
-from walkgraph.networks.base import PagedRows, PagedSlot
 from walkgraph.networks.vjepa2 import Vjepa2, normed, spread
 from walkgraph.networks.vjepa2_steps import EncoderSteps, PredictorSteps
 from walkgraph.networks.vjepa2_weights import load_encoder, load_predictor

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.abi.operator import Operator
+from walkgraph.abi.step import StepBatch, StepSpec
 from walkgraph.layers.poses import euler, plain_move, rotation
 from walkgraph.networks import operators_vjepa2_planning as operators
 from walkgraph.networks import vjepa2_planning as planning
-from walkgraph.networks.base import Operator, StepBatch, StepSpec
 
 CPU = torch.device("cpu")
 MOMENTA = {"momentum_mean": 0.25, "momentum_std": 0.5, "momentum_mean_grip": 0.15, "momentum_std_grip": 0.6}

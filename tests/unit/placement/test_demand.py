@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.placing import at, duet, planned
 from walkgraph.errors import InvalidInput
-from walkgraph.placement.demand import inputs_read, page_demand, whole_pages
+from walkgraph.placement.capacity.demand import inputs_read, page_demand, whole_pages
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.tables import Itinerary, Plan
 

@@ -9,10 +9,10 @@ import pytest
 from tests.support.placing import at, duet, planned
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.graph import codec
+from walkgraph.graph.reading import codec
 from walkgraph.ids import Rank
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import fill_params, name_inputs

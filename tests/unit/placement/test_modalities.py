@@ -1,8 +1,8 @@
 """A plan says what flows at the ports of its nodes: a worker shows values by it."""
 
 from tests.support.placing import CATALOGUE, duet, placement
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 
 
 def test_ports_have_the_modalities_of_their_component() -> None:

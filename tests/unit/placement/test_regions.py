@@ -8,16 +8,16 @@ import pytest
 
 from tests.support.random_walks import RESIDENT
 from walkgraph.components import catalogue
-from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Catalogue, Param, StateUse
+from walkgraph.graph.reading import codec
 from walkgraph.ids import Rank
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.placement.compiler.regions import apart
 from walkgraph.placement.document import Group, Placement, RankDevice
-from walkgraph.placement.regions import apart
 from walkgraph.placement.tables import Plan
 from walkgraph.resources import bundled
-from walkgraph.worker.tables import walk_tables
+from walkgraph.worker.walk.walk_tables import walk_tables
 
 MIX = replace(
     RESIDENT["test.mix"],

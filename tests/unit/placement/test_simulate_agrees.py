@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from tests.support.reference_walk import run_walk
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
-from walkgraph.graph import codec
 from walkgraph.graph.document import FirstStep, Graph, Step, Task, TaskParam, WalkStep
-from walkgraph.graph.expressions import evaluate, parse
+from walkgraph.graph.language.expressions import evaluate, parse
+from walkgraph.graph.reading import codec
 from walkgraph.placement import itinerary
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.simulate import Simulation, Value, simulate
 from walkgraph.placement.tables import Plan

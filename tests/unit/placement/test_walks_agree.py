@@ -10,13 +10,13 @@ from tests.support.naive_tables import run_tables
 from tests.support.random_walks import CATALOGUE, PARAMS, graphs, mix, plain
 from tests.support.reference_walk import run_walk
 from tests.support.synthetic import one_walk
+from walkgraph.abi.calls import Call
 from walkgraph.graph.document import Edge, Graph, Loop
 from walkgraph.graph.structure import Entry, structure
-from walkgraph.networks.base import Call
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
-from walkgraph.placement.compile import chunked, compile_walk
-from walkgraph.placement.context import Context
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.placement.compiler.compile import chunked, compile_walk
+from walkgraph.placement.compiler.context import Context
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 

@@ -11,10 +11,11 @@ from starlette.routing import BaseRoute
 from tests.unit.service.conftest import BASE, TOKEN, Running, serving
 from tests.unit.service.fakes import FakeFleet
 from tests.unit.service.sockets import Refused, connect
-from walkgraph.service import kserve_binary, multipart
-from walkgraph.service.access import CODE_SECONDS, COOKIE_SECONDS, OPEN_PATHS, Codes, Cookies
+from walkgraph.service.access.access import CODE_SECONDS, COOKIE_SECONDS, OPEN_PATHS, Codes, Cookies
+from walkgraph.service.http import multipart
+from walkgraph.service.kserve import binary
 from walkgraph.service.routes.studio import access_of
-from walkgraph.service.schemas import AccessShown
+from walkgraph.service.schemas.resources import AccessShown
 from walkgraph.settings import Settings, standard_home
 
 OWN = "http://127.0.0.1:8421"
@@ -177,7 +178,7 @@ async def test_mutations_are_json_alone(service: Running, content_type: str | No
             # Where forms are taken this is none: see test_multipart.py.
             taken = "multipart" in str(content_type) and multipart.PATHS.fullmatch(path)
             # Cookies don't count below these: a page has nothing to send with a body of no type.
-            taken = taken or (content_type is None and kserve_binary.PATHS.fullmatch(path))
+            taken = taken or (content_type is None and binary.PATHS.fullmatch(path))
             assert answer.status_code in ((400, 404, 422) if taken else (415,)), (method, path)
 
 

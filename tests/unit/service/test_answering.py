@@ -14,7 +14,7 @@ from tests.unit.service.conftest import Running
 from tests.unit.service.fakes import PNG
 from tests.unit.service.sockets import connect
 from tests.unit.service.test_frames import IN_JSON, REQUEST, STATE
-from walkgraph.service.answering import EVENTS, JSON, accepted
+from walkgraph.service.runs.answering import EVENTS, JSON, accepted
 from walkgraph.wire import messages as m
 
 DRAW = "/v1/tasks/shapes/text_to_image"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.service.conftest import Running
-from walkgraph.service import limits
-from walkgraph.service.asked import remembered
+from walkgraph.service.http import limits
+from walkgraph.service.runs.asked import remembered
 
 LARGE = "x" * (limits.ASKED_VALUE_BYTES + 1)
 

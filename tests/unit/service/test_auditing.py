@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.unit.service.conftest import BASE, Running
-from walkgraph.service import auditing
+from walkgraph.service.access import auditing
 from walkgraph.store import keys as stored
 from walkgraph.store import queries
 from walkgraph.store.session import StoreFull

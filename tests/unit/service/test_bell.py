@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from walkgraph.service.bell import Bell
+from walkgraph.service.runs.notifier import Bell
 
 
 async def test_all_who_wait_hear_it_and_who_comes_later_waits_for_the_next() -> None:

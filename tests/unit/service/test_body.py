@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.support.yardstick import fastest_answer
 from tests.unit.service.conftest import Running
 from walkgraph.errors import InvalidInput
-from walkgraph.service import access, body, limits
+from walkgraph.service.access import access
+from walkgraph.service.http import body, limits
 
 MOST_SECONDS = 0.5
 CHECK = "/api/v1/graphs/check"

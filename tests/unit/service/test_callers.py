@@ -7,8 +7,8 @@ from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.routing import BaseRoute
 
 from tests.unit.service.conftest import Running
-from walkgraph.service.access import OPEN_PATHS
-from walkgraph.service.callers import ALL, SCOPES, SOCKET, TABLE, Caller, needed, row_for
+from walkgraph.service.access.access import OPEN_PATHS
+from walkgraph.service.access.callers import ALL, SCOPES, SOCKET, TABLE, Caller, needed, row_for
 
 ADMIN_ALONE = {
     "DELETE /api/v1/keys/{key}",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.service.conftest import Running, serving
 from tests.unit.service.fakes import FakeDeployment, FakeFleet
-from walkgraph.service import versions
+from walkgraph.service.deployments import versions
 from walkgraph.settings import Settings
 
 DRAW = "/v1/tasks/shapes/text_to_image"

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.unit.service.conftest import Running
-from walkgraph.service import limits
-from walkgraph.service.dialects import Fault, Said, dialect_of, openai_error, parameter, write
+from walkgraph.service.http import limits
+from walkgraph.service.http.dialects import Fault, Said, dialect_of, openai_error, parameter, write
 
 
 @pytest.mark.parametrize(

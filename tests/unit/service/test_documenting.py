@@ -11,12 +11,10 @@ from pydantic import BaseModel
 
 from tests.unit.service.conftest import Running
 from walkgraph.errors import ErrorInfo
-from walkgraph.service import dialects, problems
-from walkgraph.service import schemas_runs as runs
-from walkgraph.service import schemas_traces as traces
-from walkgraph.service import schemas_watch as watch
-from walkgraph.service.dialects import dialect_of
-from walkgraph.service.documenting import Problem, schema_of
+from walkgraph.service.http import dialects, problems
+from walkgraph.service.http.dialects import dialect_of
+from walkgraph.service.http.documenting import Problem, schema_of
+from walkgraph.service.schemas import runs, traces, watch
 from walkgraph.store.queries import save_runs
 from walkgraph.store.tables import Run, RunTrace
 from walkgraph.telemetry import critical, differences, events, statistics

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from tests.support import traces
-from walkgraph.service import exporting
-from walkgraph.service.exporting import SpanExporter
+from walkgraph.service.observe import exporting
+from walkgraph.service.observe.exporting import SpanExporter
 from walkgraph.settings import Settings
 
 UNSAMPLED = traces.PARENT[:-2] + "00"

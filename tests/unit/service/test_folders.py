@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.service.conftest import Running, serving
 from tests.unit.service.fakes import FakeFleet
-from walkgraph.service.folders import Folders
+from walkgraph.service.deployments.folders import Folders
 from walkgraph.settings import Settings
 
 

@@ -15,9 +15,10 @@ from tests.unit.service.conftest import Running
 from tests.unit.service.fakes import PNG
 from tests.unit.service.sockets import connect
 from walkgraph.ids import RunId
-from walkgraph.service import limits, streaming
-from walkgraph.service.frames import placed, plain
-from walkgraph.service.runs import LiveRun
+from walkgraph.service.http import limits
+from walkgraph.service.http.frames import placed, plain
+from walkgraph.service.runs import streaming
+from walkgraph.service.runs.runs import LiveRun
 from walkgraph.wire import messages as m
 
 ACT = "/ws/v1/sessions/reach/act"

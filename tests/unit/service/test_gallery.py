@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.service.conftest import Running
-from walkgraph.service import gallery
+from walkgraph.service.deployments import gallery
 
 
 async def listed(service: Running) -> dict[str, dict[str, Any]]:

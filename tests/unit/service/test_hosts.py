@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from walkgraph.service import hosts
+from walkgraph.service.access import hosts
 
 GOOD = (
     ("localhost", "localhost", None),

@@ -17,7 +17,7 @@ from tests.unit.service.conftest import Running
 from tests.unit.service.sockets import connect
 from walkgraph.errors import Overloaded
 from walkgraph.launch import _configuration
-from walkgraph.service.hub import Hub, Stalled
+from walkgraph.service.observe.hub import Hub, Stalled
 from walkgraph.settings import Settings
 
 

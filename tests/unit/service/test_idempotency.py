@@ -13,9 +13,9 @@ from tests.unit.service.conftest import Running
 from tests.unit.service.fakes import PNG
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import RunId
-from walkgraph.service.idempotency import Handle, Keys
-from walkgraph.service.problems import Unprocessable
-from walkgraph.service.runs import LiveRun
+from walkgraph.service.http.problems import Unprocessable
+from walkgraph.service.runs.idempotency import Handle, Keys
+from walkgraph.service.runs.runs import LiveRun
 from walkgraph.wire import messages as m
 
 TASK = "/v1/tasks/shapes/text_to_image"

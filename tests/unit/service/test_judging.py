@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from walkgraph.resources import bundled
-from walkgraph.service.judging import check_here, deployable, judge
-from walkgraph.service.problems import Unprocessable
+from walkgraph.service.deployments.judging import check_here, deployable, judge
+from walkgraph.service.http.problems import Unprocessable
 
 
 def document(name: str) -> dict[str, object]:

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.service.conftest import BASE, TOKEN, Running, serving
 from tests.unit.service.fakes import FakeFleet
 from tests.unit.service.sockets import Refused, connect
-from walkgraph.service import keys
+from walkgraph.service.access import keys
 from walkgraph.settings import Settings
 from walkgraph.store import keys as stored
 

@@ -17,7 +17,7 @@ from tests.unit.service.conftest import Running
 from tests.unit.service.fakes import PNG
 from tests.unit.service.test_frames import IN_JSON, STATE
 from walkgraph.errors import InvalidInput
-from walkgraph.service import kserve, kserve_binary
+from walkgraph.service.kserve import binary, protocol
 from walkgraph.wire import messages as m
 
 ACT = "/v2/models/reach/infer"
@@ -80,7 +80,7 @@ async def test_json_and_bytes_are_the_same_request_and_answer(reach: Running) ->
     head = {"id": "mine", "parameters": {"steps": 3, "seed": 5, "session": "arm", "priority": 2}, "inputs": INPUTS}
     plain = await reach.http.post(ACT, json=head)
     assert plain.status_code == 200, plain.text
-    chunks = [kserve.joined([PNG]), kserve.joined([b"reach the red ball"]), STATE]
+    chunks = [protocol.joined([PNG]), protocol.joined([b"reach the red ball"]), STATE]
     binary = [
         {**{k: v for k, v in one.items() if k != "data"}, "parameters": {"binary_data_size": len(chunk)}}
         for one, chunk in zip(INPUTS, chunks, strict=True)
@@ -241,6 +241,6 @@ async def test_mutated_requests_are_served_or_refused(reach: Running) -> None:
 
 
 def test_many_empty_elements_are_refused_before_they_are_made() -> None:
-    assert kserve_binary.elements(bytes(4 * 256), "/inputs/0") == [b""] * 256
+    assert binary.elements(bytes(4 * 256), "/inputs/0") == [b""] * 256
     with pytest.raises(InvalidInput, match="256 elements"):
-        kserve_binary.elements(bytes(4 * 257), "/inputs/0")
+        binary.elements(bytes(4 * 257), "/inputs/0")

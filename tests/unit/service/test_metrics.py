@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.service.conftest import Running
 from walkgraph.ids import Rank, RunId
-from walkgraph.service import metrics as told
-from walkgraph.service.metrics import Metrics
+from walkgraph.service.observe import metrics as told
+from walkgraph.service.observe.metrics import Metrics
 from walkgraph.telemetry import events as e
 from walkgraph.wire import messages as m
 

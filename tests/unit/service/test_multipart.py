@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from tests.support.yardstick import fastest_answer
 from tests.unit.service.conftest import Running
 from walkgraph.errors import InvalidInput
-from walkgraph.service import access, limits, multipart
-from walkgraph.service.body import BadForm, BodyTooLarge
-from walkgraph.service.multipart import Form, Part, read_body
+from walkgraph.service.access import access
+from walkgraph.service.http import limits, multipart
+from walkgraph.service.http.body import BadForm, BodyTooLarge
+from walkgraph.service.http.multipart import Form, Part, read_body
 
 KIND = "multipart/form-data; boundary=line"
 PATH = "/v1/tasks/shapes/text_to_image"

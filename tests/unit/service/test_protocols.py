@@ -14,7 +14,7 @@ import uvicorn
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.server import ServerState
 
-from walkgraph.service import limits, protocols
+from walkgraph.service.http import limits, protocols
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walkgraph.service.rates import Meter, RateLimited, burst_of
+from walkgraph.service.access.rates import Meter, RateLimited, burst_of
 
 SECOND = 1_000_000_000
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.service.conftest import Running
 from walkgraph.ids import Rank, RunId
-from walkgraph.service import limits
+from walkgraph.service.http import limits
 from walkgraph.telemetry.events import Sample, Statistics
 from walkgraph.wire import messages as m
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from walkgraph.ids import RunId
-from walkgraph.service import limits
-from walkgraph.service.runs import LiveRun, Runs, row_of
+from walkgraph.service.http import limits
+from walkgraph.service.runs.runs import LiveRun, Runs, row_of
 from walkgraph.wire import messages as m
 
 

@@ -16,8 +16,8 @@ from tests.support.storm.judge import UNTOLD, Ask, ask, typed
 from tests.unit.service.conftest import TOKEN, Running
 from tests.unit.service.sockets import Refused, connect
 from tests.unit.service.test_access import HOSTS, ORIGINS, filled, routes
-from walkgraph.service import limits
-from walkgraph.service.access import BOOTSTRAP_PATHS, OPEN_PATHS
+from walkgraph.service.access.access import BOOTSTRAP_PATHS, OPEN_PATHS
+from walkgraph.service.http import limits
 
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "BREW")
 NASTY = (

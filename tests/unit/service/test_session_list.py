@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.unit.service.conftest import Running
-from walkgraph.service import versions
+from walkgraph.service.deployments import versions
 from walkgraph.wire import messages as m
 
 PATH = "/v1/sessions/synthetic_states"

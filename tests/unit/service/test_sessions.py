@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.service.conftest import Running
 from tests.unit.service.sockets import Socket, connect
-from walkgraph.service import limits
+from walkgraph.service.http import limits
 from walkgraph.wire import messages as m
 
 KEEP = "/ws/v1/sessions/synthetic_states/remember"

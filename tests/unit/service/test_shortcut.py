@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.unit.service.conftest import Running
-from walkgraph.service import limits, shortcut
+from walkgraph.service.http import limits
+from walkgraph.service.runs import shortcut
 
 TASK = "/v1/tasks/shapes/text_to_image"
 PROMPT = {"inputs": {"prompt": "a red circle"}}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.service.conftest import Running
 from tests.unit.service.sockets import connect
-from walkgraph.service import limits
+from walkgraph.service.http import limits
 from walkgraph.wire import messages as m
 
 DRAW = "/ws/v1/tasks/shapes/text_to_image"

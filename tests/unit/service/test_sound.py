@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.listening import heard
 from walkgraph.errors import InvalidInput
-from walkgraph.service import sound
+from walkgraph.service.values import sound
 
 RATE = 24000
 EXACT = ("wav", "pcm", "flac")

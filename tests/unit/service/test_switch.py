@@ -14,8 +14,8 @@ from tests.unit.service.conftest import Running, serving
 from tests.unit.service.fakes import FakeFleet
 from walkgraph.errors import NotFound
 from walkgraph.placement.hardware import Device, Hardware
-from walkgraph.service import deployments, judging, versions
-from walkgraph.service.deployments import Managed
+from walkgraph.service.deployments import deployments, judging, versions
+from walkgraph.service.deployments.deployments import Managed
 from walkgraph.settings import Settings
 from walkgraph.store import queries
 from walkgraph.store.session import StoreFull

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import zmq
 
-from walkgraph.service.hub import Hub
-from walkgraph.service.telemetry import FRAME_BYTES, Collector, ToHub
+from walkgraph.service.observe.hub import Hub
+from walkgraph.service.observe.telemetry import FRAME_BYTES, Collector, ToHub
 from walkgraph.telemetry import events
 from walkgraph.wire import sockets
 

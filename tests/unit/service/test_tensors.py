@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from walkgraph.errors import InvalidInput
-from walkgraph.graph import codec
-from walkgraph.service import values
-from walkgraph.service.tensors import exactly, kind_of, read_bytes
+from walkgraph.graph.reading import codec
+from walkgraph.service.values import values
+from walkgraph.service.values.tensors import exactly, kind_of, read_bytes
 from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES, check_header
 

@@ -11,8 +11,8 @@ import structlog
 from tests.support.telling import A, activity, forward, packet, phase, sample
 from tests.unit.service.conftest import Running
 from walkgraph.ids import RunId
-from walkgraph.service.schemas_traces import StatisticsShown, WhyShown
-from walkgraph.service.traces import BATCH, MAX_WAITING
+from walkgraph.service.observe.traces import BATCH, MAX_WAITING
+from walkgraph.service.schemas.traces import StatisticsShown, WhyShown
 from walkgraph.store.tables import RunTrace
 from walkgraph.store.traces import save_traces
 from walkgraph.telemetry import events as e

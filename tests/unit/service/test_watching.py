@@ -11,11 +11,11 @@ import pytest
 
 from tests.unit.service.conftest import Running, serving
 from tests.unit.service.fakes import FakeFleet
-from walkgraph.conductor.watching import Places
+from walkgraph.conductor.runs.watching import Places
 from walkgraph.ids import Rank, RunId
-from walkgraph.service import limits
-from walkgraph.service.schemas_watch import BreakRequest, TapRequest
-from walkgraph.service.watching import Watched
+from walkgraph.service.http import limits
+from walkgraph.service.observe.watching import Watched
+from walkgraph.service.schemas.watch import BreakRequest, TapRequest
 from walkgraph.settings import Settings
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Break, HeldCall, Tap
@@ -190,7 +190,7 @@ async def test_what_is_asked_for_one_run_ends_with_it(deployed: Running) -> None
 
 
 async def test_a_process_that_is_started_anew_is_told(deployed: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("walkgraph.service.versions.BACKOFF_FIRST", 0.001)
+    monkeypatch.setattr("walkgraph.service.deployments.versions.BACKOFF_FIRST", 0.001)
     await deployed.http.put(f"{PATH}/watch/level", json={"level": "full"})
     await deployed.http.post(f"{PATH}/taps", json=TAP)
     wanted = watches(deployed)[-1]

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from walkgraph.cli import request
+from walkgraph.cli.runs import request
 from walkgraph.ids import RunId
-from walkgraph.service import values, wav
-from walkgraph.service.runs import LiveRun, event_of, result_of
+from walkgraph.service.runs.runs import LiveRun, event_of, result_of
+from walkgraph.service.values import values, wav
 from walkgraph.wire import messages as m
 
 

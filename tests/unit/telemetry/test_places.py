@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.support.placing import at, planned
 from walkgraph import resources
-from walkgraph.graph.guard import read_json
-from walkgraph.service.judging import judge
+from walkgraph.graph.reading.guard import read_json
+from walkgraph.service.deployments.judging import judge
 from walkgraph.telemetry.places import Places
 
 

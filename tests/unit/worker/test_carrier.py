@@ -17,9 +17,9 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.transports.base import BadTicket
 from walkgraph.wire import messages as m
 from walkgraph.wire import sockets
-from walkgraph.worker.carrier import Carrier, shared_memory
 from walkgraph.worker.events import Arrived, Send
-from walkgraph.worker.links import Links
+from walkgraph.worker.io.carrier import Carrier, shared_memory
+from walkgraph.worker.io.links import Links
 
 A, B = Rank(0), Rank(1)
 R = RunId("r")

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from tests.support.cluster import Cluster
 from tests.support.synthetic import functions, lanes, one_walk
+from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
-from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
+from walkgraph.graph.reading import codec
 from walkgraph.ids import RunId
-from walkgraph.networks.base import Call
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice, decode
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m

@@ -8,11 +8,11 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.random_walks import PARAMS, RESIDENT
 from tests.support.synthetic import one_walk
+from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
-from walkgraph.graph import codec
-from walkgraph.networks.base import Call
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.graph.reading import codec
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 

@@ -11,13 +11,13 @@ import torch
 from tests.support.cluster import Cluster
 from tests.support.random_walks import PARAMS, RESIDENT
 from tests.support.synthetic import one_walk
-from walkgraph.graph import codec
+from walkgraph.abi.calls import Call
+from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.graph.catalogue import Catalogue, Param
+from walkgraph.graph.reading import codec
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call
-from walkgraph.networks.loops import Items, LoopCall
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m

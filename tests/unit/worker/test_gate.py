@@ -16,11 +16,11 @@ from tests.support.random_walks import PARAMS, followed, graphs
 from tests.support.synthetic import functions, lanes, one_walk
 from tests.unit.worker.test_resident import INPUTS, STREAM, drawn, placed, plan_of, served
 from tests.unit.worker.test_stepped import called_by, given_by
+from walkgraph.abi.calls import Call, StateKey
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, StateKey
-from walkgraph.placement.regions import stepped
+from walkgraph.placement.compiler.regions import stepped
 from walkgraph.placement.tables import Plan, StepPlan
 from walkgraph.wire.messages import Halted, RankFailed
 from walkgraph.wire.watching import Break, HeldCall, Watch
@@ -43,7 +43,7 @@ from walkgraph.worker.events import (
     Started,
     Watched,
 )
-from walkgraph.worker.gate import Gate
+from walkgraph.worker.observe.gate import Gate
 
 QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 R = RunId("r")

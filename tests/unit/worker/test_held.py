@@ -12,10 +12,10 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Held as Told
-from walkgraph.worker import held as held_module
 from walkgraph.worker.events import ABSENT
-from walkgraph.worker.held import Held
-from walkgraph.worker.outbox import Waiting
+from walkgraph.worker.io import pending as held_module
+from walkgraph.worker.io.outbox import Waiting
+from walkgraph.worker.io.pending import Held
 
 _, PLAN = plan_named("synthetic_loops")
 WALK = next(walk for walk in PLAN.walks if any(edge.transport != "local" for edge in walk.edges))

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 import torch
 
-from walkgraph.engine.looking import Looked, Looker
-from walkgraph.engine.states import Kept
+from walkgraph.abi.calls import StateKey
+from walkgraph.engine.kv.states import Kept
+from walkgraph.engine.probe.looker import Looked, Looker
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import StateKey
 from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Off
 from walkgraph.wire.watching import Tap
 from walkgraph.worker.events import ABSENT, Observe
-from walkgraph.worker.looking import Looking
+from walkgraph.worker.observe.looking import Looking
 
 KEY = StateKey("r", "main")
 

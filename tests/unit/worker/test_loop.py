@@ -13,20 +13,19 @@ import torch
 import zmq
 
 from tests.unit.transports.test_conformance import ROOM
+from walkgraph.abi.calls import Call, StateKey
 from walkgraph.engine.engine import Done
 from walkgraph.engine.gauges import Gauges
-from walkgraph.engine.pages import PageFault
-from walkgraph.engine.swap import Swapped
+from walkgraph.engine.kv.pages import PageFault
+from walkgraph.engine.kv.swap import Swapped
 from walkgraph.errors import ErrorInfo, InvalidInput
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call, StateKey
 from walkgraph.placement.tables import Itinerary
 from walkgraph.telemetry.emit import Emitter, Off
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Standing
 from walkgraph.worker import serve
-from walkgraph.worker.carrier import Carrier
 from walkgraph.worker.events import (
     ABSENT,
     Arrived,
@@ -43,7 +42,8 @@ from walkgraph.worker.events import (
     Send,
     Started,
 )
-from walkgraph.worker.links import Links
+from walkgraph.worker.io.carrier import Carrier
+from walkgraph.worker.io.links import Links
 from walkgraph.worker.loop import Loop
 
 ITINERARY = Itinerary(steps=(), outputs=(), ranks=(), streams=())

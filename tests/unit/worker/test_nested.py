@@ -14,19 +14,19 @@ from tests.support.synthetic import one_walk
 from tests.unit.placement.test_regions import FORKED, around, planned
 from tests.unit.worker.test_resident import INPUTS, agree, both, small, told
 from tests.unit.worker.test_telling import rider
-from walkgraph.engine.riders import LoopDone
+from walkgraph.abi.calls import Call, StateKey
+from walkgraph.engine.loops.riders import LoopDone
+from walkgraph.engine.loops.spec import Anew, LoopCall
 from walkgraph.graph.catalogue import Catalogue, StateUse
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank
-from walkgraph.networks.base import Call, StateKey
-from walkgraph.networks.loops import Anew, LoopCall
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import RunLoop
-from walkgraph.worker.observing import held_values
-from walkgraph.worker.riding import Party
-from walkgraph.worker.summing import calls_of
-from walkgraph.worker.unrolling import MOST
+from walkgraph.worker.loops.unrolling import MOST
+from walkgraph.worker.observe.observing import held_values
+from walkgraph.worker.observe.riding import Party
+from walkgraph.worker.observe.summing import calls_of
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -11,7 +11,7 @@ from tests.support.nested_walks import nested
 from tests.support.random_walks import PARAMS, followed, graphs, plain
 from tests.support.synthetic import functions, lanes, one_walk
 from tests.unit.worker.test_resident import INPUTS, STREAM, drawn, placed, plan_of, served
-from walkgraph.conductor.watching import Places
+from walkgraph.conductor.runs.watching import Places
 from walkgraph.graph.document import Graph
 from walkgraph.ids import RunId
 from walkgraph.wire.watching import Tap, Watch

@@ -9,15 +9,15 @@ import pytest
 import torch
 import zmq
 
-from walkgraph.engine.crossing import Crossing
-from walkgraph.engine.spanning import Inbox, Key, Memory, Spans
+from walkgraph.abi.calls import CallFailed
+from walkgraph.engine.loops.crossing import Crossing
+from walkgraph.engine.loops.spanning import Inbox, Key, Memory, Spans
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import CallFailed
 from walkgraph.wire import messages as m
 from walkgraph.wire import sockets
-from walkgraph.worker.carrier import Carrier
-from walkgraph.worker.outbox import Outbox, Waiting
-from walkgraph.worker.parts import Parts
+from walkgraph.worker.io.carrier import Carrier
+from walkgraph.worker.io.outbox import Outbox, Waiting
+from walkgraph.worker.loops.parts import Parts
 
 KEY = Key("r", 3, "denoise", (1, 2))
 INBOXES = (Inbox(5, 640, 128, 7, 4096),)

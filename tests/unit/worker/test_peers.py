@@ -40,8 +40,9 @@ from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 from walkgraph.wire.standing import Held, Probe, Probed, Standing
-from walkgraph.worker import held, serve
+from walkgraph.worker import serve
 from walkgraph.worker.events import ABSENT, Arrived, Command, Release, Send
+from walkgraph.worker.io import pending
 
 __all__ = ["outside", "trio"]
 
@@ -108,7 +109,7 @@ def test_what_is_held_for_a_run_is_dropped_at_its_end(strangers: Strangers) -> N
 
 def test_too_much_for_an_unknown_peer_fails_its_run(strangers: Strangers, monkeypatch: pytest.MonkeyPatch) -> None:
     desk, one, two, _ = strangers
-    monkeypatch.setattr(held, "MESSAGES", 2)
+    monkeypatch.setattr(pending, "MESSAGES", 2)
     start(one, desk, [Send(two.rank, deliver(i), 1) for i in range(3)])
     one.turn()
     said = desk.hear()

@@ -12,7 +12,7 @@ import zmq
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
-from walkgraph.worker.reports import Reports
+from walkgraph.worker.io.reports import Reports
 
 Pair = tuple[Reports, sockets.Socket]
 

@@ -17,20 +17,20 @@ from tests.support.cluster import Cluster
 from tests.support.random_walks import PARAMS, RESIDENT, followed, graphs, mix, plain
 from tests.support.reference_walk import run_walk
 from tests.support.synthetic import functions, lanes, one_walk
+from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
-from walkgraph.graph import codec
+from walkgraph.engine.loops.spec import Items
 from walkgraph.graph.catalogue import Param
 from walkgraph.graph.document import Graph, Item
+from walkgraph.graph.reading import codec
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call
-from walkgraph.networks.loops import Items
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import Arrived, CallDone, Ref, Run, RunLoop, Send, Started
-from walkgraph.worker.streams import Outgoing
+from walkgraph.worker.walk.streams import Outgoing
 
 INPUTS = {"x": 5, "xs": [7, 8]}
 QUICK = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -3,7 +3,7 @@
 import torch
 
 from walkgraph.worker.events import ABSENT
-from walkgraph.worker.shaping import join, part, stack
+from walkgraph.worker.walk.shaping import join, part, stack
 
 
 def test_a_chunk_joins_its_items_along_the_first_axis() -> None:

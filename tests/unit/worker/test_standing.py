@@ -12,8 +12,8 @@ from tests.support.synthetic import functions, lanes, one_walk
 from tests.unit.worker.test_core import plan_of
 from tests.unit.worker.test_resident import STEPS, STREAM, drawn
 from walkgraph.ids import Rank
-from walkgraph.placement.assemble import assemble
-from walkgraph.placement.assignment import Assignment
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Standing

@@ -12,22 +12,22 @@ import pytest
 import torch
 
 from tests.support.telling import leave
-from walkgraph.engine.clocks import Timing
-from walkgraph.engine.entering import Entered
+from walkgraph.abi.calls import Call
+from walkgraph.engine.calls.chunked_prefill import Forwarded
+from walkgraph.engine.device.clocks import Timing
 from walkgraph.engine.gauges import Gauges
-from walkgraph.engine.parts import Forwarded
-from walkgraph.engine.riders import LoopDone, Rider, Stepped, Waiting, stepped
+from walkgraph.engine.loops.entering import Entered
+from walkgraph.engine.loops.riders import LoopDone, Rider, Stepped, Waiting, stepped
+from walkgraph.engine.loops.spec import LoopCall, LoopUse
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
-from walkgraph.networks.base import Call
-from walkgraph.networks.loops import LoopCall, LoopUse
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.emit import INTERVAL, Buffered, Off
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Level
-from walkgraph.worker import folding, summing
 from walkgraph.worker.events import ABSENT, Arrived, Send
-from walkgraph.worker.telling import GAUGE_SECONDS, Teller
+from walkgraph.worker.observe import folding, summing
+from walkgraph.worker.observe.telling import GAUGE_SECONDS, Teller
 
 R = Rank(0)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.worker.test_loop import Desk, FakeEngine, R, Trio, Worker, outside, trio
 from walkgraph.engine.gauges import Gauges
-from walkgraph.networks.loops import LoopCall, LoopUse
+from walkgraph.engine.loops.spec import LoopCall, LoopUse
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.emit import INTERVAL, Buffered
 from walkgraph.wire import messages as m

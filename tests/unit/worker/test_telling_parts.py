@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from tests.unit.worker.test_telling import World, loop_call, rider
-from walkgraph.engine.clocks import Timing
-from walkgraph.engine.riders import LoopDone, stepped
+from walkgraph.engine.device.clocks import Timing
+from walkgraph.engine.loops.riders import LoopDone, stepped
+from walkgraph.engine.loops.spec import Channel, LoopSend
 from walkgraph.ids import Rank
-from walkgraph.networks.loops import Channel, LoopSend
 from walkgraph.telemetry import events as e
 from walkgraph.wire.watching import Level
 

@@ -13,8 +13,8 @@ from walkgraph.ids import Rank
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES
-from walkgraph.worker import values
 from walkgraph.worker.events import ABSENT
+from walkgraph.worker.io import values
 
 DTYPES = [getattr(torch, name) for name in ITEM_BYTES]
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walkgraph import __version__
-from walkgraph.cli import completing, output, request
+from walkgraph.cli import completing, output
 from walkgraph.cli.options import Json
+from walkgraph.cli.runs import request
 
 if TYPE_CHECKING:
     from walkgraph.cli.benching.load import Bounds, Level, Measured
@@ -121,7 +122,7 @@ async def _measure(
 
     from walkgraph.cli.benching import load
     from walkgraph.cli.benching.wire import Connection
-    from walkgraph.client import address
+    from walkgraph.client.connection import address
 
     trusted = address.trusted()
 

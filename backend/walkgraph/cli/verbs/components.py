@@ -22,7 +22,7 @@ def command(
     from walkgraph.components import catalogue
     from walkgraph.errors import NotFound
     from walkgraph.graph.problems import nearest
-    from walkgraph.service.palette import shown
+    from walkgraph.service.deployments.palette import shown
 
     known = catalogue()
     if name is not None and name not in known:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walkgraph.cli import completing, documents, output, progress
+from walkgraph.cli import completing, documents, output
 from walkgraph.cli.options import Json
+from walkgraph.cli.show import progress
 
 if TYPE_CHECKING:
     from walkgraph.client import Client

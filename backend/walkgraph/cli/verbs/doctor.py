@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from walkgraph.cli import diagnosing, output
+from walkgraph.cli import output
+from walkgraph.cli.doctor import diagnosing
 from walkgraph.cli.options import Json
 
 
@@ -22,7 +23,7 @@ def _found() -> list[diagnosing.Finding]:
     """Where the settings are wrong, that alone: nothing else can be told without them."""
     from pydantic import ValidationError
 
-    from walkgraph.cli.examining import examine
+    from walkgraph.cli.doctor.examining import examine
     from walkgraph.settings import Settings
 
     try:

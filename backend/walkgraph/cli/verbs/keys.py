@@ -9,7 +9,7 @@ import typer
 
 from walkgraph.cli import output
 from walkgraph.cli.options import Json
-from walkgraph.cli.spans import moment, seconds
+from walkgraph.cli.show.spans import moment, seconds
 from walkgraph.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ def command(
     """Plan a graph on a placement: ranks, memory, Walks, and what crosses ranks."""
     from walkgraph.placement.routes import handed
     from walkgraph.placement.show import render
-    from walkgraph.service.judging import judge
+    from walkgraph.service.deployments.judging import judge
     from walkgraph.settings import Settings
 
     placed = documents.read(placement, "placements") if placement is not None else None

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walkgraph.cli import comparing, completing, output, request, results
-from walkgraph.cli.naming import HELP, run_named
+from walkgraph.cli import completing, output
 from walkgraph.cli.options import Json
+from walkgraph.cli.runs import comparing, request, results
+from walkgraph.cli.runs.naming import HELP, run_named
 
 if TYPE_CHECKING:
     from walkgraph.client import Client

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walkgraph.cli import completing, output, request, results
+from walkgraph.cli import completing, output
 from walkgraph.cli.options import Json
+from walkgraph.cli.runs import request, results
 
 if TYPE_CHECKING:
     from walkgraph.client import Client, Event

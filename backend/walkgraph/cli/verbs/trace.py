@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walkgraph.cli import completing, output
-from walkgraph.cli.naming import HELP, run_named
 from walkgraph.cli.options import Json
+from walkgraph.cli.runs.naming import HELP, run_named
 from walkgraph.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _write(file: str, data: bytes) -> None:
 def _show(client: Client, run: str, *, as_json: bool) -> None:
     import msgspec
 
-    from walkgraph.cli import timelines
+    from walkgraph.cli.show import timelines
     from walkgraph.telemetry.trace import Trace
 
     found, why = client.trace(run), client.why(run)
@@ -141,7 +141,7 @@ def _show(client: Client, run: str, *, as_json: bool) -> None:
 
 
 def _list(client: Client, deployment: str, task: str | None, limit: int, *, as_json: bool) -> None:
-    from walkgraph.cli import timelines
+    from walkgraph.cli.show import timelines
 
     traces = client.traces(deployment, limit, task)
     statistics = client.statistics(deployment, task)
@@ -171,7 +171,7 @@ def _list(client: Client, deployment: str, task: str | None, limit: int, *, as_j
 
 def _follow(client: Client, deployment: str, *, as_json: bool) -> None:
     """Until the service, or whoever watches, ends it. Raises NotFound for what is not deployed."""
-    from walkgraph.cli.following import Board
+    from walkgraph.cli.show.following import Board
 
     client.deployment(deployment)
     if as_json:

@@ -38,7 +38,7 @@ def _is_placement(value: Any) -> bool:
 
 
 def _graph(value: Any) -> list[dict[str, Any]]:
-    from walkgraph.service.judging import check_here
+    from walkgraph.service.deployments.judging import check_here
     from walkgraph.settings import Settings
 
     return [dict(vars(problem)) for problem in check_here(value, Settings().checkpoint_roots).problems]

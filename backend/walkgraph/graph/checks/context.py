@@ -5,13 +5,13 @@ from functools import cached_property
 
 from walkgraph.graph.catalogue import Catalogue, Component, Port
 from walkgraph.graph.document import Graph, Task, Use
-from walkgraph.graph.expressions import Expr, parse
+from walkgraph.graph.language.expressions import Expr, parse
+from walkgraph.graph.language.ranges import SEED, Range, infer, range_of
+from walkgraph.graph.language.syntax import ExpressionError
 from walkgraph.graph.ports import PortType, parse_type
 from walkgraph.graph.problems import MAX_PROBLEMS, Problem, Severity, listed, nearest
-from walkgraph.graph.ranges import SEED, Range, infer, range_of
+from walkgraph.graph.reading.wellformed import Draft, Path
 from walkgraph.graph.structure import End, Entry, Route, StepAt, WalkStructure, steps_of, structures
-from walkgraph.graph.syntax import ExpressionError
-from walkgraph.graph.wellformed import Draft, Path
 
 LOOP_INDEX = PortType("scalar", "int")
 MAX_SEARCHES = 50

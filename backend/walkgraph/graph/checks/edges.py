@@ -5,10 +5,10 @@ from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.types import Unifier, passed
 from walkgraph.graph.checks.walks import walk_path
 from walkgraph.graph.document import Use
-from walkgraph.graph.expressions import parse
+from walkgraph.graph.language.expressions import parse
+from walkgraph.graph.language.syntax import ExpressionError
+from walkgraph.graph.reading.wellformed import Path
 from walkgraph.graph.structure import End, Entry, Route, WalkStructure
-from walkgraph.graph.syntax import ExpressionError
-from walkgraph.graph.wellformed import Path
 
 
 def check_edges(context: Context) -> None:

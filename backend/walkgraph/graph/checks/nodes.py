@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from walkgraph.graph.catalogue import ANY, Component, Param, Scalar
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.document import Node
-from walkgraph.graph.expressions import Expr
+from walkgraph.graph.language.expressions import Expr
+from walkgraph.graph.language.ranges import Range, range_of, range_of_value
+from walkgraph.graph.language.syntax import Param as Name
 from walkgraph.graph.problems import article, nearest
-from walkgraph.graph.ranges import Range, range_of, range_of_value
 from walkgraph.graph.structure import Entry
-from walkgraph.graph.syntax import Param as Name
 
 _LISTED = 6
 

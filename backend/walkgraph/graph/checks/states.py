@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.walks import accesses, states_of
 from walkgraph.graph.document import State
+from walkgraph.graph.reading.wellformed import Path
 from walkgraph.graph.structure import Entry
-from walkgraph.graph.wellformed import Path
 
 Touch = tuple[str, Entry]
 """A Walk, and a use or fork of it."""

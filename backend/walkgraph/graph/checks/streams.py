@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.document import Fixed, LeftContext, Sliding, Stream, Whole
+from walkgraph.graph.reading.wellformed import Path
 from walkgraph.graph.structure import Route, StepAt, WalkStructure, end, partitions
-from walkgraph.graph.wellformed import Path
 
 Reader = tuple[str, Route]
 """A Walk and its edge from the stream."""

@@ -8,13 +8,13 @@ from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.types import passed
 from walkgraph.graph.checks.walks import accesses
 from walkgraph.graph.document import ForStep, Step, Task, TaskParam
-from walkgraph.graph.expressions import constant
+from walkgraph.graph.language.expressions import constant
+from walkgraph.graph.language.ranges import range_of_value
+from walkgraph.graph.language.syntax import can_be_named
 from walkgraph.graph.ports import MODALITIES, PortType, accepts
 from walkgraph.graph.problems import article, nearest
-from walkgraph.graph.ranges import range_of_value
+from walkgraph.graph.reading.wellformed import Path
 from walkgraph.graph.structure import Route, StepAt, for_parts, lanes
-from walkgraph.graph.syntax import can_be_named
-from walkgraph.graph.wellformed import Path
 
 _RESULT = re.compile(r"^[A-Za-z][A-Za-z0-9_\-]*\.[A-Za-z][A-Za-z0-9_\-]*$")
 _MODALITIES = {"string": ("text",), "boolean": ("flag", "scalar"), "integer": ("scalar",), "number": ("scalar",)}

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.walks import states_of, walk_path, whens
 from walkgraph.graph.document import Use
-from walkgraph.graph.expressions import parse
+from walkgraph.graph.language.expressions import parse
+from walkgraph.graph.language.syntax import ExpressionError, can_be_named
 from walkgraph.graph.structure import WalkStructure
-from walkgraph.graph.syntax import ExpressionError, can_be_named
 
 
 def check_unused(context: Context) -> None:

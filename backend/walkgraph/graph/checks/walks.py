@@ -2,13 +2,13 @@
 
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.document import Fork, Graph, Use
-from walkgraph.graph.expressions import Expr, constant
+from walkgraph.graph.language.expressions import Expr, constant
+from walkgraph.graph.language.ranges import Range
+from walkgraph.graph.language.syntax import can_be_named
 from walkgraph.graph.ports import parse_type
 from walkgraph.graph.problems import article
-from walkgraph.graph.ranges import Range
+from walkgraph.graph.reading.wellformed import Path
 from walkgraph.graph.structure import Entry, LoopAt, WalkStructure, end
-from walkgraph.graph.syntax import can_be_named
-from walkgraph.graph.wellformed import Path
 
 
 def check_walks(context: Context) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from walkgraph.graph.expressions import ExpressionError, evaluate, parse
+from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.structure import steps_of
-from walkgraph.service.dialects import parameter
+from walkgraph.service.http.dialects import parameter
+from walkgraph.service.http.problems import Fault, Unprocessable, pointer
 from walkgraph.service.openai.chat_schemas import AudioPart, ChatRequest, ImagePart, Message, TextPart
 from walkgraph.service.openai.serving import Output, Resolved, Serving, unsupported
-from walkgraph.service.problems import Fault, Unprocessable, pointer
 
 SYSTEM = "system_prompt"
 _SYSTEM_ROLES = ("system", "developer")

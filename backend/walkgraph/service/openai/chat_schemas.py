@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from walkgraph.service import limits
+from walkgraph.service.http import limits
 
 MAX_CHOICES = 8
 MAX_STOPS = 4

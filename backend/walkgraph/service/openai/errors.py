@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from walkgraph.service import dialects
-from walkgraph.service.documenting import answer, schema_of
+from walkgraph.service.http import dialects
+from walkgraph.service.http.documenting import answer, schema_of
 
 
 class Wrong(msgspec.Struct, frozen=True):

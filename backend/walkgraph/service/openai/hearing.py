@@ -7,9 +7,9 @@ import importlib
 import io
 from typing import Any
 
-from walkgraph.service import sound
 from walkgraph.service.openai.chat_schemas import AudioPart, ChatRequest
 from walkgraph.service.openai.serving import unsupported
+from walkgraph.service.values import sound
 
 MAX_SAMPLES = 32 * 1024 * 1024
 """Of all sounds of a request, over all channels; a small file of silence could hold any number."""

@@ -11,14 +11,15 @@ import msgspec
 
 from walkgraph.errors import RunFailed, WalkgraphError
 from walkgraph.ids import RunId
-from walkgraph.service import dialects, sound
+from walkgraph.service.http import dialects
+from walkgraph.service.http.problems import said_of
 from walkgraph.service.openai import counting
 from walkgraph.service.openai.chat import Sent
 from walkgraph.service.openai.serving import Output
 from walkgraph.service.openai.stops import Cutter
-from walkgraph.service.problems import said_of
-from walkgraph.service.runs import LiveRun
-from walkgraph.service.streaming import HEARTBEAT_SECONDS
+from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.runs.streaming import HEARTBEAT_SECONDS
+from walkgraph.service.values import sound
 from walkgraph.wire import messages as m
 
 HEARTBEAT = b": \n\n"

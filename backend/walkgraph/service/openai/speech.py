@@ -16,13 +16,14 @@ from starlette.responses import Response
 from starlette.types import Send
 
 from walkgraph.errors import ErrorInfo, InvalidInput, RunFailed, WalkgraphError
-from walkgraph.service import dialects, limits, problems, sound
-from walkgraph.service.dialects import Fault
-from walkgraph.service.leaving import EVENTS, Streamed, leave, nobody, unless_left
+from walkgraph.service.http import dialects, limits, problems
+from walkgraph.service.http.dialects import Fault
+from walkgraph.service.http.problems import Unprocessable
 from walkgraph.service.openai import counting
 from walkgraph.service.openai.serving import Output, Serving
-from walkgraph.service.problems import Unprocessable
-from walkgraph.service.runs import LiveRun
+from walkgraph.service.runs.leaving import EVENTS, Streamed, leave, nobody, unless_left
+from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.values import sound
 from walkgraph.wire import messages as m
 
 INSTRUCTIONS = ("instructions", "system_prompt")

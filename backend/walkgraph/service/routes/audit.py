@@ -5,9 +5,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
-from walkgraph.service.schemas_keys import AuditShown
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.schemas.keys import AuditShown
 from walkgraph.store import keys as queries
 from walkgraph.store.tables import AuditEntry
 

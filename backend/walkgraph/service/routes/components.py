@@ -6,8 +6,8 @@ from fastapi import APIRouter
 
 from walkgraph.components import catalogue
 from walkgraph.errors import NotFound
-from walkgraph.service.body import StrictRoute
-from walkgraph.service.palette import shown
+from walkgraph.service.deployments.palette import shown
+from walkgraph.service.http.body import StrictRoute
 
 router = APIRouter(prefix="/api/v1/components", tags=["components"], route_class=StrictRoute)
 

@@ -6,11 +6,11 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from starlette.requests import Request
 
-from walkgraph.service.auditing import act
-from walkgraph.service.body import StrictRoute
+from walkgraph.service.access.auditing import act
+from walkgraph.service.deployments.judging import resolve
 from walkgraph.service.deps import Name, ServicesDep
-from walkgraph.service.judging import resolve
-from walkgraph.service.schemas import DeploymentRequest, SwitchRequest
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.schemas.resources import DeploymentRequest, SwitchRequest
 
 SwitchGrace = Annotated[float, Query(ge=0, le=600)]
 

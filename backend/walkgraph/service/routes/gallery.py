@@ -3,9 +3,9 @@
 import anyio.to_thread
 from fastapi import APIRouter
 
-from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
-from walkgraph.service.schemas import GalleryEntry
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.schemas.resources import GalleryEntry
 from walkgraph.store import queries
 
 router = APIRouter(tags=["graphs"], route_class=StrictRoute)

@@ -14,12 +14,12 @@ from walkgraph.graph.document import Graph
 from walkgraph.graph.export import to_python
 from walkgraph.graph.mermaid import draw
 from walkgraph.placement.simulate import simulate as run
-from walkgraph.service import documents
-from walkgraph.service.body import StrictRoute
+from walkgraph.service.deployments import documents
+from walkgraph.service.deployments.judging import check_graph, check_here, problems_shown, resolve
 from walkgraph.service.deps import Name, ServicesDep
-from walkgraph.service.judging import check_graph, check_here, problems_shown, resolve
-from walkgraph.service.problems import Fault, Unprocessable
-from walkgraph.service.schemas import (
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.http.problems import Fault, Unprocessable
+from walkgraph.service.schemas.resources import (
     CheckShown,
     LaneShown,
     ProblemShown,

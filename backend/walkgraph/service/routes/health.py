@@ -6,10 +6,10 @@ from typing import Any
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
-from walkgraph.service.documenting import answer
-from walkgraph.service.readiness import is_ready
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.http.documenting import answer
+from walkgraph.service.observe.readiness import is_ready
 
 router = APIRouter(tags=["health"], route_class=StrictRoute)
 _STATUS = {"application/json": {"type": "object", "properties": {"status": {"type": "string"}}, "required": ["status"]}}

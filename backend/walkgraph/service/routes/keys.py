@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 
-from walkgraph.service.auditing import act
-from walkgraph.service.body import StrictRoute
+from walkgraph.service.access.auditing import act
 from walkgraph.service.deps import Services, ServicesDep
-from walkgraph.service.schemas_keys import KeyMade, KeyRequest, KeyShown
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.schemas.keys import KeyMade, KeyRequest, KeyShown
 from walkgraph.store.tables import Key
 
 router = APIRouter(prefix="/api/v1/keys", tags=["keys"], route_class=StrictRoute)

@@ -11,15 +11,17 @@ from starlette.requests import Request
 from walkgraph import __version__
 from walkgraph.errors import NotFound
 from walkgraph.graph.document import Graph
-from walkgraph.service import body, kserve, kserve_binary, problems, streaming
-from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, Services, ServicesDep
-from walkgraph.service.documenting import KSERVE_PROBLEMS, answer, schema_of_model
-from walkgraph.service.kserve import InferAnswer, InferRequest, ModelMeta
-from walkgraph.service.leaving import nobody
-from walkgraph.service.problems import Unprocessable
-from walkgraph.service.readiness import is_ready
-from walkgraph.service.submission import declared, submit
+from walkgraph.service.http import body, problems
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.http.documenting import KSERVE_PROBLEMS, answer, schema_of_model
+from walkgraph.service.http.problems import Unprocessable
+from walkgraph.service.kserve import binary, protocol
+from walkgraph.service.kserve.protocol import InferAnswer, InferRequest, ModelMeta
+from walkgraph.service.observe.readiness import is_ready
+from walkgraph.service.runs import streaming
+from walkgraph.service.runs.leaving import nobody
+from walkgraph.service.runs.submission import declared, submit
 
 router = APIRouter(prefix="/v2", tags=["kserve"], route_class=StrictRoute, responses=KSERVE_PROBLEMS)
 _ASKED: dict[str, Any] = {
@@ -27,14 +29,14 @@ _ASKED: dict[str, Any] = {
         "required": True,
         "content": {
             "application/json": {"schema": schema_of_model(InferRequest)},
-            kserve_binary.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
+            binary.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
         },
     }
 }
 _GIVEN: dict[int | str, dict[str, Any]] = {
     200: {
         "model": InferAnswer,
-        "content": {kserve_binary.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+        "content": {binary.MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
     }
 }
 
@@ -66,7 +68,7 @@ async def ready(services: ServicesDep) -> JSONResponse:
 async def metadata(services: ServicesDep, model: Name, version: Name | None = None) -> ModelMeta:
     """What the version takes and gives; of the model, its first."""
     graph, task = _version(services, model, version)
-    return kserve.described(model, graph, task)
+    return protocol.described(model, graph, task)
 
 
 @router.get("/models/{model}/ready", responses=_said("ready", "name"))
@@ -84,24 +86,24 @@ async def infer(services: ServicesDep, request: Request, model: Name, version: N
     """Run a task; its outputs come when all are there."""
     graph, name = _version(services, model, version)
     task = graph.tasks[name]
-    given, binary = kserve_binary.split(await request.body(), request.headers.get(kserve_binary.HEADER))
+    given, tensors = binary.split(await request.body(), request.headers.get(binary.HEADER))
     try:
         asked = InferRequest.model_validate(body.parse(given))
     except ValidationError as error:
         faults = problems.validation_faults(error.errors(include_url=False, include_input=False))
         raise Unprocessable("some fields of the request are wrong", faults) from None
-    run = submit(services, model, name, kserve.native(task, asked, binary), request)
+    run = submit(services, model, name, protocol.native(task, asked, tensors), request)
     await streaming.result_or_disconnect(request, run)
     if run.finished is None:
         return nobody()
     if run.finished.error is not None:
         return problems.of_run(run.finished.error, request.scope["path"])
-    told, chunks = kserve.answered(run, task, asked)
+    told, chunks = protocol.answered(run, task, asked)
     head = msgspec.json.encode(told)
     if not chunks:
         return Response(head, media_type="application/json")
-    headers = {kserve_binary.HEADER: str(len(head))}
-    return Response(b"".join((head, *chunks)), media_type=kserve_binary.MEDIA_TYPE, headers=headers)
+    headers = {binary.HEADER: str(len(head))}
+    return Response(b"".join((head, *chunks)), media_type=binary.MEDIA_TYPE, headers=headers)
 
 
 def _readiness(said: dict[str, Any]) -> JSONResponse:

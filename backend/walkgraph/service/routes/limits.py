@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter
 
-from walkgraph.service import limits
-from walkgraph.service.body import StrictRoute
+from walkgraph.service.http import limits
+from walkgraph.service.http.body import StrictRoute
 
 router = APIRouter(tags=["limits"], route_class=StrictRoute)
 

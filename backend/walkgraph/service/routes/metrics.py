@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
-from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
-from walkgraph.service.documenting import answer
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.http.documenting import answer
 
 router = APIRouter(tags=["metrics"], route_class=StrictRoute)
 _TEXT = answer("The series.", {"text/plain": {"type": "string"}, "application/openmetrics-text": {"type": "string"}})

@@ -7,14 +7,15 @@ from fastapi.responses import Response
 from starlette.requests import Request
 
 from walkgraph.errors import WalkgraphError
-from walkgraph.service import documenting, sound
-from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
-from walkgraph.service.idempotency import ASKED
+from walkgraph.service.http import documenting
+from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.openai import serving, speech
 from walkgraph.service.openai.errors import ANSWERS
 from walkgraph.service.openai.speech import SpeechRequest
-from walkgraph.service.submission import submit
+from walkgraph.service.runs.idempotency import ASKED
+from walkgraph.service.runs.submission import submit
+from walkgraph.service.values import sound
 
 router = APIRouter(tags=["openai"], route_class=StrictRoute, responses=ANSWERS)
 

@@ -7,17 +7,17 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from starlette.requests import Request
 
-from walkgraph.service import idempotency
-from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import ServicesDep
-from walkgraph.service.documenting import answer
-from walkgraph.service.leaving import Streamed, leave, nobody, unless_left
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.http.documenting import answer
+from walkgraph.service.http.problems import Unprocessable
 from walkgraph.service.openai import chat, replies, serving
 from walkgraph.service.openai.chat_schemas import ChatRequest, Completion
 from walkgraph.service.openai.errors import ANSWERS
 from walkgraph.service.openai.hearing import in_wav
-from walkgraph.service.problems import Unprocessable
-from walkgraph.service.submission import submit_all
+from walkgraph.service.runs import idempotency
+from walkgraph.service.runs.leaving import Streamed, leave, nobody, unless_left
+from walkgraph.service.runs.submission import submit_all
 
 _STREAM = answer("With `stream`: chunks, the last `[DONE]`.", {"text/event-stream": {"type": "string"}})["content"]
 

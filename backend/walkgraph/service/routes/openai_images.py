@@ -7,16 +7,17 @@ from fastapi.responses import Response
 from starlette.requests import Request
 
 from walkgraph.errors import NotFound, WalkgraphError
-from walkgraph.service import body, idempotency, leaving, multipart
-from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Services, ServicesDep
-from walkgraph.service.documenting import answer, schema_of
-from walkgraph.service.openai import pictures, pictures_answers, pictures_forms
+from walkgraph.service.http import body, multipart
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.http.documenting import answer, schema_of
 from walkgraph.service.openai.errors import ANSWERS
-from walkgraph.service.openai.pictures import EditRequest, PicturesRequest, Shown
-from walkgraph.service.openai.pictures_answers import Kind, Look, PicturesShown
+from walkgraph.service.openai.images import answers, forms, pictures
+from walkgraph.service.openai.images.answers import Kind, Look, PicturesShown
+from walkgraph.service.openai.images.pictures import EditRequest, PicturesRequest, Shown
 from walkgraph.service.openai.serving import Resolved
-from walkgraph.service.submission import submit_all
+from walkgraph.service.runs import idempotency, leaving
+from walkgraph.service.runs.submission import submit_all
 
 router = APIRouter(tags=["openai"], route_class=StrictRoute, responses=ANSWERS)
 
@@ -55,10 +56,10 @@ async def edit(services: ServicesDep, request: Request) -> Response:
     """Change pictures as a prompt says: a form with files, or JSON with `data:` URLs."""
     if multipart.is_form(request.headers.get("content-type", "")):
         form = await multipart.read(request)
-        resolved = pictures.resolve(services.deployments, pictures_forms.model_of(form), "images.edits")
-        asked, shown = pictures_forms.edit_of_form(form, resolved.serving)
+        resolved = pictures.resolve(services.deployments, forms.model_of(form), "images.edits")
+        asked, shown = forms.edit_of_form(form, resolved.serving)
     else:
-        asked, shown = pictures_forms.edit_of_json(body.parse(await request.body()))
+        asked, shown = forms.edit_of_json(body.parse(await request.body()))
         resolved = pictures.resolve(services.deployments, asked.model, "images.edits")
     return await _answered(services, request, resolved, asked, shown, "image_edit")
 
@@ -86,5 +87,5 @@ async def _answered(
     except WalkgraphError as error:
         raise pictures.in_openai_terms(error, serving) from None
     if asked.stream:
-        return await pictures_answers.stream(request, runs, serving, look)
-    return await pictures_answers.whole(request, runs, serving, look)
+        return await answers.stream(request, runs, serving, look)
+    return await answers.whole(request, runs, serving, look)

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
-from walkgraph.service.body import StrictRoute
-from walkgraph.service.deployments import Managed
+from walkgraph.service.deployments.deployments import Managed
 from walkgraph.service.deps import ServicesDep
+from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.openai import serving
 from walkgraph.service.openai.errors import ANSWERS
 

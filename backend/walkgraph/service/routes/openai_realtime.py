@@ -5,13 +5,14 @@ from typing import Any
 from fastapi import APIRouter, WebSocket
 
 from walkgraph.errors import InvalidInput, WalkgraphError
-from walkgraph.service import problems, streaming
 from walkgraph.service.deps import ServicesDep
+from walkgraph.service.http import problems
 from walkgraph.service.openai import serving
-from walkgraph.service.openai.realtime import Session
+from walkgraph.service.openai.realtime.session import Session
 from walkgraph.service.openai.serving import Resolved
-from walkgraph.service.runs import LiveRun
-from walkgraph.service.submission import submit
+from walkgraph.service.runs import streaming
+from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.runs.submission import submit
 
 router = APIRouter(tags=["openai"])
 

@@ -1,5 +1,5 @@
 """Drafts of placements."""
 
-from walkgraph.service import documents
+from walkgraph.service.deployments import documents
 
 router = documents.router("placement")

@@ -4,17 +4,17 @@ import anyio.to_thread
 from fastapi import APIRouter
 
 from walkgraph.errors import InvalidInput
-from walkgraph.placement.budget import Copy
+from walkgraph.placement.capacity.budget import Copy
 from walkgraph.placement.document import assume
 from walkgraph.placement.hardware import Hardware, find_hardware
 from walkgraph.placement.routes import handed, routes
 from walkgraph.placement.show import render
 from walkgraph.placement.tables import Plan, RankPlan
-from walkgraph.service.body import StrictRoute
+from walkgraph.service.deployments.judging import Judged, judge, problems_shown, resolve
 from walkgraph.service.deps import ServicesDep
-from walkgraph.service.judging import Judged, judge, problems_shown, resolve
-from walkgraph.service.problems import Fault, Unprocessable
-from walkgraph.service.schemas import (
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.http.problems import Fault, Unprocessable
+from walkgraph.service.schemas.resources import (
     CopyShown,
     DeviceShown,
     HandedShown,

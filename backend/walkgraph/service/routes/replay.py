@@ -5,11 +5,11 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from starlette.requests import Request
 
-from walkgraph.service import replay, runs
-from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import OtherRunName, RunName, ServicesDep
-from walkgraph.service.schemas_runs import RunShown
-from walkgraph.service.schemas_watch import DifferencesShown, ReplayRequest
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.runs import replay, runs
+from walkgraph.service.schemas.runs import RunShown
+from walkgraph.service.schemas.watch import DifferencesShown, ReplayRequest
 
 router = APIRouter(prefix="/api/v1/runs/{run}", tags=["runs"], route_class=StrictRoute)
 

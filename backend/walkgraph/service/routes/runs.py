@@ -8,15 +8,15 @@ from fastapi.responses import Response
 from starlette.requests import Request
 
 from walkgraph.errors import WalkgraphError
-from walkgraph.service import runs, streaming
-from walkgraph.service.body import StrictRoute
-from walkgraph.service.callers import caller_of
+from walkgraph.service.access.callers import caller_of
 from walkgraph.service.deps import AnyRun, FrameForm, RunName, ServicesDep, visible
-from walkgraph.service.documenting import answer
-from walkgraph.service.frames import plain
-from walkgraph.service.schemas import AskedShown, LeftOut, RunRequest
-from walkgraph.service.schemas_runs import RunShown
-from walkgraph.service.submission import submit
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.http.documenting import answer
+from walkgraph.service.http.frames import plain
+from walkgraph.service.runs import runs, streaming
+from walkgraph.service.runs.submission import submit
+from walkgraph.service.schemas.resources import AskedShown, LeftOut, RunRequest
+from walkgraph.service.schemas.runs import RunShown
 from walkgraph.store import queries
 from walkgraph.store.tables import RunState
 

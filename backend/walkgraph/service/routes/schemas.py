@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from walkgraph.graph import schema as graph_schema
 from walkgraph.placement import document as placement_document
-from walkgraph.service.body import StrictRoute
+from walkgraph.service.http.body import StrictRoute
 
 router = APIRouter(prefix="/schemas", tags=["schemas"], route_class=StrictRoute)
 

@@ -7,10 +7,10 @@ from fastapi import APIRouter, Path
 from starlette.requests import Request
 
 from walkgraph.errors import NotFound
-from walkgraph.service.body import StrictRoute
-from walkgraph.service.callers import caller_of
+from walkgraph.service.access.callers import caller_of
 from walkgraph.service.deps import Name, ServicesDep
-from walkgraph.service.schemas import Shown
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.schemas.resources import Shown
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute)
 SessionName = Annotated[str, Path(min_length=1, max_length=73)]

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Query, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from walkgraph.errors import InvalidInput, WalkgraphError
-from walkgraph.service import streaming
-from walkgraph.service.conversing import Conversation
 from walkgraph.service.deps import FrameForm, Name, ServicesDep
-from walkgraph.service.runs import LiveRun
-from walkgraph.service.submission import declared, submit
+from walkgraph.service.runs import streaming
+from walkgraph.service.runs.conversing import Conversation
+from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.runs.submission import declared, submit
 
 router = APIRouter(tags=["sessions"])
 

@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter
 
-from walkgraph.service import runs, steering
-from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import RunName, ServicesDep
-from walkgraph.service.schemas_watch import PausedShown, SteerRequest, SteerShown
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.runs import runs, steering
+from walkgraph.service.schemas.watch import PausedShown, SteerRequest, SteerShown
 
 router = APIRouter(prefix="/api/v1/runs/{run}", tags=["runs"], route_class=StrictRoute)
 

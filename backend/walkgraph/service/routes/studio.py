@@ -3,10 +3,10 @@
 from fastapi import APIRouter
 from starlette.requests import Request
 
-from walkgraph.service.auditing import act
-from walkgraph.service.body import StrictRoute
+from walkgraph.service.access.auditing import act
 from walkgraph.service.deps import ServicesDep
-from walkgraph.service.schemas import AccessShown, CodeShown
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.schemas.resources import AccessShown, CodeShown
 from walkgraph.settings import Settings, standard_home
 
 router = APIRouter(prefix="/api/v1/studio", tags=["studio"], route_class=StrictRoute)

@@ -5,11 +5,11 @@ from typing import Any
 from fastapi import APIRouter
 
 from walkgraph.graph.document import Task
-from walkgraph.service.body import StrictRoute
-from walkgraph.service.deployments import Managed
+from walkgraph.service.deployments.deployments import Managed
 from walkgraph.service.deps import Name, ServicesDep
-from walkgraph.service.submission import declared
-from walkgraph.service.tasks import request_schema
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.runs.submission import declared
+from walkgraph.service.runs.tasks import request_schema
 
 router = APIRouter(tags=["tasks"], route_class=StrictRoute)
 

@@ -4,10 +4,11 @@ from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from walkgraph.errors import WalkgraphError
-from walkgraph.service import limits, streaming
 from walkgraph.service.deps import FrameForm, Name, ServicesDep
-from walkgraph.service.frames import placed
-from walkgraph.service.submission import submit
+from walkgraph.service.http import limits
+from walkgraph.service.http.frames import placed
+from walkgraph.service.runs import streaming
+from walkgraph.service.runs.submission import submit
 
 router = APIRouter(tags=["tasks"])
 

@@ -5,11 +5,12 @@ from fastapi.responses import Response
 from starlette.requests import Request
 
 from walkgraph.graph.document import Task
-from walkgraph.service import answering, problems, streaming
-from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, ServicesDep
-from walkgraph.service.leaving import nobody
-from walkgraph.service.submission import declared, submit
+from walkgraph.service.http import problems
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.runs import answering, streaming
+from walkgraph.service.runs.leaving import nobody
+from walkgraph.service.runs.submission import declared, submit
 
 router = APIRouter(tags=["tasks"], route_class=StrictRoute)
 

@@ -6,9 +6,10 @@ from fastapi import APIRouter, Query, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from walkgraph.errors import WalkgraphError
-from walkgraph.service import limits, streaming
 from walkgraph.service.deps import ServicesDep
-from walkgraph.service.hub import CLOSE_TRY_LATER, Stalled
+from walkgraph.service.http import limits
+from walkgraph.service.observe.hub import CLOSE_TRY_LATER, Stalled
+from walkgraph.service.runs import streaming
 
 router = APIRouter(tags=["telemetry"])
 

@@ -8,10 +8,10 @@ import msgspec
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from walkgraph.service.body import StrictRoute
 from walkgraph.service.deps import Name, RunName, ServicesDep
-from walkgraph.service.documenting import answer, schema_of
-from walkgraph.service.schemas_traces import StatisticsShown, TraceListed, WhyShown
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.http.documenting import answer, schema_of
+from walkgraph.service.schemas.traces import StatisticsShown, TraceListed, WhyShown
 from walkgraph.telemetry.critical import Why
 from walkgraph.telemetry.sinks import otlp, perfetto
 from walkgraph.telemetry.statistics import Statistics

@@ -5,12 +5,12 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from walkgraph.conductor.watching import Places
-from walkgraph.service.body import StrictRoute
-from walkgraph.service.deployments import Managed
+from walkgraph.conductor.runs.watching import Places
+from walkgraph.service.deployments.deployments import Managed
 from walkgraph.service.deps import Name, Services, ServicesDep
-from walkgraph.service.problems import Fault, Unprocessable
-from walkgraph.service.schemas_watch import (
+from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.http.problems import Fault, Unprocessable
+from walkgraph.service.schemas.watch import (
     BreakRequest,
     BreakShown,
     LevelRequest,

@@ -17,14 +17,14 @@ from starlette.websockets import WebSocketState
 from tests.unit.service.fakes import PNG
 from walkgraph import resources
 from walkgraph.errors import ErrorInfo
-from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
+from walkgraph.graph.reading import codec
 from walkgraph.ids import RunId
 from walkgraph.service.openai import serving
-from walkgraph.service.openai.realtime import Session
+from walkgraph.service.openai.realtime.session import Session
 from walkgraph.service.openai.serving import Resolved, Serving
-from walkgraph.service.runs import LiveRun
-from walkgraph.service.tasks import read_request
+from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.runs.tasks import read_request
 from walkgraph.wire import messages as m
 
 PICTURE = "data:image/png;base64," + base64.b64encode(PNG).decode()

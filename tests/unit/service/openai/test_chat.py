@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from walkgraph.graph import codec
+from walkgraph.graph.reading import codec
 from walkgraph.resources import bundled
+from walkgraph.service.http.problems import Fault, Unprocessable
 from walkgraph.service.openai import chat, hearing, serving
 from walkgraph.service.openai.chat_schemas import ChatRequest
-from walkgraph.service.problems import Fault, Unprocessable
-from walkgraph.service.sound import Sound, read, written
+from walkgraph.service.values.sound import Sound, read, written
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 WAV = base64.b64encode(written(Sound(8000, np.zeros((80, 1), np.int16)))).decode()

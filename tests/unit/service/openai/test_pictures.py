@@ -18,16 +18,17 @@ from PIL import Image
 from tests.unit.service.fakes import PNG
 from walkgraph import resources
 from walkgraph.errors import ErrorInfo, InvalidInput, RunFailed
-from walkgraph.graph import codec
 from walkgraph.graph.document import Graph, TaskInput, TaskParam
+from walkgraph.graph.reading import codec
 from walkgraph.ids import RunId
-from walkgraph.service.multipart import Form, Part
-from walkgraph.service.openai import pictures, pictures_answers, pictures_forms, serving
-from walkgraph.service.openai.pictures import EditRequest, PicturesRequest, Shown
+from walkgraph.service.http.multipart import Form, Part
+from walkgraph.service.http.problems import Fault, Unprocessable
+from walkgraph.service.openai import serving
+from walkgraph.service.openai.images import answers, forms, pictures
+from walkgraph.service.openai.images.pictures import EditRequest, PicturesRequest, Shown
 from walkgraph.service.openai.serving import Serving
-from walkgraph.service.problems import Fault, Unprocessable
-from walkgraph.service.runs import LiveRun
-from walkgraph.service.tasks import read_request
+from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.runs.tasks import read_request
 from walkgraph.wire import messages as m
 
 
@@ -221,14 +222,14 @@ def test_json_names_pictures_in_three_ways() -> None:
         {"images": [{"image_url": data}]},
         {"image": {"image_url": data}},
     ):
-        _, found = pictures_forms.edit_of_json(fields)
+        _, found = forms.edit_of_json(fields)
         assert [text for _, text in found.images] == [data]
-    _, found = pictures_forms.edit_of_json({"image": [data, data], "images": [data], "mask": data})
+    _, found = forms.edit_of_json({"image": [data, data], "images": [data], "mask": data})
     assert [at for at, _ in found.images] == ["/image/0", "/image/1", "/images/0"]
     assert found.mask == data
     for bad in ([], "x", None, {"image": 3}, {"image": [data] * 17}, {"images": [{"url": data}]}, {"n": "2"}):
         with pytest.raises(Unprocessable) as raised:
-            pictures_forms.edit_of_json(bad)
+            forms.edit_of_json(bad)
         at = [f"/{key}" for key in bad] if isinstance(bad, dict) else [""]
         assert [fault.pointer for fault in raised.value.faults] == at
 
@@ -243,13 +244,13 @@ def form(*more: Part, **fields: str) -> Form:
 def test_fields_become_what_they_stand_for() -> None:
     picture = Part("image", PNG, "a.png", "image/png")
     fields = {"prompt": "x", "n": "2", "stream": "true", "partial_images": "1", "steps": "4", "shift": "2", "seed": "7"}
-    asked, found = pictures_forms.edit_of_form(form(picture, **fields), EDIT)
+    asked, found = forms.edit_of_form(form(picture, **fields), EDIT)
     assert asked.model_dump(exclude_unset=True) == {
         "prompt": "x", "n": 2, "stream": True, "partial_images": 1, "steps": 4, "shift": 2.0, "seed": 7,
     }  # fmt: skip
     assert found == Shown((("/image", PNG),), None)
     both = form(Part("image[]", PNG), Part("image[]", b"2"), Part("mask", b"3"), prompt="x")
-    assert pictures_forms.edit_of_form(both, EDIT)[1] == Shown((("/image/0", PNG), ("/image/1", b"2")), b"3")
+    assert forms.edit_of_form(both, EDIT)[1] == Shown((("/image/0", PNG), ("/image/1", b"2")), b"3")
 
 
 BAD_FIELDS = (
@@ -261,7 +262,7 @@ BAD_FIELDS = (
 @pytest.mark.parametrize("fields", BAD_FIELDS)
 def test_fields_that_stand_for_nothing_are_refused(fields: dict[str, str]) -> None:
     with pytest.raises(Unprocessable) as raised:
-        pictures_forms.edit_of_form(form(**fields), EDIT)
+        forms.edit_of_form(form(**fields), EDIT)
     assert [fault.pointer for fault in raised.value.faults] == [f"/{name}" for name in fields]
     assert "9999" not in str(raised.value.faults)
 
@@ -269,10 +270,10 @@ def test_fields_that_stand_for_nothing_are_refused(fields: dict[str, str]) -> No
 def test_forms_with_doubled_fields_or_strange_files_are_refused() -> None:
     for parts in ((Part("n", b"1"), Part("n", b"2")), (Part("n", b"\xff"),), (Part("n", b"1", "n.txt"),)):
         with pytest.raises(InvalidInput) as raised:
-            pictures_forms.edit_of_form(Form(parts), EDIT)
+            forms.edit_of_form(Form(parts), EDIT)
         assert raised.value.pointer == "/n"
     for text in ("nan", "inf", "1e999", "9" * 30, "x"):
-        asked, _ = pictures_forms.edit_of_form(form(shift=text, steps=text, prompt="x"), EDIT)
+        asked, _ = forms.edit_of_form(form(shift=text, steps=text, prompt="x"), EDIT)
         with pytest.raises(Unprocessable):
             bodies(EDIT, shown(1), **asked.model_extra)
 
@@ -286,7 +287,7 @@ FIELDS = st.dictionaries(st.sampled_from([*EditRequest.model_fields, *EDIT.param
 def test_any_form_is_a_request_or_a_typed_error(fields: dict[str, str]) -> None:
     parts = tuple(Part(name, text.encode()) for name, text in fields.items())
     with contextlib.suppress(InvalidInput):
-        asked, found = pictures_forms.edit_of_form(Form(parts), EDIT)
+        asked, found = forms.edit_of_form(Form(parts), EDIT)
         for body in pictures.task_bodies(asked, EDIT, found):
             read_request(RunId("0" * 32), EDIT.name, EDIT.task, body, 60.0)
 
@@ -307,7 +308,7 @@ def picture(mode: str, form_: str = "PNG") -> bytes:
 @pytest.mark.parametrize("form_", pictures.FORMATS)
 @pytest.mark.parametrize("data", [PNG, picture("RGBA"), picture("L"), picture("P"), picture("RGB", "JPEG")])
 def test_pictures_leave_in_any_format(data: bytes, form_: str) -> None:
-    made = pictures_answers.encode(data, form_, 100)
+    made = answers.encode(data, form_, 100)
     assert opened(made.text).format == form_.upper()
     assert opened(made.text).size == (made.width, made.height) == Image.open(io.BytesIO(data)).size
     if form_ == "png" and data.startswith(b"\x89PNG"):
@@ -317,7 +318,7 @@ def test_pictures_leave_in_any_format(data: bytes, form_: str) -> None:
 def test_less_quality_is_fewer_bytes() -> None:
     data = picture("RGB")
     for form_ in ("jpeg", "webp"):
-        sizes = [len(pictures_answers.encode(data, form_, quality).text) for quality in (0, 1, 50, 100)]
+        sizes = [len(answers.encode(data, form_, quality).text) for quality in (0, 1, 50, 100)]
         assert sizes == sorted(sizes)
         assert sizes[0] < sizes[-1]
 
@@ -325,7 +326,7 @@ def test_less_quality_is_fewer_bytes() -> None:
 @given(st.binary(max_size=60) | st.integers(0, len(PNG) - 1).map(lambda at: PNG[:at] + b"\xff" + PNG[at + 1 :]))
 def test_what_is_no_picture_is_a_typed_error(data: bytes) -> None:
     with contextlib.suppress(RunFailed):
-        pictures_answers.encode(data, "jpeg", 90)
+        answers.encode(data, "jpeg", 90)
 
 
 def ended(*events: m.Output | m.Finished) -> LiveRun:
@@ -344,7 +345,7 @@ def end(**fields: Any) -> m.Finished:
 
 
 async def events_of(run: LiveRun, found: Serving, previews: int = 3) -> list[dict[str, Any]]:
-    coming = pictures_answers.Coming([run], found, pictures_answers.Look("image_edit", "png", 100, previews))
+    coming = answers.Coming([run], found, answers.Look("image_edit", "png", 100, previews))
     events: list[dict[str, Any]] = []
     try:
         while (event := await coming.next()) is not None:
@@ -389,9 +390,9 @@ def lines(text: str) -> list[dict[str, Any]]:
 async def test_a_run_that_fails_on_the_way_ends_the_stream_with_its_error() -> None:
     error = ErrorInfo(code="worker_lost", message="its worker is gone; try again", retryable=True)
     run = ended(output("preview", m.Blob(data=PNG)), end(error=error))
-    coming = pictures_answers.Coming([run], DRAW, pictures_answers.Look("image_generation", "png", 100, 3))
+    coming = answers.Coming([run], DRAW, answers.Look("image_generation", "png", 100, 3))
     first = asyncio.ensure_future(coming.next())
-    sent_ = b"".join([piece async for piece in pictures_answers.told(coming, first)]).decode()
+    sent_ = b"".join([piece async for piece in answers.told(coming, first)]).decode()
     partial, last = lines(sent_)
     assert partial["type"] == "image_generation.partial_image"
     assert last == {

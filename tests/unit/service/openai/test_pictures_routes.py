@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.service.conftest import Running
 from tests.unit.service.fakes import PNG
 from tests.unit.service.openai.test_pictures import FIELDS, lines, opened, picture
-from walkgraph.service import limits
+from walkgraph.service.http import limits
 from walkgraph.wire import messages as m
 
 GENERATIONS, EDITS = "/v1/images/generations", "/v1/images/edits"

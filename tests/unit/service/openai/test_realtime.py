@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.service.conftest import TOKEN, Running
 from tests.unit.service.openai.talking import LOOK, PCM, PICTURE, SPEAK, TALK, talking, text
 from tests.unit.service.sockets import Refused, connect
-from walkgraph.service.openai import realtime_turn as turn
+from walkgraph.service.openai.realtime import turn
 from walkgraph.service.openai.serving import Serving
 
 # ── what a model can do ─────────────────────────────────────────────────────────────────────────

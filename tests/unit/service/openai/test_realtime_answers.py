@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.support.listening import heard
 from tests.unit.service.openai.talking import LOOK, PCM, PICTURE, SAMPLES, SPEAK, TALK, Peer, talking, text, wav
 from walkgraph.errors import ErrorInfo, Overloaded
-from walkgraph.service import limits
-from walkgraph.service.openai.realtime_items import Buffer, Conversation, Item, Part
+from walkgraph.service.http import limits
+from walkgraph.service.http.problems import Unprocessable
+from walkgraph.service.openai.realtime.items import Buffer, Conversation, Item, Part
 from walkgraph.service.openai.serving import Serving
-from walkgraph.service.problems import Unprocessable
 from walkgraph.wire import messages as m
 
 

@@ -18,8 +18,8 @@ from walkgraph.ids import RunId
 from walkgraph.service.openai import replies
 from walkgraph.service.openai.chat import Sent
 from walkgraph.service.openai.serving import Output
-from walkgraph.service.runs import LiveRun
-from walkgraph.service.sound import Sound, read, written
+from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.values.sound import Sound, read, written
 from walkgraph.settings import Settings
 from walkgraph.wire import messages as m
 

@@ -17,15 +17,15 @@ from starlette.responses import Response
 from tests.unit.service.conftest import Running
 from walkgraph import resources
 from walkgraph.errors import ErrorInfo, InvalidInput, RunFailed
-from walkgraph.graph import codec
+from walkgraph.graph.reading import codec
 from walkgraph.ids import RunId
-from walkgraph.service.dialects import Fault
+from walkgraph.service.http.dialects import Fault
+from walkgraph.service.http.problems import Unprocessable
 from walkgraph.service.openai import serving, speech
 from walkgraph.service.openai.serving import Serving
 from walkgraph.service.openai.speech import SpeechRequest
-from walkgraph.service.problems import Unprocessable
-from walkgraph.service.runs import LiveRun
-from walkgraph.service.tasks import read_request
+from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.runs.tasks import read_request
 from walkgraph.wire import messages as m
 
 RUN = RunId("a" * 32)

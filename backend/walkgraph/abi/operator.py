@@ -1,0 +1,132 @@
+"""What an operator is: the code behind a component, and all that it may see of the engine.
+
+An operator is loaded once per (component, weights, literal options) on a rank; every node and view that shares these
+shares it, so that one forward serves calls of several runs, Walks, iterations and views. It keeps nothing between
+calls: what a run keeps is in its states, which only the engine owns.
+
+An operator has a `forward`, which reads its calls on the host, and may have a `step`: the same work on tensors of fixed
+shapes alone, which the engine can capture, and iterate without the host.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+import torch
+
+from walkgraph.abi.calls import Call, Outputs, Scalar
+from walkgraph.abi.states import CacheShape, States
+from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
+from walkgraph.errors import Refused
+
+T = TypeVar("T")
+
+
+Capture = Callable[[Callable[[], None], str], Callable[[], None]]
+"""Device work on tensors that stay where they are, and what it is -> what replays it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadContext:
+    """What an operator is made from."""
+
+    device: torch.device
+    dtype: torch.dtype
+    """Of the weights and activations."""
+    folder: Path | None
+    """Of the weights (public checkpoint layout); None for a component without weights or random ones."""
+    shared: dict[Hashable, Any]
+    """Modules that several operators of one weight set share on this rank (the backbone of encoder and decoder), by
+    network."""
+    options: Mapping[str, Scalar]
+    """The node's literal parameters."""
+    random: tuple[str, int] | None = None
+    """(config name, seed) of a `random:` source."""
+    progress: Callable[[int], None] | None = None
+    """To be called with the bytes of every tensor that was loaded."""
+    capture: Capture | None = None
+    """Records work of fixed shape for operators that capture parts of their `forward`; None where nothing is."""
+
+    def once(self, kind: type[T], draw: Callable[[str, int], T], read: Callable[[Path], T]) -> T:
+        """One of each kind per weight set, at its first use: drawn (config name, seed) or read. Raises `Refused` where
+        the node names no weights."""
+        if kind not in self.shared:
+            if self.random is not None:
+                self.shared[kind] = draw(*self.random)
+            elif self.folder is not None:
+                self.shared[kind] = read(self.folder)
+            else:
+                raise Refused("a node of this component needs weights; name a set of the graph's `weights` in it")
+        return self.shared[kind]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One call to warm up with, before the rank is ready."""
+
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    params: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
+
+
+class Operator(Protocol):
+    """`network` of a component names a class of this shape, derived from this one: `operators_bagel:Backbone`."""
+
+    options: ClassVar[tuple[str, ...]] = ()
+    """Parameters that `load` reads: they must be literal, and nodes share an operator only where these are equal."""
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls()
+
+    def caches(self) -> Mapping[str, CacheShape]:
+        """State slot -> shape, for paged slots; empty for the rest."""
+        return {}
+
+    def bucket(self, call: Call) -> Hashable:
+        """Calls with equal buckets may share a forward."""
+        return None
+
+    def rows(self, call: Call) -> int:
+        """What the call adds to a batch, in tokens (or the nearest measure of work), for the token budget."""
+        return 1
+
+    def split(self, call: Call, rows: int) -> Sequence[Call]:
+        """The call as several of at most `rows` rows, made one after the other; the last one's outputs are its own.
+
+        For causal appends, where the parts leave the states as the whole would. Otherwise the call as it is.
+        """
+        return (call,)
+
+    def examples(self) -> Sequence[Example]:
+        """Calls that touch every kernel of the forward; made one after the other at load, on states of their own."""
+        return ()
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        """The shapes of a `step` for a call that begins with these inputs; None where only `forward` can serve it.
+
+        Of an input that changes with the iteration, or that another use of the loop gives, there is a tensor of its
+        shape on the device `meta`. Before there is a request, an input that no example has is missing: a spec that
+        follows from the others alone tells its shape."""
+        return None
+
+    def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
+        """What a `step` outside a loop reads for this call, by the names of its spec (ports, and numbers that follow
+        from the call, as Python's), and what else `step_spec` must know; None where `forward` must serve it."""
+        return None
+
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        """What an iteration reads of the values that loops are entered with, or `step_inputs`: one of each shape and
+        variant that is worth making ready before the first request. Where other uses of a loop read slices of what
+        follows from it, only those are that have as many."""
+        return ()
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        """Serve a batch of one spec: device work of fixed shape, without reading a value on the host. What it appends
+        to paged slots lies at `lengths` onward; the engine counts it. Whoever has a `step_spec` has it."""
+        ...
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        """Serve the calls in one batch, in their order. Raises for the whole batch; the engine then finds the guilty
+        call by itself."""
+        ...

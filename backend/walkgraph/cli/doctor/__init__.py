@@ -1,0 +1,1 @@
+"""Facts of a machine, and what they mean for an installation."""

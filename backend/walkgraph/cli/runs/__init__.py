@@ -1,0 +1,1 @@
+"""Runs from the command line: requests, results, comparisons."""

@@ -1,0 +1,92 @@
+"""What a run gives, as it comes and when it is over."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+from walkgraph.cli import output
+from walkgraph.cli.runs import request
+
+if TYPE_CHECKING:
+    from walkgraph.client import Event
+
+
+_ROWS, _SIDES = 64, 2
+"""Of numbers that are written out."""
+
+
+def followed(events: Iterable[Event], *, quiet: bool) -> dict[str, Any]:
+    """The outputs and figures of the run that tells these, texts printed as they come unless `quiet`."""
+    result: dict[str, Any] = {"outputs": {}, "error": None, "seed": None}
+    for event in events:
+        if event.name == "accepted":
+            result |= {"run": event.data["run"], "seed": event.data["seed"]}
+        elif event.name == "output":
+            value = event.data["value"]
+            request.add(result["outputs"], event.data["name"], value)
+            if quiet:
+                continue
+            if value["type"] == "text":
+                sys.stdout.write(output.clean(value["text"]))
+                sys.stdout.flush()
+            else:
+                output.note(f"{event.data['name']} {event.data['index'] + 1}")
+        else:
+            result |= {key: event.data[key] for key in ("seconds", "queued", "times")}
+            result["error"] = event.data.get("error")
+    if not quiet and any(value["type"] == "text" for found in result["outputs"].values() for value in found):
+        output.line()
+    return result
+
+
+def _words(values: list[dict[str, Any]]) -> str:
+    """Of a number, a yes or no, or numbers (of those that came one by one all, otherwise of the last value); empty for
+    what is no such thing."""
+    value = values[-1]
+    if "value" in value:
+        found = value["value"]
+        return f" {('no', 'yes')[found]}" if isinstance(found, bool) else f" {found}"
+    numbers, shape = value.get("data"), value.get("shape")
+    if not isinstance(numbers, list) or not isinstance(shape, list):
+        return ""
+    if shape == [1] and all(each.get("shape") == [1] for each in values):
+        return "".join(f" {_number(each['data'][0])}" for each in values)
+    rows = cast(list[Any], [numbers] if len(shape) == 1 else numbers)
+    if len(shape) > _SIDES or len(rows) > _ROWS:
+        return f" {shape}"
+    return "".join("\n  " + " ".join(f"{_number(each):>9}" for each in row) for row in rows)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def complain(error: dict[str, Any]) -> None:
+    """Of the run that ended with it."""
+    where = f" (node `{error['node']}`)" if error.get("node") else ""
+    output.complain(f"{error['message']}{where}", ["trying again can help"] if error.get("retryable") else [])
+
+
+def show(result: dict[str, Any], files: list[str]) -> None:
+    """The files that were written, and where its time went."""
+    if result["error"]:
+        complain(result["error"])
+        return
+    for name, values in result["outputs"].items():
+        words = _words(values)
+        if words:
+            output.line(f"{name}:{words}")
+    for file in files:
+        output.line(f"wrote {file}")
+    seconds = result["seconds"]
+    output.note(f"\n{seconds:.2f} s, {result['queued'] * 1000:.0f} ms of it queued; seed {result['seed']}\n")
+    times = sorted(result["times"], key=lambda row: -row["busy"])
+    names = [f"{row['node']} (loop)" if row.get("walk") else row["node"] for row in times]
+    rows = [
+        (name, r["rank"], r["calls"], f"{r['busy'] * 1000:.1f}", f"{r['queued'] * 1000:.1f}",
+         f"{r['busy'] / seconds:.0%}" if seconds else "") for name, r in zip(names, times, strict=True)
+    ]  # fmt: skip
+    with output.on_stderr():
+        output.table(("NODE", "RANK", "CALLS", "BUSY MS", "QUEUED MS", "SHARE"), rows, right=(1, 2, 3, 4, 5))

@@ -1,0 +1,1 @@
+"""Runs, deployments and traces as text on a terminal."""

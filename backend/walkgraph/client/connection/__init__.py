@@ -1,0 +1,1 @@
+"""Reaching the service: addresses, failures, retries."""

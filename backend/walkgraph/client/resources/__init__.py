@@ -1,0 +1,1 @@
+"""Calls of the SDK by resource of the service."""

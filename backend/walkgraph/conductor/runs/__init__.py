@@ -1,0 +1,1 @@
+"""Runs: admitted, ordered, steered, watched, ended."""

@@ -1,0 +1,78 @@
+"""Promises of cache pages: what admitted runs may take at most, against what each rank has.
+
+A run is admitted when its worst case fits, so that none dies half-way for memory.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from walkgraph.ids import Rank
+from walkgraph.placement.capacity.demand import state_tokens, whole_pages
+from walkgraph.placement.tables import Plan, Scalar
+from walkgraph.wire.messages import PoolSize
+
+Pool = tuple[Rank, int]
+Demand = Counter[tuple[Rank, int]]
+"""Pages by pool."""
+
+
+class Pages:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._pools: dict[Rank, tuple[PoolSize, ...]] = {}
+        self.promised = Demand()
+
+    def set_pools(self, rank: Rank, pools: tuple[PoolSize, ...]) -> None:
+        """As a worker that is ready tells them."""
+        self._pools[rank] = pools
+
+    def demand(
+        self, tokens: Mapping[Rank, Mapping[int, int]], params: Mapping[str, Scalar], session: bool
+    ) -> tuple[Demand, Demand]:
+        """Pages for the most `tokens` a run keeps (rank -> state -> tokens): its own, and its session's."""
+        own, lasting = Demand(), Demand()
+        for rank, states in tokens.items():
+            for index, most in states.items():
+                state = self._plan.states[index]
+                found = self._pool(rank, state.name)
+                if found is None or not most:
+                    continue
+                width = state_tokens(state.name, "1", state.width, params)
+                pages = whole_pages(most, width, self._pools[rank][found].page_tokens)
+                (lasting if session and state.scope == "session" else own)[rank, found] += pages
+        return own, lasting
+
+    def fits(self, demand: Demand) -> bool:
+        return all(self.promised[pool] + pages <= self.size(pool) for pool, pages in demand.items())
+
+    def lacking(self, demand: Demand, coming: Demand) -> Demand:
+        """Pages that would still be missing once `coming` are given back."""
+        missing = {pool: self.promised[pool] - coming[pool] + pages - self.size(pool) for pool, pages in demand.items()}
+        return Demand({pool: pages for pool, pages in missing.items() if pages > 0})
+
+    def never_fits(self, demand: Demand) -> Pool | None:
+        """A pool that is too small even if nothing else ran."""
+        return next((pool for pool, pages in demand.items() if pages > self.size(pool)), None)
+
+    def size(self, pool: Pool) -> int:
+        rank, index = pool
+        return self._pools[rank][index].pages
+
+    def bytes(self, demand: Demand) -> int:
+        return sum(pages * self._pools[rank][index].page_bytes for (rank, index), pages in demand.items())
+
+    def take(self, demand: Demand) -> None:
+        self.promised.update(demand)
+
+    def give(self, demand: Demand) -> None:
+        self.promised.subtract(demand)
+
+    def by_rank(self) -> tuple[dict[Rank, int], dict[Rank, int]]:
+        """(promised, total) pages."""
+        promised: dict[Rank, int] = {}
+        for (rank, _), pages in self.promised.items():
+            promised[rank] = promised.get(rank, 0) + pages
+        return promised, {rank: sum(pool.pages for pool in pools) for rank, pools in self._pools.items()}
+
+    def _pool(self, rank: Rank, state: str) -> int | None:
+        return next((i for i, pool in enumerate(self._pools.get(rank, ())) if state in pool.states), None)

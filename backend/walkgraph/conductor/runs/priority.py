@@ -1,0 +1,40 @@
+"""Who makes room for whom. Pure: a run is suspended for one of higher priority, and for nothing else."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from walkgraph.conductor.runs.pages import Demand
+
+
+class Holder(NamedTuple):
+    """A running run."""
+
+    run: str
+    priority: int
+    started: float
+    order: int
+    """Of arrival: breaks ties."""
+    pages: Demand
+    """That are free when it is suspended."""
+
+
+def to_suspend(lacking: Demand, priority: int, holders: Sequence[Holder]) -> list[str]:
+    """Of strictly lower priority, the lowest first and of those the latest started, as few as free the pages that a
+    run lacks; none where all of them together would not."""
+    lower = [one for one in holders if one.priority < priority and any(one.pages[pool] > 0 for pool in lacking)]
+    chosen: list[Holder] = []
+    for one in sorted(lower, key=lambda one: (one.priority, -one.started, -one.order)):
+        if _enough(lacking, chosen):
+            break
+        chosen.append(one)
+    if not _enough(lacking, chosen):
+        return []
+    for one in reversed(chosen):
+        rest = [other for other in chosen if other is not one]
+        if _enough(lacking, rest):
+            chosen = rest
+    return [one.run for one in chosen]
+
+
+def _enough(lacking: Demand, chosen: Sequence[Holder]) -> bool:
+    return all(sum(one.pages[pool] for one in chosen) >= pages for pool, pages in lacking.items())

@@ -1,0 +1,121 @@
+"""Sessions: whose turn it is in each, which pages its states hold between runs, and when it was idle for too long."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from walkgraph.conductor.runs.pages import Demand
+from walkgraph.graph.document import SessionPolicy
+from walkgraph.ids import Rank, RunId
+from walkgraph.wire.sessions import SessionState
+
+KEY = "session:"
+"""A session's states belong to this and its name, as if it were a run."""
+
+
+@dataclass(slots=True)
+class _Session:
+    policy: SessionPolicy
+    busy: RunId | None = None
+    held: Demand = field(default_factory=Demand)
+    ranks: set[Rank] = field(default_factory=set[Rank])
+    """That may hold states of it."""
+    used: float = 0.0
+    releasing: set[Rank] = field(default_factory=set[Rank])
+    """Asked to free its states; it is gone when all have."""
+    ended: bool = False
+    """By its client: its states are freed once nothing of it runs."""
+
+    @property
+    def end(self) -> float:
+        """When its states are to be freed, while nothing of it runs."""
+        return self.used if self.ended else self.used + self.policy.ttl_seconds
+
+
+class Sessions:
+    def __init__(self) -> None:
+        self._sessions: dict[str, _Session] = {}
+
+    def free(self, name: str) -> bool:
+        """Whether a run of the session may start."""
+        session = self._sessions.get(name)
+        return session is None or (session.busy is None and not session.ended and not session.releasing)
+
+    def missing(self, name: str, demand: Demand) -> Demand:
+        """What the session would need beyond the pages it holds."""
+        held = self.held(name)
+        return Demand({pool: pages - held[pool] for pool, pages in demand.items() if pages > held[pool]})
+
+    def held(self, name: str) -> Demand:
+        """Pages that the session holds between its runs."""
+        session = self._sessions.get(name)
+        return Demand(session.held) if session else Demand()
+
+    def enter(self, name: str, policy: SessionPolicy, run: RunId, more: Demand, ranks: tuple[Rank, ...]) -> None:
+        session = self._sessions.setdefault(name, _Session(policy))
+        session.policy, session.busy = policy, run
+        session.held.update(more)
+        session.ranks |= set(ranks)
+
+    def leave(self, name: str, run: RunId, now: float) -> None:
+        session = self._sessions.get(name)
+        if session is not None and session.busy == run:
+            session.busy, session.used = None, now
+
+    def end(self, name: str) -> bool:
+        """It is over as soon as nothing of it runs. Whether there is such a session."""
+        session = self._sessions.get(name)
+        if session is not None:
+            session.ended = True
+        return session is not None
+
+    def expired(self, now: float) -> Iterator[tuple[str, set[Rank]]]:
+        """Sessions that were ended, or idle for too long, with the ranks that must free their states."""
+        for name, session in self._sessions.items():
+            if session.busy is None and not session.releasing and now >= session.end:
+                session.releasing = set(session.ranks)
+                yield name, set(session.ranks)
+
+    def released(self, name: str, rank: Rank) -> Demand | None:
+        """A rank has freed the session's states; the pages that are free now that the last one has."""
+        session = self._sessions.get(name)
+        if session is None or rank not in session.releasing:
+            return None
+        session.releasing.discard(rank)
+        return None if session.releasing else self._sessions.pop(name).held
+
+    def rank_lost(self, rank: Rank) -> Iterator[tuple[str, set[Rank]]]:
+        """Sessions that lost states with the rank: the others' are worth nothing either, and are freed there."""
+        for name, session in self._sessions.items():
+            if rank in session.ranks:
+                session.ranks.discard(rank)
+                session.releasing.discard(rank)
+                session.releasing |= session.ranks
+                yield name, set(session.releasing)
+
+    def take_gone(self) -> list[Demand]:
+        """Pages of sessions that no rank holds any more."""
+        gone = [n for n, s in self._sessions.items() if not s.ranks and not s.releasing and s.busy is None]
+        return [self._sessions.pop(name).held for name in gone]
+
+    def due(self) -> float:
+        ends = (s.end for s in self._sessions.values() if s.busy is None and not s.releasing)
+        return min(ends, default=float("inf"))
+
+    def told(self, waiting: Counter[str], kept: Callable[[Demand], int], now: float) -> tuple[SessionState, ...]:
+        """`waiting`: runs by session; `kept`: bytes of pages."""
+        return tuple(
+            SessionState(
+                name=name,
+                run=session.busy,
+                waiting=waiting[name],
+                bytes=kept(session.held),
+                idle=now - session.used if session.busy is None else 0.0,
+                ttl=session.policy.ttl_seconds,
+                ending=session.ended or bool(session.releasing),
+            )
+            for name, session in self._sessions.items()
+        )
+
+    def __len__(self) -> int:
+        return len(self._sessions)

@@ -1,0 +1,101 @@
+"""What is wanted to be looked at, held against a plan: what places there are, which runs must be stepped for it."""
+
+from collections.abc import Iterable
+
+from walkgraph.ids import RunId
+from walkgraph.placement.compiler.ends import source_of, target_of
+from walkgraph.placement.tables import EdgePlan, Itinerary, Plan, WalkPlan
+from walkgraph.wire import messages as m
+from walkgraph.wire.watching import Break, Tap
+
+_INPUT = "@in."
+
+
+class Places:
+    """Where values leave and calls are made, by the names of the document. A Walk and its twin per chunk are one."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._sources: dict[str, dict[str, bool]] = {}
+        """Walk -> source -> whether it lies inside a loop that a device runs whole."""
+        self._edges: dict[str, dict[tuple[str, str], bool]] = {}
+        """Walk -> source and target of an edge -> likewise. What leaves such a loop is seen outside."""
+        self._uses: dict[str, dict[str, bool]] = {}
+        self._loops: dict[str, set[str]] = {}
+        """Uses with a loop around them."""
+        for walk in plan.walks:
+            if not walk.name.startswith("move:"):
+                self._add(walk)
+
+    @property
+    def walks(self) -> Iterable[str]:
+        return self._uses.keys()
+
+    def sources(self, walk: str) -> Iterable[str]:
+        """`use.port` of each output that an edge or a stream reads, `@in.name` of each input."""
+        return self._sources.get(walk, {}).keys()
+
+    def targets(self, walk: str, source: str) -> Iterable[str]:
+        """Where the edges from a source end."""
+        return [target for one, target in self._edges.get(walk, {}) if one == source]
+
+    def uses(self, walk: str) -> Iterable[str]:
+        return self._uses.get(walk, {}).keys()
+
+    def in_loop(self, walk: str, use: str) -> bool:
+        return use in self._loops.get(walk, ())
+
+    def has(self, place: Tap | Break) -> bool:
+        if isinstance(place, Tap):
+            known = place.source in self._sources.get(place.walk, {})
+            return known and (not place.to or place.to in self.targets(place.walk, place.source))
+        known = place.use in self._uses.get(place.walk, {})
+        return known and (place.iteration is None or self.in_loop(place.walk, place.use))
+
+    def inside(self, place: Tap | Break) -> bool:
+        """Whether a run is seen there only when it is stepped."""
+        if isinstance(place, Tap) and place.to:
+            return self._edges.get(place.walk, {}).get((place.source, place.to), False)
+        if isinstance(place, Tap):
+            return self._sources.get(place.walk, {}).get(place.source, False)
+        return self._uses.get(place.walk, {}).get(place.use, False)
+
+    def _add(self, walk: WalkPlan) -> None:
+        cores = [frozenset(loop.core) for loop in walk.loops if loop.resident]
+        core = frozenset[int]().union(*cores)
+        uses = self._uses.setdefault(walk.name, {})
+        sources = self._sources.setdefault(walk.name, {_INPUT + name: False for name in walk.inputs})
+        for use in walk.uses:
+            if use.op == "call":
+                uses[use.name] = uses.get(use.name, False) or use.index in core
+                if use.loops:
+                    self._loops.setdefault(walk.name, set()).add(use.name)
+        for edge in walk.edges:
+            if edge.source.kind == "use" and walk.uses[edge.source.use].op == "call":
+                name = source_of(walk, edge)
+                sources[name] = sources.get(name, False) or edge.source.use in core
+                self._add_edge(walk, edge, cores)
+
+    def _add_edge(self, walk: WalkPlan, edge: EdgePlan, cores: Iterable[frozenset[int]]) -> None:
+        ends, target = {edge.source.use, edge.target.use}, target_of(walk, edge)
+        if target:
+            edges = self._edges.setdefault(walk.name, {})
+            place = source_of(walk, edge), target
+            edges[place] = edges.get(place, False) or any(ends <= core for core in cores)
+
+
+class Watching:
+    """What a conductor's service wants to see."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.watch: m.Watch | None = None
+        """As it was last told; None: as the spec said."""
+        self._walks = tuple(walk.name for walk in plan.walks)
+        self._places = Places(plan)
+
+    def steps(self, run: RunId, itinerary: Itinerary) -> bool:
+        """Whether a run that starts now must be stepped to be seen where it is wanted to be."""
+        if self.watch is None:
+            return False
+        walks = {self._walks[step.walk] for step in itinerary.steps}
+        places = (*self.watch.taps, *self.watch.breaks)
+        return any(p.walk in walks and p.run in (None, run) and self._places.inside(p) for p in places)

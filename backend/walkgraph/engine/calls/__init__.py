@@ -1,0 +1,1 @@
+"""Calls outside device loops: queued, batched, launched, collected."""

@@ -1,0 +1,167 @@
+"""Steps of calls outside loops, captured by batch size: a forward of fixed shape that keeps nothing (a vocoder's
+window). They run beside the steps of the loops, on a stream and in memory of their own.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import Call, Outputs, Scalar
+from walkgraph.abi.operator import Operator
+from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
+from walkgraph.engine.calls.finite import sound_rows
+from walkgraph.engine.device.capture import Capturer, bucket
+from walkgraph.engine.device.streams import Mark, Marks, Side, listed, stacked
+
+SIZES = (1, 2, 4, 8, 16, 32)
+"""Batches that are captured where a step doesn't say."""
+
+
+class Served(NamedTuple):
+    outputs: list[Outputs]
+    """Of each call; to be read when the mark is reached."""
+    sound: list[Tensor]
+    """bool, on the host: in turn of each call, whether its numbers are finite; empty where they can't be otherwise."""
+    port: str
+    """Which is told of where they are not."""
+    mark: Mark | None
+
+
+class _Graph(NamedTuple):
+    inputs: Mapping[str, Tensor]
+    params: Mapping[str, Tensor]
+    seed: Tensor
+    made: "_Made"
+    replay: Callable[[], None]
+
+
+class _Made:
+    """What a replay writes anew."""
+
+    ports: Mapping[str, Tensor]
+    sound: Tensor | None
+
+    def take(self, out: StepOutputs) -> None:
+        self.ports = out.ports
+        self.sound = sound_rows(out.ports.values()) if out.finite is None else out.finite
+
+
+class Singles:
+    def __init__(self, capturer: Capturer, *, most: int | None = None, marks: Marks | None = None) -> None:
+        """`capturer`: no other's, as its graphs run beside the others. `most`: calls of a batch, where not as many as
+        the step says. `marks`: makes those behind its launches."""
+        self._capturer, self._most = capturer, most
+        self._side = Side(capturer.device, marks)
+        self._graphs: dict[Hashable, _Graph] = {}
+        self._ready: set[Hashable] = set()
+
+    def lane(self, operator: Operator, call: Call) -> Hashable | None:
+        """Calls of one operator and lane may be served together; None for one that `forward` must serve."""
+        given = operator.step_inputs(call)
+        spec = None if given is None else operator.step_spec(given, call.params)
+        if spec is None or not spec.outputs or not (_empty(spec) or (id(operator), spec.key) in self._ready):
+            return None
+        return spec.key
+
+    def prepare(self, operator: Operator, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> None:
+        """Capture all batch sizes of a step that keeps nothing; another one is left alone."""
+        spec = operator.step_spec(inputs, params)
+        if spec is not None and not spec.tensors and not spec.appends:
+            for size in reversed(self._sizes(spec)):
+                self._graph(operator, spec, size)
+            self._ready.add((id(operator), spec.key))
+
+    def serve(self, operator: Operator, calls: Sequence[Call], host_ports: Callable[[Call], Collection[str]]) -> Served:
+        """Launch the captured steps of calls of one lane. What is read on the host is copied there."""
+        given = [operator.step_inputs(call) or {} for call in calls]
+        spec = operator.step_spec(given[0], calls[0].params)
+        if spec is None:
+            raise ValueError(f"`{calls[0].node}` has no step for these inputs")
+        port = min(spec.outputs, key=lambda name: (not spec.outputs[name].dtype.is_floating_point, name))
+        if _empty(spec):
+            return Served([self._nothing(spec) for _ in calls], [], port, None)
+        outputs: list[Outputs] = []
+        sound: list[Tensor] = []
+        most = self._sizes(spec)[-1]
+        with self._side.opened(value for one in given for value in one.values() if isinstance(value, Tensor)):
+            for start in range(0, len(calls), most):
+                part = slice(start, start + most)
+                graph = self._filled(operator, spec, calls[part], given[part])
+                graph.replay()
+                outputs += self._taken(graph, spec, calls[part], host_ports)
+                if graph.made.sound is not None:
+                    sound.append(self._side.to_host(graph.made.sound[: len(calls[part])]))
+            return Served(outputs, sound, port, self._side.mark())
+
+    def _sizes(self, spec: StepSpec) -> tuple[int, ...]:
+        return tuple(size for size in spec.sizes or SIZES if self._most is None or size <= self._most)
+
+    def _nothing(self, spec: StepSpec) -> Outputs:
+        device = self._capturer.device
+        return {port: torch.empty(row.shape, dtype=row.dtype, device=device) for port, row in spec.outputs.items()}
+
+    def _filled(
+        self, operator: Operator, spec: StepSpec, calls: Sequence[Call], given: Sequence[Mapping[str, Any]]
+    ) -> _Graph:
+        graph, count = self._graph(operator, spec, bucket(len(calls), self._sizes(spec))), len(calls)
+        device = self._capturer.device
+        for port, (_, dtype) in spec.inputs.items():
+            values = [one[port] for one in given]
+            rows = stacked(values, device) if isinstance(values[0], Tensor) else listed(values, device, dtype)
+            graph.inputs[port][:count].copy_(rows, non_blocking=True)
+        for name, dtype in spec.params.items():
+            numbers = listed([call.params[name] for call in calls], device, dtype)
+            graph.params[name][:count].copy_(numbers, non_blocking=True)
+        graph.seed[:count].copy_(listed([call.seed for call in calls], device), non_blocking=True)
+        return graph
+
+    def _taken(
+        self,
+        graph: _Graph,
+        spec: StepSpec,
+        calls: Sequence[Call],
+        host_ports: Callable[[Call], Collection[str]],
+    ) -> list[Outputs]:
+        """Copies, as the next replay writes over what this one gave."""
+        wanted = [host_ports(call) for call in calls]
+        outputs: list[Outputs] = [{} for _ in calls]
+        for port in spec.outputs:
+            rows = graph.made.ports[port][: len(calls)]
+            host = self._side.to_host(rows) if any(port in one for one in wanted) else None
+            kept = self._side.kept(rows) if any(port not in one for one in wanted) else None
+            for index, one in enumerate(wanted):
+                copy = host if port in one else kept
+                if copy is not None:
+                    outputs[index][port] = copy[index]
+        return outputs
+
+    def _graph(self, operator: Operator, spec: StepSpec, size: int) -> _Graph:
+        key = (id(operator), spec.key, size)
+        if key not in self._graphs:
+            self._graphs[key] = self._captured(operator, spec, size)
+        return self._graphs[key]
+
+    def _captured(self, operator: Operator, spec: StepSpec, size: int) -> _Graph:
+        device = self._capturer.device
+        inputs = {n: torch.zeros(size, *row.shape, dtype=row.dtype, device=device) for n, row in spec.inputs.items()}
+        params = {n: torch.zeros(size, dtype=dtype, device=device) for n, dtype in spec.params.items()}
+        seed = torch.zeros(size, dtype=torch.int64, device=device)
+        batch = StepBatch(
+            rows=torch.arange(size, dtype=torch.int32, device=device),
+            inputs=inputs,
+            params=params,
+            seed=seed,
+            iteration=torch.zeros(size, dtype=torch.int64, device=device),
+            variant=spec.variant,
+        )
+        made = _Made()
+        what = f"a step of {type(operator).__name__} at batch {size}"
+        return _Graph(inputs, params, seed, made, self._capturer(lambda: made.take(operator.step(batch)), what))
+
+
+def _empty(spec: StepSpec) -> bool:
+    """Whether a step of it would make nothing: there is no need to run it."""
+    keeps = spec.tensors or spec.appends
+    return not keeps and all(0 in row.shape for row in spec.outputs.values())

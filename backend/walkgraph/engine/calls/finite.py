@@ -1,0 +1,58 @@
+"""Whether the numbers that a batch gave are finite, told without waiting for the device."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import FINITE, Outputs
+from walkgraph.engine.device.streams import Lines
+
+
+class Unsound:
+    """Finds NaN and infinities among outputs: one small reduction per tensor, one read per device."""
+
+    def __init__(self, outputs: Sequence[Outputs], lines: Lines) -> None:
+        self._bad: dict[int, str] = {}
+        self._flags: list[tuple[list[tuple[int, str]], Tensor]] = []
+        """Calls and ports of tensors, and bool for each: whether it is sound."""
+        found: dict[torch.device, list[tuple[int, str, Tensor]]] = {}
+        for index, ports in enumerate(outputs):
+            for port, value in ports.items():
+                if port == FINITE and isinstance(value, Tensor):
+                    found.setdefault(value.device, []).append((index, min(ports.keys() - {FINITE}), value))
+                elif isinstance(value, Tensor) and value.is_floating_point():
+                    found.setdefault(value.device, []).append((index, port, _sound(value)))
+                elif isinstance(value, float) and not math.isfinite(value):
+                    self._bad.setdefault(index, port)
+        for here in found.values():
+            flags = lines.to_host(torch.stack([flag for _, _, flag in here]))
+            self._flags.append(([(index, port) for index, port, _ in here], flags))
+
+    def port(self, index: int) -> str | None:
+        """The call's first port with one. Reads what came back."""
+        for places, flags in self._flags:
+            for (call, port), sound in zip(places, flags.tolist(), strict=True):
+                if not sound:
+                    self._bad.setdefault(call, port)
+        self._flags.clear()
+        return self._bad.get(index)
+
+
+def _sound(value: Tensor) -> Tensor:
+    """One bool. A sum in float64 shows any NaN or infinity, and can't overflow but for numbers of its own range."""
+    return value.isfinite().all() if value.dtype == torch.float64 else value.sum(dtype=torch.float64).isfinite()
+
+
+def sound_rows(ports: Iterable[Tensor]) -> Tensor | None:
+    """bool `[B]`: whether the numbers of the float tensors `[B, ...]` are finite in each row; None without any."""
+    found: Tensor | None = None
+    for value in ports:
+        if value.is_floating_point():
+            # Of finite numbers alone the difference is 0; a sum in float64 shows any other, as above.
+            shown = value - value if value.dtype == torch.float64 else value
+            total = shown.flatten(1).sum(1, dtype=torch.float64) if value.dim() > 1 else shown
+            sound = total - total == 0
+            found = sound if found is None else found & sound
+    return found

@@ -1,0 +1,123 @@
+"""Runs one batch: the forward, whose fault it was if it raised, and whether the numbers are finite.
+
+A batch is launched, then collected: on a GPU the host goes on meanwhile, and reads only what has come back.
+
+What may enter this file: what every forward needs. What may not: names of models, kinds of nodes, scheduling.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import FINITE, Call, Outputs
+from walkgraph.abi.operator import Operator
+from walkgraph.engine.calls.captured_step import Singles
+from walkgraph.engine.calls.finite import Unsound
+from walkgraph.engine.calls.inflight import Launched, Result, UnderWay
+from walkgraph.engine.device.streams import Lines, Mark, sent
+from walkgraph.engine.failures import Failures
+from walkgraph.engine.kv.states import StateTable
+
+_log = logging.getLogger(__name__)
+
+HostPorts = Callable[[Call], Collection[str]]
+"""The output ports of a call that are read on the host."""
+
+
+class Runner:
+    def __init__(
+        self,
+        states: StateTable,
+        rank: int,
+        clock: Callable[[], float] = time.perf_counter,
+        host_ports: HostPorts = lambda call: (),
+        stamp: Callable[[torch.device], Mark | None] = lambda device: None,
+    ) -> None:
+        self._states, self._clock, self._host_ports, self._stamp = states, clock, host_ports, stamp
+        self.failures = Failures(states, rank)
+        self._lines: dict[torch.device, Lines] = {}
+
+    def launch(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> Launched:
+        """A call that fails takes no other with it, and leaves no state behind."""
+        lines = self._lines.setdefault(device, Lines(device))
+        under_way = self._launch(operator, device, calls, lines)
+        stamp = self._stamp(device)
+        given = [one.outputs for one in under_way]
+        return Launched(lines.mark(), lambda: [one.result() for one in under_way], given, stamp)
+
+    def launch_beside(
+        self, singles: Singles, operator: Operator, device: torch.device, calls: Sequence[Call]
+    ) -> Launched:
+        """By captured steps of one lane; where these can't be launched, as `launch` does it."""
+        started = self._clock()
+        try:
+            with torch.inference_mode():
+                served = singles.serve(operator, calls, self._host_ports)
+        except Exception as raised:  # noqa: BLE001 (what ails a captured step, a forward tells call by call)
+            _log.warning("captured steps of `%s` could not be launched", calls[0].node, exc_info=raised)
+            return self.launch(operator, device, calls)
+
+        def results() -> list[Result]:
+            took = self._clock() - started
+            sound = [one for flags in served.sound for one in flags.tolist()] or [True] * len(calls)
+            errors = [
+                None if good else self.failures.numeric(call, served.port)
+                for call, good in zip(calls, sound, strict=True)
+            ]
+            return [
+                Result(None if error else outputs, error, took, len(calls))
+                for outputs, error in zip(served.outputs, errors, strict=True)
+            ]
+
+        return Launched(served.mark, results, served.outputs)
+
+    def _launch(self, operator: Operator, device: torch.device, calls: Sequence[Call], lines: Lines) -> list[UnderWay]:
+        started = self._clock()
+        transaction = self._states.transaction(operator)
+        try:
+            with torch.inference_mode():
+                for call in calls:
+                    _place(call, device)
+                outputs = operator.forward(calls, transaction)
+                if len(outputs) != len(calls):
+                    raise RuntimeError(f"{len(outputs)} outputs for {len(calls)} calls")
+                bad = Unsound(outputs, lines)
+                given = [self._given(call, ports, lines) for call, ports in zip(calls, outputs, strict=True)]
+        except Exception as raised:  # noqa: BLE001 (whatever a forward raises ends that run, never the rank)
+            transaction.rollback()
+            if len(calls) == 1:
+                failed = Result(None, self.failures.of(calls[0], raised), self._clock() - started, 1)
+                return [UnderWay(None, lambda: failed)]
+            half = len(calls) // 2
+            first = self._launch(operator, device, calls[:half], lines)
+            return first + self._launch(operator, device, calls[half:], lines)
+        read = [transaction.read(call) for call in calls]
+        fresh = transaction.settle()
+        busy = None if lines.asynchronous else self._clock() - started
+
+        def result(index: int) -> Result:
+            took = self._clock() - started if busy is None else busy
+            port = bad.port(index)
+            if port is not None:
+                return Result(None, self.failures.numeric(calls[index], port), took, len(calls))
+            self._states.confirm(one for one in fresh if one.key in calls[index].states.values())
+            return Result(given[index], None, took, len(calls), read[index])
+
+        return [UnderWay(one, partial(result, index)) for index, one in enumerate(given)]
+
+    def _given(self, call: Call, ports: Outputs, lines: Lines) -> Outputs:
+        wanted = self._host_ports(call)
+        given = ((port, value) for port, value in ports.items() if port != FINITE)
+        return {port: lines.to_host(value) if port in wanted else value for port, value in given}
+
+
+def _place(call: Call, device: torch.device) -> None:
+    for port, value in call.inputs.items():
+        if isinstance(value, Tensor) and value.device != device:
+            if value.device.type == "cpu" and value.dim() == 1 and not value.is_floating_point():
+                call.host[port] = value
+            call.inputs[port] = sent(value, device)

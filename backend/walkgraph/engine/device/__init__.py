@@ -1,0 +1,1 @@
+"""One device: streams, clocks, CUDA graphs."""

@@ -1,0 +1,1 @@
+"""Cached sequences: pages, pools, states, prefixes, swap, and attention over pages."""

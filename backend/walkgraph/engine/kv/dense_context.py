@@ -1,0 +1,211 @@
+"""Dense rooms: the contexts of a batch and behind each the block that a step attends and does not keep.
+
+    | context 0 | block 0 | gap | context 1 | block 1 | gap | ...
+
+The memory of a room never moves, so CUDA graphs are captured over it; which sequences lie in it changes between their
+replays. Contexts are copied out of the pages when the rows of the batch change, not once a step: dense keys are read
+faster than pages, and a denoising loop reads them dozens of times.
+
+Shape letters: B rows of a batch, n tokens of a block, S slots of a room, H query heads, G key/value heads, D head dim.
+"""
+
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from walkgraph.abi.states import CacheShape
+from walkgraph.engine.kv import flashinfer_dense
+from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.layers.flashinfer import GAP
+
+_CONTEXTS = (128, 1024, 4096, 9216, 16384)
+"""Context tokens of a row, on average, that rooms are made for."""
+_MORE = 8192
+"""Beyond these, multiples of it."""
+NARROW = 64
+"""Tokens of a block up to which its keys are divided among programs: it has too few queries to fill a GPU with."""
+
+
+class Held(NamedTuple):
+    """A sequence of the batch."""
+
+    pages: Sequence[int]
+    length: int
+    """Tokens kept in the pages."""
+    position: int
+    """Rope position of its next token."""
+    content: Hashable
+    """Names its keys and values: they are read once while it stands where it is."""
+
+
+def capacity_for(lengths: Sequence[int], batch: int, tokens: int) -> int:
+    """The capacity of a room for contexts of these lengths and `batch` blocks of `tokens`: one of few, so that batches
+    to come find a room that is there."""
+    mean = -(-sum(lengths) // batch)
+    most = next((size for size in _CONTEXTS if size >= mean), -(-mean // _MORE) * _MORE)
+    return batch * (most + tokens)
+
+
+def room_bytes(shape: CacheShape, batch: int, tokens: int, capacity: int) -> int:
+    """What a `Room` takes of its device."""
+    slot = 2 * shape.layers * shape.kv_heads * shape.head_dim * shape.dtype.itemsize
+    return slot * (capacity + batch * GAP) + 8 * (batch * (tokens + 1) + tokens + PAGE) + flashinfer_dense.SPACE
+
+
+class Room:
+    """`Block` for up to `batch` sequences of one pool. Whoever steps places its sequences first; rows that are left
+    over pad the batch: they have no context, and attend their own block."""
+
+    def __init__(self, pool: Pool, batch: int, tokens: int, capacity: int) -> None:
+        """`tokens`: of every row's block. `capacity`: tokens of all contexts and of `batch` blocks."""
+        self.batch, self.tokens, self.capacity = batch, tokens, capacity
+        self._pool = pool
+        shape, device = pool.shape, pool.device
+        size = (shape.layers, capacity + batch * GAP, shape.kv_heads, shape.head_dim)
+        self._v = torch.zeros(size, dtype=shape.dtype, device=device)
+        self.k: Sequence[Tensor] = torch.zeros_like(self._v).unbind()
+        self.v: Sequence[Tensor] = self._v.unbind()
+        self.slots = torch.zeros(batch * tokens, dtype=torch.int64, device=device)
+        self.positions = torch.zeros(batch, dtype=torch.int64, device=device)
+        self._block, self._page = torch.arange(tokens, device=device), torch.arange(PAGE, device=device)
+        self._attention = _attention(batch, tokens, shape, device)
+        self.captures = not isinstance(self._attention, _Rows)
+        """Whether a step over it may be captured: otherwise the host tells every kernel how long a row is."""
+        self._lengths: list[int] = []
+        self._there: dict[int, tuple[int, Hashable]] = {}
+        """First slot -> length and content of the context there."""
+        self.place(())
+
+    def fits(self, rows: Sequence[Held]) -> bool:
+        tokens = sum(row.length for row in rows) + self.batch * self.tokens
+        return len(rows) <= self.batch and tokens <= self.capacity
+
+    def place(self, rows: Sequence[Held]) -> None:
+        """Make the next steps those of `rows`, in this order. Ordered on the current stream; waits for nothing there.
+
+        Raises `PageFault` unless the room `fits` them.
+        """
+        if not self.fits(rows):
+            raise PageFault(f"{len(rows)} rows don't fit a room of {self.batch} rows and {self.capacity} tokens")
+        lengths = [*(row.length for row in rows), *[0] * (self.batch - len(rows))]
+        starts = [0]
+        for length in lengths:
+            starts.append(starts[-1] + length + self.tokens + GAP)
+        if lengths != self._lengths:
+            self._lay(lengths, starts)
+            self._lengths = lengths
+        wanted = {start: (row.length, row.content) for start, row in zip(starts, rows, strict=False)}
+        missing = [
+            (start, row)
+            for start, row in zip(starts, rows, strict=False)
+            if row.length and self._there.get(start) != wanted[start]
+        ]
+        self._there = {}
+        if missing:
+            self._fetch(missing)
+        self._there = wanted
+        positions = [*(row.position for row in rows), *[0] * (self.batch - len(rows))]
+        self.positions.copy_(self._sent(positions))
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        """q `[B * n, H, D]` -> `[B * n, H, D]`."""
+        return self._attention(q.to(self._v.dtype), self.k[layer], self.v[layer]).to(q.dtype)
+
+    def _lay(self, lengths: Sequence[int], starts: Sequence[int]) -> None:
+        """Where blocks go, what lies between the sequences, and how these are attended."""
+        blocks = self._sent([start + length for start, length in zip(starts, lengths, strict=False)])
+        torch.add(blocks[:, None], self._block, out=self.slots.view(self.batch, self.tokens))
+        for stop in starts[1:]:
+            self._v[:, stop - GAP : stop].zero_()
+        self._attention.place([at for start, stop in pairwise(starts) for at in (start, stop - GAP)])
+
+    def _fetch(self, rows: Sequence[tuple[int, Held]]) -> None:
+        """Contexts of all layers out of their pages, each to the slots from its start on."""
+        sources, targets = [], []
+        for start, row in rows:
+            pages = self._sent(row.pages[: pages_for(row.length)])
+            sources.append((pages[:, None] * PAGE + self._page).flatten()[: row.length])
+            targets.append(torch.arange(start, start + row.length, device=self._pool.device))
+        source, target = torch.cat(sources), torch.cat(targets)
+        for layer, (k, v) in enumerate(zip(self._pool.k, self._pool.v, strict=True)):
+            if k.is_cuda:
+                from walkgraph.layers.kernels.append import append
+
+                append(k, v, source, self.k[layer], self.v[layer], target)
+            else:
+                self.k[layer].index_copy_(0, target, k.index_select(0, source))
+                self.v[layer].index_copy_(0, target, v.index_select(0, source))
+
+    def _sent(self, numbers: Sequence[int]) -> Tensor:
+        """int64, on the device; a copy from pinned memory doesn't wait for the work before it."""
+        device = self._pool.device
+        host = torch.tensor(numbers, dtype=torch.int64, pin_memory=device.type == "cuda")
+        return host.to(device, non_blocking=True)
+
+
+def _attention(batch: int, tokens: int, shape: CacheShape, device: torch.device) -> "_Attention":
+    """What serves such blocks fastest on the device."""
+    if device.type == "cuda" and tokens <= NARROW:
+        from walkgraph.layers.kernels.narrow_attention import unfit
+
+        if unfit(shape.dtype, shape.head_dim, device) is None:
+            return _Narrow(batch, device)
+    if flashinfer_dense.unfit(shape, device) is None:
+        return flashinfer_dense.Ragged(batch, tokens, shape, device)
+    return _Rows(tokens)
+
+
+class _Attention(Protocol):
+    def place(self, bounds: Sequence[int]) -> None:
+        """Start and stop of every row's keys, one row after the other, rising."""
+        ...
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """q `[B * n, H, D]`, k and v `[S, G, D]` -> `[B * n, H, D]`."""
+        ...
+
+
+class _Narrow:
+    """Blocks of few tokens, by kernels that read the bounds where they lie."""
+
+    def __init__(self, batch: int, device: torch.device) -> None:
+        from walkgraph.layers.kernels.narrow_attention import narrow_attention
+
+        self._attend = narrow_attention
+        self._bounds = torch.zeros(batch, 2, dtype=torch.int32, device=device)
+
+    def place(self, bounds: Sequence[int]) -> None:
+        host = torch.tensor(bounds, dtype=torch.int32, pin_memory=True)
+        self._bounds.copy_(host.view_as(self._bounds), non_blocking=True)
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return self._attend(q, k, v, self._bounds)
+
+
+class _Rows:
+    """Every row by a call of its own, of its own length."""
+
+    def __init__(self, tokens: int) -> None:
+        self._tokens = tokens
+        self._bounds: Sequence[int] = ()
+
+    def place(self, bounds: Sequence[int]) -> None:
+        self._bounds = bounds
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.cat(
+            [
+                F.scaled_dot_product_attention(
+                    mine.transpose(0, 1)[None],
+                    k[start:stop].transpose(0, 1)[None],
+                    v[start:stop].transpose(0, 1)[None],
+                    enable_gqa=q.shape[1] != k.shape[1],
+                )[0].transpose(0, 1)
+                for mine, start, stop in zip(q.split(self._tokens), self._bounds[::2], self._bounds[1::2], strict=True)
+            ]
+        )

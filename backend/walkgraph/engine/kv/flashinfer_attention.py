@@ -1,0 +1,313 @@
+"""Attention over a paged cache by FlashInfer's kernels, for forwards on CUDA whose new rows are all kept.
+
+Keys and values of the new rows go to their slots first; each group of sequences then attends its pages, the new rows
+among them. A group is planned once a forward, from arrays on the host, and read by every layer. What FlashInfer has no
+form for stays with `paged_attention`: `unfit` is where that is decided.
+
+Shape letters: R rows of the batch, B sequences of a group, H query heads, G key/value heads, D head dim.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.states import CacheShape, CausalRows, Placed
+from walkgraph.engine.kv.paged_attention import NOT_PLACED, Entry, begun_rows, causal_rows
+from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.pool import Pool, slots_of
+from walkgraph.layers.flashinfer import GAP
+from walkgraph.layers.paged_blocks import WIDTHS, paged_block_attention
+
+Kind = Literal["decode", "causal", "block", "dense"]
+"""How keys are read: by pages for single tokens, causal rows and blocks, or side by side for many rows."""
+
+_SPACE = 128 << 20
+"""Bytes for partial results, shared by all plans of a device: its launches are of one stream."""
+_DENSE = 192
+"""New rows from which on keys are copied side by side before they are attended."""
+_BLOCK = 512
+"""Tokens of the largest blocks that the steps' own kernel attends: of larger ones FlashInfer's makes more."""
+_TURNS = 6
+"""Plans of a kind that may be alive at once."""
+_DECODE_GROUPS = (1, 2, 3, 4, 8)
+"""Query heads of a key head that the decode kernel without tensor cores is made for."""
+
+
+def unfit(shape: CacheShape, entries: Sequence[Entry], available: bool) -> str | None:
+    """Why FlashInfer can't serve this forward; None where it does."""
+    if not available:
+        return "FlashInfer is not installed"
+    if shape.dtype not in (torch.bfloat16, torch.float16):
+        return f"FlashInfer has no form for caches in {shape.dtype}"
+    if shape.head_dim not in (64, 128, 256):
+        return f"FlashInfer has no form for heads of {shape.head_dim} numbers"
+    if not all(entry.segment.keep for entry in entries):
+        return "rows that are attended and not kept have no pages for FlashInfer to read"
+    return None
+
+
+class Layout(NamedTuple):
+    """One group's sequences as FlashInfer reads them; on the host, int32, but for `rows`."""
+
+    kind: Kind
+    rows: Tensor
+    """int64, on the device: batch rows of the group, sequence by sequence."""
+    queries: Tensor
+    """`[B + 1]`: where each sequence's rows start in `rows`."""
+    starts: Tensor
+    """`[B + 1]`: where each sequence's pages start in `pages`."""
+    pages: Tensor
+    last: Tensor
+    """`[B]`: tokens in the last page, the new ones counted."""
+    lengths: Tensor
+    """`[B]`: tokens, the new ones counted."""
+
+
+def layouts(entries: Sequence[Entry]) -> list[Layout]:
+    """The groups of a forward: single tokens alone, or what is causal and what is not.
+
+    A single token is causal and a block, so that beside others it joins the group that is there anyway.
+    """
+    if all(entry.new == 1 for entry in entries):
+        return [_layout("decode", entries)]
+    several: list[Entry] = [e for e in entries if e.new > 1]
+    kinds: list[Kind] = [kind for kind in ("causal", "block") if any(e.segment.mode == kind for e in several)]
+    return [
+        _layout(kind, [e for e in entries if (e.segment.mode if e.new > 1 else kinds[0]) == kind]) for kind in kinds
+    ]
+
+
+def _layout(kind: Kind, entries: Sequence[Entry]) -> Layout:
+    lengths = [entry.length + entry.new for entry in entries]
+    held = [entry.pages[: pages_for(length)] for entry, length in zip(entries, lengths, strict=True)]
+    sources = [entry.segment.rows for entry in entries]
+    return Layout(
+        kind,
+        sources[0] if len(sources) == 1 else torch.cat(sources),
+        _starts([entry.new for entry in entries]),
+        _starts([len(pages) for pages in held]),
+        _numbers([page for pages in held for page in pages]),
+        _numbers([(length - 1) % PAGE + 1 for length in lengths]),
+        _numbers(lengths),
+    )
+
+
+def _starts(counts: Sequence[int]) -> Tensor:
+    return torch.tensor([0, *counts], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A wrapper and whose plan is in it."""
+
+    wrapper: Any
+    plans: int = 0
+    copied: torch.cuda.Event | None = None
+    """After it, the device has read the plan that the wrapper keeps in pinned memory."""
+
+    def planned(self) -> int:
+        """Called behind a plan, for `of`."""
+        self.copied = torch.cuda.Event()
+        self.copied.record()
+        return self.plans
+
+    def of(self, plan: int) -> Any:
+        """The wrapper, with that plan in it."""
+        if self.plans != plan:
+            raise PageFault(f"more than {_TURNS} forwards were begun before this one's layers were through")
+        return self.wrapper
+
+
+@dataclass(slots=True)
+class Workspace:
+    """FlashInfer's wrappers and memory on one device."""
+
+    device: torch.device
+    _space: Tensor | None = None
+    _turns: dict[tuple[Kind, bool], list[_Turn]] = field(default_factory=dict[tuple[Kind, bool], list[_Turn]])
+
+    def take(self, kind: Kind, tensor_cores: bool) -> _Turn:
+        """The wrapper whose plan is the oldest."""
+        turns = self._turns.setdefault((kind, tensor_cores), [])
+        if not turns:
+            # All at the first use, which is a warm-up's: each pins memory, and that takes milliseconds.
+            turns += [_Turn(self._made(kind, tensor_cores)) for _ in range(_TURNS)]
+        turn = turns.pop(0)
+        turns.append(turn)
+        if turn.copied is not None:
+            turn.copied.synchronize()
+        turn.plans += 1
+        return turn
+
+    def _made(self, kind: Kind, tensor_cores: bool) -> Any:
+        import flashinfer  # pyright: ignore[reportMissingImports]
+
+        if self._space is None:
+            self._space = torch.zeros(_SPACE, dtype=torch.uint8, device=self.device)
+        if kind == "decode":
+            return flashinfer.BatchDecodeWithPagedKVCacheWrapper(self._space, "NHD", use_tensor_cores=tensor_cores)
+        if kind == "dense":
+            return flashinfer.BatchPrefillWithRaggedKVCacheWrapper(self._space, "NHD", backend="auto")
+        return flashinfer.BatchPrefillWithPagedKVCacheWrapper(self._space, "NHD", backend="auto")
+
+
+class FlashInferAttention:
+    """`Attend` for one forward. `entries` is read by the transaction that commits it."""
+
+    def __init__(self, pool: Pool, entries: Sequence[Entry], workspace: Workspace) -> None:
+        self.entries = entries
+        self._pool, self._workspace = pool, workspace
+        self._groups = layouts(entries)
+        self._rows = torch.cat([entry.segment.rows for entry in entries])
+        self._slots = torch.cat([entry.slots for entry in entries if entry.slots is not None])
+        self._turns: list[tuple[_Turn, int]] = []
+
+    def causal(self) -> CausalRows | None:
+        return causal_rows(self._pool, self.entries)
+
+    def begun(self) -> CausalRows | None:
+        return begun_rows(self._pool, self.entries)
+
+    def placed(self) -> Placed:
+        if len(self._groups) != 1:
+            raise PageFault(NOT_PLACED)
+        if self._pool.shape.head_dim in WIDTHS and blocks_of(self._groups[0], self.entries):
+            return PlacedBlocks(self._pool, self.entries, self._slots)
+        if self._groups[0].kind == "decode" or len(self._slots) < _DENSE:
+            return _PlacedRows(self, self._pool, self._slots)
+        return _DenseRows(
+            self._pool, self.entries, self._slots, self._workspace, causal=self._groups[0].kind != "block"
+        )
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`."""
+        from walkgraph.layers.kernels.append import append
+
+        dtype = self._pool.shape.dtype
+        append(k.to(dtype), v.to(dtype), self._rows, self._pool.k[layer], self._pool.v[layer], self._slots)
+        out = torch.empty_like(q)
+        for index, group in enumerate(self._groups):
+            out.index_copy_(0, group.rows, self.attended(layer, index, q.index_select(0, group.rows)))
+        return out
+
+    def attended(self, layer: int, group: int, q: Tensor) -> Tensor:
+        """The rows of a group, sequence by sequence, whose keys and values lie in their slots."""
+        if not self._turns:
+            self._turns = [self._planned(each, q.shape[1]) for each in self._groups]
+        turn, plan = self._turns[group]
+        caches = tuple(cache[layer].unflatten(0, (-1, PAGE)) for cache in (self._pool.k, self._pool.v))
+        mine = q.to(self._pool.shape.dtype)
+        return turn.of(plan).run(mine, caches, out=torch.empty_like(mine)).to(q.dtype)
+
+    def _planned(self, group: Layout, heads: int) -> tuple[_Turn, int]:
+        shape = self._pool.shape
+        # What is causal and what is not is told to a plan, not to its wrapper.
+        kind: Kind = "block" if group.kind == "causal" else group.kind
+        turn = self._workspace.take(kind, heads // shape.kv_heads not in _DECODE_GROUPS)
+        sizes = heads, shape.kv_heads, shape.head_dim, PAGE
+        where = group.starts, group.pages, group.last
+        if group.kind == "decode":
+            turn.wrapper.plan(*where, *sizes, q_data_type=shape.dtype, seq_lens=group.lengths)
+        else:
+            causal = group.kind == "causal"
+            turn.wrapper.plan(
+                group.queries, *where, *sizes, causal=causal, q_data_type=shape.dtype, seq_lens=group.lengths
+            )
+        return turn, turn.planned()
+
+
+class _PlacedRows:
+    """`Placed` of a forward of one group, whose rows are in order."""
+
+    def __init__(self, attention: FlashInferAttention, pool: Pool, slots: Tensor) -> None:
+        self._attention, self.slots = attention, slots
+        self.k: Sequence[Tensor] = pool.k
+        self.v: Sequence[Tensor] = pool.v
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        return self._attention.attended(layer, 0, q)
+
+
+def blocks_of(group: Layout, entries: Sequence[Entry]) -> bool:
+    """Whether a forward is of blocks as a captured step appends them, so that one kernel may serve both."""
+    counts = {entry.new for entry in entries}
+    return group.kind == "block" and len(counts) == 1 and counts.pop() <= _BLOCK
+
+
+class _Standing(NamedTuple):
+    """`layers.paged_blocks.Rows` of a forward's sequences."""
+
+    rows: Tensor
+    pages: Tensor
+    lengths: Tensor
+
+
+class PlacedBlocks:
+    """`Placed` of a forward of blocks, all of so many tokens."""
+
+    def __init__(self, pool: Pool, entries: Sequence[Entry], slots: Tensor) -> None:
+        self.slots = slots
+        self.k: Sequence[Tensor] = pool.k
+        self.v: Sequence[Tensor] = pool.v
+        self._dtype, self._tokens = pool.shape.dtype, entries[0].new
+        most = max(len(entry.pages) for entry in entries)
+        pages = [[*entry.pages, *[pool.spare] * (most - len(entry.pages))] for entry in entries]
+        standing = (range(len(entries)), pages, [entry.length for entry in entries])
+        self._rows = _Standing(*(_numbers(each).to(pool.device, non_blocking=True) for each in standing))
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        mine = q.to(self._dtype).contiguous()
+        return paged_block_attention(mine, self.k[layer], self.v[layer], self._rows, self._tokens, page=PAGE).to(
+            q.dtype
+        )
+
+
+class _DenseRows:
+    """The same for many rows. Before they are attended, all keys of a layer are copied side by side: the kernel reads
+    them a fifth faster there."""
+
+    def __init__(
+        self, pool: Pool, entries: Sequence[Entry], slots: Tensor, workspace: Workspace, *, causal: bool
+    ) -> None:
+        self.slots, self._causal = slots, causal
+        self.k: Sequence[Tensor] = pool.k
+        self.v: Sequence[Tensor] = pool.v
+        self._shape, self._workspace = pool.shape, workspace
+        lengths = [entry.length + entry.new for entry in entries]
+        starts = [0, *accumulate(length + GAP for length in lengths)]
+        size = (starts[-1], pool.shape.kv_heads, pool.shape.head_dim)
+        self._dense_k, self._dense_v = (torch.empty(size, dtype=pool.shape.dtype, device=pool.device) for _ in range(2))
+        held = [slots_of(entry.pages, 0, length, pool.device) for entry, length in zip(entries, lengths, strict=True)]
+        spans = list(zip(starts, lengths, strict=False))
+        for start, length in spans:
+            self._dense_v[start + length : start + length + GAP].zero_()
+        self._sources = torch.cat(held)
+        self._targets = torch.cat([torch.arange(at, at + n, device=pool.device) for at, n in spans])
+        # What lies between is told as sequences without queries.
+        ends = [0, *accumulate(entry.new for entry in entries)]
+        self._queries = _numbers([0, *(end for end in ends[1:] for _ in range(2))])
+        self._keys = _numbers([*(bound for start, n in spans for bound in (start, start + n)), starts[-1]])
+        self._turn: tuple[_Turn, int] | None = None
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        from walkgraph.layers.kernels.append import append
+
+        if self._turn is None:
+            self._turn = self._planned(q.shape[1])
+        turn, plan = self._turn
+        append(self.k[layer], self.v[layer], self._sources, self._dense_k, self._dense_v, self._targets)
+        return turn.of(plan).run(q.to(self._shape.dtype), self._dense_k, self._dense_v).to(q.dtype)
+
+    def _planned(self, heads: int) -> tuple[_Turn, int]:
+        turn = self._workspace.take("dense", tensor_cores=True)
+        sizes = heads, self._shape.kv_heads, self._shape.head_dim
+        turn.wrapper.plan(self._queries, self._keys, *sizes, causal=self._causal, q_data_type=self._shape.dtype)
+        return turn, turn.planned()
+
+
+def _numbers(values: Sequence[Any]) -> Tensor:
+    return torch.tensor(values, dtype=torch.int32)

@@ -1,0 +1,254 @@
+"""Attention over a paged cache, in PyTorch: the reference on every device, and the engine's own on CPUs.
+
+Keys and values of kept rows go to their slots; each sequence attends its context (gathered from its pages) and its own
+new rows, which are taken as they come. Scratch rows are therefore never stored. All indices and masks are made once a
+forward; where a whole group is scratch, its contexts can't have changed since the last forward over the same ones, and
+the padded copies are used again (a denoising loop gathers its contexts once).
+
+Shape letters: R rows of the batch, B sequences of a group, L new rows of a sequence (padded), P context (padded),
+S = P + L, H query heads, G key/value heads, D head dim.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from walkgraph.abi.states import CausalRows, Placed, Segment
+from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.pool import Pool
+
+
+class Entry(NamedTuple):
+    """A segment and where its sequence stands."""
+
+    segment: Segment
+    new: int
+    pages: list[int]
+    length: int
+    """Context tokens, without the new ones."""
+    content: int
+    """Names the context's keys and values."""
+    slots: Tensor | None
+    """int64 `[new]`, where kept rows go; None for scratch."""
+
+
+def causal_rows(pool: Pool, entries: Sequence[Entry]) -> CausalRows | None:
+    """For entries that are all causal and kept; None for any other."""
+    return _rows(pool, entries) if all(e.segment.mode == "causal" for e in entries) else None
+
+
+def begun_rows(pool: Pool, entries: Sequence[Entry]) -> CausalRows | None:
+    """For entries that are all kept blocks of sequences that were empty; None for any other."""
+    return _rows(pool, entries) if all(e.segment.mode == "block" and not e.length for e in entries) else None
+
+
+def _rows(pool: Pool, entries: Sequence[Entry]) -> CausalRows | None:
+    slots = [e.slots for e in entries if e.slots is not None]
+    if len(slots) < len(entries):
+        return None
+    counts, before = [e.new for e in entries], [e.length for e in entries]
+    pages = [e.pages[: pages_for(e.length + e.new)] for e in entries]
+    return CausalRows(pool.k, pool.v, torch.cat(slots), pool.spare * PAGE, counts, before, pages)
+
+
+NOT_PLACED = "only rows that are kept, all causal or all blocks, are placed by the network itself"
+
+
+class Contexts:
+    """The padded contexts of recent scratch-only groups, least recently used first, within a byte budget."""
+
+    def __init__(self, budget: int = 64 << 20) -> None:
+        self._budget = budget
+        self._used = 0
+        self._groups: OrderedDict[Hashable, Group] = OrderedDict()
+
+    def group(self, pool: Pool, entries: Sequence[Entry]) -> "Group":
+        if any(e.segment.keep for e in entries):
+            return Group(pool, entries)
+        key = (id(pool), *((e.content, e.new, e.segment.mode) for e in entries))
+        found = self._groups.get(key)
+        if found is not None and found.same_rows(entries):
+            self._groups.move_to_end(key)
+            return found
+        group = Group(pool, entries)
+        if group.bytes <= self._budget:
+            self._forget(key)
+            group.keep_buffers()
+            self._groups[key] = group
+            self._used += group.bytes
+            while self._used > self._budget:
+                self._forget(next(iter(self._groups)))
+        return group
+
+    def clear(self) -> None:
+        self._groups.clear()
+        self._used = 0
+
+    def _forget(self, key: Hashable) -> None:
+        old = self._groups.pop(key, None)
+        self._used -= old.bytes if old else 0
+
+
+class PagedAttention:
+    """`Attend` for one forward. `entries` is read by the transaction that commits it."""
+
+    def __init__(self, pool: Pool, entries: Sequence[Entry], contexts: Contexts) -> None:
+        self.entries = entries
+        self._pool = pool
+        kept = [e for e in entries if e.slots is not None]
+        self._kept = (
+            (torch.cat([e.segment.rows for e in kept]), torch.cat([e.slots for e in kept if e.slots is not None]))
+            if kept
+            else None
+        )
+        self._groups = [contexts.group(pool, alike) for alike in _alike(entries)]
+
+    def causal(self) -> CausalRows | None:
+        return causal_rows(self._pool, self.entries)
+
+    def begun(self) -> CausalRows | None:
+        return begun_rows(self._pool, self.entries)
+
+    def placed(self) -> Placed:
+        several = {e.segment.mode for e in self.entries if e.new > 1}
+        if self._kept is None or any(e.slots is None for e in self.entries) or len(several) > 1:
+            raise PageFault(NOT_PLACED)
+        return _PlacedRows(self, self._pool, self._kept[1])
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`."""
+        dtype = self._pool.shape.dtype
+        k, v = k.to(dtype), v.to(dtype)
+        if self._kept is not None:
+            rows, slots = self._kept
+            self._pool.k[layer].index_copy_(0, slots, k.index_select(0, rows))
+            self._pool.v[layer].index_copy_(0, slots, v.index_select(0, rows))
+        if len(self._groups) == 1:
+            return self._groups[0].attend(layer, q, k, v).index_select(0, self._groups[0].back)
+        out = torch.empty_like(q)
+        for group in self._groups:
+            out.index_copy_(0, group.rows, group.attend(layer, q, k, v).index_select(0, group.real))
+        return out
+
+
+class _PlacedRows:
+    """`Placed` of a forward whose rows are in order."""
+
+    def __init__(self, attention: PagedAttention, pool: Pool, slots: Tensor) -> None:
+        self._attention, self.slots = attention, slots
+        self.k: Sequence[Tensor] = pool.k
+        self.v: Sequence[Tensor] = pool.v
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        # They are stored where they were read from: one form of attention for all.
+        return self._attention(layer, q, *(cache[layer].index_select(0, self.slots) for cache in (self.k, self.v)))
+
+
+class Group:
+    """Sequences of similar lengths, padded to one rectangle."""
+
+    def __init__(self, pool: Pool, entries: Sequence[Entry]) -> None:
+        self._pool = pool
+        self._sources = [e.segment.rows for e in entries]
+        self._b = len(entries)
+        self._l = max(e.new for e in entries)
+        p = max(e.length for e in entries)
+        self._s = s = p + self._l
+        device = pool.device
+        self.rows = self._sources[0] if self._b == 1 else torch.cat(self._sources)
+        """int64: batch rows of the group, sequence by sequence."""
+        new = torch.tensor([e.new for e in entries], device=device)
+        places = torch.arange(self._l, device=device)
+        there = places < new[:, None]
+        self.real = there.flatten().nonzero()[:, 0]
+        """int64: which of the `B * L` padded rows are `rows`."""
+        starts = new.cumsum(0) - new
+        # What a padded query computes is dropped, so any row will do.
+        self._queries = self.rows[torch.where(there, starts[:, None] + places, 0).flatten()]
+        self.back = torch.empty_like(self.rows)
+        """int64 `[R]`: the padded row of each batch row, where this group is the whole batch."""
+        if int(self.rows.max()) < self.rows.shape[0]:
+            self.back[self.rows] = self.real
+        self._tail = self.real // self._l * s + p + self.real % self._l
+        self._gather = self._context_slots(entries, p)
+        self._mask = self._visible(entries, p, new)
+        self._buffers: list[tuple[Tensor, Tensor]] | None = None
+
+    @property
+    def bytes(self) -> int:
+        shape = self._pool.shape
+        return 2 * shape.layers * self._b * self._s * shape.kv_heads * shape.head_dim * shape.dtype.itemsize
+
+    def same_rows(self, entries: Sequence[Entry]) -> bool:
+        return all(mine is entry.segment.rows for mine, entry in zip(self._sources, entries, strict=True))
+
+    def keep_buffers(self) -> None:
+        self._buffers = [self._read(layer) for layer in range(self._pool.shape.layers)]
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """-> `[B * L, H, D]`."""
+        keys, values = self._buffers[layer] if self._buffers is not None else self._read(layer)
+        keys.index_copy_(0, self._tail, k.index_select(0, self.rows))
+        values.index_copy_(0, self._tail, v.index_select(0, self.rows))
+        shape = (self._b, self._s, *keys.shape[1:])
+        q_BLHD = q.index_select(0, self._queries).to(keys.dtype).view(self._b, self._l, *q.shape[1:])
+        out = F.scaled_dot_product_attention(
+            q_BLHD.transpose(1, 2),
+            keys.view(shape).transpose(1, 2),
+            values.view(shape).transpose(1, 2),
+            attn_mask=self._mask,
+            enable_gqa=q.shape[1] != keys.shape[1],
+        )
+        return out.transpose(1, 2).reshape(-1, *q.shape[1:]).to(q.dtype)
+
+    def _read(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Contexts in front, room for the new rows behind: `[B * S, G, D]`."""
+        return (
+            self._pool.k[layer].index_select(0, self._gather),
+            self._pool.v[layer].index_select(0, self._gather),
+        )
+
+    def _context_slots(self, entries: Sequence[Entry], p: int) -> Tensor:
+        """int64 `[B * S]`; padding and the new rows' places read slot 0, which holds zeros."""
+        device = self._pool.device
+        most = -(-p // PAGE)
+        pages = torch.tensor(
+            [[*e.pages[: -(-e.length // PAGE)], *[0] * (most - -(-e.length // PAGE))] for e in entries],
+            dtype=torch.int64,
+            device=device,
+        )
+        slots = (pages[:, :, None] * PAGE + torch.arange(PAGE, device=device)).flatten(1)[:, :p]
+        lengths = torch.tensor([e.length for e in entries], device=device)
+        slots = torch.where(torch.arange(p, device=device) < lengths[:, None], slots, 0)
+        return F.pad(slots, (0, self._l)).flatten()
+
+    def _visible(self, entries: Sequence[Entry], p: int, new: Tensor) -> Tensor | None:
+        """bool `[B, 1, L, S]`, or None where everything is seen."""
+        causal = [e.segment.mode == "causal" and e.new > 1 for e in entries]
+        if all(e.length == p and e.new == self._l for e in entries) and not any(causal):
+            return None
+        device = self._pool.device
+        lengths = torch.tensor([e.length for e in entries], device=device)[:, None, None]
+        key = torch.arange(self._s, device=device) - p
+        query = torch.arange(self._l, device=device)[:, None]
+        is_causal = torch.tensor(causal, device=device)[:, None, None]
+        fresh = torch.where(is_causal, key <= query, key < new[:, None, None])
+        return torch.where(key < 0, key + p < lengths, fresh)[:, None]
+
+
+def _alike(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Entries whose padding to one rectangle wastes little, in a fixed order."""
+    groups: dict[tuple[int, int], list[Entry]] = {}
+    for entry in entries:
+        key = (_bucket(entry.new, 32) if entry.new > 1 else 0, _bucket(entry.length, 256))
+        groups.setdefault(key, []).append(entry)
+    return list(groups.values())
+
+
+def _bucket(n: int, small: int) -> int:
+    """The next power of two; everything up to `small` is alike."""
+    return 1 << (max(n, small) - 1).bit_length()

@@ -1,0 +1,84 @@
+"""What states hold on one rank: sequences of pages, and what is told of them."""
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from walkgraph.abi.calls import StateKey
+from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.prefix import Name
+
+EMPTY = 0
+
+
+@dataclass(slots=True)
+class Row:
+    """One sequence: the tokens 0 <= i < length lie in its pages' slots, in order."""
+
+    pages: list[int] = field(default_factory=list[int])
+    length: int = 0
+    position: int = 0
+    content: int = EMPTY
+    """Names the kept tokens: equal numbers mean equal keys and values. Every append makes a new one."""
+    name: Name | None = None
+    """What the kept tokens were made of, where all of them have names."""
+
+    def alike(self, other: "Row") -> bool:
+        """Whether both certainly keep the same tokens, in the same places."""
+        if (self.length, self.position) != (other.length, other.position):
+            return False
+        if self.content == other.content:
+            return True
+        return self.name is not None and other.name is not None and self.name[:2] == other.name[:2]
+
+    def copy(self) -> "Row":
+        return Row(list(self.pages), self.length, self.position, self.content, self.name)
+
+
+@dataclass(slots=True)
+class PagedState:
+    """`width` sequences that are forked, moved and dropped together."""
+
+    pool: Pool
+    rows: list[Row]
+
+
+class Kept(NamedTuple):
+    """Of a paged state."""
+
+    sequences: int
+    tokens: int
+    """Of its longest sequence."""
+    pages: int
+    """Held by its sequences, shared ones once for each."""
+
+
+class Fresh(NamedTuple):
+    """Tokens with names that a forward has appended to a sequence; whether it went well is known later."""
+
+    key: StateKey
+    row: Row
+    start: int
+    stop: int
+
+
+class Read(NamedTuple):
+    """Tokens that a call added to what its run keeps."""
+
+    tokens: int = 0
+    found: int = 0
+    """Of these, what pages of earlier runs held already."""
+
+    def plus(self, more: "Read") -> "Read":
+        return Read(self.tokens + more.tokens, self.found + more.found)
+
+
+NOTHING: Final = Read()
+
+
+def trim(state: PagedState) -> None:
+    """Give back what was reserved and never counted."""
+    for row in state.rows:
+        kept = pages_for(row.length)
+        state.pool.pages.release(row.pages[kept:])
+        del row.pages[kept:]

@@ -1,0 +1,138 @@
+"""Owns the pages of one paged pool: who holds which page, and how many hold it.
+
+A page is `PAGE` consecutive slots, one token each:
+
+    page:   0            1             2      ...
+    slot:   0 ... 15 |   16 ... 31 |   32 ... 47
+
+Page 0 is never handed out: it holds zeros, so that padded reads are finite whatever failed calls wrote elsewhere.
+A page with several holders is read by all and written by none: a writer copies it first.
+
+A full page may be kept past its last sequence, for others that begin alike (`walkgraph.engine.kv.prefix`). One that
+nobody else holds is as good as free: it is given up when free pages run out, the one let go first before others.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+
+from walkgraph.errors import WalkgraphError
+
+PAGE = 16
+"""Tokens in a page."""
+
+
+class OutOfPages(WalkgraphError):
+    code = "out_of_memory"
+    retryable = True
+
+    def __init__(self, wanted: int, free: int) -> None:
+        super().__init__(
+            f"the key-value cache has {free} free pages and {wanted} are needed; "
+            "try again when other runs have ended, or give the node's group more `memory`"
+        )
+
+
+class PageFault(WalkgraphError):
+    """An invariant of the page table is broken: a bug of ours, never of a request."""
+
+
+class Pages:
+    """Reference counts and the free list. Knows nothing of tokens, sequences or tensors."""
+
+    def __init__(self, total: int) -> None:
+        """`total` pages that can be handed out."""
+        if total < 1:
+            raise PageFault(f"a pool of {total} pages can hold nothing; give the rank more cache memory")
+        self.total = total
+        self._free = list(range(total, 0, -1))
+        self._holders = [0] * (total + 1)
+        self._kept: set[int] = set()
+        self._idle: OrderedDict[int, None] = OrderedDict()
+        """Pages that are kept and held by no sequence, the one that was let go first in front."""
+        self.give_up: Callable[[int], None] = self.unkeep
+        """Called for a page that is kept and wanted by others; must `unkeep` it, and may others."""
+
+    @property
+    def free(self) -> int:
+        """Pages that can be taken, those that are only kept among them."""
+        return len(self._free) + len(self._idle)
+
+    @property
+    def kept(self) -> frozenset[int]:
+        return frozenset(self._kept)
+
+    def take(self, count: int) -> list[int]:
+        """`count` free pages with one holder each; raises `OutOfPages` and takes none if there are fewer."""
+        if count > self.free:
+            raise OutOfPages(count, self.free)
+        while count > len(self._free):
+            self.give_up(next(iter(self._idle)))
+        taken = [self._free.pop() for _ in range(count)]
+        for page in taken:
+            if self._holders[page]:
+                raise PageFault(f"page {page} was in the free list with {self._holders[page]} holders")
+            self._holders[page] = 1
+        return taken
+
+    def share(self, pages: Iterable[int]) -> None:
+        """One holder more for each."""
+        for page in pages:
+            self._held(page)
+            self._holders[page] += 1
+            self._idle.pop(page, None)
+
+    def release(self, pages: Sequence[int]) -> None:
+        """One holder less for each; the last one frees the page. The pages of a sequence are given in its order."""
+        # A page is found by way of those before it, so these are to be given up after it.
+        for page in reversed(pages):
+            self._held(page)
+            self._holders[page] -= 1
+            if not self._holders[page]:
+                self._free.append(page)
+            elif self._holders[page] == 1 and page in self._kept:
+                self._idle[page] = None
+
+    def keep(self, page: int) -> None:
+        """One holder more, which gives it up when free pages run out. Somebody else holds it now."""
+        self._held(page)
+        if page in self._kept:
+            raise PageFault(f"page {page} is kept already")
+        self._kept.add(page)
+        self._holders[page] += 1
+
+    def unkeep(self, page: int) -> None:
+        """The end of `keep`."""
+        if page not in self._kept:
+            raise PageFault(f"page {page} is not kept")
+        self._kept.remove(page)
+        self._idle.pop(page, None)
+        self.release((page,))
+
+    def shared(self, page: int) -> bool:
+        """Whether a writer must copy it first."""
+        self._held(page)
+        return self._holders[page] > 1
+
+    def audit(self, lists: Iterable[Sequence[int]]) -> None:
+        """Raises `PageFault` unless the holders are exactly these page lists and what keeps pages, and every other page
+        is free."""
+        wanted = Counter(page for pages in lists for page in pages)
+        idle = {page for page in self._kept if not wanted[page]}
+        wanted.update(self._kept)
+        for page in range(1, self.total + 1):
+            if wanted[page] != self._holders[page]:
+                raise PageFault(f"page {page} has {self._holders[page]} holders and is in {wanted[page]} sequences")
+        if len(set(self._free)) != len(self._free) or any(self._holders[page] for page in self._free):
+            raise PageFault("a page is in the free list twice or while it is held")
+        if idle != self._idle.keys():
+            raise PageFault(f"pages {sorted(idle ^ self._idle.keys())} are wrongly counted as free, or as held")
+        if len(self._free) + sum(1 for count in self._holders if count) != self.total:
+            raise PageFault(f"{self.total} pages are not all either free or held")
+
+    def _held(self, page: int) -> None:
+        if not 0 < page <= self.total or not self._holders[page]:
+            raise PageFault(f"page {page} is not held by anyone")
+
+
+def pages_for(tokens: int) -> int:
+    return -(-tokens // PAGE)

@@ -1,0 +1,127 @@
+"""Pages of sequences that begin alike: what was computed for one is read by the others.
+
+    origin ─┬─ 16 tokens, page 4 ─┬─ 16 tokens, page 9
+            │                     └─ 16 tokens, page 2
+            └─ 16 tokens, page 7
+
+A tree of full pages: a page is reached by all of its sequence's tokens, compared one by one, so that what is found is
+never another's. The origin is what computes keys and values from tokens (an operator with its weights); tokens take
+positions 0, 1, 2, ... A page that no sequence holds any more is given up when free pages run out, and with it all
+behind it, which can't be reached without it.
+
+Keys and values of a prefix depend on the batch that computed them as all results do: to the dtype's noise.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from walkgraph.engine.kv.pages import PAGE, PageFault, Pages
+
+Tokens = tuple[int, ...]
+
+
+class Name(NamedTuple):
+    """What the keys and values of a sequence were made of, from its first token to its last."""
+
+    origin: Hashable
+    tokens: Tokens = ()
+    sure: int = 0
+    """Leading tokens whose forwards are known to have gone well: only these are for others."""
+
+
+class PrefixStats(NamedTuple):
+    """Counts since the start, but for `pages`."""
+
+    lookups: int = 0
+    hits: int = 0
+    """Lookups that found a page at least."""
+    tokens: int = 0
+    """That were looked up."""
+    saved: int = 0
+    """Tokens that were found, and not computed again."""
+    pages: int = 0
+    """Kept now, those of running sequences among them."""
+    given_up: int = 0
+    """Pages that were kept, and taken by others."""
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    page: int
+    tokens: Tokens
+    parent: "_Node | None"
+    children: "dict[Tokens, _Node]" = field(default_factory=dict["Tokens", "_Node"])
+
+
+class PrefixCache:
+    """Of one pool. Knows pages and tokens, no states."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self._roots: dict[Hashable, _Node] = {}
+        self._nodes: dict[int, _Node] = {}
+        self._counts = PrefixStats()
+        pages.give_up = self._give_up
+
+    @property
+    def stats(self) -> PrefixStats:
+        return self._counts._replace(pages=len(self._nodes))
+
+    def find(self, origin: Hashable, tokens: Tokens) -> list[int]:
+        """The pages of the leading full pages of tokens, as far as they are known; never those of the last token, which
+        somebody wants to be answered."""
+        found: list[int] = []
+        node = self._roots.get(origin)
+        for part in _parts(tokens[:-1]):
+            node = node.children.get(part) if node is not None else None
+            if node is None:
+                break
+            found.append(node.page)
+        return found
+
+    def count(self, tokens: int, saved: int) -> None:
+        """Of a lookup that was made use of."""
+        c = self._counts
+        self._counts = c._replace(
+            lookups=c.lookups + 1, hits=c.hits + (saved > 0), tokens=c.tokens + tokens, saved=c.saved + saved
+        )
+
+    def add(self, origin: Hashable, tokens: Tokens, pages: Sequence[int]) -> None:
+        """Keep a sequence's full pages of tokens, except where another's page of these is kept already."""
+        node = self._roots.setdefault(origin, _Node(0, (), None))
+        for part, page in zip(_parts(tokens), pages, strict=False):
+            child = node.children.get(part)
+            if child is None:
+                self._pages.keep(page)
+                child = self._nodes[page] = node.children[part] = _Node(page, part, node)
+            node = child
+
+    def audit(self) -> None:
+        """Raises `PageFault` unless the tree has exactly the pages that are kept, each once."""
+        reached: list[int] = []
+        left = list(self._roots.values())
+        while left:
+            node = left.pop()
+            left += node.children.values()
+            if node.parent is not None:
+                reached.append(node.page)
+        if len(set(reached)) != len(reached) or not set(reached) == self._nodes.keys() == self._pages.kept:
+            raise PageFault(f"{len(reached)} pages can be found by their tokens, and {len(self._pages.kept)} are kept")
+
+    def _give_up(self, page: int) -> None:
+        node = self._nodes[page]
+        if node.parent is not None:
+            del node.parent.children[node.tokens]
+        left = [node]
+        while left:
+            one = left.pop()
+            left += one.children.values()
+            del self._nodes[one.page]
+            self._pages.unkeep(one.page)
+            self._counts = self._counts._replace(given_up=self._counts.given_up + 1)
+
+
+def _parts(tokens: Tokens) -> Iterator[Tokens]:
+    """Full pages of them."""
+    return (tokens[at : at + PAGE] for at in range(0, len(tokens) - PAGE + 1, PAGE))

@@ -1,0 +1,253 @@
+"""Runs that are suspended: what they hold goes to the host's memory, and comes back as it was.
+
+    here ──suspend──> stopping ──nothing under way──> leaving ──copied──> out
+      ^                                                                     │ resume
+      └──────────────────────copied── coming <──pages taken─────────────────┘
+
+On a GPU both ways are copied on a stream of their own, beside the steps of others; nobody waits for them. Pages are
+copied whole and once, however many sequences share them, and are shared in the same way afterwards. States of a session
+are not its runs': they stay.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import StateKey
+from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.states import PagedState, StateTable
+from walkgraph.errors import ErrorInfo, WalkgraphError
+
+_log = logging.getLogger(__name__)
+
+Slots = MutableMapping[Any, Tensor]
+"""A mapping whose tensors are moved in place."""
+
+
+class Swapped(NamedTuple):
+    """A run is suspended (`out`), or is back."""
+
+    run: str
+    out: bool
+    error: ErrorInfo | None = None
+    """It could not come back."""
+
+
+class _Pages(NamedTuple):
+    """Contents of pages on the host."""
+
+    pages: Sequence[int]
+    """As they were numbered."""
+    layers: list[Tensor]
+    """Keys of each layer, then values: `[pages, PAGE, G, D]`."""
+
+
+class _Move(NamedTuple):
+    """A tensor on its way to the other memory."""
+
+    slots: Slots
+    key: Any
+    copy: Tensor
+    home: torch.device
+    """Where it belongs."""
+
+
+@dataclass(slots=True, eq=False)
+class _Absent:
+    state: Literal["stopping", "leaving", "out", "coming", "failed"] = "stopping"
+    wanted: bool = False
+    """To be here."""
+    asked: bool = True
+    """Who has asked for it to be out is to be told."""
+    marks: "list[torch.cuda.Event]" = field(default_factory=list[Any])
+    """Of the copies under way."""
+    paged: dict[StateKey, PagedState] = field(default_factory=dict[StateKey, PagedState])
+    pages: dict[Pool, _Pages] = field(default_factory=dict[Pool, _Pages])
+    moves: list[_Move] = field(default_factory=list[_Move])
+
+    @property
+    def over(self) -> bool:
+        return all(mark.query() for mark in self.marks)
+
+
+class Swap:
+    def __init__(
+        self,
+        states: StateTable,
+        hold: Callable[[str], None],
+        quiet: Callable[[str], bool],
+        release: Callable[[str], None],
+        slots: Callable[[str], Iterable[Slots]],
+    ) -> None:
+        """`hold` keeps the work of a run from being launched until `release`; `quiet`: none is under way. `slots`: what
+        tensors a held run has besides its states."""
+        self._states, self._hold, self._quiet, self._release, self._slots = states, hold, quiet, release, slots
+        self._absent: dict[str, _Absent] = {}
+        self._streams: dict[torch.device, torch.cuda.Stream] = {}
+
+    def suspend(self, run: str) -> None:
+        """`advance` tells when it is out."""
+        found = self._absent.get(run)
+        if found is None:
+            self._hold(run)
+            self._absent[run] = _Absent()
+        else:
+            found.wanted, found.asked = False, True
+
+    def resume(self, run: str) -> None:
+        """`advance` tells when it is back, and goes on. A run that isn't suspended is left alone."""
+        found = self._absent.get(run)
+        if found is not None:
+            found.wanted = True
+
+    def cancel(self, run: str) -> None:
+        """Forget its copies. Its states may be dropped at once: what still writes into their pages comes first."""
+        found = self._absent.pop(run, None)
+        if found is not None and found.state in ("coming", "failed"):
+            for device, stream in self._streams.items():
+                torch.cuda.current_stream(device).wait_stream(stream)
+
+    def away(self, run: str) -> bool:
+        """Whether a run is suspended, or on its way."""
+        return run in self._absent
+
+    def here(self, run: str) -> bool:
+        """Whether what a run holds is where it is used."""
+        return run not in self._absent or self._absent[run].state == "stopping"
+
+    @property
+    def idle(self) -> bool:
+        """No run is on its way."""
+        absent = self._absent.values()
+        return all(a.state == "failed" or (a.state == "out" and not a.wanted and not a.asked) for a in absent)
+
+    def wait(self) -> None:
+        """For the oldest copy under way."""
+        mark = next((mark for one in self._absent.values() for mark in one.marks), None)
+        if mark is not None:
+            mark.synchronize()
+
+    def advance(self) -> list[Swapped]:
+        """Go on with what can be; never waits."""
+        told: list[Swapped] = []
+        if self._absent:
+            with torch.inference_mode():
+                for run, one in list(self._absent.items()):
+                    event = self._advance(run, one)
+                    told += [] if event is None else [event]
+        return told
+
+    def _advance(self, run: str, one: _Absent) -> Swapped | None:
+        if one.state == "stopping" and self._quiet(run):
+            try:
+                self._copy_out(run, one)
+            except RuntimeError as raised:
+                return self._fell(run, one, raised)
+        if one.state == "leaving" and one.over:
+            self._arrived(one, "out")
+            self._states.drop(one.paged)
+        if one.state == "out" and one.asked:
+            one.asked = False
+            return Swapped(run, out=True)
+        if one.state == "out" and one.wanted:
+            try:
+                self._copy_in(one)
+            except WalkgraphError as error:
+                one.wanted = False
+                return Swapped(run, out=False, error=error.info())
+            except RuntimeError as raised:
+                return self._fell(run, one, raised)
+        if one.state == "coming" and one.over:
+            self._arrived(one, "stopping")
+            if not one.wanted:
+                return self._advance(run, one)
+            del self._absent[run]
+            self._release(run)
+            return Swapped(run, out=False)
+        return None
+
+    def _fell(self, run: str, one: _Absent, raised: RuntimeError) -> Swapped:
+        """It can't be moved, and will not go on: whoever is told cancels it. Its pages stay its own until then."""
+        _log.error("run %s could not be moved to other memory", run, exc_info=raised)
+        one.state = "failed"
+        message = "there is too little memory to suspend the run or to bring it back; the log of its rank says where"
+        return Swapped(run, out=False, error=ErrorInfo(code="out_of_memory", message=message, retryable=True))
+
+    def _arrived(self, one: _Absent, state: Literal["out", "stopping"]) -> None:
+        one.state = state
+        one.marks.clear()
+        for move in one.moves:
+            move.slots[move.key] = move.copy
+
+    # ── copies ──
+
+    def _copy_out(self, run: str, one: _Absent) -> None:
+        one.state, one.paged = "leaving", self._states.paged_of(run)
+        held: dict[Pool, dict[int, None]] = {}
+        for state in one.paged.values():
+            pages = held.setdefault(state.pool, {})
+            pages.update(dict.fromkeys(page for row in state.rows for page in row.pages))
+        for pool, pages in held.items():
+            with self._beside(one, pool.device):
+                index = _index(list(pages), pool.device)
+                layers = [_to_host(_by_page(cache).index_select(0, index)) for cache in (*pool.k, *pool.v)]
+            one.pages[pool] = _Pages(list(pages), layers)
+        one.moves = []
+        for slots, keys in [(self._states.tensors, self._states.tensors_of(run)), *((s, s) for s in self._slots(run))]:
+            for key in keys:
+                tensor = slots[key]
+                if tensor.device.type != "cpu":
+                    with self._beside(one, tensor.device):
+                        one.moves.append(_Move(slots, key, _to_host(tensor), tensor.device))
+
+    def _copy_in(self, one: _Absent) -> None:
+        """Raises `OutOfPages`, and then has changed nothing."""
+        renamed = self._states.put_back(one.paged, {pool: kept.pages for pool, kept in one.pages.items()})
+        one.state = "coming"
+        for pool, kept in one.pages.items():
+            with self._beside(one, pool.device):
+                index = _index(renamed[pool], pool.device)
+                for cache, layer in zip((*pool.k, *pool.v), kept.layers, strict=True):
+                    _by_page(cache).index_copy_(0, index, layer.to(pool.device, non_blocking=True))
+        back: list[_Move] = []
+        for move in one.moves:
+            with self._beside(one, move.home):
+                copy = move.slots[move.key].to(move.home, non_blocking=True)
+            copy.record_stream(torch.cuda.current_stream(move.home))
+            back.append(move._replace(copy=copy))
+        one.moves = back
+
+    @contextmanager
+    def _beside(self, one: _Absent, device: torch.device) -> Generator[None]:
+        """On the device's stream for copies, after all that was launched so far."""
+        if device.type != "cuda":
+            yield
+            return
+        stream = self._streams.setdefault(device, torch.cuda.Stream(device))
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            yield
+        mark = torch.cuda.Event(blocking=True)
+        mark.record(stream)
+        one.marks.append(mark)
+
+
+def _by_page(cache: Tensor) -> Tensor:
+    return cache.view(-1, PAGE, *cache.shape[1:])
+
+
+def _index(pages: Sequence[int], device: torch.device) -> Tensor:
+    return torch.tensor(pages, dtype=torch.int64).to(device, non_blocking=True)
+
+
+def _to_host(value: Tensor) -> Tensor:
+    if value.device.type == "cpu":
+        return value
+    target = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+    return target.copy_(value, non_blocking=True)

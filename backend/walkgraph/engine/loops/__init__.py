@@ -1,0 +1,1 @@
+"""Device loops: lowered once, admitted to slots, launched, collected."""

@@ -1,0 +1,1 @@
+"""Values that are looked at: statistics, digests, previews."""

@@ -1,0 +1,1 @@
+"""Expressions: syntax, values, ranges, numbers in float32."""

@@ -1,0 +1,1 @@
+"""Documents read: limits, shorthand, well-formedness, messages."""

@@ -1,0 +1,175 @@
+"""Sentences for structure problems: what the schema expected at a place, in the words of the graph document."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from walkgraph.graph import document as doc
+from walkgraph.graph.problems import nearest
+from walkgraph.graph.reading.guard import arr, obj
+
+Path = tuple[str, ...]
+EMPTY = "must not be empty; put something in, or take it away"
+
+_EXPECTED = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "`true` or `false`",
+    "dict_type": "an object",
+    "tuple_type": "a list",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+}
+_EXPRESSIONS = ("times", "when", "width", "capacity")
+_PATTERNS = {
+    "component": ("bad_name", "is no component's name; write `family.role` in small letters"),
+    "source": ("bad_value", "is no source; write `starter:NAME`, `checkpoint:NAME` or `random:CONFIG:SEED`"),
+    "from": ("bad_reference", "names no port; write `use.port`, `@in.x`, `@loop.index` or `@stream.x`"),
+    "until": ("bad_reference", "names no port; write `use.port`"),
+    "to": ("bad_reference", "names no port; write `use.port` or `@out.x`"),
+}
+_BAD_NAME = "is no name; begin with a letter and go on with letters, digits, `_` and `-`, 64 at most"
+
+
+def describe(error: ErrorDetails, path: Path, rest: tuple[str, ...], document: Any) -> tuple[str, str]:
+    """Code and message of an error at `path`; `rest` is what of its location is no place in the document."""
+    kind, context, given = error["type"], error.get("ctx") or {}, _input(error)
+    last = path[-1] if path else ""
+    if kind == "missing" and rest == ("times",):
+        return "loop_without_bound", "the loop has no `times`; bound it with an expression, even where `until` ends it"
+    if kind == "missing":
+        return "missing_key", f"`{rest[0] if rest else last}` is missing in {_what(path, document)}; add it"
+    if kind == "extra_forbidden":
+        owner = path[:-1]
+        known = sorted(_fields(owner, document))
+        return "unknown_key", f"`{last[:80]}` is no key of {_what(owner, document)}; {nearest(last, known)}"
+    if rest == ("[key]",):
+        return "bad_name", f"`{last[:80]}` {_BAD_NAME}"
+    if rest and rest[-1] in ("bool", "int", "float", "str"):
+        return "wrong_type", f"write a text, a number, `true` or `false`, not {kind_of(given)}"
+    if kind in _EXPECTED and last in _EXPRESSIONS and isinstance(given, int | float):
+        return "wrong_type", f"an expression is a text; write `{json.dumps(str(given))}`"
+    if kind in _EXPECTED and len(path) == 4 and path[2] == "edges":
+        return "wrong_type", "an edge is `[from, to]` or an object with `from` and `to`; write one of them"
+    if kind in _EXPECTED:
+        return "wrong_type", f"write {_EXPECTED[kind]}, not {kind_of(given)}"
+    if kind == "string_pattern_mismatch":
+        code, advice = _PATTERNS.get(last, ("bad_name", _BAD_NAME))
+        return code, f"`{str(given)[:80]}` {advice}"
+    if kind == "literal_error":
+        choices = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
+        return (
+            "bad_value",
+            f"`{str(given)[:80]}` is none of the choices; {nearest(str(given), choices)}",
+        )
+    return _limit_words(kind, context, path[0] if path else "", last)
+
+
+def _input(error: ErrorDetails) -> Any:
+    return error["input"]
+
+
+def _limit_words(kind: str, context: Mapping[str, Any], section: str, last: str) -> tuple[str, str]:
+    if kind.startswith("union_tag"):
+        if last == "chunks":
+            return "bad_value", "set `policy` to `fixed`, `sliding`, `left_context` or `whole`"
+        if section == "tasks":
+            return "bad_item", "a step is an object with one of `walk`, `for`, `first`; write one of them"
+        return (
+            "bad_item",
+            "an item is the name of a node, a list, or an object with `use`, `parallel`, `loop` or `fork`; write one",
+        )
+    if "ge" in context:
+        return "bad_value", f"is at least {context['ge']}; raise it"
+    if "le" in context:
+        return "bad_value", f"is at most {context['le']}; lower it"
+    if kind in ("too_short", "string_too_short"):
+        return "bad_value", EMPTY
+    if kind == "string_too_long":
+        return "bad_value", f"has {context['max_length']} characters at most; shorten it"
+    return "bad_value", "has a value that does not fit; see the schema"
+
+
+def kind_of(value: Any) -> str:
+    names: dict[type[Any], str] = {
+        type(None): "`null`",
+        bool: "`true` or `false`",
+        str: "a text",
+        dict: "an object",
+        list: "a list",
+    }
+    return next((name for kind, name in names.items() if isinstance(value, kind)), "a number")
+
+
+def _what(path: Path, document: Any) -> str:
+    model = _model(path, document)
+    names: dict[type[BaseModel], str] = {
+        doc.WalkStep: "a step",
+        doc.ForStep: "a step",
+        doc.FirstStep: "a step",
+        doc.Graph: "the graph",
+        doc.Walk: "a Walk",
+    }
+    names |= {
+        doc.Walk: "a Walk",
+        doc.TaskInput: "an input",
+        doc.TaskParam: "a parameter",
+        doc.SessionPolicy: "a session",
+    }
+    chunks = (doc.Fixed, doc.Sliding, doc.LeftContext, doc.Whole)
+    if model in chunks:
+        return "a chunk policy"
+    return names.get(model, f"a {model.__name__.lower()}") if model else "it"
+
+
+def _fields(path: Path, document: Any) -> Iterator[str]:
+    model = _model(path, document)
+    if model:
+        yield from (field.alias or name for name, field in model.model_fields.items())
+
+
+_ITEMS: Mapping[str, type[BaseModel]] = {
+    "use": doc.Use,
+    "parallel": doc.Parallel,
+    "sequence": doc.Sequence,
+    "loop": doc.Loop,
+    "fork": doc.Fork,
+}
+_STEPS: Mapping[str, type[BaseModel]] = {"walk": doc.WalkStep, "for": doc.ForStep, "first": doc.FirstStep}
+_POLICIES: Mapping[str, type[BaseModel]] = {
+    "fixed": doc.Fixed,
+    "sliding": doc.Sliding,
+    "left_context": doc.LeftContext,
+    "whole": doc.Whole,
+}
+_ENTRIES: Mapping[tuple[str, str], type[BaseModel]] = {
+    ("walks", "edges"): doc.Edge,
+    ("walks", "results"): doc.Result,
+    ("tasks", "inputs"): doc.TaskInput,
+    ("tasks", "params"): doc.TaskParam,
+}
+
+
+def _model(path: Path, document: Any) -> type[BaseModel] | None:
+    """The model of the object at a place."""
+    value = document
+    for part in path:
+        value = arr(value)[int(part)] if isinstance(value, list) else obj(value).get(part)
+    if not path:
+        return doc.Graph
+    if len(path) == 2:
+        sections = {"weights": doc.Weights, "states": doc.State, "nodes": doc.Node, "walks": doc.Walk}
+        return {**sections, "streams": doc.Stream, "tasks": doc.Task}.get(path[0])
+    if len(path) == 3 and path[0] == "streams":
+        return _POLICIES.get(str(obj(value).get("policy")))
+    if len(path) == 3 and path[2] == "session":
+        return doc.SessionPolicy
+    if len(path) >= 4 and path[2] in ("body", "steps"):
+        kinds = _ITEMS if path[2] == "body" else _STEPS
+        return next((model for kind, model in kinds.items() if kind in obj(value)), None)
+    return _ENTRIES.get((path[0], path[2])) if len(path) == 4 else None

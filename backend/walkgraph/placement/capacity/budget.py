@@ -1,0 +1,430 @@
+"""What every rank needs in memory, summed before any process starts: weights, caches, workspace and a margin.
+
+A rank's memory is that of its groups, or an equal share of what its device has free. Caches take what the rest leaves:
+all of it where the groups say how much memory they have, else enough for `RUNS` of the largest requests and at most
+half of it, so that another deployment finds room beside this one. One request with default parameters must fit; that
+the largest possible one may not is a warning.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from walkgraph.errors import InvalidInput
+from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.document import Graph, Task
+from walkgraph.graph.problems import Problem
+from walkgraph.graph.structure import steps_of
+from walkgraph.ids import Rank
+from walkgraph.placement.capacity.demand import state_tokens, whole_pages
+from walkgraph.placement.capacity.facts import Facts
+from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.placement.compiler.spanning import spanning_ranks
+from walkgraph.placement.document import size_in_bytes
+from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.request import declared_params
+from walkgraph.placement.sizes import Sizes, WeightSizes, absent
+from walkgraph.placement.tables import Plan, RankPlan, Scalar
+
+PAGE = 16
+"""Tokens that a paged state grows by."""
+RUNS = 32
+"""Largest requests at once that the caches are made for where nobody says how much memory there is."""
+MIB = 2**20
+UNKNOWN_CACHES = 1024 * MIB
+"""For all caches of a rank whose tokens' sizes aren't known, where nobody says how much memory there is."""
+SMALL_WORKSPACE = 32 * MIB
+GPU_MARGIN = 1024 * MIB
+"""The driver's context, captured graphs and fragmentation."""
+CPU_MARGIN = 16 * MIB
+ROOM_BYTES = 64 * MIB
+"""Of an arena, for what the parts of loops on several GPUs hand each other."""
+ARENA = 256 * MIB
+"""For tensors on their way to other GPUs; more where a state of a default request, which goes at once, is larger."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Of one rank."""
+
+    rank: RankPlan
+    memory: int
+    """Bytes that it may take."""
+    said: bool
+    """Its groups say so."""
+    weights: Mapping[str, int]
+    """Weight set -> bytes."""
+    caches: Mapping[int, int]
+    """Paged state -> bytes of a default request."""
+    largest: Mapping[int, int]
+    """Paged state -> bytes of the largest request."""
+    workspace: int
+    margin: int
+    arena: int = 0
+
+    @property
+    def fixed(self) -> int:
+        return sum(self.weights.values()) + self.arena + self.workspace + self.margin
+
+    @property
+    def least(self) -> int:
+        return self.fixed + sum(self.caches.values())
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A state that a Walk carries from one rank to another."""
+
+    walk: int
+    state: int
+    source: Rank
+    target: Rank
+    bytes: int
+    """At most, in a request with default parameters."""
+    largest: int
+    """In one with the largest parameters."""
+
+
+@dataclass
+class Budgets:
+    """The plan with its budgets, and what is wrong with them."""
+
+    plan: Plan
+    copies: tuple[Copy, ...] = ()
+    problems: list[Problem] = field(default_factory=list[Problem])
+    graph_problems: list[Problem] = field(default_factory=list[Problem])
+    """Weights whose sizes can't be told, each at its place in the graph."""
+    capacities: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
+    """Rank -> bytes that it may fill."""
+
+
+def budget(assignment: Assignment, plan: Plan, hardware: Hardware, catalogue: Catalogue, sizes: Sizes) -> Budgets:
+    """Fill in every rank's budget; total. The contributors of one, in this order:
+
+    `weights NAME`   a weight set, the parts that its nodes here read, each part once
+    `kv STATE`       a paged state's share of the caches
+    `arena`          for tensors on their way to other GPUs
+    `workspace`      what the component that takes most needs while it runs
+    `margin`         the driver's context, captured graphs and fragmentation
+
+    They fill the rank's capacity, or part of it; where they don't fit, they are what one default request needs.
+    """
+    found = Budgets(plan)
+    known = _known(assignment.graph, sizes, found.graph_problems)
+    demand = {
+        "default": _demand(assignment.graph, plan, largest=False),
+        "largest": _demand(assignment.graph, plan, largest=True),
+    }
+    needs = [_need(assignment, plan, hardware, catalogue, known, demand, rank) for rank in plan.ranks]
+    found.problems.extend(_problems(assignment, plan, hardware, needs))
+    found.copies = tuple(_copies(plan, needs))
+    found.capacities = {need.rank.rank: need.memory for need in needs}
+    found.plan = replace(plan, ranks=tuple(_filled(plan, need) for need in needs))
+    return found
+
+
+def _known(graph: Graph, sizes: Sizes, problems: list[Problem]) -> dict[str, WeightSizes]:
+    known: dict[str, WeightSizes] = {}
+    for name, weights in graph.weights.items():
+        try:
+            known[name] = sizes(weights)
+        except InvalidInput as error:
+            problems.append(absent(name, weights, error))
+    return known
+
+
+# ── what is needed ──────────────────────────────────────────────────────────────────────────────
+
+
+def _need(
+    assignment: Assignment,
+    plan: Plan,
+    hardware: Hardware,
+    catalogue: Catalogue,
+    known: Mapping[str, WeightSizes],
+    demand: Mapping[str, Mapping[Rank, Mapping[int, int]]],
+    rank: RankPlan,
+) -> Need:
+    gpu = rank.device != "cpu"
+    memory, said = _memory(assignment, plan, hardware, rank)
+    token = _token_bytes(plan, catalogue, known, rank)
+    caches = {
+        # A page of zeros is the pool's own.
+        kind: {state: (tokens + PAGE) * token.get(state, 0) for state, tokens in ranks.get(rank.rank, {}).items()}
+        for kind, ranks in demand.items()
+    }
+    return Need(
+        rank=rank,
+        memory=memory,
+        said=said,
+        weights=_weights(plan, known, rank),
+        caches=caches["default"],
+        largest=caches["largest"],
+        workspace=_workspace(plan, known, rank),
+        margin=GPU_MARGIN if gpu else CPU_MARGIN,
+        arena=_arena(plan, rank, caches["default"]),
+    )
+
+
+def _arena(plan: Plan, rank: RankPlan, caches: Mapping[int, int]) -> int:
+    leaving = [
+        walk.uses[edge.source.use]
+        for walk in plan.walks
+        for edge in walk.edges
+        if edge.transport == "cuda_ipc" and walk.uses[edge.source.use].rank == rank.rank
+    ]
+    states = (caches.get(use.states[0], 0) for use in leaving if use.op == "export")
+    rooms = ROOM_BYTES if rank.rank in spanning_ranks(plan) else 0
+    return max(ARENA, *states, 0) + rooms if leaving or rooms else 0
+
+
+def _itemsize(rank: RankPlan) -> int:
+    return 4 if rank.device == "cpu" else 2
+
+
+def _weights(plan: Plan, known: Mapping[str, WeightSizes], rank: RankPlan) -> dict[str, int]:
+    """Every part once, however many nodes of the rank read it."""
+    parts: dict[str, set[str]] = {}
+    for index in rank.nodes:
+        node = plan.nodes[index]
+        sizes = known.get(node.weights or "")
+        if sizes is not None and node.weights is not None:
+            parts.setdefault(node.weights, set()).update(sizes.components.get(node.component, ()))
+    return {
+        name: sum(known[name].part_bytes(part, _itemsize(rank)) for part in sorted(names))
+        for name, names in parts.items()
+        if names
+    }
+
+
+def _workspace(plan: Plan, known: Mapping[str, WeightSizes], rank: RankPlan) -> int:
+    """Of the component that takes most: one batch runs at a time."""
+    largest = SMALL_WORKSPACE if rank.nodes else 0
+    for index in rank.nodes:
+        sizes = known.get(plan.nodes[index].weights or "")
+        if sizes is not None:
+            largest = max(largest, sizes.workspace.get(plan.nodes[index].component, 0) * _itemsize(rank))
+    return largest
+
+
+def _token_bytes(plan: Plan, catalogue: Catalogue, known: Mapping[str, WeightSizes], rank: RankPlan) -> dict[int, int]:
+    """Paged state -> bytes of a token, by the nodes bound to it."""
+    found: dict[int, int] = {}
+    for node in plan.nodes:
+        component, sizes = catalogue.get(node.component), known.get(node.weights or "")
+        for use in component.states if component else ():
+            if use.kind == "paged_kv" and use.slot in node.states:
+                size = sizes.caches.get(node.component, 0) * _itemsize(rank) if sizes else use.token_bytes
+                state = node.states[use.slot]
+                found[state] = max(found.get(state, 0), size)
+    return found
+
+
+def _demand(graph: Graph, plan: Plan, *, largest: bool) -> dict[Rank, dict[int, int]]:
+    """Rank -> paged state -> the most tokens that a request of any task keeps there."""
+    facts = Facts(plan)
+    found: dict[Rank, dict[int, int]] = {}
+    for task in graph.tasks.values():
+        params = _params(task, largest=largest)
+        for state, rank in _places(facts, task):
+            table = plan.states[state]
+            tokens = _tokens(table.name, table.capacity, table.width, params)
+            states = found.setdefault(rank, {})
+            states[state] = max(states.get(state, 0), tokens)
+    return {rank: dict(sorted(states.items())) for rank, states in found.items()}
+
+
+def _places(facts: Facts, task: Task) -> Iterator[tuple[int, Rank]]:
+    """Every paged state of the task's steps, with every rank that holds it."""
+    walks = {(walk.name, walk.chunked): walk.index for walk in facts.plan.walks}
+    for step in steps_of(task):
+        index = walks.get((step.step.walk, step.step.per == "chunk"))
+        places = facts[index].places if index is not None else frozenset[tuple[int, Rank]]()
+        yield from ((state, rank) for state, rank in places if facts.plan.states[state].kind == "paged_kv")
+
+
+def _tokens(name: str, capacity: str | None, width: str, params: Mapping[str, Scalar]) -> int:
+    """In whole pages."""
+    try:
+        tokens = state_tokens(name, capacity, width, params)
+        return PAGE * whole_pages(tokens, state_tokens(name, "1", width, params), PAGE)
+    except InvalidInput:
+        return 0  # the graph's check tells of a capacity that a task can't work out
+
+
+def _params(task: Task, *, largest: bool) -> dict[str, Scalar]:
+    """Every parameter at its default or at its largest; one that has neither is left out."""
+    found: dict[str, Scalar] = {"seed": 0}
+    for name, param in declared_params(task).items():
+        numeric = param.type in {"integer", "number"}
+        value = param.max if largest and numeric and param.max is not None else param.default
+        value = param.min if value is None and numeric else value
+        if value is not None:
+            found[name] = int(value) if param.type == "integer" else value
+    return found
+
+
+def _copies(plan: Plan, needs: list[Need]) -> Iterator[Copy]:
+    known = {need.rank.rank: need for need in needs}
+    for walk in plan.walks:
+        for edge in walk.edges:
+            source, target = walk.uses[edge.source.use], walk.uses[edge.target.use]
+            if edge.source.kind == "use" and edge.target.kind == "use" and target.op == "import":
+                state, need = source.states[0], known[source.rank]
+                small, large = need.caches.get(state, 0), need.largest.get(state, 0)
+                yield Copy(walk.index, state, source.rank, target.rank, small, max(small, large))
+
+
+# ── what there is ───────────────────────────────────────────────────────────────────────────────
+
+
+def _memory(assignment: Assignment, plan: Plan, hardware: Hardware, rank: RankPlan) -> tuple[int, bool]:
+    """Bytes a rank may take, and whether its groups say so. Ranks without a figure share what the others leave."""
+    device = hardware.device(rank.device)
+    free = device.free if device else 0
+    said = {r.rank: _said(assignment, free, r.rank) for r in plan.ranks if r.device == rank.device}
+    own = said[rank.rank]
+    if own is not None:
+        return own, True
+    shares = sum(1 for size in said.values() if size is None)
+    left = free - sum(size for size in said.values() if size is not None)
+    return max(0, left) // shares, False
+
+
+def _said(assignment: Assignment, free: int, rank: Rank) -> int | None:
+    """The memory of the groups that place something on a rank; None if one of them doesn't say."""
+    placement = assignment.placement
+    used = {
+        placed[0]
+        for name, walk in assignment.walks.items()
+        for node in dict.fromkeys(entry.node for entry in walk.entries if entry.node)
+        if (placed := assignment.group(node, name)) is not None and rank in placed[1].ranks
+    }
+    sizes = [placement.groups[index].memory for index in sorted(used)]
+    if not sizes or any(size is None for size in sizes):
+        return None
+    return sum(size_in_bytes(size, free) for size in sizes if size is not None)
+
+
+# ── budgets and problems ────────────────────────────────────────────────────────────────────────
+
+
+def _filled(plan: Plan, need: Need) -> RankPlan:
+    room = max(0, need.memory - need.fixed)
+    total = 0 if not need.largest else room if need.said else _unsaid(need, room)
+    if need.least > need.memory:
+        total = sum(need.caches.values())
+    lines = [(f"weights {name}", size) for name, size in need.weights.items()]
+    lines.extend(_shares(plan, need, total))
+    lines.extend((("arena", need.arena), ("workspace", need.workspace), ("margin", need.margin)))
+    shown = tuple((name, size) for name, size in lines if size > 0)
+    return replace(need.rank, kv_bytes=total, budget=shown, arena_bytes=need.arena)
+
+
+def _unsaid(need: Need, room: int) -> int:
+    """Bytes of the caches of a rank whose groups name no memory. One largest request may take more than half of the
+    room, if it fits at all."""
+    default, largest = sum(need.caches.values()), sum(need.largest.values())
+    one = max(default, largest) if largest <= room else default
+    return min(room, RUNS * max(default, largest) or UNKNOWN_CACHES, max(one, room // 2))
+
+
+def _shares(plan: Plan, need: Need, total: int) -> Iterator[tuple[str, int]]:
+    """The caches' bytes by state: a default request's first, the rest in proportion to what the largest keeps there."""
+    weight = {state: max(size, need.caches.get(state, 0)) for state, size in need.largest.items()}
+    if not any(weight.values()):
+        weight = dict.fromkeys(weight, 1)
+    first = need.caches if sum(need.caches.values()) <= total else dict[int, int]()
+    left, rest = total - sum(first.values()), sum(weight.values())
+    for state, size in weight.items():
+        share = left * size // rest if rest else 0
+        left, rest = left - share, rest - size
+        yield f"kv {plan.states[state].name}", first.get(state, 0) + share
+
+
+def _problems(assignment: Assignment, plan: Plan, hardware: Hardware, needs: list[Need]) -> Iterator[Problem]:
+    for need in needs:
+        at = f"/ranks/{_position(assignment, need.rank.rank)}"
+        device = hardware.device(need.rank.device)
+        free = device.free if device else 0
+        if need.least > need.memory:
+            yield Problem("does_not_fit", at, _too_large(plan, need, free))
+        elif need.fixed + sum(need.largest.values()) > need.memory:
+            largest, room = sum(need.largest.values()), need.memory - need.fixed
+            message = (
+                f"requests with the largest parameters need {show_bytes(largest)} of caches on rank {need.rank.rank}, "
+                f"which has {show_bytes(room)}; such requests are refused one by one"
+            )
+            yield Problem("small_cache", at, message, "warning")
+    yield from _full_devices(plan, hardware, needs)
+
+
+def _position(assignment: Assignment, rank: Rank) -> int:
+    return next((i for i, entry in enumerate(assignment.placement.ranks) if entry.rank == rank), 0)
+
+
+def _contributors(plan: Plan, need: Need) -> dict[str, int]:
+    """To the least that a rank needs, the largest first."""
+    parts = {f"weights `{name}`": size for name, size in need.weights.items()}
+    parts |= {f"caches of `{plan.states[state].name}`": size for state, size in need.caches.items()}
+    parts |= {"arena": need.arena, "workspace": need.workspace, "margin": need.margin}
+    return {name: size for name, size in sorted(parts.items(), key=lambda part: -part[1]) if size}
+
+
+def _shown(parts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {show_bytes(size)}" for name, size in parts.items())
+
+
+def _too_large(plan: Plan, need: Need, free: int) -> str:
+    parts = _contributors(plan, need)
+    return (
+        f"rank {need.rank.rank} on `{need.rank.device}` needs {need.least} bytes ({show_bytes(need.least)}) and has "
+        f"{need.memory} ({show_bytes(need.memory)}): {_shown(parts)}; {_fix(plan, need, free, next(iter(parts)))}"
+    )
+
+
+def _fix(plan: Plan, need: Need, free: int, largest: str) -> str:
+    missing = need.least - need.memory
+    if need.said and need.least <= free:
+        return f"give its groups {missing} bytes ({show_bytes(missing)}) more `memory`"
+    for name in need.weights:
+        if largest == f"weights `{name}`":
+            nodes = (plan.nodes[index] for index in need.rank.nodes)
+            names = ", ".join(f"`{node.name}`" for node in nodes if node.weights == name and not node.host)
+            return f"place some of {names} on another device, or take one with {show_bytes(need.least)} free"
+    if largest.startswith("caches"):
+        return (
+            "lower what the state's `capacity` or `width` comes to, place its nodes on another device, or take one "
+            f"with {show_bytes(need.least)} free"
+        )
+    return f"take a device with {show_bytes(need.least)} free"
+
+
+def _full_devices(plan: Plan, hardware: Hardware, needs: list[Need]) -> Iterator[Problem]:
+    for device in hardware.devices:
+        here = [need for need in needs if need.rank.device == device.name]
+        taken = sum(need.memory for need in here)
+        if here and taken > device.free:
+            each = ", ".join(f"rank {need.rank.rank} {show_bytes(need.memory)}" for need in here)
+            least = "; ".join(
+                f"rank {need.rank.rank} needs {show_bytes(need.least)} at least: {_shown(_contributors(plan, need))}"
+                for need in here
+            )
+            message = (
+                f"`{device.name}` has {show_bytes(device.free)} free and its ranks are given {show_bytes(taken)} "
+                f"({each}); lower `memory`, stop another deployment, or take a device with {show_bytes(taken)} free; "
+                f"{least}"
+            )
+            yield Problem("device_full", "/groups", message)
+
+
+def show_bytes(size: int) -> str:
+    """`1.5 GiB`: three figures at most."""
+    if abs(size) < 1024:
+        return f"{size} B"
+    power = min(4, int(math.log(abs(size), 1024)))
+    number = size / 1024**power
+    digits = 0 if abs(number) >= 100 else 1
+    return f"{number:.{digits}f} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"

@@ -1,0 +1,1 @@
+"""Graph and placement into a plan's tables."""

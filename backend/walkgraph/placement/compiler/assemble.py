@@ -1,0 +1,151 @@
+"""All tables of a plan, from a graph and an assignment: nodes, states, Walks, their twins and moves, streams, ranks."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+
+from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.document import Graph, Node, Stream, Task
+from walkgraph.graph.reading import codec
+from walkgraph.graph.structure import StepAt, steps_of
+from walkgraph.ids import Rank
+from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.placement.compiler.compile import chunked, compile_walk, move
+from walkgraph.placement.compiler.context import Context
+from walkgraph.placement.compiler.regions import settle
+from walkgraph.placement.compiler.usual import with_usual
+from walkgraph.placement.document import Placement
+from walkgraph.placement.tables import NodePlan, Plan, RankPlan, Scalar, StatePlan, StreamPlan, WalkPlan, WeightsPlan
+
+
+def assemble(assignment: Assignment, catalogue: Catalogue, *, resident: bool = True) -> Plan:
+    """The plan without budgets. Total, also for a graph or a placement with faults: these are left out.
+
+    `resident`: loops that can run on the device do (`regions`); otherwise all are stepped.
+    """
+    graph, placement = assignment.graph, assignment.placement
+    devices = {Rank(r.rank): r.device for r in placement.ranks}
+    context = Context(assignment, catalogue)
+    nodes = tuple(_node(context, i, name, node) for i, (name, node) in enumerate(graph.nodes.items()))
+    made = (with_usual(graph, nodes, walk) for walk in _walks(context))
+    walks = tuple(settle(context, nodes, walk, resident=resident) for walk in made)
+    return Plan(
+        graph=graph.name,
+        digest=digest(graph, placement),
+        nodes=nodes,
+        weights={name: WeightsPlan(family=w.family, source=w.source) for name, w in graph.weights.items()},
+        states=tuple(_states(graph)),
+        walks=walks,
+        streams=tuple(_stream(context, walks, i, stream) for i, stream in enumerate(graph.streams)),
+        ranks=tuple(_rank(walks, rank, device) for rank, device in sorted(devices.items())),
+    )
+
+
+def digest(graph: Graph, placement: Placement) -> str:
+    """Of all that the plan follows from: 64 hex digits."""
+    text = json.dumps([codec.digest(graph), placement.model_dump(mode="json")], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# ── walks ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _walks(context: Context) -> Iterator[WalkPlan]:
+    structures = context.assignment.walks
+    plain = {name: compile_walk(context, walk, i) for i, (name, walk) in enumerate(structures.items())}
+    yield from plain.values()
+    index = len(plain)
+    for name in _per_chunk(context.assignment.graph):
+        if name in plain:
+            yield chunked(context, plain[name], index)
+            index += 1
+    for state, source, target in moves(context.assignment):
+        yield move(context, state, source, target, index)
+        index += 1
+
+
+def _per_chunk(graph: Graph) -> tuple[str, ...]:
+    steps = (step.step for task in graph.tasks.values() for step in steps_of(task))
+    return tuple(dict.fromkeys(step.walk for step in steps if step.per == "chunk"))
+
+
+def moves(assignment: Assignment) -> tuple[tuple[str, Rank, Rank], ...]:
+    """(state, from, to) of every way that a task's steps may have to carry a state: some may never be needed."""
+    found: dict[tuple[str, Rank, Rank], None] = {}
+    for task in assignment.graph.tasks.values():
+        for state, ranks in _ranks_in(assignment, task).items():
+            found.update({(state, a, b): None for a in ranks for b in ranks if a != b})
+    return tuple(found)
+
+
+def _ranks_in(assignment: Assignment, task: Task) -> Mapping[str, tuple[Rank, ...]]:
+    """State that outlives a Walk -> its ranks along the task's steps, a session's resting place included."""
+    found: dict[str, dict[Rank, None]] = {}
+    for step in steps_of(task):
+        for state, rank in _accesses(assignment, step):
+            scope = assignment.graph.states[state].scope
+            if scope in {"run", "session"}:
+                ranks = found.setdefault(state, {assignment.rests[state]: None} if scope == "session" else {})
+                ranks[rank] = None
+    return {state: tuple(ranks) for state, ranks in found.items()}
+
+
+def _accesses(assignment: Assignment, step: StepAt) -> Iterator[tuple[str, Rank]]:
+    if step.step.walk in assignment.walks:
+        states = assignment.graph.states
+        yield from ((s, rank) for s, rank in assignment.states_of(step.step.walk) if s in states)
+
+
+# ── the other tables ────────────────────────────────────────────────────────────────────────────
+
+
+def _node(context: Context, index: int, name: str, node: Node) -> NodePlan:
+    component = context.catalogue.get(node.component)
+    declared = component.params.items() if component else ()
+    defaults: dict[str, Scalar] = {key: param.default for key, param in declared if param.default is not None}
+    return NodePlan(
+        index=index,
+        name=name,
+        component=node.component,
+        network=(component.network if component else None) or "",
+        weights=node.weights if node.weights in context.assignment.graph.weights else None,
+        params=defaults | node.params,
+        defaults={key: defaults[key] for key, v in node.params.items() if str(v).startswith("=") and key in defaults},
+        states={slot: context.state_index[s] for slot, s in node.states.items() if s in context.state_index},
+        cost=component.cost if component else "compute",
+        host=component.host if component else False,
+        required=tuple(port.name for port in component.inputs if not port.optional) if component else (),
+        resident=component.resident if component else False,
+        inputs={port.name: port.type.modality for port in component.inputs} if component else {},
+        outputs={port.name: port.type.modality for port in component.outputs} if component else {},
+    )
+
+
+def _states(graph: Graph) -> Iterator[StatePlan]:
+    for index, (name, state) in enumerate(graph.states.items()):
+        yield StatePlan(
+            index=index, name=name, kind=state.kind, scope=state.scope, width=state.width, capacity=state.capacity
+        )
+
+
+def _stream(context: Context, walks: tuple[WalkPlan, ...], index: int, stream: Stream) -> StreamPlan:
+    given = stream.chunks.model_dump(exclude={"policy", "continue_after_done"}, exclude_none=True)
+    producing = [
+        (walk, e) for walk in walks for e in walk.edges if e.target.kind == "stream" and e.target.index == index
+    ]
+    return StreamPlan(
+        index=index,
+        name=stream.name,
+        walks=tuple(dict.fromkeys(walk.index for walk, _ in producing)),
+        policy=stream.chunks.policy,
+        settings={key: int(value) for key, value in given.items()},
+        continue_after_done=bool(getattr(stream.chunks, "continue_after_done", False)),
+        credits=stream.credits,
+        producers=tuple(sorted({walk.uses[edge.source.use].rank for walk, edge in producing})),
+        consumers=tuple(sorted(context.consumers.get(stream.name, ()))),
+    )
+
+
+def _rank(walks: tuple[WalkPlan, ...], rank: Rank, device: str) -> RankPlan:
+    nodes = {use.node for walk in walks for use in walk.uses if use.rank == rank and use.op == "call"}
+    return RankPlan(rank=rank, device=device, nodes=tuple(sorted(nodes)), kv_bytes=0, budget=())

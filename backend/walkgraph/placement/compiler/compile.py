@@ -1,0 +1,357 @@
+"""Walks to tables: one Walk's uses, loops and edges with ranks and transports. Total: what a check refuses is left out.
+
+`tables` says what each column means; `graph.structure` has found the order of the uses and the way of every edge.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from walkgraph.graph.document import Fork, Whole
+from walkgraph.graph.structure import Entry, Route, WalkStructure
+from walkgraph.ids import Rank
+from walkgraph.placement.compiler.context import Context
+from walkgraph.placement.tables import EdgePlan, LoopPlan, Op, Source, Target, Transport, UsePlan, WalkPlan
+
+CHUNK = "chunk"
+
+
+def compile_walk(context: Context, walk: WalkStructure, index: int) -> WalkPlan:
+    """The table of one Walk of the document."""
+    builder = _Walk(context, walk)
+    return WalkPlan(
+        index=index,
+        name=walk.name,
+        chunked=False,
+        inputs=tuple(walk.walk.inputs),
+        uses=builder.ordered(),
+        loops=builder.loops(),
+        edges=builder.edges(),
+        ranks=tuple(sorted({use.rank for use in builder.uses})),
+        state_scopes=builder.state_scopes(),
+    )
+
+
+def chunked(context: Context, plan: WalkPlan, index: int) -> WalkPlan:
+    """The same Walk for a step `per: chunk`: all of it inside one more, outermost loop that its stream ends."""
+    loops = (
+        LoopPlan(
+            index=0,
+            name=CHUNK,
+            parent=-1,
+            times="",
+            until=None,
+            stream=_ending_stream(context, plan),
+            drop_last=False,
+            ranks=plan.ranks,
+        ),
+        *(replace(loop, index=loop.index + 1, parent=loop.parent + 1) for loop in plan.loops),
+    )
+    scopes = {context.state_index[name]: state.scope for name, state in context.assignment.graph.states.items()}
+    return replace(
+        plan,
+        index=index,
+        chunked=True,
+        uses=tuple(replace(use, loops=(0, *(loop + 1 for loop in use.loops))) for use in plan.uses),
+        loops=loops,
+        edges=tuple(_in_chunk(edge) for edge in plan.edges),
+        state_scopes={state: depth + (scopes[state] == "iteration") for state, depth in plan.state_scopes.items()},
+    )
+
+
+def move(context: Context, state: str, source: Rank, target: Rank, index: int) -> WalkPlan:
+    """A Walk of its own that carries a state from one rank to another."""
+    state_index = context.state_index[state]
+    uses = (
+        _state_use(0, f"export:{state}", "export", source, (), (), (state_index,)),
+        replace(_state_use(1, f"import:{state}", "import", target, (), (), (state_index,)), writes=(state_index,)),
+    )
+    edge = EdgePlan(
+        index=0,
+        source=Source(kind="use", use=0, port="state"),
+        target=Target(kind="use", use=1, port="state"),
+        common=0,
+        transport=context.transport(source, target, None),
+    )
+    return WalkPlan(
+        index=index,
+        name=f"move:{state}:{source}>{target}",
+        chunked=False,
+        inputs=(),
+        uses=uses,
+        loops=(),
+        edges=(edge,),
+        ranks=tuple(sorted((source, target))),
+        state_scopes={},
+    )
+
+
+def _ending_stream(context: Context, plan: WalkPlan) -> int | None:
+    """Of the streams that the Walk reads the one that sets the pace: it comes in chunks, and ends (one that continues
+    after done never does)."""
+    read = [e for e in plan.edges if e.source.kind == "stream"]
+    chunks = {e.source.index: context.assignment.graph.streams[e.source.index].chunks for e in read}
+    ends = [e for e in read if not getattr(chunks[e.source.index], "continue_after_done", False)]
+    pieces = [e for e in ends if not (e.enter_each or isinstance(chunks[e.source.index], Whole))]
+    return next((e.source.index for e in (*pieces, *ends, *read)), None)
+
+
+def _in_chunk(edge: EdgePlan) -> EdgePlan:
+    source, target = edge.source, edge.target
+    if source.kind == "loop":
+        source = replace(source, index=source.index + 1)
+    if target.kind == "use":
+        inside = edge.common + (source.kind in {"use", "loop"})
+        return replace(edge, source=source, common=inside, enter_each=edge.enter_each or source.kind == "stream")
+    if target.kind == "result":
+        return replace(edge, source=source, leave="last" if edge.leave == "none" else edge.leave)
+    return replace(edge, source=source, leave="each")
+
+
+# ── one walk ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """States that a use touches: name -> whether it only reads."""
+
+    reads: Mapping[str, bool]
+
+    def conflicts(self, other: "_Access") -> bool:
+        return any(state in other.reads and not (only and other.reads[state]) for state, only in self.reads.items())
+
+
+class _Walk:
+    def __init__(self, context: Context, walk: WalkStructure) -> None:
+        self.context = context
+        self.walk = walk
+        self.states = context.assignment.graph.states
+        self.uses: list[UsePlan] = []
+        self.access: list[_Access] = []
+        self.moved: list[tuple[int, int]] = []
+        """Exports and imports that an edge joins."""
+        self.at: dict[int, int] = {}
+        """Entry -> use."""
+        for entry in walk.entries:
+            if isinstance(entry.item, Fork):
+                self._fork(entry, entry.item)
+            elif entry.node in context.node_index:
+                self._call(entry)
+
+    def _call(self, entry: Entry) -> None:
+        self.at[entry.index] = len(self.uses)
+        use = UsePlan(
+            index=len(self.uses),
+            name=entry.name,
+            op="call",
+            node=self.context.node_index[entry.node],
+            rank=self.context.assignment.rank(entry.node, self.walk.name),
+            loops=entry.loop_indices,
+            when=entry.whens,
+            before=(),
+            states=(),
+        )
+        self._add(use, _node_access(self.context, self.walk, entry))
+
+    def _fork(self, entry: Entry, fork: Fork) -> None:
+        index = self.context.state_index
+        if fork.fork not in index or fork.into not in index:
+            return
+        source, target = self.context.assignment.fork_homes(fork, self.walk.name)
+        here, there = index[fork.fork], index[fork.into]
+        loops, when, first = entry.loop_indices, entry.whens, len(self.uses)
+        if source == target:
+            use = _state_use(first, f"fork:{fork.fork}>{fork.into}", "fork", source, loops, when, (here, there))
+            self._add(use, _Access({fork.fork: True, fork.into: False}))
+            return
+        export = _state_use(first, f"export:{fork.fork}", "export", source, loops, when, (here,))
+        self._add(export, _Access({fork.fork: True}))
+        take = _state_use(first + 1, f"import:{fork.into}", "import", target, loops, when, (there,))
+        self._add(take, _Access({fork.into: False}))
+        self.moved.append((first, first + 1))
+
+    def _add(self, use: UsePlan, access: _Access) -> None:
+        self.uses.append(use)
+        self.access.append(access)
+
+    def ordered(self) -> tuple[UsePlan, ...]:
+        return tuple(replace(use, before=self._before(use), writes=self._writes(use)) for use in self.uses)
+
+    def _writes(self, use: UsePlan) -> tuple[int, ...]:
+        index = self.context.state_index
+        return tuple(index[s] for s, only in self.access[use.index].reads.items() if not only and s in index)
+
+    def _before(self, use: UsePlan) -> tuple[int, ...]:
+        mine = self.access[use.index]
+        earlier = self.uses[: use.index]
+        return tuple(e.index for e in earlier if e.rank == use.rank and mine.conflicts(self.access[e.index]))
+
+    def loops(self) -> tuple[LoopPlan, ...]:
+        found: list[LoopPlan] = []
+        for loop in self.walk.loops:
+            ranks = {use.rank for use in self.uses if loop.index in use.loops}
+            found.append(
+                LoopPlan(
+                    index=loop.index,
+                    name=loop.name,
+                    parent=loop.parent,
+                    times=loop.item.times,
+                    until=self._until(loop.item.until),
+                    stream=None,
+                    drop_last=loop.item.drop_last,
+                    ranks=tuple(sorted(ranks)),
+                )
+            )
+        return tuple(found)
+
+    def _until(self, reference: str | None) -> tuple[int, str] | None:
+        owner, _, port = (reference or "").partition(".")
+        entry = self.walk.uses.get(owner)
+        return (self.at[entry.index], port) if entry is not None and entry.index in self.at else None
+
+    def state_scopes(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for name, state in self.states.items():
+            around = [use.loops for use, a in zip(self.uses, self.access, strict=True) if name in a.reads]
+            if not around or state.scope not in {"walk", "iteration"}:
+                continue
+            found[self.context.state_index[name]] = 0 if state.scope == "walk" else _shared(around)
+        return found
+
+    # ── edges ──
+
+    def edges(self) -> tuple[EdgePlan, ...]:
+        found: list[EdgePlan] = []
+        for route in (*self.walk.routes, *self.walk.results):
+            edge = self._edge(len(found), route)
+            if edge is not None:
+                found.append(edge)
+        for stream in self.context.assignment.graph.streams:
+            edge = self._stream_edge(len(found), stream.name, stream.from_, stream.walks)
+            if edge is not None:
+                found.append(edge)
+        found.extend(self._state_edge(len(found) + i, *pair) for i, pair in enumerate(self.moved))
+        return tuple(found)
+
+    def _edge(self, index: int, route: Route) -> EdgePlan | None:
+        source, target = self._source(route), self._target(route)
+        if source is None or target is None:
+            return None
+        return EdgePlan(
+            index=index,
+            source=source,
+            target=target,
+            common=route.common,
+            carried=route.carried,
+            leave=route.leave,
+            enter_each=route.enter == "each",
+            transport=self._transport(route),
+        )
+
+    def _source(self, route: Route) -> Source | None:
+        end = route.source
+        match end.kind:
+            case "use" if end.entry is not None and end.entry.index in self.at:
+                return Source(kind="use", use=self.at[end.entry.index], port=end.port)
+            case "in" if end.name in self.walk.walk.inputs:
+                return Source(kind="input", port=end.name)
+            case "stream" if end.name in self.context.stream_index:
+                return Source(kind="stream", port=end.name, index=self.context.stream_index[end.name])
+            case "loop" if route.target.entry is not None and route.common > 0:
+                return Source(kind="loop", port="index", index=route.target.entry.loop_indices[route.common - 1])
+            case _:
+                return None
+
+    def _target(self, route: Route) -> Target | None:
+        end, source = route.target, route.source
+        match end.kind:
+            case "use" if end.entry is not None and end.entry.index in self.at:
+                return Target(kind="use", use=self.at[end.entry.index], port=end.port)
+            case "out":
+                modality = self._modality(source.entry, source.port) if source.entry is not None else None
+                return Target(kind="out", port=end.name, modality=modality or "")
+            case "result":
+                return Target(kind="result", port=end.name)
+            case _:
+                return None
+
+    def _stream_edge(self, index: int, name: str, source: str, walks: tuple[str, ...]) -> EdgePlan | None:
+        owner, _, port = source.partition(".")
+        entry = self.walk.uses.get(owner)
+        if self.walk.name not in walks or entry is None or entry.index not in self.at:
+            return None
+        return EdgePlan(
+            index=index,
+            source=Source(kind="use", use=self.at[entry.index], port=port),
+            target=Target(kind="stream", port=name, index=self.context.stream_index[name]),
+            common=0,
+            leave="each" if entry.loops else "none",
+            transport=self._to_ranks(entry, port, self.context.consumers.get(name, frozenset()), host=True),
+        )
+
+    def _state_edge(self, index: int, export: int, take: int) -> EdgePlan:
+        source, target = self.uses[export], self.uses[take]
+        return EdgePlan(
+            index=index,
+            source=Source(kind="use", use=export, port="state"),
+            target=Target(kind="use", use=take, port="state"),
+            common=len(source.loops),
+            transport=self.context.transport(source.rank, target.rank, None),
+        )
+
+    def _transport(self, route: Route) -> Transport:
+        if route.target.kind == "out":
+            return "control"
+        source, target = route.source.entry, route.target.entry
+        if source is None:
+            return "local"
+        if route.target.kind == "result":
+            readers = self.context.result_readers.get(self.walk.name, frozenset[Rank]())
+            return self._to_ranks(source, route.source.port, readers)
+        if target is None:
+            return "local"
+        here, there = self.uses[self.at[source.index]].rank, self.uses[self.at[target.index]].rank
+        host = self.context.on_host(source.node) or self.context.on_host(target.node)
+        return self.context.transport(here, there, self._modality(source, route.source.port), host=host)
+
+    def _to_ranks(self, source: Entry, port: str, readers: frozenset[Rank], *, host: bool = False) -> Transport:
+        """To several ranks, this one perhaps among them; all others are reached in one way. `host`: items of a stream
+        are kept and joined on the host."""
+        here, modality = self.uses[self.at[source.index]].rank, self._modality(source, port)
+        host = host or self.context.on_host(source.node)
+        others = sorted(readers - {here})
+        ways: list[Transport] = [self.context.transport(here, there, modality, host=host) for there in others]
+        return "shm" if "shm" in ways else ways[0] if ways else "local"
+
+    def _modality(self, source: Entry, port: str) -> str | None:
+        node = self.context.assignment.graph.nodes.get(source.node)
+        component = self.context.catalogue.get(node.component) if node is not None else None
+        output = component.output(port) if component else None
+        return output.type.modality if output else None
+
+
+def _node_access(context: Context, walk: WalkStructure, entry: Entry) -> _Access:
+    """What a use does to its node's states: one whose connected append ports are all scratch is only read."""
+    node = context.assignment.graph.nodes[entry.node]
+    component = context.catalogue.get(node.component)
+    slots = {slot.slot: slot for slot in component.states} if component else {}
+    reads: dict[str, bool] = {}
+    for name, state in node.states.items():
+        slot = slots.get(name)
+        only = slot is not None and slot.only_reads(lambda port: (entry.name, port) in walk.feeds)
+        reads[state] = only and reads.get(state, True)
+    return _Access(reads)
+
+
+def _state_use(
+    index: int, name: str, op: Op, rank: Rank, loops: tuple[int, ...], when: tuple[str, ...], states: tuple[int, ...]
+) -> UsePlan:
+    return UsePlan(index=index, name=name, op=op, node=-1, rank=rank, loops=loops, when=when, before=(), states=states)
+
+
+def _shared(around: list[tuple[int, ...]]) -> int:
+    """How many leading loops all have in common."""
+    first = around[0]
+    depth = min(len(loops) for loops in around)
+    return next((i for i in range(depth) if any(loops[i] != first[i] for loops in around)), depth)

@@ -1,0 +1,88 @@
+"""What the compilation of every Walk reads: indices, ranks, and how a value crosses between two ranks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.structure import handings
+from walkgraph.ids import Rank
+from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.placement.tables import Transport
+
+INLINE = frozenset({"tokens", "text", "flag", "scalar", "image", "audio"})
+"""Modalities that ride inside a message: tiny values, and encoded media, which are bytes and no tensors."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every Walk's compilation reads."""
+
+    assignment: Assignment
+    catalogue: Catalogue
+
+    @cached_property
+    def node_index(self) -> Mapping[str, int]:
+        return {name: i for i, name in enumerate(self.assignment.graph.nodes)}
+
+    @cached_property
+    def state_index(self) -> Mapping[str, int]:
+        return {name: i for i, name in enumerate(self.assignment.graph.states)}
+
+    @cached_property
+    def stream_index(self) -> Mapping[str, int]:
+        return {stream.name: i for i, stream in enumerate(self.assignment.graph.streams)}
+
+    def numeric(self, component: str, param: str) -> bool:
+        """Whether a parameter of a component is known to be a number or a boolean."""
+        found = self.catalogue.get(component)
+        declared = found.params.get(param) if found else None
+        return declared is not None and declared.type != "string"
+
+    @cached_property
+    def _on_gpu(self) -> frozenset[Rank]:
+        return frozenset(Rank(r.rank) for r in self.assignment.placement.ranks if r.device != "cpu")
+
+    def transport(self, source: Rank, target: Rank, modality: str | None, *, host: bool = False) -> Transport:
+        """How a value crosses from rank to rank of one host; `host`: one of its ends runs on the CPU anyway."""
+        if source == target:
+            return "local"
+        if modality in INLINE:
+            return "inline"
+        return "cuda_ipc" if not host and {source, target} <= self._on_gpu else "shm"
+
+    def on_host(self, node: str) -> bool:
+        """Whether a node runs on the CPU whatever its rank's device is."""
+        named = self.assignment.graph.nodes.get(node)
+        component = self.catalogue.get(named.component) if named is not None else None
+        return component is not None and component.host
+
+    @cached_property
+    def result_readers(self) -> Mapping[str, frozenset[Rank]]:
+        """Walk -> the ranks of the uses that a task's later steps feed from its results."""
+        found: dict[str, set[Rank]] = {}
+        for task in self.assignment.graph.tasks.values():
+            for at, name, producer, _ in handings(task):
+                found.setdefault(producer, set()).update(self.input_ranks(at.step.walk, name))
+        return {walk: frozenset(ranks) for walk, ranks in found.items()}
+
+    def input_ranks(self, walk: str, name: str) -> frozenset[Rank]:
+        """Ranks of the uses that read a Walk's input."""
+        structure = self.assignment.walks.get(walk)
+        routes = structure.routes if structure else ()
+        return frozenset(
+            self.assignment.rank(r.target.entry.node, walk)
+            for r in routes
+            if r.source.kind == "in" and r.source.name == name and r.target.entry is not None
+        )
+
+    @cached_property
+    def consumers(self) -> Mapping[str, frozenset[Rank]]:
+        """Stream -> ranks of the uses that read it."""
+        found: dict[str, set[Rank]] = {}
+        for name, walk in self.assignment.walks.items():
+            for route in walk.routes:
+                if route.source.kind == "stream" and route.target.entry is not None:
+                    rank = self.assignment.rank(route.target.entry.node, name)
+                    found.setdefault(route.source.name, set()).add(rank)
+        return {stream: frozenset(ranks) for stream, ranks in found.items()}

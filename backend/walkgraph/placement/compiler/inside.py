@@ -1,0 +1,179 @@
+"""A loop and what is in it: what the engine may iterate as its core, what follows, and what is copied for it once."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from walkgraph.graph.language.expressions import ExpressionError, parse
+from walkgraph.placement.compiler.context import Context
+from walkgraph.placement.tables import LoopPlan, NodePlan, UsePlan, WalkPlan
+
+INDEX = "index"
+"""`@loop.index`: the innermost loop's."""
+
+
+class Inside(NamedTuple):
+    context: Context
+    nodes: Sequence[NodePlan]
+    walk: WalkPlan
+    loop: LoopPlan
+    uses: tuple[UsePlan, ...]
+    """The core, in body order, with that of the loops inside."""
+    followers: Mapping[int, str]
+    """The rest: use -> why the engine can't iterate it, as the end of a sentence about it."""
+    forks: tuple[UsePlan, ...]
+    """Made once, for every iteration to begin with the copy; part of neither."""
+    common: tuple[str, ...]
+    """Conditions of the core as a whole."""
+
+    def node(self, use: UsePlan) -> NodePlan:
+        return self.nodes[use.node]
+
+    def holds(self, index: int) -> bool:
+        """Whether a use is in the core."""
+        return any(use.index == index for use in self.uses)
+
+    @property
+    def outer(self) -> int:
+        """How many loops are around it."""
+        return self.uses[0].loops.index(self.loop.index)
+
+    @property
+    def inner(self) -> tuple[LoopPlan, ...]:
+        """Loops inside, at any depth, that have uses."""
+        within = [use.loops for use in self.walk.uses if self.loop.index in use.loops]
+        indices = {i for loops in within for i in loops[loops.index(self.loop.index) + 1 :]}
+        return tuple(loop for loop in self.walk.loops if loop.index in indices)
+
+    def name(self, index: int) -> str:
+        return f"`{self.walk.uses[index].name}`"
+
+    def around(self, use: UsePlan) -> str:
+        """The innermost loop around a use."""
+        return f"`{self.walk.loops[use.loops[-1]].name}`"
+
+    def deep(self, use: UsePlan) -> bool:
+        """Whether it is in a loop inside."""
+        return self.loop.index in use.loops and use.loops[-1] != self.loop.index
+
+    def conditional(self, use: UsePlan) -> bool:
+        """Whether it has conditions of its own."""
+        return len(use.when) > len(self.common)
+
+    def state(self, index: int) -> str:
+        return next(name for name, i in self.context.state_index.items() if i == index)
+
+    def varies(self, use: UsePlan, text: str) -> bool:
+        """Whether an expression of a use changes with the loop's index."""
+        return reads(text, index_names(use, self.loop))
+
+
+def inside_of(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan) -> Inside:
+    uses = tuple(use for use in walk.uses if loop.index in use.loops)
+    forks = {use.index for use in uses if use.op == "fork" and not _lasting(context, nodes, walk, loop, use)}
+    while True:
+        followers = _followers(context, nodes, walk, loop, forks)
+        core = tuple(use for use in uses if use.index not in followers and use.index not in forks)
+        common = common_conditions(walk, core, loop)
+        refused = {f for f in forks if _needed(nodes, walk, walk.uses[f], followers, common)}
+        if not refused:
+            found = tuple(walk.uses[fork] for fork in sorted(forks))
+            return Inside(context, nodes, walk, loop, core, followers, found, common)
+        forks -= refused
+
+
+def index_names(use: UsePlan, loop: LoopPlan) -> frozenset[str]:
+    """What stands for a loop's index in the expressions of a use in it."""
+    return frozenset((loop.name, INDEX) if use.loops[-1] == loop.index else (loop.name,))
+
+
+def common_conditions(walk: WalkPlan, uses: Sequence[UsePlan], loop: LoopPlan) -> tuple[str, ...]:
+    """The conditions that all these uses of a loop begin with and that no index in it changes: where they don't hold,
+    all of the uses are skipped in all iterations."""
+    inner = {walk.loops[i].name for use in uses for i in use.loops[use.loops.index(loop.index) :]}
+    common: list[str] = []
+    for texts in zip(*(use.when for use in uses), strict=False):
+        if len(set(texts)) > 1 or reads(texts[0], {INDEX, *inner}):
+            break
+        common.append(texts[0])
+    return tuple(common)
+
+
+def reads(text: str, loops: Collection[str]) -> bool:
+    """Whether an expression reads one of these indices."""
+    try:
+        return not parse(text).loops.isdisjoint(loops)
+    except ExpressionError:  # a check reports it where it stands
+        return True
+
+
+def touched(nodes: Sequence[NodePlan], use: UsePlan) -> set[int]:
+    """States of a use."""
+    return set(nodes[use.node].states.values()) if use.op == "call" else set(use.states)
+
+
+def listed(names: Iterable[str]) -> str:
+    return joined(f"`{name}`" for name in names)
+
+
+def joined(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+# ── what follows ────────────────────────────────────────────────────────────────────────────────
+
+
+def _followers(
+    context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan, forks: Collection[int]
+) -> dict[int, str]:
+    uses = [use for use in walk.uses if loop.index in use.loops and use.index not in forks]
+    followers = {use.index: why for use in uses if (why := _barred(context, nodes, walk, loop, use))}
+    within = {use.index for use in uses}
+    waits = {use.index: {earlier for earlier in use.before if earlier in within} for use in uses}
+    for edge in walk.edges:
+        if edge.source.kind == "use" and edge.source.use in within and edge.target.use in within:
+            waits[edge.target.use].add(edge.source.use)
+    grown = True
+    while grown:
+        found = {u: min(waits[u] & followers.keys()) for u in within - followers.keys() if waits[u] & followers.keys()}
+        followers |= {use: f"waits for `{walk.uses[other].name}`" for use, other in found.items()}
+        grown = bool(found)
+    return followers
+
+
+def _barred(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan, use: UsePlan) -> str:
+    """Why the engine can't iterate a use, whatever feeds it; empty where it can."""
+    if use.op == "fork":
+        return f"copies {_lasting(context, nodes, walk, loop, use) or 'a state'}"
+    if use.op != "call":
+        return "copies a state"
+    if nodes[use.node].host:
+        return "runs on the host"
+    return "" if nodes[use.node].resident else "can't be iterated on the device"
+
+
+# ── copies that are made once ───────────────────────────────────────────────────────────────────
+
+
+def _lasting(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan, fork: UsePlan) -> str:
+    """Why a fork must be made in every iteration, as what it copies; empty where once is enough."""
+    names = {index: name for name, index in context.state_index.items()}
+    source, target = fork.states
+    if fork.loops[-1] != loop.index:
+        return "a state"
+    writer = next((use for use in walk.uses if loop.index in use.loops and source in use.writes), None)
+    if writer is not None:
+        return f"state `{names[source]}`, which `{writer.name}` changes"
+    having = [use for use in walk.uses if loop.index in use.loops and target in touched(nodes, use)]
+    if having == [fork]:
+        return f"into state `{names[target]}`, which nobody inside has"
+    other = next((use for use in having if use != fork and (use.index < fork.index or use.op != "call")), None)
+    return f"into state `{names[target]}`, which `{other.name}` has otherwise" if other is not None else ""
+
+
+def _needed(
+    nodes: Sequence[NodePlan], walk: WalkPlan, fork: UsePlan, followers: Collection[int], common: Sequence[str]
+) -> bool:
+    """Whether somebody else waits for it, or it has conditions of its own."""
+    behind = any(fork.states[1] in touched(nodes, walk.uses[use]) for use in followers)
+    return behind or list(fork.when) != list(common[: len(fork.when)])

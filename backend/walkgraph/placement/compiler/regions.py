@@ -1,0 +1,269 @@
+"""Which loops run on the device, decided when the plan is made, each with the reason in a sentence.
+
+Of a *resident* loop the engine of one rank, or those of several GPUs in step (`spanning`), iterate the *core* by
+themselves, without asking the worker: uses whose operators can `step`. Loops inside are unrolled (`nesting`). Whatever
+else is inside *follows*: the worker calls it use by use, as the core's values come. So nothing in the core may wait for
+a follower or for a stream, and what ends the loop lies in the core. Any other loop is *stepped*: the worker calls all
+of it, use by use. Where the outer one of two can't be resident, the inner one still may.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from walkgraph.ids import Rank
+from walkgraph.placement.compiler.context import Context
+from walkgraph.placement.compiler.inside import Inside, inside_of, joined, listed, touched
+from walkgraph.placement.compiler.nesting import against_nesting
+from walkgraph.placement.compiler.spanning import against_spanning
+from walkgraph.placement.tables import EdgePlan, LoopPlan, NodePlan, Plan, UsePlan, WalkPlan
+
+_ALL = "stepped: this plan steps every loop"
+_APART = "stepped: with its parameters the loops inside can't be unrolled"
+_PLURALS = {"copies": "copy", "runs": "run", "waits": "wait"}
+
+
+def settle(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, *, resident: bool) -> WalkPlan:
+    """The Walk with every loop told how it runs. `resident` false: all are stepped."""
+    if not resident:
+        return _stepped(walk)
+    loops: list[LoopPlan] = []
+    for loop in walk.loops:
+        inside = inside_of(context, nodes, walk, loop)
+        against = _against(inside)
+        core, forks = tuple(use.index for use in inside.uses), tuple(use.index for use in inside.forks)
+        root = _root(loops, loop)
+        if root is not None:
+            alone = not against and not inside.inner
+            why = f"unrolled in `{root.name}`"
+            loop = replace(loop, resident=True, within=root.index, why=why)
+            loops.append(replace(loop, core=core, forks=forks) if alone else loop)
+        elif against:
+            loops.append(replace(loop, resident=False, why=f"stepped: {against}"))
+        else:
+            loops.append(replace(loop, resident=True, core=core, forks=forks, why=_praise(inside)))
+    return replace(walk, loops=tuple(loops))
+
+
+def _root(decided: Sequence[LoopPlan], loop: LoopPlan) -> LoopPlan | None:
+    """The resident loop that a loop is inside of."""
+    parent = loop.parent
+    while parent >= 0:
+        if decided[parent].resident:
+            within = decided[parent].within
+            return decided[parent] if within < 0 else decided[within]
+        parent = decided[parent].parent
+    return None
+
+
+def stepped(plan: Plan) -> Plan:
+    """The plan with every loop stepped. Ranks that walk it understand each other, and no one else."""
+    return replace(plan, walks=tuple(_stepped(walk) for walk in plan.walks))
+
+
+def apart(plan: Plan) -> Plan:
+    """The plan with nothing unrolled: loops with others inside are stepped, and these are by themselves what they can
+    be. Ranks that walk it understand each other, and no one else."""
+    return replace(plan, walks=tuple(replace(walk, loops=tuple(_apart(walk))) for walk in plan.walks))
+
+
+def _stepped(walk: WalkPlan) -> WalkPlan:
+    return replace(walk, loops=tuple(_off(loop, _ALL) for loop in walk.loops))
+
+
+def _off(loop: LoopPlan, why: str) -> LoopPlan:
+    return replace(loop, resident=False, core=(), forks=(), within=-1, why=why)
+
+
+def _apart(walk: WalkPlan) -> Iterator[LoopPlan]:
+    roots = {loop.within for loop in walk.loops}
+    for loop in walk.loops:
+        if loop.index in roots or (loop.within >= 0 and not loop.core):
+            yield _off(loop, _APART)
+        else:
+            yield replace(loop, within=-1)
+
+
+def _praise(inside: Inside) -> str:
+    loop, walk = inside.loop, inside.walk
+    ranks = sorted({use.rank for use in inside.uses})
+    names = [_told(walk, [use for use in inside.uses if use.rank == rank], inside.outer + 1) for rank in ranks]
+    where = ", ".join(f"{found} on rank {rank}" for found, rank in zip(names, ranks, strict=True))
+    how = "static: several iterations a launch"
+    if loop.until is not None:
+        how = f"one iteration a launch because `{walk.uses[loop.until[0]].name}.{loop.until[1]}` ends it"
+    copies = dict.fromkeys(inside.state(use.states[1]) for use in inside.forks)
+    empty = dict.fromkeys(name for name in _scoped(inside) if name not in copies)
+    anew = "".join(
+        f"; {listed(names)} begin{'s' if len(names) == 1 else ''} every iteration {how_so}"
+        for names, how_so in ((copies, "as a copy"), (empty, "empty"))
+        if names
+    )
+    behind = ""
+    if inside.followers:
+        verb = "follows" if len(inside.followers) == 1 else "follow"
+        behind = f"; {listed(walk.uses[use].name for use in sorted(inside.followers))} {verb}, stepped"
+    device = "device" if len(ranks) == 1 else "devices, which hand each other the values"
+    return f"`{loop.name}` runs on the {device}: {where}, {how}{anew}{behind}"
+
+
+def _scoped(inside: Inside) -> Iterator[str]:
+    """States of the core that are an iteration's own."""
+    for use in inside.uses:
+        for state in inside.node(use).states.values():
+            if inside.walk.state_scopes.get(state, 0) > inside.outer:
+                yield inside.state(state)
+
+
+def _told(walk: WalkPlan, uses: Sequence[UsePlan], depth: int) -> str:
+    """Uses of one rank, those of a loop at this depth together."""
+    loops: dict[int, list[UsePlan]] = {}
+    words: dict[str, None] = {}
+    for use in uses:
+        if len(use.loops) > depth:
+            loops.setdefault(use.loops[depth], []).append(use)
+    for use in uses:
+        if len(use.loops) == depth:
+            words[f"`{use.name}`"] = None
+        else:
+            inner = use.loops[depth]
+            words[f"`{walk.loops[inner].name}` unrolled ({_told(walk, loops[inner], depth + 1)})"] = None
+    return joined(words)
+
+
+def _against(inside: Inside) -> str:
+    """The first reason to step it; empty where there is none."""
+    checks = (_shape, against_nesting, _members, _endings, _conditions, _shared, _states, _streams, _params, _ports)
+    return next((reason for check in checks if (reason := check(inside))), "")
+
+
+def _shape(inside: Inside) -> str:
+    loop = inside.loop
+    if loop.stream is not None:
+        return f"stream `{inside.context.assignment.graph.streams[loop.stream].name}` feeds and ends it"
+    if not loop.times:
+        return "a stream feeds and ends it"
+    return "" if inside.uses or inside.followers else "nothing is inside it"
+
+
+def _members(inside: Inside) -> str:
+    if not inside.uses:
+        names: dict[str, dict[str, None]] = {}
+        for use, why in sorted(inside.followers.items()):
+            names.setdefault(why, {})[inside.walk.uses[use].name] = None
+        return ", ".join(f"{listed(found)} {_plural(why) if len(found) > 1 else why}" for why, found in names.items())
+    ranks = sorted({use.rank for use in inside.uses})
+    if len(ranks) == 1:
+        return ""
+    *most, last = map(str, ranks)
+    apart = f"its uses lie on ranks {', '.join(most)} and {last}"
+    gpus = {Rank(one.rank) for one in inside.context.assignment.placement.ranks if one.device != "cpu"}
+    if not gpus.issuperset(ranks):
+        return apart
+    always = {use.index for use in inside.uses if not inside.conditional(use)}
+    why = against_spanning(inside.walk, inside.loop, inside.uses, always, min(gpus))
+    return f"{apart}, and {why}" if why else ""
+
+
+def _endings(inside: Inside) -> str:
+    until = inside.loop.until
+    if until is not None and not inside.holds(until[0]):
+        where = inside.followers.get(until[0], "is outside")
+        return f"{inside.name(until[0])}, which ends it, {where}"
+    within = {use.index for use in inside.uses} | inside.followers.keys()
+    for other in inside.walk.loops:
+        if other.index != inside.loop.index and other.until is not None and other.until[0] in within:
+            return f"loop `{other.name}` is ended from inside it"
+    return ""
+
+
+def _conditions(inside: Inside) -> str:
+    """What is skipped at times can't tell whether to go on, and has nothing for the next iteration."""
+    until = inside.loop.until
+    if until is not None and inside.conditional(inside.walk.uses[until[0]]):
+        return f"{inside.name(until[0])}, which ends it, has a condition"
+    for edge in inside.walk.edges:
+        if edge.carried and edge.common == inside.outer + 1 and inside.holds(edge.target.use):
+            source = inside.walk.uses[edge.source.use]
+            if inside.conditional(source):
+                return f"`{source.name}` has a condition, and `{source.name}.{edge.source.port}` is carried"
+    return ""
+
+
+def _shared(inside: Inside) -> str:
+    """Followers lag behind, so that neither they nor the core may change what the other reads."""
+    for index in sorted(inside.followers):
+        follower = inside.walk.uses[index]
+        for use in inside.uses:
+            both = touched(inside.nodes, follower) & touched(inside.nodes, use)
+            written = both & {*follower.writes, *use.writes}
+            if written:
+                both_names = f"`{use.name}` and `{follower.name}`, which would follow,"
+                return f"{both_names} share state `{inside.state(min(written))}`"
+    return ""
+
+
+def _states(inside: Inside) -> str:
+    """One may begin every iteration anew, if nobody but the core of one rank has it."""
+    apart = len({use.rank for use in inside.uses}) > 1
+    if apart and inside.forks:
+        return f"`{inside.forks[0].name}` is in it, and its uses lie on several ranks"
+    lagging = set[int]().union(*(touched(inside.nodes, inside.walk.uses[use]) for use in inside.followers))
+    for use in inside.uses:
+        for state in inside.node(use).states.values():
+            beyond = inside.walk.state_scopes.get(state, 0) - inside.outer - 1
+            name = f"state `{inside.state(state)}`"
+            if beyond > 0:
+                return f"{name} starts anew in every iteration of {inside.around(use)} inside it"
+            if beyond == 0 and (apart or state in lagging):
+                why = "its uses lie on several ranks" if apart else "not only the core has it"
+                return f"{name} starts anew in every iteration, and {why}"
+    return ""
+
+
+def _streams(inside: Inside) -> str:
+    feeding: set[int] = set()
+    for edge in inside.walk.edges:
+        if edge.source.kind == "stream" and inside.holds(edge.target.use):
+            return f"stream `{edge.source.port}` feeds it"
+        if edge.target.kind == "stream" and inside.holds(edge.source.use):
+            feeding.add(edge.source.use)
+    return "several of its uses feed streams, each at its own pace" if len(feeding) > 1 else ""
+
+
+def _params(inside: Inside) -> str:
+    for use in inside.uses:
+        node = inside.node(use)
+        texts = {name: str(value)[1:] for name, value in node.params.items() if str(value).startswith("=")}
+        for name, text in texts.items():
+            if inside.varies(use, text) and not inside.context.numeric(node.component, name):
+                return f"parameter `{name}` of `{use.name}` changes with its index and is no number"
+    return ""
+
+
+def _ports(inside: Inside) -> str:
+    ports: dict[tuple[int, str], list[EdgePlan]] = {}
+    for edge in inside.walk.edges:
+        if edge.target.kind == "use" and inside.holds(edge.target.use):
+            ports.setdefault((edge.target.use, edge.target.port), []).append(edge)
+    for (use, port), edges in ports.items():
+        name = f"`{inside.walk.uses[use].name}.{port}`"
+        if sum(not edge.carried for edge in edges) > 1:
+            return f"{name} is fed twice"
+        if all(edge.carried for edge in edges) and any(edge.common == inside.outer + 1 for edge in edges):
+            return f"{name} has no value in the first iteration"
+        outside = [edge for edge in edges if edge.common <= inside.outer]
+        if any(edge.carried for edge in outside) and any(_plain_inside(inside, edge) for edge in edges):
+            return f"{name} is fed from inside it and from an iteration of the loop around it"
+        if len({edge.enter_each and edge.common == inside.outer for edge in outside}) > 1:
+            return f"{name} is fed slice by slice and whole"
+    return ""
+
+
+def _plain_inside(inside: Inside, edge: EdgePlan) -> bool:
+    return edge.common > inside.outer and not edge.carried
+
+
+def _plural(verb: str) -> str:
+    first, _, rest = verb.partition(" ")
+    return f"{_PLURALS.get(first, first)} {rest}"

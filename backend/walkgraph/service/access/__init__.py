@@ -1,0 +1,1 @@
+"""Who may call: keys, rates, hosts, the audit."""

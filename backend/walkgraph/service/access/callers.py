@@ -1,0 +1,138 @@
+"""Who calls, and what it may: one table of scopes over methods and paths.
+
+    infer    runs of its own: /v1, /v2, the sockets of tasks, sessions and runs, /api/v1/runs
+    read     all that GET shows below /api/v1, every run among it, telemetry, metrics
+    deploy   documents, deployments, what is watched in them, ending and steering any run
+    admin    everything, keys and the audit log among it
+
+The first row of `TABLE` that fits decides; a route that no row fits needs `admin`. The service's own token and the
+studio's cookie have all scopes.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from starlette.requests import HTTPConnection
+
+from walkgraph.service.access.rates import Meter
+
+Scope = Literal["infer", "read", "deploy", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+SOCKET = "WS"
+"""The method of a WebSocket's opening."""
+
+
+@dataclass(frozen=True, eq=False)
+class Caller:
+    """Who sent a request. One object for each token or key, for as long as that is valid."""
+
+    id: str
+    """A key's id; `token` or `studio` for the service's own token and cookie; `service` for the service itself."""
+    name: str
+    scopes: frozenset[Scope]
+    meter: Meter = field(default_factory=lambda: Meter(None, None))
+    key: str | None = None
+    """The key's id, where it is one."""
+
+    def may(self, *any_of: Scope) -> bool:
+        return "admin" in self.scopes or not self.scopes.isdisjoint(any_of)
+
+    @property
+    def sees_all_runs(self) -> bool:
+        """Else only its own."""
+        return self.may("read", "deploy")
+
+    @property
+    def ends_all_runs(self) -> bool:
+        """Or steers them; else only its own."""
+        return self.may("deploy")
+
+    def session(self, name: str) -> str:
+        """What a session of this caller is called inside: whatever others call theirs, a key's are its own."""
+        return f"{self.key}:{name}" if self.key is not None else name
+
+    def session_shown(self, inside: str) -> str | None:
+        """As the caller knows it; None where it may not see it. Sessions of others are shown by their names inside."""
+        own = self.session("")
+        if own and inside.startswith(own):
+            return inside.removeprefix(own)
+        return inside if self.sees_all_runs else None
+
+
+ALL: frozenset[Scope] = frozenset(SCOPES)
+SERVICE = Caller("service", "", ALL)
+"""For what the service does by itself."""
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    """As the middleware found it out."""
+    found: Caller = connection.scope["state"]["caller"]
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    methods: str
+    """With spaces between them."""
+    path: str
+    """`*` is one segment, `/**` at the end what is below, or nothing."""
+    scopes: tuple[Scope, ...]
+    """Any one of them is enough."""
+
+    def fits(self) -> Callable[[str, str], bool]:
+        methods = frozenset(self.methods.split())
+        stem, _, _ = self.path.partition("/**")
+        pattern = "[^/]+".join(re.escape(part) for part in stem.split("*"))
+        path = re.compile(pattern + ("(?:/.*)?" if self.path.endswith("/**") else ""), re.DOTALL).fullmatch
+        return lambda method, given: method in methods and path(given) is not None
+
+
+_READS = "GET HEAD"
+_WRITES = "POST PUT PATCH DELETE"
+
+TABLE: tuple[Row, ...] = (
+    Row(_READS, "/v1/**", ("infer", "read", "deploy")),
+    Row(_READS, "/v2/**", ("infer", "read", "deploy")),
+    Row(f"POST DELETE {SOCKET}", "/v1/**", ("infer",)),
+    Row("POST", "/v2/**", ("infer",)),
+    Row(SOCKET, "/ws/v1/tasks/**", ("infer",)),
+    Row(SOCKET, "/ws/v1/sessions/**", ("infer",)),
+    Row(SOCKET, "/ws/v1/runs/*", ("infer", "read", "deploy")),
+    Row(SOCKET, "/ws/v1/telemetry", ("read",)),
+    Row(_READS, "/metrics", ("read",)),
+    Row(_READS, "/openapi.json", ("infer", "read", "deploy")),
+    Row(_READS, "/schemas/**", ("infer", "read", "deploy")),
+    Row(f"{_READS} {_WRITES}", "/api/v1/keys/**", ("admin",)),
+    Row(f"{_READS} {_WRITES}", "/api/v1/audit/**", ("admin",)),
+    Row(f"{_READS} {_WRITES}", "/api/v1/studio/**", ("admin",)),
+    Row("POST", "/api/v1/runs", ("infer",)),
+    Row("POST", "/api/v1/runs/*/replay", ("infer",)),
+    Row("POST", "/api/v1/runs/*/steer", ("infer", "deploy")),
+    Row("DELETE", "/api/v1/runs/*", ("infer", "deploy")),
+    Row(_READS, "/api/v1/runs/**", ("infer", "read", "deploy")),
+    Row(_READS, "/api/v1/**", ("read", "deploy")),
+    Row("POST", "/api/v1/plans", ("read", "deploy")),
+    Row("POST", "/api/v1/graphs/check", ("read", "deploy")),
+    Row("POST", "/api/v1/graphs/python", ("read", "deploy")),
+    Row("POST", "/api/v1/graphs/simulate", ("read", "deploy")),
+    Row(_WRITES, "/api/v1/graphs/**", ("deploy",)),
+    Row(_WRITES, "/api/v1/placements/**", ("deploy",)),
+    Row(_WRITES, "/api/v1/deployments/**", ("deploy",)),
+)
+_FITS = tuple((row.fits(), row.scopes) for row in TABLE)
+
+
+def row_for(method: str, path: str) -> tuple[Scope, ...] | None:
+    """Scopes of which one is needed; None where no row fits."""
+    return next((scopes for fits, scopes in _FITS if fits(method, path)), None)
+
+
+def needed(method: str, path: str) -> tuple[Scope, ...]:
+    return row_for(method, path) or ("admin",)
+
+
+def named(scopes: Iterable[str]) -> frozenset[Scope]:
+    """Of a stored list; names that this version does not know are left out."""
+    return frozenset(scope for scope in SCOPES if scope in set(scopes))

@@ -1,0 +1,1 @@
+"""Deployments, their versions and documents."""

@@ -1,0 +1,99 @@
+"""What there is to start from: every stored graph with its tasks, and whether it could be deployed on this machine.
+
+Judged with everything on one rank while nothing else runs, so that the answer stays what it is until the graph changes,
+and is remembered by etag. What lacks weights is judged anew each time: they may have come.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from walkgraph.components import catalogue
+from walkgraph.graph.document import Graph
+from walkgraph.graph.structure import structures
+from walkgraph.placement.hardware import Hardware, find_hardware
+from walkgraph.service.deployments.judging import deployable, judge
+from walkgraph.service.http.problems import Unprocessable
+from walkgraph.service.schemas.resources import GalleryEntry, GalleryTask
+from walkgraph.store.tables import Document
+
+
+class Gallery:
+    def __init__(self, roots: Sequence[Path]) -> None:
+        """`roots`: the folders of `checkpoint:` sources."""
+        self._roots = tuple(roots)
+        self._known: dict[str, GalleryEntry] = {}
+        """By etag; what a row says besides its text is filled in each time."""
+
+    def entries(self, rows: Iterable[Document]) -> list[GalleryEntry]:
+        """Takes a while for graphs that weren't judged before: not for the event loop."""
+        rows = list(rows)
+        host: Hardware | None = None
+        known: dict[str, GalleryEntry] = {}
+        found: list[GalleryEntry] = []
+        for row in rows:
+            entry = self._known.get(row.etag)
+            remember = entry is not None
+            if entry is None:
+                host = host or _empty(find_hardware())
+                entry, remember = self._judged(json.loads(row.text), host)
+            if remember:
+                known[row.etag] = entry
+            update = {"name": row.name, "tags": json.loads(row.tags), "bundled": row.bundled}
+            found.append(entry.model_copy(update=update))
+        self._known = known
+        return found
+
+    def _judged(self, document: object, host: Hardware) -> tuple[GalleryEntry, bool]:
+        """The entry, and whether it stays true."""
+        judged = judge(document, None, (), self._roots, host)
+        why, codes = None, set[str]()
+        try:
+            deployable(judged)
+        except Unprocessable as error:
+            why = error.faults[0].message if error.faults else str(error)
+            codes = {fault.code for fault in error.faults}
+        graph = judged.graph
+        entry = GalleryEntry(
+            name="",
+            description=graph.description if graph else "",
+            tasks=[GalleryTask(name=n, label=task.label or n) for n, task in graph.tasks.items()] if graph else [],
+            modalities_in=_taken(graph) if graph else [],
+            modalities_out=_given(graph) if graph else [],
+            starter=graph is not None and _is_starter(graph),
+            deployable=why is None,
+            why=why,
+            tags=[],
+            bundled=False,
+        )
+        return entry, "no_weights" not in codes
+
+
+def _empty(host: Hardware) -> Hardware:
+    return replace(host, devices=tuple(replace(device, free=device.total) for device in host.devices))
+
+
+def _is_starter(graph: Graph) -> bool:
+    return bool(graph.weights) and all(weights.source.startswith("starter:") for weights in graph.weights.values())
+
+
+def _taken(graph: Graph) -> list[str]:
+    return list(dict.fromkeys(i.modality for task in graph.tasks.values() for i in task.inputs.values()))
+
+
+def _given(graph: Graph) -> list[str]:
+    """Modalities of the ports that the tasks' outputs come from."""
+    wanted = {name for task in graph.tasks.values() for name in task.outputs}
+    found: dict[str, None] = {}
+    for walk in structures(graph).values():
+        for route in walk.routes:
+            source = route.source.entry
+            if route.target.kind != "out" or route.target.name not in wanted or source is None:
+                continue
+            node = graph.nodes.get(source.node)
+            component = catalogue().get(node.component) if node else None
+            output = component.output(route.source.port) if component else None
+            if output is not None:
+                found[output.type.modality] = None
+    return list(found)

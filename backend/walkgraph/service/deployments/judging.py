@@ -1,0 +1,138 @@
+"""Drafts are judged here, off the event loop: `check` and `plan` with this host's catalogue and hardware."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from walkgraph.components import catalogue, families
+from walkgraph.graph.check import check
+from walkgraph.graph.document import Graph
+from walkgraph.graph.problems import Problem, Report
+from walkgraph.ids import Rank
+from walkgraph.placement import document as placements
+from walkgraph.placement.capacity.budget import Copy
+from walkgraph.placement.document import Placement
+from walkgraph.placement.hardware import Hardware, find_hardware, reserve
+from walkgraph.placement.plan import UNDEPLOYABLE, plan
+from walkgraph.placement.sizes import find_holdings, find_sizes, not_here
+from walkgraph.placement.tables import Plan
+from walkgraph.service.http.problems import Fault, Unprocessable
+from walkgraph.service.schemas.resources import ProblemShown
+from walkgraph.store import queries
+from walkgraph.store.session import Store
+from walkgraph.store.tables import DocumentKind
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,63}\Z")
+
+
+@dataclass(frozen=True)
+class Judged:
+    graph: Graph | None
+    placement: Placement | None
+    plan: Plan | None
+    """None where a problem is an error."""
+    graph_problems: tuple[Problem, ...]
+    placement_problems: tuple[Problem, ...]
+    deployable: bool
+    hardware: Hardware
+    copies: tuple[Copy, ...] = ()
+    """States that Walks carry between ranks."""
+    budgeted: Plan | None = None
+    """The plan with what its ranks need, also where that doesn't fit."""
+    capacities: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
+    """Rank -> bytes that it may fill."""
+
+    @property
+    def placement_document(self) -> dict[str, Any]:
+        return placements.encode(self.placement) if self.placement else {}
+
+
+def check_graph(value: Any) -> Report:
+    return check(value, catalogue())
+
+
+def check_here(value: Any, roots: Sequence[Path]) -> Report:
+    """`check`, and what of the graph's weights isn't on this machine. `roots`: the folders of `checkpoint:` sources."""
+    report = check_graph(value)
+    return replace(report, problems=(*report.problems, *_absent(report.graph, roots)))
+
+
+def _absent(graph: Graph | None, roots: Sequence[Path]) -> Iterable[Problem]:
+    return not_here(graph, catalogue(), find_holdings(families(), roots)) if graph is not None else ()
+
+
+def judge(
+    graph: Any,
+    placement: Any | None,
+    running: Iterable[Plan],
+    roots: Sequence[Path] = (),
+    host: Hardware | None = None,
+) -> Judged:
+    """Check, then plan on what the running plans leave free. Without a placement everything goes on one rank.
+
+    `roots`: the folders of `checkpoint:` sources. `host`: None is this one.
+    """
+    report = check_here(graph, roots)
+    hardware = reserve(host or find_hardware(), running)
+    found = () if placement is None else placements.faults(placement)
+    faults = tuple(Problem("malformed", pointer, message) for pointer, message in found)
+    if report.graph is None or not report.ok or faults:
+        return Judged(report.graph, None, None, report.problems, faults, False, hardware)
+    chosen = placements.default_placement(report.graph, hardware) if placement is None else placements.decode(placement)
+    made = plan(report.graph, chosen, hardware, catalogue(), find_sizes(families(), roots))
+    told = tuple(dict.fromkeys((*report.problems, *made.graph_problems)))
+    runs = made.deployable and not any(problem.code in UNDEPLOYABLE for problem in told)
+    return Judged(
+        report.graph,
+        chosen,
+        made.plan,
+        told,
+        made.problems,
+        runs,
+        hardware,
+        made.copies,
+        made.budgeted,
+        made.capacities,
+    )
+
+
+def deployable(judged: Judged) -> Plan:
+    """The plan. Raises Unprocessable with the errors; where there are none, with what keeps a plan from being run."""
+    faults = [
+        Fault(prefix + problem.pointer, problem.code, problem.message)
+        for prefix, problems in (("/graph", judged.graph_problems), ("/placement", judged.placement_problems))
+        for problem in problems
+        if (problem.severity == "error" if judged.plan is None else problem.code in UNDEPLOYABLE)
+    ]
+    if judged.plan is None:
+        raise Unprocessable("this can't be deployed; mend what `errors` lists", faults)
+    if not judged.deployable:
+        codes = " and ".join(f"`{code}`" for code in sorted({fault.code for fault in faults}))
+        message = f"this can be planned, not deployed ({codes}); use components that have networks, and weights"
+        raise Unprocessable(f"{message} that are here; `errors` lists what isn't", faults)
+    return judged.plan
+
+
+def problems_shown(problems: Iterable[Problem], prefix: str = "") -> list[ProblemShown]:
+    return [
+        ProblemShown(code=p.code, pointer=prefix + p.pointer, message=p.message, severity=p.severity) for p in problems
+    ]
+
+
+class Resolved(NamedTuple):
+    name: str
+    value: Any
+
+
+async def resolve(store: Store, kind: DocumentKind, given: Any) -> Resolved:
+    """A document by its name in the store, or as it was given; None stays None. Raises NotFound."""
+    if given is None:
+        return Resolved("default", None)
+    if isinstance(given, str):
+        row = await store.read(queries.get_document, kind, given)
+        return Resolved(given, json.loads(row.text))
+    name = cast(dict[str, Any], given).get("name") if isinstance(given, dict) else None
+    return Resolved(name if isinstance(name, str) and _NAME.match(name) else "unnamed", given)

@@ -1,0 +1,1 @@
+"""KServe's inference protocol."""

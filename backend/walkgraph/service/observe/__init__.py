@@ -1,0 +1,1 @@
+"""Telemetry, traces and metrics of deployments."""

@@ -1,0 +1,1 @@
+"""Runs of tasks: submitted, streamed, steered, replayed."""

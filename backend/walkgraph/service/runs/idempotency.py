@@ -1,0 +1,161 @@
+"""`Idempotency-Key`: a request that is sent again gets the runs of the first one, also while they are under way.
+
+A key counts for its caller, for ten minutes, with the request that it came with first; with another one it is refused.
+What can't be an answer any more makes room for a new start: runs whose clients had all left, and runs whose error says
+to try again. What is kept is bounded in number and in bytes; the oldest goes first.
+"""
+
+import hashlib
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from starlette.requests import HTTPConnection
+
+from walkgraph.errors import InvalidInput
+from walkgraph.service.http import limits
+from walkgraph.service.http.problems import Fault, Unprocessable
+from walkgraph.service.runs.runs import LiveRun
+
+NAME = "idempotency-key"
+HEADER = NAME.encode()
+ASKED = "asked"
+"""In a request's state: what it asks for besides what it submits first: the form of its answer, where that is cut."""
+
+_HANDLE = "idempotent"
+_KEY = re.compile(rb"[\x20-\x7e]{1,255}")
+
+
+class Entry:
+    """A key's first request."""
+
+    __slots__ = ("began", "digest", "kept", "runs")
+
+    def __init__(self, digest: bytes, began: float) -> None:
+        self.digest = digest
+        self.began = began
+        self.runs: list[LiveRun] = []
+        """In the order in which the request starts them."""
+        self.kept = 0
+        """Bytes of their outputs, once they have ended and are counted."""
+
+    @property
+    def ended(self) -> bool:
+        return all(run.finished is not None for run in self.runs)
+
+    @property
+    def stands(self) -> bool:
+        """It is an answer, or will be one."""
+        return not any(run.abandoned or _in_vain(run) for run in self.runs)
+
+
+class Handle:
+    """One request with a key: asks for its runs one after the other."""
+
+    def __init__(self, keys: "Keys", name: bytes, entry: Entry) -> None:
+        self._keys, self._name, self._entry, self._next = keys, name, entry, 0
+
+    def run(self, begin: Callable[[], LiveRun]) -> LiveRun:
+        """The next run of the first request with this key; begun now where that had none."""
+        position, self._next = self._next, self._next + 1
+        if position < len(self._entry.runs):
+            return self._entry.runs[position].joined()
+        run = begin()
+        self._keys.keep(self._name, self._entry, run)
+        return run
+
+
+class Keys:
+    """Of all callers."""
+
+    def __init__(
+        self,
+        now: Callable[[], float] = time.monotonic,
+        seconds: float = limits.IDEMPOTENCY_SECONDS,
+        most: int = limits.IDEMPOTENCY_KEYS,
+        most_bytes: int = limits.IDEMPOTENCY_BYTES,
+    ) -> None:
+        self._now, self._seconds, self._most, self._most_bytes = now, seconds, most, most_bytes
+        self._entries: OrderedDict[bytes, Entry] = OrderedDict()
+        """Oldest first."""
+        self._uncounted: set[bytes] = set()
+        """Those whose runs had not ended when it was last looked."""
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def handle(self, caller: str, key: str, asked: Any) -> Handle:
+        """Raises Unprocessable (`idempotency_conflict`) for a key that came with something else before."""
+        name = hashlib.sha256(msgspec.msgpack.encode((caller, key))).digest()
+        digest = hashlib.sha256(msgspec.msgpack.encode(asked)).digest()
+        self._sweep()
+        entry = self._entries.get(name)
+        if entry is not None and not entry.stands:
+            self._forget(name)
+            entry = None
+        if entry is not None and entry.digest != digest:
+            message = "this Idempotency-Key came with another request before; use a new one for each request"
+            raise Unprocessable(message, [Fault("", "idempotency_conflict", message)])
+        return Handle(self, name, entry or Entry(digest, self._now()))
+
+    def keep(self, name: bytes, entry: Entry, run: LiveRun) -> None:
+        """One more run of a request; with its first the key is taken: what is refused takes none."""
+        entry.runs.append(run)
+        if len(entry.runs) == 1:
+            self._entries[name] = entry
+            self._uncounted.add(name)
+            self._make_room()
+
+    def _sweep(self) -> None:
+        """Count what has ended, forget what is too old."""
+        for name in [name for name in self._uncounted if self._entries[name].ended]:
+            entry = self._entries[name]
+            self._uncounted.discard(name)
+            entry.kept = sum(run.bytes for run in entry.runs)
+            self._bytes += entry.kept
+        limit = self._now() - self._seconds
+        while self._entries:
+            name, oldest = next(iter(self._entries.items()))
+            if oldest.began > limit:
+                break
+            self._forget(name)
+
+    def _make_room(self) -> None:
+        """The newest stays."""
+        while len(self._entries) > self._most or (self._bytes > self._most_bytes and len(self._entries) > 1):
+            self._forget(next(iter(self._entries)))
+
+    def _forget(self, name: bytes) -> None:
+        self._bytes -= self._entries.pop(name).kept
+        self._uncounted.discard(name)
+
+
+def handle_of(keys: Keys, connection: HTTPConnection, deployment: str, task: str, body: Any) -> Handle | None:
+    """Of a request that may start several runs; None where it has no key. Raises InvalidInput for one that is none."""
+    given = [value for name, value in connection.scope["headers"] if name == HEADER]
+    if not given or connection.scope.get("method") != "POST":
+        return None
+    state: dict[str, Any] = connection.scope["state"]
+    found: Handle | None = state.get(_HANDLE)
+    if found is None:
+        if len(given) > 1 or _KEY.fullmatch(given[0]) is None:
+            raise InvalidInput("send one Idempotency-Key of 1 to 255 printable characters")
+        path, query = connection.scope["path"], connection.scope["query_string"]
+        asked = (path, query, deployment, task, body, state.get(ASKED))
+        found = state[_HANDLE] = keys.handle(_caller(state), given[0].decode("ascii"), asked)
+    return found
+
+
+def _caller(state: dict[str, Any]) -> str:
+    found = state.get("caller")
+    return found.id if found is not None else ""
+
+
+def _in_vain(run: LiveRun) -> bool:
+    """It ended in a way that another try may change."""
+    error = run.finished.error if run.finished is not None and not run.sufficed else None
+    return error is not None and (error.retryable or error.code == "cancelled")

@@ -1,0 +1,81 @@
+"""A run once more, from what its client sent and the seed it had; and what two runs differ by."""
+
+from typing import Any
+
+import anyio.to_thread
+from starlette.requests import HTTPConnection
+
+from walkgraph.errors import Conflict
+from walkgraph.service.deps import Services
+from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.runs.submission import submit
+from walkgraph.store import queries
+from walkgraph.telemetry import differences
+from walkgraph.wire import messages as m
+
+_WAY = "stream", "record", "hold"
+"""Of a request: how it is answered, not what is computed."""
+
+
+async def replay(
+    services: Services, name: str, deployment: str | None, *, record: bool, caller: HTTPConnection | None = None
+) -> LiveRun:
+    """Start it. Raises NotFound for a run that never was, Conflict where it can't be done again, and as `submit`."""
+    run = services.runs.get(name)
+    if run is None:
+        await services.store.read(queries.get_run, name)
+        raise Conflict(f"what the run `{name}` was asked is not kept any more; send the request again")
+    if run.session is not None:
+        raise Conflict("the run went on with what its session had kept; only runs without a session can be replayed")
+    return submit(services, deployment or run.deployment, run.task, _request(run, record=record), caller)
+
+
+def _request(run: LiveRun, *, record: bool) -> dict[str, Any]:
+    asked = run.asked
+    if asked is None or asked.body is None:
+        raise Conflict("the run's request is too large to be kept, or to be kept longer; send it again with `record`")
+    if asked.left_out:
+        parts = ", ".join(f"`{at}` ({count} bytes)" for at, count in asked.left_out[:8])
+        raise Conflict(f"the run's request is kept without {parts}: too large; send it again with `record`")
+    if run.seed is None:
+        raise Conflict("the run has not been accepted, so that it has no seed yet; send its request again")
+    body = {key: value for key, value in asked.body.items() if key not in _WAY}
+    return {**body, "params": {**body.get("params", {}), "seed": run.seed}, **({"record": True} if record else {})}
+
+
+async def compared(services: Services, a: str, b: str) -> dict[str, Any]:
+    """What `schemas_watch.DifferencesShown` says. Raises NotFound for a run that never was, Conflict for one that isn't
+    over, or where one of the two alone was recorded."""
+    made, others = [await _outputs(services, name) for name in (a, b)]
+    ours, theirs = [await services.traces.recording(name) for name in (a, b)]
+    if (ours is None) != (theirs is None):
+        name = a if ours is None else b
+        raise Conflict(f"the run `{name}` was not recorded, or that is not kept any more; replay it with `record`")
+    recorded = ours is not None
+    found = await anyio.to_thread.run_sync(differences.compare, ours or (), theirs or ())
+    told: tuple[differences.Output, ...] = ()
+    if made is not None and others is not None:
+        told = await anyio.to_thread.run_sync(differences.compare_outputs, made, others)
+    rows = [row._asdict() for row in found.rows]
+    return {
+        "a": a,
+        "b": b,
+        "recorded": recorded,
+        "compared": found.compared,
+        "equal": found.equal,
+        "missing": {"a": found.missing_a, "b": found.missing_b},
+        "outputs": [{"name": o.name, "index": o.number, "equal": o.equal, "max_abs": o.max_abs} for o in told],
+        "first": rows[0] if rows else None,
+        "rows": rows,
+    }
+
+
+async def _outputs(services: Services, name: str) -> list[m.Output] | None:
+    """None: they are not kept any more."""
+    run = services.runs.get(name)
+    if run is None:
+        await services.store.read(queries.get_run, name)
+        return None
+    if run.finished is None:
+        raise Conflict(f"the run `{name}` isn't over yet; compare it once it is")
+    return run.outputs

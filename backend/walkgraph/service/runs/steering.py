@@ -1,0 +1,28 @@
+"""A client's word to a run: pause, step, go on."""
+
+from walkgraph.errors import Conflict
+from walkgraph.ids import Rank
+from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.schemas import watch as schemas
+from walkgraph.wire import messages as m
+from walkgraph.wire.watching import HeldCall
+
+
+def steer(run: LiveRun, asked: schemas.SteerRequest) -> None:
+    """Hand it over. Raises Conflict where the run is over, or isn't so that this can be done."""
+    if run.finished is not None:
+        raise Conflict(f"the run is {run.state}; replay it to step through it")
+    call = _held(run, asked.call) if asked.call is not None else None
+    if asked.action != "pause" and run.paused is None:
+        raise Conflict("the run isn't paused; pause it first")
+    if asked.action in ("step", "iteration") and run.paused is not None and not run.paused.held:
+        raise Conflict("nothing is held yet: what is under way comes to its next call first; try again shortly")
+    run.steer(m.Steer(run=run.id, action=asked.action, call=call))
+
+
+def _held(run: LiveRun, asked: schemas.HeldCall) -> HeldCall:
+    fields = asked.model_dump(exclude={"rank", "iteration"})
+    call = HeldCall(rank=Rank(asked.rank), iteration=tuple(asked.iteration), **fields)
+    if run.paused is None or call not in run.paused.held:
+        raise Conflict("that call isn't held any more; choose one of those that are", "/call")
+    return call

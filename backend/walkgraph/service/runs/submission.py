@@ -1,0 +1,87 @@
+"""From a client's JSON to a run under way: what the routes of tasks and of runs share."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from starlette.requests import HTTPConnection
+
+from walkgraph.errors import WalkgraphError
+from walkgraph.graph.document import Task
+from walkgraph.placement.request import task_of
+from walkgraph.service.access.access import REQUEST_ID
+from walkgraph.service.access.admission import count_run
+from walkgraph.service.access.callers import SERVICE, caller_of
+from walkgraph.service.access.rates import RateLimited
+from walkgraph.service.deployments.deployments import Managed
+from walkgraph.service.deps import Services
+from walkgraph.service.runs import runs
+from walkgraph.service.runs.idempotency import handle_of
+from walkgraph.service.runs.leaving import leave
+from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.runs.tasks import read_request
+from walkgraph.service.values import tensors
+from walkgraph.telemetry import traceparent
+
+
+def submit(services: Services, deployment: str, task: str, body: Any, caller: HTTPConnection | None = None) -> LiveRun:
+    """Check a request and hand it over. What `caller` says of its trace is kept, and answered with the run's span and
+    id. With an `Idempotency-Key` that came before it is the run of then."""
+    try:
+        handle = handle_of(services.idempotency, caller, deployment, task, body) if caller is not None else None
+        if handle is not None:
+            run = handle.run(lambda: _submitted(services, deployment, task, body, caller))
+        else:
+            run = _submitted(services, deployment, task, body, caller)
+    except WalkgraphError as error:
+        services.metrics.refused(deployment, error)
+        if isinstance(error, RateLimited):
+            services.admission.refused[error.reason] += 1
+        raise
+    if caller is not None:
+        parent = traceparent.parse(caller.headers.get(traceparent.HEADER))
+        run.parent = traceparent.write(parent) if parent else ""
+        caller.scope["state"].setdefault(REQUEST_ID, run.id)
+        caller.state.traceparent = traceparent.write(traceparent.of_run(run.id, parent))
+    return run
+
+
+def submit_all(
+    services: Services, deployment: str, task: str, bodies: Iterable[Any], caller: HTTPConnection
+) -> list[LiveRun]:
+    """One run for each body, as `submit`: all of them, or none goes on."""
+    begun: list[LiveRun] = []
+    try:
+        for body in bodies:
+            begun.append(submit(services, deployment, task, body, caller))
+    except BaseException:
+        leave(begun)
+        raise
+    return begun
+
+
+def _submitted(services: Services, deployment: str, task: str, body: Any, connection: HTTPConnection | None) -> LiveRun:
+    managed = services.deployments.get(deployment)
+    declaration, graph = declared(managed, task), managed.judged_graph()
+    message = read_request(
+        runs.new_run_id(),
+        task,
+        declaration,
+        body,
+        services.settings.run_timeout,
+        lambda name: tensors.kind_of(graph, task, name),
+    )
+    who = caller_of(connection) if connection is not None else SERVICE
+    if connection is not None:
+        count_run(connection, who)
+    if who.key is not None and message.session is not None:
+        message = msgspec.structs.replace(message, session=who.session(message.session))
+    run = services.deployments.submit(managed, message)
+    run.caller = who
+    who.meter.begun()
+    services.runs.remember(run, body)
+    return run
+
+
+def declared(managed: Managed, name: str) -> Task:
+    return task_of(managed.judged_graph(), name)

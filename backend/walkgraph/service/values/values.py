@@ -1,0 +1,214 @@
+"""Values as clients write and read them: `{"type": "text", "text": ...}`, media in base64, tensors as nested
+lists or bytes; and how either looks beside binary frames that hold the bytes."""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+
+from walkgraph.errors import InvalidInput
+from walkgraph.service.http import limits
+from walkgraph.service.values import tensors, wav
+from walkgraph.wire import messages as m
+from walkgraph.wire.tensors import ITEM_BYTES
+
+TEXT = "text"
+MEDIA = ("image", "audio", "video", "bytes")
+MAX_TENSOR_VALUES = 100_000
+
+_DATA_URL = re.compile(r"data:[\w.+-]*/?[\w.+-]*(;[\w.+-]+=[\w.+-]*)*;base64,", re.ASCII)
+_FORMATS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
+    ("image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n")),
+    ("image/jpeg", lambda data: data.startswith(b"\xff\xd8\xff")),
+    ("image/webp", lambda data: data[:4] == b"RIFF" and data[8:12] == b"WEBP"),
+    ("audio/wav", lambda data: data[:4] == b"RIFF" and data[8:12] == b"WAVE"),
+    ("audio/flac", lambda data: data.startswith(b"fLaC")),
+    ("audio/ogg", lambda data: data.startswith(b"OggS")),
+    ("video/mp4", lambda data: data[4:8] == b"ftyp"),
+)
+
+
+def mime_of(data: bytes) -> str:
+    return next((mime for mime, fits in _FORMATS if fits(data)), "application/octet-stream")
+
+
+# ── from the client ─────────────────────────────────────────────────────────────────────────────
+
+
+def read(modality: str, given: Any, pointer: str, kind: Callable[[], tensors.Kind | None] = lambda: None) -> m.Value:
+    """One value of a modality, bare (`"a red circle"`, base64 text, a list) or as an object with `type`.
+
+    `bytes` stand for what JSON has in base64. `kind`: asked for tensors alone, what the ports take that it is for.
+    Raises InvalidInput, with the pointer, for what is none.
+    """
+    if isinstance(given, dict):
+        fields = cast(dict[str, Any], given)
+        if fields.get("type", modality) != modality:
+            raise InvalidInput(f"this must be of type `{modality}`", f"{pointer}/type")
+        if modality not in (TEXT, *MEDIA):
+            return _tensor(fields, pointer, kind())
+        given, pointer = _unwrap(modality, fields, pointer)
+    if modality == TEXT:
+        return _text(given, pointer)
+    if modality in MEDIA:
+        return _media(given, pointer)
+    return tensors.read_list(given, MAX_TENSOR_VALUES, kind(), pointer)
+
+
+def _unwrap(modality: str, given: dict[str, Any], pointer: str) -> tuple[Any, str]:
+    key = TEXT if modality == TEXT else "data"
+    _know(given, ("type", "mime", key), key, pointer)
+    if key not in given:
+        raise InvalidInput(f"`{key}` is missing; add it", pointer)
+    return given[key], f"{pointer}/{key}"
+
+
+def _know(given: dict[str, Any], keys: Sequence[str], key: str, pointer: str) -> None:
+    unknown = sorted(set(given) - set(keys))
+    if unknown:
+        raise InvalidInput(f"this key is not known here; use `{key}`", f"{pointer}/{unknown[0][:80]}")
+
+
+def _text(given: Any, pointer: str) -> m.Small:
+    if not isinstance(given, str):
+        raise InvalidInput("this must be a text", pointer)
+    if len(given) > limits.TEXT_CHARACTERS:
+        raise InvalidInput(f"a text may have {limits.TEXT_CHARACTERS} characters; shorten it", pointer)
+    return m.Small(value=given)
+
+
+def _media(given: Any, pointer: str) -> m.Blob:
+    data = given if isinstance(given, bytes) else _unencoded(given, pointer)
+    if not data:
+        raise InvalidInput("this is empty; send the data itself", pointer)
+    return m.Blob(data=data)
+
+
+def _unencoded(given: Any, pointer: str) -> bytes:
+    if not isinstance(given, str):
+        raise InvalidInput("this must be base64 text, or a `data:` URL with it", pointer)
+    if given.startswith(("http:", "https:", "file:", "ftp:")):
+        raise InvalidInput("this service fetches no addresses; send the data itself in base64", pointer)
+    if given.startswith("data:"):
+        head = _DATA_URL.match(given[:200])
+        if head is None:
+            raise InvalidInput("a `data:` URL must hold base64 (`data:image/png;base64,...`)", pointer)
+        given = given[head.end() :]
+    try:
+        return base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidInput("this is no base64", pointer) from None
+
+
+def _tensor(given: dict[str, Any], pointer: str, kind: tensors.Kind | None) -> m.InlineTensor:
+    """`{"data": [...]}`, or `{"dtype": ..., "shape": [...], "base64": ...}`: both as `write` writes them."""
+    _know(given, ("type", "mime", "dtype", "shape", "data", "base64"), "data", pointer)
+    if ("data" in given) == ("base64" in given):
+        raise InvalidInput("a tensor is numbers in `data`, or bytes in `base64` with `dtype` and `shape`", pointer)
+    if "base64" in given:
+        data = given["base64"]
+        if not isinstance(data, bytes):
+            data = _unencoded(data, f"{pointer}/base64")
+        return tensors.read_bytes(data, given.get("dtype"), given.get("shape"), kind, pointer)
+    found = tensors.read_list(given["data"], MAX_TENSOR_VALUES, kind, f"{pointer}/data")
+    if "dtype" in given and given["dtype"] not in tuple(ITEM_BYTES):
+        raise InvalidInput("this is no dtype of a tensor; leave it out beside `data`", f"{pointer}/dtype")
+    if "shape" in given and given["shape"] != list(found.shape):
+        raise InvalidInput("this is not the shape of the lists in `data`; leave it out", f"{pointer}/shape")
+    return found
+
+
+# ── to the client ───────────────────────────────────────────────────────────────────────────────
+
+
+def write(value: m.Value, modality: str, frames: list[bytes] | None = None) -> dict[str, Any]:
+    """The JSON object of a value that came out of a run. With `frames`, the bytes of media and tensors are added to
+    them, and the object says which is its own."""
+    match value:
+        case m.Small():
+            return _written_small(value.value, modality)
+        case m.Blob():
+            mime = mime_of(value.data)
+            kind = modality if modality in MEDIA else mime.partition("/")[0].replace("application", "bytes")
+            return {"type": kind, "mime": mime, **_bytes(value.data, "data", frames)}
+        case m.InlineTensor():
+            return _written_tensor(value, modality, frames)
+        case m.Many():
+            return {"type": modality or "list", "items": [write(item, modality, frames) for item in value.items]}
+        case m.Named():
+            items = {name: write(item, "", frames) for name, item in value.items.items()}
+            return {"type": modality or "named", "items": items}
+        case m.Absent():
+            return {"type": "absent"}
+        case m.Ticket():
+            return {"type": modality or "tensor", "dtype": value.dtype, "shape": value.shape}
+
+
+def _bytes(data: bytes, key: str, frames: list[bytes] | None) -> dict[str, Any]:
+    if frames is None:
+        return {key: base64.b64encode(data).decode()}
+    frames.append(data)
+    return {"frame": len(frames) - 1}
+
+
+def joined(pieces: Sequence[m.Value]) -> list[m.Value]:
+    """What came under one name, in its order: texts that follow each other as one, and sound in WAV pieces of one
+    format as one file."""
+    found: list[m.Value] = []
+    for kind, run in groupby(pieces, key=_kind):
+        group = list(run)
+        if kind == TEXT:
+            found.append(m.Small(value="".join(str(one.value) for one in group if isinstance(one, m.Small))))
+            continue
+        whole = None
+        if kind == "audio/wav" and len(group) > 1:
+            whole = wav.joined([one.data for one in group if isinstance(one, m.Blob)])
+        found += group if whole is None else [m.Blob(data=whole)]
+    return found
+
+
+def _kind(value: m.Value) -> str:
+    match value:
+        case m.Small(value=str()):
+            return TEXT
+        case m.Blob():
+            return mime_of(value.data)
+        case _:
+            return ""
+
+
+def size_of(value: m.Value) -> int:
+    """Bytes it keeps."""
+    match value:
+        case m.Blob() | m.InlineTensor():
+            return len(value.data)
+        case m.Small():
+            return len(value.value) if isinstance(value.value, str) else 8
+        case m.Many():
+            return sum(size_of(item) for item in value.items)
+        case m.Named():
+            return sum(size_of(item) for item in value.items.values())
+        case _:
+            return 0
+
+
+def _written_small(value: str | bool | float, modality: str) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"type": TEXT, TEXT: value}
+    return {"type": modality or "value", "value": value}
+
+
+def _written_tensor(value: m.InlineTensor, modality: str, frames: list[bytes] | None) -> dict[str, Any]:
+    head: dict[str, Any] = {"type": modality or "tensor", "dtype": value.dtype, "shape": value.shape}
+    count = prod(value.shape)
+    if frames is not None or value.dtype == "bfloat16" or count > MAX_TENSOR_VALUES:
+        return {**head, **_bytes(value.data, "base64", frames)}
+    array = np.frombuffer(value.data, dtype=np.dtype(value.dtype)).reshape(value.shape)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return {**head, "data": [None if not np.isfinite(x) else float(x) for x in array.ravel()], "shape": [count]}
+    return {**head, "data": array.tolist()}

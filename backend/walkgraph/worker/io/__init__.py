@@ -1,0 +1,1 @@
+"""What goes between ranks: messages, tensors, reports."""

@@ -1,0 +1,39 @@
+"""States that are copied or go from rank to rank: what a command is to the engine, and what became of it."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from walkgraph.abi.calls import StateKey
+from walkgraph.engine.failures import is_memory
+from walkgraph.errors import ErrorInfo, WalkgraphError
+from walkgraph.worker.events import CallDone, MoveState
+
+
+class Keeper(Protocol):
+    """Of states: the engine."""
+
+    def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None: ...
+
+    def export(self, key: StateKey) -> Mapping[str, Any]: ...
+
+    def import_state(self, key: StateKey, value: Mapping[str, Any]) -> None: ...
+
+
+def move(engine: Keeper, command: MoveState) -> CallDone:
+    """What can't be moved ends its run alone."""
+    outputs: dict[str, Any] = {}
+    try:
+        if command.op == "fork" and command.source and command.target:
+            engine.fork(command.source, command.target, command.width)
+        elif command.op == "export" and command.source:
+            outputs["state"] = engine.export(command.source)
+        elif command.target and isinstance(command.value, Mapping):
+            engine.import_state(command.target, command.value)
+    except WalkgraphError as error:
+        return CallDone(command.ref, error=error.info())
+    except Exception as raised:
+        if not is_memory(raised):
+            raise
+        message = "the rank has too little memory to move a state; try again when other runs have ended"
+        return CallDone(command.ref, error=ErrorInfo(code="out_of_memory", message=message, retryable=True))
+    return CallDone(command.ref, outputs)

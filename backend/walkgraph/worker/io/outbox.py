@@ -1,0 +1,139 @@
+"""The way from a worker to one peer: a queue in order, for what waits for room in the transport or for the socket."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import zmq
+
+from walkgraph.errors import WalkgraphError
+from walkgraph.ids import Rank
+from walkgraph.transports.base import TooLarge
+from walkgraph.wire import codec, sockets
+from walkgraph.wire import messages as m
+from walkgraph.worker.events import ABSENT
+from walkgraph.worker.io import values
+from walkgraph.worker.io.carrier import Carrier
+from walkgraph.worker.io.reports import encoded
+
+AHEAD = 8
+"""Messages whose tensors may be under way into the transport behind the first of a queue."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    message: Any
+    value: Any = ABSENT
+    shared: bool = False
+    """Larger tensors go through the transport."""
+    note: Any = None
+    """Handed back once the message has left."""
+
+
+@dataclass(slots=True)
+class _Packed:
+    """Its tensors are in the transport, or on their way into it."""
+
+    run: str
+    frames: list[bytes]
+    tickets: list[int]
+    note: Any
+
+
+class Outbox:
+    def __init__(
+        self, socket: sockets.Socket, to: Rank, head: tuple[bytes, ...], transport: Carrier, left: list[Any]
+    ) -> None:
+        """`left` gets the notes of messages that the socket has taken."""
+        self.socket = socket
+        self._to = to
+        self._head = head
+        self._transport = transport
+        self._left = left
+        self._packed: deque[_Packed] = deque()
+        self._queue: deque[Waiting] = deque()
+        """Behind those that are packed."""
+        self._urgent: deque[list[bytes]] = deque()
+        """Before all others."""
+        self.blocked = False
+        """Waiting for the socket, not for room or a copy."""
+        self.failed: list[tuple[Any, WalkgraphError]] = []
+        """Messages whose value can't travel at all."""
+
+    def send(self, waiting: Waiting) -> None:
+        self._queue.append(waiting)
+        if len(self) == 1:
+            self.flush()
+
+    def urge(self, message: m.BetweenParts) -> None:
+        """Send a message without a value before all that waits, now if the socket takes it."""
+        self._urgent.append([*self._head, codec.encode(message)])
+        self.flush()
+
+    def flush(self) -> None:
+        self.blocked = False
+        while self._urgent:
+            if not self._sent(self._urgent[0]):
+                return
+            self._urgent.popleft()
+        while self._packed or self._queue:
+            if self._packed and all(map(self._transport.there, self._packed[0].tickets)):
+                if not self._sent(self._packed[0].frames):
+                    return
+                note = self._packed.popleft().note
+                if note is not None:
+                    self._left.append(note)
+            elif len(self._packed) >= AHEAD or not self._pack():
+                return
+
+    def forget(self, run: str) -> None:
+        """Drop what waits for a run, unless its tensors are already in the transport: the peer frees those."""
+        self._queue = deque(one for one in self._queue if _run(one) != run)
+
+    def sends(self, run: str) -> bool:
+        """Something of a run waits here."""
+        return any(one.run == run for one in self._packed) or any(_run(one) == run for one in self._queue)
+
+    def __len__(self) -> int:
+        return len(self._packed) + len(self._queue)
+
+    def _sent(self, frames: list[bytes]) -> bool:
+        try:
+            self.socket.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.Again:
+            self.blocked = True
+        return not self.blocked
+
+    def _pack(self) -> bool:
+        """False if nothing could be done about the next one."""
+        if not self._queue:
+            return False
+        waiting, alone = self._queue[0], not self._transport.out
+        try:
+            self._packed.append(self._encode(waiting, alone))
+        except values.NoRoom:
+            if not alone:
+                return False
+            what = "a value's tensors are together over the arena for what leaves a worker; raise `arena_bytes`"
+            self.failed.append((waiting.message, TooLarge(what)))
+        except WalkgraphError as error:
+            self.failed.append((waiting.message, error))
+        self._queue.popleft()
+        return True
+
+    def _encode(self, waiting: Waiting, alone: bool) -> _Packed:
+        message, tickets = waiting.message, list[int]()
+        if waiting.value is not ABSENT:
+            put = (lambda one: self._transport.put(one, self._to, alone=alone)) if waiting.shared else None
+            packed = values.pack(waiting.value, put, self._take_back)
+            message = msgspec.structs.replace(message, value=packed)
+            tickets = [ticket.id for ticket in values.tickets_in(packed)]
+        return _Packed(_run(waiting), [*self._head, encoded(message)], tickets, waiting.note)
+
+    def _take_back(self, ticket: m.Ticket) -> None:
+        self._transport.free(ticket.id, self._to)
+
+
+def _run(waiting: Waiting) -> str:
+    return getattr(waiting.message, "run", "")

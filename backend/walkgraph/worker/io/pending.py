@@ -1,0 +1,83 @@
+"""Messages for peers that are not known yet: kept in order, within bounds, until the peer is known or the run ends."""
+
+from collections import defaultdict
+from typing import Any
+
+from walkgraph.errors import ErrorInfo, RunFailed, WalkgraphError
+from walkgraph.ids import Rank
+from walkgraph.telemetry.places import Places
+from walkgraph.wire import messages as m
+from walkgraph.wire.standing import Held as Told
+from walkgraph.worker.io import values
+from walkgraph.worker.io.outbox import Waiting
+
+MESSAGES = 1024
+BYTES = 64 * 1024 * 1024
+"""Of the values together."""
+
+
+class Held:
+    def __init__(self, rank: Rank) -> None:
+        self.places = Places()
+        """Names of the plan's edges."""
+        self.failed: list[tuple[Any, WalkgraphError]] = []
+        """Messages for which there was no room."""
+        self._rank = rank
+        self._waiting: dict[Rank, list[tuple[Waiting, str]]] = defaultdict(list)
+        """With the Walk of each."""
+        self._count = self._bytes = 0
+
+    def keep(self, rank: Rank, waiting: Waiting, walk: str = "") -> None:
+        size = values.size(waiting.value)
+        if self._count >= MESSAGES or self._bytes + size > BYTES:
+            self.failed.append((waiting.message, self._refused(rank, waiting.message, walk)))
+            return
+        self._count += 1
+        self._bytes += size
+        self._waiting[rank].append((waiting, walk))
+
+    def take(self, rank: Rank) -> list[Waiting]:
+        """All for a peer that is known from now on."""
+        taken = [waiting for waiting, _ in self._waiting.pop(rank, ())]
+        self._give_back(taken)
+        return taken
+
+    def forget(self, run: str) -> None:
+        for rank, waiting in self._waiting.items():
+            self._give_back([one for one, _ in waiting if _run(one) == run])
+            self._waiting[rank] = [(one, walk) for one, walk in waiting if _run(one) != run]
+
+    def of(self, run: str) -> tuple[Told, ...]:
+        """Without messages about loops that span devices: their run is at work."""
+        return tuple(
+            Told(to=rank, edge=self._edge(one.message, walk))
+            for rank, waiting in self._waiting.items()
+            for one, walk in waiting
+            if _run(one) == run and not isinstance(one.message, m.BetweenParts)
+        )
+
+    def _give_back(self, waiting: list[Waiting]) -> None:
+        self._count -= len(waiting)
+        self._bytes -= sum(values.size(one.value) for one in waiting)
+
+    def _edge(self, message: Any, walk: str) -> str:
+        match message:
+            case m.Deliver(edge=edge):
+                return self.places.hop(walk, edge, stream=False)
+            case m.StreamItem(stream=stream) | m.StreamDone(stream=stream) | m.Credit(stream=stream):
+                return self.places.hop(walk, stream, stream=True)
+            case _:
+                return ""
+
+    def _refused(self, rank: Rank, message: Any, walk: str) -> RunFailed:
+        edge = self._edge(message, walk)
+        what = f"`{edge}`" if edge else "a message"
+        said = (
+            f"rank {self._rank} can't send {what} to rank {rank}, which it doesn't know, and holds too much for such "
+            "ranks already; ask again, and report it with the deployment's log"
+        )
+        return RunFailed(ErrorInfo(code="stalled", message=said, walk=walk or None, rank=self._rank))
+
+
+def _run(waiting: Waiting) -> str:
+    return getattr(waiting.message, "run", "")

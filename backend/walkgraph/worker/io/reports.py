@@ -1,0 +1,54 @@
+"""What a worker tells its conductor: gathered while it works, sent together when it is about to wait or to compute.
+
+How much can wait is bounded by the runs that are admitted.
+"""
+
+from collections import deque
+from typing import Any
+
+import msgspec
+import zmq
+
+from walkgraph.errors import WalkgraphError
+from walkgraph.wire import codec, sockets
+from walkgraph.wire import messages as m
+from walkgraph.worker.events import ABSENT
+from walkgraph.worker.io import values
+
+
+class Reports:
+    def __init__(self, socket: sockets.Socket) -> None:
+        self.socket = socket
+        self.blocked = False
+        """The socket takes no more for now."""
+        self.failed: list[tuple[m.FromWorker, WalkgraphError]] = []
+        """Messages whose value can't travel at all."""
+        self._waiting: deque[bytes] = deque()
+
+    def send(self, message: m.FromWorker, value: Any = ABSENT) -> None:
+        """To leave with the next `flush`. A value goes as a whole: the service has no part in a transport."""
+        try:
+            whole = message if value is ABSENT else msgspec.structs.replace(message, value=values.pack(value))
+            self._waiting.append(encoded(whole))
+        except WalkgraphError as error:
+            self.failed.append((message, error))
+
+    def flush(self) -> None:
+        self.blocked = False
+        while self._waiting:
+            count, frame = codec.together(self._waiting)
+            try:
+                self.socket.send(frame, zmq.NOBLOCK)
+            except zmq.Again:
+                self.blocked = True
+                return
+            for _ in range(count):
+                self._waiting.popleft()
+
+
+def encoded(message: m.Message) -> bytes:
+    """Raises WalkgraphError for one that is too large."""
+    frame = codec.encode(message)
+    if len(frame) > codec.MAX_BYTES:
+        raise WalkgraphError(f"a value takes {len(frame)} bytes, over the limit of {codec.MAX_BYTES} for a message")
+    return frame

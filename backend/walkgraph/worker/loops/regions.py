@@ -1,0 +1,276 @@
+"""Resident loops of one run: what the engine is told when one is entered, and what its answers mean for the walker."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopUse
+from walkgraph.errors import ErrorInfo
+from walkgraph.placement.tables import EdgePlan
+from walkgraph.worker.events import ABSENT, Allow, CallDone, Ref
+from walkgraph.worker.loops.bodies import Bodies, Bound, Entering, Taken
+from walkgraph.worker.loops.fold import PARTS
+from walkgraph.worker.loops.unrolling import Unrolled, part_key
+from walkgraph.worker.walk import shaping
+from walkgraph.worker.walk.calls import Calls, Lacking
+from walkgraph.worker.walk.streams import Outgoing
+from walkgraph.worker.walk.walk_tables import RegionTable, UseTable
+from walkgraph.worker.walk.walker import Parts, Vector, Walker
+
+
+class Leaving(NamedTuple):
+    """Values of one edge that go out together: those that are there, with their iterations."""
+
+    edge: EdgePlan
+    iterations: list[Vector]
+    values: Tensor | Sequence[Any]
+
+
+@dataclass(slots=True)
+class _Running:
+    walker: Walker
+    use: UseTable
+    ref: Ref
+    emits: tuple[EdgePlan, ...]
+    wanted: Mapping[int, Taken]
+    """Edge to a follower that is skipped at times -> whether it reads an iteration's value."""
+    streams: tuple[Outgoing, ...]
+    active: tuple[tuple[int, Taken | None], ...]
+    """Of each use in the body: its place in the core, and the iterations that call it."""
+    parts: Mapping[str, Sequence[Taken | None]]
+    """Output -> of the instances of a use that give it, each its own part: the iterations that call it."""
+    bound: Bound | None
+    times: int
+    done: int = 0
+    """Iterations whose values have left."""
+    stopped: bool = False
+    """By its `until`, after those."""
+    judged: int = 0
+    """Iterations whose verdicts the followers know."""
+    allowed: int | None = None
+
+    def room(self) -> int | None:
+        """Iterations that its streams have credit for, from the loop's start."""
+        rooms = [stream.room for stream in self.streams if stream.room is not None]
+        return self.done + max(0, min(rooms)) if rooms else None
+
+    def there(self, edge: EdgePlan, event: Items) -> Sequence[int]:
+        """The event's iterations whose values go out over an edge, if there are any: followers get to know, too, that
+        there is none."""
+        wanted = self.wanted.get(edge.index)
+        if wanted is not None:
+            return [i for i in range(event.count) if wanted[event.first + i]]
+        dropped = event.stopped and self.drops and edge.target.kind != "use"
+        return range(event.count - dropped)
+
+    @property
+    def drops(self) -> bool:
+        return self.use.region is not None and self.use.region.plan.loop.drop_last
+
+    def judge(self, upto: int, *, stopped: bool) -> None:
+        """Tell the followers that the iterations up to this are over."""
+        region = self.use.region.plan if self.use.region else None
+        if region is not None and region.followed and region.until is not None:
+            for i in range(self.judged, upto):
+                self.walker.verdict(region.loop.index, (*self.ref.iteration, i), stop=stopped and i == upto - 1)
+            self.judged = upto
+
+
+class Loops:
+    def __init__(self, calls: Calls, outgoing: Mapping[int, Outgoing]) -> None:
+        self._calls = calls
+        self._bodies = Bodies(calls)
+        self._outgoing = outgoing
+        self._running: dict[tuple[int, int], _Running] = {}
+        """Step and folded use -> the loop that runs there."""
+
+    def enter(
+        self, walker: Walker, use: UseTable, table: RegionTable, at: Vector, inputs: Mapping[str, Any]
+    ) -> LoopCall | Lacking | ErrorInfo:
+        """`inputs`: those of the folded use. What is wrong where there can be no first iteration; raises
+        ExpressionError."""
+        region, ref = table.plan, Ref(self._calls.run, walker.step, use.plan.index, at)
+        times = walker.times(region.loop.index, at)
+        unrolled = Unrolled(
+            region.inside, {loop: int(count(self._calls.given, {})) for loop, count in table.times.items()}
+        )
+        enters = Entering(walker, table, at, inputs, times, unrolled)
+        others = {use: self._bodies.taken(asked, at, times)[0] for use, asked in table.others.items()}
+        body, bound = self._bodies.body(enters, others)
+        if bound is not None and bound.at == 0:
+            # What spans ranks can't be skipped by one of them.
+            return bound.info if table.others else bound.error
+        running = self._runs(enters, use, ref, body, bound)
+        self._running[walker.step, use.plan.index] = running
+        emits, wanted = running.emits, running.wanted
+        grain, offset = _pace(emits, running.streams, wanted)
+        sent, anew = {edge.source.port for edge in emits}, self._bodies.anew(enters)
+        count = times if bound is None else bound.at
+        return LoopCall(
+            run=self._calls.run,
+            walk=walker.table.plan.name,
+            step=walker.step,
+            use=use.plan.index,
+            loop=region.loop.name,
+            iteration=at,
+            body=tuple(_cut(one, count) for one in body),
+            times=count,
+            until=(unrolled.last(region.until[0]), region.until[1]) if region.until is not None else None,
+            outputs=tuple(out for out in unrolled.outputs(region.outputs) if out.kind != "each" or out.key in sent),
+            grain=grain,
+            offset=offset,
+            allowed=running.allowed,
+            wanted={key: found[:count] for key, found in _by_key(emits, wanted).items()},
+            sends=self._bodies.sends(enters, body, others),
+            anew=anew,
+            widths=self._bodies.widths(enters, anew),
+            usual=region.loop.usual,
+            leads=region.leads,
+            priority=self._calls.priority,
+        )
+
+    def _runs(
+        self, enters: Entering, use: UseTable, ref: Ref, body: Sequence[LoopUse], bound: Bound | None
+    ) -> _Running:
+        region, unrolled = enters.table.plan, enters.unrolled
+        emits = tuple(e for e in region.emits if e.target.kind != "stream" or e.target.index in self._outgoing)
+        reads = {e.index: self._bodies.read(enters.table, e, enters.at, enters.times) for e in region.follows}
+        running = _Running(
+            enters.walker,
+            use,
+            ref,
+            emits,
+            wanted={edge: asked for edge, asked in reads.items() if asked is not None},
+            streams=tuple(self._outgoing[e.target.index] for e in emits if e.target.kind == "stream"),
+            active=tuple((one.place, made.active) for one, made in zip(unrolled.order, body, strict=True)),
+            parts={
+                out.key: [body[at].active for at in unrolled.of(out.use)]
+                for out in region.outputs
+                if out.kind == "collect"
+            },
+            bound=bound,
+            times=enters.times,
+        )
+        running.allowed = running.room()
+        return running
+
+    def items(self, event: Items) -> Iterator[Leaving]:
+        """What its values are to the edges of the Walk."""
+        call = event.call
+        running = self._running.get((call.step, call.use))
+        if running is None:
+            return
+        running.done, running.stopped = event.first + event.count, event.stopped
+        for edge in running.emits:
+            values = event.values.get(edge.source.port, [None] * event.count)
+            there = running.there(edge, event)
+            if edge.target.kind == "use":
+                values = [ABSENT if values[i] is None else values[i] for i in there]
+            elif isinstance(values, Tensor):
+                values = values[: len(there)]
+            else:
+                there = [i for i in there if values[i] is not None]
+                values = [values[i] for i in there]
+            if there:
+                yield Leaving(edge, [(*call.iteration, event.first + i) for i in there], values)
+
+    def judge(self, event: Items) -> None:
+        """Once its values are where they belong: the followers may go on to the iterations after them."""
+        running = self._running.get((event.call.step, event.call.use))
+        if running is not None:
+            running.judge(event.first + event.count, stopped=event.stopped)
+
+    def allow(self) -> Iterator[Allow]:
+        """To loops whose streams have been credited."""
+        for running in self._running.values():
+            if running.allowed is not None and running.allowed < running.times:
+                upto = running.room()
+                if upto is not None and upto > running.allowed:
+                    running.allowed = upto
+                    yield Allow(running.ref, upto)
+
+    def starved(self, step: int, use: int) -> bool:
+        """A loop runs there that has done all that its streams have room for."""
+        running = self._running.get((step, use))
+        if running is None or running.allowed is None or running.stopped:
+            return False
+        return running.allowed <= running.done < running.times
+
+    def refs(self) -> list[Ref]:
+        """Those that were entered and haven't ended."""
+        return [running.ref for running in self._running.values()]
+
+    def calls(self, event: CallDone) -> list[int]:
+        """How often each use of the core was called in a loop that has ended."""
+        running, count = self._running[event.ref.step, event.ref.use], event.iterations
+        found = dict.fromkeys((place for place, _ in running.active), 0)
+        for place, active in running.active:
+            found[place] += count if active is None else sum(active[:count])
+        return [found[place] for place in sorted(found)]
+
+    def end(self, event: CallDone) -> dict[str, Any] | ErrorInfo:
+        """What the folded use gives to the walker, or why the run fails."""
+        running = self._running.pop((event.ref.step, event.ref.use))
+        if event.error is not None:
+            return event.error
+        if running.bound is not None and event.iterations >= running.bound.at and not event.stopped:
+            return running.bound.info
+        running.judge(event.iterations, stopped=event.stopped)
+        given, found = event.outputs or {}, dict[str, Any]()
+        for port in {edge.source.port for edge in running.use.outputs}:
+            key = port.removeprefix(PARTS)
+            value = _gathered(given, key, running.parts.get(key, ()), event.iterations)
+            if value is not None:
+                found[port] = _collected(value, port) if key.startswith("collect ") else value
+        return found
+
+
+def _cut(use: LoopUse, times: int) -> LoopUse:
+    """Told of no more iterations than there are."""
+    active = None if use.active is None or all(use.active[:times]) else use.active[:times]
+    return replace(use, active=active, varying={name: values[:times] for name, values in use.varying.items()})
+
+
+def _by_key(emits: Sequence[EdgePlan], wanted: Mapping[int, Taken]) -> dict[str, Taken]:
+    """Output -> in which iterations an edge reads it; without those that are always read."""
+    found: dict[str, list[Taken]] = {}
+    for edge in emits:
+        found.setdefault(edge.source.port, []).append(wanted.get(edge.index, ()))
+    return {key: tuple(map(any, zip(*asked, strict=True))) for key, asked in found.items() if all(asked)}
+
+
+def _pace(emits: Sequence[EdgePlan], streams: Sequence[Outgoing], wanted: Mapping[int, Taken]) -> tuple[int, int]:
+    """`grain` and `offset` of a loop that sends on these edges: the client waits for every value, a stream for as many
+    as its chunks have, a follower for those that it reads."""
+    if any(edge.target.kind != "stream" and edge.index not in wanted for edge in emits):
+        return 1, 0
+    paces = {stream.pace for stream in streams if stream.pace[0]}
+    if grain := gcd(*(i + 1 for asked in wanted.values() for i, read in enumerate(asked) if read)):
+        paces.add((grain, 0))
+    return (1, 0) if len(paces) > 1 else next(iter(paces), (0, 0))
+
+
+def _gathered(given: Mapping[str, Any], key: str, parts: Sequence[Taken | None], times: int) -> Any:
+    """An output, that of several instances of a use in the order of their calls; None where there is none."""
+    if len(parts) <= 1:
+        return given.get(key)
+    values = [iter(given.get(part_key(key, number), ())) for number in range(len(parts))]
+    called = [one for i in range(times) for one, asked in zip(values, parts, strict=True) if asked is None or asked[i]]
+    there = [next(one) for one in called]
+    if there and all(isinstance(one, Tensor) for one in there):
+        return torch.stack(there)
+    return there or None
+
+
+def _collected(value: Tensor | Sequence[Any], port: str) -> Any:
+    """As one value, or for an outer loop to go on with."""
+    if isinstance(value, Tensor):
+        return Parts(value.unbind()) if port.startswith(PARTS) else value
+    there = [one for one in value if one is not None]
+    if port.startswith(PARTS):
+        return Parts(there)
+    return shaping.stack(there) if there else ABSENT

@@ -1,0 +1,72 @@
+"""How one run is watched on one rank: what is looked at as it goes, and the gate that its calls pass."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from walkgraph.ids import Rank, RunId
+from walkgraph.placement.tables import Plan, StepPlan
+from walkgraph.wire.watching import Gate as Order
+from walkgraph.wire.watching import Watch
+from walkgraph.worker.events import Command, Ref, Started
+from walkgraph.worker.observe.gate import Gate
+from walkgraph.worker.observe.observing import Observed
+
+
+class Control:
+    def __init__(
+        self, plan: Plan, rank: Rank, event: Started, watch: Watch, loops: Callable[[], Iterable[Ref]]
+    ) -> None:
+        """`loops`: those on the device that haven't ended."""
+        self._plan, self._rank, self._record, self._loops = plan, rank, event.record, loops
+        self._run: RunId = event.run
+        self._steps: Sequence[StepPlan] = event.itinerary.steps
+        self._observed: Observed | None = None
+        self._gate: Gate | None = None
+        self._number = 0
+        """Of the last order that was obeyed: what is said from then on is newer, by whichever gate."""
+        if event.hold:
+            self.obey(Order(run=self._run, mode="close"))
+        self.watch(watch)
+
+    @property
+    def needless(self) -> bool:
+        """Nothing is looked at, and all calls pass."""
+        return self._observed is None and self._gate is None
+
+    def watch(self, watch: Watch) -> None:
+        walks = {self._plan.walks[step.walk].name for step in self._steps}
+        taps = [tap for tap in watch.taps if tap.run in (None, self._run) and tap.walk in walks]
+        breaks = tuple(one for one in watch.breaks if one.run in (None, self._run) and one.walk in walks)
+        here = self._plan, self._rank, self._run, self._steps
+        self._observed = Observed(*here, taps, record=self._record) if taps or self._record else None
+        if breaks or self._gate is not None:
+            gate = self._gate or Gate(*here, self._loops, self._number)
+            gate.breaks = breaks
+            self._gate = None if gate.needless else gate
+
+    def obey(self, order: Order) -> list[Command]:
+        gate = self._gate or Gate(self._plan, self._rank, self._run, self._steps, self._loops)
+        self._number = order.number
+        out = gate.obey(order)
+        self._gate = None if gate.needless else gate
+        return out
+
+    def take(self, commands: list[Command]) -> list[Command]:
+        """What is done of these."""
+        return commands if self._gate is None else self._gate.take(commands)
+
+    def outputs(self, ref: Ref, outputs: Mapping[str, Any]) -> Iterable[Command]:
+        """What is looked at of a call that went well."""
+        return () if self._observed is None else self._observed.outputs(ref.step, ref.use, ref.iteration, outputs)
+
+    def input(self, step: int, name: str, value: Any) -> Iterable[Command]:
+        """And of a Walk's input."""
+        return () if self._observed is None else self._observed.input(step, name, value)
+
+    def edges(self, step: int) -> frozenset[int]:
+        """Those that are looked at, by index."""
+        return frozenset() if self._observed is None else self._observed.edges(step)
+
+    def passing(self, step: int, edge: int, at: tuple[int, ...], value: Any) -> Iterable[Command]:
+        """And of a value that goes over one of them."""
+        return () if self._observed is None else self._observed.passing(step, edge, at, value)

@@ -1,0 +1,159 @@
+"""Work as level `summary` tells it: calls and launches are added up, until what there is leaves."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from walkgraph.engine.calls.chunked_prefill import Forwarded
+from walkgraph.engine.loops.resident import LoopDone, Stepped
+from walkgraph.engine.loops.riders import Rider
+from walkgraph.engine.loops.spec import LoopCall
+from walkgraph.ids import Rank, RunId
+from walkgraph.telemetry import events as t
+from walkgraph.worker.observe.riding import Parties, Party, Uses
+from walkgraph.worker.observe.summing import Sums, calls_of
+
+MOST = 4096
+"""Transfers, and loops that have begun, that are held at a time."""
+
+
+@dataclass(slots=True)
+class _Loops:
+    """Of one name in one Walk."""
+
+    riders: dict[Rider, None] = field(default_factory=dict[Rider, None])
+    latest: Party | None = None
+    called: Uses | None = None
+    """By its latest launch."""
+    nodes: dict[str, None] = field(default_factory=dict[str, None])
+    uses: dict[str, None] = field(default_factory=dict[str, None])
+    launches: int = 0
+    calls: int = 0
+    busy: float = 0.0
+    batch: int = 0
+    at: float = 0.0
+    spans: bool = False
+
+
+class Folds:
+    def __init__(self, rank: Rank, parties: Parties) -> None:
+        self._rank, self._parties = rank, parties
+        self._work = Sums(rank)
+        self._loops: dict[tuple[str, str], _Loops] = {}
+        """By Walk and name."""
+        self._begun: dict[int, tuple[LoopCall, float]] = {}
+        self._sent: dict[tuple[RunId, Rank, int, int], t.Transfer] = {}
+        self._lost = 0
+
+    @property
+    def lost(self) -> int:
+        """What found no room."""
+        return self._lost + self._work.lost
+
+    def __bool__(self) -> bool:
+        return bool(self._work or self._loops or self._begun or self._sent)
+
+    def forwarded(self, event: Forwarded) -> None:
+        self._work.forwarded(event)
+
+    def began(self, call: LoopCall) -> None:
+        """A loop that the device runs whole, of which nothing is known before its first launch is over."""
+        if len(self._begun) < MOST:
+            self._begun[id(call)] = call, call.ready_at
+
+    def stepped(self, event: Stepped) -> None:
+        for party in self._parties.of(event.riders):
+            place, uses = (party.walk, party.loop), party.uses(event.uses)
+            one = self._loops.get(place)
+            if one is None:
+                one = self._loops[place] = _Loops(spans=party.spans)
+            if party is not one.latest:
+                one.latest = party
+                one.riders.update(dict.fromkeys(party.riders))
+            if uses is not one.called:
+                one.called = uses
+                one.nodes.update(dict.fromkeys(uses.nodes))
+                one.uses.update(dict.fromkeys(uses.names))
+            one.launches += 1
+            one.calls += len(party.riders) * event.iterations
+            one.busy += event.timing.busy
+            one.batch, one.at = len(event.riders), event.timing.finished
+
+    def ended(self, done: LoopDone, began: float) -> t.LoopWork:
+        """What it came to. `began`: where it doesn't say so."""
+        call, counted = done.call, calls_of(done)
+        self._begun.pop(id(call), None)
+        return t.LoopWork(
+            nodes=tuple([use.node for use, _ in counted]),
+            uses=tuple([use.name for use, _ in counted]),
+            calls=tuple([calls for _, calls in counted]),
+            spans=call.spans,
+            busy=done.busy,
+            queued=done.queued,
+            began=done.began or began,
+            batch=done.batch,
+        )
+
+    def sent(self, one: t.Transfer) -> None:
+        """Those of one edge are summed, and told where the last of them was."""
+        key = (one.run, one.target, -1 if one.stream else one.step, one.edge)
+        before = self._sent.pop(key, None)
+        if before is None and len(self._sent) >= MOST:
+            self._lost += 1
+            return
+        if before is not None:
+            one = t.Transfer(
+                run=one.run, source=one.source, target=one.target, walk=one.walk, edge=one.edge, stream=one.stream,
+                step=one.step, key=one.key, transport=one.transport, count=before.count + one.count,
+                nbytes=before.nbytes + one.nbytes, at=one.at,
+            )  # fmt: skip
+        self._sent[key] = one
+
+    def take(self) -> Iterable[t.Any]:
+        """All that there is, once."""
+        loops, self._loops = self._loops, {}
+        begun, self._begun = self._begun, {}
+        for rider in [rider for one in loops.values() for rider in one.riders] if begun else ():
+            begun.pop(id(rider.call), None)
+        sent, self._sent = self._sent, {}
+        yield from self._work.take()
+        for (_, name), one in loops.items():
+            yield self._looping(name, one)
+        for call, at in begun.values():
+            yield self._entered(call, at)
+        yield from sent.values()
+
+    def _looping(self, name: str, one: _Loops) -> t.Looping:
+        here = [rider for rider in one.riders if not rider.over]
+        return t.Looping(
+            rank=self._rank,
+            loop=name,
+            nodes=tuple(one.nodes),
+            uses=tuple(one.uses),
+            spans=one.spans,
+            runs=tuple([RunId(rider.call.run) for rider in here]),
+            walks=tuple([rider.call.walk for rider in here]),
+            iterations=tuple([(*rider.call.iteration, rider.done) for rider in here]),
+            launches=one.launches,
+            calls=one.calls,
+            busy=one.busy,
+            batch=one.batch,
+            at=one.at,
+        )
+
+    def _entered(self, call: LoopCall, at: float) -> t.Looping:
+        uses = [use for use in call.body if use.active is None or any(use.active)]
+        return t.Looping(
+            rank=self._rank,
+            loop=call.loop,
+            nodes=tuple(dict.fromkeys(use.node for use in uses)),
+            uses=tuple(dict.fromkeys(use.name for use in uses)),
+            spans=call.spans,
+            runs=(RunId(call.run),),
+            walks=(call.walk,),
+            iterations=((*call.iteration, 0),),
+            launches=0,
+            calls=0,
+            busy=0.0,
+            batch=0,
+            at=at,
+        )

@@ -1,0 +1,132 @@
+"""Which values of one run are looked at on one rank: by taps, for its record, because a call is held. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from walkgraph.ids import Rank, RunId
+from walkgraph.placement.compiler.ends import source_of, target_of
+from walkgraph.placement.tables import EdgePlan, NodePlan, Plan, StepPlan, UsePlan, WalkPlan
+from walkgraph.wire.watching import Tap
+from walkgraph.worker.events import ABSENT, MoveState, Observe, Run, RunLoop
+
+Vector = tuple[int, ...]
+
+
+class Observed:
+    """What of a run is looked at as it goes."""
+
+    def __init__(
+        self, plan: Plan, rank: Rank, run: RunId, steps: Sequence[StepPlan], taps: Sequence[Tap], *, record: bool
+    ) -> None:
+        self._plan, self._rank, self._run, self._steps, self._record = plan, rank, run, steps, record
+        self._taps: dict[tuple[str, str], tuple[Tap, ...]] = {}
+        """By Walk and source."""
+        self._edges: dict[tuple[str, str, str], tuple[Tap, ...]] = {}
+        """By Walk, source and target."""
+        self._uses = {(tap.walk, tap.source.partition(".")[0]) for tap in taps if not tap.to}
+        for tap in taps:
+            if tap.to:
+                edge = tap.walk, tap.source, tap.to
+                self._edges[edge] = (*self._edges.get(edge, ()), tap)
+            else:
+                self._taps[tap.walk, tap.source] = (*self._taps.get((tap.walk, tap.source), ()), tap)
+
+    def outputs(self, step: int, use: int, at: Vector, outputs: Mapping[str, Any]) -> Iterator[Observe]:
+        """Of a node's call that went well; a port that a tap is on may be absent."""
+        walk = self._walk(step)
+        place = walk.uses[use]
+        if place.op != "call" or not (self._record or (walk.name, place.name) in self._uses):
+            return
+        known = self._plan.nodes[place.node].outputs
+        asked = {source.partition(".")[2] for name, source in self._taps if name == walk.name and _of(source, place)}
+        for port in sorted({*outputs, *asked}):
+            found = outputs.get(port, ABSENT)
+            yield from self._seen(walk, step, f"{place.name}.{port}", at, known.get(port, ""), found)
+
+    def input(self, step: int, name: str, value: Any) -> Iterator[Observe]:
+        """Of a Walk: told by the lowest of the ranks that read it."""
+        walk = self._walk(step)
+        readers = [
+            walk.uses[edge.target.use]
+            for edge in walk.edges
+            if (edge.source.kind, edge.source.port, edge.target.kind) == ("input", name, "use")
+        ]
+        if readers and min(use.rank for use in readers) == self._rank:
+            yield from self._seen(walk, step, f"@in.{name}", (), self._taken(walk, name), value)
+
+    def edges(self, step: int) -> frozenset[int]:
+        """Those of the step's Walk that a tap is on, by index."""
+        walk = self._walk(step)
+        if not self._edges:
+            return frozenset()
+        return frozenset(edge.index for edge in walk.edges if _ends(walk, edge) in self._edges)
+
+    def passing(self, step: int, index: int, at: Vector, value: Any) -> Iterator[Observe]:
+        """A value goes over an edge: of one out of a loop, what leaves it."""
+        walk = self._walk(step)
+        edge = walk.edges[index]
+        taps = self._edges.get(_ends(walk, edge), ())
+        if taps:
+            modality = self._plan.nodes[walk.uses[edge.source.use].node].outputs.get(edge.source.port, "")
+            yield Observe("tap", self._run, walk.name, step, source_of(walk, edge), at, modality, value, taps)
+
+    def _seen(self, walk: WalkPlan, step: int, source: str, at: Vector, modality: str, value: Any) -> Iterator[Observe]:
+        if self._record and value is not ABSENT:
+            yield Observe("record", self._run, walk.name, step, source, at, modality, value)
+        taps = self._taps.get((walk.name, source), ())
+        if taps:
+            yield Observe("tap", self._run, walk.name, step, source, at, modality, value, taps)
+
+    def _walk(self, step: int) -> WalkPlan:
+        return self._plan.walks[self._steps[step].walk]
+
+    def _taken(self, walk: WalkPlan, name: str) -> str:
+        """Modality of a Walk's input: that of a port that reads it."""
+        for edge in walk.edges:
+            if (edge.source.kind, edge.source.port, edge.target.kind) == ("input", name, "use"):
+                use = walk.uses[edge.target.use]
+                if use.op == "call" and (found := self._plan.nodes[use.node].inputs.get(edge.target.port)):
+                    return found
+        return ""
+
+
+def held_values(plan: Plan, steps: Sequence[StepPlan], command: Run | RunLoop | MoveState) -> Iterator[Observe]:
+    """Inputs and states of a call that is held: as `use.port`, and `use.slot`."""
+    if isinstance(command, MoveState):
+        return
+    call = command.call
+    walk = plan.walks[steps[call.step].walk]
+    if isinstance(command, Run):
+        uses = [(walk.uses[call.use], command.call.inputs, command.call.states)]
+    else:
+        places = {use.name: use for use in walk.uses}
+        # Loops inside are told by their first iteration.
+        uses = [
+            (
+                places[one.name],
+                {port.port: port.value for port in one.inputs if port.source in ("value", "each")},
+                one.states,
+            )
+            for one in command.call.body
+            if not any(one.inner)
+        ]
+    kinds = {state.name: state.kind for state in plan.states}
+    for use, inputs, states in uses:
+        known = _node(plan, use).inputs
+        where = RunId(call.run), walk.name, call.step
+        for port, value in inputs.items():
+            yield Observe("held", *where, f"{use.name}.{port}", call.iteration, known.get(port, ""), value)
+        for slot, key in states.items():
+            yield Observe("held", *where, f"{use.name}.{slot}", call.iteration, kinds.get(key.state, ""), key)
+
+
+def _node(plan: Plan, use: UsePlan) -> NodePlan:
+    return plan.nodes[use.node]
+
+
+def _ends(walk: WalkPlan, edge: EdgePlan) -> tuple[str, str, str]:
+    return walk.name, source_of(walk, edge), target_of(walk, edge)
+
+
+def _of(source: str, use: UsePlan) -> bool:
+    return source.partition(".")[0] == use.name

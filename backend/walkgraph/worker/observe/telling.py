@@ -1,0 +1,253 @@
+"""What a rank tells of its work: forwards, launches, loops, tensors that leave and come, gauges.
+
+Nothing is made where telemetry is off. What is told at level `summary` is added up in `Folds`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from walkgraph.engine.calls.chunked_prefill import Forwarded
+from walkgraph.engine.gauges import Gauges
+from walkgraph.engine.loops.riders import LoopDone, Stepped
+from walkgraph.engine.loops.spec import LoopCall
+from walkgraph.ids import Rank, RunId
+from walkgraph.telemetry import events as t
+from walkgraph.telemetry.emit import Emitter
+from walkgraph.wire import messages as m
+from walkgraph.wire.watching import Level
+from walkgraph.worker.events import Arrived, Send
+from walkgraph.worker.observe.folding import Folds
+from walkgraph.worker.observe.riding import Parties, Party
+
+GAUGE_SECONDS = 1.0
+
+
+class Engine(Protocol):
+    """What is told of the engine."""
+
+    def pages(self) -> tuple[int, int]:
+        """Free, total."""
+        ...
+
+    def gauges(self) -> Gauges: ...
+
+    def time_steps(self, *, on: bool) -> None: ...
+
+
+class Links(Protocol):
+    """What is told of the ways to others."""
+
+    @property
+    def tickets_out(self) -> int: ...
+
+    @property
+    def rejected(self) -> int: ...
+
+
+class Teller:
+    def __init__(self, rank: Rank, emitter: Emitter, clock: Callable[[], float], engine: Engine, links: Links) -> None:
+        self._rank, self._emitter, self._clock = rank, emitter, clock
+        self._engine, self._links = engine, links
+        self._parties = Parties()
+        self._folds = Folds(rank, self._parties)
+        self._number = 0
+        self._gauged = 0.0
+        self._working = False
+        """The last gauge told of work, so that the next one is to come soon."""
+        self._level: Level = "off"
+        self.set_level(emitter.level)
+
+    def set_level(self, level: Level) -> None:
+        """From now on; what was added up before leaves as it is."""
+        for one in self._folds.take():
+            self._emitter.emit(one)
+        self._emitter.set_level(level)
+        self._level = self._emitter.level
+        self._engine.time_steps(on=self._level != "off")
+
+    def worked(self, event: Forwarded | Stepped) -> None:
+        """Something is over that the engine has run; it tells of it where this isn't off."""
+        self._number += 1
+        if self._level == "full":
+            for one in self._rows(event):
+                self._emitter.emit(one)
+        elif isinstance(event, Stepped):
+            self._folds.stepped(event)
+        else:
+            self._folds.forwarded(event)
+
+    def began(self, call: LoopCall) -> None:
+        """A loop was handed to the device."""
+        if self._level == "summary":
+            self._folds.began(call)
+
+    def ended(self, done: LoopDone) -> None:
+        if self._level == "off":
+            return
+        now, call = self._clock(), done.call
+        work = self._folds.ended(done, now) if self._level == "summary" else None
+        self._emitter.emit(
+            t.LoopEnded(
+                run=RunId(call.run),
+                rank=self._rank,
+                walk=call.walk,
+                loop=call.loop,
+                step=call.step,
+                iteration=call.iteration,
+                iterations=done.iterations,
+                reason="error" if done.error else "until" if done.stopped else "times",
+                at=now,
+                work=work,
+            )
+        )
+
+    def transfer(self, send: Send) -> t.Transfer | None:
+        """What is to be told once a message has left, if anything is."""
+        if self._level == "off" or not isinstance(send.message, m.Deliver | m.StreamItem):
+            return None
+        count, nbytes = _tensors(send.value)
+        if not count:
+            return None
+        message, stream = send.message, isinstance(send.message, m.StreamItem)
+        return t.Transfer(
+            run=message.run,
+            source=self._rank,
+            target=send.rank,
+            walk=send.walk,
+            edge=message.stream if isinstance(message, m.StreamItem) else message.edge,
+            stream=stream,
+            step=message.step,
+            key=(message.index,) if isinstance(message, m.StreamItem) else message.key,
+            transport=send.transport,
+            count=count,
+            nbytes=nbytes,
+            at=self._clock(),
+        )
+
+    def departed(self, transfers: Iterable[t.Transfer]) -> None:
+        for one in transfers:
+            if self._level == "full":
+                self._emitter.emit(one)
+            elif self._level != "off":
+                self._folds.sent(one)
+
+    def arrived(self, arrival: Arrived) -> None:
+        message = arrival.message
+        if self._level != "full" or not isinstance(message, m.Deliver | m.StreamItem) or not _tensors(arrival.value)[0]:
+            return
+        self._emitter.emit(
+            t.Arrival(
+                run=message.run,
+                rank=self._rank,
+                edge=message.stream if isinstance(message, m.StreamItem) else message.edge,
+                stream=isinstance(message, m.StreamItem),
+                step=message.step,
+                key=(message.index,) if isinstance(message, m.StreamItem) else message.key,
+                at=self._clock(),
+            )
+        )
+
+    def wait(self, longest: float) -> float:
+        """Seconds that may pass before the next `flush`."""
+        if self._level == "off" and self._emitter.wait(0.0) is None:
+            return longest
+        now = self._clock()
+        told = self._emitter.rest(now) if self._folds else self._emitter.wait(now)
+        longest = min(longest, GAUGE_SECONDS) if self._working else longest
+        return longest if told is None else min(longest, told)
+
+    def flush(self, runs: int) -> None:
+        """Gauges, where it is time for them, and all that was told so far."""
+        if self._level == "off" and self._emitter.wait(0.0) is None:
+            return
+        now = self._clock()
+        if self._level != "off" and now - self._gauged >= GAUGE_SECONDS:
+            self._gauged = now
+            self._emitter.emit(self._gauge(runs, now))
+        if runs and self._emitter.rest(now):
+            return
+        for one in self._folds.take():
+            self._emitter.emit(one)
+        self._parties.forget()
+        self._emitter.flush(now, force=True)
+
+    def _gauge(self, runs: int, now: float) -> t.RankGauge:
+        gauges = self._engine.gauges()
+        self._working = bool(runs or gauges.busy or gauges.queue)
+        return t.RankGauge(
+            rank=self._rank,
+            at=now,
+            runs=runs,
+            **gauges._asdict(),
+            out_tickets=self._links.tickets_out,
+            rejected=self._links.rejected,
+            dropped=self._emitter.dropped + self._folds.lost,
+        )
+
+    def _rows(self, event: Forwarded | Stepped) -> Sequence[t.Forward | t.Launch]:
+        free, _ = self._engine.pages()
+        if isinstance(event, Forwarded):
+            return [self._forward(event, free)]
+        return [self._launch(event, party, free) for party in self._parties.of(event.riders)]
+
+    def _forward(self, event: Forwarded, pages_free: int) -> t.Forward:
+        calls, timing = event.calls, event.timing
+        return t.Forward(
+            rank=self._rank,
+            number=self._number,
+            runs=tuple([RunId(call.run) for call in calls]),
+            walks=tuple([call.walk for call in calls]),
+            nodes=tuple([call.node for call in calls]),
+            uses=tuple([call.name for call in calls]),
+            steps=tuple([call.step for call in calls]),
+            iterations=tuple([call.iteration for call in calls]),
+            ready=tuple(event.ready),
+            taken=timing.taken,
+            launched=timing.launched,
+            started=timing.started,
+            finished=timing.finished,
+            pages_free=pages_free,
+            failed=event.failed,
+        )
+
+    def _launch(self, event: Stepped, party: Party, pages_free: int) -> t.Launch:
+        timing, columns, uses = event.timing, party.columns, party.uses(event.uses)
+        first, ready = event.first, event.ready
+        if len(party.riders) < len(event.riders):
+            mine = [row for row, rider in enumerate(event.riders) if party.has(rider)]
+            first, ready = [first[row] for row in mine], [ready[row] for row in mine]
+        return t.Launch(
+            rank=self._rank,
+            number=self._number,
+            loop=party.loop,
+            nodes=uses.nodes,
+            uses=uses.names,
+            spans=party.spans,
+            count=event.iterations,
+            runs=columns.runs,
+            walks=columns.walks,
+            steps=columns.steps,
+            outer=columns.outer,
+            first=tuple(first),
+            ready=tuple(ready),
+            taken=timing.taken,
+            launched=timing.launched,
+            started=timing.started,
+            finished=timing.finished,
+            pages_free=pages_free,
+        )
+
+
+def _tensors(value: Any) -> tuple[int, int]:
+    """How many there are in a value, and their bytes."""
+    if isinstance(value, Mapping):
+        return _summed(list(value.values()))
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return _summed(value)
+    nbytes = getattr(value, "nbytes", None)
+    return (0, 0) if nbytes is None else (1, int(nbytes))
+
+
+def _summed(values: Sequence[Any]) -> tuple[int, int]:
+    found = [_tensors(value) for value in values]
+    return sum(count for count, _ in found), sum(nbytes for _, nbytes in found)

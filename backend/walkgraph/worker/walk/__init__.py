@@ -1,0 +1,1 @@
+"""One run on one rank: its steps, values, streams and times."""

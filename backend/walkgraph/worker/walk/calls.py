@@ -1,0 +1,131 @@
+"""What a call of a run is given besides its inputs: parameters, seed, and the keys of its states."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from walkgraph.abi.calls import Call, ChunkInfo, Scalar, StateKey
+from walkgraph.errors import ErrorInfo
+from walkgraph.ids import Rank, RunId
+from walkgraph.placement.tables import Plan
+from walkgraph.worker.events import ABSENT, MoveState, Ref, Run
+from walkgraph.worker.walk.walk_tables import UseTable, evaluator
+from walkgraph.worker.walk.walker import Vector, Walker, indices
+
+
+class Lacking(NamedTuple):
+    """A call can't be made: a port that must hold a value holds none."""
+
+    error: ErrorInfo
+
+
+class Calls:
+    def __init__(
+        self,
+        plan: Plan,
+        rank: Rank,
+        run: RunId,
+        session: str | None,
+        params: Mapping[str, Scalar],
+        priority: int = 0,
+    ) -> None:
+        self.plan, self.rank, self.run, self.given = plan, rank, run, params
+        self._session, self.priority = session, priority
+        self._fixed: dict[tuple[int, int], dict[str, Scalar]] = {}
+        """Walk and use -> parameters that are the same in every call."""
+        self._seeds: dict[str, int] = {}
+
+    def made(
+        self, walker: Walker, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
+    ) -> Run | MoveState | Lacking:
+        """What is to be done at an iteration of a use that no device loops over."""
+        if use.node is None:
+            return self._move(walker, use, at, inputs)
+        missing = self.missing(use, inputs)
+        if missing:
+            return self.lacks(use, missing[0], at)
+        return Run(
+            Call(
+                run=self.run,
+                node=use.node.name,
+                walk=walker.table.plan.name,
+                step=walker.step,
+                use=use.plan.index,
+                iteration=at,
+                inputs=inputs,
+                params=self.params(walker, use, at),
+                states=self.states(walker, use, at),
+                seed=self.seed(use.node.name),
+                chunks=chunks,
+                priority=self.priority,
+                name=use.plan.name,
+            )
+        )
+
+    def _move(self, walker: Walker, use: UseTable, at: Vector, inputs: Mapping[str, Any]) -> MoveState:
+        ref = Ref(self.run, walker.step, use.plan.index, at)
+        keys = [self.key(walker, state, at) for state in use.plan.states]
+        match use.plan.op:
+            case "export":
+                return MoveState(ref, "export", source=keys[0])
+            case "import":
+                return MoveState(ref, "import", target=keys[0], value=inputs.get("state", ABSENT))
+            case _:
+                width = evaluator(self.plan.states[use.plan.states[1]].width)(self.given, {})
+                return MoveState(ref, "fork", source=keys[0], target=keys[1], width=int(width))
+
+    def params(self, walker: Walker, use: UseTable, at: Vector) -> Mapping[str, Scalar]:
+        fixed = self.fixed(walker, use)
+        if not use.computed:
+            return fixed
+        where = indices(use.loop_names, at)
+        return {**fixed, **{name: value(self.given, where) for name, value in use.computed}}
+
+    def fixed(self, walker: Walker, use: UseTable) -> Mapping[str, Scalar]:
+        """Those that no loop's index changes."""
+        place = walker.table.plan.index, use.plan.index
+        if place not in self._fixed:
+            fixed = {name: value(self.given, {}) for name, value in use.fixed}
+            self._fixed[place] = {**use.literals, **fixed, "seed": self.given["seed"]}
+        return self._fixed[place]
+
+    def seed(self, node: str) -> int:
+        if node not in self._seeds:
+            digest = blake2b(f"{self.given['seed']}:{node}".encode(), digest_size=8).digest()
+            self._seeds[node] = int.from_bytes(digest, "big") >> 1
+        return self._seeds[node]
+
+    def states(self, walker: Walker, use: UseTable, at: Vector) -> dict[str, StateKey]:
+        return {slot: self.key(walker, state, at) for slot, state in use.node.states.items()} if use.node else {}
+
+    def key(self, walker: Walker, state: int, at: Vector) -> StateKey:
+        plan = self.plan.states[state]
+        if plan.scope == "session" and self._session is not None:
+            return StateKey(f"session:{self._session}", plan.name)
+        if plan.scope in ("walk", "iteration"):
+            depth = walker.table.plan.state_scopes.get(state, 0)
+            return StateKey(self.run, plan.name, (walker.step, *at[:depth]))
+        return StateKey(self.run, plan.name)
+
+    def missing(self, use: UseTable, given: Mapping[str, Any]) -> Sequence[str]:
+        """Ports that must hold a value and don't."""
+        return [port for port in use.node.required if port not in given] if use.node else ()
+
+    def lacks(self, use: UseTable, port: str, at: Vector) -> Lacking:
+        name = use.node.name if use.node else use.plan.name
+        message = f"input `{port}` of `{name}` holds no value here; connect it or make it optional"
+        error = ErrorInfo(
+            code="node_error",
+            message=message,
+            node=name,
+            use=use.plan.name,
+            port=port,
+            iteration=at,
+            rank=self.rank,
+        )
+        return Lacking(error)
+
+
+def no_value(error: Exception) -> ErrorInfo:
+    """Of an expression."""
+    return ErrorInfo(code="node_error", message=f"an expression has no value: {error}")

@@ -1,0 +1,58 @@
+"""How a run stands on one rank, for who asks why it makes no progress. Nothing here changes the run."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from walkgraph.placement.tables import EdgePlan, Plan
+from walkgraph.telemetry.places import source_name
+from walkgraph.wire.standing import Standing, Wait
+from walkgraph.worker.walk.host import Vector
+from walkgraph.worker.walk.local_run import LocalRun
+from walkgraph.worker.walk.walk_tables import UseTable
+from walkgraph.worker.walk.walker import Walker
+
+MOST_WAITS = 16
+"""That are told of a run."""
+
+
+def standing(plan: Plan, run: LocalRun) -> Standing:
+    waits = () if run.busy else tuple(islice(_waits(plan, run), MOST_WAITS))
+    return Standing(run=run.run, busy=run.busy, sent=run.sent, received=run.received, waits=waits)
+
+
+def _waits(plan: Plan, run: LocalRun) -> Iterator[Wait]:
+    streams = {stream.index: f"@stream.{stream.name}" for stream in plan.streams}
+    for walker in run.walkers:
+        walk = walker.table.plan
+        uses = {use.index: use.name for use in walk.uses}
+        for table, at, state in walker.standing():
+            for port, source in _lacks(run, walker, table, at, state):
+                name = source if isinstance(source, str) else source_name(uses, source.source, streams)
+                yield Wait(walk=walk.name, use=table.plan.name, iteration=at, port=port, source=name)
+
+
+def _lacks(
+    run: LocalRun, walker: Walker, table: UseTable, at: Vector, state: str
+) -> Iterator[tuple[str, EdgePlan | str]]:
+    """What a use of a run that isn't busy waits for: its port, and the edge; or no port, and in words what else."""
+    walk = walker.table.plan
+    if state == "moving":
+        way = walker.way(table.plan.index)
+        loop = None if way is None else walk.loops[table.plan.loops[len(way.prefix) - (not way.entering)]]
+        if loop is not None and loop.until is not None:
+            yield "", f"{walk.uses[loop.until[0]].name}.{loop.until[1]}"
+        return
+    if state == "running" or not run.credit(table.paced):
+        yield "", "room in its streams"
+    for port, edges in table.inputs if state == "waiting" else ():
+        edge = next((edge for edge in edges if not (edge.carried and at[edge.common - 1] == 0)), None)
+        if edge is not None and _missing(walker, edge, at):
+            yield port, edge
+
+
+def _missing(walker: Walker, edge: EdgePlan, at: Vector) -> bool:
+    """As a walker looks for the value; whether a stream has a chunk, only its reader can tell, so it may be missing."""
+    if edge.source.kind in ("loop", "stream"):
+        return edge.source.kind == "stream"
+    key = (*at[: edge.common - 1], at[edge.common - 1] - 1) if edge.carried else at[: edge.common]
+    return not walker.has(edge.index, key)

@@ -1,0 +1,285 @@
+"""Streams on one rank.
+
+Items wait on the consumer's side until the chunk policy hands them on; the producers count what is under way. A stream
+that several steps feed is the items of the first, then those of the second, and so on, wherever the steps run.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from walkgraph.abi.calls import ChunkInfo
+from walkgraph.chunking import ChunkSpec, make
+from walkgraph.ids import Rank, RunId
+from walkgraph.placement.tables import EdgePlan, Itinerary, Plan, StreamPlan
+from walkgraph.wire import messages as m
+from walkgraph.worker.events import ABSENT
+from walkgraph.worker.walk import shaping
+from walkgraph.worker.walk.walk_tables import WalkTable
+
+Place = tuple[int, ...]
+"""Step and loop indices of the calls that read a chunk."""
+Chunk = tuple[Any, ChunkInfo]
+Sender = Callable[[Rank, m.StreamItem | m.StreamDone | m.Credit, Any, str], None]
+"""Takes a message to a rank, perhaps this one, with its value and how that travels."""
+
+
+class Feeder(NamedTuple):
+    step: int
+    rank: Rank
+    """That of the use that gives the items."""
+
+
+class Joined:
+    """The items of a stream's feeders as one sequence, in the order of the feeders, whenever they come."""
+
+    def __init__(self, feeders: Sequence[Feeder]) -> None:
+        self.available = 0
+        """Items without a gap from the start."""
+        self._feeders = feeders
+        self._turn = 0
+        """The feeder whose item is next."""
+        self._starts = [0]
+        """Where the items of each feeder begin, up to that one."""
+        self._early: dict[int, dict[int, Any]] = {feeder.step: {} for feeder in feeders}
+        """Step -> items that a gap parts from the others."""
+        self._counts: dict[int, int] = {}
+        """Steps that give no more -> how many they gave."""
+
+    @property
+    def done(self) -> bool:
+        return self._turn == len(self._feeders)
+
+    def push(self, step: int, index: int, value: Any) -> list[Any]:
+        """The items that follow now."""
+        self._early[step][index] = value
+        return self._advance()
+
+    def finish(self, step: int, count: int) -> list[Any]:
+        self._counts[step] = count
+        return self._advance()
+
+    def shares(self, items: int) -> Counter[Rank]:
+        """Of so many items from the start, how many each rank gave."""
+        ends = [*self._starts[1:], self.available]
+        found: Counter[Rank] = Counter()
+        for feeder, start, end in zip(self._feeders, self._starts, ends, strict=False):
+            found[feeder.rank] += max(0, min(items, end) - start)
+        return found
+
+    def _advance(self) -> list[Any]:
+        found: list[Any] = []
+        while not self.done:
+            step = self._feeders[self._turn].step
+            early, index = self._early[step], self.available + len(found) - self._starts[-1]
+            if index in early:
+                found.append(early.pop(index))
+            elif self._counts.get(step) == index:
+                self._turn += 1
+                if not self.done:
+                    self._starts.append(self._starts[-1] + index)
+            else:
+                break
+        self.available += len(found)
+        return found
+
+
+class Incoming:
+    """The consumer's side. The policy's position is the chunk taken last.
+
+    A chunk is kept until every use that reads it here has gone on to a later one, and credited by the slowest of them.
+    """
+
+    def __init__(self, plan: StreamPlan, feeders: Sequence[Feeder], readers: Mapping[int, int]) -> None:
+        """`feeders`: in the order of the steps. `readers`: step -> how many of its uses read the stream here."""
+        self.plan = plan
+        self.consumed = 0
+        """Items that no reader needs any more."""
+        self._policy = make(plan)
+        self._readers = readers
+        self._joined = Joined(feeders)
+        self._items: dict[int, Any] = {}
+        """Those that a chunk to come may hold."""
+        self._taken: ChunkSpec | None = None
+        self._chunks: dict[Place, tuple[ChunkSpec, Chunk]] = {}
+        """In the order of the stream."""
+        self._at: dict[tuple[int, int], Place] = {}
+        """Step and use -> what it read last."""
+        self._credited: Counter[Rank] = Counter()
+
+    def push(self, step: int, index: int, values: Iterable[Any]) -> None:
+        """Consecutive items of a step; a tensor holds them along its first axis."""
+        for i, value in enumerate(values):
+            self._append(self._joined.push(step, index + i, value))
+
+    def finish(self, step: int, count: int) -> None:
+        """So many items are all that the step gives."""
+        self._append(self._joined.finish(step, count))
+
+    def credits(self) -> list[tuple[Rank, int]]:
+        """To producers, of whose items more are consumed than they were told: how many."""
+        shares = self._joined.shares(self.consumed)
+        found = [(rank, count) for rank, count in shares.items() if count > self._credited[rank]]
+        self._credited = shares
+        return found
+
+    def chunk(self, use: int, place: Place) -> tuple[bool, Chunk | None]:
+        """(newly taken, the chunk of this place): the next one when a place is asked for the first time, then the
+        same for all uses that ask."""
+        fresh = place not in self._chunks
+        if fresh:
+            spec = self._policy.next(self._taken, self._joined.available, self._joined.done)
+            if spec is None:
+                ended = self._policy.ended(self._taken)
+                return False, (ABSENT, ChunkInfo(index=-1, first=False, last=False, valid=0)) if ended else None
+            self._chunks[place] = spec, self._take(spec)
+        if self._at.get((place[0], use)) != place:
+            self._at[place[0], use] = place
+            self._forget(place[0])
+        return fresh, self._chunks[place][1]
+
+    def _append(self, values: Sequence[Any]) -> None:
+        start = self._joined.available - len(values)
+        self._items.update((start + i, value) for i, value in enumerate(values))
+
+    def _take(self, spec: ChunkSpec) -> Chunk:
+        value = ABSENT if spec.absent else shaping.join([self._items[i] for i in range(spec.start, spec.stop)])
+        self._taken = spec
+        kept = self._policy.consumed(spec)
+        for index in [i for i in self._items if i < kept]:
+            del self._items[index]
+        return value, ChunkInfo(spec.index, spec.first, spec.last, spec.valid, spec.context, spec.start)
+
+    def _forget(self, step: int) -> None:
+        """What every reader of the step has left behind."""
+        reached = [place for (reader, _), place in self._at.items() if reader == step]
+        if len(reached) == self._readers[step]:
+            slowest = min(reached)
+            for place in [place for place in self._chunks if place < slowest]:
+                del self._chunks[place]
+            self.consumed = self._policy.consumed(self._chunks[slowest][0])
+
+
+class Outgoing:
+    """A producer's side: numbers the items of its steps and holds back beyond the stream's credit."""
+
+    def __init__(self, plan: StreamPlan, feeders: Iterable[int]) -> None:
+        """`feeders`: steps that feed it from here."""
+        self.plan = plan
+        self.sent = 0
+        self._given = dict.fromkeys(feeders, 0)
+        """Step -> its items so far."""
+        policy = make(plan)
+        self._limit = policy.items(plan.credits)
+        self._step = policy.step if self._limit is not None else 0
+        opening = policy.next(None, sys.maxsize, done=False)
+        self._opening = opening.stop if opening is not None else 0
+        self._consumed = dict.fromkeys(plan.consumers, 0)
+
+    @property
+    def open(self) -> bool:
+        """Whether another item may be sent."""
+        return self.room is None or self.room > 0
+
+    @property
+    def room(self) -> int | None:
+        """Items that may be sent; None: any number."""
+        if self._limit is None:
+            return None
+        return self._limit - self.sent + min(self._consumed.values(), default=self.sent)
+
+    @property
+    def pace(self) -> tuple[int, int]:
+        """(items of a chunk, how many of those are there already); 0 of a stream that waits for its end."""
+        return self._step, (self.sent - self._opening) % self._step if self._step else 0
+
+    def take_numbers(self, step: int, count: int) -> int:
+        """The first of so many, among the step's."""
+        self.sent += count
+        self._given[step] += count
+        return self._given[step] - count
+
+    def given(self, step: int) -> int | None:
+        """Items that the step has given; None for a step that doesn't feed it from here."""
+        return self._given.get(step)
+
+    def credited(self, consumer: Rank, consumed: int) -> None:
+        self._consumed[consumer] = max(self._consumed.get(consumer, 0), consumed)
+
+
+class Streams:
+    """Those that one run reads and feeds on this rank."""
+
+    def __init__(
+        self, plan: Plan, tables: Sequence[WalkTable], rank: Rank, run: RunId, itinerary: Itinerary, send: Sender
+    ) -> None:
+        self.outgoing: dict[int, Outgoing] = {}
+        self._incoming: dict[int, Incoming] = {}
+        self._rank, self._run, self._send = rank, run, send
+        for index in itinerary.streams:
+            stream = plan.streams[index]
+            feeders = _feeders(plan, itinerary, stream)
+            if rank in stream.consumers:
+                read = {s.index: tables[s.walk].stream_readers.get(index, 0) for s in itinerary.steps}
+                self._incoming[index] = Incoming(stream, feeders, read)
+            if rank in stream.producers:
+                self.outgoing[index] = Outgoing(stream, (feeder.step for feeder in feeders if feeder.rank == rank))
+
+    def take(self, message: m.StreamItem | m.StreamDone | m.Credit, value: Any) -> None:
+        match message:
+            case m.StreamItem() if message.stream in self._incoming:
+                values = (value,) if message.count == 1 else value
+                self._incoming[message.stream].push(message.step, message.index, values)
+            case m.StreamDone() if message.stream in self._incoming:
+                self._incoming[message.stream].finish(message.step, message.count)
+            case m.Credit() if message.stream in self.outgoing:
+                self.outgoing[message.stream].credited(message.rank, message.consumed)
+            case _:
+                pass
+
+    def give(self, step: int, edge: EdgePlan, values: Sequence[Any] | Tensor) -> None:
+        """Items in one message, where anybody reads the stream; a tensor holds them along its first axis."""
+        index, count = edge.target.index, len(values)
+        if index not in self.outgoing:
+            return
+        first, value = self.outgoing[index].take_numbers(step, count), m.Absent()
+        item = m.StreamItem(run=self._run, stream=index, step=step, index=first, value=value, count=count)
+        for rank in self.outgoing[index].plan.consumers:
+            self._send(rank, item, values[0] if count == 1 else values, edge.transport)
+
+    def close(self, step: int) -> None:
+        """A step gives no more items."""
+        for index, stream in self.outgoing.items():
+            count = stream.given(step)
+            for rank in stream.plan.consumers if count is not None else ():
+                self._send(
+                    rank, m.StreamDone(run=self._run, stream=index, step=step, count=count or 0), ABSENT, "inline"
+                )
+
+    def chunk(self, use: int, stream: int, place: Place) -> tuple[bool, Chunk | None]:
+        """As `Incoming.chunk`; producers are told what is consumed."""
+        incoming = self._incoming[stream]
+        consumed = incoming.consumed
+        found = incoming.chunk(use, place)
+        for rank, count in incoming.credits() if incoming.consumed > consumed else ():
+            self._send(rank, m.Credit(run=self._run, stream=stream, rank=self._rank, consumed=count), ABSENT, "inline")
+        return found
+
+    def open(self, edges: Iterable[EdgePlan]) -> bool:
+        """Whether all of the streams that these edges feed may take another item."""
+        fed = (self.outgoing.get(edge.target.index) for edge in edges if edge.target.kind == "stream")
+        return all(stream is None or stream.open for stream in fed)
+
+
+def _feeders(plan: Plan, itinerary: Itinerary, stream: StreamPlan) -> list[Feeder]:
+    """A Walk has one edge into a stream."""
+    found: list[Feeder] = []
+    for step in itinerary.steps:
+        if step.walk in stream.walks:
+            walk = plan.walks[step.walk]
+            into = (e.source for e in walk.edges if e.target.kind == "stream" and e.target.index == stream.index)
+            found.append(Feeder(step.index, walk.uses[next(into).use].rank))
+    return found

@@ -1,0 +1,112 @@
+"""What a run came to on one rank: where its time went, node by node, what it read, how its loops ended."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from walkgraph.ids import Rank, RunId
+from walkgraph.placement.tables import LoopPlan
+from walkgraph.wire.messages import LoopEnd, NodeTime, RankDone
+from walkgraph.worker.events import CallDone
+from walkgraph.worker.walk.walk_tables import RegionTable, UseTable
+
+
+@dataclass(slots=True)
+class _Sum:
+    calls: int = 0
+    busy: float = 0.0
+    queued: float = 0.0
+    read: int = 0
+    found: int = 0
+
+
+@dataclass(slots=True)
+class _Loop:
+    iterations: int = 0
+    busy: float = 0.0
+    queued: float = 0.0
+    spans: bool = False
+    inside: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(slots=True)
+class _End:
+    iterations: int = 0
+    stopped: bool = False
+
+
+class Times:
+    def __init__(self) -> None:
+        self._nodes: dict[str, _Sum] = defaultdict(_Sum)
+        self._loops: dict[tuple[str, str], _Loop] = defaultdict(_Loop)
+        """By Walk and name."""
+        self._ends: dict[tuple[str, str], _End] = defaultdict(_End)
+
+    def add(self, walk: str, use: UseTable, done: CallDone) -> None:
+        node = self._nodes[_name(use)]
+        node.calls += 1
+        node.busy += done.busy
+        node.queued += done.queued
+        outputs: Mapping[str, Any] = done.outputs or {}
+        for loop in use.judges:
+            self._ended(walk, loop, 1, stopped=loop.until is not None and bool(outputs.get(loop.until[1])))
+        if not done.ref.iteration and done.read:
+            node = self._nodes[_name(use)]
+            node.read += done.read
+            node.found += done.found
+
+    def add_loop(self, walk: str, region: RegionTable, calls: Sequence[int], done: CallDone) -> None:
+        """`calls` of each use inside. The time is the loop's: nothing tells apart what its uses took."""
+        loop = self._loops[walk, region.plan.loop.name]
+        loop.iterations += done.iterations
+        loop.busy += done.busy
+        loop.queued += done.queued
+        loop.spans = bool(region.plan.others)
+        for use, count in zip(region.body, calls, strict=True):
+            if count:
+                loop.inside[_name(use)] = loop.inside.get(_name(use), 0) + count
+        if region.plan.leads and region.plan.loop.until is not None:
+            self._ended(walk, region.plan.loop, done.iterations, stopped=done.stopped)
+
+    def _ended(self, walk: str, loop: LoopPlan, iterations: int, *, stopped: bool) -> None:
+        end = self._ends[walk, loop.name]
+        end.iterations += iterations
+        end.stopped = stopped
+
+    def told(self, rank: Rank, run: RunId) -> RankDone:
+        # Views of one model read the same: what the one that read most did is what the run read.
+        read, found = max(((one.read, one.found) for one in self._nodes.values()), default=(0, 0))
+        return RankDone(
+            rank=rank,
+            run=run,
+            times=(
+                *(
+                    NodeTime(node=name, rank=rank, calls=one.calls, busy=one.busy, queued=one.queued)
+                    for name, one in self._nodes.items()
+                ),
+                *(
+                    NodeTime(
+                        node=name,
+                        rank=rank,
+                        calls=one.iterations,
+                        busy=one.busy,
+                        queued=one.queued,
+                        walk=walk,
+                        inside=one.inside,
+                        spans=one.spans,
+                    )
+                    for (walk, name), one in self._loops.items()
+                ),
+            ),
+            loops=tuple(
+                LoopEnd(walk=walk, loop=loop, iterations=end.iterations, stopped=end.stopped)
+                for (walk, loop), end in self._ends.items()
+            ),
+            read=read,
+            found=found,
+        )
+
+
+def _name(use: UseTable) -> str:
+    return use.node.name if use.node else use.plan.op

@@ -1,0 +1,60 @@
+"""The plan as a run walks it: its loops resident as the plan has them, all stepped, or none of them unrolled.
+
+All ranks of a run come to the same one, as they read the same plan, itinerary and parameters.
+"""
+
+from collections.abc import Callable, Mapping
+
+from walkgraph.graph.language.expressions import ExpressionError
+from walkgraph.ids import Rank
+from walkgraph.placement.compiler.regions import apart, stepped
+from walkgraph.placement.tables import Plan, WalkPlan
+from walkgraph.worker.events import Started
+from walkgraph.worker.loops.unrolling import unrolls
+from walkgraph.worker.walk.walk_tables import Evaluator, Params, WalkTable, evaluator, walk_tables
+
+Walked = tuple[Plan, tuple[WalkTable, ...]]
+
+
+class _Nest:
+    """A resident loop with others inside."""
+
+    def __init__(self, walk: WalkPlan, root: int) -> None:
+        loops = [walk.uses[use].loops for use in walk.loops[root].core]
+        self._inside = [around[around.index(root) + 1 :] for around in loops]
+        self._times: Mapping[int, Evaluator] = {
+            loop: evaluator(walk.loops[loop].times) for inner in self._inside for loop in inner
+        }
+
+    def unrolls(self, params: Params) -> bool:
+        try:
+            return unrolls(self._inside, {loop: int(times(params, {})) for loop, times in self._times.items()})
+        except ExpressionError:  # told once the loop is come to
+            return False
+
+
+class Variants:
+    def __init__(self, plan: Plan, rank: Rank) -> None:
+        self.plan, self._rank = plan, rank
+        self.tables = walk_tables(plan, rank)
+        self._others: dict[Callable[[Plan], Plan], Walked] = {}
+        """Made when there is a run that needs one."""
+        self._nests = [
+            [_Nest(walk, root) for root in sorted({loop.within for loop in walk.loops} - {-1})] for walk in plan.walks
+        ]
+        """Of each Walk."""
+
+    def of(self, event: Started) -> Walked:
+        """For a run that begins."""
+        if event.stepped:
+            return self._other(stepped)
+        nests = (nest for step in event.itinerary.steps for nest in self._nests[step.walk])
+        if not all(nest.unrolls(event.params) for nest in nests):
+            return self._other(apart)
+        return self.plan, self.tables
+
+    def _other(self, change: Callable[[Plan], Plan]) -> Walked:
+        if change not in self._others:
+            plan = change(self.plan)
+            self._others[change] = plan, walk_tables(plan, self._rank)
+        return self._others[change]

@@ -1,0 +1,300 @@
+"""A plan's tables made ready for one rank: expressions parsed, edges sorted by their ends.
+
+Made once, when the plan is loaded.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
+from walkgraph.ids import Rank
+from walkgraph.placement.compiler.inside import index_names
+from walkgraph.placement.tables import EdgePlan, FromStep, LoopPlan, NodePlan, Plan, Scalar, StepPlan, UsePlan, WalkPlan
+from walkgraph.worker.loops.fold import Region, fold
+
+Params = Mapping[str, Scalar]
+Indices = Mapping[str, int]
+Evaluator = Callable[[Params, Indices], Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTable:
+    plan: LoopPlan
+    times: Evaluator | None
+    """None for the loop `chunk`."""
+    outer: tuple[str, ...]
+    """Names of the loops around it, outermost first."""
+    uses: tuple[int, ...]
+    """This rank's inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class UseTable:
+    plan: UsePlan
+    node: NodePlan | None
+    loop_names: tuple[str, ...]
+    when: tuple[Evaluator, ...]
+    literals: dict[str, Scalar]
+    """Parameters that never change."""
+    fixed: tuple[tuple[str, Evaluator], ...]
+    """Those that follow from the task's parameters alone."""
+    computed: tuple[tuple[str, Evaluator], ...]
+    """Those that change with a loop's index."""
+    varying: frozenset[str]
+    """Of these, the ones that read that of the resident loop that holds it."""
+    inputs: tuple[tuple[str, tuple[EdgePlan, ...]], ...]
+    """Port -> its edges: carried ones first, the one of the innermost loop leading."""
+    streams: tuple[tuple[EdgePlan, ...], ...]
+    """Those of `inputs` that a stream feeds."""
+    outputs: tuple[EdgePlan, ...]
+    paced: tuple[EdgePlan, ...]
+    """Edges into streams, whose credit a call needs."""
+    before: tuple[tuple[int, int], ...]
+    """(use, loops that hold both): must have passed this iteration."""
+    after: tuple[tuple[int, int], ...]
+    """(use, loops that hold both): must have finished the iteration before this one."""
+    neighbours: tuple[int, ...]
+    """Uses of `before` and `after`: those that may go on when this one does."""
+    judges: tuple[LoopPlan, ...]
+    """Loops whose `until` is a port of this use."""
+    scoped: tuple[tuple[str, int], ...]
+    """(state name, leading indices of its key) of its `iteration` states."""
+    region: "RegionTable | None" = None
+    """What is run in place of a call, where it stands for a resident loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Of a use of a resident loop: all must hold, and are asked in their order."""
+
+    fixed: tuple[Evaluator, ...]
+    """Those before the first that changes with the resident loop's index."""
+    varying: tuple[Evaluator, ...]
+    loop_names: tuple[str, ...]
+
+
+class Reader(NamedTuple):
+    """A follower that is skipped at times, as an edge to it sees it."""
+
+    conditions: Conditions
+    later: int
+    """1 where it reads a value in the iteration after the value's own; otherwise 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionTable:
+    plan: Region
+    body: tuple[UseTable, ...]
+    """The core: its nodes and parameters."""
+    conditions: tuple[Conditions, ...]
+    """Of each use."""
+    readers: Mapping[int, Reader]
+    """By edge."""
+    others: Mapping[int, Conditions]
+    """Of the uses in other ranks' parts."""
+    ranks: Mapping[int, Rank]
+    """Of these uses."""
+    times: Mapping[int, Evaluator]
+    """Counts of the loops inside."""
+    widths: Mapping[int, Evaluator]
+    """Sequences of the states that begin every iteration anew, or may have several."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalkTable:
+    plan: WalkPlan
+    uses: dict[int, UseTable]
+    """This rank's."""
+    loops: tuple[LoopTable, ...]
+    readers: dict[str, tuple[EdgePlan, ...]]
+    """Walk input -> edges to this rank's uses."""
+    streaming: tuple[int, ...]
+    """Uses that a chunk or a credit may let go on."""
+    stream_readers: dict[int, int]
+    """Stream -> how many of this rank's uses read it."""
+
+
+def walk_tables(plan: Plan, rank: Rank) -> tuple[WalkTable, ...]:
+    return tuple(_walk_table(plan, walk, rank) for walk in plan.walks)
+
+
+def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank) -> WalkTable:
+    walk, regions = fold(plan, stepped, rank)
+    uses = {use.index: _use_table(plan, walk, use) for use in walk.uses if use.rank == rank}
+    for index, region in regions.items():
+        uses[index] = _region_table(plan, stepped, uses[index], region)
+    loops = tuple(_loop_table(walk, loop, uses) for loop in walk.loops)
+    readers: dict[str, list[EdgePlan]] = defaultdict(list)
+    for edge in walk.edges:
+        if edge.source.kind == "input" and edge.target.use in uses:
+            readers[edge.source.port].append(edge)
+    reading = {(e.source.index, e.target.use) for e in walk.edges if e.source.kind == "stream" and e.target.use in uses}
+    return WalkTable(
+        plan=walk,
+        uses=uses,
+        loops=loops,
+        readers={name: tuple(edges) for name, edges in readers.items()},
+        streaming=tuple(i for i, u in uses.items() if u.streams or u.paced),
+        stream_readers=Counter(stream for stream, _ in reading),
+    )
+
+
+def _loop_table(walk: WalkPlan, loop: LoopPlan, uses: Mapping[int, UseTable]) -> LoopTable:
+    outer: tuple[str, ...] = ()
+    parent = loop.parent
+    while parent >= 0:
+        outer = (walk.loops[parent].name, *outer)
+        parent = walk.loops[parent].parent
+    return LoopTable(
+        plan=loop,
+        times=evaluator(loop.times) if loop.times else None,
+        outer=outer,
+        uses=tuple(index for index, use in uses.items() if loop.index in use.plan.loops),
+    )
+
+
+def _region_table(plan: Plan, stepped: WalkPlan, standing: UseTable, region: Region) -> UseTable:
+    """What leaves while the loop runs is the region's, not the walker's."""
+    return replace(
+        standing,
+        outputs=tuple(edge for edge in standing.outputs if edge.leave != "each"),
+        paced=region.paced,
+        region=RegionTable(
+            region,
+            tuple(_use_table(plan, stepped, use, region.loop) for use in region.uses),
+            tuple(_conditions(stepped, use, region.loop) for use in region.uses),
+            {
+                edge.index: Reader(_conditions(stepped, use, region.loop), int(edge.carried))
+                for edge in region.follows
+                if (use := stepped.uses[edge.target.use]).when
+            },
+            {use.index: _conditions(stepped, use, region.loop) for use in region.others},
+            {use.index: use.rank for use in region.others},
+            {loop: evaluator(stepped.loops[loop].times) for inner in region.inside for loop in inner},
+            {s: evaluator(plan.states[s].width) for s in _sized(plan, region)},
+        ),
+    )
+
+
+def _sized(plan: Plan, region: Region) -> set[int]:
+    """States whose width is asked for."""
+    held = {state for use in region.uses for state in plan.nodes[use.node].states.values()}
+    wide = {s for s in held if plan.states[s].kind == "paged_kv" and plan.states[s].width != "1"}
+    return {*region.anew, *(fork.states[1] for fork in region.forks), *wide}
+
+
+def _conditions(walk: WalkPlan, use: UsePlan, loop: LoopPlan) -> Conditions:
+    own = index_names(use, loop)
+    count = next((i for i, text in enumerate(use.when) if not own.isdisjoint(parse(text).loops)), len(use.when))
+    asked = tuple(evaluator(text) for text in use.when)
+    return Conditions(asked[:count], asked[count:], tuple(walk.loops[i].name for i in use.loops))
+
+
+def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None = None) -> UseTable:
+    """`loop`: the resident one, of a use of its core."""
+    node = plan.nodes[use.node] if use.op == "call" else None
+    ports: dict[str, list[EdgePlan]] = defaultdict(list)
+    for edge in walk.edges:
+        if edge.target.kind == "use" and edge.target.use == use.index:
+            ports[edge.target.port].append(edge)
+    params = node.params if node else {}
+    expressions = [
+        (name, *_with_default(str(value)[1:], (node.defaults if node else {}).get(name)))
+        for name, value in params.items()
+        if _is_expression(value)
+    ]
+    before = tuple((earlier, _shared(use, walk.uses[earlier])) for earlier in use.before)
+    after = tuple(
+        (later.index, _shared(use, later))
+        for later in walk.uses
+        if later.rank == use.rank and use.index in later.before
+    )
+    outputs = tuple(e for e in walk.edges if e.source.kind == "use" and e.source.use == use.index)
+    own = index_names(use, loop) if loop is not None else frozenset[str]()
+    return UseTable(
+        plan=use,
+        node=node,
+        loop_names=tuple(walk.loops[i].name for i in use.loops),
+        when=tuple(evaluator(text) for text in use.when),
+        literals={name: value for name, value in params.items() if not _is_expression(value)},
+        fixed=tuple((name, value) for name, value, loops in expressions if not loops),
+        computed=tuple((name, value) for name, value, loops in expressions if loops),
+        varying=frozenset(name for name, _, loops in expressions if not own.isdisjoint(loops)),
+        inputs=tuple(
+            (port, tuple(sorted(edges, key=lambda e: (not e.carried, -e.common)))) for port, edges in ports.items()
+        ),
+        streams=tuple(tuple(edges) for edges in ports.values() if any(e.source.kind == "stream" for e in edges)),
+        outputs=outputs,
+        paced=tuple(e for e in outputs if e.target.kind == "stream"),
+        before=before,
+        after=after,
+        neighbours=tuple(other for other, _ in (*before, *after)),
+        judges=tuple(walk.loops[i] for i in use.loops if (until := walk.loops[i].until) and until[0] == use.index),
+        scoped=tuple(
+            (plan.states[state].name, walk.state_scopes[state])
+            for state in (node.states.values() if node else use.states)
+            if plan.states[state].scope == "iteration"
+        ),
+    )
+
+
+def _shared(one: UsePlan, other: UsePlan) -> int:
+    """Loops that hold both uses."""
+    count = 0
+    for a, b in zip(one.loops, other.loops, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def _is_expression(value: Scalar) -> bool:
+    return isinstance(value, str) and value.startswith("=")
+
+
+def evaluator(text: str) -> Evaluator:
+    expr = parse(text)
+    return lambda params, loops: evaluate(expr, params, loops)
+
+
+def _with_default(text: str, default: Scalar | None) -> tuple[Evaluator, frozenset[str]]:
+    """The value, and the loops whose indices it reads."""
+    expr = parse(text)
+
+    def value(params: Params, loops: Indices) -> Scalar:
+        if default is not None and not (expr.names <= params.keys() and expr.loops <= loops.keys()):
+            return default
+        return evaluate(expr, params, loops)
+
+    return value, expr.loops
+
+
+def result_readers(plan: Plan, steps: Sequence[StepPlan], source: FromStep) -> frozenset[Rank]:
+    """Ranks that read a step's result in a later one."""
+    ranks: set[Rank] = set()
+    for later in steps:
+        names = {name for name, binding in later.bindings.items() if binding == source}
+        walk = plan.walks[later.walk]
+        ranks |= {
+            walk.uses[e.target.use].rank
+            for e in walk.edges
+            if e.source.kind == "input" and e.source.port in names and e.target.kind == "use"
+        }
+    return frozenset(ranks)
+
+
+__all__ = [
+    "Conditions",
+    "Evaluator",
+    "ExpressionError",
+    "LoopTable",
+    "Reader",
+    "RegionTable",
+    "UseTable",
+    "WalkTable",
+    "evaluator",
+    "result_readers",
+    "walk_tables",
+]
