@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.abi.states import CacheShape
+from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.dense_context import GAP, Held, Room, capacity_for
-from walkgraph.engine.kv.pages import pages_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers import modulated
 from walkgraph.layers.block_attention import Places, Turns

@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 import _common as common
 
 from walkgraph.abi.states import CacheShape
+from walkgraph.engine.kv.allocator import PAGE, pages_for
 from walkgraph.engine.kv.dense_context import GAP, Held, Room, capacity_for
-from walkgraph.engine.kv.pages import PAGE, pages_for
 from walkgraph.engine.kv.pool import Pool
 
 HEADS, GROUPS, WIDTH, LAYERS = 28, 4, 128, 28

@@ -38,8 +38,8 @@ import _common as common
 from walkgraph.abi.states import CacheShape
 from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
 from walkgraph.checkpoints.bagel import BagelConfig
+from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import pages_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.attention import PackedAttend
 from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads

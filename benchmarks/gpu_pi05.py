@@ -35,8 +35,8 @@ import _common as common
 
 from tests.support.local import LocalDeployment
 from walkgraph.abi.states import CacheShape
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import PAGE
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.graph.reading import codec
 from walkgraph.layers.attention import KV

@@ -18,8 +18,8 @@ from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.orpheus import LlamaConfig
+from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.paged_attention import Contexts
-from walkgraph.engine.kv.pages import pages_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.networks.llama import Llama

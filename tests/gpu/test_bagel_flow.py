@@ -10,8 +10,8 @@ from torch import Tensor
 
 from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
 from walkgraph.engine.device.capture import Capturer
+from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import pages_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_flow import FlowStep

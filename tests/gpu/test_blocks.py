@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from walkgraph.abi.states import CacheShape
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.kv import flashinfer_dense
+from walkgraph.engine.kv.allocator import PAGE, pages_for
 from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import PAGE, pages_for
 from walkgraph.engine.kv.pool import Pool
 
 pytestmark = [

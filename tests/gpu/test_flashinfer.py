@@ -12,9 +12,9 @@ from torch import Tensor
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.flashinfer_attention import FlashInferAttention
 from walkgraph.engine.kv.paged_attention import Contexts, PagedAttention
-from walkgraph.engine.kv.pages import PAGE
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from tests.gpu.test_pi05 import WIDE, distance
 from walkgraph.abi.states import CacheShape, CausalRows
 from walkgraph.engine.device.capture import Capturer
+from walkgraph.engine.kv.allocator import PAGE, pages_for
 from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import PAGE, pages_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.flow_end import Way
 from walkgraph.networks.operators_pi05 import random_pi05

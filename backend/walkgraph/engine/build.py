@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from walkgraph.abi.operator import Capture
-from walkgraph.engine.calls.batches import Batches
+from walkgraph.engine.calls.call_scheduler import Batches
 from walkgraph.engine.calls.captured_step import Singles
 from walkgraph.engine.calls.readback import chained, host_ports
 from walkgraph.engine.calls.runner import Runner

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.engine.build import Machine, Maker, Progress
-from walkgraph.engine.calls.batches import Batches
+from walkgraph.engine.calls.call_scheduler import Batches
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded
 from walkgraph.engine.calls.schedule import MIX, Mix
 from walkgraph.engine.device.clocks import Stopwatch

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed, StateKey
-from walkgraph.engine.kv.pages import OutOfPages
+from walkgraph.engine.kv.allocator import OutOfPages
 from walkgraph.engine.kv.states import Kept, StateTable
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorCode, ErrorInfo

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.states import CacheShape
+from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.dense_context import GAP, Held, Room, capacity_for, room_bytes
-from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.attention import dense_attention
 

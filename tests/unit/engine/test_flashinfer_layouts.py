@@ -5,9 +5,9 @@ import torch
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.flashinfer_attention import PlacedBlocks, blocks_of, layouts, unfit
 from walkgraph.engine.kv.paged_attention import Contexts, Entry, PagedAttention
-from walkgraph.engine.kv.pages import PAGE
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
+from walkgraph.engine.kv.allocator import PageFault
 from walkgraph.engine.kv.paged_attention import Contexts
-from walkgraph.engine.kv.pages import PageFault
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.layers.attention import causal_mask, dense_attention

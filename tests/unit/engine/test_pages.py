@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walkgraph.engine.kv.pages import PAGE, OutOfPages, PageFault, Pages, pages_for
+from walkgraph.engine.kv.allocator import PAGE, OutOfPages, PageFault, Pages, pages_for
 
 
 def test_tokens_round_up_to_pages() -> None:

@@ -17,8 +17,8 @@ from walkgraph.abi.states import CacheShape, Segment, reused
 from walkgraph.engine.calls.runner import _place  # pyright: ignore[reportPrivateUsage]
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
+from walkgraph.engine.kv.allocator import PAGE, OutOfPages, PageFault, Pages
 from walkgraph.engine.kv.paged_attention import Contexts
-from walkgraph.engine.kv.pages import PAGE, OutOfPages, PageFault, Pages
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.prefix import PrefixCache, PrefixStats
 from walkgraph.engine.kv.states import Fresh, StateTable

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
+from walkgraph.engine.kv.allocator import PAGE, OutOfPages, PageFault
 from walkgraph.engine.kv.paged_attention import Contexts
-from walkgraph.engine.kv.pages import PAGE, OutOfPages, PageFault
 from walkgraph.engine.kv.pool import Pool, page_bytes, slots_of
 from walkgraph.engine.kv.states import StateTable, Transaction
 

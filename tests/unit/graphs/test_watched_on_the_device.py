@@ -10,7 +10,7 @@ from tests.support.local import LocalDeployment, node_calls
 from tests.unit.graphs.test_shapes_on_ranks import ONE_LEVEL, picture, pixels
 from tests.unit.graphs.test_shapes_on_the_device import deployment
 from walkgraph.abi.calls import StateKey
-from walkgraph.engine.probe.looker import Looker, Wants
+from walkgraph.engine.probe.value_probe import Looker, Wants
 from walkgraph.ids import RunId
 from walkgraph.wire.watching import Gate, HeldCall
 

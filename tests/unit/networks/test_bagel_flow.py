@@ -14,8 +14,8 @@ from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.step import PagedRows, PagedSlot, Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.engine import Engine
+from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import pages_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.flow_linear import FlowLinears, PlainFlowLinears

@@ -14,8 +14,8 @@ from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.engine.engine import Engine
+from walkgraph.engine.kv.allocator import PageFault
 from walkgraph.engine.kv.paged_attention import Contexts
-from walkgraph.engine.kv.pages import PageFault
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.networks.bagel_und import UndRows

@@ -22,8 +22,8 @@ from walkgraph.abi.states import States
 from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
 from walkgraph.checkpoints.statistics import statistics_json
 from walkgraph.engine.engine import Engine
+from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import pages_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.errors import NotFound
 from walkgraph.networks.operators_pi05 import (

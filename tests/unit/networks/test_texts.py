@@ -13,8 +13,8 @@ from tests.unit.engine.plans import call
 from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows, Segment
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.paged_attention import Contexts
-from walkgraph.engine.kv.pages import PAGE
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.networks.bagel import Bagel

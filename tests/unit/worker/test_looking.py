@@ -8,7 +8,7 @@ import torch
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.engine.kv.states import Kept
-from walkgraph.engine.probe.looker import Looked, Looker
+from walkgraph.engine.probe.value_probe import Looked, Looker
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Off

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import FINITE, Outputs
-from walkgraph.engine.device.streams import Lines
+from walkgraph.engine.device.cuda_streams import Lines
 
 
 class Unsound:

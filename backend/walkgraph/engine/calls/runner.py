@@ -18,7 +18,7 @@ from walkgraph.abi.operator import Operator
 from walkgraph.engine.calls.captured_step import Singles
 from walkgraph.engine.calls.finite import Unsound
 from walkgraph.engine.calls.inflight import Launched, Result, UnderWay
-from walkgraph.engine.device.streams import Lines, Mark, sent
+from walkgraph.engine.device.cuda_streams import Lines, Mark, sent
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.states import StateTable
 

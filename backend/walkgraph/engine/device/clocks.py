@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from walkgraph.engine.device.streams import Mark
+from walkgraph.engine.device.cuda_streams import Mark
 
 ANCHOR_SECONDS = 0.1
 """From one anchor to the next, while something is launched: spans of a device's clock are told in ms as float32."""

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from walkgraph.abi.states import CacheShape
 from walkgraph.engine.kv import flashinfer_dense
-from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.flashinfer import GAP
 

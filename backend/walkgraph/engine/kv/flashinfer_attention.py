@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.states import CacheShape, CausalRows, Placed
+from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.paged_attention import NOT_PLACED, Entry, begun_rows, causal_rows
-from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.pool import Pool, slots_of
 from walkgraph.layers.flashinfer import GAP
 from walkgraph.layers.paged_blocks import WIDTHS, paged_block_attention

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.abi.states import CausalRows, Placed, Segment
-from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.pool import Pool
 
 

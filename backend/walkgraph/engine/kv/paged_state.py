@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from walkgraph.abi.calls import StateKey
-from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.prefix import Name
 

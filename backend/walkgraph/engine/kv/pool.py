@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.states import CacheShape
-from walkgraph.engine.device.streams import sent
-from walkgraph.engine.kv.pages import PAGE, Pages
+from walkgraph.engine.device.cuda_streams import sent
+from walkgraph.engine.kv.allocator import PAGE, Pages
 
 
 def page_bytes(shape: CacheShape) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from walkgraph.engine.kv.pages import PAGE, PageFault, Pages
+from walkgraph.engine.kv.allocator import PAGE, PageFault, Pages
 
 Tokens = tuple[int, ...]
 

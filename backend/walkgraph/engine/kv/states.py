@@ -15,10 +15,10 @@ from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed, StateKey
 from walkgraph.abi.states import Attention, Segment
+from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.flashinfer_attention import FlashInferAttention, Workspace, unfit
 from walkgraph.engine.kv.paged_attention import Contexts, Entry, PagedAttention
 from walkgraph.engine.kv.paged_state import EMPTY, NOTHING, Fresh, Kept, PagedState, Read, Row, trim
-from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.pool import Pool, slots_of
 from walkgraph.engine.kv.prefix import Name, PrefixCache, PrefixStats
 from walkgraph.layers.flashinfer import installed

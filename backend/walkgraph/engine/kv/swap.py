@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import StateKey
-from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import PagedState, StateTable
 from walkgraph.errors import ErrorInfo, WalkgraphError

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import CallFailed, StateKey
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.dense_context import Held
-from walkgraph.engine.kv.pages import PAGE
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.bodies import Loaded, Made, aliases, made_of
 from walkgraph.engine.loops.body import SKIPPED, Asked, Body, Entry, Form, Forms, Place, Source, form_of

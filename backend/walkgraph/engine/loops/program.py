@@ -17,7 +17,7 @@ from torch import Tensor
 
 from walkgraph.abi.step import PagedSlot, Row, StepBatch
 from walkgraph.engine.calls.finite import sound_rows
-from walkgraph.engine.device.streams import listed, sent
+from walkgraph.engine.device.cuda_streams import listed, sent
 from walkgraph.engine.kv.dense_context import Held, Room, capacity_for, room_bytes
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.loops.body import (

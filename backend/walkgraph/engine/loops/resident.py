@@ -21,7 +21,7 @@ from torch import Tensor
 from walkgraph.abi.calls import CallFailed, Outputs
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.device.clocks import Stopwatch, Timing
-from walkgraph.engine.device.streams import Lines, Mark
+from walkgraph.engine.device.cuda_streams import Lines, Mark
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.bodies import Loaded

@@ -5,7 +5,7 @@ from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from walkgraph.abi.calls import StateKey
-from walkgraph.engine.probe.looker import Looked, Looker, Wants
+from walkgraph.engine.probe.value_probe import Looked, Looker, Wants
 from walkgraph.ids import Rank
 from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Emitter

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.engine.device.streams import Mark, Side
+from walkgraph.engine.device.cuda_streams import Mark, Side
 from walkgraph.engine.kv.states import Kept
 from walkgraph.engine.probe import previews
 from walkgraph.telemetry.events import AnyPreview, Statistics
