@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from walkgraph.engine.probe import value_probe
-from walkgraph.engine.probe.value_probe import Looked, Looker, Wants
+from walkgraph.engine.probe.value_probe import ProbedValue, ProbeRequest, ValueProbe
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
-ALL = Wants(histogram=True, preview=True, record=True)
+ALL = ProbeRequest(histogram=True, preview=True, record=True)
 CASES = [
     ("features", (77, 4096), torch.bfloat16),
     ("features", (3001,), torch.float32),
@@ -32,8 +32,8 @@ def value_of(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     return (torch.randn(shape, generator=torch.Generator().manual_seed(7)) * 40).to(dtype)
 
 
-def looked(value: torch.Tensor, modality: str) -> Looked:
-    value_probe = Looker()
+def looked(value: torch.Tensor, modality: str) -> ProbedValue:
+    value_probe = ValueProbe()
     value_probe.take("t", value, modality, ALL)
     deadline = time.monotonic() + 20
     while not (found := value_probe.ready()):
@@ -67,7 +67,7 @@ def test_a_gpu_tells_what_a_cpu_tells(
 
 @pytest.mark.parametrize(("modality", "shape", "dtype"), CASES)
 def test_taking_never_waits_for_the_device(modality: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    value_probe, value = Looker(), value_of(shape, dtype).cuda()
+    value_probe, value = ValueProbe(), value_of(shape, dtype).cuda()
     for _ in range(3):  # kernels are loaded, memory is at hand
         value_probe.take("t", value, modality, ALL)
     torch.cuda.synchronize()
@@ -87,7 +87,7 @@ def test_taking_never_waits_for_the_device(modality: str, shape: tuple[int, ...]
 
 
 def test_a_value_that_is_let_go_is_read_all_the_same() -> None:
-    value_probe = Looker()
+    value_probe = ValueProbe()
     wanted = looked(torch.full((1 << 20,), 3.0), "tensor").digest
     for _ in range(50):
         value = torch.full((1 << 20,), 3.0, device="cuda")
@@ -100,7 +100,7 @@ def test_a_value_that_is_let_go_is_read_all_the_same() -> None:
 
 def test_steps_beside_a_look_lose_little() -> None:
     """Printed for who reads: how long a look keeps the device's steps."""
-    a, value, value_probe = torch.randn(4096, 4096, device="cuda"), torch.randn(77, 4096, device="cuda"), Looker()
+    a, value, value_probe = torch.randn(4096, 4096, device="cuda"), torch.randn(77, 4096, device="cuda"), ValueProbe()
 
     def steps(look: bool) -> float:
         torch.cuda.synchronize()
@@ -108,7 +108,7 @@ def test_steps_beside_a_look_lose_little() -> None:
         for number in range(100):
             torch.mm(a, a)
             if look and number % 10 == 0:
-                value_probe.take("t", value, "features", Wants(histogram=True, preview=True))
+                value_probe.take("t", value, "features", ProbeRequest(histogram=True, preview=True))
         torch.cuda.synchronize()
         value_probe.ready()
         return time.monotonic() - began

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from walkgraph.engine.kv.states import Kept
+from walkgraph.engine.kv.paged_state import CacheSummary
 from walkgraph.engine.probe import previews, value_probe
-from walkgraph.engine.probe.value_probe import BINS, PICKED, Looked, Looker, Wants
+from walkgraph.engine.probe.value_probe import BINS, PICKED, ProbedValue, ProbeRequest, ValueProbe
 from walkgraph.telemetry.events import (
     HeatPreview,
     MediaPreview,
@@ -24,14 +24,14 @@ from walkgraph.telemetry.events import (
     TextPreview,
 )
 
-ALL = Wants(histogram=True, preview=True, record=True)
+ALL = ProbeRequest(histogram=True, preview=True, record=True)
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 DTYPES = [*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
 MASK = (1 << 64) - 1
 
 
-def looked(value: Any, modality: str = "tensor", wants: Wants = ALL) -> Looked:
-    value_probe = Looker()
+def looked(value: Any, modality: str = "tensor", wants: ProbeRequest = ALL) -> ProbedValue:
+    value_probe = ValueProbe()
     value_probe.take("t", value, modality, wants)
     assert value_probe.pending
     (found,) = value_probe.ready()
@@ -109,7 +109,7 @@ def test_sums_without_an_end_are_told_as_large_numbers() -> None:
 
 
 def test_without_a_histogram_there_is_none() -> None:
-    got = looked(torch.arange(9.0), wants=Wants(record=True))
+    got = looked(torch.arange(9.0), wants=ProbeRequest(record=True))
     assert got.statistics is not None
     assert got.statistics.histogram == ()
     assert got.preview is None
@@ -183,7 +183,7 @@ def test_values_that_are_no_tensors() -> None:
         ([torch.ones(2), torch.ones(3)], "list", (2,)),
         ({"b": torch.ones(2)}, "list", (1,)),
         (None, "absent", ()),
-        (Kept(2, 7, 3), "cache", (2, 7, 3)),
+        (CacheSummary(2, 7, 3), "cache", (2, 7, 3)),
     ):
         found = looked(value)
         assert (found.dtype, found.shape) == (dtype, shape)
@@ -205,9 +205,9 @@ def test_picked_numbers_lie_at_even_distances() -> None:
 
 
 def test_what_was_taken_first_is_given_first() -> None:
-    value_probe = Looker()
+    value_probe = ValueProbe()
     for number, value in enumerate((torch.ones(2), "x", [1], torch.zeros(1))):
-        value_probe.take(number, value, "tensor", Wants())
+        value_probe.take(number, value, "tensor", ProbeRequest())
     assert [one.token for one in value_probe.ready()] == [0, 1, 2, 3]
 
 
@@ -360,7 +360,7 @@ def test_nothing_is_read_on_the_host_before_it_is_there(modality: str, monkeypat
     for name in ("item", "tolist", "__bool__", "__int__", "__float__", "numpy", "cpu", "nonzero"):
         real: Callable[..., Any] = getattr(Tensor, name)
         monkeypatch.setattr(Tensor, name, lambda *a, real=real, name=name, **k: (seen.append(name), real(*a, **k))[1])
-    value_probe = Looker()
+    value_probe = ValueProbe()
     value_probe.take("t", torch.rand(3, 90, 80), modality, ALL)
     assert seen == []
     assert value_probe.ready()
@@ -371,13 +371,13 @@ def test_what_cannot_be_looked_at_is_told_by_its_shape_and_harms_nobody(monkeypa
     def full(*args: Any, **how: Any) -> Tensor:
         raise torch.OutOfMemoryError("no room")
 
-    assert looked(torch.ones(2, 3).to_sparse()) == Looked("t", "float32", (2, 3))
+    assert looked(torch.ones(2, 3).to_sparse()) == ProbedValue("t", "float32", (2, 3))
     monkeypatch.setattr(value_probe, "measured", full)
-    assert looked(torch.ones(2, 3)) == Looked("t", "float32", (2, 3))
+    assert looked(torch.ones(2, 3)) == ProbedValue("t", "float32", (2, 3))
 
 
 def test_a_list_is_looked_at_by_the_same_streams() -> None:
-    value_probe = Looker()
+    value_probe = ValueProbe()
     value_probe.take("t", [torch.ones(2), torch.ones(3)], "list", ALL)
     assert len(value_probe._sides) == 1  # pyright: ignore[reportPrivateUsage]
     assert [one.dtype for one in value_probe.ready()] == ["list"]
