@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.abi.states import CacheShape
-from walkgraph.engine.kv.dense_context import GAP, Held, Room, capacity_for
-from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.allocator import pages_for
+from walkgraph.engine.kv.dense_context import GAP, ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers import modulated
 from walkgraph.layers.block_attention import Places, Turns
@@ -95,14 +95,16 @@ class Expert:
         self.table = torch.stack(tables)
         self.final = drawn(generator, STEPS, 2, self.robots, WIDTH, scale=0.3).float()
 
-    def _room(self, generator: torch.Generator) -> Room:
+    def _room(self, generator: torch.Generator) -> DenseContext:
         shape = CacheShape(layers=LAYERS, kv_heads=GROUPS, head_dim=DIM, dtype=self.dtype)
         count = pages_for(PREFIX)
         pool = Pool(shape, self.robots * count, self.device)
         for cache in (*pool.k, *pool.v):
             cache.copy_(drawn(generator, *cache.shape))
-        room = Room(pool, self.robots, TOKENS, capacity_for([PREFIX] * self.robots, self.robots, TOKENS))
-        held = [Held(range(1 + i * count, 1 + (i + 1) * count), PREFIX, PREFIX, i) for i in range(self.robots)]
+        room = DenseContext(pool, self.robots, TOKENS, capacity_for([PREFIX] * self.robots, self.robots, TOKENS))
+        held = [
+            ContextSequence(range(1 + i * count, 1 + (i + 1) * count), PREFIX, PREFIX, i) for i in range(self.robots)
+        ]
         room.place(held)
         return room
 

@@ -31,7 +31,7 @@ from walkgraph.abi.calls import Call, StateKey
 from walkgraph.checkpoints.decoder import DecoderSizes
 from walkgraph.checkpoints.orpheus import LlamaConfig
 from walkgraph.engine.engine import Done, Engine, LoopDone
-from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank
 from walkgraph.networks.presets import bagel_config, orpheus_config

@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 import _common as common
 
 from walkgraph.abi.states import CacheShape
-from walkgraph.engine.kv.dense_context import GAP, Held, Room, capacity_for
-from walkgraph.engine.kv.pages import PAGE, pages_for
+from walkgraph.engine.kv.allocator import PAGE, pages_for
+from walkgraph.engine.kv.dense_context import GAP, ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 
 HEADS, GROUPS, WIDTH, LAYERS = 28, 4, 128, 28
@@ -82,10 +82,10 @@ class Case:
     def room(self) -> Run:
         shape = CacheShape(layers=1, kv_heads=GROUPS, head_dim=WIDTH, dtype=torch.bfloat16)
         pool = Pool(shape, sum(pages_for(n) for n in self.contexts) + 1, torch.device("cuda"))
-        room = Room(pool, self.batch, self.tokens, capacity_for(self.contexts, self.batch, self.tokens))
+        room = DenseContext(pool, self.batch, self.tokens, capacity_for(self.contexts, self.batch, self.tokens))
         held, taken = [], 1
         for i, length in enumerate(self.contexts):
-            held.append(Held(range(taken, taken + pages_for(length)), length, length, i))
+            held.append(ContextSequence(range(taken, taken + pages_for(length)), length, length, i))
             taken += pages_for(length)
         room.place(held)
         start = 0
@@ -195,13 +195,16 @@ def placed(contexts: list[int]) -> dict[str, Any]:
     shape = CacheShape(layers=LAYERS, kv_heads=GROUPS, head_dim=WIDTH, dtype=torch.bfloat16)
     count = pages_for(max(contexts))
     pool = Pool(shape, count, torch.device("cuda"))
-    room = Room(pool, len(contexts), 4098, capacity_for(contexts, len(contexts), 4098))
+    room = DenseContext(pool, len(contexts), 4098, capacity_for(contexts, len(contexts), 4098))
     q = torch.randn(room.batch * 4098, HEADS, WIDTH, device="cuda", dtype=torch.bfloat16)
     room(0, q)
     host: list[float] = []
     device: list[float] = []
     for turn in range(5):
-        held = [Held(range(1, count + 1), length - turn % 2, length, (turn, i)) for i, length in enumerate(contexts)]
+        held = [
+            ContextSequence(range(1, count + 1), length - turn % 2, length, (turn, i))
+            for i, length in enumerate(contexts)
+        ]
         torch.cuda.synchronize()
         begun = time.perf_counter()
         room.place(held)

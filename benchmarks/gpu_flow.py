@@ -38,8 +38,8 @@ import _common as common
 from walkgraph.abi.states import CacheShape
 from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
 from walkgraph.checkpoints.bagel import BagelConfig
-from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.allocator import pages_for
+from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.attention import PackedAttend
 from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
@@ -157,8 +157,8 @@ class Bench:
 
     def batch(self, contexts: Sequence[int]) -> StepBatch:
         tokens, rows = self.cells + EDGES, len(contexts)
-        room = Room(self.pool, rows, tokens, capacity_for(contexts, rows, tokens))
-        room.place([Held(range(1, 1 + pages_for(context)), context, 1, "context") for context in contexts])
+        room = DenseContext(self.pool, rows, tokens, capacity_for(contexts, rows, tokens))
+        room.place([ContextSequence(range(1, 1 + pages_for(context)), context, 1, "context") for context in contexts])
         nothing = torch.zeros(rows, dtype=torch.int64, device=self.device)
         tables = PagedRows(nothing.int(), nothing[:, None].int(), nothing.int(), nothing.int())
         side, channels = self.side, self.model.config.latent_channels
@@ -244,7 +244,7 @@ class Bench:
     def between(self) -> Iterator[common.Row]:
         """Over other rows in turn, so that they don't lie in L2."""
         llm, batch = self.llm, self.batch(self.contexts)
-        rows, block = self.cells * len(self.contexts), cast(Room, batch.paged["kv"].block)
+        rows, block = self.cells * len(self.contexts), cast(DenseContext, batch.paged["kv"].block)
         size = self.dtype.itemsize
         packed = (llm.heads + 2 * llm.kv_heads) * llm.head_dim
         x, weight = [self.normal(rows, llm.width) for _ in range(4)], self.normal(llm.width)
@@ -281,7 +281,7 @@ class Bench:
         return {"relative": float((found - wanted).norm() / wanted.norm())}
 
     def plain(self, batch: StepBatch) -> Tensor:
-        model, latents, block = self.model, batch.inputs["latents"][0], cast(Room, batch.paged["kv"].block)
+        model, latents, block = self.model, batch.inputs["latents"][0], cast(DenseContext, batch.paged["kv"].block)
         ids = grid_ids(self.side, self.side, model.config.latent_side, device=self.device)
         tokens = model.embed_latents(latents.flatten(0, 1), batch.params["time"], ids)
         boi, eoi = model.config.tokens.boi, model.config.tokens.eoi

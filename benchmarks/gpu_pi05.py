@@ -35,8 +35,8 @@ import _common as common
 
 from tests.support.local import LocalDeployment
 from walkgraph.abi.states import CacheShape
-from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.allocator import PAGE
+from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.graph.reading import codec
 from walkgraph.layers.attention import KV
@@ -129,7 +129,7 @@ class Packed:
         bounds = torch.arange(count + 1, dtype=torch.int32, device=pool.device) * tokens
         self._blocks = PackedBlocks(bounds, count * tokens, model.config.heads)
         self.held = [
-            Held(range(1 + row * each // PAGE, 1 + (row + 1) * each // PAGE), tokens, tokens, row)
+            ContextSequence(range(1 + row * each // PAGE, 1 + (row + 1) * each // PAGE), tokens, tokens, row)
             for row in range(count)
         ]
 
@@ -143,8 +143,8 @@ def pool_of(model: Pi05, count: int, tokens: int) -> Pool:
     return Pool(shape, count * -(-tokens // PAGE), weight.device)
 
 
-def room_of(pool: Pool, held: Sequence[Held]) -> Room:
-    room = Room(pool, len(held), HORIZON, capacity_for([row.length for row in held], len(held), HORIZON))
+def room_of(pool: Pool, held: Sequence[ContextSequence]) -> DenseContext:
+    room = DenseContext(pool, len(held), HORIZON, capacity_for([row.length for row in held], len(held), HORIZON))
     room.place(held)
     return room
 

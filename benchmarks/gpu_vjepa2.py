@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 import _common as common
 
 from walkgraph.abi.step import PagedRows, PagedSlot
-from walkgraph.engine.kv.pages import PAGE, pages_for
+from walkgraph.engine.kv.allocator import PAGE, pages_for
 from walkgraph.layers.poses import move
 from walkgraph.networks import vjepa2_planning as planning
 from walkgraph.networks.presets import drawn, vjepa2_config

@@ -25,7 +25,7 @@ REQUEST_PATH: tuple[str, ...] = (
     "worker/walk/local_run.py",
     "worker/walk/walker.py",
     "engine/engine.py",
-    "engine/calls/batches.py",
+    "engine/calls/call_scheduler.py",
     "engine/calls/runner.py",
 )
 """The files that every request passes on its way to a network and back, in that order. A loop on the device branches

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
 from walkgraph.engine.device.capture import Capturer
-from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.allocator import pages_for
+from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_flow import FlowStep
@@ -40,15 +40,15 @@ def model(device: torch.device, dtype: torch.dtype) -> Bagel:
 def batch(here: Bagel, contexts: list[int], device: torch.device, dtype: torch.dtype, side: int = 20) -> StepBatch:
     """Rows behind random contexts of these lengths, the same on every device."""
     shape, dice = Backbone(here, device, dtype).caches()["kv"], torch.Generator().manual_seed(3)
-    pool, held = Pool(shape, sum(pages_for(n) for n in contexts) + 1, device), list[Held]()
+    pool, held = Pool(shape, sum(pages_for(n) for n in contexts) + 1, device), list[ContextSequence]()
     for index, length in enumerate(contexts):
         first = 1 + sum(len(one.pages) for one in held)
-        held.append(Held(list(range(first, first + pages_for(length))), length, 3 * index, index))
+        held.append(ContextSequence(list(range(first, first + pages_for(length))), length, 3 * index, index))
         size = 2, shape.layers, length, shape.kv_heads, shape.head_dim
         if length:
             pool.write(held[-1].pages, torch.randn(size, generator=dice))
     rows, tokens = len(contexts), side * side + EDGES
-    room = Room(pool, rows, tokens, capacity_for(contexts, rows, tokens))
+    room = DenseContext(pool, rows, tokens, capacity_for(contexts, rows, tokens))
     room.place(held)
     nothing = torch.zeros(rows, dtype=torch.int64, device=device)
     tables = PagedRows(nothing.int(), nothing[:, None].int(), nothing.int(), nothing.int())

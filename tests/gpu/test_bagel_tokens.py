@@ -9,7 +9,7 @@ import torch
 
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
-from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.networks.decoding import step_logits
 from walkgraph.networks.mot import MoTForCausalLM
 

@@ -13,7 +13,7 @@ from tests.unit.engine.plans import call
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.operator import Capture
 from walkgraph.engine.device.capture import Capturer
-from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.paged_attention import PaddedContexts
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.networks.bagel import Bagel
@@ -43,7 +43,7 @@ class Here:
         made = drawn(lambda: Bagel(CONFIG), 5, device=CPU, dtype=torch.float32).to(device, dtype).pack()
         self.device, self.backbone = device, Backbone(made, device, dtype, capture)
         self.vit = Vit(made)  # pyright: ignore[reportAbstractUsage] - it has no step, and tells so
-        self.states = StateTable({"kv": Pool(self.backbone.caches()["kv"], 400, device)}, Contexts())
+        self.states = StateTable({"kv": Pool(self.backbone.caches()["kv"], 400, device)}, PaddedContexts())
 
     def encoded(self, pictures: Sequence[Tensor]) -> list[Tensor]:
         calls = [call("vit", {"pixels": picture.to(self.device)}) for picture in pictures]

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from walkgraph.abi.states import CacheShape
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.kv import flashinfer_dense
-from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import PAGE, pages_for
+from walkgraph.engine.kv.allocator import PAGE, pages_for
+from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 
 pytestmark = [
@@ -36,14 +36,16 @@ class World:
         shape = CacheShape(layers=LAYERS, kv_heads=groups, head_dim=D, dtype=dtype)
         self.pool = Pool(shape, sum(pages_for(n) for n in lengths), CUDA)
         pages = iter((torch.randperm(self.pool.pages.total) + 1).tolist())
-        self.held = [Held([next(pages) for _ in range(pages_for(n))], n, i + n, i) for i, n in enumerate(lengths)]
+        self.held = [
+            ContextSequence([next(pages) for _ in range(pages_for(n))], n, i + n, i) for i, n in enumerate(lengths)
+        ]
         for cache in (*self.pool.k, *self.pool.v):
             cache.normal_(generator=self.generator)
 
     def room(self, batch: int, tokens: int, capacity: int) -> Stage:
-        return Stage(self, Room(self.pool, batch, tokens, capacity))
+        return Stage(self, DenseContext(self.pool, batch, tokens, capacity))
 
-    def context(self, layer: int, row: Held | None) -> tuple[Tensor, Tensor]:
+    def context(self, layer: int, row: ContextSequence | None) -> tuple[Tensor, Tensor]:
         slots = [row.pages[i // PAGE] * PAGE + i % PAGE for i in range(row.length)] if row else []
         index = torch.tensor(slots, dtype=torch.int64, device=CUDA)
         return self.pool.k[layer][index], self.pool.v[layer][index]
@@ -52,7 +54,7 @@ class World:
 class Stage:
     """A room, and a step of all layers over it on tensors that stay."""
 
-    def __init__(self, world: World, room: Room) -> None:
+    def __init__(self, world: World, room: DenseContext) -> None:
         self.world, self.room = world, room
         rows = room.batch * room.tokens
         sizes = (world.heads, world.groups, world.groups)
@@ -72,12 +74,12 @@ class Stage:
         for tensor in (tensor for layer in self.numbers for tensor in layer):
             tensor.normal_(generator=self.world.generator)
 
-    def step(self, replay: Callable[[], None], rows: Sequence[Held]) -> None:
+    def step(self, replay: Callable[[], None], rows: Sequence[ContextSequence]) -> None:
         self.draw()
         replay()
         self.check(rows)
 
-    def check(self, rows: Sequence[Held], broken: int = -1) -> None:
+    def check(self, rows: Sequence[ContextSequence], broken: int = -1) -> None:
         n = self.room.tokens
         padded = [*rows, *[None] * (self.room.batch - len(rows))]
         assert self.positions.tolist() == [row.position if row else 0 for row in padded]

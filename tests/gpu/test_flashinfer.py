@@ -12,9 +12,9 @@ from torch import Tensor
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.flashinfer_attention import FlashInferAttention
-from walkgraph.engine.kv.paged_attention import Contexts, PagedAttention
-from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.paged_attention import PaddedContexts, PagedAttention
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 
@@ -38,7 +38,7 @@ class Pair:
         self.fast, self.exact = (
             StateTable(
                 {"kv": Pool(CacheShape(layers=LAYERS, kv_heads=groups, head_dim=D, dtype=dtype), pages, device)},
-                Contexts(),
+                PaddedContexts(),
             )
             for dtype, device in ((torch.bfloat16, torch.device("cuda")), (torch.float32, torch.device("cuda")))
         )

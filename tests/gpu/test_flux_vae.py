@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from walkgraph.abi.calls import Call
 from walkgraph.abi.states import States
 from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
-from walkgraph.engine.calls.captured_step import Singles
+from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.layers.pixels import few_channels, one_head
 from walkgraph.networks.flux_vae import AutoEncoder
@@ -77,7 +77,7 @@ def test_the_ends_and_the_middle_are_their_twins() -> None:
 def test_a_captured_step_is_what_forward_makes(packed: PackedVae) -> None:
     decoder = VaeDecoder(packed, BAGEL_7B_MOT)
     capturer = Capturer(DEVICE)
-    singles = Singles(capturer)
+    singles = CapturedSteps(capturer)
     singles.prepare(decoder, {"latents": torch.zeros(32, 32, 64)}, {})
     assert capturer.count == 1, capturer.failed
     calls = [Call("r", "n", "w", 0, 0, (), {"latents": some(s, 32, 32, 64)}, {}, {}, 0) for s in (1, 2)]

@@ -5,14 +5,14 @@ import time
 import pytest
 import torch
 
-from walkgraph.engine.probe import looker
-from walkgraph.engine.probe.looker import Looked, Looker, Wants
+from walkgraph.engine.probe import value_probe
+from walkgraph.engine.probe.value_probe import ProbedValue, ProbeRequest, ValueProbe
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
-ALL = Wants(histogram=True, preview=True, record=True)
+ALL = ProbeRequest(histogram=True, preview=True, record=True)
 CASES = [
     ("features", (77, 4096), torch.bfloat16),
     ("features", (3001,), torch.float32),
@@ -32,11 +32,11 @@ def value_of(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     return (torch.randn(shape, generator=torch.Generator().manual_seed(7)) * 40).to(dtype)
 
 
-def looked(value: torch.Tensor, modality: str) -> Looked:
-    looker = Looker()
-    looker.take("t", value, modality, ALL)
+def looked(value: torch.Tensor, modality: str) -> ProbedValue:
+    value_probe = ValueProbe()
+    value_probe.take("t", value, modality, ALL)
     deadline = time.monotonic() + 20
-    while not (found := looker.ready()):
+    while not (found := value_probe.ready()):
         assert time.monotonic() < deadline
     return found[0]
 
@@ -45,7 +45,7 @@ def looked(value: torch.Tensor, modality: str) -> Looked:
 def test_a_gpu_tells_what_a_cpu_tells(
     modality: str, shape: tuple[int, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(looker.SAMPLED, "cpu", looker.SAMPLED["cuda"])
+    monkeypatch.setitem(value_probe.SAMPLED, "cpu", value_probe.SAMPLED["cuda"])
     value = value_of(shape, dtype)
     here, there = looked(value, modality), looked(value.cuda(), modality)
     assert (here.dtype, here.shape, here.digest, here.picked) == (there.dtype, there.shape, there.digest, there.picked)
@@ -67,40 +67,40 @@ def test_a_gpu_tells_what_a_cpu_tells(
 
 @pytest.mark.parametrize(("modality", "shape", "dtype"), CASES)
 def test_taking_never_waits_for_the_device(modality: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    looker, value = Looker(), value_of(shape, dtype).cuda()
+    value_probe, value = ValueProbe(), value_of(shape, dtype).cuda()
     for _ in range(3):  # kernels are loaded, memory is at hand
-        looker.take("t", value, modality, ALL)
+        value_probe.take("t", value, modality, ALL)
     torch.cuda.synchronize()
-    looker.ready()
+    value_probe.ready()
     torch.cuda.set_sync_debug_mode("error")
     try:
         torch.cuda._sleep(200_000_000)  # pyright: ignore[reportPrivateUsage] - about a tenth of a second of device time
         began = time.monotonic()
-        looker.take("t", value, modality, ALL)
+        value_probe.take("t", value, modality, ALL)
         took = time.monotonic() - began
-        assert not looker.ready(), "it is behind what the value was made by"
+        assert not value_probe.ready(), "it is behind what the value was made by"
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert took < 0.02
     torch.cuda.synchronize()
-    assert looker.ready()
+    assert value_probe.ready()
 
 
 def test_a_value_that_is_let_go_is_read_all_the_same() -> None:
-    looker = Looker()
+    value_probe = ValueProbe()
     wanted = looked(torch.full((1 << 20,), 3.0), "tensor").digest
     for _ in range(50):
         value = torch.full((1 << 20,), 3.0, device="cuda")
-        looker.take("t", value, "tensor", ALL)
+        value_probe.take("t", value, "tensor", ALL)
         del value
         torch.full((1 << 20,), 4.0, device="cuda")
     torch.cuda.synchronize()
-    assert {one.digest for one in looker.ready()} == {wanted}
+    assert {one.digest for one in value_probe.ready()} == {wanted}
 
 
 def test_steps_beside_a_look_lose_little() -> None:
     """Printed for who reads: how long a look keeps the device's steps."""
-    a, value, looker = torch.randn(4096, 4096, device="cuda"), torch.randn(77, 4096, device="cuda"), Looker()
+    a, value, value_probe = torch.randn(4096, 4096, device="cuda"), torch.randn(77, 4096, device="cuda"), ValueProbe()
 
     def steps(look: bool) -> float:
         torch.cuda.synchronize()
@@ -108,9 +108,9 @@ def test_steps_beside_a_look_lose_little() -> None:
         for number in range(100):
             torch.mm(a, a)
             if look and number % 10 == 0:
-                looker.take("t", value, "features", Wants(histogram=True, preview=True))
+                value_probe.take("t", value, "features", ProbeRequest(histogram=True, preview=True))
         torch.cuda.synchronize()
-        looker.ready()
+        value_probe.ready()
         return time.monotonic() - began
 
     steps(look=True)

@@ -15,8 +15,8 @@ from torch import Tensor
 from tests.gpu.test_pi05 import WIDE, distance
 from walkgraph.abi.states import CacheShape, CausalRows
 from walkgraph.engine.device.capture import Capturer
-from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import PAGE, pages_for
+from walkgraph.engine.kv.allocator import PAGE, pages_for
+from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.flow_end import Way
 from walkgraph.networks.operators_pi05 import random_pi05
@@ -42,14 +42,14 @@ def drawn(seed: int, *size: int) -> Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
-def held(counts: Sequence[int], dtype: torch.dtype) -> tuple[Pool, list[Held]]:
+def held(counts: Sequence[int], dtype: torch.dtype) -> tuple[Pool, list[ContextSequence]]:
     """A pool of noise, and sequences in it."""
     shape = CacheShape(layers=WIDE.layers, kv_heads=WIDE.kv_heads, head_dim=WIDE.head_dim, dtype=dtype)
-    pool, first, found = Pool(shape, sum(map(pages_for, counts)), DEVICE), 1, list[Held]()
+    pool, first, found = Pool(shape, sum(map(pages_for, counts)), DEVICE), 1, list[ContextSequence]()
     for number, cache_ in enumerate((*pool.k, *pool.v)):
         cache_.copy_(drawn(number, *cache_.shape))
     for number, count in enumerate(counts):
-        found.append(Held(range(first, first + pages_for(count)), count, count, number))
+        found.append(ContextSequence(range(first, first + pages_for(count)), count, count, number))
         first += pages_for(count)
     return pool, found
 
@@ -94,8 +94,8 @@ def test_flow_steps_at_once_are_as_alone(counts: tuple[int, ...], tokens: int) -
     with torch.inference_mode():
         table = expert.tables(times[:, 1])
 
-        def moved(mine: slice, some: Sequence[Held], size: int) -> Tensor:
-            room = Room(pool, size, tokens, capacity_for([row.length for row in some], size, tokens))
+        def moved(mine: slice, some: Sequence[ContextSequence], size: int) -> Tensor:
+            room = DenseContext(pool, size, tokens, capacity_for([row.length for row in some], size, tokens))
             room.place(some)
             return expert.step(actions[mine], table[mine], Way(*times[mine, 1:].unbind(1)), room) - actions[mine]
 

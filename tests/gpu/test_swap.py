@@ -7,7 +7,7 @@ import torch
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape
-from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.paged_attention import PaddedContexts
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import Swap, Swapped
@@ -31,7 +31,7 @@ def advanced(swap: Swap) -> list[Swapped]:
 def test_what_goes_to_the_host_comes_back_as_it_was_while_others_write() -> None:
     device = torch.device("cuda")
     pool = Pool(SHAPE, PAGES, device)
-    states = StateTable({"main": pool, "copy": pool}, Contexts())
+    states = StateTable({"main": pool, "copy": pool}, PaddedContexts())
     swap = Swap(states, lambda run: None, lambda run: True, lambda run: None, lambda run: ())
     value = torch.randn(2, 28, 3000, 8, 128, device=device).bfloat16()
     states.import_state(MAIN, {"counters": torch.tensor([[3000, 3000]]), "kv.0": value})
@@ -59,7 +59,7 @@ def test_what_goes_to_the_host_comes_back_as_it_was_while_others_write() -> None
 def test_pages_of_a_run_that_ends_on_its_way_back_are_not_written_late() -> None:
     device = torch.device("cuda")
     pool = Pool(SHAPE, PAGES, device)
-    states = StateTable({"main": pool}, Contexts())
+    states = StateTable({"main": pool}, PaddedContexts())
     swap = Swap(states, lambda run: None, lambda run: True, lambda run: None, lambda run: ())
     value = torch.randn(2, 28, PAGES * 16, 8, 128, device=device).bfloat16()
     counters = torch.tensor([[PAGES * 16, 0]])

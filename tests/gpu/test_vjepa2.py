@@ -15,7 +15,7 @@ from tests.unit.graphs.test_bundled import GRAPHS
 from tests.unit.graphs.test_vjepa2_runs import PLACEMENT, PLAN, actions, asked, encoded, planned_for, pose
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.vjepa2 import TransformerConfig, Vjepa2Config
-from walkgraph.engine.kv.pages import PAGE, pages_for
+from walkgraph.engine.kv.allocator import PAGE, pages_for
 from walkgraph.graph.reading import codec
 from walkgraph.layers.poses import move, plain_move
 from walkgraph.networks import vjepa2_planning as planning

@@ -8,21 +8,21 @@ from pathlib import Path
 import torch
 
 from walkgraph.abi.operator import Capture
-from walkgraph.engine.calls.batches import Batches
-from walkgraph.engine.calls.captured_step import Singles
+from walkgraph.engine.calls.call_scheduler import CallScheduler
+from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.readback import chained, host_ports
 from walkgraph.engine.calls.runner import Runner
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.failures import is_memory
-from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.paged_attention import PaddedContexts
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.load import load_operators, make_pools, nodes_here
 from walkgraph.engine.loops.bodies import Loaded
 from walkgraph.engine.loops.resident import Resident
-from walkgraph.engine.warmup import Serving, capture_singles, warm_up
+from walkgraph.engine.warmup import WarmableEngine, capture_singles, warm_up
 from walkgraph.errors import Refused
 from walkgraph.layers import invariance
 from walkgraph.placement.tables import Plan, RankPlan
@@ -32,17 +32,17 @@ Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
-class Machine:
+class EngineParts:
     """Of one rank."""
 
     nodes: Mapping[str, Loaded]
     states: StateTable
-    batches: Batches
+    batches: CallScheduler
     resident: Resident
-    singles: Callable[[torch.device], Singles | None]
+    singles: Callable[[torch.device], CapturedSteps | None]
 
 
-class Maker:
+class EngineBuilder:
     def __init__(  # noqa: PLR0913 - as `Engine`, each by its name
         self,
         plan: Plan,
@@ -63,7 +63,7 @@ class Maker:
         self._watch, self._clock = watch, clock
         self._capturer = cache(lambda device: Capturer(device, enabled=capture, priority=-1))
 
-    def load(self, progress: Progress) -> Machine:
+    def load(self, progress: Progress) -> EngineParts:
         """Operators, then caches. Raises `Refused`, `NotFound`, `InvalidInput` for what can't be loaded."""
         try:
             nodes = load_operators(self._plan, self._here, self._roots, progress, self._capture_of)
@@ -74,13 +74,13 @@ class Maker:
             message = f"rank {self._here.rank} has too little memory for its nodes; place fewer on it"
             raise Refused(message) from raised
 
-    def machine(self, nodes: Mapping[str, Loaded], pools: Mapping[str, Pool]) -> Machine:
+    def machine(self, nodes: Mapping[str, Loaded], pools: Mapping[str, Pool]) -> EngineParts:
         ports, device = host_ports(self._plan, self._here), torch.device(self._here.device)
-        states, singles = StateTable(pools, Contexts(), prefix_cache=self._prefix_cache), cache(self.singles)
+        states, singles = StateTable(pools, PaddedContexts(), prefix_cache=self._prefix_cache), cache(self.singles)
         runner = Runner(
             states, self._here.rank, host_ports=lambda call: ports.get(call.node, ()), stamp=self._watch.stamp
         )
-        batches = Batches(
+        batches = CallScheduler(
             nodes,
             runner,
             singles,
@@ -99,9 +99,9 @@ class Maker:
             watch=self._watch,
             clock=self._clock,
         )
-        return Machine(nodes, states, batches, resident, singles)
+        return EngineParts(nodes, states, batches, resident, singles)
 
-    def warm(self, engine: Serving, machine: Machine, progress: Progress) -> None:
+    def warm(self, engine: WarmableEngine, machine: EngineParts, progress: Progress) -> None:
         """Through its `step`. Raises `RunFailed`."""
         warm_up(engine, self._plan, nodes_here(self._plan, self._here), machine.nodes, progress)
         with invariance.batch_invariant(self._invariant):
@@ -110,8 +110,8 @@ class Maker:
     def _capture_of(self, device: torch.device) -> Capture | None:
         return self._capturer(device) if self._capturer(device).enabled else None
 
-    def singles(self, device: torch.device) -> Singles | None:
+    def singles(self, device: torch.device) -> CapturedSteps | None:
         """What captures steps on a device, if anything."""
         capturer = Capturer(device, enabled=self._capture)
         most = 1 if self._invariant else None
-        return Singles(capturer, most=most, marks=self._watch.mark) if capturer.enabled else None
+        return CapturedSteps(capturer, most=most, marks=self._watch.mark) if capturer.enabled else None

@@ -19,15 +19,15 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, Scalar, StateKey
-from walkgraph.engine.build import Machine, Maker, Progress
-from walkgraph.engine.calls.batches import Batches
+from walkgraph.engine.build import EngineBuilder, EngineParts, Progress
+from walkgraph.engine.calls.call_scheduler import CallScheduler
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded
 from walkgraph.engine.calls.schedule import MIX, Mix
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.gauges import Gauges, memory
+from walkgraph.engine.kv.paged_state import CacheSummary
 from walkgraph.engine.kv.pool import PoolInfo, infos
 from walkgraph.engine.kv.prefix import PrefixStats
-from walkgraph.engine.kv.states import Kept
 from walkgraph.engine.kv.swap import Swap, Swapped
 from walkgraph.engine.load import rank_plan
 from walkgraph.engine.loops.examples import with_examples
@@ -70,7 +70,7 @@ class Engine:
         self._watch = Stopwatch(self._device, clock)
         self._stopped: set[str] = set()
         """Runs whose loops are held."""
-        self._maker = Maker(
+        self._maker = EngineBuilder(
             plan,
             here,
             weights_roots,
@@ -92,7 +92,7 @@ class Engine:
         self._use(machine)
         self._maker.warm(self, machine, progress)
 
-    def _use(self, machine: Machine) -> None:
+    def _use(self, machine: EngineParts) -> None:
         self._nodes, self._states = machine.nodes, machine.states
         self._batches, self._resident = machine.batches, machine.resident
         self._pools = tuple(set(machine.states.pools.values()))
@@ -133,7 +133,7 @@ class Engine:
         self._resident.allow(run, step, use, iteration, upto)
 
     @property
-    def batches(self) -> Batches:
+    def batches(self) -> CallScheduler:
         """Its calls outside loops on the device."""
         return self._batches
 
@@ -209,7 +209,7 @@ class Engine:
         if not self._swap.away(run):
             self._resident.release(run)
 
-    def glance(self, key: StateKey) -> Kept | Tensor | None:
+    def glance(self, key: StateKey) -> CacheSummary | Tensor | None:
         """What a state holds now, for who looks at it."""
         return self._states.glance(key)
 

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed, StateKey
-from walkgraph.engine.kv.pages import OutOfPages
-from walkgraph.engine.kv.states import Kept, StateTable
+from walkgraph.engine.kv.allocator import OutOfPages
+from walkgraph.engine.kv.paged_state import CacheSummary
+from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorCode, ErrorInfo
 
@@ -98,7 +99,7 @@ def described(value: Any) -> str:
             return "nothing"
         case Tensor():
             return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
-        case Kept():
+        case CacheSummary():
             wide = f"{value.sequences} sequences of at most " if value.sequences != 1 else ""
             return f"{wide}{value.tokens} tokens on {value.pages} pages"
         case str():

@@ -7,7 +7,7 @@ import torch
 
 from walkgraph.abi.calls import Call
 from walkgraph.abi.operator import Operator
-from walkgraph.engine.calls.captured_step import Singles
+from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.load import WARM_UP, example_calls
 from walkgraph.engine.loops.bodies import Loaded
@@ -17,7 +17,7 @@ from walkgraph.placement.tables import NodePlan, Plan
 Progress = Callable[[str, float], None]
 
 
-class Serving(Protocol):
+class WarmableEngine(Protocol):
     @property
     def idle(self) -> bool: ...
 
@@ -29,7 +29,7 @@ class Serving(Protocol):
 
 
 def warm_up(
-    engine: Serving, plan: Plan, plans: Sequence[NodePlan], nodes: Mapping[str, Loaded], progress: Progress
+    engine: WarmableEngine, plan: Plan, plans: Sequence[NodePlan], nodes: Mapping[str, Loaded], progress: Progress
 ) -> None:
     """The examples of every operator. Raises `RunFailed` for one that fails."""
     first = {nodes[node.name].index: node for node in reversed(plans)}
@@ -46,7 +46,7 @@ def warm_up(
 
 
 def capture_singles(
-    nodes: Mapping[str, Loaded], singles_of: Callable[[torch.device], Singles | None], progress: Progress
+    nodes: Mapping[str, Loaded], singles_of: Callable[[torch.device], CapturedSteps | None], progress: Progress
 ) -> None:
     """The steps of operators that are captured by themselves, for their examples. Those of others are for loops."""
     operators = {

@@ -14,7 +14,7 @@ from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.fields import Fields, read_object
 from walkgraph.checkpoints.orpheus import LlamaConfig
-from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.layers.attention import PackedAttend, causal_mask
 from walkgraph.networks.checkpoint import load_llama
 from walkgraph.networks.llama import Llama

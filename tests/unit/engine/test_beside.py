@@ -14,12 +14,12 @@ from walkgraph.abi.calls import Call, Outputs, Scalar
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
-from walkgraph.engine.calls.captured_step import Served, Singles
+from walkgraph.engine.calls.captured_step import CapturedSteps, Served
 from walkgraph.engine.calls.chunked_prefill import Begun, Done
 from walkgraph.engine.calls.runner import Result, Runner
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.kv.paged_attention import Contexts
+from walkgraph.engine.kv.paged_attention import PaddedContexts
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.loops.resident import LoopDone
@@ -43,7 +43,7 @@ class Mark:
         self.led += 1
 
 
-class Marked(Singles):
+class Marked(CapturedSteps):
     """Batches that are over when their mark is reached."""
 
     def __init__(self) -> None:
@@ -205,9 +205,9 @@ class Inverse(Operator):
 
 
 def inverses(operator: Operator, xs: Sequence[float]) -> list[Result]:
-    runner = Runner(StateTable({}, Contexts()), 3)
+    runner = Runner(StateTable({}, PaddedContexts()), 3)
     calls = [call("n", {"x": torch.tensor([x, 1.0])}, run=str(x), by=2.0) for x in xs]
-    launched = runner.launch_beside(Singles(Capturer(CPU)), operator, CPU, calls)
+    launched = runner.launch_beside(CapturedSteps(Capturer(CPU)), operator, CPU, calls)
     launched.wait()
     return launched.results()
 
@@ -236,7 +236,7 @@ def test_where_a_step_breaks_forward_serves() -> None:
 
 
 def test_what_a_later_batch_writes_changes_no_earlier_one() -> None:
-    singles, operator = Singles(Capturer(CPU)), Inverse()
+    singles, operator = CapturedSteps(Capturer(CPU)), Inverse()
     one, two = (call("n", {"x": torch.full((2,), x)}, by=1.0) for x in (2.0, 4.0))
     first = singles.serve(operator, [one], lambda call: ("y",))
     second = singles.serve(operator, [two], lambda call: ())

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.states import CacheShape
-from walkgraph.engine.kv.dense_context import GAP, Held, Room, capacity_for, room_bytes
-from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.dense_context import GAP, ContextSequence, DenseContext, capacity_for, dense_context_bytes
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.attention import dense_attention
 
@@ -28,7 +28,8 @@ class World:
         order = torch.randperm(self.pool.pages.total, generator=self.generator) + 1
         parts = order.split([pages_for(n) for n in lengths])
         self.held = [
-            Held(pages.tolist(), n, 10 * i + n, i) for i, (n, pages) in enumerate(zip(lengths, parts, strict=True))
+            ContextSequence(pages.tolist(), n, 10 * i + n, i)
+            for i, (n, pages) in enumerate(zip(lengths, parts, strict=True))
         ]
         for cache in (*self.pool.k, *self.pool.v):
             cache.copy_(self.randn(*cache.shape))
@@ -36,13 +37,13 @@ class World:
     def randn(self, *size: int) -> Tensor:
         return torch.randn(size, generator=self.generator)
 
-    def context(self, layer: int, row: Held | None) -> tuple[Tensor, Tensor]:
+    def context(self, layer: int, row: ContextSequence | None) -> tuple[Tensor, Tensor]:
         if row is None:
             return torch.empty(0, G, D), torch.empty(0, G, D)
         slots = [row.pages[i // PAGE] * PAGE + i % PAGE for i in range(row.length)]
         return self.pool.k[layer][slots], self.pool.v[layer][slots]
 
-    def step(self, room: Room, rows: Sequence[Held]) -> None:
+    def step(self, room: DenseContext, rows: Sequence[ContextSequence]) -> None:
         """One step over the room, every layer; each row must be as if alone."""
         n = room.tokens
         padded = [*rows, *[None] * (room.batch - len(rows))]
@@ -61,7 +62,7 @@ class World:
 
 def test_rows_see_their_context_and_their_block() -> None:
     world = World([0, 1, PAGE, 37, 5])
-    room = Room(world.pool, 5, 7, capacity_for([row.length for row in world.held], 5, 7))
+    room = DenseContext(world.pool, 5, 7, capacity_for([row.length for row in world.held], 5, 7))
     room.place(world.held)
     for _ in range(2):
         world.step(room, world.held)
@@ -71,7 +72,7 @@ def test_rows_see_their_context_and_their_block() -> None:
 def test_rows_change_between_steps(seed: int) -> None:
     chance = random.Random(seed)
     world = World([0, 3, 16, 20, 33, 64, 65], seed)
-    room = Room(world.pool, 3, 5, 3 * (65 + 5))
+    room = DenseContext(world.pool, 3, 5, 3 * (65 + 5))
     at = {id(tensor): tensor.data_ptr() for tensor in (room.slots, room.positions, *room.k, *room.v)}
     for _ in range(10):
         rows = chance.sample(world.held, chance.randint(0, 3))
@@ -82,13 +83,13 @@ def test_rows_change_between_steps(seed: int) -> None:
 
 def test_a_new_room_steps_rows_of_padding() -> None:
     world = World([4])
-    world.step(Room(world.pool, 2, 3, 20), [])
+    world.step(DenseContext(world.pool, 2, 3, 20), [])
 
 
 def test_rows_may_share_a_context() -> None:
     world = World([21, 40])
     twin = world.held[0]._replace(position=5)
-    room = Room(world.pool, 3, 4, 200)
+    room = DenseContext(world.pool, 3, 4, 200)
     room.place([world.held[0], twin, world.held[1]])
     world.step(room, [world.held[0], twin, world.held[1]])
 
@@ -96,7 +97,7 @@ def test_rows_may_share_a_context() -> None:
 def test_contexts_that_stay_are_not_read_again() -> None:
     world = World([21, 40, 21])
     a, b, c = world.held
-    room = Room(world.pool, 3, 4, 200)
+    room = DenseContext(world.pool, 3, 4, 200)
     room.place([a, b])
     for cache in (*world.pool.k, *world.pool.v):
         cache[torch.tensor([page * PAGE + i for page in a.pages for i in range(PAGE)])] = torch.inf
@@ -110,7 +111,7 @@ def test_contexts_that_stay_are_not_read_again() -> None:
 def test_what_a_content_becomes_is_read() -> None:
     world = World([21])
     (held,) = world.held
-    room = Room(world.pool, 1, 4, 60)
+    room = DenseContext(world.pool, 1, 4, 60)
     room.place([held])
     for cache in (*world.pool.k, *world.pool.v):
         cache.mul_(2)
@@ -122,7 +123,7 @@ def test_what_a_content_becomes_is_read() -> None:
 def test_nothing_of_other_runs_lies_behind_a_block() -> None:
     """Neither of the rows before nor of one whose numbers are broken: a kernel may read a tile past the end."""
     world = World([3, 50, 7])
-    room = Room(world.pool, 2, 4, 110)
+    room = DenseContext(world.pool, 2, 4, 110)
     room.place([world.held[1], world.held[1]])
     for v in room.v:
         v.fill_(torch.nan)
@@ -135,7 +136,7 @@ def test_nothing_of_other_runs_lies_behind_a_block() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     world = World([30, 30, 30])
-    room = Room(world.pool, 2, 5, 70)
+    room = DenseContext(world.pool, 2, 5, 70)
     assert room.fits(world.held[:2])
     assert not room.fits(world.held)
     assert not room.fits([world.held[0]._replace(length=61)])
@@ -155,6 +156,6 @@ def test_few_capacities_hold_all_lengths() -> None:
 
 def test_bytes_are_told() -> None:
     world = World([10])
-    room = Room(world.pool, 3, 5, 100)
+    room = DenseContext(world.pool, 3, 5, 100)
     held = sum(cache.numel() * cache.itemsize for cache in (*room.k, *room.v, room.slots, room.positions))
-    assert held <= room_bytes(SHAPE, 3, 5, 100) <= held + (9 << 20)
+    assert held <= dense_context_bytes(SHAPE, 3, 5, 100) <= held + (9 << 20)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from walkgraph.engine.device.clocks import MOST_SPANS, Busy, DeviceClock, Offset, Stamp, Stopwatch, Track
+from walkgraph.engine.device.clocks import MOST_SPANS, BusyTime, ClockOffset, DeviceClock, Stamp, Stopwatch, StreamTrack
 
 US = 1e-6
 CPU = torch.device("cpu")
@@ -84,7 +84,7 @@ class Played:
 def decode(device: Device, steps: int, step: float, late: float) -> list[tuple[float, float]]:
     """Launches, two of them under way at a time, that the host sees late. Told and true times of their ends."""
     clock = DeviceClock(device.event, "anchors", device.clock)
-    track = Track(clock)
+    track = StreamTrack(clock)
     told: list[tuple[float, float]] = []
     spans: list[tuple[float, float]] = []
     flights: list[tuple[Stamp, float, float]] = []
@@ -123,7 +123,7 @@ def test_ends_are_told_to_50_us(drift: float, step: float, late: float) -> None:
 def test_after_an_hour_without_work_it_is_as_good() -> None:
     device = Device(1, 20e-6)
     clock = DeviceClock(device.event, "anchors", device.clock)
-    track = Track(clock)
+    track = StreamTrack(clock)
     for _ in range(5):
         for _ in range(20):
             began = device.clock()
@@ -144,7 +144,7 @@ def test_anchors_that_wait_behind_others_work_make_it_no_worse_than_what_the_hos
     """Streams may share a queue of the device: then anchors are no better than all events."""
     device = Device(4)
     clock = DeviceClock(device.event, None, device.clock)
-    track = Track(clock)
+    track = StreamTrack(clock)
     for _ in range(200):
         began = device.clock()
         _, end = device.launch(0.004)
@@ -157,7 +157,7 @@ def test_anchors_that_wait_behind_others_work_make_it_no_worse_than_what_the_hos
 
 def test_a_launch_starts_when_what_was_launched_before_it_has_ended() -> None:
     device = Device(5)
-    track = Track(DeviceClock(device.event, "anchors", device.clock))
+    track = StreamTrack(DeviceClock(device.event, "anchors", device.clock))
     begun = [device.clock()]
     first = device.launch(0.010)
     stamps = [track.stamp()]
@@ -174,7 +174,7 @@ def test_a_launch_starts_when_what_was_launched_before_it_has_ended() -> None:
 
 def test_a_launch_does_not_have_the_time_of_the_copies_that_it_waits_for() -> None:
     device = Device(7)
-    track = Track(DeviceClock(device.event, "anchors", device.clock))
+    track = StreamTrack(DeviceClock(device.event, "anchors", device.clock))
     device.launch(0.050)
     # Nobody asks when the state had come.
     track.stamp()
@@ -192,7 +192,7 @@ def test_the_host_is_not_asked_to_wait() -> None:
 
     device = Device(6)
     clock = DeviceClock(lambda: Never(device), "anchors", device.clock)
-    track = Track(clock)
+    track = StreamTrack(clock)
     for _ in range(10):
         began = device.clock()
         _, end = device.launch(0.001)
@@ -206,7 +206,7 @@ def test_bounds_are_the_naive_ones() -> None:
     """Without drift, the offset lies between the highest lower bound and the lowest upper one."""
     draw = random.Random(7)
     for _ in range(50):
-        true, offset = draw.uniform(-1e4, 1e4), Offset()
+        true, offset = draw.uniform(-1e4, 1e4), ClockOffset()
         lows: list[float] = []
         highs: list[float] = []
         for _ in range(draw.randrange(1, 8)):
@@ -222,7 +222,7 @@ def test_busy_time_is_that_of_the_union() -> None:
     draw = random.Random(8)
     for _ in range(50):
         spans = [(at, at + draw.randrange(1, 6)) for at in (draw.randrange(90) for _ in range(12))]
-        busy = Busy()
+        busy = BusyTime()
         for started, finished in spans:
             busy.add(started, finished)
         naive = sum(any(a <= second < b for a, b in spans) for second in range(100))
@@ -231,7 +231,7 @@ def test_busy_time_is_that_of_the_union() -> None:
 
 
 def test_however_many_spans_there_are_few_are_kept() -> None:
-    busy = Busy()
+    busy = BusyTime()
     for at in range(3 * MOST_SPANS):
         busy.add(at, at + 0.25)
     assert len(vars(busy)["_spans"]) < MOST_SPANS
@@ -239,7 +239,7 @@ def test_however_many_spans_there_are_few_are_kept() -> None:
 
 
 def test_what_is_under_way_counts_as_busy_once() -> None:
-    busy = Busy()
+    busy = BusyTime()
     assert busy.share(10.0, 5.0) == 0.5
     busy.add(5.0, 14.0)
     assert busy.share(20.0, None) == pytest.approx(0.4)

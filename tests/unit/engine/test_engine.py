@@ -11,7 +11,7 @@ from walkgraph.abi.states import States
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.kv.pages import OutOfPages
+from walkgraph.engine.kv.allocator import OutOfPages
 from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.ids import Rank
 from walkgraph.networks import operators_synthetic as synthetic

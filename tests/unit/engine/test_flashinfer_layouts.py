@@ -5,18 +5,20 @@ import torch
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.flashinfer_attention import PlacedBlocks, blocks_of, layouts, unfit
-from walkgraph.engine.kv.paged_attention import Contexts, Entry, PagedAttention
-from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.paged_attention import PaddedContexts, PagedAttention, PlacedSegment
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 
 SHAPE = CacheShape(layers=1, kv_heads=2, head_dim=128, dtype=torch.bfloat16)
 
 
-def entry(rows: list[int], pages: list[int], length: int, mode: str = "causal", keep: bool = True) -> Entry:
+def entry(rows: list[int], pages: list[int], length: int, mode: str = "causal", keep: bool = True) -> PlacedSegment:
     segment = Segment(StateKey("r", "kv"), torch.tensor(rows), mode, keep)  # type: ignore[arg-type]
-    return Entry(segment, len(rows), pages, length, 0, torch.zeros(len(rows), dtype=torch.int64) if keep else None)
+    return PlacedSegment(
+        segment, len(rows), pages, length, 0, torch.zeros(len(rows), dtype=torch.int64) if keep else None
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -42,7 +44,7 @@ def test_what_stays_with_torch_has_a_reason(shape: CacheShape, keep: bool, avail
 
 
 def test_cpus_take_the_reference() -> None:
-    states = StateTable({"kv": Pool(SHAPE, 4, torch.device("cpu"))}, Contexts())
+    states = StateTable({"kv": Pool(SHAPE, 4, torch.device("cpu"))}, PaddedContexts())
     attend = states.transaction().attend([Segment(StateKey("r", "kv"), torch.arange(2), "causal")])
     assert isinstance(attend, PagedAttention)
 
@@ -79,7 +81,7 @@ def test_causal_and_block_are_groups_and_a_single_token_joins_the_first() -> Non
 
 def test_blocks_alike_are_attended_as_steps_attend_theirs() -> None:
     shape = CacheShape(layers=2, kv_heads=2, head_dim=8, dtype=torch.float32)
-    states = StateTable({"kv": Pool(shape, 24, torch.device("cpu"))}, Contexts())
+    states = StateTable({"kv": Pool(shape, 24, torch.device("cpu"))}, PaddedContexts())
     dice = torch.Generator().manual_seed(0)
     runs = [StateKey("a", "kv"), StateKey("b", "kv")]
 

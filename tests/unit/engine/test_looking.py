@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from walkgraph.engine.kv.states import Kept
-from walkgraph.engine.probe import looker, previews
-from walkgraph.engine.probe.looker import BINS, PICKED, Looked, Looker, Wants
+from walkgraph.engine.kv.paged_state import CacheSummary
+from walkgraph.engine.probe import previews, value_probe
+from walkgraph.engine.probe.value_probe import BINS, PICKED, ProbedValue, ProbeRequest, ValueProbe
 from walkgraph.telemetry.events import (
     HeatPreview,
     MediaPreview,
@@ -24,18 +24,18 @@ from walkgraph.telemetry.events import (
     TextPreview,
 )
 
-ALL = Wants(histogram=True, preview=True, record=True)
+ALL = ProbeRequest(histogram=True, preview=True, record=True)
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 DTYPES = [*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
 MASK = (1 << 64) - 1
 
 
-def looked(value: Any, modality: str = "tensor", wants: Wants = ALL) -> Looked:
-    looker = Looker()
-    looker.take("t", value, modality, wants)
-    assert looker.pending
-    (found,) = looker.ready()
-    assert not looker.pending
+def looked(value: Any, modality: str = "tensor", wants: ProbeRequest = ALL) -> ProbedValue:
+    value_probe = ValueProbe()
+    value_probe.take("t", value, modality, wants)
+    assert value_probe.pending
+    (found,) = value_probe.ready()
+    assert not value_probe.pending
     assert found.token == "t"
     return found
 
@@ -93,7 +93,7 @@ def test_statistics_are_those_of_the_numbers(value: Tensor) -> None:
 
 
 def test_many_numbers_are_sampled_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(looker.SAMPLED, "cpu", 100)
+    monkeypatch.setitem(value_probe.SAMPLED, "cpu", 100)
     value = torch.arange(1001.0)
     got = looked(value).statistics
     assert got is not None
@@ -109,7 +109,7 @@ def test_sums_without_an_end_are_told_as_large_numbers() -> None:
 
 
 def test_without_a_histogram_there_is_none() -> None:
-    got = looked(torch.arange(9.0), wants=Wants(record=True))
+    got = looked(torch.arange(9.0), wants=ProbeRequest(record=True))
     assert got.statistics is not None
     assert got.statistics.histogram == ()
     assert got.preview is None
@@ -124,12 +124,12 @@ def digested(raw: bytes) -> str:
     total = 0
     for place, start in enumerate(range(0, len(raw), 8), 1):
         word = int.from_bytes(raw[start : start + 8].ljust(8, b"\0"), "little")
-        word = (word + place * looker._PLACE) & MASK
-        word = ((word ^ arithmetic(word, 30)) * looker._FIRST) & MASK
-        word = ((word ^ arithmetic(word, 27)) * looker._SECOND) & MASK
+        word = (word + place * value_probe._PLACE) & MASK
+        word = ((word ^ arithmetic(word, 30)) * value_probe._FIRST) & MASK
+        word = ((word ^ arithmetic(word, 27)) * value_probe._SECOND) & MASK
         total += word ^ arithmetic(word, 31)
-    word = (total + len(raw) * looker._PLACE) & MASK
-    word = ((word ^ (word >> 30)) * looker._FIRST) & MASK
+    word = (total + len(raw) * value_probe._PLACE) & MASK
+    word = ((word ^ (word >> 30)) * value_probe._FIRST) & MASK
     return f"{word ^ (word >> 31):016x}"
 
 
@@ -149,7 +149,7 @@ def test_digests_are_those_of_all_bytes(value: Tensor) -> None:
 @pytest.mark.parametrize("words", [1, 2, 3, 1 << 22])
 def test_large_tensors_are_digested_in_pieces(words: int, monkeypatch: pytest.MonkeyPatch) -> None:
     value = torch.arange(1003, dtype=torch.int32)
-    monkeypatch.setattr(looker, "_WORDS", words)
+    monkeypatch.setattr(value_probe, "_WORDS", words)
     assert looked(value).digest == digested(value.numpy().tobytes())
 
 
@@ -183,7 +183,7 @@ def test_values_that_are_no_tensors() -> None:
         ([torch.ones(2), torch.ones(3)], "list", (2,)),
         ({"b": torch.ones(2)}, "list", (1,)),
         (None, "absent", ()),
-        (Kept(2, 7, 3), "cache", (2, 7, 3)),
+        (CacheSummary(2, 7, 3), "cache", (2, 7, 3)),
     ):
         found = looked(value)
         assert (found.dtype, found.shape) == (dtype, shape)
@@ -205,10 +205,10 @@ def test_picked_numbers_lie_at_even_distances() -> None:
 
 
 def test_what_was_taken_first_is_given_first() -> None:
-    looker = Looker()
+    value_probe = ValueProbe()
     for number, value in enumerate((torch.ones(2), "x", [1], torch.zeros(1))):
-        looker.take(number, value, "tensor", Wants())
-    assert [one.token for one in looker.ready()] == [0, 1, 2, 3]
+        value_probe.take(number, value, "tensor", ProbeRequest())
+    assert [one.token for one in value_probe.ready()] == [0, 1, 2, 3]
 
 
 # ── previews ────────────────────────────────────────────────────────────────────────────────────
@@ -360,10 +360,10 @@ def test_nothing_is_read_on_the_host_before_it_is_there(modality: str, monkeypat
     for name in ("item", "tolist", "__bool__", "__int__", "__float__", "numpy", "cpu", "nonzero"):
         real: Callable[..., Any] = getattr(Tensor, name)
         monkeypatch.setattr(Tensor, name, lambda *a, real=real, name=name, **k: (seen.append(name), real(*a, **k))[1])
-    looker = Looker()
-    looker.take("t", torch.rand(3, 90, 80), modality, ALL)
+    value_probe = ValueProbe()
+    value_probe.take("t", torch.rand(3, 90, 80), modality, ALL)
     assert seen == []
-    assert looker.ready()
+    assert value_probe.ready()
     assert seen
 
 
@@ -371,13 +371,13 @@ def test_what_cannot_be_looked_at_is_told_by_its_shape_and_harms_nobody(monkeypa
     def full(*args: Any, **how: Any) -> Tensor:
         raise torch.OutOfMemoryError("no room")
 
-    assert looked(torch.ones(2, 3).to_sparse()) == Looked("t", "float32", (2, 3))
-    monkeypatch.setattr(looker, "measured", full)
-    assert looked(torch.ones(2, 3)) == Looked("t", "float32", (2, 3))
+    assert looked(torch.ones(2, 3).to_sparse()) == ProbedValue("t", "float32", (2, 3))
+    monkeypatch.setattr(value_probe, "measured", full)
+    assert looked(torch.ones(2, 3)) == ProbedValue("t", "float32", (2, 3))
 
 
 def test_a_list_is_looked_at_by_the_same_streams() -> None:
-    looker = Looker()
-    looker.take("t", [torch.ones(2), torch.ones(3)], "list", ALL)
-    assert len(looker._sides) == 1  # pyright: ignore[reportPrivateUsage]
-    assert [one.dtype for one in looker.ready()] == ["list"]
+    value_probe = ValueProbe()
+    value_probe.take("t", [torch.ones(2), torch.ones(3)], "list", ALL)
+    assert len(value_probe._sides) == 1  # pyright: ignore[reportPrivateUsage]
+    assert [one.dtype for one in value_probe.ready()] == ["list"]

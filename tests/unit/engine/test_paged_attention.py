@@ -12,8 +12,8 @@ from torch import Tensor
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
-from walkgraph.engine.kv.paged_attention import Contexts
-from walkgraph.engine.kv.pages import PageFault
+from walkgraph.engine.kv.allocator import PageFault
+from walkgraph.engine.kv.paged_attention import PaddedContexts
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.layers.attention import causal_mask, dense_attention
@@ -43,7 +43,7 @@ class Alone:
 
 
 def table(pages: int = 400) -> StateTable:
-    return StateTable({"kv": Pool(SHAPE, pages, torch.device("cpu"))}, Contexts())
+    return StateTable({"kv": Pool(SHAPE, pages, torch.device("cpu"))}, PaddedContexts())
 
 
 def segments_of(
@@ -148,7 +148,7 @@ def test_an_unchanged_context_is_gathered_once(monkeypatch: pytest.MonkeyPatch) 
 def test_kept_contexts_stay_within_their_budget() -> None:
     generator = torch.Generator().manual_seed(2)
     one_group = 2 * LAYERS * (16 + 2) * G * D * 4
-    contexts = Contexts(budget=2 * one_group)
+    contexts = PaddedContexts(budget=2 * one_group)
     states = StateTable({"kv": Pool(SHAPE, 64, torch.device("cpu"))}, contexts)
     for run in range(5):
         key = StateKey(str(run), "kv")
@@ -193,7 +193,7 @@ def test_one_forward_appends_to_a_sequence_once_and_to_one_shape() -> None:
 def test_half_precision_caches_answer_in_the_rows_type() -> None:
     generator = torch.Generator().manual_seed(4)
     shape = CacheShape(layers=1, kv_heads=G, head_dim=D, dtype=torch.bfloat16)
-    states = StateTable({"kv": Pool(shape, 8, torch.device("cpu"))}, Contexts())
+    states = StateTable({"kv": Pool(shape, 8, torch.device("cpu"))}, PaddedContexts())
     numbers = qkv(7, generator)[:1]
     [out] = forward(states, segments_of([(StateKey("a", "kv"), 7, "block", True)]), numbers)
     assert out.dtype == torch.float32

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walkgraph.engine.kv.pages import PAGE, OutOfPages, PageFault, Pages, pages_for
+from walkgraph.engine.kv.allocator import PAGE, OutOfPages, PageAllocator, PageFault, pages_for
 
 
 def test_tokens_round_up_to_pages() -> None:
@@ -12,11 +12,11 @@ def test_tokens_round_up_to_pages() -> None:
 
 
 def test_page_zero_is_never_handed_out() -> None:
-    assert sorted(Pages(5).take(5)) == [1, 2, 3, 4, 5]
+    assert sorted(PageAllocator(5).take(5)) == [1, 2, 3, 4, 5]
 
 
 def test_too_many_are_refused_and_none_taken() -> None:
-    pages = Pages(3)
+    pages = PageAllocator(3)
     pages.take(2)
     with pytest.raises(OutOfPages, match=r"1 free pages and 2 are needed") as raised:
         pages.take(2)
@@ -25,7 +25,7 @@ def test_too_many_are_refused_and_none_taken() -> None:
 
 
 def test_the_last_holder_frees() -> None:
-    pages = Pages(2)
+    pages = PageAllocator(2)
     [page] = pages.take(1)
     pages.share([page])
     assert pages.shared(page)
@@ -37,7 +37,7 @@ def test_the_last_holder_frees() -> None:
 
 @pytest.mark.parametrize("page", [0, 1, 3, -1])
 def test_a_page_nobody_holds_is_a_fault(page: int) -> None:
-    pages = Pages(2)
+    pages = PageAllocator(2)
     for verb in (pages.release, pages.share):
         with pytest.raises(PageFault):
             verb([page])
@@ -46,20 +46,20 @@ def test_a_page_nobody_holds_is_a_fault(page: int) -> None:
 
 
 def test_an_audit_finds_what_is_lost_and_what_is_held_twice() -> None:
-    pages = Pages(4)
+    pages = PageAllocator(4)
     held = pages.take(2)
     pages.audit([held])
     for wrong in ([], [held[:1]], [held, held]):
         with pytest.raises(PageFault):
             pages.audit(wrong)
     with pytest.raises(PageFault):
-        Pages(0)
+        PageAllocator(0)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["take", "share", "drop", "keep"]), st.integers(0, 6)), max_size=60))
 @settings(max_examples=60, deadline=None)
 def test_every_page_is_free_or_held_whatever_happens(moves: list[tuple[str, int]]) -> None:
-    pages, lists = Pages(12), list[list[int]]()
+    pages, lists = PageAllocator(12), list[list[int]]()
     for move, n in moves:
         if move == "take":
             if n <= pages.free:

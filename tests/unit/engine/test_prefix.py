@@ -17,8 +17,8 @@ from walkgraph.abi.states import CacheShape, Segment, reused
 from walkgraph.engine.calls.runner import _place  # pyright: ignore[reportPrivateUsage]
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.kv.paged_attention import Contexts
-from walkgraph.engine.kv.pages import PAGE, OutOfPages, PageFault, Pages
+from walkgraph.engine.kv.allocator import PAGE, OutOfPages, PageAllocator, PageFault
+from walkgraph.engine.kv.paged_attention import PaddedContexts
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.prefix import PrefixCache, PrefixStats
 from walkgraph.engine.kv.states import Fresh, StateTable
@@ -33,7 +33,7 @@ OTHER = [*LONG[: 2 * PAGE], *([5] * 3 * PAGE)]
 
 
 def table(pages: int = PAGES) -> StateTable:
-    return StateTable({"kv": Pool(SHAPE, pages, torch.device("cpu"))}, Contexts(), prefix_cache=True)
+    return StateTable({"kv": Pool(SHAPE, pages, torch.device("cpu"))}, PaddedContexts(), prefix_cache=True)
 
 
 def append(
@@ -312,7 +312,7 @@ def test_whatever_happens_sequences_hold_what_was_appended(
 
 
 def test_what_is_kept_twice_or_not_is_a_fault() -> None:
-    pages = Pages(3)
+    pages = PageAllocator(3)
     cache = PrefixCache(pages)
     [page] = pages.take(1)
     cache.add("op", tuple(range(PAGE)), [page])
@@ -330,7 +330,7 @@ def test_what_is_kept_twice_or_not_is_a_fault() -> None:
 
 
 def test_an_audit_finds_what_is_kept_and_not_found() -> None:
-    pages = Pages(3)
+    pages = PageAllocator(3)
     cache = PrefixCache(pages)
     taken = pages.take(2)
     cache.add("op", tuple(range(2 * PAGE)), taken)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.unit.engine.plans import call
 from walkgraph.abi.calls import Call
-from walkgraph.engine.calls.schedule import MIX, Cut, Mix, Part, Schedule
+from walkgraph.engine.calls.schedule import MIX, Cut, Mix, ReadyCall, Schedule
 
 
 def names(calls: list[Call]) -> list[str]:
@@ -88,10 +88,11 @@ def test_cancel_takes_out_one_run() -> None:
 def halves(most: int) -> Cut:
     """Cuts calls, told by their run's name and rows, into parts of `most` rows."""
 
-    def cut(whole: Call, rows: int) -> list[Part]:
+    def cut(whole: Call, rows: int) -> list[ReadyCall]:
         sizes = [min(most, rows - at) for at in range(0, rows, most)]
         return [
-            Part(ready(f"{whole.run}/{i}", whole.ready_at, state=whole.run), "lane", n) for i, n in enumerate(sizes)
+            ReadyCall(ready(f"{whole.run}/{i}", whole.ready_at, state=whole.run), "lane", n)
+            for i, n in enumerate(sizes)
         ]
 
     return cut

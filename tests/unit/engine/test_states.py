@@ -6,8 +6,8 @@ from torch import Tensor
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
-from walkgraph.engine.kv.paged_attention import Contexts
-from walkgraph.engine.kv.pages import PAGE, OutOfPages, PageFault
+from walkgraph.engine.kv.allocator import PAGE, OutOfPages, PageFault
+from walkgraph.engine.kv.paged_attention import PaddedContexts
 from walkgraph.engine.kv.pool import Pool, page_bytes, slots_of
 from walkgraph.engine.kv.states import StateTable, Transaction
 
@@ -17,7 +17,7 @@ MAIN, OTHER = StateKey("r", "kv"), StateKey("r", "kv", (3,))
 
 @pytest.fixture
 def states() -> StateTable:
-    return StateTable({"kv": Pool(SHAPE, 16, torch.device("cpu"))}, Contexts())
+    return StateTable({"kv": Pool(SHAPE, 16, torch.device("cpu"))}, PaddedContexts())
 
 
 def segment(key: StateKey, start: int, n: int, *, keep: bool = True, advance: int = 1, sequence: int = 0) -> Segment:
@@ -125,7 +125,7 @@ def test_a_wide_state_keeps_sequences_apart(states: StateTable) -> None:
     assert [kept(states, wide, i) for i in range(3)] == [[*range(5), 10 + i] for i in range(3)]
     states.fork(wide, OTHER)
     assert states.width(OTHER) == 3
-    there = StateTable({"kv": Pool(SHAPE, 16, torch.device("cpu"))}, Contexts())
+    there = StateTable({"kv": Pool(SHAPE, 16, torch.device("cpu"))}, PaddedContexts())
     there.import_state(wide, states.export(wide))
     assert [kept(there, wide, i) for i in range(3)] == [[*range(5), 10 + i] for i in range(3)]
     transaction = there.transaction()
@@ -140,7 +140,7 @@ def test_a_wide_state_keeps_sequences_apart(states: StateTable) -> None:
 def test_a_fork_into_another_shape_is_a_fault() -> None:
     wide = CacheShape(layers=1, kv_heads=1, head_dim=2, dtype=torch.float64)
     pools = {name: Pool(shape, 4, torch.device("cpu")) for name, shape in (("kv", SHAPE), ("wide", wide))}
-    states = StateTable(pools, Contexts())
+    states = StateTable(pools, PaddedContexts())
     append(states, MAIN, 1.0)
     with pytest.raises(PageFault, match="different shapes"):
         states.fork(MAIN, StateKey("r", "wide"))

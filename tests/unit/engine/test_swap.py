@@ -15,8 +15,8 @@ from tests.unit.engine.test_resident import Walk, loop, naive
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape
 from walkgraph.engine.engine import Done, Engine
-from walkgraph.engine.kv.paged_attention import Contexts
-from walkgraph.engine.kv.pages import OutOfPages
+from walkgraph.engine.kv.allocator import OutOfPages
+from walkgraph.engine.kv.paged_attention import PaddedContexts
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import Swap, Swapped
@@ -209,7 +209,7 @@ def name(event: object) -> str:
 
 def table(pages: int) -> tuple[StateTable, Pool]:
     pool = Pool(SHAPE, pages, torch.device("cpu"))
-    return StateTable({"main": pool, "copy": pool}, Contexts()), pool
+    return StateTable({"main": pool, "copy": pool}, PaddedContexts()), pool
 
 
 def swap_of(states: StateTable) -> Swap:

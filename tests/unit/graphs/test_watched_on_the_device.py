@@ -10,7 +10,7 @@ from tests.support.local import LocalDeployment, node_calls
 from tests.unit.graphs.test_shapes_on_ranks import ONE_LEVEL, picture, pixels
 from tests.unit.graphs.test_shapes_on_the_device import deployment
 from walkgraph.abi.calls import StateKey
-from walkgraph.engine.probe.looker import Looker, Wants
+from walkgraph.engine.probe.value_probe import ProbeRequest, ValueProbe
 from walkgraph.ids import RunId
 from walkgraph.wire.watching import Gate, HeldCall
 
@@ -38,10 +38,12 @@ def alike(local: LocalDeployment, run: str, other: str) -> None:
 
 def recorded(local: LocalDeployment, run: str) -> dict[tuple[Any, ...], str]:
     """Place -> digest of what was told of it."""
-    looker = Looker()
+    looker = ValueProbe()
     for one in local.observed:
         if one.run == run and one.why == "record":
-            looker.take((one.walk, one.step, one.source, one.iteration), one.value, one.modality, Wants(record=True))
+            looker.take(
+                (one.walk, one.step, one.source, one.iteration), one.value, one.modality, ProbeRequest(record=True)
+            )
     found = {looked.token: looked.digest for looked in looker.ready()}
     assert len(found) == sum(one.run == run and one.why == "record" for one in local.observed), "each place once"
     return found

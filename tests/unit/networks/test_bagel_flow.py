@@ -14,8 +14,8 @@ from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.step import PagedRows, PagedSlot, Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.allocator import pages_for
+from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.flow_linear import FlowLinears, PlainFlowLinears
@@ -31,7 +31,7 @@ CONFIG = BAGEL["bagel-tiny"]
 GREEDY: dict[str, Any] = {"temperature": 0.0, "top_k": 0, "top_p": 1.0}
 
 
-def room_of(engine: Engine, states: Sequence[StateKey], cells: int) -> Room:
+def room_of(engine: Engine, states: Sequence[StateKey], cells: int) -> DenseContext:
     """Rooms behind the contexts of an engine's states."""
     shape, held = Backbone(drawn_model(), CPU, torch.float32).caches()["kv"], []
     pool = Pool(shape, 8 * len(states), CPU)
@@ -41,9 +41,9 @@ def room_of(engine: Engine, states: Sequence[StateKey], cells: int) -> Room:
         pages = list(range(8 * index + 1, 8 * index + 1 + pages_for(length)))
         if state:
             pool.write(pages, state["kv.0"])
-        held.append(Held(pages, length, position, key))
+        held.append(ContextSequence(pages, length, position, key))
     tokens = cells + EDGES
-    room = Room(pool, len(states), tokens, capacity_for([row.length for row in held], len(states), tokens))
+    room = DenseContext(pool, len(states), tokens, capacity_for([row.length for row in held], len(states), tokens))
     room.place(held)
     return room
 
@@ -91,7 +91,7 @@ def batch_of(engine: Engine, runs: Sequence[str], latents: Tensor, times: Sequen
     return batch_in(room, latents, times)
 
 
-def batch_in(room: Room, latents: Tensor, times: Sequence[float]) -> StepBatch:
+def batch_in(room: DenseContext, latents: Tensor, times: Sequence[float]) -> StepBatch:
     nothing = torch.zeros(len(latents), dtype=torch.int64)
     tables = PagedRows(nothing.int(), nothing[:, None].int(), nothing.int(), nothing.int())
     return StepBatch(
@@ -132,8 +132,8 @@ def test_edges_go_through_all_layers_but_the_last() -> None:
         for row in range(2):
             kept = torch.stack([torch.stack([layer[part][row] for layer in context.past]) for part in range(2)])
             pool.write([row + 1], kept)
-        room = Room(pool, 2, 8, capacity_for([7, 7], 2, 8))
-        room.place([Held([row + 1], 7, 7, row) for row in range(2)])
+        room = DenseContext(pool, 2, 8, capacity_for([7, 7], 2, 8))
+        room.place([ContextSequence([row + 1], 7, 7, row) for row in range(2)])
         found = FlowStep(deep)(batch_in(room, x, [0.8, 0.2])).ports["velocity"]
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 

@@ -14,7 +14,7 @@ import walkgraph.starters.shapes
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.abi.operator import LoadContext
 from walkgraph.checkpoints.bagel import read_bagel
-from walkgraph.engine.calls.captured_step import Singles
+from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Engine
 from walkgraph.errors import Refused
@@ -92,7 +92,7 @@ def test_a_node_paints_alone_in_a_batch_and_by_a_step(engine: Engine) -> None:
     calls = [call("preview", {"latents": x}, run=str(i), detail=4) for i, x in enumerate(squares)]
     done = serve(engine, *calls)
     assert {one.batch for one in done} == {3}
-    singles = Singles(Capturer(CPU))
+    singles = CapturedSteps(Capturer(CPU))
     for inputs in operator.step_examples():
         singles.prepare(operator, inputs, {})
     stepped = singles.serve(operator, calls, lambda _: {"pixels"}).outputs

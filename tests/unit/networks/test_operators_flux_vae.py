@@ -7,7 +7,7 @@ import torch
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.abi.calls import Call
-from walkgraph.engine.calls.captured_step import Singles
+from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Engine
 from walkgraph.networks import operators_flux_vae
@@ -55,7 +55,7 @@ def test_a_batch_is_computed_in_parts_that_fit_a_large_picture(engine: Engine, m
 def test_squares_of_the_largest_side_and_half_of_it_are_served_by_a_step(engine: Engine) -> None:
     decoder = engine._nodes["decoder"].operator
     assert isinstance(decoder, VaeDecoder)
-    singles = Singles(Capturer(torch.device("cpu")))
+    singles = CapturedSteps(Capturer(torch.device("cpu")))
     for inputs in decoder.step_examples():
         singles.prepare(decoder, inputs, {})
     for side in (8, 4):

@@ -22,8 +22,8 @@ from walkgraph.abi.states import States
 from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
 from walkgraph.checkpoints.statistics import statistics_json
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
-from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.allocator import pages_for
+from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.errors import NotFound
 from walkgraph.networks.operators_pi05 import (
@@ -205,16 +205,16 @@ def test_a_step_is_a_forward(engine: Engine, model: Pi05) -> None:
     assert got[3].isfinite().all()
 
 
-def room_of(expert: Expert, engine: Engine, runs: Sequence[str], tokens: int) -> tuple[PagedSlot, Room]:
+def room_of(expert: Expert, engine: Engine, runs: Sequence[str], tokens: int) -> tuple[PagedSlot, DenseContext]:
     """Rooms behind the prefixes of an engine's runs, and one for a row that pads the batch."""
-    pool, held = Pool(expert.caches()["kv"], 16 * len(runs), CPU), list[Held]()
+    pool, held = Pool(expert.caches()["kv"], 16 * len(runs), CPU), list[ContextSequence]()
     for index, run in enumerate(runs):
         state = engine.export(StateKey(run, "main"))
         length, position = state["counters"][0].tolist()
         pages = list(range(16 * index + 1, 16 * index + 1 + pages_for(length)))
         pool.write(pages, state["kv.0"])
-        held.append(Held(pages, length, position, run))
-    room = Room(pool, len(runs) + 1, tokens, capacity_for([row.length for row in held], len(runs) + 1, tokens))
+        held.append(ContextSequence(pages, length, position, run))
+    room = DenseContext(pool, len(runs) + 1, tokens, capacity_for([row.length for row in held], len(runs) + 1, tokens))
     room.place(held)
     rows = PagedRows(*(torch.zeros(0, dtype=torch.int32) for _ in range(4)))
     return PagedSlot(room.k, room.v, rows, room), room

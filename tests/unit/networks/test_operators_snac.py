@@ -11,7 +11,7 @@ from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.abi.calls import Call, ChunkInfo
 from walkgraph.abi.states import States
 from walkgraph.chunking import sliding
-from walkgraph.engine.calls.captured_step import Singles
+from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Engine
 from walkgraph.networks.operators_snac import Decoder
@@ -124,7 +124,7 @@ def test_runs_share_a_batch_and_hear_their_own_noise(engine: Engine) -> None:
 def test_a_step_makes_what_forward_makes(model: Snac, policy: sliding.Policy, count: int) -> None:
     operator = Decoder(model, CPU, tf32=False)
     calls = windows(stream(count), policy)
-    made = Singles(Capturer(CPU)).serve
+    made = CapturedSteps(Capturer(CPU)).serve
     for one in calls:
         [wanted] = operator.forward([one], cast("States", None))
         served = made(operator, [one], lambda call: ("waveform",))
@@ -138,7 +138,7 @@ def test_windows_of_streams_of_four_frames_and_more_are_made_ready(
     model: Snac, policy: sliding.Policy, flush: bool
 ) -> None:
     """Or make nothing. Shorter streams are rare, and left to forward."""
-    operator, singles = Decoder(model, CPU, tf32=False), Singles(Capturer(CPU))
+    operator, singles = Decoder(model, CPU, tf32=False), CapturedSteps(Capturer(CPU))
     for inputs in operator.step_examples():
         singles.prepare(operator, inputs, {})
     closed = 0
@@ -155,7 +155,7 @@ def test_windows_of_streams_of_four_frames_and_more_are_made_ready(
 def test_a_window_that_keeps_nothing_is_not_computed(model: Snac) -> None:
     operator = Decoder(model, CPU, tf32=False)
     quiet = windows(stream(42), RAMP)[1]
-    singles = Singles(Capturer(CPU))
+    singles = CapturedSteps(Capturer(CPU))
     assert singles.lane(operator, quiet) is not None, "and so is never captured either"
     operator.step = lambda batch: pytest.fail("it is computed")  # pyright: ignore[reportAttributeAccessIssue]
     served = singles.serve(operator, [quiet, quiet], lambda call: ("waveform",))

@@ -13,7 +13,7 @@ from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.step import PagedRows, PagedSlot, Row, StepBatch, StepOutputs
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.kv.pages import PAGE, pages_for
+from walkgraph.engine.kv.allocator import PAGE, pages_for
 from walkgraph.networks.operators_vjepa2 import Encoder, Predictor
 from walkgraph.networks.presets import VJEPA2, drawn
 from walkgraph.networks.vjepa2 import Vjepa2Encoder, Vjepa2Predictor

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.states import CacheShape, CausalRows
-from walkgraph.engine.kv.pages import PAGE, pages_for
+from walkgraph.engine.kv.allocator import PAGE, pages_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.attention import dense_attention
 from walkgraph.layers.packed_blocks import PackedBlocks

@@ -13,8 +13,8 @@ from tests.unit.engine.plans import call
 from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows, Segment
-from walkgraph.engine.kv.paged_attention import Contexts
-from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.allocator import PAGE
+from walkgraph.engine.kv.paged_attention import PaddedContexts
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.networks.bagel import Bagel
@@ -32,7 +32,7 @@ class Here:
     def __init__(self, model: Bagel, capture: Capture | None, pages: int = 120) -> None:
         self.backbone = Backbone(model, CPU, torch.float32, capture)
         pool = Pool(self.backbone.caches()["kv"], pages, CPU)
-        self.states = StateTable({"kv": pool}, Contexts(), prefix_cache=True)
+        self.states = StateTable({"kv": pool}, PaddedContexts(), prefix_cache=True)
 
     def fed(self, values: Mapping[str, Tensor], port: str = "ids") -> list[int]:
         """One forward over a value for each run; its tokens, for text."""

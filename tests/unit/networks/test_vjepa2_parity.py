@@ -11,7 +11,7 @@ from tests.golden import vjepa2_tiny as tiny
 from tests.golden.pictures import png, seen
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.vjepa2 import read_vjepa2
-from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.layers.poses import plain_move
 from walkgraph.networks import vjepa2_planning as planning
 from walkgraph.networks.vjepa2 import Vjepa2, normed, spread

@@ -8,7 +8,7 @@ import torch
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.engine.kv.states import Kept
-from walkgraph.engine.probe.looker import Looked, Looker
+from walkgraph.engine.probe.value_probe import ProbedValue, ValueProbe
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Off
@@ -113,12 +113,12 @@ def test_states_and_what_is_not_there() -> None:
 def test_what_is_not_there_yet_is_asked_for_soon_and_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk()
     assert desk.looking.wait(30.0) == 30.0
-    ready, real = [False], Looker.ready
+    ready, real = [False], ValueProbe.ready
 
-    def late(self: Looker) -> list[Looked]:
+    def late(self: ValueProbe) -> list[ProbedValue]:
         return real(self) if ready[0] else []
 
-    monkeypatch.setattr(Looker, "ready", late)
+    monkeypatch.setattr(ValueProbe, "ready", late)
     assert not desk.look("tap", torch.ones(1), tap())
     assert 0 < desk.looking.wait(30.0) < 0.01
     ready[0] = True

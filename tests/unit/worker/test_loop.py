@@ -16,7 +16,7 @@ from tests.unit.transports.test_conformance import ROOM
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.engine.engine import Done
 from walkgraph.engine.gauges import Gauges
-from walkgraph.engine.kv.pages import PageFault
+from walkgraph.engine.kv.allocator import PageFault
 from walkgraph.engine.kv.swap import Swapped
 from walkgraph.errors import ErrorInfo, InvalidInput
 from walkgraph.ids import Rank, RunId

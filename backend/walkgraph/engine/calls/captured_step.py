@@ -13,7 +13,7 @@ from walkgraph.abi.operator import Operator
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.calls.finite import sound_rows
 from walkgraph.engine.device.capture import Capturer, bucket
-from walkgraph.engine.device.streams import Mark, Marks, Side, listed, stacked
+from walkgraph.engine.device.cuda_streams import Mark, Marks, SideStream, listed, stacked
 
 SIZES = (1, 2, 4, 8, 16, 32)
 """Batches that are captured where a step doesn't say."""
@@ -29,15 +29,15 @@ class Served(NamedTuple):
     mark: Mark | None
 
 
-class _Graph(NamedTuple):
+class _CapturedStep(NamedTuple):
     inputs: Mapping[str, Tensor]
     params: Mapping[str, Tensor]
     seed: Tensor
-    made: "_Made"
+    made: "_StepResult"
     replay: Callable[[], None]
 
 
-class _Made:
+class _StepResult:
     """What a replay writes anew."""
 
     ports: Mapping[str, Tensor]
@@ -48,13 +48,13 @@ class _Made:
         self.sound = sound_rows(out.ports.values()) if out.finite is None else out.finite
 
 
-class Singles:
+class CapturedSteps:
     def __init__(self, capturer: Capturer, *, most: int | None = None, marks: Marks | None = None) -> None:
         """`capturer`: no other's, as its graphs run beside the others. `most`: calls of a batch, where not as many as
         the step says. `marks`: makes those behind its launches."""
         self._capturer, self._most = capturer, most
-        self._side = Side(capturer.device, marks)
-        self._graphs: dict[Hashable, _Graph] = {}
+        self._side = SideStream(capturer.device, marks)
+        self._graphs: dict[Hashable, _CapturedStep] = {}
         self._ready: set[Hashable] = set()
 
     def lane(self, operator: Operator, call: Call) -> Hashable | None:
@@ -104,7 +104,7 @@ class Singles:
 
     def _filled(
         self, operator: Operator, spec: StepSpec, calls: Sequence[Call], given: Sequence[Mapping[str, Any]]
-    ) -> _Graph:
+    ) -> _CapturedStep:
         graph, count = self._graph(operator, spec, bucket(len(calls), self._sizes(spec))), len(calls)
         device = self._capturer.device
         for port, (_, dtype) in spec.inputs.items():
@@ -119,7 +119,7 @@ class Singles:
 
     def _taken(
         self,
-        graph: _Graph,
+        graph: _CapturedStep,
         spec: StepSpec,
         calls: Sequence[Call],
         host_ports: Callable[[Call], Collection[str]],
@@ -137,13 +137,13 @@ class Singles:
                     outputs[index][port] = copy[index]
         return outputs
 
-    def _graph(self, operator: Operator, spec: StepSpec, size: int) -> _Graph:
+    def _graph(self, operator: Operator, spec: StepSpec, size: int) -> _CapturedStep:
         key = (id(operator), spec.key, size)
         if key not in self._graphs:
             self._graphs[key] = self._captured(operator, spec, size)
         return self._graphs[key]
 
-    def _captured(self, operator: Operator, spec: StepSpec, size: int) -> _Graph:
+    def _captured(self, operator: Operator, spec: StepSpec, size: int) -> _CapturedStep:
         device = self._capturer.device
         inputs = {n: torch.zeros(size, *row.shape, dtype=row.dtype, device=device) for n, row in spec.inputs.items()}
         params = {n: torch.zeros(size, dtype=dtype, device=device) for n, dtype in spec.params.items()}
@@ -156,9 +156,9 @@ class Singles:
             iteration=torch.zeros(size, dtype=torch.int64, device=device),
             variant=spec.variant,
         )
-        made = _Made()
+        made = _StepResult()
         what = f"a step of {type(operator).__name__} at batch {size}"
-        return _Graph(inputs, params, seed, made, self._capturer(lambda: made.take(operator.step(batch)), what))
+        return _CapturedStep(inputs, params, seed, made, self._capturer(lambda: made.take(operator.step(batch)), what))
 
 
 def _empty(spec: StepSpec) -> bool:

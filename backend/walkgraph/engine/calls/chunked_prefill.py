@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.engine.device.clocks import Timing
-from walkgraph.engine.kv.paged_state import NOTHING, Read
+from walkgraph.engine.kv.paged_state import NOTHING, TokensRead
 from walkgraph.errors import ErrorInfo
 
 
@@ -27,7 +27,7 @@ class Done(NamedTuple):
     """Seconds from `ready_at` to the first forward."""
     batch: int
     """Calls in its last forward."""
-    read: Read = NOTHING
+    read: TokensRead = NOTHING
 
 
 class Begun(NamedTuple):
@@ -50,26 +50,26 @@ class Forwarded(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Whole:
+class _SplitCall:
     call: Call
     parts: list[Call]
     since: float = 0.0
     """The part before was done."""
     busy: float = 0.0
     queued: float | None = None
-    read: Read = NOTHING
+    read: TokensRead = NOTHING
 
 
-class Parts:
+class SplitCalls:
     def __init__(self) -> None:
-        self._wholes: dict[int, _Whole] = {}
+        self._wholes: dict[int, _SplitCall] = {}
         """By the identity of each part, which the whole keeps alive."""
 
     def add(self, call: Call, parts: Sequence[Call]) -> None:
         """`call` may itself be a part: then these take its place."""
         whole = self._wholes.pop(id(call), None)
         if whole is None:
-            whole = _Whole(call, list(parts))
+            whole = _SplitCall(call, list(parts))
         else:
             at = next(i for i, one in enumerate(whole.parts) if one is call)
             whole.parts[at : at + 1] = parts

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import FINITE, Outputs
-from walkgraph.engine.device.streams import Lines
+from walkgraph.engine.device.cuda_streams import HostCopies
 
 
-class Unsound:
+class FiniteCheck:
     """Finds NaN and infinities among outputs: one small reduction per tensor, one read per device."""
 
-    def __init__(self, outputs: Sequence[Outputs], lines: Lines) -> None:
+    def __init__(self, outputs: Sequence[Outputs], lines: HostCopies) -> None:
         self._bad: dict[int, str] = {}
         self._flags: list[tuple[list[tuple[int, str]], Tensor]] = []
         """Calls and ports of tensors, and bool for each: whether it is sound."""

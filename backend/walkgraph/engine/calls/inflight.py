@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from walkgraph.abi.calls import Outputs
-from walkgraph.engine.device.streams import Mark
-from walkgraph.engine.kv.paged_state import NOTHING, Read
+from walkgraph.engine.device.cuda_streams import Mark
+from walkgraph.engine.kv.paged_state import NOTHING, TokensRead
 from walkgraph.errors import ErrorInfo
 
 
@@ -19,10 +19,10 @@ class Result(NamedTuple):
     """Seconds from the launch of the forward that served or failed it, shared with the other calls of its batch."""
     batch: int
     """Calls in that forward."""
-    read: Read = NOTHING
+    read: TokensRead = NOTHING
 
 
-class UnderWay(NamedTuple):
+class InFlightCall(NamedTuple):
     """One call of a batch."""
 
     outputs: Outputs | None
@@ -41,7 +41,7 @@ class Launched:
         given: Sequence[Outputs | None],
         stamp: Mark | None = None,
     ) -> None:
-        """`given`: of each call, as `UnderWay` has it. `stamp`: when its forward was over, where `mark` is of more
+        """`given`: of each call, as `InFlightCall` has it. `stamp`: when its forward was over, where `mark` is of more
         than that."""
         self._mark, self.results, self.given, self.stamp = mark, results, given, stamp or mark
         self.asynchronous = mark is not None

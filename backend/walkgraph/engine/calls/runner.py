@@ -15,10 +15,10 @@ from torch import Tensor
 
 from walkgraph.abi.calls import FINITE, Call, Outputs
 from walkgraph.abi.operator import Operator
-from walkgraph.engine.calls.captured_step import Singles
-from walkgraph.engine.calls.finite import Unsound
-from walkgraph.engine.calls.inflight import Launched, Result, UnderWay
-from walkgraph.engine.device.streams import Lines, Mark, sent
+from walkgraph.engine.calls.captured_step import CapturedSteps
+from walkgraph.engine.calls.finite import FiniteCheck
+from walkgraph.engine.calls.inflight import InFlightCall, Launched, Result
+from walkgraph.engine.device.cuda_streams import HostCopies, Mark, sent
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.states import StateTable
 
@@ -39,18 +39,18 @@ class Runner:
     ) -> None:
         self._states, self._clock, self._host_ports, self._stamp = states, clock, host_ports, stamp
         self.failures = Failures(states, rank)
-        self._lines: dict[torch.device, Lines] = {}
+        self._lines: dict[torch.device, HostCopies] = {}
 
     def launch(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> Launched:
         """A call that fails takes no other with it, and leaves no state behind."""
-        lines = self._lines.setdefault(device, Lines(device))
+        lines = self._lines.setdefault(device, HostCopies(device))
         under_way = self._launch(operator, device, calls, lines)
         stamp = self._stamp(device)
         given = [one.outputs for one in under_way]
         return Launched(lines.mark(), lambda: [one.result() for one in under_way], given, stamp)
 
     def launch_beside(
-        self, singles: Singles, operator: Operator, device: torch.device, calls: Sequence[Call]
+        self, singles: CapturedSteps, operator: Operator, device: torch.device, calls: Sequence[Call]
     ) -> Launched:
         """By captured steps of one lane; where these can't be launched, as `launch` does it."""
         started = self._clock()
@@ -75,7 +75,9 @@ class Runner:
 
         return Launched(served.mark, results, served.outputs)
 
-    def _launch(self, operator: Operator, device: torch.device, calls: Sequence[Call], lines: Lines) -> list[UnderWay]:
+    def _launch(
+        self, operator: Operator, device: torch.device, calls: Sequence[Call], lines: HostCopies
+    ) -> list[InFlightCall]:
         started = self._clock()
         transaction = self._states.transaction(operator)
         try:
@@ -85,13 +87,13 @@ class Runner:
                 outputs = operator.forward(calls, transaction)
                 if len(outputs) != len(calls):
                     raise RuntimeError(f"{len(outputs)} outputs for {len(calls)} calls")
-                bad = Unsound(outputs, lines)
+                bad = FiniteCheck(outputs, lines)
                 given = [self._given(call, ports, lines) for call, ports in zip(calls, outputs, strict=True)]
         except Exception as raised:  # noqa: BLE001 (whatever a forward raises ends that run, never the rank)
             transaction.rollback()
             if len(calls) == 1:
                 failed = Result(None, self.failures.of(calls[0], raised), self._clock() - started, 1)
-                return [UnderWay(None, lambda: failed)]
+                return [InFlightCall(None, lambda: failed)]
             half = len(calls) // 2
             first = self._launch(operator, device, calls[:half], lines)
             return first + self._launch(operator, device, calls[half:], lines)
@@ -107,9 +109,9 @@ class Runner:
             self._states.confirm(one for one in fresh if one.key in calls[index].states.values())
             return Result(given[index], None, took, len(calls), read[index])
 
-        return [UnderWay(one, partial(result, index)) for index, one in enumerate(given)]
+        return [InFlightCall(one, partial(result, index)) for index, one in enumerate(given)]
 
-    def _given(self, call: Call, ports: Outputs, lines: Lines) -> Outputs:
+    def _given(self, call: Call, ports: Outputs, lines: HostCopies) -> Outputs:
         wanted = self._host_ports(call)
         given = ((port, value) for port, value in ports.items() if port != FINITE)
         return {port: lines.to_host(value) if port in wanted else value for port, value in given}

@@ -53,17 +53,17 @@ class Mix(NamedTuple):
 MIX = Mix()
 
 
-class Part(NamedTuple):
+class ReadyCall(NamedTuple):
     call: Call
     lane: Hashable
     rows: int
 
 
-Cut = Callable[[Call, int], Sequence[Part]]
+Cut = Callable[[Call, int], Sequence[ReadyCall]]
 """A call and its rows -> its parts, which are made one after the other; fewer than two where it stays whole."""
 
 
-class _Waiting(NamedTuple):
+class _QueuedCall(NamedTuple):
     due: float
     number: tuple[int, ...]
     """Of arrival, then of the part: breaks ties, so that calls are never compared."""
@@ -75,8 +75,8 @@ class Schedule:
     def __init__(self, *, budget: int = 4096, patience: float = 1.0) -> None:
         """`budget`: rows of a batch at most, unless one call has more. `patience`: seconds that a priority is worth."""
         self._budget, self._patience = budget, patience
-        self._lanes: dict[Hashable, list[_Waiting]] = {}
-        self._held: dict[str, list[tuple[Hashable, _Waiting]]] = {}
+        self._lanes: dict[Hashable, list[_QueuedCall]] = {}
+        self._held: dict[str, list[tuple[Hashable, _QueuedCall]]] = {}
         """Calls of runs that are suspended."""
         self._arrivals = 0
 
@@ -87,7 +87,7 @@ class Schedule:
     def add(self, call: Call, lane: Hashable, rows: int) -> None:
         self._arrivals += 1
         due = call.ready_at - call.priority * self._patience
-        self._put(lane, _Waiting(due, (self._arrivals,), rows, call))
+        self._put(lane, _QueuedCall(due, (self._arrivals,), rows, call))
 
     def hold(self, run: str) -> None:
         """Serve nothing of a run until `release` or `cancel`."""
@@ -111,7 +111,7 @@ class Schedule:
             return None
         budget = self._budget if rows is None else rows
         chosen: list[Call] = []
-        left: list[_Waiting] = []
+        left: list[_QueuedCall] = []
         taken, busy = 0, set[StateKey]()
         for waiting in self._lanes[lane]:
             # Calls on one state keep their order: what is passed over blocks its states for those behind it.
@@ -154,15 +154,15 @@ class Schedule:
                 return lane
             self._keep(lane, self._lanes[lane][1:])
             for index, part in enumerate(parts):
-                self._put(part.lane, _Waiting(first.due, (*first.number, index), part.rows, part.call))
+                self._put(part.lane, _QueuedCall(first.due, (*first.number, index), part.rows, part.call))
 
-    def _put(self, lane: Hashable, waiting: _Waiting) -> None:
+    def _put(self, lane: Hashable, waiting: _QueuedCall) -> None:
         if waiting.call.run in self._held:
             self._held[waiting.call.run].append((lane, waiting))
         else:
             insort(self._lanes.setdefault(lane, []), waiting)
 
-    def _keep(self, lane: Hashable, queue: list[_Waiting]) -> None:
+    def _keep(self, lane: Hashable, queue: list[_QueuedCall]) -> None:
         if queue:
             self._lanes[lane] = queue
         else:

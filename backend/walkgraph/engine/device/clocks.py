@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from walkgraph.engine.device.streams import Mark
+from walkgraph.engine.device.cuda_streams import Mark
 
 ANCHOR_SECONDS = 0.1
 """From one anchor to the next, while something is launched: spans of a device's clock are told in ms as float32."""
@@ -46,7 +46,7 @@ class Timing(NamedTuple):
         return self.finished - self.started
 
 
-class Event(Protocol):
+class TimedEvent(Protocol):
     """As `torch.cuda.Event` is."""
 
     def record(self, stream: Any = None) -> None: ...
@@ -62,7 +62,7 @@ class Event(Protocol):
         ...
 
 
-class Offset:
+class ClockOffset:
     """Of a device's clock to the host's, within bounds."""
 
     def __init__(self) -> None:
@@ -84,28 +84,30 @@ class Offset:
 class DeviceClock:
     """Of one device, on one thread."""
 
-    def __init__(self, make: Callable[[], Event], anchors: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, make: Callable[[], TimedEvent], anchors: Any, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`make`: an event that is timed. `anchors`: a stream that nothing else is launched on."""
         self._make, self._anchors, self._clock = make, anchors, clock
-        self._offset = Offset()
-        self._pool: list[Event] = []
-        self._anchor: Event | None = None
+        self._offset = ClockOffset()
+        self._pool: list[TimedEvent] = []
+        self._anchor: TimedEvent | None = None
         """The latest that was reached, and its time."""
         self._base = 0.0
-        self._next: tuple[Event, float] | None = None
+        self._next: tuple[TimedEvent, float] | None = None
         """One that may not be reached yet, and when it was recorded."""
         self._anchored = float("-inf")
 
-    def record(self, stream: Any) -> tuple[Event, float]:
+    def record(self, stream: Any) -> tuple[TimedEvent, float]:
         """An event behind all that was launched on the stream, and when it was recorded."""
         now = self._look(self._clock())
         return self._recorded(stream), now
 
-    def give(self, event: Event) -> None:
+    def give(self, event: TimedEvent) -> None:
         """It may be used again."""
         self._pool.append(event)
 
-    def told(self, event: Event, recorded: float) -> float:
+    def told(self, event: TimedEvent, recorded: float) -> float:
         """When an event was reached, as it has been."""
         seen = self._clock()
         self._move(seen)
@@ -138,13 +140,13 @@ class DeviceClock:
         self._anchor = event
         self._offset.bound(self._base, recorded, seen)
 
-    def _recorded(self, stream: Any) -> Event:
+    def _recorded(self, stream: Any) -> TimedEvent:
         event = self._pool.pop() if self._pool else self._make()
         event.record(stream)
         return event
 
 
-class Track:
+class StreamTrack:
     """What is launched on one stream, one after the other."""
 
     def __init__(self, clock: DeviceClock, stream: Any = None) -> None:
@@ -179,14 +181,14 @@ class Stamp:
 
     __slots__ = ("before", "event", "finished", "query", "recorded", "synchronize", "track", "wait")
 
-    def __init__(self, track: Track, event: Event, recorded: float, before: "Stamp | None") -> None:
+    def __init__(self, track: StreamTrack, event: TimedEvent, recorded: float, before: "Stamp | None") -> None:
         """`before`: the one before it on the track."""
         self.track, self.event, self.recorded, self.before = track, event, recorded, before
         self.query, self.synchronize, self.wait = event.query, event.synchronize, event.wait
         self.finished: float | None = None
 
 
-class Busy:
+class BusyTime:
     """How much of the time a device had work."""
 
     def __init__(self, now: float = 0.0) -> None:
@@ -231,14 +233,14 @@ class Stopwatch:
     def __init__(self, device: torch.device, clock: Callable[[], float] = time.monotonic) -> None:
         """`device`: whose busy time counts, that of the rank."""
         self.on = False
-        self.busy = Busy()
+        self.busy = BusyTime()
         self._device, self._clock = device, clock
         self._clocks: dict[torch.device, DeviceClock] = {}
-        self._tracks: dict[tuple[torch.device, Any], Track] = {}
+        self._tracks: dict[tuple[torch.device, Any], StreamTrack] = {}
 
     def switch(self, *, on: bool) -> None:
         if on and not self.on:
-            self.busy = Busy(self._clock())
+            self.busy = BusyTime(self._clock())
         self.on = on
 
     def mark(self, device: torch.device, stream: "torch.cuda.Stream | None" = None) -> Mark:
@@ -263,10 +265,10 @@ class Stopwatch:
             self.busy.add(began, now)
         return began, now
 
-    def _track(self, device: torch.device, stream: "torch.cuda.Stream | None") -> Track:
+    def _track(self, device: torch.device, stream: "torch.cuda.Stream | None") -> StreamTrack:
         track = self._tracks.get((device, stream))
         if track is None:
             if device not in self._clocks:
                 self._clocks[device] = device_clock(device, self._clock)
-            track = self._tracks[device, stream] = Track(self._clocks[device], stream)
+            track = self._tracks[device, stream] = StreamTrack(self._clocks[device], stream)
         return track

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from walkgraph.abi.states import CacheShape
 from walkgraph.engine.kv import flashinfer_dense
-from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.flashinfer import GAP
 
@@ -31,7 +31,7 @@ NARROW = 64
 """Tokens of a block up to which its keys are divided among programs: it has too few queries to fill a GPU with."""
 
 
-class Held(NamedTuple):
+class ContextSequence(NamedTuple):
     """A sequence of the batch."""
 
     pages: Sequence[int]
@@ -51,13 +51,13 @@ def capacity_for(lengths: Sequence[int], batch: int, tokens: int) -> int:
     return batch * (most + tokens)
 
 
-def room_bytes(shape: CacheShape, batch: int, tokens: int, capacity: int) -> int:
-    """What a `Room` takes of its device."""
+def dense_context_bytes(shape: CacheShape, batch: int, tokens: int, capacity: int) -> int:
+    """What a `DenseContext` takes of its device."""
     slot = 2 * shape.layers * shape.kv_heads * shape.head_dim * shape.dtype.itemsize
     return slot * (capacity + batch * GAP) + 8 * (batch * (tokens + 1) + tokens + PAGE) + flashinfer_dense.SPACE
 
 
-class Room:
+class DenseContext:
     """`Block` for up to `batch` sequences of one pool. Whoever steps places its sequences first; rows that are left
     over pad the batch: they have no context, and attend their own block."""
 
@@ -74,18 +74,18 @@ class Room:
         self.positions = torch.zeros(batch, dtype=torch.int64, device=device)
         self._block, self._page = torch.arange(tokens, device=device), torch.arange(PAGE, device=device)
         self._attention = _attention(batch, tokens, shape, device)
-        self.captures = not isinstance(self._attention, _Rows)
+        self.captures = not isinstance(self._attention, _RowByRow)
         """Whether a step over it may be captured: otherwise the host tells every kernel how long a row is."""
         self._lengths: list[int] = []
         self._there: dict[int, tuple[int, Hashable]] = {}
         """First slot -> length and content of the context there."""
         self.place(())
 
-    def fits(self, rows: Sequence[Held]) -> bool:
+    def fits(self, rows: Sequence[ContextSequence]) -> bool:
         tokens = sum(row.length for row in rows) + self.batch * self.tokens
         return len(rows) <= self.batch and tokens <= self.capacity
 
-    def place(self, rows: Sequence[Held]) -> None:
+    def place(self, rows: Sequence[ContextSequence]) -> None:
         """Make the next steps those of `rows`, in this order. Ordered on the current stream; waits for nothing there.
 
         Raises `PageFault` unless the room `fits` them.
@@ -124,7 +124,7 @@ class Room:
             self._v[:, stop - GAP : stop].zero_()
         self._attention.place([at for start, stop in pairwise(starts) for at in (start, stop - GAP)])
 
-    def _fetch(self, rows: Sequence[tuple[int, Held]]) -> None:
+    def _fetch(self, rows: Sequence[tuple[int, ContextSequence]]) -> None:
         """Contexts of all layers out of their pages, each to the slots from its start on."""
         sources, targets = [], []
         for start, row in rows:
@@ -157,7 +157,7 @@ def _attention(batch: int, tokens: int, shape: CacheShape, device: torch.device)
             return _Narrow(batch, device)
     if flashinfer_dense.unfit(shape, device) is None:
         return flashinfer_dense.Ragged(batch, tokens, shape, device)
-    return _Rows(tokens)
+    return _RowByRow(tokens)
 
 
 class _Attention(Protocol):
@@ -187,7 +187,7 @@ class _Narrow:
         return self._attend(q, k, v, self._bounds)
 
 
-class _Rows:
+class _RowByRow:
     """Every row by a call of its own, of its own length."""
 
     def __init__(self, tokens: int) -> None:

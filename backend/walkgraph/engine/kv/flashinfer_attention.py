@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.states import CacheShape, CausalRows, Placed
-from walkgraph.engine.kv.paged_attention import NOT_PLACED, Entry, begun_rows, causal_rows
-from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.paged_attention import NOT_PLACED, PlacedSegment, begun_rows, causal_rows
 from walkgraph.engine.kv.pool import Pool, slots_of
 from walkgraph.layers.flashinfer import GAP
 from walkgraph.layers.paged_blocks import WIDTHS, paged_block_attention
@@ -37,7 +37,7 @@ _DECODE_GROUPS = (1, 2, 3, 4, 8)
 """Query heads of a key head that the decode kernel without tensor cores is made for."""
 
 
-def unfit(shape: CacheShape, entries: Sequence[Entry], available: bool) -> str | None:
+def unfit(shape: CacheShape, entries: Sequence[PlacedSegment], available: bool) -> str | None:
     """Why FlashInfer can't serve this forward; None where it does."""
     if not available:
         return "FlashInfer is not installed"
@@ -67,21 +67,21 @@ class Layout(NamedTuple):
     """`[B]`: tokens, the new ones counted."""
 
 
-def layouts(entries: Sequence[Entry]) -> list[Layout]:
+def layouts(entries: Sequence[PlacedSegment]) -> list[Layout]:
     """The groups of a forward: single tokens alone, or what is causal and what is not.
 
     A single token is causal and a block, so that beside others it joins the group that is there anyway.
     """
     if all(entry.new == 1 for entry in entries):
         return [_layout("decode", entries)]
-    several: list[Entry] = [e for e in entries if e.new > 1]
+    several: list[PlacedSegment] = [e for e in entries if e.new > 1]
     kinds: list[Kind] = [kind for kind in ("causal", "block") if any(e.segment.mode == kind for e in several)]
     return [
         _layout(kind, [e for e in entries if (e.segment.mode if e.new > 1 else kinds[0]) == kind]) for kind in kinds
     ]
 
 
-def _layout(kind: Kind, entries: Sequence[Entry]) -> Layout:
+def _layout(kind: Kind, entries: Sequence[PlacedSegment]) -> Layout:
     lengths = [entry.length + entry.new for entry in entries]
     held = [entry.pages[: pages_for(length)] for entry, length in zip(entries, lengths, strict=True)]
     sources = [entry.segment.rows for entry in entries]
@@ -158,7 +158,7 @@ class Workspace:
 class FlashInferAttention:
     """`Attend` for one forward. `entries` is read by the transaction that commits it."""
 
-    def __init__(self, pool: Pool, entries: Sequence[Entry], workspace: Workspace) -> None:
+    def __init__(self, pool: Pool, entries: Sequence[PlacedSegment], workspace: Workspace) -> None:
         self.entries = entries
         self._pool, self._workspace = pool, workspace
         self._groups = layouts(entries)
@@ -232,7 +232,7 @@ class _PlacedRows:
         return self._attention.attended(layer, 0, q)
 
 
-def blocks_of(group: Layout, entries: Sequence[Entry]) -> bool:
+def blocks_of(group: Layout, entries: Sequence[PlacedSegment]) -> bool:
     """Whether a forward is of blocks as a captured step appends them, so that one kernel may serve both."""
     counts = {entry.new for entry in entries}
     return group.kind == "block" and len(counts) == 1 and counts.pop() <= _BLOCK
@@ -249,7 +249,7 @@ class _Standing(NamedTuple):
 class PlacedBlocks:
     """`Placed` of a forward of blocks, all of so many tokens."""
 
-    def __init__(self, pool: Pool, entries: Sequence[Entry], slots: Tensor) -> None:
+    def __init__(self, pool: Pool, entries: Sequence[PlacedSegment], slots: Tensor) -> None:
         self.slots = slots
         self.k: Sequence[Tensor] = pool.k
         self.v: Sequence[Tensor] = pool.v
@@ -271,7 +271,7 @@ class _DenseRows:
     them a fifth faster there."""
 
     def __init__(
-        self, pool: Pool, entries: Sequence[Entry], slots: Tensor, workspace: Workspace, *, causal: bool
+        self, pool: Pool, entries: Sequence[PlacedSegment], slots: Tensor, workspace: Workspace, *, causal: bool
     ) -> None:
         self.slots, self._causal = slots, causal
         self.k: Sequence[Tensor] = pool.k

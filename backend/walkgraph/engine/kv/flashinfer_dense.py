@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.states import CacheShape
-from walkgraph.engine.kv.pages import PageFault
+from walkgraph.engine.kv.allocator import PageFault
 from walkgraph.layers.flashinfer import installed, on_hopper
 
 SPACE = 8 << 20

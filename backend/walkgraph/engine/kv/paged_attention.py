@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.abi.states import CausalRows, Placed, Segment
-from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.pool import Pool
 
 
-class Entry(NamedTuple):
+class PlacedSegment(NamedTuple):
     """A segment and where its sequence stands."""
 
     segment: Segment
@@ -36,17 +36,17 @@ class Entry(NamedTuple):
     """int64 `[new]`, where kept rows go; None for scratch."""
 
 
-def causal_rows(pool: Pool, entries: Sequence[Entry]) -> CausalRows | None:
+def causal_rows(pool: Pool, entries: Sequence[PlacedSegment]) -> CausalRows | None:
     """For entries that are all causal and kept; None for any other."""
     return _rows(pool, entries) if all(e.segment.mode == "causal" for e in entries) else None
 
 
-def begun_rows(pool: Pool, entries: Sequence[Entry]) -> CausalRows | None:
+def begun_rows(pool: Pool, entries: Sequence[PlacedSegment]) -> CausalRows | None:
     """For entries that are all kept blocks of sequences that were empty; None for any other."""
     return _rows(pool, entries) if all(e.segment.mode == "block" and not e.length for e in entries) else None
 
 
-def _rows(pool: Pool, entries: Sequence[Entry]) -> CausalRows | None:
+def _rows(pool: Pool, entries: Sequence[PlacedSegment]) -> CausalRows | None:
     slots = [e.slots for e in entries if e.slots is not None]
     if len(slots) < len(entries):
         return None
@@ -58,23 +58,23 @@ def _rows(pool: Pool, entries: Sequence[Entry]) -> CausalRows | None:
 NOT_PLACED = "only rows that are kept, all causal or all blocks, are placed by the network itself"
 
 
-class Contexts:
+class PaddedContexts:
     """The padded contexts of recent scratch-only groups, least recently used first, within a byte budget."""
 
     def __init__(self, budget: int = 64 << 20) -> None:
         self._budget = budget
         self._used = 0
-        self._groups: OrderedDict[Hashable, Group] = OrderedDict()
+        self._groups: OrderedDict[Hashable, PaddedGroup] = OrderedDict()
 
-    def group(self, pool: Pool, entries: Sequence[Entry]) -> "Group":
+    def group(self, pool: Pool, entries: Sequence[PlacedSegment]) -> "PaddedGroup":
         if any(e.segment.keep for e in entries):
-            return Group(pool, entries)
+            return PaddedGroup(pool, entries)
         key = (id(pool), *((e.content, e.new, e.segment.mode) for e in entries))
         found = self._groups.get(key)
         if found is not None and found.same_rows(entries):
             self._groups.move_to_end(key)
             return found
-        group = Group(pool, entries)
+        group = PaddedGroup(pool, entries)
         if group.bytes <= self._budget:
             self._forget(key)
             group.keep_buffers()
@@ -96,7 +96,7 @@ class Contexts:
 class PagedAttention:
     """`Attend` for one forward. `entries` is read by the transaction that commits it."""
 
-    def __init__(self, pool: Pool, entries: Sequence[Entry], contexts: Contexts) -> None:
+    def __init__(self, pool: Pool, entries: Sequence[PlacedSegment], contexts: PaddedContexts) -> None:
         self.entries = entries
         self._pool = pool
         kept = [e for e in entries if e.slots is not None]
@@ -148,10 +148,10 @@ class _PlacedRows:
         return self._attention(layer, q, *(cache[layer].index_select(0, self.slots) for cache in (self.k, self.v)))
 
 
-class Group:
+class PaddedGroup:
     """Sequences of similar lengths, padded to one rectangle."""
 
-    def __init__(self, pool: Pool, entries: Sequence[Entry]) -> None:
+    def __init__(self, pool: Pool, entries: Sequence[PlacedSegment]) -> None:
         self._pool = pool
         self._sources = [e.segment.rows for e in entries]
         self._b = len(entries)
@@ -183,7 +183,7 @@ class Group:
         shape = self._pool.shape
         return 2 * shape.layers * self._b * self._s * shape.kv_heads * shape.head_dim * shape.dtype.itemsize
 
-    def same_rows(self, entries: Sequence[Entry]) -> bool:
+    def same_rows(self, entries: Sequence[PlacedSegment]) -> bool:
         return all(mine is entry.segment.rows for mine, entry in zip(self._sources, entries, strict=True))
 
     def keep_buffers(self) -> None:
@@ -212,7 +212,7 @@ class Group:
             self._pool.v[layer].index_select(0, self._gather),
         )
 
-    def _context_slots(self, entries: Sequence[Entry], p: int) -> Tensor:
+    def _context_slots(self, entries: Sequence[PlacedSegment], p: int) -> Tensor:
         """int64 `[B * S]`; padding and the new rows' places read slot 0, which holds zeros."""
         device = self._pool.device
         most = -(-p // PAGE)
@@ -226,7 +226,7 @@ class Group:
         slots = torch.where(torch.arange(p, device=device) < lengths[:, None], slots, 0)
         return F.pad(slots, (0, self._l)).flatten()
 
-    def _visible(self, entries: Sequence[Entry], p: int, new: Tensor) -> Tensor | None:
+    def _visible(self, entries: Sequence[PlacedSegment], p: int, new: Tensor) -> Tensor | None:
         """bool `[B, 1, L, S]`, or None where everything is seen."""
         causal = [e.segment.mode == "causal" and e.new > 1 for e in entries]
         if all(e.length == p and e.new == self._l for e in entries) and not any(causal):
@@ -240,9 +240,9 @@ class Group:
         return torch.where(key < 0, key + p < lengths, fresh)[:, None]
 
 
-def _alike(entries: Sequence[Entry]) -> list[list[Entry]]:
+def _alike(entries: Sequence[PlacedSegment]) -> list[list[PlacedSegment]]:
     """Entries whose padding to one rectangle wastes little, in a fixed order."""
-    groups: dict[tuple[int, int], list[Entry]] = {}
+    groups: dict[tuple[int, int], list[PlacedSegment]] = {}
     for entry in entries:
         key = (_bucket(entry.new, 32) if entry.new > 1 else 0, _bucket(entry.length, 256))
         groups.setdefault(key, []).append(entry)

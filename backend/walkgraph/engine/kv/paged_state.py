@@ -4,15 +4,15 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from walkgraph.abi.calls import StateKey
-from walkgraph.engine.kv.pages import pages_for
+from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.engine.kv.prefix import Name
+from walkgraph.engine.kv.prefix import PrefixKey
 
 EMPTY = 0
 
 
 @dataclass(slots=True)
-class Row:
+class PagedSequence:
     """One sequence: the tokens 0 <= i < length lie in its pages' slots, in order."""
 
     pages: list[int] = field(default_factory=list[int])
@@ -20,10 +20,10 @@ class Row:
     position: int = 0
     content: int = EMPTY
     """Names the kept tokens: equal numbers mean equal keys and values. Every append makes a new one."""
-    name: Name | None = None
+    name: PrefixKey | None = None
     """What the kept tokens were made of, where all of them have names."""
 
-    def alike(self, other: "Row") -> bool:
+    def alike(self, other: "PagedSequence") -> bool:
         """Whether both certainly keep the same tokens, in the same places."""
         if (self.length, self.position) != (other.length, other.position):
             return False
@@ -31,8 +31,8 @@ class Row:
             return True
         return self.name is not None and other.name is not None and self.name[:2] == other.name[:2]
 
-    def copy(self) -> "Row":
-        return Row(list(self.pages), self.length, self.position, self.content, self.name)
+    def copy(self) -> "PagedSequence":
+        return PagedSequence(list(self.pages), self.length, self.position, self.content, self.name)
 
 
 @dataclass(slots=True)
@@ -40,10 +40,10 @@ class PagedState:
     """`width` sequences that are forked, moved and dropped together."""
 
     pool: Pool
-    rows: list[Row]
+    rows: list[PagedSequence]
 
 
-class Kept(NamedTuple):
+class CacheSummary(NamedTuple):
     """Of a paged state."""
 
     sequences: int
@@ -53,27 +53,27 @@ class Kept(NamedTuple):
     """Held by its sequences, shared ones once for each."""
 
 
-class Fresh(NamedTuple):
+class AppendedTokens(NamedTuple):
     """Tokens with names that a forward has appended to a sequence; whether it went well is known later."""
 
     key: StateKey
-    row: Row
+    row: PagedSequence
     start: int
     stop: int
 
 
-class Read(NamedTuple):
+class TokensRead(NamedTuple):
     """Tokens that a call added to what its run keeps."""
 
     tokens: int = 0
     found: int = 0
     """Of these, what pages of earlier runs held already."""
 
-    def plus(self, more: "Read") -> "Read":
-        return Read(self.tokens + more.tokens, self.found + more.found)
+    def plus(self, more: "TokensRead") -> "TokensRead":
+        return TokensRead(self.tokens + more.tokens, self.found + more.found)
 
 
-NOTHING: Final = Read()
+NOTHING: Final = TokensRead()
 
 
 def trim(state: PagedState) -> None:

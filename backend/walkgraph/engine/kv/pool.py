@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.states import CacheShape
-from walkgraph.engine.device.streams import sent
-from walkgraph.engine.kv.pages import PAGE, Pages
+from walkgraph.engine.device.cuda_streams import sent
+from walkgraph.engine.kv.allocator import PAGE, PageAllocator
 
 
 def page_bytes(shape: CacheShape) -> int:
@@ -25,7 +25,7 @@ class Pool:
 
     def __init__(self, shape: CacheShape, pages: int, device: torch.device) -> None:
         self.shape, self.device = shape, device
-        self.pages = Pages(pages)
+        self.pages = PageAllocator(pages)
         self.spare = pages + 1
         """A page of nobody's, where rows that pad a batch write."""
         slots = (pages + 2) * PAGE

@@ -16,12 +16,12 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from walkgraph.engine.kv.pages import PAGE, PageFault, Pages
+from walkgraph.engine.kv.allocator import PAGE, PageAllocator, PageFault
 
 Tokens = tuple[int, ...]
 
 
-class Name(NamedTuple):
+class PrefixKey(NamedTuple):
     """What the keys and values of a sequence were made of, from its first token to its last."""
 
     origin: Hashable
@@ -57,7 +57,7 @@ class _Node:
 class PrefixCache:
     """Of one pool. Knows pages and tokens, no states."""
 
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: PageAllocator) -> None:
         self._pages = pages
         self._roots: dict[Hashable, _Node] = {}
         self._nodes: dict[int, _Node] = {}

@@ -15,12 +15,21 @@ from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed, StateKey
 from walkgraph.abi.states import Attention, Segment
+from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.flashinfer_attention import FlashInferAttention, Workspace, unfit
-from walkgraph.engine.kv.paged_attention import Contexts, Entry, PagedAttention
-from walkgraph.engine.kv.paged_state import EMPTY, NOTHING, Fresh, Kept, PagedState, Read, Row, trim
-from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
+from walkgraph.engine.kv.paged_attention import PaddedContexts, PagedAttention, PlacedSegment
+from walkgraph.engine.kv.paged_state import (
+    EMPTY,
+    NOTHING,
+    AppendedTokens,
+    CacheSummary,
+    PagedSequence,
+    PagedState,
+    TokensRead,
+    trim,
+)
 from walkgraph.engine.kv.pool import Pool, slots_of
-from walkgraph.engine.kv.prefix import Name, PrefixCache, PrefixStats
+from walkgraph.engine.kv.prefix import PrefixCache, PrefixKey, PrefixStats
 from walkgraph.layers.flashinfer import installed
 
 _LIMITED = 8192
@@ -35,7 +44,7 @@ class StateTable:
     """All states of one rank. `pools`: name of a paged state -> the pool of its cache shape. `prefix_cache`: sequences
     share the pages of what they have in common from their beginning."""
 
-    def __init__(self, pools: Mapping[str, Pool], contexts: Contexts, *, prefix_cache: bool = False) -> None:
+    def __init__(self, pools: Mapping[str, Pool], contexts: PaddedContexts, *, prefix_cache: bool = False) -> None:
         self.pools = pools
         self.contexts = contexts
         self.prefixes = {pool: PrefixCache(pool.pages) for pool in set(pools.values()) if prefix_cache}
@@ -60,7 +69,7 @@ class StateTable:
         """`origin`: what computes the forward, for the names of its tokens; None for one that names none."""
         return Transaction(self, origin if self.prefixes else None)
 
-    def confirm(self, fresh: Iterable[Fresh]) -> None:
+    def confirm(self, fresh: Iterable[AppendedTokens]) -> None:
         """The forward that appended these has gone well: their full pages are for all who begin alike. What is gone
         by now, or followed on what is not confirmed, is nobody's."""
         for key, row, start, stop in fresh:
@@ -76,13 +85,13 @@ class StateTable:
         counts = [cache.stats for cache in self.prefixes.values()]
         return PrefixStats(*map(sum, zip(*counts, strict=True)))
 
-    def glance(self, key: StateKey) -> Kept | Tensor | None:
+    def glance(self, key: StateKey) -> CacheSummary | Tensor | None:
         """What a state holds now; None: nothing yet."""
         state = self.paged.get(key)
         if state is None:
             return self.tensors.get(key)
         lengths = [row.length for row in state.rows]
-        return Kept(len(lengths), max(lengths, default=0), sum(len(row.pages) for row in state.rows))
+        return CacheSummary(len(lengths), max(lengths, default=0), sum(len(row.pages) for row in state.rows))
 
     def width(self, key: StateKey) -> int:
         state = self.paged.get(key)
@@ -93,7 +102,7 @@ class StateTable:
         state = self.paged.get(key)
         return state is not None and bool(state.rows)
 
-    def attention(self, pool: Pool, entries: Sequence[Entry]) -> Attends:
+    def attention(self, pool: Pool, entries: Sequence[PlacedSegment]) -> Attends:
         """By the fastest backend that can serve these entries."""
         on_gpu = pool.device.type == "cuda"
         why = unfit(pool.shape, entries, on_gpu and installed())
@@ -150,10 +159,10 @@ class StateTable:
         counters: list[list[int]] = value["counters"].tolist()
         taken = pool.pages.take(sum(pages_for(length) for length, _ in counters))
         pages = iter(taken)
-        rows: list[Row] = []
+        rows: list[PagedSequence] = []
         try:
             for index, (length, position) in enumerate(counters):
-                row = Row([next(pages) for _ in range(pages_for(length))], length, position, next(_contents))
+                row = PagedSequence([next(pages) for _ in range(pages_for(length))], length, position, next(_contents))
                 pool.write(row.pages, value[f"kv.{index}"])
                 rows.append(row)
         except Exception:
@@ -241,7 +250,7 @@ class StateTable:
             return False
         return all(a.alike(b) for a, b in zip(first.rows, second.rows, strict=True))
 
-    def hold(self, key: StateKey, tokens: int) -> list[Row]:
+    def hold(self, key: StateKey, tokens: int) -> list[PagedSequence]:
         """Reserve room for `tokens` more of every sequence of a state, of one where it holds none, until `appended`.
         Raises `OutOfPages`, and `CallFailed` where they are more than the run may hold; then nothing has changed."""
         transaction = self.transaction()
@@ -267,7 +276,7 @@ class StateTable:
         else:
             self.fork(source, key, width)
         if key not in self.paged and key.state in self.pools:
-            self.open(key).rows.extend(Row() for _ in range(width))
+            self.open(key).rows.extend(PagedSequence() for _ in range(width))
 
     def audit(self) -> None:
         """Raises `PageFault` unless every page is free or held by exactly the sequences that list it."""
@@ -285,7 +294,7 @@ class Transaction:
 
     def __init__(self, table: StateTable, origin: Hashable = None) -> None:
         self._table, self._origin = table, origin
-        self._before: dict[StateKey, list[Row] | None] = {}
+        self._before: dict[StateKey, list[PagedSequence] | None] = {}
         self._taken: list[tuple[Pool, list[int]]] = []
         self._left: list[tuple[Pool, int]] = []
         self._copies: dict[Pool, list[tuple[int, int]]] = {}
@@ -305,7 +314,7 @@ class Transaction:
 
     def reuse(self, key: StateKey, tokens: Sequence[int]) -> int:
         pool = self._table.pool(key)
-        row, name = self._row(key, 0) or Row(), self._named(self._row(key, 0) or Row())
+        row, name = self._row(key, 0) or PagedSequence(), self._named(self._row(key, 0) or PagedSequence())
         if name is None or len(row.pages) * PAGE != row.length or self._table.width(key) > 1:
             return 0
         whole = (*name.tokens, *tokens)
@@ -329,7 +338,7 @@ class Transaction:
         """Segments of one pool, at most one per sequence. Raises `OutOfPages`."""
         pool = self._table.pool(segments[0].state)
         seen: set[tuple[StateKey, int]] = set()
-        entries: list[Entry] = []
+        entries: list[PlacedSegment] = []
         for segment in segments:
             if self._table.pool(segment.state) is not pool or (segment.state, segment.sequence) in seen:
                 raise PageFault("a forward may append to a sequence once, and to sequences of one cache shape")
@@ -338,7 +347,7 @@ class Transaction:
         self._copy()
         return self._table.attention(pool, entries)
 
-    def hold(self, key: StateKey, tokens: int) -> list[Row]:
+    def hold(self, key: StateKey, tokens: int) -> list[PagedSequence]:
         pool = self._table.pool(key)
         rows = [self._reserve(key, sequence, tokens, pool) for sequence in range(max(1, self._table.width(key)))]
         self._copy()
@@ -364,11 +373,11 @@ class Transaction:
     def put(self, key: StateKey, value: Tensor) -> None:
         self._puts[key] = value
 
-    def read(self, call: Call) -> Read:
+    def read(self, call: Call) -> TokensRead:
         """What a call added to its sequences so far: of several, to the one that got most."""
         return max((self._grown(key) for key in call.states.values()), default=NOTHING)
 
-    def settle(self) -> list[Fresh]:
+    def settle(self) -> list[AppendedTokens]:
         """-> what `StateTable.confirm` takes, once the forward is known to have gone well."""
         for pool, page in self._left:
             pool.pages.release((page,))
@@ -391,34 +400,34 @@ class Transaction:
         for pool, pages in self._taken:
             pool.pages.release(pages)
 
-    def _grown(self, key: StateKey) -> Read:
+    def _grown(self, key: StateKey) -> TokensRead:
         if key not in self._before:
             return NOTHING
         before = self._before[key] or []
         lengths = [row.length for row in self._table.paged[key].rows]
         known = [row.length for row in before] + [0] * (len(lengths) - len(before))
         most = max((now - then for now, then in zip(lengths, known, strict=True)), default=0)
-        return Read(most, self._found.get(key, 0))
+        return TokensRead(most, self._found.get(key, 0))
 
-    def _row(self, key: StateKey, sequence: int) -> Row | None:
+    def _row(self, key: StateKey, sequence: int) -> PagedSequence | None:
         state = self._table.paged.get(key)
         return state.rows[sequence] if state and sequence < len(state.rows) else None
 
-    def _fresh(self) -> list[Fresh]:
-        fresh: list[Fresh] = []
+    def _fresh(self) -> list[AppendedTokens]:
+        fresh: list[AppendedTokens] = []
         for key, before in self._before.items():
             for index, row in enumerate(self._table.paged[key].rows):
                 if row.name is not None:
                     known = before[index].length if before and index < len(before) else 0
-                    fresh += [Fresh(key, row, known, row.length)] if row.length > known else []
+                    fresh += [AppendedTokens(key, row, known, row.length)] if row.length > known else []
         return fresh
 
-    def _named(self, row: Row) -> Name | None:
+    def _named(self, row: PagedSequence) -> PrefixKey | None:
         """The name that more tokens of this forward can be added to."""
-        name = Name(self._origin) if not row.length and not row.position else row.name
+        name = PrefixKey(self._origin) if not row.length and not row.position else row.name
         return name if name is not None and name.origin is self._origin is not None else None
 
-    def _renamed(self, row: Row, entry: Entry) -> Name | None:
+    def _renamed(self, row: PagedSequence, entry: PlacedSegment) -> PrefixKey | None:
         segment, name = entry.segment, self._named(row)
         if segment.tokens is None or name is None:
             return None
@@ -426,16 +435,16 @@ class Transaction:
             raise PageFault("only causal rows of a position each can have names, one for each row")
         return name._replace(tokens=(*name.tokens, *segment.tokens))
 
-    def _entry(self, segment: Segment, pool: Pool) -> Entry:
+    def _entry(self, segment: Segment, pool: Pool) -> PlacedSegment:
         new = segment.rows.shape[0]
         if not segment.keep:
-            row = self._row(segment.state, segment.sequence) or Row()
-            return Entry(segment, new, row.pages, row.length, row.content, None)
+            row = self._row(segment.state, segment.sequence) or PagedSequence()
+            return PlacedSegment(segment, new, row.pages, row.length, row.content, None)
         row = self._reserve(segment.state, segment.sequence, new, pool)
         slots = slots_of(row.pages, row.length, row.length + new, pool.device)
-        return Entry(segment, new, row.pages, row.length, row.content, slots)
+        return PlacedSegment(segment, new, row.pages, row.length, row.content, slots)
 
-    def _opened(self, key: StateKey, sequence: int) -> Row:
+    def _opened(self, key: StateKey, sequence: int) -> PagedSequence:
         """A row to append to, as it was before is noted."""
         if key not in self._before:
             known = self._table.paged.get(key)
@@ -444,10 +453,10 @@ class Transaction:
         if sequence > len(rows):
             raise PageFault(f"sequence {sequence} of `{key.state}` comes before sequence {len(rows)}")
         if sequence == len(rows):
-            rows.append(Row())
+            rows.append(PagedSequence())
         return rows[sequence]
 
-    def _reserve(self, key: StateKey, sequence: int, new: int, pool: Pool) -> Row:
+    def _reserve(self, key: StateKey, sequence: int, new: int, pool: Pool) -> PagedSequence:
         row = self._opened(key, sequence)
         most = self._table.most(key)
         if most is not None and sum(each.length for each in self._table.paged[key].rows) + new > most:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import StateKey
-from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import PagedState, StateTable
 from walkgraph.errors import ErrorInfo, WalkgraphError
@@ -39,7 +39,7 @@ class Swapped(NamedTuple):
     """It could not come back."""
 
 
-class _Pages(NamedTuple):
+class _PagesOnHost(NamedTuple):
     """Contents of pages on the host."""
 
     pages: Sequence[int]
@@ -48,7 +48,7 @@ class _Pages(NamedTuple):
     """Keys of each layer, then values: `[pages, PAGE, G, D]`."""
 
 
-class _Move(NamedTuple):
+class _TensorMove(NamedTuple):
     """A tensor on its way to the other memory."""
 
     slots: Slots
@@ -59,7 +59,7 @@ class _Move(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Absent:
+class _SuspendedRun:
     state: Literal["stopping", "leaving", "out", "coming", "failed"] = "stopping"
     wanted: bool = False
     """To be here."""
@@ -68,8 +68,8 @@ class _Absent:
     marks: "list[torch.cuda.Event]" = field(default_factory=list[Any])
     """Of the copies under way."""
     paged: dict[StateKey, PagedState] = field(default_factory=dict[StateKey, PagedState])
-    pages: dict[Pool, _Pages] = field(default_factory=dict[Pool, _Pages])
-    moves: list[_Move] = field(default_factory=list[_Move])
+    pages: dict[Pool, _PagesOnHost] = field(default_factory=dict[Pool, _PagesOnHost])
+    moves: list[_TensorMove] = field(default_factory=list[_TensorMove])
 
     @property
     def over(self) -> bool:
@@ -88,7 +88,7 @@ class Swap:
         """`hold` keeps the work of a run from being launched until `release`; `quiet`: none is under way. `slots`: what
         tensors a held run has besides its states."""
         self._states, self._hold, self._quiet, self._release, self._slots = states, hold, quiet, release, slots
-        self._absent: dict[str, _Absent] = {}
+        self._absent: dict[str, _SuspendedRun] = {}
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
     def suspend(self, run: str) -> None:
@@ -96,7 +96,7 @@ class Swap:
         found = self._absent.get(run)
         if found is None:
             self._hold(run)
-            self._absent[run] = _Absent()
+            self._absent[run] = _SuspendedRun()
         else:
             found.wanted, found.asked = False, True
 
@@ -143,7 +143,7 @@ class Swap:
                     told += [] if event is None else [event]
         return told
 
-    def _advance(self, run: str, one: _Absent) -> Swapped | None:
+    def _advance(self, run: str, one: _SuspendedRun) -> Swapped | None:
         if one.state == "stopping" and self._quiet(run):
             try:
                 self._copy_out(run, one)
@@ -172,14 +172,14 @@ class Swap:
             return Swapped(run, out=False)
         return None
 
-    def _fell(self, run: str, one: _Absent, raised: RuntimeError) -> Swapped:
+    def _fell(self, run: str, one: _SuspendedRun, raised: RuntimeError) -> Swapped:
         """It can't be moved, and will not go on: whoever is told cancels it. Its pages stay its own until then."""
         _log.error("run %s could not be moved to other memory", run, exc_info=raised)
         one.state = "failed"
         message = "there is too little memory to suspend the run or to bring it back; the log of its rank says where"
         return Swapped(run, out=False, error=ErrorInfo(code="out_of_memory", message=message, retryable=True))
 
-    def _arrived(self, one: _Absent, state: Literal["out", "stopping"]) -> None:
+    def _arrived(self, one: _SuspendedRun, state: Literal["out", "stopping"]) -> None:
         one.state = state
         one.marks.clear()
         for move in one.moves:
@@ -187,7 +187,7 @@ class Swap:
 
     # ── copies ──
 
-    def _copy_out(self, run: str, one: _Absent) -> None:
+    def _copy_out(self, run: str, one: _SuspendedRun) -> None:
         one.state, one.paged = "leaving", self._states.paged_of(run)
         held: dict[Pool, dict[int, None]] = {}
         for state in one.paged.values():
@@ -197,16 +197,16 @@ class Swap:
             with self._beside(one, pool.device):
                 index = _index(list(pages), pool.device)
                 layers = [_to_host(_by_page(cache).index_select(0, index)) for cache in (*pool.k, *pool.v)]
-            one.pages[pool] = _Pages(list(pages), layers)
+            one.pages[pool] = _PagesOnHost(list(pages), layers)
         one.moves = []
         for slots, keys in [(self._states.tensors, self._states.tensors_of(run)), *((s, s) for s in self._slots(run))]:
             for key in keys:
                 tensor = slots[key]
                 if tensor.device.type != "cpu":
                     with self._beside(one, tensor.device):
-                        one.moves.append(_Move(slots, key, _to_host(tensor), tensor.device))
+                        one.moves.append(_TensorMove(slots, key, _to_host(tensor), tensor.device))
 
-    def _copy_in(self, one: _Absent) -> None:
+    def _copy_in(self, one: _SuspendedRun) -> None:
         """Raises `OutOfPages`, and then has changed nothing."""
         renamed = self._states.put_back(one.paged, {pool: kept.pages for pool, kept in one.pages.items()})
         one.state = "coming"
@@ -215,7 +215,7 @@ class Swap:
                 index = _index(renamed[pool], pool.device)
                 for cache, layer in zip((*pool.k, *pool.v), kept.layers, strict=True):
                     _by_page(cache).index_copy_(0, index, layer.to(pool.device, non_blocking=True))
-        back: list[_Move] = []
+        back: list[_TensorMove] = []
         for move in one.moves:
             with self._beside(one, move.home):
                 copy = move.slots[move.key].to(move.home, non_blocking=True)
@@ -224,7 +224,7 @@ class Swap:
         one.moves = back
 
     @contextmanager
-    def _beside(self, one: _Absent, device: torch.device) -> Generator[None]:
+    def _beside(self, one: _SuspendedRun, device: torch.device) -> Generator[None]:
         """On the device's stream for copies, after all that was launched so far."""
         if device.type != "cuda":
             yield

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import CallFailed, StateKey
-from walkgraph.engine.kv.dense_context import Held
-from walkgraph.engine.kv.pages import PAGE
+from walkgraph.engine.kv.allocator import PAGE
+from walkgraph.engine.kv.dense_context import ContextSequence
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.bodies import Loaded, Made, aliases, made_of
 from walkgraph.engine.loops.body import SKIPPED, Asked, Body, Entry, Form, Forms, Place, Source, form_of
@@ -34,7 +34,7 @@ class Entered:
     first: int = 0
     """The iteration that it was entered for."""
     collected: dict[str, list[Tensor]] = field(default_factory=dict[str, list[Tensor]])
-    contexts: dict[str, Held] = field(default_factory=dict[str, Held])
+    contexts: dict[str, ContextSequence] = field(default_factory=dict[str, ContextSequence])
     """By alias: what its caches held when it entered."""
 
 
@@ -117,7 +117,7 @@ class Entrance:
                         "one step with all of them at a time"
                     )
                 held[name] = [row.pages for row in kept], one.length, one.position
-                entered.contexts[name] = Held(one.pages, one.length, one.position, one.content)
+                entered.contexts[name] = ContextSequence(one.pages, one.length, one.position, one.content)
         except Exception:
             for key in taken:
                 self._states.appended(key, 0, 0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from walkgraph.abi.step import Row
 from walkgraph.engine.device.capture import Capturer, bucket
-from walkgraph.engine.device.streams import Mark, listed
+from walkgraph.engine.device.cuda_streams import Mark, listed
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.loops.body import Body, Form, Place
 from walkgraph.engine.loops.layout import fields_of, row_bytes

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from walkgraph.abi.step import PagedSlot, Row, StepBatch
 from walkgraph.engine.calls.finite import sound_rows
-from walkgraph.engine.device.streams import listed, sent
-from walkgraph.engine.kv.dense_context import Held, Room, capacity_for, room_bytes
+from walkgraph.engine.device.cuda_streams import listed, sent
+from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for, dense_context_bytes
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.loops.body import (
     SKIPPED,
@@ -38,7 +38,7 @@ from walkgraph.engine.loops.sequences import NOTHING, Moment, Sequences, most_pa
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Gathered, Tables, gather_rows, settle_rows
 
-PADDING = Held((), 0, 0, 0)
+PADDING = ContextSequence((), 0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Buffers:
     """Bytes of its segments: stops, soundness, then what the form tells."""
     uses: tuple[int, ...]
     """By their places in the body: those that are called, or have what an equal one gives."""
-    rooms: dict[Place, Room] = field(default_factory=dict[Place, Room])
+    rooms: dict[Place, DenseContext] = field(default_factory=dict[Place, DenseContext])
     """First use of a group, and slot -> where its blocks are attended."""
 
     @property
@@ -185,10 +185,10 @@ class Program:
             buffers.rooms = like.rooms
             return buffers
         for (group, slot, pool, tokens), capacity in zip(self._blocks(form), capacities, strict=True):
-            buffers.rooms[group[0], slot] = Room(pool, batch * len(group), tokens, capacity)
+            buffers.rooms[group[0], slot] = DenseContext(pool, batch * len(group), tokens, capacity)
         return buffers
 
-    def capacities(self, form: Form, batch: int, held: Sequence[Mapping[str, Held]]) -> tuple[int, ...]:
+    def capacities(self, form: Form, batch: int, held: Sequence[Mapping[str, ContextSequence]]) -> tuple[int, ...]:
         """Tokens of each room of such a batch. `held`: the contexts of its rows, by state; without any, those that the
         steps expect."""
 
@@ -203,17 +203,17 @@ class Program:
     def room_bytes(self, form: Form, batch: int, capacities: Sequence[int]) -> int:
         """Of the rooms of such buffers."""
         return sum(
-            room_bytes(pool.shape, batch * len(group), tokens, capacity)
+            dense_context_bytes(pool.shape, batch * len(group), tokens, capacity)
             for (group, _, pool, tokens), capacity in zip(self._blocks(form), capacities, strict=True)
         )
 
-    def place(self, buffers: Buffers, held: Sequence[Mapping[str, Held]]) -> None:
+    def place(self, buffers: Buffers, held: Sequence[Mapping[str, ContextSequence]]) -> None:
         """Bring the contexts of the batch's rows to the rooms of its blocks. `held`: of each row, by state; rows that
         are left are padding."""
         batch = buffers.rows.shape[0]
         for (first, slot), room in buffers.rooms.items():
             group = next(group for group in buffers.groups if group[0] == first)
-            contexts: list[Held] = []
+            contexts: list[ContextSequence] = []
             for index in group:
                 state = self.body.uses[index].states[slot]
                 contexts += [row[state] for row in held] + [PADDING] * (batch - len(held))

@@ -21,7 +21,7 @@ from torch import Tensor
 from walkgraph.abi.calls import CallFailed, Outputs
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.device.clocks import Stopwatch, Timing
-from walkgraph.engine.device.streams import Lines, Mark
+from walkgraph.engine.device.cuda_streams import HostCopies, Mark
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.bodies import Loaded
@@ -72,7 +72,7 @@ class Resident:
         self._leaving: deque[tuple[Any, LoopDone]] = deque()
         self._turn: deque[Hashable] = deque()
         self._events: list[Items | LoopDone | Stepped] = []
-        self._lines: dict[torch.device, Lines] = {}
+        self._lines: dict[torch.device, HostCopies] = {}
         self._ended = 0.0
         self._news = False
         """Whether a loop that waits may find a row that it didn't find before."""
@@ -451,7 +451,7 @@ class Resident:
             return
         form = rider.entered.forms.at(rider.done - 1)
         outputs: Outputs = {key: torch.stack(values) for key, values in rider.entered.collected.items() if values}
-        lines = self._lines.setdefault(lane.program.device, Lines(lane.program.device))
+        lines = self._lines.setdefault(lane.program.device, HostCopies(lane.program.device))
         moved = False
         with torch.inference_mode():
             for out in call.outputs:

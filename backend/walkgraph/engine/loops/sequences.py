@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.step import PagedRows
-from walkgraph.engine.device.streams import listed
+from walkgraph.engine.device.cuda_streams import listed
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.loops.body import Grown
 

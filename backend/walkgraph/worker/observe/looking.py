@@ -5,7 +5,7 @@ from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from walkgraph.abi.calls import StateKey
-from walkgraph.engine.probe.looker import Looked, Looker, Wants
+from walkgraph.engine.probe.value_probe import ProbedValue, ProbeRequest, ValueProbe
 from walkgraph.ids import Rank
 from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Emitter
@@ -33,7 +33,7 @@ class _Asked(NamedTuple):
 class Looking:
     def __init__(self, rank: Rank, states: Keeper, emitter: Emitter, clock: Callable[[], float]) -> None:
         self._rank, self._states, self._emitter, self._clock = rank, states, emitter, clock
-        self._looker = Looker()
+        self._looker = ValueProbe()
         self._armed: frozenset[str] = frozenset()
         """Taps by id: nothing is told of one that is gone, though it was looked at."""
         self._last: dict[str, float] = {}
@@ -49,7 +49,7 @@ class Looking:
         value = self._states.glance(observe.value) if isinstance(observe.value, StateKey) else observe.value
         record = observe.why == "record"
         preview = observe.why == "held" or any(tap.preview for tap in taps)
-        wants = Wants(histogram=not record, preview=preview, record=record)
+        wants = ProbeRequest(histogram=not record, preview=preview, record=record)
         asked = _Asked(observe, taps, now)
         self._looker.take(asked, None if value is ABSENT else value, observe.modality, wants)
 
@@ -72,7 +72,7 @@ class Looking:
                 else:
                     self._tell(asked, looked, "", preview=True)
 
-    def _tell(self, asked: _Asked, looked: Looked, tap: str, *, preview: bool) -> None:
+    def _tell(self, asked: _Asked, looked: ProbedValue, tap: str, *, preview: bool) -> None:
         observe = asked.observe
         self._emitter.emit(
             t.Sample(

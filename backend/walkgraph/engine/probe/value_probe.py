@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.engine.device.streams import Mark, Side
-from walkgraph.engine.kv.states import Kept
+from walkgraph.engine.device.cuda_streams import Mark, SideStream
+from walkgraph.engine.kv.paged_state import CacheSummary
 from walkgraph.engine.probe import previews
 from walkgraph.telemetry.events import AnyPreview, Statistics
 
@@ -35,7 +35,7 @@ _PLACE, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB1331
 """Odd numbers whose products spread bits well."""
 
 
-class Wants(NamedTuple):
+class ProbeRequest(NamedTuple):
     """What is asked of a value."""
 
     histogram: bool = False
@@ -44,7 +44,7 @@ class Wants(NamedTuple):
     """Digest and picked numbers."""
 
 
-class Looked(NamedTuple):
+class ProbedValue(NamedTuple):
     token: Any
     """Of who asked."""
     dtype: str
@@ -57,23 +57,23 @@ class Looked(NamedTuple):
     picked: tuple[float, ...] = ()
 
 
-class _Look(NamedTuple):
+class _PendingProbe(NamedTuple):
     mark: Mark | None
-    made: Callable[[], Looked]
+    made: Callable[[], ProbedValue]
 
 
-class Looker:
-    def __init__(self, sides: dict[torch.device, Side] | None = None) -> None:
+class ValueProbe:
+    def __init__(self, sides: dict[torch.device, SideStream] | None = None) -> None:
         """`sides`: those of another one, to be shared."""
-        self._sides: dict[torch.device, Side] = {} if sides is None else sides
-        self._looks: deque[_Look] = deque()
+        self._sides: dict[torch.device, SideStream] = {} if sides is None else sides
+        self._looks: deque[_PendingProbe] = deque()
 
     @property
     def pending(self) -> bool:
         """Whether something is on its way."""
         return bool(self._looks)
 
-    def take(self, token: Any, value: Any, modality: str, wants: Wants) -> None:
+    def take(self, token: Any, value: Any, modality: str, wants: ProbeRequest) -> None:
         """`value`: as it passes between calls; None is one that is absent. Of a tensor that can't be looked at, because
         there is no memory left or its numbers are of a strange kind, its kind and shape are told: who is watched must
         not fail by it."""
@@ -82,23 +82,23 @@ class Looker:
                 try:
                     self._looks.append(self._tensor(token, value, modality, wants))
                 except Exception as raised:  # noqa: BLE001 (no run may fail because somebody looks at it)
-                    looked = Looked(token, *_kind(value))
+                    looked = ProbedValue(token, *_kind(value))
                     _log.warning("a value of %s %s could not be looked at: %s", *_kind(value), raised)
-                    self._looks.append(_Look(None, lambda: looked))
-            elif isinstance(value, Mapping | list | tuple) and not isinstance(value, Kept):
+                    self._looks.append(_PendingProbe(None, lambda: looked))
+            elif isinstance(value, Mapping | list | tuple) and not isinstance(value, CacheSummary):
                 self._looks.append(self._list(token, value, wants))
             else:
                 looked = _plain(token, value, wants)
-                self._looks.append(_Look(None, lambda: looked))
+                self._looks.append(_PendingProbe(None, lambda: looked))
 
-    def ready(self) -> list[Looked]:
+    def ready(self) -> list[ProbedValue]:
         """What has come, in the order in which it was taken."""
-        found: list[Looked] = []
+        found: list[ProbedValue] = []
         while self._looks and ((mark := self._looks[0].mark) is None or mark.query()):
             found.append(self._looks.popleft().made())
         return found
 
-    def _tensor(self, token: Any, value: Tensor, modality: str, wants: Wants) -> _Look:
+    def _tensor(self, token: Any, value: Tensor, modality: str, wants: ProbeRequest) -> _PendingProbe:
         side = self._side(value.device)
         with side.opened((value,)):
             numbers = side.to_host(_numbers(value, wants))
@@ -108,38 +108,38 @@ class Looker:
         dtype, shape = _kind(value)
         count, every, nbytes = value.numel(), _every(value), value.nbytes
 
-        def made() -> Looked:
+        def made() -> ProbedValue:
             statistics, digest, picked = _read(numbers, count, every, nbytes, wants)
             preview = None if reduced is None else reduced.shown(small)
-            return Looked(token, dtype, shape, statistics, preview, digest, picked)
+            return ProbedValue(token, dtype, shape, statistics, preview, digest, picked)
 
-        return _Look(mark, made)
+        return _PendingProbe(mark, made)
 
-    def _list(self, token: Any, value: Mapping[str, Any] | Sequence[Any], wants: Wants) -> _Look:
+    def _list(self, token: Any, value: Mapping[str, Any] | Sequence[Any], wants: ProbeRequest) -> _PendingProbe:
         items = [value[name] for name in sorted(value)] if isinstance(value, Mapping) else list(value)
         shown = previews.plain(items) if wants.preview else None
         if not wants.record:
-            looked = Looked(token, "list", (len(items),), preview=shown)
-            return _Look(None, lambda: looked)
-        inner = Looker(self._sides)
+            looked = ProbedValue(token, "list", (len(items),), preview=shown)
+            return _PendingProbe(None, lambda: looked)
+        inner = ValueProbe(self._sides)
         for item in items:
-            inner.take(None, item, "", Wants(record=True))
+            inner.take(None, item, "", ProbeRequest(record=True))
         looks = list(inner._looks)
         marks = [look.mark for look in looks if look.mark is not None]
 
-        def made() -> Looked:
+        def made() -> ProbedValue:
             text = " ".join(look.made().digest for look in looks)
-            return Looked(token, "list", (len(items),), preview=shown, digest=_of_bytes(text.encode()))
+            return ProbedValue(token, "list", (len(items),), preview=shown, digest=_of_bytes(text.encode()))
 
-        return _Look(_All(marks) if marks else None, made)
+        return _PendingProbe(_AllMarks(marks) if marks else None, made)
 
-    def _side(self, device: torch.device) -> Side:
+    def _side(self, device: torch.device) -> SideStream:
         if device not in self._sides:
-            self._sides[device] = Side(device)
+            self._sides[device] = SideStream(device)
         return self._sides[device]
 
 
-class _All:
+class _AllMarks:
     """Several marks as one."""
 
     def __init__(self, marks: Sequence[Mark]) -> None:
@@ -161,13 +161,13 @@ def _kind(value: Tensor) -> tuple[str, tuple[int, ...]]:
     return str(value.dtype).removeprefix("torch."), tuple(value.shape)
 
 
-def _plain(token: Any, value: Any, wants: Wants) -> Looked:
+def _plain(token: Any, value: Any, wants: ProbeRequest) -> ProbedValue:
     shown = previews.plain(value) if wants.preview else None
     match value:
         case None:
-            return Looked(token, "absent", ())
-        case Kept():
-            return Looked(token, "cache", tuple(value))
+            return ProbedValue(token, "absent", ())
+        case CacheSummary():
+            return ProbedValue(token, "cache", tuple(value))
         case str():
             raw, dtype, shape = value.encode(), "text", (len(value),)
         case bytes():
@@ -176,13 +176,13 @@ def _plain(token: Any, value: Any, wants: Wants) -> Looked:
             raw, dtype, shape = repr(value).encode(), "number", ()
     numbers = isinstance(value, bool | int | float)
     picked = (float(value),) if wants.record and numbers else ()
-    return Looked(token, dtype, shape, None, shown, _of_bytes(raw) if wants.record else "", picked)
+    return ProbedValue(token, dtype, shape, None, shown, _of_bytes(raw) if wants.record else "", picked)
 
 
 # ── numbers ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _numbers(value: Tensor, wants: Wants) -> Tensor:
+def _numbers(value: Tensor, wants: ProbeRequest) -> Tensor:
     """All numbers that are asked of a tensor, as words of 8 bytes `[n]`: doubles, but for a digest, which is last."""
     flat = value.detach().reshape(-1)
     parts = [measured(flat, histogram=wants.histogram).view(torch.int64)]
@@ -192,7 +192,7 @@ def _numbers(value: Tensor, wants: Wants) -> Tensor:
 
 
 def _read(
-    numbers: Tensor, count: int, every: int, nbytes: int, wants: Wants
+    numbers: Tensor, count: int, every: int, nbytes: int, wants: ProbeRequest
 ) -> tuple[Statistics | None, str, tuple[float, ...]]:
     found: list[float] = numbers.view(torch.float64).tolist()
     nan, infinite, low, high, mean, std = (_bounded(number) for number in found[:6])

@@ -47,7 +47,7 @@ def stacked(values: Sequence[Tensor], device: torch.device) -> Tensor:
     return torch.stack(list(values), out=rows)
 
 
-class Lines:
+class HostCopies:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.asynchronous = device.type == "cuda"
@@ -73,7 +73,7 @@ class Lines:
         return _marked(self.device, self._back)
 
 
-class Side:
+class SideStream:
     """A stream beside the current one, which neither waits for the other unless it reads from there."""
 
     def __init__(self, device: torch.device, marks: "Marks | None" = None) -> None:

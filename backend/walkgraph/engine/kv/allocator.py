@@ -36,7 +36,7 @@ class PageFault(WalkgraphError):
     """An invariant of the page table is broken: a bug of ours, never of a request."""
 
 
-class Pages:
+class PageAllocator:
     """Reference counts and the free list. Knows nothing of tokens, sequences or tensors."""
 
     def __init__(self, total: int) -> None:

@@ -14,11 +14,11 @@ from typing import Literal, NamedTuple
 import torch
 
 from walkgraph.abi.calls import Call
-from walkgraph.engine.calls.captured_step import Singles
-from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded, Parts
+from walkgraph.engine.calls.captured_step import CapturedSteps
+from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded, SplitCalls
 from walkgraph.engine.calls.inflight import Launched, Result
 from walkgraph.engine.calls.runner import Runner
-from walkgraph.engine.calls.schedule import Mix, Part, Schedule
+from walkgraph.engine.calls.schedule import Mix, ReadyCall, Schedule
 from walkgraph.engine.device.clocks import Stopwatch, Timing
 from walkgraph.engine.loops.bodies import Loaded
 
@@ -28,7 +28,7 @@ BESIDE = 2
 """Batches of captured steps under way: what comes meanwhile forms the next one together."""
 
 
-class _Batch(NamedTuple):
+class InFlightBatch(NamedTuple):
     calls: Sequence[Call]
     launched: Launched
     began: float
@@ -37,7 +37,7 @@ class _Batch(NamedTuple):
     device: torch.device
 
 
-class _Lane(NamedTuple):
+class BatchKey(NamedTuple):
     way: Literal["turn", "side", "host"]
     """`turn`: in turn with the steps of loops; `side`: by captured steps beside them; `host`: by a processor next to a
     device, which has its own work meanwhile."""
@@ -45,12 +45,12 @@ class _Lane(NamedTuple):
     bucket: Hashable
 
 
-class Batches:
+class CallScheduler:
     def __init__(
         self,
         nodes: Mapping[str, Loaded],
         runner: Runner,
-        singles: Callable[[torch.device], Singles | None],
+        singles: Callable[[torch.device], CapturedSteps | None],
         *,
         chained: Collection[str] = (),
         mix: Mix,
@@ -62,14 +62,14 @@ class Batches:
         rank's."""
         self._nodes, self._runner, self._singles, self._mix = nodes, runner, singles, mix
         self.chained, self._device, self._watch, self._clock = chained, device, watch, clock
-        self._schedule, self._parts = Schedule(), Parts()
+        self._schedule, self._parts = Schedule(), SplitCalls()
         self.since = 0
         """Batches launched since the last step of the loops."""
         self._unready: list[Done] = []
         self._begun: list[Begun] = []
-        self._turns: deque[_Batch] = deque()
-        self._beside: deque[_Batch] = deque()
-        self._over: list[_Batch] = []
+        self._turns: deque[InFlightBatch] = deque()
+        self._beside: deque[InFlightBatch] = deque()
+        self._over: list[InFlightBatch] = []
         """Those that were done at once."""
 
     # ── in ──
@@ -136,27 +136,29 @@ class Batches:
 
     def _note(
         self,
-        under_way: deque[_Batch],
+        under_way: deque[InFlightBatch],
         calls: Sequence[Call],
         launched: Launched,
         began: float,
         device: torch.device,
     ) -> None:
         handed = self._clock() if self._watch.on else began
-        (under_way if launched.asynchronous else self._over).append(_Batch(calls, launched, began, handed, device))
+        (under_way if launched.asynchronous else self._over).append(
+            InFlightBatch(calls, launched, began, handed, device)
+        )
         for call, given in zip(calls, launched.given if launched.asynchronous else (), strict=False):
             if given is not None and call.node in self.chained and not self._parts.has(call):
                 self._begun.append(Begun(call, given))
 
-    def _part(self, loaded: Loaded, call: Call) -> Part:
+    def _part(self, loaded: Loaded, call: Call) -> ReadyCall:
         operator, singles = loaded.operator, self._singles(loaded.device)
         key = None if singles is None else singles.lane(operator, call)
         if key is not None:
-            return Part(call, _Lane("side", loaded.index, key), operator.rows(call))
+            return ReadyCall(call, BatchKey("side", loaded.index, key), operator.rows(call))
         way = "host" if loaded.device.type == "cpu" and self._device.type != "cpu" else "turn"
-        return Part(call, _Lane(way, loaded.index, operator.bucket(call)), operator.rows(call))
+        return ReadyCall(call, BatchKey(way, loaded.index, operator.bucket(call)), operator.rows(call))
 
-    def _cut(self, call: Call, rows: int, running: bool) -> Sequence[Part]:
+    def _cut(self, call: Call, rows: int, running: bool) -> Sequence[ReadyCall]:
         loaded, most = self._nodes[call.node], self._mix.part(running)
         with suppress(Exception):  # what can't be split says why when it is served whole
             parts = loaded.operator.split(call, most) if rows > most else ()
@@ -189,7 +191,7 @@ class Batches:
             under_way[0].launched.wait()
         return bool(under_way)
 
-    def _settled(self, batch: _Batch) -> list[Done | Forwarded]:
+    def _settled(self, batch: InFlightBatch) -> list[Done | Forwarded]:
         done: list[Done | Forwarded] = []
         results = batch.launched.results()
         if self._watch.on:
@@ -206,7 +208,7 @@ class Batches:
         at, ready = self._clock(), done.call.ready_at
         return [Forwarded([done.call], [ready], (0,), Timing(at, at, at, at)), done] if self._watch.on else [done]
 
-    def _told(self, batch: _Batch, results: Sequence[Result]) -> Forwarded:
+    def _told(self, batch: InFlightBatch, results: Sequence[Result]) -> Forwarded:
         now = self._clock() if batch.launched.asynchronous else batch.handed
         started, finished = self._watch.span(batch.device, batch.launched.stamp, batch.began, now)
         ready = self._parts.went(batch.calls, finished)
@@ -244,5 +246,5 @@ class Batches:
         return any(call.run == run for batch in (*self._turns, *self._beside) for call in batch.calls)
 
 
-def _in_turn(lane: _Lane) -> bool:
+def _in_turn(lane: BatchKey) -> bool:
     return lane.way == "turn"
