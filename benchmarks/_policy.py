@@ -16,13 +16,13 @@ from walkgraph.abi.states import CacheShape
 from walkgraph.engine.kv.dense_context import GAP, Held, Room, capacity_for
 from walkgraph.engine.kv.pages import pages_for
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.layers import modulated
-from walkgraph.layers.block_attention import Places, Turns
+from walkgraph.layers.attention.block_attention import Places, Turns
 from walkgraph.layers.kernels import modulated as kernels
 from walkgraph.layers.kernels.modulated_config import TABLE, Case, Cut, fits
 from walkgraph.layers.kernels.modulated_rows import weigh
 from walkgraph.layers.kernels.narrow_attention import Tuning, narrow_attention
-from walkgraph.layers.modulated import Modulation, Rows
+from walkgraph.layers.norm import modulated
+from walkgraph.layers.norm.modulated import Modulation, Rows
 from walkgraph.layers.rope import neox_frequencies
 
 WIDTH, HEADS, GROUPS, DIM, HIDDEN, LAYERS, ACTION = 1024, 8, 1, 256, 4096, 18, 32

@@ -31,9 +31,9 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 from walkgraph.abi.step import PagedRows
+from walkgraph.layers.attention.step_attention import Step, plain
 from walkgraph.layers.kernels.step_attention import Tuning, launch, tuning
-from walkgraph.layers.linear import linear
-from walkgraph.layers.step_attention import Step, plain
+from walkgraph.layers.linear.step_linear import linear
 
 LAYERS, HEADS, GROUPS, WIDTH, PAGE, REACH = 28, 24, 8, 128, 16, 160
 COLD = 200 << 20

@@ -41,13 +41,13 @@ from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
 from walkgraph.engine.kv.pages import pages_for
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.layers.attention import PackedAttend
-from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
+from walkgraph.layers.attention.block_attention import Norms, Places, Turns, place_heads
+from walkgraph.layers.attention.dense_attention import PackedAttend
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import MLP_ROWS, PlainFlowLinears, down_rows
-from walkgraph.layers.fp8 import quantise
-from walkgraph.layers.mlp import gated_product
-from walkgraph.layers.norm import rms_norm
+from walkgraph.layers.linear.flow_linear import MLP_ROWS, PlainFlowLinears, down_rows
+from walkgraph.layers.linear.fp8 import quantise
+from walkgraph.layers.linear.mlp import gated_product
+from walkgraph.layers.norm.rms_norm import rms_norm
 from walkgraph.layers.patches import grid_ids
 from walkgraph.layers.unset import unset
 from walkgraph.networks.bagel import Bagel

@@ -39,9 +39,9 @@ from walkgraph.engine.kv.dense_context import Held, Room, capacity_for
 from walkgraph.engine.kv.pages import PAGE
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.graph.reading import codec
-from walkgraph.layers.attention import KV
+from walkgraph.layers.attention.dense_attention import KV
+from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.flow_end import Way
-from walkgraph.layers.packed_blocks import PackedBlocks
 from walkgraph.networks.operators_pi05 import random_pi05
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.pi05_expert import ExpertRows

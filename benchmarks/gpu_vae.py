@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 from _common import show, write
 
 from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
-from walkgraph.layers.group_norm import Norm, Sum, add_norm, added
+from walkgraph.layers.norm.group_norm import Norm, Sum, add_norm, added
 from walkgraph.layers.pixels import few_channels, one_head
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.flux_vae_packed import PackedVae

@@ -16,8 +16,8 @@ from tests.unit.graphs.test_pi05_acts import CAMERAS, PLACEMENT, asked, levels, 
 from walkgraph.checkpoints.pi05 import Pi05Config, Widths
 from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.graph.reading import codec
+from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.flow_end import Last, Way, end
-from walkgraph.layers.packed_blocks import PackedBlocks
 from walkgraph.networks.operators_pi05 import random_pi05
 from walkgraph.networks.presets import PI05
 from walkgraph.placement.document import decode

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
-from walkgraph.layers.mlp import Gate, gated
-from walkgraph.layers.norm import rms_norm
+from walkgraph.layers.attention.block_attention import Norms, Places, Turns, place_heads
+from walkgraph.layers.linear.mlp import Gate, gated
+from walkgraph.layers.norm.rms_norm import rms_norm
 from walkgraph.layers.rope import neox_frequencies
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.layers import group_norm as twin
-from walkgraph.layers.group_norm import Norm, Sum
 from walkgraph.layers.kernels import group_norm
 from walkgraph.layers.kernels.group_norm import add_norm, added
+from walkgraph.layers.norm import group_norm as twin
+from walkgraph.layers.norm.group_norm import Norm, Sum
 
 
 def picture(seed: int, *shape: int, dtype: torch.dtype = torch.float32, far: float = 0.0) -> Tensor:

@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from walkgraph.layers import modulated
-from walkgraph.layers.block_attention import Places, Turns
+from walkgraph.layers.attention.block_attention import Places, Turns
 from walkgraph.layers.kernels import modulated as kernels
 from walkgraph.layers.kernels.linear import workspace
 from walkgraph.layers.kernels.modulated_config import TABLE, Cut, choose, fits
 from walkgraph.layers.kernels.modulated_rows import enter, modulate, weigh
-from walkgraph.layers.modulated import Rows
+from walkgraph.layers.norm import modulated
+from walkgraph.layers.norm.modulated import Rows
 from walkgraph.layers.rope import NeoxRope
 
 torch.set_num_threads(1)

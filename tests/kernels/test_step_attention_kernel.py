@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.step import PagedRows
+from walkgraph.layers.attention.step_attention import Step, plain
 from walkgraph.layers.invariance import batch_invariant
 from walkgraph.layers.kernels.step_attention import STREAMED, Tuning, launch, streams, tuning
-from walkgraph.layers.step_attention import Step, plain
 
 torch.set_num_threads(1)
 PAGE = 16

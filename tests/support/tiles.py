@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.layers.few_attention import ROWS, Tiles, tiles_of
+from walkgraph.layers.attention.few_attention import ROWS, Tiles, tiles_of
 
 PAGE = 16
 

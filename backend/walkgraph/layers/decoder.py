@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.decoder import DecoderShape
-from walkgraph.layers.attention import Attend
-from walkgraph.layers.linear import linear
-from walkgraph.layers.mlp import SwiGLU
-from walkgraph.layers.norm import RMSNorm
-from walkgraph.layers.packed import Packed
+from walkgraph.layers.attention.dense_attention import Attend
+from walkgraph.layers.attention.step_attention import Rows, step_attention
+from walkgraph.layers.linear.mlp import SwiGLU
+from walkgraph.layers.linear.packed import Packed
+from walkgraph.layers.linear.step_linear import linear
+from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import Rotation, rotate
-from walkgraph.layers.step_attention import Rows, step_attention
 
 UNPACKED = "a layer steps once it is packed; call `pack` after its weights are loaded"
 

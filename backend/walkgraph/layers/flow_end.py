@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.layers.modulated import modulated
+from walkgraph.layers.norm.modulated import modulated
 
 
 class Way(NamedTuple):

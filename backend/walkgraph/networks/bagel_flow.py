@@ -17,11 +17,11 @@ from torch import Tensor
 
 from walkgraph.abi.calls import Scalar
 from walkgraph.abi.step import Block, Row, StepBatch, StepOutputs, StepSpec
-from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
+from walkgraph.layers.attention.block_attention import Norms, Places, Turns, place_heads
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import FlowLinears
-from walkgraph.layers.fp8 import flow_linears
-from walkgraph.layers.norm import RMSNorm, rms_norm
+from walkgraph.layers.linear.flow_linear import FlowLinears
+from walkgraph.layers.linear.fp8 import flow_linears
+from walkgraph.layers.norm.rms_norm import RMSNorm, rms_norm
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_rows import EDGES
 from walkgraph.networks.mot import GEN, UND

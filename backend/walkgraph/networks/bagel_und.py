@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.abi.states import Placed
-from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
+from walkgraph.layers.attention.block_attention import Norms, Places, Turns, place_heads
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import PlainFlowLinears
-from walkgraph.layers.linear import STREAMED
-from walkgraph.layers.norm import RMSNorm, rms_norm
+from walkgraph.layers.linear.flow_linear import PlainFlowLinears
+from walkgraph.layers.linear.step_linear import STREAMED
+from walkgraph.layers.norm.rms_norm import RMSNorm, rms_norm
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_rows import EDGES
 from walkgraph.networks.mot import UND

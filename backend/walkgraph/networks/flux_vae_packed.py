@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.layers.group_norm import Norm, Sum, add_norm, added
+from walkgraph.layers.norm.group_norm import Norm, Sum, add_norm, added
 from walkgraph.layers.pixels import few_channels, one_head
 from walkgraph.networks.flux_vae import AttnBlock, AutoEncoder, Downsample, Level, Middle, ResnetBlock, Upsample
 

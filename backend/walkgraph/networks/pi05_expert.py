@@ -15,10 +15,10 @@ from torch import Tensor
 
 from walkgraph.abi.states import Attention
 from walkgraph.abi.step import Block
-from walkgraph.layers.block_attention import Places, Turns
+from walkgraph.layers.attention.block_attention import Places, Turns
 from walkgraph.layers.decoder import UNPACKED
 from walkgraph.layers.flow_end import Last, Way, end
-from walkgraph.layers.modulated import Modulation, Rows, add, enter, gated, laid, lifted, place, product
+from walkgraph.layers.norm.modulated import Modulation, Rows, add, enter, gated, laid, lifted, place, product
 from walkgraph.layers.rope import rotate
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.pi05_layers import ExpertLayer

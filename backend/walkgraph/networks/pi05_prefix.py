@@ -18,12 +18,12 @@ from torch import Tensor
 
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows
-from walkgraph.layers.block_attention import Places, Turns, place_heads
+from walkgraph.layers.attention.block_attention import Places, Turns, place_heads
+from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.decoder import UNPACKED
-from walkgraph.layers.mlp import gated_product
-from walkgraph.layers.norm import rms_norm
-from walkgraph.layers.packed_blocks import PackedBlocks
-from walkgraph.layers.product import product
+from walkgraph.layers.linear.mlp import gated_product
+from walkgraph.layers.linear.product import product
+from walkgraph.layers.norm.rms_norm import rms_norm
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.pi05_layers import GemmaNorm, PrefixLayer
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows, Placed
-from walkgraph.layers.few_attention import ROWS, Tiles, few_attention, tiles_of
+from walkgraph.layers.attention.few_attention import ROWS, Tiles, few_attention, tiles_of
 
 SIZES = (16, 32, 64, 128)
 """Tokens of a graph, all texts together."""

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from walkgraph.checkpoints.decoder import DecoderShape
-from walkgraph.layers.attention import PackedAttend, causal_mask
+from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.mlp import SwiGLU
+from walkgraph.layers.linear.mlp import SwiGLU
 from walkgraph.layers.rope import NeoxRope, rotate
 
 torch.set_num_threads(1)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.support.tiles import Case, case
-from walkgraph.layers.attention import dense_attention
-from walkgraph.layers.few_attention import ROWS, few_attention, supported, tiles_of
+from walkgraph.layers.attention.dense_attention import dense_attention
+from walkgraph.layers.attention.few_attention import ROWS, few_attention, supported, tiles_of
 
 
 def dense(case: Case) -> torch.Tensor:

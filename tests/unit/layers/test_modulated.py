@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from walkgraph.layers.block_attention import Places, Turns
-from walkgraph.layers.modulated import Modulation, add, begin, gated, laid, lifted, modulated, place, product
+from walkgraph.layers.attention.block_attention import Places, Turns
+from walkgraph.layers.norm.modulated import Modulation, add, begin, gated, laid, lifted, modulated, place, product
 from walkgraph.layers.rope import NeoxRope, rotate
 
 BLOCKS, TOKENS, WIDTH, EPS = 2, 3, 8, 1e-6

@@ -21,7 +21,7 @@ from walkgraph.engine.kv.paged_state import EMPTY, NOTHING, Fresh, Kept, PagedSt
 from walkgraph.engine.kv.pages import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.pool import Pool, slots_of
 from walkgraph.engine.kv.prefix import Name, PrefixCache, PrefixStats
-from walkgraph.layers.flashinfer import installed
+from walkgraph.layers.attention.flashinfer import installed
 
 _LIMITED = 8192
 """Runs and sessions whose bounds are remembered: sessions end without a word, so the oldest are forgotten."""

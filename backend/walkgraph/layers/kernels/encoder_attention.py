@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walkgraph.layers.flashinfer import GAP, installed, on_hopper
+from walkgraph.layers.attention.flashinfer import GAP, installed, on_hopper
 
 WIDTH = 128
 """Numbers of a filled head."""

@@ -1,9 +1,11 @@
-"""`walkgraph.layers.few_attention` on a GPU: a tile's keys are divided among programs, whose parts are then summed.
+"""`walkgraph.layers.attention.few_attention` on a GPU: a tile's keys are divided among programs, whose parts are then
+summed.
 
 A program serves one tile, one key head with all its query heads, and a span of the tile's keys that follows from its
 length on the device. A row and split without a key to see has the weight `_NOTHING`.
 
-Shape letters as in `walkgraph.layers.few_attention`; M: rows of a tile times query heads of a key head, padded.
+Shape letters as in `walkgraph.layers.attention.few_attention`; M: rows of a tile times query heads of a key head,
+padded.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
@@ -15,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walkgraph.layers.few_attention import ROWS, Tiles
+from walkgraph.layers.attention.few_attention import ROWS, Tiles
 
 BLOCK, WARPS, STAGES = 64, 8, 3
 _PROGRAMS = 128

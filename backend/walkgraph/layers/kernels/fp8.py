@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walkgraph.layers import fp8
 from walkgraph.layers.kernels.norm import warps
+from walkgraph.layers.linear import fp8
 
 _LARGEST = tl.constexpr(fp8.LARGEST)
 _LEAST = tl.constexpr(fp8.LEAST)

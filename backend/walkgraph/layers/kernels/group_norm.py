@@ -1,4 +1,4 @@
-"""`walkgraph.layers.group_norm` on a GPU. Three launches, of which each reads the picture once at most:
+"""`walkgraph.layers.norm.group_norm` on a GPU. Three launches, of which each reads the picture once at most:
 
     sum      adds up, keeps the sum where it is needed, and tells mean and squared deviations of a chunk's channels
     fold     chunks to what each channel of each picture is scaled and shifted by
@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walkgraph.layers.group_norm import Norm, Sum
+from walkgraph.layers.norm.group_norm import Norm, Sum
 
 _TILE = 32
 """Pixels."""

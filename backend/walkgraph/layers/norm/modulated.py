@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.layers.block_attention import Places, Turns, place_heads
+from walkgraph.layers.attention.block_attention import Places, Turns, place_heads
 from walkgraph.layers.invariance import is_batch_invariant
 
 if TYPE_CHECKING:

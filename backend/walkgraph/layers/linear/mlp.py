@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.layers.packed import Packed
+from walkgraph.layers.linear.packed import Packed
 
 Gate = Literal["silu", "gelu_tanh"]
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.layers.norm import RMSNorm
+from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import Rotation, rotate
 
 
