@@ -21,7 +21,8 @@ from torch.nn import functional as F
 
 from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.layers.attention.dense_attention import Attend
-from walkgraph.layers.attention.step_attention import Rows, step_attention
+from walkgraph.layers.attention.paged_rows import StepRows
+from walkgraph.layers.attention.step_attention import step_attention
 from walkgraph.layers.linear.mlp import SwiGLU
 from walkgraph.layers.linear.packed import Packed
 from walkgraph.layers.linear.step_linear import linear
@@ -43,7 +44,7 @@ class StepSlot(Protocol):
     def v(self) -> Sequence[Tensor]: ...
 
     @property
-    def rows(self) -> Rows: ...
+    def rows(self) -> StepRows: ...
 
 
 class DecoderAttention(nn.Module):

@@ -15,7 +15,7 @@ from walkgraph.layers.decoder import DecoderLayer, StepSlot
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
-from walkgraph.layers.sampling import SamplingParams
+from walkgraph.layers.sampling_params import SamplingParams
 
 Sampling = Mapping[str, tuple[str, torch.dtype]]
 """Parameter of a node -> that of `SamplingParams`, and its type."""

@@ -21,7 +21,7 @@ from walkgraph.checkpoints.vjepa2 import CONDITIONS
 from walkgraph.layers.attention.paged_blocks import paged_block_attention, place_block
 from walkgraph.layers.linear.product import product
 from walkgraph.layers.norm.layer_norm import shifted_norm
-from walkgraph.layers.patches import patchify
+from walkgraph.layers.pictures.patches import patchify
 from walkgraph.networks.vjepa2 import Vjepa2Block, Vjepa2Encoder, Vjepa2Predictor, normed, spread
 
 _PAGE = 16

@@ -11,16 +11,8 @@ from torch.nn import functional as F
 from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.linear.flow_linear import PlainFlowLinears
-from walkgraph.layers.linear.fp8 import (
-    FP8,
-    Fp8FlowLinears,
-    Scaled,
-    flow_linears,
-    product,
-    quantise,
-    scaled_norm,
-    supported,
-)
+from walkgraph.layers.linear.fp8 import Fp8FlowLinears, Scaled, flow_linears, product, quantise, scaled_norm, supported
+from walkgraph.layers.linear.fp8_format import FP8
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope, rotate
 

@@ -30,7 +30,7 @@ from walkgraph.layers.kernels.linear import workspace
 from walkgraph.layers.kernels.modulated_config import Cut
 
 if TYPE_CHECKING:
-    from walkgraph.layers.attention.block_attention import Places, Turns
+    from walkgraph.layers.attention.heads import HeadTargets, RotaryTable
 
 WARPS = 4
 _SMALL = tl.constexpr(4096)
@@ -420,7 +420,14 @@ def added(
 
 
 def placed(
-    cut: Cut, weighted: Tensor, squares: Tensor, weight: Tensor, bias: Tensor, eps: float, turns: "Turns", to: "Places"
+    cut: Cut,
+    weighted: Tensor,
+    squares: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    eps: float,
+    turns: "RotaryTable",
+    to: "HeadTargets",
 ) -> None:
     """`walkgraph.layers.norm.modulated.place` for a cut that fits. Raises ValueError for what lies otherwise."""
     (rows, depth), (groups, width) = weighted.shape, to.k.shape[1:]

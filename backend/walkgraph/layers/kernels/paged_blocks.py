@@ -17,7 +17,7 @@ from walkgraph.layers.kernels.paged_many_kernels import attend_many_kernel
 from walkgraph.layers.kernels.workspaces import Workspaces
 
 if TYPE_CHECKING:
-    from walkgraph.layers.attention.paged_blocks import Rows
+    from walkgraph.layers.attention.paged_rows import BlockRows
 
 _COUNTERS = 1 << 16
 TAIL = 16
@@ -76,7 +76,7 @@ def choose(batch: int, heads: int, context: int) -> Cut:
 
 
 def place(
-    qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int
+    qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "BlockRows", tokens: int, page: int
 ) -> Tensor:
     """`layers.attention.paged_blocks.place_block`, of what is `placeable` and `alike`."""
     groups, width = slot_k.shape[1:]
@@ -94,7 +94,7 @@ def place(
 
 
 def attend(
-    q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int, cut: Cut | None = None
+    q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "BlockRows", tokens: int, page: int, cut: Cut | None = None
 ) -> Tensor:
     """`layers.attention.paged_blocks.paged_block_attention`, cut by `cut`, or as `choose` does."""
     (count, heads, width), groups, reach = q.shape, slot_k.shape[1], rows.pages.shape[1]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from walkgraph.layers.attention.step_attention import Step
+from walkgraph.layers.attention.paged_rows import StepArguments
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.kernels.overlap import can_overlap
 from walkgraph.layers.kernels.step_attention_kernels import streams_kernel, tiles_kernel
@@ -90,7 +90,7 @@ def _power(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def launch(step: Step, tuned: Tuning | None = None) -> Tensor:
+def launch(step: StepArguments, tuned: Tuning | None = None) -> Tensor:
     """`walkgraph.layers.attention.step_attention.step_attention`, cut by `tuned`, or as `tuning` chooses."""
     qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page = step
     batch, (groups, width), reach = qkv.shape[0], slot_k.shape[1:], rows.pages.shape[1]

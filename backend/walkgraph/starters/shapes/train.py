@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from walkgraph.checkpoints.bagel import BagelConfig, bagel_json, read_bagel
-from walkgraph.layers.patches import patchify
+from walkgraph.layers.pictures.patches import patchify
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.checkpoint import load_autoencoder, load_bagel
 from walkgraph.networks.flow import shifted
