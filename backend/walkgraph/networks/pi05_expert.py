@@ -17,9 +17,9 @@ from walkgraph.abi.states import Attention
 from walkgraph.abi.step import Block
 from walkgraph.layers.attention.block_attention import rotary_from_first
 from walkgraph.layers.attention.heads import HeadTargets
-from walkgraph.layers.decoder import UNPACKED
 from walkgraph.layers.flow.flow_end import end
 from walkgraph.layers.flow.flow_head import FlowInterval, VelocityHead
+from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.norm.modulated import Modulation, Rows, add, enter, gated, laid, lifted, place, product
 from walkgraph.layers.rope import rotate
 from walkgraph.networks.pi05 import Pi05

@@ -21,8 +21,8 @@ from walkgraph.abi.states import CausalRows
 from walkgraph.layers.attention.block_attention import place_heads
 from walkgraph.layers.attention.heads import HeadTargets, RotaryTable
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
-from walkgraph.layers.decoder import UNPACKED
 from walkgraph.layers.linear.mlp import gated_product
+from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.linear.product import product
 from walkgraph.layers.norm.rms_norm import rms_norm
 from walkgraph.networks.pi05 import Pi05

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.layers.decoder import UNPACKED, DecoderLayer
+from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.linear.mlp import SwiGLU, gated_product
-from walkgraph.layers.linear.packed import Packed
+from walkgraph.layers.linear.packed import UNPACKED, Packed
 from walkgraph.layers.norm.rms_norm import RMSNorm, rms_norm
 
 MLP_ROWS = 8192
