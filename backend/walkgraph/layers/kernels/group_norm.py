@@ -1,6 +1,6 @@
 """`walkgraph.layers.norm.group_norm` on a GPU. Three launches, of which each reads the picture once at most:
 
-    sum      adds up, keeps the sum where it is needed, and tells mean and squared deviations of a chunk's channels
+    sum      adds up, keeps the sum where it is needed, and gives mean and squared deviations of a chunk's channels
     fold     chunks to what each channel of each picture is scaled and shifted by
     apply    scale, shift, SiLU
 

@@ -109,7 +109,7 @@ class Carrier:
             one.disconnect(rank)
 
     def opened(self, rank: Rank) -> tuple[str, ...]:
-        """The transports of `rank` that it should be told can be read here."""
+        """The transports of `rank` that can be read here, which it waits to hear."""
         return tuple(self._opened.get(rank, ()))
 
     def accept(self, rank: Rank, transport: str) -> None:
