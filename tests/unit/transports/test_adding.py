@@ -142,3 +142,14 @@ def test_a_planted_transport_between_gpus_is_given_its_memory() -> None:
 
 def test_without_it_the_plan_is_as_before() -> None:
     assert names(planned("cpu", "cpu")) == {"local", "inline", "control", "shm"}
+
+
+def test_nothing_else_names_a_transport(repository: Path) -> None:
+    found = re.compile("|".join(rf"""["'`]{name}["'`]""" for name in declared_transports()))
+    package = repository / "backend/walkgraph"
+    named = [
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if path.parent != package / "transports" and found.search(path.read_text())
+    ]
+    assert named == []
