@@ -16,13 +16,14 @@ from walkgraph.abi.states import CacheShape
 from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.dense_context import GAP, ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.layers import modulated
-from walkgraph.layers.block_attention import Places, Turns
+from walkgraph.layers.attention.block_attention import rotary_from_first
+from walkgraph.layers.attention.heads import HeadTargets, RotaryTable
 from walkgraph.layers.kernels import modulated as kernels
 from walkgraph.layers.kernels.modulated_config import TABLE, Case, Cut, fits
 from walkgraph.layers.kernels.modulated_rows import weigh
 from walkgraph.layers.kernels.narrow_attention import Tuning, narrow_attention
-from walkgraph.layers.modulated import Modulation, Rows
+from walkgraph.layers.norm import modulated
+from walkgraph.layers.norm.modulated import Modulation, Rows
 from walkgraph.layers.rope import neox_frequencies
 
 WIDTH, HEADS, GROUPS, DIM, HIDDEN, LAYERS, ACTION = 1024, 8, 1, 256, 4096, 18, 32
@@ -119,7 +120,7 @@ class Expert:
         """`parts` are left out."""
         made = modulated.lifted(self.table[step], WIDTH, [QKV, 2 * HIDDEN] * LAYERS)
         rows = modulated.enter(x, self.first, self.bias, made[0].scale, EPS, self.dtype)
-        turns = Turns.from_first(self.room.positions, TOKENS, self.frequencies)
+        turns = rotary_from_first(self.room.positions, TOKENS, self.frequencies)
         q = torch.empty(x.shape[0], HEADS, DIM, dtype=self.dtype, device=self.device)
         for index, layer in enumerate(self.layers):
             one, two = made[2 * index : 2 * index + 2]
@@ -136,8 +137,8 @@ class Expert:
         normed = modulated.modulated(rows.x, *self.final[step], EPS)
         return F.linear(normed.float(), self.last)
 
-    def places(self, index: int, q: Tensor) -> Places:
-        return Places(q, self.room.k[index], self.room.v[index], self.room.slots)
+    def places(self, index: int, q: Tensor) -> HeadTargets:
+        return HeadTargets(q, self.room.k[index], self.room.v[index], self.room.slots)
 
     def attend(self, index: int, q: Tensor) -> Tensor:
         if self.tuned is None:
@@ -166,15 +167,15 @@ class Alone:
         squares = self.x.float().square().unflatten(1, (PARTS, -1)).sum(-1).T.contiguous()
         self.rows = Rows(self.x, self.scale, EPS, weighted, squares)
         positions = 968 + torch.arange(TOKENS, device=device).expand(robots, TOKENS)
-        self.turns = Turns.at(positions, neox_frequencies(DIM, 1e4).to(device))
+        self.turns = RotaryTable.at(positions, neox_frequencies(DIM, 1e4).to(device))
         self.slots = torch.arange(rows, device=device)
 
-    def places(self) -> Places:
+    def places(self) -> HeadTargets:
         rows, device = self.x.shape[0], self.x.device
         room = (torch.zeros(rows, GROUPS, DIM, dtype=self.x.dtype, device=device) for _ in range(2))
-        return Places(torch.zeros(rows, HEADS, DIM, dtype=self.x.dtype, device=device), *room, self.slots)
+        return HeadTargets(torch.zeros(rows, HEADS, DIM, dtype=self.x.dtype, device=device), *room, self.slots)
 
-    def run(self, cut: Cut, weight: Tensor, to: Places) -> Tensor | None:
+    def run(self, cut: Cut, weight: Tensor, to: HeadTargets) -> Tensor | None:
         """The result, but for what is placed."""
         rows, squares = self.rows.weighted, self.rows.squares
         if rows is None or squares is None:
@@ -205,7 +206,7 @@ class Alone:
         """In float32."""
         rows = Rows(self.x.float(), self.scale, EPS)
         if self.name == "place":
-            to = Places(*(part.float() for part in self.places()[:3]), self.slots)
+            to = HeadTargets(*(part.float() for part in self.places()[:3]), self.slots)
             modulated.place(rows, weight.float(), self.bias, self.turns, to)
             return torch.cat([part.flatten(1) for part in to[:3]], 1)
         if self.name == "gated":

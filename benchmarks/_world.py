@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.step import PagedRows
-from walkgraph.layers.layer_norm import shifted_norm
-from walkgraph.layers.paged_blocks import paged_block_attention, place_block
-from walkgraph.layers.product import product
+from walkgraph.layers.attention.paged_blocks import paged_block_attention, place_block
+from walkgraph.layers.linear.product import product
+from walkgraph.layers.norm.layer_norm import shifted_norm
 
 TOKENS, PAGE, HEADS, WIDTH = 258, 16, 16, 64
 ROLLOUTS = 400

@@ -31,9 +31,10 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 from walkgraph.abi.step import PagedRows
+from walkgraph.layers.attention.paged_rows import StepArguments
+from walkgraph.layers.attention.step_attention import plain
 from walkgraph.layers.kernels.step_attention import Tuning, launch, tuning
-from walkgraph.layers.linear import linear
-from walkgraph.layers.step_attention import Step, plain
+from walkgraph.layers.linear.step_linear import linear
 
 LAYERS, HEADS, GROUPS, WIDTH, PAGE, REACH = 28, 24, 8, 128, 16, 160
 COLD = 200 << 20
@@ -71,9 +72,9 @@ class Pool:
         # Each at the start of an allocation, as the engine's are: kernels are compiled for how pointers are aligned.
         return [PagedRows(rows.clone(), pages.cuda(), counts, counts) for rows in indices]
 
-    def step(self, rows: PagedRows, layer: int) -> Step:
+    def step(self, rows: PagedRows, layer: int) -> StepArguments:
         qkv = self.qkv[: len(rows.rows)]
-        return Step(qkv, self.k[layer], self.v[layer], rows, self.frequencies, HEADS)
+        return StepArguments(qkv, self.k[layer], self.v[layer], rows, self.frequencies, HEADS)
 
 
 def main() -> None:

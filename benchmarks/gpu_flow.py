@@ -41,14 +41,15 @@ from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.layers.attention import PackedAttend
-from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
+from walkgraph.layers.attention.block_attention import place_heads
+from walkgraph.layers.attention.dense_attention import PackedAttend
+from walkgraph.layers.attention.heads import HeadNorms, HeadTargets, RotaryTable
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import MLP_ROWS, PlainFlowLinears, down_rows
-from walkgraph.layers.fp8 import quantise
-from walkgraph.layers.mlp import gated_product
-from walkgraph.layers.norm import rms_norm
-from walkgraph.layers.patches import grid_ids
+from walkgraph.layers.linear.flow_linear import MLP_ROWS, PlainFlowLinears, down_rows
+from walkgraph.layers.linear.fp8 import quantise
+from walkgraph.layers.linear.mlp import gated_product
+from walkgraph.layers.norm.rms_norm import rms_norm
+from walkgraph.layers.pictures.patches import grid_ids
 from walkgraph.layers.unset import unset
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_flow import FlowStep
@@ -249,10 +250,10 @@ class Bench:
         packed = (llm.heads + 2 * llm.kv_heads) * llm.head_dim
         x, weight = [self.normal(rows, llm.width) for _ in range(4)], self.normal(llm.width)
         qkv, norm = [self.normal(rows, packed) for _ in range(4)], self.normal(llm.head_dim)
-        norms = Norms(norm, norm, 1e-6)
-        turns = Turns.at(block.positions, self.model.language_model.model.rope.frequencies(self.device))
+        norms = HeadNorms(norm, norm, 1e-6)
+        turns = RotaryTable.at(block.positions, self.model.language_model.model.rope.frequencies(self.device))
         q = self.normal(block.slots.shape[0], llm.heads, llm.head_dim)
-        to = Places(q, block.k[0], block.v[0], block.slots)
+        to = HeadTargets(q, block.k[0], block.v[0], block.slots)
         cases: list[tuple[str, float, list[Work]]] = [
             ("norm", 2 * rows * llm.width, [lambda x=x: rms_norm(x, weight, 1e-6) for x in x]),
             ("heads", 2 * rows * packed, [lambda y=y: place_heads(y, turns, norms, to, 0) for y in qkv]),

@@ -25,10 +25,10 @@ from gpu_flow import TIME, Bench, Work, timed
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.layers.flow_linear import MLP_ROWS, FlowLinears, PlainFlowLinears
-from walkgraph.layers.fp8 import Fp8FlowLinears, Scaled, product, quantise, scaled, scaled_gated, scaled_norm
-from walkgraph.layers.mlp import SwiGLU, gated
-from walkgraph.layers.norm import RMSNorm, rms_norm
+from walkgraph.layers.linear.flow_linear import MLP_ROWS, FlowLinears, PlainFlowLinears
+from walkgraph.layers.linear.fp8 import Fp8FlowLinears, Scaled, product, quantise, scaled, scaled_gated, scaled_norm
+from walkgraph.layers.linear.mlp import SwiGLU, gated
+from walkgraph.layers.norm.rms_norm import RMSNorm, rms_norm
 from walkgraph.networks.bagel_flow import FlowStep
 from walkgraph.networks.mot import GEN
 

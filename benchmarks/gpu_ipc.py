@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
 import sys
 import time
 from collections import deque
@@ -44,30 +43,21 @@ class Side:
         self.device = torch.device(device)
         self.rank = rank
         arena = ARENA if rank == HERE else 0
-        self.ways: dict[str, Any] = {
+        self.transports: dict[str, Any] = {
             "cuda_ipc": cuda_ipc.Transport(rank, arena, CudaMemory(self.device)),
             "shm": shm.Transport(rank, arena or MIB),
         }
 
-    def told(self) -> m.Peer:
-        host: shm.Transport = self.ways["shm"]
-        return m.Peer(
-            address="",
-            start=0,
-            pid=os.getpid(),
-            arena_fd=host.fd,
-            arena_bytes=ARENA,
-            arena_token=host.token,
-            device=self.ways["cuda_ipc"].told(),
-        )
+    def handles(self) -> dict[str, bytes]:
+        return {name: transport.handle() for name, transport in self.transports.items()}
 
-    def connect(self, peer: m.Peer) -> None:
-        for way in self.ways.values():
-            way.connect(HERE, peer)
+    def connect(self, handles: dict[str, bytes]) -> None:
+        for name, handle in handles.items():
+            self.transports[name].connect(HERE, handle)
 
     def receive(self, way: str, count: int, pipe: Any) -> None:
         """Take so many tensors to this device, telling of each once it is there."""
-        transport, under_way = self.ways[way], deque[m.Ticket]()
+        transport, under_way = self.transports[way], deque[m.Ticket]()
         while count or under_way:
             while count and (not under_way or pipe.poll(0)):
                 told: Any = codec.between_workers.decode(pipe.recv_bytes())
@@ -93,7 +83,7 @@ def other(device: str, pipe: Any) -> None:
 
 def tickets(side: Side, pipe: Any, way: str, nbytes: int, window: int, count: int) -> list[float]:
     """Seconds of each of `count` tensors, `window` of them under way at a time; or of all together, where several."""
-    transport, value = side.ways[way], torch.ones(nbytes, dtype=torch.uint8, device=side.device)
+    transport, value = side.transports[way], torch.ones(nbytes, dtype=torch.uint8, device=side.device)
     torch.cuda.synchronize()
     pipe.send(("receive", (way, count)))
     began, each, packed, out, left = time.perf_counter(), list[float](), deque[m.Ticket](), deque[float](), count
@@ -118,7 +108,7 @@ def tickets(side: Side, pipe: Any, way: str, nbytes: int, window: int, count: in
 def transports(side: Side, pipe: Any, budget: Budget) -> Iterator[dict[str, Any]]:
     for nbytes in SIZES:
         row: dict[str, Any] = {"KiB": nbytes // KIB}
-        for way in side.ways:
+        for way in side.transports:
             if not budget.allows(f"{way} of {nbytes} bytes"):
                 continue
             count = max(4, min(200, (512 if way == "cuda_ipc" else 128) * MIB // nbytes))
@@ -142,7 +132,7 @@ def main() -> None:
     process = context.Process(target=other, args=(there, end), daemon=True)
     process.start()
     side = Side(here, HERE)
-    pipe.send(("connect", (side.told(),)))
+    pipe.send(("connect", (side.handles(),)))
     pipe.recv()
     report: dict[str, Any] = {"devices": [here, there], "transports": list(transports(side, pipe, budget))}
     show(f"tickets, from {here} to {there}", report["transports"])

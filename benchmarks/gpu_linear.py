@@ -32,8 +32,8 @@ from triton.runtime.errors import TritonError
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 from walkgraph.abi.step import PagedRows
+from walkgraph.layers.attention.step_attention import step_attention
 from walkgraph.layers.kernels.linear_config import TABLE, Config, choose, fits
-from walkgraph.layers.step_attention import step_attention
 
 LAYERS, WIDTH, PAGE = 28, 128, 16
 ERROR = 1e-2

@@ -39,9 +39,9 @@ from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.graph.reading import codec
-from walkgraph.layers.attention import KV
-from walkgraph.layers.flow_end import Way
-from walkgraph.layers.packed_blocks import PackedBlocks
+from walkgraph.layers.attention.dense_attention import KV
+from walkgraph.layers.attention.packed_blocks import PackedBlocks
+from walkgraph.layers.flow.flow_head import FlowInterval
 from walkgraph.networks.operators_pi05 import random_pi05
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.pi05_expert import ExpertRows
@@ -191,7 +191,7 @@ def fast(model: Pi05, seen: Seen) -> dict[str, Tensor]:
     found |= _caches([(k[to.slots], v[to.slots]) for k, v in zip(pool.k, pool.v, strict=True)])
     room = room_of(pool, to.held)
     for at, table in zip(TIMES, expert.tables(torch.tensor(TIMES, device=x.device)), strict=True):
-        way = Way(*torch.tensor([[1.0], [0.0]], device=x.device))
+        way = FlowInterval(*torch.tensor([[1.0], [0.0]], device=x.device))
         found[f"velocity {at}"] = seen.noise - expert.step(seen.noise[None], table[None], way, room)[0]
     return {name: value.float() for name, value in found.items()}
 
@@ -245,7 +245,7 @@ def _loop_times(model: Pi05, count: int) -> Report:
     room = room_of(pool, Packed(model, pool, count, tokens).held)
     tables = expert.tables(1 - torch.arange(10, device=device) / 10)
     noise = torch.randn(count, HORIZON, config.action_width, device=device)
-    way = Way(*torch.tensor([[0.1], [0.0]], device=device).expand(-1, count))
+    way = FlowInterval(*torch.tensor([[0.1], [0.0]], device=device).expand(-1, count))
 
     def loop() -> Tensor:
         x = noise

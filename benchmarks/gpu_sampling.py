@@ -21,7 +21,7 @@ from torch import Tensor
 
 from walkgraph.layers import sampling
 from walkgraph.layers.kernels import sampling as kernels
-from walkgraph.layers.sampling import SamplingParams
+from walkgraph.layers.sampling_params import SamplingParams
 
 V = 156_940
 ROWS = (1, 8, 16, 32, 64)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
 import sys
 import time
 from multiprocessing.connection import Connection, wait
@@ -59,7 +58,7 @@ class Member:
     def __init__(self, rank: int, devices: list[str], tiny: bool, pipe: Connection) -> None:
         torch.cuda.set_device(devices[rank])
         self.rank, self.device, self._pipe, self._tiny = Rank(rank), torch.device(devices[rank]), pipe, tiny
-        self._carrier = Carrier(self.rank, MIB, CudaMemory(self.device), ARENA)
+        self._carrier = Carrier(self.rank, {"shm": MIB, "cuda_ipc": ARENA}, CudaMemory(self.device))
         self.engine = Engine(planned(devices, tiny), self.rank)
         self.engine.load()
         self.parts = Parts(self.engine.resident, self, self._carrier)  # type: ignore[arg-type]
@@ -69,7 +68,7 @@ class Member:
         self.done: dict[str, LoopDone] = {}
 
     def told(self) -> m.Peer:
-        return self._carrier.told("", 1, os.getpid())
+        return self._carrier.peer("", 1)
 
     def meet(self, peer: m.Peer) -> None:
         self._carrier.connect(Rank(1 - self.rank), peer)

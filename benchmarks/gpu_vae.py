@@ -28,8 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 from _common import show, write
 
 from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
-from walkgraph.layers.group_norm import Norm, Sum, add_norm, added
-from walkgraph.layers.pixels import few_channels, one_head
+from walkgraph.layers.norm.group_norm import add_norm, added
+from walkgraph.layers.norm.picture_sum import GroupNormWeights, PictureSum
+from walkgraph.layers.pictures.pixels import few_channels, one_head
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.flux_vae_packed import PackedVae
 from walkgraph.networks.latent_preview import LatentPreview
@@ -141,17 +142,17 @@ def parts(seconds: float) -> list[dict[str, Any]]:
     w3, w2, w4 = last(256, 256, 3, 3), last(1024, 256, 2, 2), last(256, 256, 4, 4)
     out3, q = some(3, 128, 3, 3), some(1, 128 * 128, 512)
     ones = torch.ones(128, device=DEVICE)
-    norm = Norm(32, ones, ones, 1e-6)
+    norm = GroupNormWeights(32, ones, ones, 1e-6)
     wide = last(128, 128, 3, 3)
     ways: dict[str, Work] = {
         "up: doubled, then 3x3": lambda: F.conv2d(F.interpolate(x, scale_factor=2.0), w3, padding=1),
         "up: phases of 2x2": lambda: F.conv2d(x, w2, padding=1),
-        "up: phases, put together": lambda: added(Sum(F.conv2d(x, w2, padding=1), bias, phases=True)),
+        "up: phases, put together": lambda: added(PictureSum(F.conv2d(x, w2, padding=1), bias, phases=True)),
         "up: transposed 4x4": lambda: F.conv_transpose2d(x, w4, stride=2, padding=1),
         "3x3 of 128 at 1024": lambda: F.conv2d(big, wide, padding=1),
-        "sum of two, norm": lambda: add_norm(Sum(big, norm.bias, big), norm),
-        "norm alone": lambda: add_norm(Sum(big, norm.bias), norm, keep=False),
-        "sum of two": lambda: added(Sum(big, norm.bias, big)),
+        "sum of two, norm": lambda: add_norm(PictureSum(big, norm.bias, big), norm),
+        "norm alone": lambda: add_norm(PictureSum(big, norm.bias), norm, keep=False),
+        "sum of two": lambda: added(PictureSum(big, norm.bias, big)),
         "attention in pieces": lambda: one_head(q, q, q),
         "attention of torch": lambda: F.scaled_dot_product_attention(q[:, None], q[:, None], q[:, None]),
         "last: taps": lambda: few_channels(big, out3, norm.bias[:3]),

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 import _common as common
 from _world import HEADS, PAGE, ROLLOUTS, TOKENS, WIDTH, Room, attempt, normal, per_call, stacks, wrong
 
-from walkgraph.layers.product import Activation
+from walkgraph.layers.linear.product import Activation
 
 
 class Shape(NamedTuple):
@@ -106,9 +106,9 @@ def checks() -> list[common.Row]:
 
 
 def block_checks() -> Iterator[common.Row]:
+    from walkgraph.layers.attention.paged_blocks import plain_attention, plain_place
     from walkgraph.layers.kernels.layer_norm import norm_rows
     from walkgraph.layers.kernels.paged_blocks import CUTS, Cut, attend, choose, place
-    from walkgraph.layers.paged_blocks import plain_attention, plain_place
 
     for batch, context in ((1, 0), (1, 1000), (3, 7700), (8, 516)):
         room = Room(batch, context, 1)

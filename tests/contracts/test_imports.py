@@ -73,6 +73,10 @@ def test_importing_the_control_side_leaves_torch_out(repository: Path) -> None:
     assert heavy_after_importing(repository / "backend", modules) == []
 
 
+def test_reading_what_transports_declare_leaves_torch_out(repository: Path) -> None:
+    assert heavy_after_importing(repository / "backend", ["walkgraph.transports"]) == []
+
+
 def test_a_planted_torch_is_seen(tmp_path: Path) -> None:
     (tmp_path / "planted").mkdir()
     (tmp_path / "planted" / "__init__.py").write_text("")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.layers import channels
-from walkgraph.layers.channels import Halts
+from walkgraph.layers.channels import StopFlags
 
 pytestmark = [
     pytest.mark.gpu,
@@ -32,7 +32,7 @@ class Loop:
         self.like = (shape, dtype)
         self.room = torch.empty(1, *shape, dtype=dtype, device=ON)
         self.number = torch.full((1,), start, dtype=torch.int64, device=ON)
-        self.halts = Halts(2, ON)
+        self.halts = StopFlags(2, ON)
         word = self.halts.take()
         assert word is not None
         self.word = word

@@ -14,7 +14,7 @@ from walkgraph.abi.states import States
 from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.device.capture import Capturer
-from walkgraph.layers.pixels import few_channels, one_head
+from walkgraph.layers.pictures.pixels import few_channels, one_head
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.flux_vae_packed import PackedVae
 from walkgraph.networks.operators_flux_vae import VaeDecoder

@@ -8,9 +8,18 @@ from torch.nn import functional as F
 
 from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import FlowLinears, PlainFlowLinears
-from walkgraph.layers.fp8 import Fp8FlowLinears, Scaled, product, quantise, scaled, scaled_gated, scaled_norm, supported
-from walkgraph.layers.norm import RMSNorm
+from walkgraph.layers.linear.flow_linear import FlowLinears, PlainFlowLinears
+from walkgraph.layers.linear.fp8 import (
+    Fp8FlowLinears,
+    Scaled,
+    product,
+    quantise,
+    scaled,
+    scaled_gated,
+    scaled_norm,
+    supported,
+)
+from walkgraph.layers.norm.rms_norm import RMSNorm
 
 pytestmark = [
     pytest.mark.gpu,

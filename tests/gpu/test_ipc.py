@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -26,8 +26,7 @@ from tests.unit.transports.test_conformance import (  # noqa: F401 (the suite, o
 )
 from walkgraph.memory.cuda import HANDLE_BYTES, CudaMemory
 from walkgraph.memory.device import Unavailable
-from walkgraph.transports.cuda_ipc import Transport
-from walkgraph.wire import messages as m
+from walkgraph.transports.cuda_ipc import ArenaHandle, Transport
 
 pytestmark = [
     pytest.mark.gpu,
@@ -56,12 +55,6 @@ class Sender:
         torch.cuda.synchronize()
         assert ticket is None or self.transport.there(ticket.id)
         return ticket
-
-    def told(self) -> m.Peer:
-        device = self.transport.told()
-        return m.Peer(
-            address="", start=0, pid=os.getpid(), arena_fd=0, arena_bytes=0, arena_token=b"", device=device
-        )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.transport, name)
@@ -102,7 +95,7 @@ def reader(request: pytest.FixtureRequest) -> Iterator[Peer]:
 def pair(reader: Peer) -> Iterator[tuple[Any, Any]]:
     sender = Sender(ROOM)
     reader.call("fresh", B)
-    reader.call("connect", A, sender.told())
+    reader.call("connect", A, sender.handle())
     yield sender, Receiver(reader)
     reader.call("fresh", B)
     sender.close()
@@ -111,7 +104,7 @@ def pair(reader: Peer) -> Iterator[tuple[Any, Any]]:
 def test_readers_wait_for_the_copy_and_large_ones_are_whole(reader: Peer) -> None:
     sender = Sender(64 << 20)
     reader.call("fresh", B)
-    reader.call("connect", A, sender.told())
+    reader.call("connect", A, sender.handle())
     for round_ in range(8):
         value = torch.full((1 << 24,), round_ + 1, dtype=torch.int16)[:: 1 + round_ % 2]
         ticket = sender.put(value, B)
@@ -124,14 +117,14 @@ def test_readers_wait_for_the_copy_and_large_ones_are_whole(reader: Peer) -> Non
 
 def test_what_cannot_be_opened_is_said_and_torch_goes_on(reader: Peer) -> None:
     sender = Sender(ROOM)
-    told = sender.told()
-    assert told.device
+    whole = sender.handle()
+    known = msgspec.msgpack.decode(whole, type=ArenaHandle)
     reader.call("fresh", B)
-    for handle in (b"", b"x" * HANDLE_BYTES):
-        wrong = m.DeviceArena(**{**as_dict(told.device), "handle": handle})
+    for memory in (b"", b"x" * HANDLE_BYTES):
+        wrong = msgspec.structs.replace(known, memory=memory)
         with pytest.raises(Unavailable):
-            reader.call("connect", A, m.Peer(**{**as_dict(told), "device": wrong}))
-    reader.call("connect", A, told)
+            reader.call("connect", A, msgspec.msgpack.encode(wrong))
+    reader.call("connect", A, whole)
     ticket = sender.put(torch.ones(1000), B)
     assert reader.call("total", ticket) == 1000
     reader.call("fresh", B)
@@ -142,7 +135,7 @@ def test_a_reader_that_ends_at_any_time_harms_nobody() -> None:
     sender = Sender(ROOM)
     peer = Peer(Reader, "cuda:0")
     peer.call("fresh", B)
-    peer.call("connect", A, sender.told())
+    peer.call("connect", A, sender.handle())
     tickets = [sender.put(torch.ones(1000), B) for _ in range(4)]
     peer.call("total", tickets[0])
     peer.tell("total", tickets[1])
@@ -151,7 +144,3 @@ def test_a_reader_that_ends_at_any_time_harms_nobody() -> None:
     assert sender.out == 0
     assert torch.ones(5, device=HERE).sum().item() == 5
     sender.close()
-
-
-def as_dict(struct: Any) -> dict[str, Any]:
-    return {name: getattr(struct, name) for name in struct.__struct_fields__}

@@ -13,7 +13,7 @@ from torch import Tensor
 from benchmarks.parity_orpheus import compared, taught
 from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch, StepOutputs
 from walkgraph.checkpoints.orpheus import SpeechTokens
-from walkgraph.layers.attention import PackedAttend, causal_mask
+from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
 from walkgraph.networks.llama import Llama
 from walkgraph.networks.operators_orpheus import Backbone
 from walkgraph.networks.presets import ORPHEUS, drawn

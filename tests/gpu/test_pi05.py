@@ -16,8 +16,9 @@ from tests.unit.graphs.test_pi05_acts import CAMERAS, PLACEMENT, asked, levels, 
 from walkgraph.checkpoints.pi05 import Pi05Config, Widths
 from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.graph.reading import codec
-from walkgraph.layers.flow_end import Last, Way, end
-from walkgraph.layers.packed_blocks import PackedBlocks
+from walkgraph.layers.attention.packed_blocks import PackedBlocks
+from walkgraph.layers.flow.flow_end import end
+from walkgraph.layers.flow.flow_head import FlowInterval, VelocityHead
 from walkgraph.networks.operators_pi05 import random_pi05
 from walkgraph.networks.presets import PI05
 from walkgraph.placement.document import decode
@@ -133,9 +134,12 @@ def test_a_step_ends_as_plainly() -> None:
     x, actions = torch.randn(100, 1024, generator=dice), torch.randn(2, 50, 32, generator=dice)
     table, weight, bias = (torch.randn(size, generator=dice) / 32 for size in ((2, 2048), (32, 1024), (32,)))
     times = torch.rand(2, 3, generator=dice)
-    last, way = Last(table[:, :1024], table[:, 1024:], 1e-6, weight, bias), Way(*times[:, 1:].unbind(1))
+    last, way = (
+        VelocityHead(table[:, :1024], table[:, 1024:], 1e-6, weight, bias),
+        FlowInterval(*times[:, 1:].unbind(1)),
+    )
     wanted = end(x.bfloat16().float(), last, actions, way)
-    there = Last(*(part.cuda() if isinstance(part, Tensor) else part for part in last))
+    there = VelocityHead(*(part.cuda() if isinstance(part, Tensor) else part for part in last))
     with torch.inference_mode():
-        found = end(x.bfloat16().cuda(), there, actions.cuda(), Way(*times.cuda()[:, 1:].unbind(1)))
+        found = end(x.bfloat16().cuda(), there, actions.cuda(), FlowInterval(*times.cuda()[:, 1:].unbind(1)))
     assert distance(found - actions.cuda(), wanted - actions) < 1e-4

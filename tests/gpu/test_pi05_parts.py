@@ -18,7 +18,7 @@ from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.kv.allocator import PAGE, pages_for
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.layers.flow_end import Way
+from walkgraph.layers.flow.flow_head import FlowInterval
 from walkgraph.networks.operators_pi05 import random_pi05
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.pi05_expert import ExpertRows
@@ -97,7 +97,9 @@ def test_flow_steps_at_once_are_as_alone(counts: tuple[int, ...], tokens: int) -
         def moved(mine: slice, some: Sequence[ContextSequence], size: int) -> Tensor:
             room = DenseContext(pool, size, tokens, capacity_for([row.length for row in some], size, tokens))
             room.place(some)
-            return expert.step(actions[mine], table[mine], Way(*times[mine, 1:].unbind(1)), room) - actions[mine]
+            return (
+                expert.step(actions[mine], table[mine], FlowInterval(*times[mine, 1:].unbind(1)), room) - actions[mine]
+            )
 
         together = moved(slice(None), rows, batch)
         off = [distance(together[at], moved(slice(at, at + 1), [row], 1)[0]) for at, row in enumerate(rows)]

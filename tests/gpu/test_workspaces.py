@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from walkgraph.layers.linear import linear
-from walkgraph.layers.product import product
+from walkgraph.layers.linear.product import product
+from walkgraph.layers.linear.step_linear import linear
 
 pytestmark = [
     pytest.mark.gpu,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.layers.attention import BlockAttend, dense_attention
+from walkgraph.layers.attention.dense_attention import BlockAttend, dense_attention
 from walkgraph.layers.kernels.encoder_attention import fill, supported
 
 HOPPER = (

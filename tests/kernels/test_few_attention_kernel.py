@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tests.support.tiles import PAGE, case
-from walkgraph.layers.few_attention import Tiles, plain
+from walkgraph.layers.attention.few_attention import plain
+from walkgraph.layers.attention.tiles import Tiles
 from walkgraph.layers.kernels.few_attention import launch, splits_of
 
 torch.set_num_threads(1)

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from walkgraph.layers.flow_end import Last, Way, end
+from walkgraph.layers.flow.flow_end import end
+from walkgraph.layers.flow.flow_head import FlowInterval, VelocityHead
 
 
 @pytest.mark.parametrize(
@@ -20,12 +21,12 @@ def test_a_step_ends_as_plainly(
     # Parts of a table: their rows are apart.
     table = torch.randn(blocks, 3 * width, generator=dice)
     weight, bias = torch.randn(numbers, width, generator=dice) / width**0.5, torch.randn(numbers, generator=dice)
-    last = Last(table[:, width : 2 * width], table[:, 2 * width :], 1e-3, weight, bias)
+    last = VelocityHead(table[:, width : 2 * width], table[:, 2 * width :], 1e-3, weight, bias)
     actions = torch.randn(blocks, tokens, numbers, generator=dice)
     # Columns of one table, as numbers that differ by iteration are given.
-    way = Way(*torch.rand(blocks, 3, generator=dice).to(device)[:, 1:].unbind(1))
-    wanted = end(x.float(), last, actions, Way(*(part.cpu() for part in way)))
-    there = Last(*(part.to(device) if isinstance(part, torch.Tensor) else part for part in last))
+    way = FlowInterval(*torch.rand(blocks, 3, generator=dice).to(device)[:, 1:].unbind(1))
+    wanted = end(x.float(), last, actions, FlowInterval(*(part.cpu() for part in way)))
+    there = VelocityHead(*(part.to(device) if isinstance(part, torch.Tensor) else part for part in last))
     found = launch(x.to(device), there, actions.to(device), way).cpu()
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
     assert (found - actions).abs().min() > 0

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
-from walkgraph.layers.mlp import Gate, gated
-from walkgraph.layers.norm import rms_norm
+from walkgraph.layers.attention.block_attention import place_heads, rotary_from_first
+from walkgraph.layers.attention.heads import HeadNorms, HeadTargets, RotaryTable
+from walkgraph.layers.linear.mlp import Gate, gated
+from walkgraph.layers.norm.rms_norm import rms_norm
 from walkgraph.layers.rope import neox_frequencies
 
 
@@ -121,18 +122,18 @@ def test_heads_are_placed_as_plainly(
     qkv = drawn(4, rows * tokens, (mine + 2 * groups) * width, dtype=dtype)
     positions = torch.tensor([3, 1021])
     each = positions[:, None] + torch.arange(tokens)
-    turns = Turns.at(positions if normed else each, neox_frequencies(width, 1e6))
-    norms = Norms(1 + drawn(5, width, dtype=dtype) / 4, 1 + drawn(6, width, dtype=dtype) / 4, 1e-6)
+    turns = RotaryTable.at(positions if normed else each, neox_frequencies(width, 1e6))
+    norms = HeadNorms(1 + drawn(5, width, dtype=dtype) / 4, 1 + drawn(6, width, dtype=dtype) / 4, 1e-6)
     slots = torch.randperm(40, generator=torch.Generator().manual_seed(7))[: rows * block]
 
-    def places(device: str) -> Places:
+    def places(device: str) -> HeadTargets:
         room = [drawn(8 + i, 40, groups, width, dtype=dtype).to(device) for i in range(2)]
-        return Places(drawn(10, rows * block, heads, width, dtype=dtype).to(device), *room, slots.to(device))
+        return HeadTargets(drawn(10, rows * block, heads, width, dtype=dtype).to(device), *room, slots.to(device))
 
     wanted, found = places("cpu"), places(device)
     place_heads(qkv, turns, norms if normed else None, wanted, first)
-    moved = Norms(norms.q.to(device), norms.k.to(device), norms.eps) if normed else None
-    place(qkv.to(device), Turns(*(part.to(device) for part in turns)), moved, found, first)
+    moved = HeadNorms(norms.q.to(device), norms.k.to(device), norms.eps) if normed else None
+    place(qkv.to(device), RotaryTable(*(part.to(device) for part in turns)), moved, found, first)
     for name in ("q", "k", "v"):
         near(getattr(found, name), getattr(wanted, name))
         changed = (getattr(wanted, name) != getattr(places("cpu"), name)).flatten(1).any(1)
@@ -144,21 +145,21 @@ def test_tokens_one_after_the_other_turn_as_plainly(device: str) -> None:
 
     positions, frequencies = torch.tensor([3, 1021]), neox_frequencies(24, 1e4)
     found = turns(positions.to(device), 5, frequencies.to(device))
-    for part, wanted in zip(found, Turns.from_first(positions, 5, frequencies), strict=True):
+    for part, wanted in zip(found, rotary_from_first(positions, 5, frequencies), strict=True):
         torch.testing.assert_close(part.cpu(), wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_what_cannot_be_placed_is_refused(device: str) -> None:
     from walkgraph.layers.kernels.block_heads import place
 
-    norms = Norms(torch.ones(8, device=device), torch.ones(8, device=device), 1e-6)
-    turns = Turns(torch.ones(1, 4, device=device), torch.ones(1, 4, device=device))
+    norms = HeadNorms(torch.ones(8, device=device), torch.ones(8, device=device), 1e-6)
+    turns = RotaryTable(torch.ones(1, 4, device=device), torch.ones(1, 4, device=device))
     room, slots = torch.zeros(4, 8, 2, device=device), torch.arange(3, device=device)
     q, qkv = torch.zeros(3, 4, 8, device=device), torch.zeros(3, 64, device=device)
     for to, rows in (
-        (Places(q, room.transpose(1, 2), room.transpose(1, 2), slots), qkv),
-        (Places(q, room.view(4, 2, 8), room.view(4, 2, 8), slots), qkv.repeat(1, 2)[:, ::2]),
-        (Places(q[..., :6], room.view(4, 2, 8)[..., :6], room.view(4, 2, 8)[..., :6], slots), qkv),
+        (HeadTargets(q, room.transpose(1, 2), room.transpose(1, 2), slots), qkv),
+        (HeadTargets(q, room.view(4, 2, 8), room.view(4, 2, 8), slots), qkv.repeat(1, 2)[:, ::2]),
+        (HeadTargets(q[..., :6], room.view(4, 2, 8)[..., :6], room.view(4, 2, 8)[..., :6], slots), qkv),
     ):
         with pytest.raises(ValueError, match=r"contiguous|side by side"):
             place(rows, turns, norms, to, 0)

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from walkgraph.layers.fp8 import LARGEST, Scaled
 from walkgraph.layers.kernels.fp8 import gated_fp8, halves, norm_fp8, rows_fp8
+from walkgraph.layers.linear.fp8 import Scaled
+from walkgraph.layers.linear.fp8_format import LARGEST
 
 
 def normal(device, *shape, dtype=torch.bfloat16, scale=1.0):

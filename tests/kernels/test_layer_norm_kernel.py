@@ -8,7 +8,7 @@ from torch import nn
 
 from walkgraph.layers.kernels import layer_norm
 from walkgraph.layers.kernels.layer_norm import norm_rows, shifted_rows
-from walkgraph.layers.layer_norm import added_norm, shifted_norm
+from walkgraph.layers.norm.layer_norm import added_norm, shifted_norm
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from walkgraph.layers.kernels.linear import stream_linear, workspace
 from walkgraph.layers.kernels.linear_config import Config, choose, fits
-from walkgraph.layers.linear import _streamed
+from walkgraph.layers.linear.step_linear import _streamed
 
 CONFIGS = {
     "vector": Config(n=4, k=32, vector=True, stages=1),

@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from walkgraph.layers import modulated
-from walkgraph.layers.block_attention import Places, Turns
+from walkgraph.layers.attention.heads import HeadTargets, RotaryTable
 from walkgraph.layers.kernels import modulated as kernels
 from walkgraph.layers.kernels.linear import workspace
 from walkgraph.layers.kernels.modulated_config import TABLE, Cut, choose, fits
 from walkgraph.layers.kernels.modulated_rows import enter, modulate, weigh
-from walkgraph.layers.modulated import Rows
+from walkgraph.layers.norm import modulated
+from walkgraph.layers.norm.modulated import Rows
 from walkgraph.layers.rope import NeoxRope
 
 torch.set_num_threads(1)
@@ -91,12 +91,12 @@ def test_placed_heads_are_as_plainly(name: str, size: tuple[int, int], each: boo
     bias = drawn(device, 11, blocks, weight.shape[0])
     positions = torch.arange(blocks, device=device) * 40
     positions = positions[:, None] + torch.arange(tokens, device=device) if each else positions
-    turns = Turns.at(positions, NeoxRope(width, 1e4).frequencies(torch.device(device)))
+    turns = RotaryTable.at(positions, NeoxRope(width, 1e4).frequencies(torch.device(device)))
     slots = torch.randperm(90, generator=torch.Generator().manual_seed(12))[: blocks * tokens].to(device)
 
-    def places(dtype: torch.dtype) -> Places:
+    def places(dtype: torch.dtype) -> HeadTargets:
         room = (drawn(device, 13 + i, 90, groups, width).to(dtype) for i in range(2))
-        return Places(torch.zeros(blocks * tokens, heads, width, dtype=dtype, device=device), *room, slots)
+        return HeadTargets(torch.zeros(blocks * tokens, heads, width, dtype=dtype, device=device), *room, slots)
 
     found, wanted = places(torch.float16), places(torch.float32)
     kernels.placed(cut(name, device), rows.weighted, rows.squares, weight, bias, EPS, turns, found)
@@ -131,9 +131,9 @@ def test_a_whole_norm_is_as_plainly(device: str) -> None:
 def test_a_room_that_lies_otherwise_is_refused(device: str) -> None:
     rows, _ = begun(device, 1, 4)
     weight, bias = drawn(device, 16, 128, WIDTH), drawn(device, 17, 1, 128)
-    turns, slots = Turns(torch.ones(1, 16), torch.ones(1, 16)), torch.arange(4)
+    turns, slots = RotaryTable(torch.ones(1, 16), torch.ones(1, 16)), torch.arange(4)
     room = torch.zeros(9, 32, 1).transpose(1, 2).expand(9, 1, 32)
-    to = Places(torch.zeros(4, 2, 32)[:, ::2], room, room[::2], slots)
+    to = HeadTargets(torch.zeros(4, 2, 32)[:, ::2], room, room[::2], slots)
     with pytest.raises(ValueError, match="side by side"):
         kernels.placed(CUTS["whole"], rows.weighted, rows.squares, weight, bias, EPS, turns, to)
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.step import PagedRows
+from walkgraph.layers.attention.paged_blocks import plain_attention, plain_place
 from walkgraph.layers.kernels.paged_blocks import Cut, attend, choose, place
-from walkgraph.layers.paged_blocks import plain_attention, plain_place
 
 PAGE = 16
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.layers.sampling import SamplingParams, count, sample_plainly, top_logprobs
+from walkgraph.layers.sampling import count, sample_plainly, top_logprobs
+from walkgraph.layers.sampling_params import SamplingParams
 
 V, R = 2100, 3
 """Two blocks, the second one nearly empty."""

@@ -5,9 +5,10 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.step import PagedRows
+from walkgraph.layers.attention.paged_rows import StepArguments
+from walkgraph.layers.attention.step_attention import plain
 from walkgraph.layers.invariance import batch_invariant
 from walkgraph.layers.kernels.step_attention import STREAMED, Tuning, launch, streams, tuning
-from walkgraph.layers.step_attention import Step, plain
 
 torch.set_num_threads(1)
 PAGE = 16
@@ -48,18 +49,18 @@ def test_it_equals_the_plain_form(splits: int, stages: int, shape: tuple[int, in
     rows = PagedRows(*rest)
     norms = (torch.rand(width).half().to(device), torch.rand(width).half().to(device)) if norm else (None, None)
     twin_k, twin_v = k.clone(), v.clone()
-    wanted = plain(Step(qkv, twin_k, twin_v, rows, frequencies, heads, *norms))
+    wanted = plain(StepArguments(qkv, twin_k, twin_v, rows, frequencies, heads, *norms))
     block = 16 if stages else streams(4, width)
     # Rows of fewer tokens than `least` have one split, longer ones more.
     tuned = Tuning(splits=splits, block=block, warps=4, stages=stages, least=33 if splits == 3 else 1)
     first_k, first_v = k.clone(), v.clone()
-    out = launch(Step(qkv, first_k, first_v, rows, frequencies, heads, *norms), tuned)
+    out = launch(StepArguments(qkv, first_k, first_v, rows, frequencies, heads, *norms), tuned)
     torch.testing.assert_close(out[:5], wanted[:5], atol=2e-3, rtol=2e-3)
     kept = torch.ones(k.shape[0], dtype=torch.bool, device=device)
     kept[(rows.pages[5].long()[:, None] * PAGE + torch.arange(PAGE, device=device)).flatten()] = False
     torch.testing.assert_close(first_k[kept], twin_k[kept], atol=2e-3, rtol=2e-3, equal_nan=True)
     torch.testing.assert_close(first_v[kept], twin_v[kept], equal_nan=True)
-    again = launch(Step(qkv, k, v, rows, frequencies, heads, *norms), tuned)
+    again = launch(StepArguments(qkv, k, v, rows, frequencies, heads, *norms), tuned)
     assert torch.equal(out[:5], again[:5]), "counters are back at zero, and the order of arrival does not matter"
 
 

@@ -238,7 +238,7 @@ class World:
                     self.spawned.append((self.now, rank))
                     worker = FakeWorker(rank, start)
                     self.workers[rank] = worker
-                    peer = m.Peer(address="", start=start, pid=start, arena_fd=0, arena_bytes=0, arena_token=b"")
+                    peer = m.Peer(address="", start=start)
                     worker.outbox.append(m.Hello(rank=rank, peer=peer))
                     self.handle(Spawned(rank, start, 1000 + start))
                 case Kill(rank=rank):

@@ -94,8 +94,8 @@ class Reader:
     def copying(self) -> bool:
         return self._asked.copying
 
-    def connect(self, rank: int, peer: Any) -> None:
-        self._asked.connect(Rank(rank), peer)
+    def connect(self, rank: int, handle: bytes) -> None:
+        self._asked.connect(Rank(rank), handle)
 
     def disconnect(self, rank: int) -> None:
         self._asked.disconnect(Rank(rank))

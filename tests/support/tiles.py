@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.layers.few_attention import ROWS, Tiles, tiles_of
+from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles, tiles_of
 
 PAGE = 16
 
@@ -41,7 +41,7 @@ def case(
         slots.append(torch.tensor(mine)[at // PAGE] * PAGE + at % PAGE)
         for cache in (k, v):
             cache[slots[-1]] = torch.randn(count + length, groups, width).to(dtype)
-    lines = torch.zeros(rows // ROWS + len(counts) + 1, 4, dtype=torch.int64)
+    lines = torch.zeros(rows // TILE_ROWS + len(counts) + 1, 4, dtype=torch.int64)
     tiles = torch.tensor(tiles_of(counts, before, held))
     lines[: len(tiles)] = tiles
     q = torch.randn(rows + padding, queries, width).to(dtype)

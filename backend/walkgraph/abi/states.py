@@ -77,7 +77,8 @@ class Placed(Protocol):
 
 
 class Attention(Protocol):
-    """One forward's view of the caches: `Attend` of `walkgraph.layers.attention`, made by `States.attend`."""
+    """One forward's view of the caches, made by `States.attend`: `Attend` of
+    `walkgraph.layers.attention.dense_attention`."""
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
 

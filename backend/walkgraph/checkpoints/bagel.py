@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from walkgraph.checkpoints.decoder import DecoderShape, DecoderSizes, rope_base, rope_kind, rope_of
+from walkgraph.checkpoints.decoder import DecoderShape, DecoderSizes, rope_base, rope_kind, rope_of, sizes_of
 from walkgraph.checkpoints.fields import (
     BASE,
     EPS,
@@ -266,15 +266,8 @@ def _published_llm(llm: Fields) -> LlmConfig:
     base, rope = BAGEL_7B_MOT.llm, rope_of(llm)
     llm.word("hidden_act", ("silu",), "silu")
     rope_kind(rope, ("default",))
-    width, heads = llm.whole("hidden_size", WIDTH), llm.whole("num_attention_heads", HEADS)
     return LlmConfig(
-        width=width,
-        hidden=llm.whole("intermediate_size", HIDDEN),
-        layers=llm.whole("num_hidden_layers", LAYERS),
-        heads=heads,
-        kv_heads=llm.whole("num_key_value_heads", HEADS),
-        head_dim=llm.whole("head_dim", HEAD_DIM, default=width // heads),
-        vocab=llm.whole("vocab_size", VOCAB),
+        **sizes_of(llm),
         rope_theta=rope_base(llm, rope, base.rope_theta),
         norm_eps=llm.number("rms_norm_eps", EPS, default=base.norm_eps),
     )

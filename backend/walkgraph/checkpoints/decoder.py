@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from walkgraph.checkpoints.fields import BASE, Fields
+from walkgraph.checkpoints.fields import BASE, HEAD_DIM, HEADS, HIDDEN, LAYERS, VOCAB, WIDTH, Fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +69,20 @@ class DecoderSizes:
             qkv_bias=qkv_bias,
             qk_norm=qk_norm,
         )
+
+
+def sizes_of(config: Fields) -> dict[str, int]:
+    """What `DecoderSizes` has of a public `config.json`, but for the numbers of its norms and positions."""
+    width, heads = config.whole("hidden_size", WIDTH), config.whole("num_attention_heads", HEADS)
+    return {
+        "width": width,
+        "hidden": config.whole("intermediate_size", HIDDEN),
+        "layers": config.whole("num_hidden_layers", LAYERS),
+        "heads": heads,
+        "kv_heads": config.whole("num_key_value_heads", HEADS),
+        "head_dim": config.whole("head_dim", HEAD_DIM, default=width // heads),
+        "vocab": config.whole("vocab_size", VOCAB),
+    }
 
 
 def rope_of(config: Fields) -> Fields:

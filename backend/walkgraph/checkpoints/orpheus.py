@@ -8,15 +8,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Self
 
-from walkgraph.checkpoints.decoder import DecoderShape, DecoderSizes, LongContext, rope_base, rope_kind, rope_of
+from walkgraph.checkpoints.decoder import (
+    DecoderShape,
+    DecoderSizes,
+    LongContext,
+    rope_base,
+    rope_kind,
+    rope_of,
+    sizes_of,
+)
 from walkgraph.checkpoints.fields import (
     EPS,
-    HEAD_DIM,
-    HEADS,
-    HIDDEN,
-    LAYERS,
-    VOCAB,
-    WIDTH,
     Fields,
     described,
     read_object,
@@ -51,15 +53,8 @@ class LlamaConfig(DecoderSizes):
         if config.flag("attention_bias") or config.flag("mlp_bias"):
             raise InvalidInput("its layers have biases, and those of this family have none")
         rope = rope_of(config)
-        width, heads = config.whole("hidden_size", WIDTH), config.whole("num_attention_heads", HEADS)
         return cls(
-            width=width,
-            hidden=config.whole("intermediate_size", HIDDEN),
-            layers=config.whole("num_hidden_layers", LAYERS),
-            heads=heads,
-            kv_heads=config.whole("num_key_value_heads", HEADS),
-            head_dim=config.whole("head_dim", HEAD_DIM, default=width // heads),
-            vocab=config.whole("vocab_size", VOCAB),
+            **sizes_of(config),
             rope_theta=rope_base(config, rope),
             norm_eps=config.number("rms_norm_eps", EPS),
             scaling=_scaling(rope),

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection as AsyncConnection
     from websockets.sync.client import ClientConnection
 
-    from walkgraph.client.aio import AsyncClient
-    from walkgraph.client.sync import Client
+    from walkgraph.client.protocols import AsyncClientProtocol, ClientProtocol
 
 Request = int | str
 
@@ -146,7 +145,7 @@ class Session(_Dialogue):
     One thread may send while another one goes through the answers.
     """
 
-    def __init__(self, client: Client, deployment: str, task: str, name: str | None) -> None:
+    def __init__(self, client: ClientProtocol, deployment: str, task: str, name: str | None) -> None:
         super().__init__()
         self._client, self._where, self._wanted = client, (deployment, task), name
         self._socket: ClientConnection | None = None
@@ -245,7 +244,7 @@ class Session(_Dialogue):
 class AsyncSession(_Dialogue):
     """As `Session`, with `async with`, `await` and `async for`."""
 
-    def __init__(self, client: AsyncClient, deployment: str, task: str, name: str | None) -> None:
+    def __init__(self, client: AsyncClientProtocol, deployment: str, task: str, name: str | None) -> None:
         super().__init__()
         self._client, self._where, self._wanted = client, (deployment, task), name
         self._socket: AsyncConnection | None = None

@@ -11,13 +11,12 @@ from walkgraph.client import results
 from walkgraph.client.errors import ClientError
 from walkgraph.client.events import Event
 from walkgraph.client.giving import OPTIONS, PARTS, Packing, request_of
-from walkgraph.client.resources.running import result_call
+from walkgraph.client.resources.running import result_call, start_call
 from walkgraph.client.results import Gathered, Output, Result
 from walkgraph.client.shown import Run
 
 if TYPE_CHECKING:
-    from walkgraph.client.aio import AsyncClient
-    from walkgraph.client.sync import Client
+    from walkgraph.client.protocols import AsyncClientProtocol, ClientProtocol
 
 
 class _Task(dict[str, Any]):
@@ -49,7 +48,7 @@ class Task(_Task):
     draw(prompt="a red circle", steps=12, seed=7).picture().save("circle.png")
     """
 
-    def __init__(self, client: Client, declared: Mapping[str, Any]) -> None:
+    def __init__(self, client: ClientProtocol, declared: Mapping[str, Any]) -> None:
         super().__init__(declared)
         self._client = client
 
@@ -72,13 +71,13 @@ class Task(_Task):
     def start(self, /, **given: Any) -> Run:
         """Start a run that needs no client."""
         body = request_of(self, given, Packing(framing=False))
-        return self._client.start_run(self["deployment"], self["name"], body)
+        return self._client.send(start_call(self["deployment"], self["name"], body))
 
 
 class AsyncTask(_Task):
     """What `AsyncClient.task` answers: as `Task`, awaited."""
 
-    def __init__(self, client: AsyncClient, declared: Mapping[str, Any]) -> None:
+    def __init__(self, client: AsyncClientProtocol, declared: Mapping[str, Any]) -> None:
         super().__init__(declared)
         self._client = client
 
@@ -97,7 +96,7 @@ class AsyncTask(_Task):
     async def start(self, /, **given: Any) -> Run:
         """Start a run that needs no client."""
         body = request_of(self, given, Packing(framing=False))
-        return await self._client.start_run(self["deployment"], self["name"], body)
+        return await self._client.send(start_call(self["deployment"], self["name"], body))
 
 
 class _Streamed:

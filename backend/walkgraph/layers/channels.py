@@ -48,7 +48,7 @@ def receive(
     if links.is_cuda:
         from walkgraph.layers.kernels import channels as kernels
 
-        kernels.receive(links, row, column, iteration, lag, first, out, came)
+        kernels.receive(links, row, column, iteration, lag, first, out, came, GIVE_UP_SECONDS)
         return out, came
     halt, (data, number, start) = _link(links, row, column)
     wanted = int(iteration) + 1 - lag
@@ -79,7 +79,7 @@ def send(value: Tensor, links: Tensor, row: Tensor, channel: int, iteration: Ten
             _CHANGED.notify_all()
 
 
-class Halts:
+class StopFlags:
     """The words that rows look at while they wait, in the host's memory; the host alone writes them."""
 
     def __init__(self, count: int, device: torch.device) -> None:

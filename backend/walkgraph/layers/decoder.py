@@ -1,4 +1,5 @@
-"""One decoder layer for every family: pre-norm attention and SwiGLU, with one or two sets of weights.
+"""One decoder layer for every family: pre-norm attention and an MLP that the caller chooses, with one or two sets of
+weights.
 
 A layer has a `forward` over any rows, and a `step` of one new token a row, which reads nothing on the host.
 
@@ -20,15 +21,34 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.decoder import DecoderShape
-from walkgraph.layers.attention import Attend
-from walkgraph.layers.linear import linear
-from walkgraph.layers.mlp import SwiGLU
-from walkgraph.layers.norm import RMSNorm
-from walkgraph.layers.packed import Packed
+from walkgraph.layers.attention.dense_attention import Attend
+from walkgraph.layers.attention.paged_rows import StepRows
+from walkgraph.layers.attention.step_attention import step_attention
+from walkgraph.layers.linear.mlp import SwiGLU
+from walkgraph.layers.linear.packed import UNPACKED, Packed
+from walkgraph.layers.linear.step_linear import linear
+from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import Rotation, rotate
-from walkgraph.layers.step_attention import Rows, step_attention
 
-UNPACKED = "a layer steps once it is packed; call `pack` after its weights are loaded"
+
+class DecoderMLP(Protocol):
+    """What a decoder layer asks of its MLP, a module: `SwiGLU`, or another."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Many rows x `[R, W]`, normed -> `[R, W]`."""
+        ...
+
+    def step(self, x: Tensor, norm: RMSNorm, residual: Tensor | None) -> Tensor:
+        """Few rows x `[B, W]`, not yet normed -> `[B, W]`, with the residual where there is one. Needs `pack`."""
+        ...
+
+    def pack(self) -> None:
+        """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
+        ...
+
+
+def swiglu(shape: DecoderShape) -> nn.Module:
+    return SwiGLU(shape.width, shape.hidden)
 
 
 class StepSlot(Protocol):
@@ -43,7 +63,7 @@ class StepSlot(Protocol):
     def v(self) -> Sequence[Tensor]: ...
 
     @property
-    def rows(self) -> Rows: ...
+    def rows(self) -> StepRows: ...
 
 
 class DecoderAttention(nn.Module):
@@ -118,14 +138,20 @@ class DecoderAttention(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    def __init__(self, shape: DecoderShape, suffixes: tuple[str, ...] = ("",)) -> None:
+    def __init__(
+        self,
+        shape: DecoderShape,
+        suffixes: tuple[str, ...] = ("",),
+        mlp: Callable[[DecoderShape], nn.Module] = swiglu,
+    ) -> None:
+        """`mlp` makes the `DecoderMLP` of each set of weights; its parameters are named `mlp<suffix>.*`."""
         super().__init__()
         self.suffixes = suffixes
         self.reduce: Callable[[Tensor], Tensor] | None = None
         """Sums `[R, W]` over the ranks of a tensor-parallel group; None on one rank."""
         self.self_attn = DecoderAttention(shape, suffixes)
         for suffix in suffixes:
-            self.add_module(f"mlp{suffix}", SwiGLU(shape.width, shape.hidden))
+            self.add_module(f"mlp{suffix}", mlp(shape))
             self.add_module(f"input_layernorm{suffix}", RMSNorm(shape.width, shape.norm_eps))
             self.add_module(f"post_attention_layernorm{suffix}", RMSNorm(shape.width, shape.norm_eps))
 
@@ -155,12 +181,12 @@ class DecoderLayer(nn.Module):
 
     def attended(self, heads: Tensor, x: Tensor, suffix: str = "") -> Tensor:
         """What follows attention, for few rows: heads `[B, H * D]`, x `[B, W]` -> `[B, W]`. Needs `pack`."""
-        second, mlp = cast(RMSNorm, self._part("post_attention_layernorm", suffix)), self._mlp(suffix)
-        if mlp.gate_up is None:
-            raise RuntimeError(UNPACKED)
-        x = self._added(heads, self.self_attn.part("o_proj", suffix), x)
-        inner = linear(x, mlp.gate_up.weight, norm=second.weight, eps=second.eps, gated=True)
-        return self._added(inner, mlp.down_proj, x)
+        norm, out = cast(RMSNorm, self._part("post_attention_layernorm", suffix)), self.self_attn.part("o_proj", suffix)
+        if self.reduce is None:
+            x = linear(heads, out.weight, residual=x)
+            return self._mlp(suffix).step(x, norm, x)
+        x = x + self.reduce(linear(heads, out.weight))
+        return x + self.reduce(self._mlp(suffix).step(x, norm, None))
 
     def pack(self) -> None:
         """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
@@ -168,13 +194,8 @@ class DecoderLayer(nn.Module):
         for suffix in self.suffixes:
             self._mlp(suffix).pack()
 
-    def _added(self, x: Tensor, into: nn.Linear, residual: Tensor) -> Tensor:
-        if self.reduce is None:
-            return linear(x, into.weight, residual=residual)
-        return residual + self.reduce(linear(x, into.weight))
-
-    def _mlp(self, suffix: str) -> SwiGLU:
-        return cast(SwiGLU, self._part("mlp", suffix))
+    def _mlp(self, suffix: str) -> DecoderMLP:
+        return cast(DecoderMLP, self._part("mlp", suffix))
 
     def _summed(self, x: Tensor) -> Tensor:
         return x if self.reduce is None else self.reduce(x)

@@ -57,21 +57,21 @@ def settle_rows(
     grown: Tensor,
     stopped: Tensor | None,
     sound: Tensor | None,
-    told: tuple[Tensor, Tensor],
+    out: tuple[Tensor, Tensor],
 ) -> None:
     """Count an iteration, and turn off the rows that it ended. `grown`: int32 `[C]`, what each counter grows by;
-    the pad row's don't. `stopped`, `sound`: bool `[B]`, or None for no row and for all; `told`: where they go."""
+    the pad row's don't. `stopped`, `sound`: bool `[B]`, or None for no row and for all; `out`: where they go."""
     if index.is_cuda:
         from walkgraph.layers.kernels import rows as kernels
 
         live, counters, times, _, _ = tables
-        kernels.settle(index, at.wide, at.iteration, live, counters, times, grown, stopped, sound, told)
+        kernels.settle(index, at.wide, at.iteration, live, counters, times, grown, stopped, sound, out)
         return
     pad = tables.live.shape[0] - 1
     real = at.wide != pad
     tables.counters.index_add_(1, at.wide, grown[:, None] * real.int())
     blank = torch.zeros_like(real)
     stop, good = blank if stopped is None else stopped, ~blank if sound is None else sound
-    told[0].copy_(stop)
-    told[1].copy_(good)
+    out[0].copy_(stop)
+    out[1].copy_(good)
     tables.live[index] = real & (at.iteration + 1 < tables.times[at.wide]) & ~stop & good

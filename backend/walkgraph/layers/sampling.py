@@ -7,10 +7,10 @@ without a host read; the code here is their twin on CPUs.
 Shape letters: R rows, V vocabulary, T rows of a table of counts.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
+
+from walkgraph.layers.sampling_params import SamplingParams
 
 _GOLDEN = -0x61C8864680B583EB
 """2^64 divided by the golden ratio, as a signed number: the step between the streams of splitmix64."""
@@ -20,33 +20,6 @@ _BELOW_ONE = 1 - 2.0**-24
 _SERIES_BELOW = 2.0**-4
 _FULL = 32765
 """A count of generated tokens stays where it is from here on, the highest that int16 has room for."""
-
-
-class SamplingParams(NamedTuple):
-    """Each `[R]`. None is for what no row uses."""
-
-    seed: Tensor
-    """int64"""
-    position: Tensor
-    """int64: of the token to come."""
-    temperature: Tensor
-    """float32; 0: the likeliest token, the first of equals."""
-    top_k: Tensor | None = None
-    """int64; 0: all."""
-    top_p: Tensor | None = None
-    """float32, of the mass that top-k leaves; 1: all."""
-    min_p: Tensor | None = None
-    """float32: least probability relative to the likeliest token's; 0: all."""
-    repetition: Tensor | None = None
-    """float32: logits of tokens of the prompt or the output are divided (positive ones) or multiplied by it; 1: off."""
-    presence: Tensor | None = None
-    """float32: taken off logits of tokens of the output."""
-    frequency: Tensor | None = None
-    """float32: taken off for every time that the token is in the output."""
-
-    @property
-    def penalised(self) -> bool:
-        return not (self.repetition is None and self.presence is None and self.frequency is None)
 
 
 def sample(logits: Tensor, params: SamplingParams, counts: Tensor | None = None, rows: Tensor | None = None) -> Tensor:

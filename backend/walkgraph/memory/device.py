@@ -4,12 +4,15 @@ Memory is a tensor uint8 `[n]` of the device, on both sides. The one that opens 
 wherever it lies: reads and writes go there by the link between the two.
 """
 
-from typing import Protocol
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from walkgraph.errors import WalkgraphError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 class Unavailable(WalkgraphError):

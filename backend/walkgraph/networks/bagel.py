@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.bagel import BagelConfig
-from walkgraph.layers.attention import Attend, BlockAttend
+from walkgraph.layers.attention.dense_attention import Attend, BlockAttend
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.mlp import GeluMLP
+from walkgraph.layers.linear.mlp import GeluMLP
 from walkgraph.layers.positions import GridPositions, TimeEmbedding
 from walkgraph.networks.mot import MoTForCausalLM
 from walkgraph.networks.siglip_navit import SiglipNavit

@@ -17,11 +17,12 @@ from torch import Tensor
 
 from walkgraph.abi.calls import Scalar
 from walkgraph.abi.step import Block, Row, StepBatch, StepOutputs, StepSpec
-from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
+from walkgraph.layers.attention.block_attention import place_heads
+from walkgraph.layers.attention.heads import HeadNorms, HeadTargets, RotaryTable
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import FlowLinears
-from walkgraph.layers.fp8 import flow_linears
-from walkgraph.layers.norm import RMSNorm, rms_norm
+from walkgraph.layers.linear.flow_linear import FlowLinears
+from walkgraph.layers.linear.fp8 import flow_linears
+from walkgraph.layers.norm.rms_norm import RMSNorm, rms_norm
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_rows import EDGES
 from walkgraph.networks.mot import GEN, UND
@@ -70,7 +71,9 @@ class FlowStep:
         is not packed."""
         self._model, self._language = model, model.language_model.model
         layers = [cast(DecoderLayer, layer) for layer in self._language.layers]
-        self._layers = [_Layer(_Edges(layer), Norms.of(layer.self_attn, GEN), linears(layer, GEN)) for layer in layers]
+        self._layers = [
+            _Layer(_Edges(layer), HeadNorms.of(layer.self_attn, GEN), linears(layer, GEN)) for layer in layers
+        ]
         self._heads, self._width = layers[0].self_attn.shape.heads, layers[0].self_attn.shape.head_dim
         device, tokens = model.vae2llm.weight.device, model.config.tokens
         self._beside = _Beside(device if overlap else torch.device("cpu"), priority)
@@ -94,9 +97,9 @@ class FlowStep:
         """
         rows = edges.shape[0] // EDGES
         cells = x.shape[0] // rows
-        turns = Turns.at(block.positions, self._language.rope.frequencies(x.device))
+        turns = RotaryTable.at(block.positions, self._language.rope.frequencies(x.device))
         q = x.new_empty(block.slots.shape[0], self._heads, self._width)
-        places = [Places(q, *layer, block.slots) for layer in zip(block.k, block.v, strict=True)]
+        places = [HeadTargets(q, *layer, block.slots) for layer in zip(block.k, block.v, strict=True)]
         last = len(self._layers) - 1
         with self._beside.run():
             self._layers[0].und.place(edges, turns, places[0], cells, queries=last > 0)
@@ -119,10 +122,10 @@ class _Edges:
     """One layer for the und rows of a step: few, and bound by the reading of their weights."""
 
     def __init__(self, layer: DecoderLayer) -> None:
-        self._layer, self._norms = layer, Norms.of(layer.self_attn, UND)
+        self._layer, self._norms = layer, HeadNorms.of(layer.self_attn, UND)
         self._norm = cast(RMSNorm, layer.get_submodule(f"input_layernorm{UND}"))
 
-    def place(self, x: Tensor, turns: Turns, to: Places, first: int, *, queries: bool) -> None:
+    def place(self, x: Tensor, turns: RotaryTable, to: HeadTargets, first: int, *, queries: bool) -> None:
         """x `[B * 2, W]`; `queries`: whether anybody reads what these tokens attend."""
         qkv = self._layer.self_attn.few_qkv(x, self._norm, UND, queries=queries)
         place_heads(qkv, turns, self._norms, to, first)
@@ -137,7 +140,7 @@ class _Edges:
 
 class _Layer(NamedTuple):
     und: _Edges
-    norms: Norms
+    norms: HeadNorms
     """Of the gen set."""
     gen: FlowLinears
 

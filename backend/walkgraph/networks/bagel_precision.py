@@ -13,7 +13,7 @@ from walkgraph.abi.operator import LoadContext
 from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.errors import Refused
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.fp8 import quantise, supported
+from walkgraph.layers.linear.fp8 import quantise, supported
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.mot import GEN
 

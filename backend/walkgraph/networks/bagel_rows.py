@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.layers.patches import grid_ids
+from walkgraph.layers.pictures.patches import grid_ids
 
 EDGES = 2
 """Of a picture: BOI and EOI."""

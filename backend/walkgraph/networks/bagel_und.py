@@ -15,11 +15,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.abi.states import Placed
-from walkgraph.layers.block_attention import Norms, Places, Turns, place_heads
+from walkgraph.layers.attention.block_attention import place_heads
+from walkgraph.layers.attention.heads import HeadNorms, HeadTargets, RotaryTable
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import PlainFlowLinears
-from walkgraph.layers.linear import STREAMED
-from walkgraph.layers.norm import RMSNorm, rms_norm
+from walkgraph.layers.linear.flow_linear import PlainFlowLinears
+from walkgraph.layers.linear.step_linear import STREAMED
+from walkgraph.layers.norm.rms_norm import RMSNorm, rms_norm
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_rows import EDGES
 from walkgraph.networks.mot import UND
@@ -33,7 +34,7 @@ class UndRows:
         self._layers = [cast(DecoderLayer, layer) for layer in self._language.layers]
         self._linears = [PlainFlowLinears(layer, UND) for layer in self._layers]
         self._first = [cast(RMSNorm, layer.get_submodule(f"input_layernorm{UND}")) for layer in self._layers]
-        self._norms = [Norms.of(layer.self_attn, UND) for layer in self._layers]
+        self._norms = [HeadNorms.of(layer.self_attn, UND) for layer in self._layers]
 
     def see(self, pictures: Sequence[Tensor], edges: Tensor, positions: Tensor, to: Placed) -> None:
         """pictures: tokens `[n, W]` of each; edges int64 `[2]`: BOI and EOI; positions `[B]`. `to` has a place for the
@@ -53,7 +54,7 @@ class UndRows:
         x = self._through(self._model.embed_text(ids), self._turns(positions), None, to, len(self._layers))
         return self._language.norm(x[asked])
 
-    def _through(self, x: Tensor, turns: Turns, counts: Sequence[int] | None, to: Placed, layers: int) -> Tensor:
+    def _through(self, x: Tensor, turns: RotaryTable, counts: Sequence[int] | None, to: Placed, layers: int) -> Tensor:
         """The first layers: x `[R, W]`, maybe in place -> `[R, W]`. `counts`: rows that share a position, for each of
         `turns`; None where these are equally many."""
         shape, few = self._layers[0].self_attn.shape, x.shape[0] <= STREAMED
@@ -70,21 +71,21 @@ class UndRows:
                 linears.mlp(x)
         return x
 
-    def _turns(self, positions: Tensor) -> Turns:
-        return Turns.at(positions, self._language.rope.frequencies(positions.device))
+    def _turns(self, positions: Tensor) -> RotaryTable:
+        return RotaryTable.at(positions, self._language.rope.frequencies(positions.device))
 
 
-def _places(to: Placed, layer: int, q: Tensor) -> Places:
-    return Places(q, to.k[layer], to.v[layer], to.slots)
+def _places(to: Placed, layer: int, q: Tensor) -> HeadTargets:
+    return HeadTargets(q, to.k[layer], to.v[layer], to.slots)
 
 
-def _place(qkv: Tensor, turns: Turns, norms: Norms, to: Places, counts: Sequence[int] | None) -> None:
+def _place(qkv: Tensor, turns: RotaryTable, norms: HeadNorms, to: HeadTargets, counts: Sequence[int] | None) -> None:
     if counts is None:
         place_heads(qkv, turns, norms, to, 0)
         return
     parts = zip(qkv.split(counts), to.q.split(counts), to.slots.split(counts), strict=True)
     for at, (rows, q, slots) in enumerate(parts):
-        own = Turns(turns.cos[at : at + 1], turns.sin[at : at + 1])
+        own = RotaryTable(turns.cos[at : at + 1], turns.sin[at : at + 1])
         place_heads(rows, own, norms, to._replace(q=q, slots=slots), 0)
 
 

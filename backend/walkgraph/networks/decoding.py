@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from walkgraph.abi.step import PagedSlot, StepBatch
 from walkgraph.layers.decoder import DecoderLayer, StepSlot
-from walkgraph.layers.linear import linear
-from walkgraph.layers.norm import RMSNorm
+from walkgraph.layers.linear.step_linear import linear
+from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
-from walkgraph.layers.sampling import SamplingParams
+from walkgraph.layers.sampling_params import SamplingParams
 
 Sampling = Mapping[str, tuple[str, torch.dtype]]
 """Parameter of a node -> that of `SamplingParams`, and its type."""

@@ -24,8 +24,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.layers.group_norm import Norm, Sum, add_norm, added
-from walkgraph.layers.pixels import few_channels, one_head
+from walkgraph.layers.norm.group_norm import add_norm, added
+from walkgraph.layers.norm.picture_sum import GroupNormWeights, PictureSum
+from walkgraph.layers.pictures.pixels import few_channels, one_head
 from walkgraph.networks.flux_vae import AttnBlock, AutoEncoder, Downsample, Level, Middle, ResnetBlock, Upsample
 
 _ALIGNED = 8
@@ -40,8 +41,8 @@ class _Conv(NamedTuple):
     stride: int
     padding: int
 
-    def __call__(self, x: Tensor, add: Tensor | None = None) -> Sum:
-        return Sum(F.conv2d(x, self.weight, stride=self.stride, padding=self.padding), self.bias, add)
+    def __call__(self, x: Tensor, add: Tensor | None = None) -> PictureSum:
+        return PictureSum(F.conv2d(x, self.weight, stride=self.stride, padding=self.padding), self.bias, add)
 
 
 class _Linear(NamedTuple):
@@ -57,13 +58,13 @@ class _Linear(NamedTuple):
 
 
 class _Block(NamedTuple):
-    norm1: Norm
+    norm1: GroupNormWeights
     conv1: _Conv
-    norm2: Norm
+    norm2: GroupNormWeights
     conv2: _Conv
     shortcut: _Linear | None
 
-    def __call__(self, x: Sum) -> Sum:
+    def __call__(self, x: PictureSum) -> PictureSum:
         kept, made = add_norm(x, self.norm1)
         made = add_norm(self.conv1(made), self.norm2, keep=False)[1]
         if self.shortcut is None:
@@ -72,31 +73,31 @@ class _Block(NamedTuple):
 
 
 class _Attention(NamedTuple):
-    norm: Norm
+    norm: GroupNormWeights
     q: _Linear
     k: _Linear
     v: _Linear
     out: _Linear
 
-    def __call__(self, x: Sum) -> Sum:
+    def __call__(self, x: PictureSum) -> PictureSum:
         kept, made = add_norm(x, self.norm, silu=False)
         rows = made.permute(0, 2, 3, 1).flatten(1, 2)
         q, k, v = (one(rows) + one.bias.to(rows.dtype) for one in (self.q, self.k, self.v))
         mixed = self.out(one_head(q, k, v))
-        return Sum(mixed.unflatten(1, kept.shape[2:]).permute(0, 3, 1, 2), self.out.bias, kept)
+        return PictureSum(mixed.unflatten(1, kept.shape[2:]).permute(0, 3, 1, 2), self.out.bias, kept)
 
 
 class _Upsample(NamedTuple):
     conv: _Conv
 
-    def __call__(self, x: Sum) -> Sum:
+    def __call__(self, x: PictureSum) -> PictureSum:
         return self.conv(added(x))._replace(phases=True)
 
 
 class _Downsample(NamedTuple):
     conv: _Conv
 
-    def __call__(self, x: Sum) -> Sum:
+    def __call__(self, x: PictureSum) -> PictureSum:
         return self.conv(added(x, pad=True))
 
 
@@ -135,7 +136,7 @@ class PackedVae:
         return self._through(z, self._start, self._up, self._pixel_norm, self._pixels)
 
     def _through(
-        self, x: Tensor, first: _Conv, stages: list[_Stage], norm: Norm, last: tuple[Tensor, Tensor]
+        self, x: Tensor, first: _Conv, stages: list[_Stage], norm: GroupNormWeights, last: tuple[Tensor, Tensor]
     ) -> Tensor:
         total = first(_aligned(x, self._dtype))
         for stage in stages:
@@ -155,8 +156,8 @@ class _Packer:
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
 
-    def norm(self, module: nn.GroupNorm) -> Norm:
-        return Norm(module.num_groups, module.weight.float(), module.bias.float(), module.eps)
+    def norm(self, module: nn.GroupNorm) -> GroupNormWeights:
+        return GroupNormWeights(module.num_groups, module.weight.float(), module.bias.float(), module.eps)
 
     def conv(self, module: nn.Conv2d, *, padding: int = 0, stride: int = 1) -> _Conv:
         return self._conv(module.weight, _bias(module), padding=padding, stride=stride)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.orpheus import LlamaConfig
-from walkgraph.layers.attention import Attend
+from walkgraph.layers.attention.dense_attention import Attend
 from walkgraph.layers.decoder import DecoderLayer, StepSlot
-from walkgraph.layers.norm import RMSNorm
+from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
 from walkgraph.networks.decoding import step_logits
 

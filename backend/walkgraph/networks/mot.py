@@ -10,9 +10,9 @@ from typing import cast
 from torch import Tensor, cat, nn
 
 from walkgraph.checkpoints.decoder import DecoderShape
-from walkgraph.layers.attention import Attend
+from walkgraph.layers.attention.dense_attention import Attend
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.norm import RMSNorm
+from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
 
 UND, GEN = "", "_moe_gen"

@@ -12,9 +12,10 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Placed, Segment, States, reused
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
-from walkgraph.layers.few_attention import supported
-from walkgraph.layers.patches import grid_ids, patchify
-from walkgraph.layers.sampling import SamplingParams, sample
+from walkgraph.layers.attention.few_attention import supported
+from walkgraph.layers.pictures.patches import grid_ids, patchify
+from walkgraph.layers.sampling import sample
+from walkgraph.layers.sampling_params import SamplingParams
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_flow import FlowStep, flow_examples, flow_spec
 from walkgraph.networks.bagel_pictures import picture_cells, shared_config

@@ -11,7 +11,7 @@ from walkgraph.abi.operator import Example, LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.checkpoints.bagel import BagelConfig
-from walkgraph.layers.patches import patchify, unpatchify
+from walkgraph.layers.pictures.patches import patchify, unpatchify
 from walkgraph.networks.bagel_pictures import picture_cells, shared_config
 from walkgraph.networks.checkpoint import load_autoencoder
 from walkgraph.networks.flux_vae import AutoEncoder

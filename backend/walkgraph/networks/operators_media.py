@@ -14,7 +14,7 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
 from walkgraph.checkpoints.bagel import PictureRules
-from walkgraph.layers.patches import bilinear, normalise, to_levels, to_picture
+from walkgraph.layers.pictures.patches import bilinear, normalise, to_levels, to_picture
 from walkgraph.networks.hands import side_by_side
 
 FORMATS = ("PNG", "JPEG", "WEBP")

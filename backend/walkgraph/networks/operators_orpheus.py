@@ -18,7 +18,8 @@ from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Segment, States, reused
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.checkpoints.orpheus import OrpheusConfig, SpeechTokens, read_orpheus
-from walkgraph.layers.sampling import SamplingParams, count, sample
+from walkgraph.layers.sampling import count, sample
+from walkgraph.layers.sampling_params import SamplingParams
 from walkgraph.networks.checkpoint import load_llama
 from walkgraph.networks.decoding import Sampling, step_sampling
 from walkgraph.networks.llama import Llama

@@ -14,8 +14,8 @@ from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Segment, States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.checkpoints.pi05 import Pi05Config, read_pi05
-from walkgraph.layers.flow_end import Way
-from walkgraph.layers.patches import normalise
+from walkgraph.layers.flow.flow_head import FlowInterval
+from walkgraph.layers.pictures.patches import normalise
 from walkgraph.networks.hands import side_by_side
 from walkgraph.networks.operators_media import decode
 from walkgraph.networks.operators_text import Bytes, Vocabulary, trained
@@ -290,7 +290,7 @@ class Expert(Operator):
         first = torch.tensor([states.position(call.states["kv"]) for call in calls], device=self._device)
         positions = (first[:, None] + torch.arange(count, device=self._device)).flatten()
         times = torch.tensor([[float(call.params[name]) for name in ("time", "next_time")] for call in calls])
-        way = Way(*times.to(self._device).unbind(1))
+        way = FlowInterval(*times.to(self._device).unbind(1))
         moved = self._rows.forward(actions.float(), table, way, positions, attend)
         states.commit(attend)
         return [{"actions": one} for one in moved]
@@ -318,7 +318,7 @@ class Expert(Operator):
         block, actions = batch.paged["kv"].block, batch.inputs["actions"]
         if block is None:
             raise RuntimeError("a flow step's actions are attended in a block, and the batch has none")
-        way = Way(batch.params["time"], batch.params["next_time"])
+        way = FlowInterval(batch.params["time"], batch.params["next_time"])
         return StepOutputs({"actions": self._rows.step(actions, batch.inputs["modulation"], way, block)})
 
     def _example(self, horizon: int) -> Mapping[str, Tensor]:

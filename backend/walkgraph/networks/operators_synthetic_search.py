@@ -14,7 +14,7 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Example
 from walkgraph.abi.states import CacheShape, Segment, States
 from walkgraph.abi.step import PagedSlot, Row, StepBatch, StepOutputs, StepSpec
-from walkgraph.layers.paged_blocks import paged_block_attention
+from walkgraph.layers.attention.paged_blocks import paged_block_attention
 from walkgraph.layers.sampling import draw
 from walkgraph.networks.operators_synthetic import OnDevice
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.pi05 import Pi05Config
-from walkgraph.layers.attention import KV
+from walkgraph.layers.attention.dense_attention import KV
 from walkgraph.layers.rope import NeoxRope
 from walkgraph.networks.pi05_layers import AdaNorm, ExpertLayer, GemmaNorm, Modulation, PrefixLayer
 from walkgraph.networks.siglip import SquareVision

@@ -15,10 +15,12 @@ from torch import Tensor
 
 from walkgraph.abi.states import Attention
 from walkgraph.abi.step import Block
-from walkgraph.layers.block_attention import Places, Turns
-from walkgraph.layers.decoder import UNPACKED
-from walkgraph.layers.flow_end import Last, Way, end
-from walkgraph.layers.modulated import Modulation, Rows, add, enter, gated, laid, lifted, place, product
+from walkgraph.layers.attention.block_attention import rotary_from_first
+from walkgraph.layers.attention.heads import HeadTargets
+from walkgraph.layers.flow.flow_end import end
+from walkgraph.layers.flow.flow_head import FlowInterval, VelocityHead
+from walkgraph.layers.linear.packed import UNPACKED
+from walkgraph.layers.norm.modulated import Modulation, Rows, add, enter, gated, laid, lifted, place, product
 from walkgraph.layers.rope import rotate
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.pi05_layers import ExpertLayer
@@ -67,19 +69,21 @@ class ExpertRows:
         scale, shift, _ = found[:, -1].unbind(1)
         return torch.cat([laid(parts), scale, shift], 1)
 
-    def step(self, actions: Tensor, table: Tensor, way: Way, block: Block) -> Tensor:
+    def step(self, actions: Tensor, table: Tensor, way: FlowInterval, block: Block) -> Tensor:
         """Noised actions float32 `[B, t, a]`, table `[B, T]` of the way's times -> actions where it goes."""
         (rows, count, _), shape = actions.shape, self._shape
-        turns = Turns.from_first(block.positions, count, self._model.rope.frequencies(actions.device))
+        turns = rotary_from_first(block.positions, count, self._model.rope.frequencies(actions.device))
         q = self._layers[0].qkv.new_empty(rows * count, shape.heads, shape.head_dim)
 
         def attended(layer: int, x: Rows, weight: Tensor, bias: Tensor) -> Tensor:
-            place(x, weight, bias, turns, Places(q, block.k[layer], block.v[layer], block.slots))
+            place(x, weight, bias, turns, HeadTargets(q, block.k[layer], block.v[layer], block.slots))
             return block(layer, q).flatten(1)
 
         return end(*self._through(actions, table, attended), actions, way)
 
-    def forward(self, actions: Tensor, table: Tensor, way: Way, positions: Tensor, attend: Attention) -> Tensor:
+    def forward(
+        self, actions: Tensor, table: Tensor, way: FlowInterval, positions: Tensor, attend: Attention
+    ) -> Tensor:
         """As `step`; positions int64 `[R]`."""
         rotation, shape = self._model.rope(positions), self._shape
 
@@ -90,7 +94,7 @@ class ExpertRows:
 
         return end(*self._through(actions, table, attended), actions, way)
 
-    def _through(self, actions: Tensor, table: Tensor, attended: Attended) -> tuple[Tensor, Last]:
+    def _through(self, actions: Tensor, table: Tensor, attended: Attended) -> tuple[Tensor, VelocityHead]:
         """All layers -> rows `[R, W]` before the last norm, and this."""
         width, eps = self._shape.width, self._shape.norm_eps
         by = lifted(table[:, : -2 * width], width, self._products)
@@ -104,4 +108,4 @@ class ExpertRows:
             rows = add(rows, heads, layer.o, first.gate, scales[2 * index + 1])
             inner = gated(rows, layer.gate_up, second.bias)
             rows = add(rows, inner, layer.down, second.gate, scales[2 * index + 2])
-        return rows.x, Last(scale, shift, eps, self._out.weight, self._out.bias)
+        return rows.x, VelocityHead(scale, shift, eps, self._out.weight, self._out.bias)

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.decoder import DecoderShape
-from walkgraph.layers.attention import KV, dense_attention
+from walkgraph.layers.attention.dense_attention import KV, dense_attention
 from walkgraph.layers.decoder import DecoderAttention
-from walkgraph.layers.mlp import GeGLU
+from walkgraph.layers.linear.mlp import GeGLU
 from walkgraph.layers.rope import Rotation, rotate
 
 

@@ -18,12 +18,13 @@ from torch import Tensor
 
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows
-from walkgraph.layers.block_attention import Places, Turns, place_heads
-from walkgraph.layers.decoder import UNPACKED
-from walkgraph.layers.mlp import gated_product
-from walkgraph.layers.norm import rms_norm
-from walkgraph.layers.packed_blocks import PackedBlocks
-from walkgraph.layers.product import product
+from walkgraph.layers.attention.block_attention import place_heads
+from walkgraph.layers.attention.heads import HeadTargets, RotaryTable
+from walkgraph.layers.attention.packed_blocks import PackedBlocks
+from walkgraph.layers.linear.mlp import gated_product
+from walkgraph.layers.linear.packed import UNPACKED
+from walkgraph.layers.linear.product import product
+from walkgraph.layers.norm.rms_norm import rms_norm
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.pi05_layers import GemmaNorm, PrefixLayer
 
@@ -60,11 +61,11 @@ class PrefixRows:
     def read(self, x: Tensor, positions: Tensor, to: Seen) -> None:
         """x `[R, W]`, contiguous and given up; positions int64 `[R]`. `to` has a place for every row, and knows what
         each sees."""
-        turns = Turns.at(positions[None], self._rope.frequencies(x.device))
+        turns = RotaryTable.at(positions[None], self._rope.frequencies(x.device))
         q = x.new_empty(x.shape[0], self.shape.heads, self.shape.head_dim)
         last = len(self._layers) - 1
         for index, layer in enumerate(self._layers):
-            places = Places(q, to.k[index], to.v[index], to.slots)
+            places = HeadTargets(q, to.k[index], to.v[index], to.slots)
             if index == last:
                 place_heads(layer.keys(x), turns, None, places, 0)
             else:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows
-from walkgraph.layers.attention import Attend
+from walkgraph.layers.attention.dense_attention import Attend
 
 SIZES = (32, 64, 128, 256, 512)
 """Tokens of a graph, all prompts together."""

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.siglip import SiglipConfig
-from walkgraph.layers.attention import Attend, dense_attention
-from walkgraph.layers.decoder import UNPACKED
-from walkgraph.layers.layer_norm import added_norm
-from walkgraph.layers.product import product
+from walkgraph.layers.attention.dense_attention import Attend, dense_attention
+from walkgraph.layers.linear.packed import UNPACKED
+from walkgraph.layers.linear.product import product
+from walkgraph.layers.norm.layer_norm import added_norm
 from walkgraph.networks.siglip_navit import SiglipEncoder, SiglipLayer
 
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.siglip import SiglipConfig
-from walkgraph.layers.attention import Attend
-from walkgraph.layers.layer_norm import added_norm
-from walkgraph.layers.mlp import GeluMLP
-from walkgraph.layers.packed import Packed
+from walkgraph.layers.attention.dense_attention import Attend
+from walkgraph.layers.linear.mlp import GeluMLP
+from walkgraph.layers.linear.packed import Packed
+from walkgraph.layers.norm.layer_norm import added_norm
 
 
 class SiglipAttention(nn.Module):

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows, Placed
-from walkgraph.layers.few_attention import ROWS, Tiles, few_attention, tiles_of
+from walkgraph.layers.attention.few_attention import few_attention
+from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles, tiles_of
 
 SIZES = (16, 32, 64, 128)
 """Tokens of a graph, all texts together."""
@@ -40,7 +41,7 @@ class _Numbers(NamedTuple):
 
     @classmethod
     def of(cls, size: int, device: torch.device) -> "_Numbers":
-        tiles = size // ROWS + MOST - 1
+        tiles = size // TILE_ROWS + MOST - 1
         sizes = (1, size, MOST, tiles * 4, PAGES)
         whole = torch.zeros(sum(sizes), dtype=torch.int64, device=device)
         rows, positions, ends, lines, pages = whole.split(sizes)

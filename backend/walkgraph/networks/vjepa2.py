@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.vjepa2 import CONDITIONS, TransformerConfig, Vjepa2Config
-from walkgraph.layers.attention import dense_attention
+from walkgraph.layers.attention.dense_attention import dense_attention
 from walkgraph.networks.vjepa2_positions import Angles, GridRope, turn
 
 MEAN = (0.485, 0.456, 0.406)

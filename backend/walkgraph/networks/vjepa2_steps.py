@@ -18,10 +18,10 @@ from torch.nn import functional as F
 from walkgraph.abi.states import Placed
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.vjepa2 import CONDITIONS
-from walkgraph.layers.layer_norm import shifted_norm
-from walkgraph.layers.paged_blocks import paged_block_attention, place_block
-from walkgraph.layers.patches import patchify
-from walkgraph.layers.product import product
+from walkgraph.layers.attention.paged_blocks import paged_block_attention, place_block
+from walkgraph.layers.linear.product import product
+from walkgraph.layers.norm.layer_norm import shifted_norm
+from walkgraph.layers.pictures.patches import patchify
 from walkgraph.networks.vjepa2 import Vjepa2Block, Vjepa2Encoder, Vjepa2Predictor, normed, spread
 
 _PAGE = 16

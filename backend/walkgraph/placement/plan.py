@@ -15,6 +15,7 @@ from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.judge import judge, judge_plan
 from walkgraph.placement.sizes import Sizes
 from walkgraph.placement.tables import Plan
+from walkgraph.placement.transports import Transports, declared_transports
 
 UNDEPLOYABLE = frozenset({"unavailable", "no_weights", "no_tokenizer"})
 """Warnings that a plan may have and a deployment may not: a component without a network, weights that aren't here, or
@@ -51,19 +52,22 @@ def plan(
     sizes: Sizes,
     *,
     resident: bool = True,
+    transports: Transports | None = None,
 ) -> PlanResult:
     """The plan of a graph that `check` accepts, or every reason why there is none. Never raises.
 
     `hardware` is what is free after running deployments (`hardware.reserve`); `sizes` knows the weights
     (`sizes.find_sizes`). `resident` false: every loop is stepped by the worker, none runs on the device as a whole.
+    `transports`: those to choose from; None: all that are declared.
     """
     assignment = Assignment(graph, placement)
     problems = list(judge(assignment, hardware, catalogue))
-    made = assemble(assignment, catalogue, resident=resident)
+    transports = declared_transports() if transports is None else transports
+    made = assemble(assignment, catalogue, resident=resident, transports=transports)
     problems.extend(judge_plan(made))
     if _broken(problems):
         return PlanResult(None, tuple(problems))
-    found = budget(assignment, made, hardware, catalogue, sizes)
+    found = budget(assignment, made, hardware, catalogue, sizes, transports)
     problems.extend(found.problems)
     whole = None if _broken(problems) else found.plan
     return PlanResult(whole, tuple(problems), tuple(found.graph_problems), found.copies, found.plan, found.capacities)

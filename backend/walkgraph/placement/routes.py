@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from walkgraph.graph.document import Graph
 from walkgraph.graph.structure import handings, structures
 from walkgraph.ids import Rank
-from walkgraph.placement.tables import EdgePlan, Plan, Transport, WalkPlan
+from walkgraph.placement.tables import LOCAL, EdgePlan, Plan, WalkPlan
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class TravelRoute:
     source: Rank
     target: Rank
     """An end that is no use (a Walk's input, a loop's index, the client) counts as on the other end's rank."""
-    transport: Transport
+    transport: str
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class HandedRoute:
     """`see.image`: Walk and input."""
     source: Rank
     target: Rank
-    transport: Transport
+    transport: str
 
 
 def handed(graph: Graph, plan: Plan) -> list[HandedRoute]:
@@ -53,7 +53,7 @@ def handed(graph: Graph, plan: Plan) -> list[HandedRoute]:
 
 def _hands(
     producer: WalkPlan | None, result: str, reader: WalkPlan | None, name: str
-) -> Iterator[tuple[Rank, Rank, Transport]]:
+) -> Iterator[tuple[Rank, Rank, str]]:
     """From the rank that a result comes from to each of those whose uses read it as an input."""
     if producer is None or reader is None:
         return
@@ -66,7 +66,7 @@ def _hands(
         if (edge.target.kind, edge.target.port) == ("result", result):
             source = producer.uses[edge.source.use].rank if edge.source.kind == "use" else producer.ranks[0]
             for target in sorted(readers):
-                yield source, target, "local" if source == target else edge.transport
+                yield source, target, LOCAL if source == target else edge.transport
 
 
 def routes(graph: Graph, plan: Plan) -> list[TravelRoute]:
@@ -94,11 +94,11 @@ def _ranks(walk: WalkPlan, edge: EdgePlan) -> tuple[Rank, Rank]:
 
 def _streams(plan: Plan) -> Iterator[TravelRoute]:
     for stream in plan.streams:
-        ways: dict[tuple[Rank, Rank], Transport] = {}
+        ways: dict[tuple[Rank, Rank], str] = {}
         for walk in plan.walks:
             for edge in walk.edges:
                 if edge.target.kind == "stream" and edge.target.index == stream.index:
                     here = walk.uses[edge.source.use].rank
-                    ways |= {(here, there): "local" if here == there else edge.transport for there in stream.consumers}
+                    ways |= {(here, there): LOCAL if here == there else edge.transport for there in stream.consumers}
         pointer = f"/streams/{stream.index}"
         yield from (TravelRoute(None, stream.name, pointer, *pair, way) for pair, way in ways.items())

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from walkgraph.graph.problems import Problem
 from walkgraph.placement.capacity.budget import Copy, show_bytes
 from walkgraph.placement.routes import HandedRoute
-from walkgraph.placement.tables import EdgePlan, Plan, RankPlan, StreamPlan, WalkPlan
+from walkgraph.placement.tables import LOCAL, TO_CLIENT, EdgePlan, Plan, RankPlan, StreamPlan, WalkPlan
 
 _BAR = 24
 _NAME = 20
@@ -69,8 +69,8 @@ def _is_move(walk: WalkPlan) -> bool:
 
 
 def _walk(plan: Plan, walk: WalkPlan) -> Iterator[str]:
-    crossing = [edge for edge in walk.edges if edge.transport not in {"local", "control"}]
-    local = sum(edge.transport == "local" for edge in walk.edges)
+    crossing = [edge for edge in walk.edges if edge.transport not in {LOCAL, TO_CLIENT}]
+    local = sum(edge.transport == LOCAL for edge in walk.edges)
     ranks = _ranks(walk.ranks)
     chunk = "  per chunk" if walk.chunked else ""
     yield f"  {walk.name}{chunk}  {ranks} · {_count(len(walk.uses), 'use')} · {_count(local, 'local edge')}"

@@ -23,7 +23,9 @@ import msgspec
 from walkgraph.ids import Rank
 
 Scalar = bool | int | float | str
-Transport = Literal["local", "shm", "cuda_ipc", "inline", "control"]
+LOCAL, IN_MESSAGE, TO_CLIENT = "local", "inline", "control"
+"""Of an edge that needs no transport: the value stays on its rank, is small enough for the message, or goes to the
+client through the conductor."""
 Op = Literal["call", "fork", "export", "import", "loop"]
 
 
@@ -155,9 +157,10 @@ class EdgePlan(Table, frozen=True):
     """What happens to the values of the source's loops beyond `common`."""
     enter_each: bool = False
     """The value is a sequence: slice i goes to iteration i of the first loop entered."""
-    transport: Transport = "local"
-    """`control`: to the client, through the conductor. `cuda_ipc`: its tensors stay on devices; by `shm` where the
-    workers find that they can't read each other's."""
+    transport: str = LOCAL
+    """The name of one, or `local`, `inline`, `control`. Workers that find that it is refused here take the next."""
+    on_device: bool = False
+    """Its transport brings tensors from GPU to GPU."""
 
 
 class WalkPlan(Table, frozen=True):
@@ -201,8 +204,12 @@ class RankPlan(Table, frozen=True):
     """Budget of all paged states on this rank."""
     budget: tuple[tuple[str, int], ...]
     """Contributor (`weights bagel`, `kv main`, `arena`, `workspace`, `margin` ...) -> bytes."""
-    arena_bytes: int = 0
-    """Of its GPU: for tensors on their way to other GPUs."""
+    arenas: dict[str, int] = {}
+    """Transport -> bytes of its GPU for tensors on their way to other GPUs."""
+
+    @property
+    def arena_bytes(self) -> int:
+        return sum(self.arenas.values())
 
 
 class Plan(Table, frozen=True):

@@ -13,6 +13,14 @@ from torch import Tensor, nn
 _log = logging.getLogger(__name__)
 
 
+def begin(seed: int) -> torch.device:
+    """Log to the terminal, draw from a seed, and give the device to train on."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    torch.manual_seed(seed)
+    torch.set_float32_matmul_precision("high")
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 class Clock:
     """A training run of so many seconds: linear warm-up by steps, then a cosine over the time that is left."""
 

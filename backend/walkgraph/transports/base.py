@@ -1,37 +1,44 @@
 """How a tensor gets from one worker to another: one interface, one file per transport.
 
-Ownership of a tensor under way:
+Ownership of a tensor on its way:
 
     put     the sender's transport holds the bytes and makes a ticket, addressed to one rank
-    there   whether all of them have arrived in its room: the ticket may be sent
+    there   whether all bytes have arrived in its arena: the ticket may be sent
     get     the receiver copies them out
-    taken   whether that copy is over: it owes the sender a `Freed`
-    free    the sender gives the room back; once for every ticket
+    taken   whether that copy is over: the receiver owes the sender a `Freed`
+    free    the sender gives the block back; once for every ticket
     sweep   all tickets addressed to a rank that died are freed at once
 
-A transport never grows: without room `put` answers None, and the sender's loop queues until something is freed.
+A transport never grows: without space `put` answers None, and the sender's loop queues until something is freed.
+
+Plans are compiled from the `DECLARATION` in each transport's file, where torch isn't installed too: these files import
+torch inside functions only.
 """
+
+from __future__ import annotations
 
 import fcntl
 import mmap
 import os
 import secrets
 from bisect import bisect_left, insort
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-import torch
-from torch import Tensor
+import msgspec
 
 from walkgraph.errors import InvalidInput, WalkgraphError
-from walkgraph.ids import Rank
-from walkgraph.wire.messages import Ticket
-from walkgraph.wire.tensors import ITEM_BYTES
+from walkgraph.wire.tensors import ITEM_BYTES, check_header
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from walkgraph.ids import Rank
+    from walkgraph.wire.messages import Ticket
 
 ALIGN = 64
 TOKEN_BYTES = 16
-DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in ITEM_BYTES}
-"""Those that can leave a rank, by the names that headers have for them."""
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class BadTicket(WalkgraphError):
@@ -39,26 +46,43 @@ class BadTicket(WalkgraphError):
 
 
 class TooLarge(WalkgraphError):
-    """A tensor that wouldn't fit even if nothing else were under way."""
+    """A tensor that wouldn't fit even if nothing else were on its way."""
 
     code = "out_of_memory"
 
 
 def dtype_name(dtype: torch.dtype) -> Any:
     """As a header has it. Raises InvalidInput for one that can't leave its rank."""
-    name = _NAMES.get(dtype)
-    if name is None:
+    name = str(dtype).removeprefix("torch.")
+    if name not in ITEM_BYTES:
         raise InvalidInput(f"a tensor of {dtype} can't leave its rank; have {sorted(ITEM_BYTES)}")
     return name
 
 
 class Transport(Protocol):
+    """Made as `Transport(rank, nbytes, numbers=...)`; one that is declared `on_device` gets the GPU's `DeviceMemory`
+    after `nbytes`. `numbers` of tickets rise and are never 0; a worker's transports share them, so that a number names
+    one ticket."""
+
+    def handle(self) -> Any:
+        """What peers connect to: bytes, which travel to them; within a process the transport itself. None: it only
+        reads."""
+        ...
+
+    def fits(self, tensor: Tensor) -> bool:
+        """Whether it takes a tensor from where this one lies, and its arena could hold it."""
+        ...
+
     def put(self, tensor: Tensor, to: Rank) -> Ticket | None:
-        """Hold `tensor` for rank `to`; None: no room now. Raises TooLarge."""
+        """Hold `tensor` for rank `to`; None: no space now. Raises TooLarge."""
+        ...
+
+    def holds(self, ticket: int) -> bool:
+        """Whether it made this ticket and nobody has freed it."""
         ...
 
     def there(self, ticket: int) -> bool:
-        """Whether the bytes of a ticket that is out are all held: before that nobody may be told of it."""
+        """Whether the bytes of a ticket that is out are all held: before that no peer may get it."""
         ...
 
     def get(self, ticket: Ticket) -> Tensor:
@@ -66,7 +90,7 @@ class Transport(Protocol):
         ...
 
     def taken(self, ticket: Ticket) -> bool:
-        """Whether the copy that `get` began is over. Raises BadTicket, once, if the peer has given its room away
+        """Whether the copy that `get` began is over. Raises BadTicket, once, if the peer has given its block away
         meanwhile: what was read is torn."""
         ...
 
@@ -78,23 +102,40 @@ class Transport(Protocol):
         """Free all tickets addressed to a dead rank; how many they were."""
         ...
 
-    def connect(self, rank: Rank, peer: Any) -> None:
-        """From now on tickets of `rank` are found at `peer`: a `Peer` message; in one process the transport itself."""
+    def connect(self, rank: Rank, handle: Any) -> None:
+        """From now on tickets of `rank` are found by its `handle`. Raises BadTicket where that leads nowhere, and
+        Unavailable where this host or device doesn't allow it."""
         ...
 
     def disconnect(self, rank: Rank) -> None: ...
 
     @property
     def out(self) -> int:
-        """Tickets whose room isn't free again."""
+        """Tickets whose blocks aren't free again."""
         ...
 
     @property
     def copying(self) -> bool:
-        """Whether `there`, `taken` or room may come by itself, without a message: ask again soon."""
+        """Whether `there`, `taken` or space may come by itself, without a message: ask again soon."""
         ...
 
     def close(self) -> None: ...
+
+
+class AddressableTransport(Transport, Protocol):
+    """One that is declared `addressable`."""
+
+    def reserve(self, nbytes: int) -> tuple[Tensor, int] | None:
+        """Zeros uint8 `[nbytes]` of the arena, for what peers write there by themselves, and their offset in it; for
+        good. None: no space."""
+        ...
+
+    def address(self, rank: Rank) -> int | None:
+        """Where the arena of a peer begins, as this device reads and writes it; None if it is not opened."""
+        ...
+
+
+# ── what several transports are made of ─────────────────────────────────────────────────────────
 
 
 class Ranges:
@@ -152,27 +193,92 @@ class MemoryFile:
         os.ftruncate(self.fd, nbytes)
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         self.memory = mmap.mmap(self.fd, nbytes)
-        self.token = secrets.token_bytes(TOKEN_BYTES)
-        self.memory[:TOKEN_BYTES] = self.token
+        token = secrets.token_bytes(TOKEN_BYTES)
+        self.memory[:TOKEN_BYTES] = token
+        self.handle = FileHandle(pid=os.getpid(), fd=self.fd, nbytes=nbytes, token=token)
 
     def close(self) -> None:
         self.memory.close()
         os.close(self.fd)
 
 
-def open_file(pid: int, fd: int, nbytes: int, token: bytes) -> mmap.mmap:
-    """A peer's `MemoryFile`, mapped read-only. Raises BadTicket for one that isn't there, or isn't the one told."""
+class FileHandle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where peers find a `MemoryFile`: `/proc/<pid>/fd/<fd>`."""
+
+    pid: int
+    fd: int
+    nbytes: int
+    token: bytes
+    """The file's first bytes: proof that it is the one that was meant."""
+
+
+def open_file(handle: FileHandle) -> mmap.mmap:
+    """A peer's `MemoryFile`, mapped read-only. Raises BadTicket for one that isn't there, or is another one."""
     try:
-        found = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+        found = os.open(f"/proc/{handle.pid}/fd/{handle.fd}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise BadTicket("a peer's arena can't be opened; it has probably ended") from error
     try:
-        if os.fstat(found).st_size != nbytes:
-            raise BadTicket("a peer's arena is not the one that was told")
-        memory = mmap.mmap(found, nbytes, prot=mmap.PROT_READ)
+        if os.fstat(found).st_size != handle.nbytes:
+            raise BadTicket("a peer's arena is not the one that its handle names")
+        memory = mmap.mmap(found, handle.nbytes, prot=mmap.PROT_READ)
     finally:
         os.close(found)
-    if memory[:TOKEN_BYTES] != token:
+    if memory[:TOKEN_BYTES] != handle.token:
         memory.close()
-        raise BadTicket("a peer's arena is not the one that was told")
+        raise BadTicket("a peer's arena is not the one that its handle names")
     return memory
+
+
+H = TypeVar("H")
+
+
+def read_handle(handle: bytes, kind: type[H]) -> H:
+    """Raises BadTicket for bytes that are none of this kind."""
+    try:
+        return msgspec.msgpack.decode(handle, type=kind)
+    except msgspec.MsgspecError as error:
+        raise BadTicket("a peer's handle can't be read") from error
+
+
+class PeerArenaProtocol(Protocol):
+    """What a transport has opened of another worker's."""
+
+    def read(self, ticket: Ticket) -> Tensor: ...
+
+    def close(self) -> None: ...
+
+
+A = TypeVar("A", bound=PeerArenaProtocol)
+
+
+class PeerArenas(Generic[A]):
+    """Those that are open here, by rank."""
+
+    def __init__(self) -> None:
+        self.open: dict[Rank, A] = {}
+
+    def read(self, ticket: Ticket) -> Tensor:
+        """Raises InvalidInput for a header that can't be, BadTicket."""
+        check_header(ticket, ticket.nbytes)
+        peer = self.open.get(ticket.owner)
+        if peer is None:
+            raise BadTicket("a ticket is of a worker that is gone")
+        return peer.read(ticket)
+
+    def drop(self, rank: Rank) -> None:
+        peer = self.open.pop(rank, None)
+        if peer is not None:
+            peer.close()
+
+    def close(self) -> None:
+        for rank in list(self.open):
+            self.drop(rank)
+
+
+def sweep(transport: Transport, rank: Rank, addressees: Mapping[int, Rank]) -> int:
+    """Free all tickets addressed to `rank`; how many they were."""
+    lost = [number for number, to in addressees.items() if to == rank]
+    for number in lost:
+        transport.free(number, rank)
+    return len(lost)

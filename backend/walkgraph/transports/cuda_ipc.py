@@ -3,10 +3,10 @@
     sender    tensor ──copy──> arena | block | gap | block | ..        beside its current stream
     receiver  tensor of its own <──copy── (over the link)              beside its current stream, which waits for it
 
-Nobody waits on the host: `there` tells when the first copy is over, `taken` when the second is. A ticket is told only
+Nothing waits on the host: `there` says when the first copy is over, `taken` when the second is. A ticket is sent only
 once its bytes are there, so that no device ever waits for one of another worker, which may end at any time.
 
-What lies where is said by a table in a `MemoryFile` of the sender's, which nobody else can write:
+A table in a `MemoryFile` of the sender's, which nobody else can write, says what lies where:
 
     | token .. | row 0 | row 1 | ..      row [id % ROWS]:  id, offset, nbytes, addressee + 1; zeros where none is out
 
@@ -14,25 +14,53 @@ A reader compares its ticket with the row, before the copy and after it. Tickets
 that none is taken twice.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterator
 from itertools import count
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
+import msgspec
 
 from walkgraph.ids import Rank
 from walkgraph.memory.device import DeviceMemory, Mark, Unavailable
-from walkgraph.transports.base import ALIGN, DTYPES, BadTicket, MemoryFile, Ranges, TooLarge, dtype_name, open_file
-from walkgraph.wire.messages import DeviceArena, Peer, Ticket
-from walkgraph.wire.tensors import check_header
+from walkgraph.placement.transports import TransportDeclaration
+from walkgraph.transports.base import (
+    ALIGN,
+    BadTicket,
+    FileHandle,
+    MemoryFile,
+    PeerArenas,
+    Ranges,
+    TooLarge,
+    dtype_name,
+    open_file,
+    read_handle,
+    sweep,
+)
+from walkgraph.wire.messages import Ticket
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DECLARATION = TransportDeclaration(
+    reach="host", cost=200, on_device=True, arena_bytes=256 << 20, confirmed=True, addressable=True
+)
 ROWS = 1024
 """Tickets that may be out at a time."""
 _ROW = struct.Struct("<QQQQ")
 _TABLE_BYTES = ALIGN + ROWS * _ROW.size
 _FREE = (0, 0, 0, 0)
+
+
+class ArenaHandle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where peers find a worker's arena, and the table of what lies there."""
+
+    memory: bytes
+    """What another process opens the GPU's memory with: CUDA's handle, 64 bytes."""
+    nbytes: int
+    table: FileHandle
 
 
 class _Out(NamedTuple):
@@ -48,8 +76,7 @@ class _Copy(NamedTuple):
 
 class Transport:
     def __init__(self, rank: Rank, nbytes: int, memory: DeviceMemory, numbers: Iterator[int] | None = None) -> None:
-        """No bytes: it only reads what peers have. `numbers` of tickets: rising, never 0, and shared with whoever's
-        tickets must differ from these. Raises Unavailable, torch.OutOfMemoryError."""
+        """Without bytes it only reads what peers have. Raises Unavailable, torch.OutOfMemoryError."""
         self._rank, self.size, self._memory = rank, nbytes, memory
         self._arena = memory.allocate(nbytes)
         try:
@@ -67,29 +94,23 @@ class Transport:
         """Into the arena, of tickets that are not known to be there."""
         self._ending: list[tuple[_Copy, int]] = []
         """Freed before the copy was over, with their blocks."""
-        self._peers: dict[Rank, _PeerArena] = {}
+        self._peers = PeerArenas[_PeerArena]()
 
-    def told(self) -> DeviceArena | None:
-        """What peers find it by."""
+    def handle(self) -> bytes | None:
         if not self.size:
             return None
-        return DeviceArena(
-            handle=self._handle, nbytes=self.size, table_fd=self._table.fd, table_token=self._table.token
-        )
+        found = ArenaHandle(memory=self._handle, nbytes=self.size, table=self._table.handle)
+        return msgspec.msgpack.encode(found)
 
     def reserve(self, nbytes: int) -> tuple[Tensor, int] | None:
-        """Zeros uint8 `[nbytes]` of the arena, for what peers write there by themselves, and their offset in it; for
-        good. None: no room."""
         block = self._ranges.take(nbytes)
         return None if block is None else (self._arena[block : block + nbytes].zero_(), block)
 
     def address(self, rank: Rank) -> int | None:
-        """Where the arena of a peer begins, as this device reads and writes it; None if it is not opened."""
-        peer = self._peers.get(rank)
+        peer = self._peers.open.get(rank)
         return None if peer is None else peer.address
 
     def fits(self, tensor: Tensor) -> bool:
-        """Whether it is one of this device and there may be room for it."""
         return tensor.device == self._memory.device and tensor.nbytes <= self.size
 
     def put(self, tensor: Tensor, to: Rank) -> Ticket | None:
@@ -102,8 +123,8 @@ class Transport:
         if block is None:
             return None
         if tensor.nbytes:
-            room = self._arena[block : block + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
-            self._copies[number] = _Copy(self._memory.copy_out(tensor, room), tensor)
+            target = self._arena[block : block + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+            self._copies[number] = _Copy(self._memory.copy_out(tensor, target), tensor)
         self._out[number] = _Out(to, block)
         self._rows[number % ROWS] = number
         self._write(number, (number, block, tensor.nbytes, to + 1))
@@ -118,7 +139,6 @@ class Transport:
         )
 
     def holds(self, ticket: int) -> bool:
-        """Whether it is out."""
         return ticket in self._out
 
     def there(self, ticket: int) -> bool:
@@ -129,14 +149,10 @@ class Transport:
         return copy is None and ticket in self._out
 
     def get(self, ticket: Ticket) -> Tensor:
-        check_header(ticket, ticket.nbytes)
-        peer = self._peers.get(ticket.owner)
-        if peer is None:
-            raise BadTicket("a ticket is of a worker that is gone")
-        return peer.read(ticket)
+        return self._peers.read(ticket)
 
     def taken(self, ticket: Ticket) -> bool:
-        peer = self._peers.get(ticket.owner)
+        peer = self._peers.open.get(ticket.owner)
         return peer is None or peer.taken(ticket)
 
     def free(self, ticket: int, by: Rank) -> None:
@@ -152,22 +168,14 @@ class Transport:
             self._ending.append((copy, out.block))
 
     def sweep(self, rank: Rank) -> int:
-        lost = [number for number, out in self._out.items() if out.to == rank]
-        for number in lost:
-            self.free(number, rank)
-        return len(lost)
+        return sweep(self, rank, {number: out.to for number, out in self._out.items()})
 
-    def connect(self, rank: Rank, peer: Peer) -> None:
-        """Raises Unavailable, too, where the peer's memory can't be opened here."""
+    def connect(self, rank: Rank, handle: bytes) -> None:
         self.disconnect(rank)
-        if peer.device is None:
-            raise Unavailable("a peer shares no device memory")
-        self._peers[rank] = _PeerArena(peer.pid, peer.device, self._rank, self._memory)
+        self._peers.open[rank] = _PeerArena(read_handle(handle, ArenaHandle), self._rank, self._memory)
 
     def disconnect(self, rank: Rank) -> None:
-        peer = self._peers.pop(rank, None)
-        if peer is not None:
-            peer.close()
+        self._peers.drop(rank)
 
     @property
     def out(self) -> int:
@@ -176,19 +184,18 @@ class Transport:
 
     @property
     def copying(self) -> bool:
-        reading = any(peer.reading for peer in self._peers.values())
+        reading = any(peer.reading for peer in self._peers.open.values())
         return bool(self._copies) or bool(self._ending) or reading
 
     def close(self) -> None:
-        for rank in list(self._peers):
-            self.disconnect(rank)
+        self._peers.close()
         for copy in (*self._copies.values(), *(copy for copy, _ in self._ending)):
             copy.mark.synchronize()
         self._table.close()
         self._memory.release(self._arena)
 
     def _settle(self) -> None:
-        """Give back the room of what nobody writes any more."""
+        """Give back the blocks that nobody writes any more."""
         ending, self._ending = self._ending, []
         for copy, block in ending:
             if copy.mark.query():
@@ -203,10 +210,12 @@ class Transport:
 class _PeerArena:
     """Another worker's arena, opened."""
 
-    def __init__(self, pid: int, told: DeviceArena, here: Rank, memory: DeviceMemory) -> None:
-        self._table = open_file(pid, told.table_fd, _TABLE_BYTES, told.table_token)
+    def __init__(self, handle: ArenaHandle, here: Rank, memory: DeviceMemory) -> None:
+        if handle.table.nbytes != _TABLE_BYTES:
+            raise BadTicket("a peer's table is of another size")
+        self._table = open_file(handle.table)
         try:
-            self._arena = memory.open(told.handle, told.nbytes)
+            self._arena = memory.open(handle.memory, handle.nbytes)
         except Unavailable:
             self._table.close()
             raise
@@ -218,15 +227,17 @@ class _PeerArena:
         return self._arena.data_ptr()
 
     def read(self, ticket: Ticket) -> Tensor:
+        from walkgraph.memory.tensors import DTYPES
+
         if ticket.id <= self._last or not self._names(ticket):
             raise BadTicket("a ticket is not, or no longer, in its worker's table")
         if ticket.offset + ticket.nbytes > self._arena.nbytes:
             raise BadTicket("a ticket reaches outside its arena")
         self._last = ticket.id
         dtype = DTYPES[ticket.dtype]
-        if not ticket.nbytes:
-            return torch.empty(ticket.shape, dtype=dtype, device=self._arena.device)
         source = self._arena[ticket.offset : ticket.offset + ticket.nbytes]
+        if not ticket.nbytes:
+            return source.view(dtype).view(ticket.shape)
         copy, self.reading[ticket.id] = self._memory.copy_in(source)
         return copy.view(dtype).view(ticket.shape)
 

@@ -9,25 +9,43 @@ A block's header names its ticket: a reader that finds another one, before or af
 Tickets of one sender to one reader rise, so that none is taken twice.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterator
 from itertools import count
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
-import torch
-from torch import Tensor
 
 from walkgraph.ids import Rank
-from walkgraph.transports.base import ALIGN, DTYPES, BadTicket, MemoryFile, Ranges, TooLarge, dtype_name, open_file
-from walkgraph.wire.messages import Peer, Ticket
-from walkgraph.wire.tensors import check_header
+from walkgraph.placement.transports import TransportDeclaration
+from walkgraph.transports.base import (
+    ALIGN,
+    BadTicket,
+    FileHandle,
+    MemoryFile,
+    PeerArenas,
+    Ranges,
+    TooLarge,
+    dtype_name,
+    open_file,
+    read_handle,
+    sweep,
+)
+from walkgraph.wire.messages import Ticket
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DECLARATION = TransportDeclaration(reach="host", cost=450)
 
 _HEADER = struct.Struct("<QQ")
 
 
 class Transport:
     def __init__(self, rank: Rank, nbytes: int, numbers: Iterator[int] | None = None) -> None:
-        """`numbers` of tickets: rising, never 0, and shared with whoever's tickets must differ from these."""
         self._rank = rank
         self._size = nbytes
         self._file = MemoryFile(nbytes, "walkgraph-arena")
@@ -36,15 +54,17 @@ class Transport:
         self._out: dict[int, tuple[Rank, int]] = {}
         """Ticket -> (addressee, offset of its block)."""
         self._numbers = numbers or count(1)
-        self._peers: dict[Rank, _PeerArena] = {}
+        self._peers = PeerArenas[_PeerArena]()
 
     @property
     def fd(self) -> int:
         return self._file.fd
 
-    @property
-    def token(self) -> bytes:
-        return self._file.token
+    def handle(self) -> bytes:
+        return msgspec.msgpack.encode(self._file.handle)
+
+    def fits(self, tensor: Tensor) -> bool:
+        return tensor.nbytes + 2 * ALIGN <= self._size
 
     def put(self, tensor: Tensor, to: Rank) -> Ticket | None:
         if tensor.nbytes + 2 * ALIGN > self._size:
@@ -56,8 +76,9 @@ class Transport:
         number, start = next(self._numbers), block + ALIGN
         _HEADER.pack_into(self._memory, block, number, tensor.nbytes)
         if tensor.nbytes:
-            room = torch.frombuffer(self._memory, dtype=tensor.dtype, count=tensor.numel(), offset=start)
-            room.view(tensor.shape).copy_(tensor)
+            from walkgraph.memory.tensors import copy_into
+
+            copy_into(self._memory, start, tensor)
         self._out[number] = (to, block)
         return Ticket(
             dtype=name,
@@ -69,15 +90,14 @@ class Transport:
             nbytes=tensor.nbytes,
         )
 
+    def holds(self, ticket: int) -> bool:
+        return ticket in self._out
+
     def there(self, ticket: int) -> bool:
         return True
 
     def get(self, ticket: Ticket) -> Tensor:
-        check_header(ticket, ticket.nbytes)
-        peer = self._peers.get(ticket.owner)
-        if peer is None:
-            raise BadTicket("a ticket is of a worker that is gone")
-        return peer.read(ticket)
+        return self._peers.read(ticket)
 
     def taken(self, ticket: Ticket) -> bool:
         return True
@@ -91,19 +111,14 @@ class Transport:
         self._ranges.give(block)
 
     def sweep(self, rank: Rank) -> int:
-        lost = [number for number, (to, _) in self._out.items() if to == rank]
-        for number in lost:
-            self.free(number, rank)
-        return len(lost)
+        return sweep(self, rank, {number: to for number, (to, _) in self._out.items()})
 
-    def connect(self, rank: Rank, peer: Peer) -> None:
+    def connect(self, rank: Rank, handle: bytes) -> None:
         self.disconnect(rank)
-        self._peers[rank] = _PeerArena(peer)
+        self._peers.open[rank] = _PeerArena(read_handle(handle, FileHandle))
 
     def disconnect(self, rank: Rank) -> None:
-        peer = self._peers.pop(rank, None)
-        if peer is not None:
-            peer.close()
+        self._peers.drop(rank)
 
     @property
     def out(self) -> int:
@@ -119,20 +134,21 @@ class Transport:
         return self._ranges.used
 
     def close(self) -> None:
-        for rank in list(self._peers):
-            self.disconnect(rank)
+        self._peers.close()
         self._file.close()
 
 
 class _PeerArena:
     """Another worker's arena, mapped read-only."""
 
-    def __init__(self, peer: Peer) -> None:
-        self._memory = open_file(peer.pid, peer.arena_fd, peer.arena_bytes, peer.arena_token)
-        self._size = peer.arena_bytes
+    def __init__(self, handle: FileHandle) -> None:
+        self._memory = open_file(handle)
+        self._size = handle.nbytes
         self._last = 0
 
     def read(self, ticket: Ticket) -> Tensor:
+        from walkgraph.memory.tensors import tensor_of
+
         block = ticket.offset - ALIGN
         if block < ALIGN or block % ALIGN or ticket.offset + ticket.nbytes > self._size:
             raise BadTicket("a ticket reaches outside its arena")
@@ -142,9 +158,7 @@ class _PeerArena:
         if not self._names(ticket, block):
             raise BadTicket("a ticket was freed while its tensor was read")
         self._last = ticket.id
-        if not ticket.nbytes:
-            return torch.empty(ticket.shape, dtype=DTYPES[ticket.dtype])
-        return torch.from_numpy(found).view(DTYPES[ticket.dtype]).view(ticket.shape)
+        return tensor_of(found, ticket.dtype, ticket.shape)
 
     def close(self) -> None:
         self._memory.close()

@@ -54,7 +54,8 @@ class Ticket(TensorHeader, frozen=True, tag="ticket"):
 
     id: int
     owner: Rank
-    transport: Literal["inproc", "shm", "cuda_ipc"]
+    transport: str
+    """The name of the sender's."""
     offset: int
     nbytes: int
 
@@ -208,30 +209,14 @@ class Finished(Message, frozen=True, tag="finished"):
 # ── conductor and worker ────────────────────────────────────────────────────────────────────────
 
 
-class DeviceArena(Message, frozen=True, tag="device_arena"):
-    """A worker's room on its GPU for tensors on their way out, and the table of what lies there, a file as the arena
-    on the host is one."""
-
-    handle: bytes
-    """What another process opens the memory with: CUDA's, 64 bytes."""
-    nbytes: int
-    table_fd: int
-    table_token: bytes
-
-
 class Peer(Message, frozen=True, tag="peer"):
-    """Where a worker takes messages from its peers, and where they find its arena: `/proc/<pid>/fd/<arena_fd>`."""
+    """Where a worker takes messages from its peers, and by what they find what it puts into its transports."""
 
     address: str
     start: int
     """Counts this deployment's worker starts; what an older start of a rank has sent is dropped."""
-    pid: int
-    arena_fd: int
-    arena_bytes: int
-    arena_token: bytes
-    """The arena's first bytes: proof that the file is the one that was meant."""
-    device: DeviceArena | None = None
-    """None: its tensors leave through the host's memory."""
+    handles: dict[str, bytes] = msgspec.field(default_factory=dict[str, bytes])
+    """Transport -> what its `connect` takes."""
 
 
 class Load(Message, frozen=True, tag="load"):
@@ -455,7 +440,10 @@ class Greeted(Message, frozen=True, tag="greeted"):
 
 
 class Opened(Message, frozen=True, tag="opened"):
-    """The sender can read the other's device arena. Before that no ticket of it is sent there."""
+    """The sender can read what the other has put into this transport. Before that no ticket of it is sent there, where
+    the transport is declared `confirmed`."""
+
+    transport: str
 
 
 ToConductor = Submit | Abort | Steer | Watch | AskSessions | Drain | Stop

@@ -15,6 +15,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.failures import is_memory
 from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.ids import Rank
+from walkgraph.placement.transports import arenas, declared_transports
 from walkgraph.telemetry.emit import Buffered, Emitter, Off
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import codec, sockets
@@ -42,12 +43,12 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     here = next(one for one in spec.plan.ranks if one.rank == rank)
     _stand_on(here.device)
     # A rank from whose GPU nothing leaves may read what others have.
-    memory = shared_memory(here.device) if any(one.arena_bytes for one in spec.plan.ranks) else None
-    carrier = Carrier(rank, spec.limits.arena_bytes, memory, here.arena_bytes)
+    memory = shared_memory(here.device) if any(one.arenas for one in spec.plan.ranks) else None
+    carrier = Carrier(rank, arenas(spec.plan, rank, spec.limits.arena_bytes, declared_transports()), memory)
     links = Links(rank, start, conductor, inbox, context, carrier)
     links.held.places = Places.of(spec.plan)
     try:
-        _send(conductor, m.Hello(rank=rank, peer=carrier.told(address, start, os.getpid())))
+        _send(conductor, m.Hello(rank=rank, peer=carrier.peer(address, start)))
         plan, peers = _load_order(links)
         links.set_peers(peers)
         engine = Engine(

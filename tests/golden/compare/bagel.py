@@ -27,7 +27,7 @@ from walkgraph.abi.calls import StateKey
 from walkgraph.checkpoints.bagel import read_bagel
 from walkgraph.checkpoints.tokenizer import Trained
 from walkgraph.graph.language.expressions import evaluate, parse
-from walkgraph.layers.patches import patchify, to_levels
+from walkgraph.layers.pictures.patches import patchify, to_levels
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.checkpoint import load_autoencoder, load_bagel
 from walkgraph.resources import bundled

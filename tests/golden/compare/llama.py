@@ -15,7 +15,7 @@ from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.fields import Fields, read_object
 from walkgraph.checkpoints.orpheus import LlamaConfig
 from walkgraph.engine.kv.allocator import PAGE
-from walkgraph.layers.attention import PackedAttend, causal_mask
+from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
 from walkgraph.networks.checkpoint import load_llama
 from walkgraph.networks.llama import Llama
 

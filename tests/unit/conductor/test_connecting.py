@@ -18,7 +18,7 @@ ZERO, ONE = Rank(0), Rank(1)
 
 
 def peer(start: int) -> m.Peer:
-    return m.Peer(address="", start=start, pid=start, arena_fd=0, arena_bytes=0, arena_token=b"")
+    return m.Peer(address="", start=start)
 
 
 class Ranks:

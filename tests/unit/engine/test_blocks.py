@@ -13,7 +13,7 @@ from walkgraph.abi.states import CacheShape
 from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.dense_context import GAP, ContextSequence, DenseContext, capacity_for, dense_context_bytes
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.layers.attention import dense_attention
+from walkgraph.layers.attention.dense_attention import dense_attention
 
 LAYERS, H, G, D = 2, 4, 2, 8
 SHAPE = CacheShape(layers=LAYERS, kv_heads=G, head_dim=D, dtype=torch.float32)

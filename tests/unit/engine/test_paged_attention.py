@@ -16,7 +16,7 @@ from walkgraph.engine.kv.allocator import PageFault
 from walkgraph.engine.kv.paged_attention import PaddedContexts
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.layers.attention import causal_mask, dense_attention
+from walkgraph.layers.attention.dense_attention import causal_mask, dense_attention
 
 LAYERS, H, G, D = 2, 4, 2, 8
 SHAPE = CacheShape(layers=LAYERS, kv_heads=G, head_dim=D, dtype=torch.float32)

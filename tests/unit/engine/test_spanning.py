@@ -21,7 +21,7 @@ from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.loops.spanning import SEATS, Memory, Rides, Spans, key_of
 from walkgraph.engine.loops.spec import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
 from walkgraph.ids import Rank
-from walkgraph.layers.channels import Halts
+from walkgraph.layers.channels import StopFlags
 from walkgraph.networks import operators_synthetic as synthetic
 
 Mask = tuple[bool, ...] | None
@@ -291,7 +291,7 @@ def test_rooms_are_given_anew_with_greater_numbers_once_the_writer_has_left() ->
 
 
 def test_a_set_halt_is_cleared_when_it_is_taken_again() -> None:
-    halts = Halts(1, torch.device("cpu"))
+    halts = StopFlags(1, torch.device("cpu"))
     word = halts.take()
     assert word is not None
     assert halts.take() is None

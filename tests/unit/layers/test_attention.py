@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from walkgraph.layers.attention import BlockAttend, PackedAttend, causal_mask, dense_attention
+from walkgraph.layers.attention.dense_attention import BlockAttend, PackedAttend, causal_mask, dense_attention
 
 torch.set_num_threads(1)
 

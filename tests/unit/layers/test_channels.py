@@ -7,7 +7,7 @@ import threading
 import torch
 
 from walkgraph.layers import channels
-from walkgraph.layers.channels import Halts
+from walkgraph.layers.channels import StopFlags
 
 CPU = torch.device("cpu")
 
@@ -18,7 +18,7 @@ class Rows:
     def __init__(self) -> None:
         self.rooms = torch.zeros(2, 4)
         self.numbers = torch.tensor([10, 20])
-        self.halts = Halts(1, CPU)
+        self.halts = StopFlags(1, CPU)
         word = self.halts.take()
         assert word is not None
         self.word = word

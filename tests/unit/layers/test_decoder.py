@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from walkgraph.checkpoints.decoder import DecoderShape
-from walkgraph.layers.attention import PackedAttend, causal_mask
+from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.mlp import SwiGLU
+from walkgraph.layers.linear.mlp import SwiGLU
+from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope, rotate
 
 torch.set_num_threads(1)
@@ -124,6 +125,42 @@ def test_a_step_a_token_is_the_forward_of_all(full: bool, suffix: str) -> None:
     layer.pack()
     with torch.no_grad():
         torch.testing.assert_close(stepped(layer, x, rope, suffix), want, rtol=1e-4, atol=1e-4)
+
+
+class TwoExperts(nn.Module):
+    """An MLP of another kind: the first number of a row says which of two serves it."""
+
+    def __init__(self, shape: DecoderShape) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(SwiGLU(shape.width, shape.hidden) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, two = (expert(x) for expert in self.experts)
+        return torch.where(x[:, :1] > 0, one, two)
+
+    def step(self, x: Tensor, norm: RMSNorm, residual: Tensor | None) -> Tensor:
+        found = self(norm(x))
+        return found if residual is None else residual + found
+
+    def pack(self) -> None:
+        for expert in self.experts:
+            expert.pack()  # type: ignore[operator]
+
+
+def test_a_layer_takes_its_mlp() -> None:
+    torch.manual_seed(6)
+    shape = DecoderShape(**SHAPE, qkv_bias=False, qk_norm=True)
+    layer = DecoderLayer(shape, ("", "_b"), mlp=TwoExperts)
+    redrawn(layer)
+    assert "mlp_b.experts.1.down_proj.weight" in layer.state_dict()
+    rope, x = NeoxRope(6, 1e4), torch.randn(2, 7, 12)
+    attend = PackedAttend((7,), mask=causal_mask(7))
+    want = layer(0, {"_b": x.flatten(0, 1)}, rope(torch.arange(7).repeat(2)), attend)["_b"].view(2, 7, 12)
+    layer.pack()
+    with torch.no_grad():
+        torch.testing.assert_close(stepped(layer, x, rope, "_b"), want, rtol=1e-4, atol=1e-4)
+        layer.reduce = lambda part: part
+        torch.testing.assert_close(stepped(layer, x, rope, "_b"), want, rtol=1e-4, atol=1e-4)
 
 
 def test_packing_keeps_names_and_numbers_and_holds_no_weight_twice() -> None:

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from tests.unit.layers.test_fp8 import GEN, SHAPE, layer
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import PlainFlowLinears, down_rows
-from walkgraph.layers.mlp import SwiGLU, gated_product
+from walkgraph.layers.linear.flow_linear import PlainFlowLinears, down_rows
+from walkgraph.layers.linear.mlp import SwiGLU, gated_product
 
 
 @pytest.mark.parametrize("each", [3, 10, 99])

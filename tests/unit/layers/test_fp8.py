@@ -10,9 +10,10 @@ from torch.nn import functional as F
 
 from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import PlainFlowLinears
-from walkgraph.layers.fp8 import FP8, Fp8FlowLinears, Scaled, flow_linears, product, quantise, scaled_norm, supported
-from walkgraph.layers.norm import RMSNorm
+from walkgraph.layers.linear.flow_linear import PlainFlowLinears
+from walkgraph.layers.linear.fp8 import Fp8FlowLinears, Scaled, flow_linears, product, quantise, scaled_norm, supported
+from walkgraph.layers.linear.fp8_format import FP8
+from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope, rotate
 
 SHAPE = DecoderShape(width=64, heads=4, kv_heads=2, head_dim=16, hidden=96, norm_eps=1e-6, qkv_bias=True, qk_norm=True)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from walkgraph.abi.step import PagedRows
+from walkgraph.layers.attention.step_attention import step_attention
 from walkgraph.layers.invariance import batch_invariant, is_batch_invariant
 from walkgraph.layers.kernels.linear_config import TABLE, choose, choose_alike, fits, tile_rows
-from walkgraph.layers.linear import linear
-from walkgraph.layers.step_attention import step_attention
+from walkgraph.layers.linear.step_linear import linear
 
 torch.set_num_threads(1)
 

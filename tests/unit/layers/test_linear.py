@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from walkgraph.layers.linear import linear
+from walkgraph.layers.linear.step_linear import linear
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from walkgraph.layers.block_attention import Places, Turns
-from walkgraph.layers.modulated import Modulation, add, begin, gated, laid, lifted, modulated, place, product
+from walkgraph.layers.attention.block_attention import rotary_from_first
+from walkgraph.layers.attention.heads import HeadTargets
+from walkgraph.layers.norm.modulated import Modulation, add, begin, gated, laid, lifted, modulated, place, product
 from walkgraph.layers.rope import NeoxRope, rotate
 
 BLOCKS, TOKENS, WIDTH, EPS = 2, 3, 8, 1e-6
@@ -74,9 +75,9 @@ def test_heads_are_turned_token_by_token() -> None:
     positions = torch.tensor([5, 90])[:, None] + torch.arange(TOKENS)
     slots = torch.tensor([9, 2, 4, 0, 7, 1])
     k, v = drawn(12, 10, groups, width), drawn(13, 10, groups, width)
-    to = Places(drawn(14, BLOCKS * TOKENS, heads, width), k, v, slots)
+    to = HeadTargets(drawn(14, BLOCKS * TOKENS, heads, width), k, v, slots)
     rows = begin(x, one.scale, EPS)
-    place(rows, weight, one.bias, Turns.from_first(positions[:, 0], TOKENS, rope.frequencies(x.device)), to)
+    place(rows, weight, one.bias, rotary_from_first(positions[:, 0], TOKENS, rope.frequencies(x.device)), to)
     q, own, value = product(rows, weight, one.bias).unflatten(1, (-1, width)).split([heads, groups, groups], 1)
     rotation = rope(positions.flatten())
     near(to.q, rotate(q, rotation))

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.step import PagedRows
-from walkgraph.layers.attention import dense_attention
+from walkgraph.layers.attention.dense_attention import dense_attention
+from walkgraph.layers.attention.paged_blocks import paged_block_attention, place_block, plain_attention
 from walkgraph.layers.invariance import batch_invariant
-from walkgraph.layers.paged_blocks import paged_block_attention, place_block, plain_attention
 
 torch.set_num_threads(1)
 PAGE = 16

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from walkgraph.layers.patches import bilinear, grid_ids, normalise, patchify, to_picture, unpatchify
+from walkgraph.layers.pictures.patches import bilinear, grid_ids, normalise, patchify, to_picture, unpatchify
 
 
 def test_a_patch_is_row_column_channel() -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from walkgraph.layers.product import Activation, product
+from walkgraph.layers.linear.product import Activation, product
 
 
 @pytest.mark.parametrize("activation", [None, "gelu", "gelu_tanh"])

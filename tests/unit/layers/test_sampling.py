@@ -6,17 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.layers.sampling import (
-    SamplingParams,
-    count,
-    count_prompt,
-    draw,
-    gumbel,
-    kept,
-    sample,
-    scores,
-    top_logprobs,
-)
+from walkgraph.layers.sampling import count, count_prompt, draw, gumbel, kept, sample, scores, top_logprobs
+from walkgraph.layers.sampling_params import SamplingParams
 
 V = 12
 

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.abi.step import PagedRows
-from walkgraph.layers.attention import dense_attention
+from walkgraph.layers.attention.dense_attention import dense_attention
+from walkgraph.layers.attention.step_attention import step_attention, supported
 from walkgraph.layers.rope import NeoxRope, rotate
-from walkgraph.layers.step_attention import step_attention, supported
 
 torch.set_num_threads(1)
 PAGE = 16

@@ -9,7 +9,7 @@ import torch
 
 from walkgraph.checkpoints.bagel import BAGEL_7B_MOT, PictureRules, SpecialTokens, bagel_json, read_bagel
 from walkgraph.errors import InvalidInput
-from walkgraph.layers.attention import PackedAttend, causal_mask
+from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
 from walkgraph.layers.positions import time_sinusoid
 from walkgraph.layers.unset import unset
 from walkgraph.networks.bagel import Bagel

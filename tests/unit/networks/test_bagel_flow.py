@@ -18,7 +18,7 @@ from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import FlowLinears, PlainFlowLinears
+from walkgraph.layers.linear.flow_linear import FlowLinears, PlainFlowLinears
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_flow import FlowStep, flow_spec
 from walkgraph.networks.bagel_rows import EDGES

@@ -25,7 +25,7 @@ from walkgraph.checkpoints.bagel import BAGEL_7B_MOT, read_bagel
 from walkgraph.checkpoints.tokenizer import Trained
 from walkgraph.components import catalogue, families
 from walkgraph.graph.document import Weights
-from walkgraph.layers.patches import patchify, to_levels
+from walkgraph.layers.pictures.patches import patchify, to_levels
 from walkgraph.layers.positions import sincos_grid
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.checkpoint import load_autoencoder, load_bagel

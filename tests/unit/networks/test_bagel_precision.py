@@ -14,7 +14,7 @@ from walkgraph.abi.calls import StateKey
 from walkgraph.abi.operator import LoadContext
 from walkgraph.engine.engine import Engine
 from walkgraph.errors import Refused
-from walkgraph.layers.fp8 import Fp8FlowLinears, flow_linears, quantise
+from walkgraph.layers.linear.fp8 import Fp8FlowLinears, flow_linears, quantise
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.bagel_flow import FlowStep
 from walkgraph.networks.bagel_precision import at_precision

@@ -18,7 +18,7 @@ from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Engine
 from walkgraph.errors import Refused
-from walkgraph.layers.patches import normalise
+from walkgraph.layers.pictures.patches import normalise
 from walkgraph.networks.checkpoint import load_autoencoder
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.flux_vae_packed import PackedVae

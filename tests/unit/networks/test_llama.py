@@ -21,7 +21,7 @@ from walkgraph.checkpoints.orpheus import ORPHEUS_3B, LlamaConfig, OrpheusConfig
 from walkgraph.components import families
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import Weights
-from walkgraph.layers.attention import PackedAttend, causal_mask
+from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
 from walkgraph.layers.rope import neox_frequencies
 from walkgraph.networks.checkpoint import load_llama
 from walkgraph.networks.llama import Llama

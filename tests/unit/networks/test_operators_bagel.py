@@ -14,7 +14,7 @@ from walkgraph.abi.calls import Call, Outputs, StateKey
 from walkgraph.abi.states import States
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
-from walkgraph.layers.patches import patchify
+from walkgraph.layers.pictures.patches import patchify
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.flux_vae import AutoEncoder
 from walkgraph.networks.operators_bagel import Backbone

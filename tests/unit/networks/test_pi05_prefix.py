@@ -11,8 +11,8 @@ from torch import Tensor
 from walkgraph.abi.states import CacheShape, CausalRows
 from walkgraph.engine.kv.allocator import PAGE, pages_for
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.layers.attention import dense_attention
-from walkgraph.layers.packed_blocks import PackedBlocks
+from walkgraph.layers.attention.dense_attention import dense_attention
+from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.networks.operators_pi05 import random_pi05
 from walkgraph.networks.pi05 import Pi05
 from walkgraph.networks.pi05_prefix import MOST, Prefixes, PrefixRows

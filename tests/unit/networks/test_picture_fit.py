@@ -11,7 +11,7 @@ from PIL import Image
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from walkgraph.engine.engine import Engine
-from walkgraph.layers.patches import normalise, to_levels
+from walkgraph.layers.pictures.patches import normalise, to_levels
 from walkgraph.networks.operators_media import MAX_PIXELS
 
 NODES = {"in": ("operators_media:PictureIn", {}), "fit": ("operators_media:PictureFit", {})}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from walkgraph.abi.states import CausalRows
-from walkgraph.layers.attention import PackedAttend, causal_mask
+from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
 from walkgraph.networks.llama import Llama
 from walkgraph.networks.presets import drawn, orpheus_config
 from walkgraph.networks.prompts import MOST, SIZES, Prompts

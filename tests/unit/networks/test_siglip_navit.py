@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
 from walkgraph.checkpoints.siglip import SiglipConfig
-from walkgraph.layers.attention import BlockAttend
+from walkgraph.layers.attention.dense_attention import BlockAttend
 from walkgraph.layers.unset import unset
 from walkgraph.networks.siglip_navit import SiglipNavit
 

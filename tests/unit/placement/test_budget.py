@@ -5,11 +5,13 @@ import pytest
 from tests.support.placing import CATALOGUE, GIB, at, duet, hardware, placement, planned, sizes
 from walkgraph.errors import NotFound
 from walkgraph.graph.document import Weights
-from walkgraph.placement.capacity.budget import ARENA, CPU_MARGIN, GPU_MARGIN, PAGE, RUNS, SMALL_WORKSPACE, show_bytes
+from walkgraph.placement.capacity.budget import CPU_MARGIN, GPU_MARGIN, PAGE, RUNS, SMALL_WORKSPACE, show_bytes
 from walkgraph.placement.hardware import Hardware, reserve
 from walkgraph.placement.plan import PlanResult, plan
 from walkgraph.placement.sizes import WeightSizes
+from walkgraph.placement.transports import declared_transports
 
+ARENA = declared_transports()["cuda_ipc"].arena_bytes
 MODEL, PAINT, TOKEN = GIB, GIB // 8, 1024
 
 

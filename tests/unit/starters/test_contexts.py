@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from walkgraph.layers.patches import patchify
+from walkgraph.layers.pictures.patches import patchify
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.flow import interpolate
 from walkgraph.starters.shapes.config import config

@@ -16,38 +16,29 @@ from tests.support.device_memory import SharedMemory
 from walkgraph import plugins
 from walkgraph.errors import WalkgraphError
 from walkgraph.ids import Rank
+from walkgraph.placement.transports import declared_transports
 from walkgraph.transports.base import BadTicket, Ranges, TooLarge, Transport
-from walkgraph.wire.messages import Peer, Ticket
+from walkgraph.wire.messages import Ticket
 from walkgraph.wire.tensors import ITEM_BYTES
 
 A, B, C = Rank(0), Rank(1), Rank(2)
 ROOM = 1 << 20
 DTYPES = [getattr(torch, name) for name in ITEM_BYTES]
-ON_HOST = sorted(plugins.names("walkgraph.transports"))
-BETWEEN = pytest.mark.parametrize("name", [name for name in ON_HOST if name != "inproc"])
+ON_HOST = sorted(declared_transports())
+BETWEEN = pytest.mark.parametrize("name", [name for name, one in declared_transports().items() if one.reach == "host"])
 """Those that join two processes."""
 
 
 def made(name: str, rank: Rank) -> Any:
     """A transport of that name; what needs a device gets a double of its memory."""
     make = plugins.load("walkgraph.transports", name, "Transport")
-    return make(rank, ROOM, SharedMemory()) if name == "cuda_ipc" else make(rank, ROOM)
-
-
-def handle(transport: Any) -> Any:
-    """What a peer connects to."""
-    told = {"address": "", "start": 0, "pid": os.getpid(), "arena_fd": 0, "arena_bytes": ROOM, "arena_token": b""}
-    if hasattr(transport, "told"):
-        return Peer(**{**told, "device": transport.told()})
-    if hasattr(transport, "fd"):
-        return Peer(**{**told, "arena_fd": transport.fd, "arena_token": transport.token})
-    return transport
+    return make(rank, ROOM, SharedMemory()) if declared_transports()[name].on_device else make(rank, ROOM)
 
 
 @pytest.fixture(params=ON_HOST)
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Transport, Transport]]:
     sender, receiver = made(request.param, A), made(request.param, B)
-    receiver.connect(A, handle(sender))
+    receiver.connect(A, sender.handle())
     yield sender, receiver
     receiver.close()
     sender.close()
@@ -168,7 +159,7 @@ def test_mutated_headers_are_refused_and_harm_nobody(pair: Pair) -> None:
         {"shape": (64,) + (1,) * 32}, {"dtype": "int32"}, {"dtype": "float8"}, {"nbytes": 511}, {"nbytes": -1},
         {"nbytes": 1 << 62, "shape": (1 << 59,)}, {"id": good.id + 1}, {"id": 0}, {"owner": Rank(9)},
     ]  # fmt: skip
-    if good.transport != "inproc":
+    if declared_transports()[good.transport].reach != "process":
         places = {0, 64, good.offset + 1, good.offset + 64, -64, 1 << 62, ROOM - 64} - {good.offset}
         changes += [{"offset": value} for value in places]
     for _ in range(2000):
@@ -192,7 +183,7 @@ def test_what_was_put_is_there_and_what_was_got_is_taken(pair: Pair) -> None:
 @BETWEEN
 def test_a_ticket_is_taken_once_and_in_order(name: str) -> None:
     sender, receiver = made(name, A), made(name, B)
-    receiver.connect(A, handle(sender))
+    receiver.connect(A, sender.handle())
     one, two = sender.put(torch.ones(2), B), sender.put(torch.ones(2), B)
     receiver.get(two)
     for stale in (two, one):
@@ -203,17 +194,15 @@ def test_a_ticket_is_taken_once_and_in_order(name: str) -> None:
 
 
 @BETWEEN
-def test_an_arena_that_is_not_the_one_told_is_refused(name: str) -> None:
+def test_an_arena_that_is_not_the_one_named_is_refused(name: str) -> None:
     sender, receiver = made(name, A), made(name, B)
-    told = handle(sender)
-    names = ("arena_token", "arena_bytes", "arena_fd") if name == "shm" else ("table_token", None, "table_fd")
-    wrong = {field: value for field, value in zip(names, (b"x" * 16, 4096, 1 << 20), strict=True) if field is not None}
-    for field, value in wrong.items():
-        other = {field: value} if name == "shm" else {"device": msgspec.structs.replace(told.device, **{field: value})}
+    known = msgspec.msgpack.decode(sender.handle())
+    for field, value in {"token": b"x" * 16, "nbytes": 4096, "fd": 1 << 20, "pid": 1 << 22}.items():
+        wrong = {**known, "table": {**known["table"], field: value}} if "table" in known else {**known, field: value}
         with pytest.raises(BadTicket):
-            receiver.connect(A, msgspec.structs.replace(told, **other))
+            receiver.connect(A, msgspec.msgpack.encode(wrong))
     with pytest.raises(BadTicket):
-        receiver.connect(A, msgspec.structs.replace(told, pid=1 << 22))
+        receiver.connect(A, b"no handle")
     receiver.close()
     sender.close()
 
@@ -224,7 +213,7 @@ def test_an_arena_leaves_nothing_behind(name: str) -> None:
     before = (set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd")), _mapped())  # noqa: PTH208
     for _ in range(20):
         sender, receiver = made(name, A), made(name, B)
-        receiver.connect(A, handle(sender))
+        receiver.connect(A, sender.handle())
         receiver.get(sender.put(torch.ones(5), B))
         receiver.close()
         sender.close()

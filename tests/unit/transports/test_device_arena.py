@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.support.device_memory import SharedMemory
-from tests.unit.transports.test_conformance import ROOM, A, B, handle
+from tests.unit.transports.test_conformance import ROOM, A, B
 from walkgraph.memory.device import Unavailable
 from walkgraph.transports.base import BadTicket
 from walkgraph.transports.cuda_ipc import ROWS, Transport
@@ -16,7 +16,7 @@ class Two:
     def __init__(self) -> None:
         self.here, self.there = SharedMemory(slow=True), SharedMemory(slow=True)
         self.sender, self.receiver = Transport(A, ROOM, self.here), Transport(B, ROOM, self.there)
-        self.receiver.connect(A, handle(self.sender))
+        self.receiver.connect(A, self.sender.handle())
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_driver_that_shares_nothing_says_so() -> None:
         Transport(A, ROOM, SharedMemory(closed=True))
     sender, receiver = Transport(A, ROOM, SharedMemory()), Transport(B, 0, SharedMemory(closed=True))
     with pytest.raises(Unavailable):
-        receiver.connect(A, handle(sender))
-    assert receiver.told() is None
+        receiver.connect(A, sender.handle())
+    assert receiver.handle() is None
     receiver.close()
     sender.close()

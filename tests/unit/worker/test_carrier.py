@@ -2,7 +2,6 @@
 
 import ctypes
 import logging
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tests.support.device_memory import SharedMemory
 from tests.unit.transports.test_conformance import ROOM
 from walkgraph.ids import Rank, RunId
 from walkgraph.transports.base import BadTicket
+from walkgraph.transports.cuda_ipc import ArenaHandle
 from walkgraph.wire import messages as m
 from walkgraph.wire import sockets
 from walkgraph.worker.events import Arrived, Send
@@ -26,12 +26,16 @@ R = RunId("r")
 
 
 def told(carrier: Carrier) -> m.Peer:
-    return carrier.told("", 1, os.getpid())
+    return carrier.peer("", 1)
+
+
+def both(device: int = ROOM, host: int = ROOM) -> dict[str, int]:
+    return {"shm": host, "cuda_ipc": device}
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[Carrier, Carrier]]:
-    sender, receiver = Carrier(A, ROOM, SharedMemory(), ROOM), Carrier(B, ROOM, SharedMemory(), 0)
+    sender, receiver = Carrier(A, both(), SharedMemory()), Carrier(B, both(0), SharedMemory())
     sender.connect(B, told(receiver))
     receiver.connect(A, told(sender))
     yield sender, receiver
@@ -47,9 +51,9 @@ def test_device_memory_is_sent_once_the_peer_has_opened_it(pair: Pair) -> None:
     first = sender.put(torch.ones(9), B)
     assert first
     assert first.transport == "shm"
-    assert receiver.opens(A)
-    assert not sender.opens(B), "there is nothing to open"
-    sender.accept(B)
+    assert receiver.opened(A) == ("cuda_ipc",)
+    assert not sender.opened(B), "there is nothing to open"
+    sender.accept(B, "cuda_ipc")
     second = sender.put(torch.arange(9), B)
     assert second
     assert second.transport == "cuda_ipc"
@@ -65,7 +69,7 @@ def test_device_memory_is_sent_once_the_peer_has_opened_it(pair: Pair) -> None:
 
 def test_a_peer_that_is_started_anew_is_asked_anew(pair: Pair) -> None:
     sender, receiver = pair
-    sender.accept(B)
+    sender.accept(B, "cuda_ipc")
     assert sender.put(torch.ones(9), B) is not None
     assert sender.put(torch.ones(2 * ROOM, dtype=torch.uint8)[:9], B) is not None
     assert sender.sweep(B) == 2
@@ -77,8 +81,8 @@ def test_a_peer_that_is_started_anew_is_asked_anew(pair: Pair) -> None:
 
 
 def test_what_the_device_cannot_hold_goes_by_the_host() -> None:
-    sender = Carrier(A, ROOM, SharedMemory(), ROOM // 2)
-    sender.accept(B)
+    sender = Carrier(A, both(ROOM // 2), SharedMemory())
+    sender.accept(B, "cuda_ipc")
     large, half = torch.zeros(ROOM * 3 // 4, dtype=torch.uint8), torch.zeros(ROOM // 2, dtype=torch.uint8)
     assert sender.put(large, B).transport == "shm"  # type: ignore[union-attr]
     assert sender.put(half, B).transport == "cuda_ipc"  # type: ignore[union-attr]
@@ -90,19 +94,19 @@ def test_what_the_device_cannot_hold_goes_by_the_host() -> None:
 def test_tensors_of_another_device_go_by_the_host() -> None:
     memory = SharedMemory()
     memory.device = torch.device("meta")
-    sender = Carrier(A, ROOM, memory, ROOM)
-    sender.accept(B)
+    sender = Carrier(A, both(), memory)
+    sender.accept(B, "cuda_ipc")
     assert sender.put(torch.zeros(64), B).transport == "shm"  # type: ignore[union-attr]
     sender.close()
 
 
 def test_memory_that_cannot_be_shared_or_opened_costs_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    closed = Carrier(A, ROOM, SharedMemory(closed=True), ROOM)
-    assert told(closed).device is None
-    open_, blind = Carrier(A, ROOM, SharedMemory(), ROOM), Carrier(B, ROOM, SharedMemory(closed=True), 0)
+    closed = Carrier(A, both(), SharedMemory(closed=True))
+    assert set(told(closed).handles) == {"shm"}
+    open_, blind = Carrier(A, both(), SharedMemory()), Carrier(B, both(0), SharedMemory(closed=True))
     blind.connect(A, told(open_))
-    assert not blind.opens(A)
+    assert not blind.opened(A)
     assert len(caplog.records) == 2
     ticket = open_.put(torch.ones(9), B)
     assert ticket
@@ -115,8 +119,10 @@ def test_memory_that_cannot_be_shared_or_opened_costs_a_line_of_the_log(caplog: 
 def test_a_peer_whose_table_is_another_is_refused_as_a_whole(pair: Pair) -> None:
     sender, receiver = pair
     peer = told(sender)
-    assert peer.device
-    wrong = msgspec.structs.replace(peer, device=msgspec.structs.replace(peer.device, table_token=b"x" * 16))
+    handle = msgspec.msgpack.decode(peer.handles["cuda_ipc"], type=ArenaHandle)
+    table = msgspec.structs.replace(handle.table, token=b"x" * 16)
+    other = msgspec.msgpack.encode(msgspec.structs.replace(handle, table=table))
+    wrong = msgspec.structs.replace(peer, handles={**peer.handles, "cuda_ipc": other})
     with pytest.raises(BadTicket):
         receiver.connect(A, wrong)
     ticket = sender.put(torch.ones(9), B)
@@ -135,14 +141,14 @@ def test_a_part_of_the_arena_is_written_by_peers(pair: Pair) -> None:
     assert start
     ctypes.memset(start + offset + 5, 7, 3)
     assert room.nonzero().view(-1).tolist() == [5, 6, 7]
-    sender.accept(B)
+    sender.accept(B, "cuda_ipc")
     assert sender.put(torch.zeros(ROOM * 3 // 4, dtype=torch.uint8), B) is None
     assert sender.reserve(ROOM) is None
     assert receiver.reserve(64) is None, "it has no arena"
     assert (sender.address(B), receiver.address(B)) == (None, None)
     receiver.disconnect(A)
     assert receiver.address(A) is None
-    alone = Carrier(B, ROOM)
+    alone = Carrier(B, {"shm": ROOM})
     assert (alone.reserve(64), alone.address(A)) == (None, None)
     alone.close()
 
@@ -151,7 +157,7 @@ def test_tickets_of_no_transport_here_are_refused(pair: Pair) -> None:
     sender, receiver = pair
     ticket = sender.put(torch.ones(9), B)
     assert ticket
-    alone = Carrier(B, ROOM)
+    alone = Carrier(B, {"shm": ROOM})
     for way in ("cuda_ipc", "inproc"):
         other = msgspec.structs.replace(ticket, transport=way)
         assert alone.taken(other)
@@ -167,11 +173,11 @@ def test_tickets_of_no_transport_here_are_refused(pair: Pair) -> None:
 class End:
     def __init__(self, context: sockets.Context, folder: Path, rank: Rank, device: int = ROOM) -> None:
         self.memory = SharedMemory()
-        self.carrier = Carrier(rank, 1 << 14, self.memory, device)
+        self.carrier = Carrier(rank, both(device, 1 << 14), self.memory)
         address = sockets.address(folder, f"rank{rank}")
         conductor = sockets.dealer(context, sockets.address(folder, "nobody"), b"x")
         self.links = Links(rank, 1, conductor, sockets.pull(context, address), context, self.carrier)
-        self.peer = self.carrier.told(address, 1, os.getpid())
+        self.peer = self.carrier.peer(address, 1)
         self.arrived: list[Arrived] = []
         self.failed: list[str] = []
 
@@ -194,7 +200,7 @@ def ends(tmp_path: Path) -> Iterator[Ends]:
     both = End(context, tmp_path, A), End(context, tmp_path, B)
     for end in both:
         end.links.set_peers({A: both[0].peer, B: both[1].peer})
-    until(both, lambda: all(A in end.carrier._accepted or B in end.carrier._accepted for end in both))
+    until(both, lambda: all(end.carrier._accepted for end in both))
     yield both
     for end in both:
         end.links.close()

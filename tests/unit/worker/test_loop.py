@@ -1,6 +1,5 @@
 """A rank's loop between real sockets and fakes of core and engine: what comes is handed on, what follows is done."""
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -155,14 +154,14 @@ class Worker:
         emitter: Emitter | None = None,
     ) -> None:
         self.rank = Rank(rank)
-        self.core, self.engine, self.arena = FakeCore(), FakeEngine(), Carrier(self.rank, arena)
+        self.core, self.engine, self.arena = FakeCore(), FakeEngine(), Carrier(self.rank, {"shm": arena})
         self.address = sockets.address(folder, f"rank{rank}.{start}")
         self.identity = f"{rank}.{start}".encode()
         inbox = sockets.pull(context, self.address)
         conductor = sockets.dealer(context, sockets.address(folder, "workers"), self.identity)
         self.links = Links(self.rank, start, conductor, inbox, context, self.arena)
         self.loop = Loop(self.rank, self.core, self.engine, self.links, emitter or Off())
-        self.peer = self.arena.told(self.address, start, os.getpid())
+        self.peer = self.arena.peer(self.address, start)
 
     def turn(self) -> None:
         # A turn waits for a message: these tests send it one first.

@@ -128,7 +128,7 @@ def test_urgent_words_pass_a_message_whose_tensors_are_not_there(
     pair: tuple[sockets.Socket, sockets.Socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = pair
-    carrier, left = Carrier(Rank(0), 1 << 20), list[str]()
+    carrier, left = Carrier(Rank(0), {"shm": 1 << 20}), list[str]()
     outbox = Outbox(here, Rank(1), (b"head",), carrier, left)
     monkeypatch.setattr(carrier, "there", lambda ticket: False)
     deliver = m.Deliver(run=RunId("r"), step=0, edge=0, key=(), value=m.Absent())

@@ -44,9 +44,7 @@ class RunCalls:
     def start_run(self, deployment: str, task: str, request: Mapping[str, Any]) -> Call[shown.Run]:
         """Start one that needs no client. With `"record": true` it can be compared with another one, with
         `"hold": true` it starts paused."""
-        found = packed(request, Packing(framing=False))
-        body = {"deployment": deployment, "task": task, "request": found}
-        return Call("POST", "/api/v1/runs", lambda answer: answer.json(), body=body, starts=True)
+        return start_call(deployment, task, request)
 
     @described
     def runs(
@@ -110,6 +108,13 @@ def run_call(deployment: str, task: str, body: Mapping[str, Any], frames: Sequen
     return Call(
         "POST", _TASK, lambda answer: answer.json(), names, body=body, frames=tuple(frames), seconds=None, starts=True
     )
+
+
+def start_call(deployment: str, task: str, request: Mapping[str, Any]) -> Call[shown.Run]:
+    """Start a run that needs no client."""
+    found = packed(request, Packing(framing=False))
+    body = {"deployment": deployment, "task": task, "request": found}
+    return Call("POST", "/api/v1/runs", lambda answer: answer.json(), body=body, starts=True)
 
 
 def result_call(

@@ -1,7 +1,7 @@
 """Which outputs are read on the host: those that leave for a client, a stream, another rank by the host's memory, or a
 node on the CPU, and those that end a loop, which a worker asks for where it is stepped. Others stay on the device."""
 
-from walkgraph.placement.tables import EdgePlan, Plan, RankPlan, WalkPlan
+from walkgraph.placement.tables import LOCAL, EdgePlan, Plan, RankPlan, WalkPlan
 
 
 def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
@@ -57,10 +57,10 @@ def _stays(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
 
 def _read(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
     if edge.target.kind != "use":
-        return edge.target.kind != "result" or edge.transport not in {"local", "cuda_ipc"}
+        return edge.target.kind != "result" or not (edge.on_device or edge.transport == LOCAL)
     target = walk.uses[edge.target.use]
     if target.rank != walk.uses[edge.source.use].rank:
-        return edge.transport != "cuda_ipc"
+        return not edge.on_device
     return target.op == "call" and plan.nodes[target.node].host
 
 

@@ -21,7 +21,7 @@ from walkgraph.abi.states import CacheShape
 from walkgraph.engine.kv import flashinfer_dense
 from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.layers.flashinfer import GAP
+from walkgraph.layers.attention.flashinfer import GAP
 
 _CONTEXTS = (128, 1024, 4096, 9216, 16384)
 """Context tokens of a row, on average, that rooms are made for."""

@@ -19,8 +19,8 @@ from walkgraph.abi.states import CacheShape, CausalRows, Placed
 from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.paged_attention import NOT_PLACED, PlacedSegment, begun_rows, causal_rows
 from walkgraph.engine.kv.pool import Pool, slots_of
-from walkgraph.layers.flashinfer import GAP
-from walkgraph.layers.paged_blocks import WIDTHS, paged_block_attention
+from walkgraph.layers.attention.flashinfer import GAP
+from walkgraph.layers.attention.paged_blocks import WIDTHS, paged_block_attention
 
 Kind = Literal["decode", "causal", "block", "dense"]
 """How keys are read: by pages for single tokens, causal rows and blocks, or side by side for many rows."""
@@ -239,7 +239,7 @@ def blocks_of(group: Layout, entries: Sequence[PlacedSegment]) -> bool:
 
 
 class _Standing(NamedTuple):
-    """`layers.paged_blocks.Rows` of a forward's sequences."""
+    """`layers.attention.paged_blocks.Rows` of a forward's sequences."""
 
     rows: Tensor
     pages: Tensor

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from walkgraph.abi.states import CacheShape
 from walkgraph.engine.kv.allocator import PageFault
-from walkgraph.layers.flashinfer import installed, on_hopper
+from walkgraph.layers.attention.flashinfer import installed, on_hopper
 
 SPACE = 8 << 20
 """Bytes that FlashInfer keeps for the plan of a room."""

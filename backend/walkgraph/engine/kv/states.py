@@ -30,7 +30,7 @@ from walkgraph.engine.kv.paged_state import (
 )
 from walkgraph.engine.kv.pool import Pool, slots_of
 from walkgraph.engine.kv.prefix import PrefixCache, PrefixKey, PrefixStats
-from walkgraph.layers.flashinfer import installed
+from walkgraph.layers.attention.flashinfer import installed
 
 _LIMITED = 8192
 """Runs and sessions whose bounds are remembered: sessions end without a word, so the oldest are forgotten."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from walkgraph.abi.calls import CallFailed
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank
-from walkgraph.layers.channels import Halts
+from walkgraph.layers.channels import StopFlags
 from walkgraph.transports.base import Ranges
 
 SEATS = 8
@@ -171,7 +171,7 @@ class Spans:
     def __init__(self, memory: Memory, outside: Outside) -> None:
         self.rides = Rides()
         self._inboxes, self._outside = Inboxes(memory), outside
-        self._halts = Halts(_HALTS, memory.bytes.device)
+        self._halts = StopFlags(_HALTS, memory.bytes.device)
         self._parts: dict[Key, _Part] = {}
         self._told: dict[Key, dict[int, tuple[Rank, Inbox]]] = {}
         """Where peers want this rank's values, by channel."""

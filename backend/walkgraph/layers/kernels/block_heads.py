@@ -1,4 +1,4 @@
-"""`walkgraph.layers.block_attention.place_heads` on a GPU: a program reads one token's product once."""
+"""`walkgraph.layers.attention.block_attention.place_heads` on a GPU: a program reads one token's product once."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false, reportGeneralTypeIssues=false
 
@@ -9,7 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from walkgraph.layers.block_attention import Norms, Places, Turns
+    from walkgraph.layers.attention.heads import HeadNorms, HeadTargets, RotaryTable
 
 HEADS = 16
 """Query heads that a program holds at once."""
@@ -75,7 +75,7 @@ def turns_kernel(positions, frequencies, cos, sin, tokens, half, HALF: tl.conste
 
 
 def turns(positions: Tensor, tokens: int, frequencies: Tensor) -> tuple[Tensor, Tensor]:
-    """`layers.block_attention.Turns.from_first`: cosines and sines, float32."""
+    """`layers.attention.block_attention.rotary_from_first`: cosines and sines, float32."""
     half = frequencies.shape[0]
     cos, sin = (frequencies.new_empty(positions.shape[0], tokens, half) for _ in range(2))
     block = triton.next_power_of_2(half)
@@ -85,8 +85,9 @@ def turns(positions: Tensor, tokens: int, frequencies: Tensor) -> tuple[Tensor, 
     return cos, sin
 
 
-def place(qkv: Tensor, turns: "Turns", norms: "Norms | None", to: "Places", first: int) -> None:
-    """`layers.block_attention.place_heads`. Raises ValueError for rows that aren't contiguous, or D that is no 2^n."""
+def place(qkv: Tensor, turns: "RotaryTable", norms: "HeadNorms | None", to: "HeadTargets", first: int) -> None:
+    """`layers.attention.block_attention.place_heads`. Raises ValueError for rows that aren't contiguous, or D that is
+    no 2^n."""
     groups, width = to.k.shape[1:]
     if width & (width - 1) or not (qkv.is_contiguous() and to.q.is_contiguous()):
         raise ValueError(f"heads are placed from and to contiguous rows, and are of 2^n numbers, not {width}")

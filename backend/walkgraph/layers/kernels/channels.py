@@ -11,22 +11,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walkgraph.layers.channels import GIVE_UP_SECONDS
-
 _WORDS = 2048
 """That one program copies."""
-_PATIENCE = int(GIVE_UP_SECONDS * 1e9)
 _LOOKS = tl.constexpr(32)
 """Looks at the number between two at the host's memory, which is far away."""
 
 
 def receive(
     links: Tensor, row: Tensor, column: int, iteration: Tensor, lag: int, first: Tensor | None, out: Tensor,
-    came: Tensor,
+    came: Tensor, patience: float,
 ) -> None:  # fmt: skip
     """`layers.channels.receive` into `out` `[1, *shape]` and `came` bool `[1]`. `column`: the channel's first one of
-    `links`; `lag`: 1 for the value of the iteration before."""
-    _wait[(1,)](links, row, iteration, came, links.shape[1], _PATIENCE, COLUMN=column, LAG=lag, num_warps=1)
+    `links`; `lag`: 1 for the value of the iteration before. `patience`: seconds."""
+    _wait[(1,)](links, row, iteration, came, links.shape[1], int(patience * 1e9), COLUMN=column, LAG=lag, num_warps=1)
     words, unit = _words(out)
     _fetch[(triton.cdiv(words, _WORDS),)](
         links, row, iteration, _flat(out, unit), None if first is None else _flat(first, unit), words, links.shape[1],

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walkgraph.layers.flashinfer import GAP, installed, on_hopper
+from walkgraph.layers.attention.flashinfer import GAP, installed, on_hopper
 
 WIDTH = 128
 """Numbers of a filled head."""
@@ -94,7 +94,7 @@ class Pictures:
         self._k, self._v = (torch.zeros(starts[-1], heads, WIDTH, **on) for _ in range(2))
         spans = list(zip(starts, lengths, strict=False))
         self._rows = torch.cat([torch.arange(at, at + n, device=like.device) for at, n in spans])
-        # What lies between is told as sequences without queries.
+        # What lies between is passed as sequences without queries.
         queries = [0, *(end for end in accumulate(lengths) for _ in range(2))]
         keys = [*(bound for at, n in spans for bound in (at, at + n)), starts[-1]]
         bounds = torch.tensor([queries, keys], dtype=torch.int32)

@@ -1,9 +1,11 @@
-"""`walkgraph.layers.few_attention` on a GPU: a tile's keys are divided among programs, whose parts are then summed.
+"""`walkgraph.layers.attention.few_attention` on a GPU: a tile's keys are divided among programs, whose parts are then
+summed.
 
 A program serves one tile, one key head with all its query heads, and a span of the tile's keys that follows from its
 length on the device. A row and split without a key to see has the weight `_NOTHING`.
 
-Shape letters as in `walkgraph.layers.few_attention`; M: rows of a tile times query heads of a key head, padded.
+Shape letters as in `walkgraph.layers.attention.few_attention`; M: rows of a tile times query heads of a key head,
+padded.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
@@ -15,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walkgraph.layers.few_attention import ROWS, Tiles
+from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles
 
 BLOCK, WARPS, STAGES = 64, 8, 3
 _PROGRAMS = 128
@@ -50,7 +52,7 @@ def _attend(q, here_k, here_v, slots, token, stop, last, best, total, heard, sca
 @triton.jit(do_not_specialize=["splits"])
 def parts_kernel(
     q, slot_k, slot_v, lines, pages, parts, weights, slot_stride, splits,
-    GROUPS: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr,
+    GROUPS: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr, TILE_ROWS: tl.constexpr, D: tl.constexpr,
     PAGE: tl.constexpr, BLOCK: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
     """parts float32 `[R, splits, H, D]`, weights float32 `[R, splits, H]`. HEADS: a power of two >= GROUP."""
@@ -62,7 +64,7 @@ def parts_kernel(
     span = tl.cdiv(tl.cdiv(before + rows, BLOCK), splits) * BLOCK
     begin = split * span
     stop = tl.minimum(begin + span, before + rows)
-    m, d, at = tl.arange(0, ROWS * HEADS), tl.arange(0, D), tl.arange(0, BLOCK)
+    m, d, at = tl.arange(0, TILE_ROWS * HEADS), tl.arange(0, D), tl.arange(0, BLOCK)
     row, head = first + m // HEADS, g * GROUP + m % HEADS
     mine = (m // HEADS < rows) & (m % HEADS < GROUP)
     H: tl.constexpr = GROUPS * GROUP
@@ -70,8 +72,8 @@ def parts_kernel(
     query = tl.load(here, mask=mine[:, None], other=0.0)
     here_k, here_v = slot_k + g * D + d[None, :], slot_v + g * D + d[None, :]
     last, scale = before + m // HEADS, 1.4426950408889634 / (D**0.5)
-    best, total = tl.full([ROWS * HEADS], _NOTHING, tl.float32), tl.zeros([ROWS * HEADS], tl.float32)
-    heard = tl.zeros([ROWS * HEADS, D], tl.float32)
+    best, total = tl.full([TILE_ROWS * HEADS], _NOTHING, tl.float32), tl.zeros([TILE_ROWS * HEADS], tl.float32)
+    heard = tl.zeros([TILE_ROWS * HEADS, D], tl.float32)
     slots = _slots(pages, begin + at, stop, PAGE) * slot_stride
     if ON_GPU:
         # Slots are read an iteration ahead: read in the same one, they would take a part of the stages.
@@ -112,7 +114,7 @@ def sum_kernel(parts, weights, rows, out, splits, H: tl.constexpr, D: tl.constex
 
 def splits_of(rows: int, groups: int) -> int:
     """Programs of a tile and key head."""
-    return max(1, min(_MOST_SPLITS, _PROGRAMS // (groups * -(-rows // ROWS))))
+    return max(1, min(_MOST_SPLITS, _PROGRAMS // (groups * -(-rows // TILE_ROWS))))
 
 
 def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int) -> Tensor:
@@ -135,6 +137,6 @@ def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int) -
 def constants(groups: int, group: int, width: int, page: int, on_gpu: bool) -> dict[str, Any]:
     """The compile-time arguments of `parts_kernel`."""
     return {
-        "GROUPS": groups, "GROUP": group, "HEADS": triton.next_power_of_2(group), "ROWS": ROWS, "D": width,
+        "GROUPS": groups, "GROUP": group, "HEADS": triton.next_power_of_2(group), "TILE_ROWS": TILE_ROWS, "D": width,
         "PAGE": page, "BLOCK": BLOCK, "ON_GPU": on_gpu,
     }  # fmt: skip

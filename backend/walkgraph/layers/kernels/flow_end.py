@@ -1,5 +1,5 @@
-"""`walkgraph.layers.flow_end.end` on a GPU: a program for one row. Few rows leave most of a device idle, so what counts
-is that six launches become one.
+"""`walkgraph.layers.flow.flow_end.end` on a GPU: a program for one row. Few rows leave most of a device idle, so what
+counts is that six launches become one.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false, reportGeneralTypeIssues=false
@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from walkgraph.layers.flow_end import Last, Way
+    from walkgraph.layers.flow.flow_head import FlowInterval, VelocityHead
 
 CHUNK = 256
 """Columns of the map that are multiplied at once: their products stay in registers."""
@@ -48,16 +48,16 @@ def end_kernel(
     tl.store(out + place, before + velocity * span, mask=a < A)
 
 
-def launch(x: Tensor, last: "Last", actions: Tensor, way: "Way") -> Tensor:
+def launch(x: Tensor, head: "VelocityHead", actions: Tensor, interval: "FlowInterval") -> Tensor:
     """x `[R, W]`, actions float32 `[B, t, A]` -> like them. Raises ValueError for a map that isn't float32."""
-    if last.weight.dtype != torch.float32 or actions.dtype != torch.float32:
+    if head.weight.dtype != torch.float32 or actions.dtype != torch.float32:
         raise ValueError("the map out of the model, and what is moved, are float32")
-    x, actions, weight = x.contiguous(), actions.contiguous(), last.weight.contiguous()
+    x, actions, weight = x.contiguous(), actions.contiguous(), head.weight.contiguous()
     (rows, width), (numbers, _) = x.shape, weight.shape
     out = torch.empty_like(actions)
     end_kernel[(rows,)](
-        x, last.scale, last.shift, weight, last.bias, actions, way.time, way.to, out,
-        actions.shape[1], last.scale.stride(0), last.shift.stride(0), way.time.stride(0), way.to.stride(0), last.eps,
-        W=width, A=numbers, BLOCK_A=triton.next_power_of_2(numbers), CHUNK=CHUNK, num_warps=WARPS,
+        x, head.scale, head.shift, weight, head.bias, actions, interval.time, interval.to, out,
+        actions.shape[1], head.scale.stride(0), head.shift.stride(0), interval.time.stride(0), interval.to.stride(0),
+        head.eps, W=width, A=numbers, BLOCK_A=triton.next_power_of_2(numbers), CHUNK=CHUNK, num_warps=WARPS,
     )  # fmt: skip
     return out

@@ -13,11 +13,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walkgraph.layers import fp8
 from walkgraph.layers.kernels.norm import warps
+from walkgraph.layers.linear.fp8_format import FP8, LARGEST, LEAST
 
-_LARGEST = tl.constexpr(fp8.LARGEST)
-_LEAST = tl.constexpr(fp8.LEAST)
+_LARGEST = tl.constexpr(LARGEST)
+_LEAST = tl.constexpr(LEAST)
 
 
 @triton.jit
@@ -75,7 +75,7 @@ def gated_kernel(gate_up, out, scales, F: tl.constexpr, FIRST: tl.constexpr, RES
 
 def _room(rows: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
     return (
-        torch.empty(rows, width, dtype=fp8.FP8, device=like.device),
+        torch.empty(rows, width, dtype=FP8, device=like.device),
         torch.empty(rows, 1, dtype=torch.float32, device=like.device),
     )
 

@@ -1,6 +1,6 @@
-"""`walkgraph.layers.group_norm` on a GPU. Three launches, of which each reads the picture once at most:
+"""`walkgraph.layers.norm.group_norm` on a GPU. Three launches, of which each reads the picture once at most:
 
-    sum      adds up, keeps the sum where it is needed, and tells mean and squared deviations of a chunk's channels
+    sum      adds up, keeps the sum where it is needed, and gives mean and squared deviations of a chunk's channels
     fold     chunks to what each channel of each picture is scaled and shifted by
     apply    scale, shift, SiLU
 
@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walkgraph.layers.group_norm import Norm, Sum
+from walkgraph.layers.norm.picture_sum import GroupNormWeights, PictureSum
 
 _TILE = 32
 """Pixels."""
@@ -22,7 +22,7 @@ _PROGRAMS = 2048
 """That sum up a picture, about: a few for each multiprocessor at once, of which one loads while others add."""
 
 
-def added(x: Sum, *, pad: bool) -> Tensor:
+def added(x: PictureSum, *, pad: bool) -> Tensor:
     """`[B, C, H, W]`, with `pad` `[B, C, H + 1, W + 1]`; channels-last. Raises ValueError for pictures that are not."""
     b, c, h, w = x.size
     out = _picture(x.held, (b, c, h + pad, w + pad))
@@ -33,7 +33,7 @@ def added(x: Sum, *, pad: bool) -> Tensor:
     return out
 
 
-def add_norm(x: Sum, norm: Norm, *, silu: bool, keep: bool) -> tuple[Tensor, Tensor]:
+def add_norm(x: PictureSum, norm: GroupNormWeights, *, silu: bool, keep: bool) -> tuple[Tensor, Tensor]:
     """Sum and norm `[B, C, H, W]`, channels-last. Raises ValueError for pictures that are not."""
     b, c, h, w = x.size
     # A power of two, so that pictures of all sizes share a few variants of the kernel.
@@ -56,7 +56,7 @@ def add_norm(x: Sum, norm: Norm, *, silu: bool, keep: bool) -> tuple[Tensor, Ten
     return kept, made
 
 
-def _sum(x: Sum, out: Tensor | None, partials: Tensor | None, chunk: int) -> None:
+def _sum(x: PictureSum, out: Tensor | None, partials: Tensor | None, chunk: int) -> None:
     b, c, h, w = x.size
     held, block = _laid(x.held), _channels(c)
     add = held if x.add is None else _laid(x.add)

@@ -244,7 +244,8 @@ def stream_linear(
     gated: bool = False,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """`walkgraph.layers.linear.linear` for a config that `fits`; x `[R, K]` and the residual `[R, N]` contiguous."""
+    """`walkgraph.layers.linear.step_linear.linear` for a config that `fits`; x `[R, K]` and the residual `[R, N]`
+    contiguous."""
     rows, k = x.shape
     n = weight.shape[0] // (2 if gated else 1)
     if norm is not None and config.before:

@@ -1,4 +1,4 @@
-"""Products of modulated rows on Hopper, one launch each: what `walkgraph.layers.modulated` runs there.
+"""Products of modulated rows on Hopper, one launch each: what `walkgraph.layers.norm.modulated` runs there.
 
 x and weights come through tensor maps; a program owns a tile of rows and weight rows, and a part of the depth. Programs
 that share a tile leave their sums in the linears' workspace; the last to arrive adds them in their order, so results
@@ -30,7 +30,7 @@ from walkgraph.layers.kernels.linear import workspace
 from walkgraph.layers.kernels.modulated_config import Cut
 
 if TYPE_CHECKING:
-    from walkgraph.layers.block_attention import Places, Turns
+    from walkgraph.layers.attention.heads import HeadTargets, RotaryTable
 
 WARPS = 4
 _SMALL = tl.constexpr(4096)
@@ -378,8 +378,8 @@ def placed_after(
 
 
 def gated(cut: Cut, weighted: Tensor, squares: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """`walkgraph.layers.modulated.gated` for a cut that fits: weighted `[R, W]` and squares `[parts, R]` of the rows,
-    contiguous."""
+    """`walkgraph.layers.norm.modulated.gated` for a cut that fits: weighted `[R, W]` and squares `[parts, R]` of the
+    rows, contiguous."""
     rows, depth = weighted.shape
     height = weight.shape[0] // 2
     out = weighted.new_empty(rows, height)
@@ -400,7 +400,7 @@ def gated(cut: Cut, weighted: Tensor, squares: Tensor, weight: Tensor, bias: Ten
 def added(
     cut: Cut, x: Tensor, inner: Tensor, weight: Tensor, gate: Tensor, scale: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`walkgraph.layers.modulated.add` for a cut that fits -> x, weighted and squares of the new rows; x and inner
+    """`walkgraph.layers.norm.modulated.add` for a cut that fits -> x, weighted and squares of the new rows; x and inner
     contiguous."""
     (rows, depth), width = inner.shape, weight.shape[0]
     out, weighted = torch.empty_like(x), torch.empty_like(x)
@@ -420,9 +420,16 @@ def added(
 
 
 def placed(
-    cut: Cut, weighted: Tensor, squares: Tensor, weight: Tensor, bias: Tensor, eps: float, turns: "Turns", to: "Places"
+    cut: Cut,
+    weighted: Tensor,
+    squares: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    eps: float,
+    turns: "RotaryTable",
+    to: "HeadTargets",
 ) -> None:
-    """`walkgraph.layers.modulated.place` for a cut that fits. Raises ValueError for what lies otherwise."""
+    """`walkgraph.layers.norm.modulated.place` for a cut that fits. Raises ValueError for what lies otherwise."""
     (rows, depth), (groups, width) = weighted.shape, to.k.shape[1:]
     if to.k.stride() != to.v.stride() or to.k.stride()[1:] != (width, 1) or not to.q.is_contiguous():
         raise ValueError("queries must be contiguous, and keys and values of a slot lie side by side, both alike")

@@ -40,7 +40,7 @@ def weigh(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def modulate(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
-    """`walkgraph.layers.modulated.modulated`; x contiguous."""
+    """`walkgraph.layers.norm.modulated.modulated`; x contiguous."""
     out = torch.empty_like(x)
     _rows(x, scale, shift, out, None, eps)
     return out

@@ -10,7 +10,7 @@ tile of 128. Keys past the last whole block are taken by sixteens, asked for bef
 
 Tables, and what earlier launches than the one before wrote, are read before that one's end is awaited.
 
-Shape letters as in `walkgraph.layers.paged_blocks`.
+Shape letters as in `walkgraph.layers.attention.paged_blocks`.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false

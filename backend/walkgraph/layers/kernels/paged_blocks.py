@@ -1,7 +1,7 @@
-"""`walkgraph.layers.paged_blocks` on a GPU: how the work is cut, and the launches.
+"""`walkgraph.layers.attention.paged_blocks` on a GPU: how the work is cut, and the launches.
 
 The kernels are in `walkgraph.layers.kernels.paged_block_kernels` and `paged_many_kernels`; shape letters as in
-`walkgraph.layers.paged_blocks`.
+`walkgraph.layers.attention.paged_blocks`.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from walkgraph.layers.kernels.paged_many_kernels import attend_many_kernel
 from walkgraph.layers.kernels.workspaces import Workspaces
 
 if TYPE_CHECKING:
-    from walkgraph.layers.paged_blocks import Rows
+    from walkgraph.layers.attention.paged_rows import BlockRows
 
 _COUNTERS = 1 << 16
 TAIL = 16
@@ -76,9 +76,9 @@ def choose(batch: int, heads: int, context: int) -> Cut:
 
 
 def place(
-    qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int
+    qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "BlockRows", tokens: int, page: int
 ) -> Tensor:
-    """`layers.paged_blocks.place_block`, of what is `placeable` and `alike`."""
+    """`layers.attention.paged_blocks.place_block`, of what is `placeable` and `alike`."""
     groups, width = slot_k.shape[1:]
     heads = qkv.shape[1] // width - 2 * groups
     q = torch.empty((qkv.shape[0], heads, width), dtype=qkv.dtype, device=qkv.device)
@@ -94,9 +94,9 @@ def place(
 
 
 def attend(
-    q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "Rows", tokens: int, page: int, cut: Cut | None = None
+    q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "BlockRows", tokens: int, page: int, cut: Cut | None = None
 ) -> Tensor:
-    """`layers.paged_blocks.paged_block_attention`, cut by `cut`, or as `choose` does."""
+    """`layers.attention.paged_blocks.paged_block_attention`, cut by `cut`, or as `choose` does."""
     (count, heads, width), groups, reach = q.shape, slot_k.shape[1], rows.pages.shape[1]
     batch = count // tokens
     cut = cut or choose(batch, heads, reach * page)

@@ -8,7 +8,7 @@ their products, since tensor cores take at least 16 rows at once, but as few col
 Time goes to waiting, more than to keys read twice: small tiles, four programs of 128 registers on a multiprocessor,
 run faster than wide ones.
 
-Shape letters as in `walkgraph.layers.paged_blocks`.
+Shape letters as in `walkgraph.layers.attention.paged_blocks`.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false

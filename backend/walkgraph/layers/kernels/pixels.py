@@ -1,4 +1,5 @@
-"""`walkgraph.layers.pixels` on a GPU: the nine neighbours of a pixel put together, and rows of scores made shares."""
+"""`walkgraph.layers.pictures.pixels` on a GPU: the nine neighbours of a pixel put together, and rows of scores made
+shares."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 

@@ -28,7 +28,7 @@ def _gather(
 
 @triton.jit
 def _settle(
-    index, wide, iteration, live, counters, times, stopped, sound, told_stop, told_sound, grown, size, table,
+    index, wide, iteration, live, counters, times, stopped, sound, out_stop, out_sound, grown, size, table,
     C: tl.constexpr, STOPS: tl.constexpr, SOUNDS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     b = tl.arange(0, BLOCK)
@@ -40,8 +40,8 @@ def _settle(
         tl.store(at, tl.load(at, mask=real, other=0) + tl.load(grown + c), mask=real)
     stop = (tl.load(stopped + b, mask=inside, other=0) != 0) if STOPS else (b < 0)
     good = (tl.load(sound + b, mask=inside, other=0) != 0) if SOUNDS else (b >= 0)
-    tl.store(told_stop + b, stop, mask=inside)
-    tl.store(told_sound + b, good, mask=inside)
+    tl.store(out_stop + b, stop, mask=inside)
+    tl.store(out_sound + b, good, mask=inside)
     left = tl.load(iteration + b, mask=inside, other=0) + 1 < tl.load(times + row, mask=inside, other=0)
     more = real & left & (stop == 0) & good
     tl.store(live + tl.load(index + b, mask=inside, other=0), more, mask=inside)
@@ -72,11 +72,11 @@ def settle(
     grown: Tensor,
     stopped: Tensor | None,
     sound: Tensor | None,
-    told: tuple[Tensor, Tensor],
+    out: tuple[Tensor, Tensor],
 ) -> None:
     """`grown` int32 `[C]`."""
     _settle[(1,)](
-        index, wide, iteration, live, counters, times, stopped, sound, told[0], told[1], grown,
+        index, wide, iteration, live, counters, times, stopped, sound, out[0], out[1], grown,
         index.shape[0], live.shape[0], C=counters.shape[0], STOPS=stopped is not None, SOUNDS=sound is not None,
         BLOCK=triton.next_power_of_2(index.shape[0]), num_warps=1,
     )  # fmt: skip

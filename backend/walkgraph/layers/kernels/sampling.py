@@ -41,7 +41,7 @@ from walkgraph.layers.kernels.sampling_blocks import (
     of_falling_key,
     scores,
 )
-from walkgraph.layers.sampling import SamplingParams
+from walkgraph.layers.sampling_params import SamplingParams
 
 BLOCK = 2048
 """Never a function of the batch: the order of the sums follows from it."""

@@ -1,7 +1,7 @@
 """One launch for one new token per sequence: how it is cut, and the launch itself.
 
 The kernels are in `walkgraph.layers.kernels.step_attention_kernels`; shape letters as in
-`walkgraph.layers.step_attention`.
+`walkgraph.layers.attention.step_attention`.
 """
 
 from dataclasses import dataclass, replace
@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walkgraph.layers.attention.paged_rows import StepArguments
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.kernels.overlap import can_overlap
 from walkgraph.layers.kernels.step_attention_kernels import streams_kernel, tiles_kernel
-from walkgraph.layers.step_attention import Step
 
 _COUNTERS = 1 << 16
 _SHARED = 160 << 10
@@ -90,8 +90,8 @@ def _power(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def launch(step: Step, tuned: Tuning | None = None) -> Tensor:
-    """`walkgraph.layers.step_attention.step_attention`, cut by `tuned`, or as `tuning` chooses."""
+def launch(step: StepArguments, tuned: Tuning | None = None) -> Tensor:
+    """`walkgraph.layers.attention.step_attention.step_attention`, cut by `tuned`, or as `tuning` chooses."""
     qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page = step
     batch, (groups, width), reach = qkv.shape[0], slot_k.shape[1:], rows.pages.shape[1]
     group = heads // groups

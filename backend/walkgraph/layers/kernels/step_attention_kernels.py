@@ -10,7 +10,7 @@ counter back to zero, for the next launch.
 What earlier steps wrote (tables, kept keys and values) is read before the previous kernel's end is awaited; only `qkv`
 is read, and anything written, after it. That needs one launch without overlap between two steps of a pool's layer.
 
-Shape letters as in `walkgraph.layers.step_attention`.
+Shape letters as in `walkgraph.layers.attention.step_attention`.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportOperatorIssue=false

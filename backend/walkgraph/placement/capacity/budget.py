@@ -27,6 +27,7 @@ from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.request import declared_params
 from walkgraph.placement.sizes import Sizes, WeightSizes, absent
 from walkgraph.placement.tables import Plan, RankPlan, Scalar
+from walkgraph.placement.transports import Transports, addressable
 
 PAGE = 16
 """Tokens that a paged state grows by."""
@@ -41,8 +42,6 @@ GPU_MARGIN = 1024 * MIB
 CPU_MARGIN = 16 * MIB
 ROOM_BYTES = 64 * MIB
 """Of an arena, for what the parts of loops on several GPUs hand each other."""
-ARENA = 256 * MIB
-"""For tensors on their way to other GPUs; more where a state of a default request, which goes at once, is larger."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,12 @@ class Need:
     """Paged state -> bytes of the largest request."""
     workspace: int
     margin: int
-    arena: int = 0
+    arenas: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Transport -> bytes of the GPU for what leaves by it."""
+
+    @property
+    def arena(self) -> int:
+        return sum(self.arenas.values())
 
     @property
     def fixed(self) -> int:
@@ -100,7 +104,9 @@ class Budgets:
     """Rank -> bytes that it may fill."""
 
 
-def budget(assignment: Assignment, plan: Plan, hardware: Hardware, catalogue: Catalogue, sizes: Sizes) -> Budgets:
+def budget(
+    assignment: Assignment, plan: Plan, hardware: Hardware, catalogue: Catalogue, sizes: Sizes, transports: Transports
+) -> Budgets:
     """Fill in every rank's budget; total. The contributors of one, in this order:
 
     `weights NAME`   a weight set, the parts that its nodes here read, each part once
@@ -117,7 +123,7 @@ def budget(assignment: Assignment, plan: Plan, hardware: Hardware, catalogue: Ca
         "default": _demand(assignment.graph, plan, largest=False),
         "largest": _demand(assignment.graph, plan, largest=True),
     }
-    needs = [_need(assignment, plan, hardware, catalogue, known, demand, rank) for rank in plan.ranks]
+    needs = [_need(assignment, plan, hardware, catalogue, known, demand, transports, rank) for rank in plan.ranks]
     found.problems.extend(_problems(assignment, plan, hardware, needs))
     found.copies = tuple(_copies(plan, needs))
     found.capacities = {need.rank.rank: need.memory for need in needs}
@@ -145,6 +151,7 @@ def _need(
     catalogue: Catalogue,
     known: Mapping[str, WeightSizes],
     demand: Mapping[str, Mapping[Rank, Mapping[int, int]]],
+    transports: Transports,
     rank: RankPlan,
 ) -> Need:
     gpu = rank.device != "cpu"
@@ -164,20 +171,25 @@ def _need(
         largest=caches["largest"],
         workspace=_workspace(plan, known, rank),
         margin=GPU_MARGIN if gpu else CPU_MARGIN,
-        arena=_arena(plan, rank, caches["default"]),
+        arenas=_arenas(plan, transports, rank, caches["default"]),
     )
 
 
-def _arena(plan: Plan, rank: RankPlan, caches: Mapping[int, int]) -> int:
-    leaving = [
-        walk.uses[edge.source.use]
-        for walk in plan.walks
-        for edge in walk.edges
-        if edge.transport == "cuda_ipc" and walk.uses[edge.source.use].rank == rank.rank
-    ]
-    states = (caches.get(use.states[0], 0) for use in leaving if use.op == "export")
-    rooms = ROOM_BYTES if rank.rank in spanning_ranks(plan) else 0
-    return max(ARENA, *states, 0) + rooms if leaving or rooms else 0
+def _arenas(plan: Plan, transports: Transports, rank: RankPlan, caches: Mapping[int, int]) -> dict[str, int]:
+    """What its transports declare; more where a state of a default request, which goes at once, is larger."""
+    found: dict[str, int] = {}
+    for walk in plan.walks:
+        for edge in walk.edges:
+            if not edge.on_device:
+                continue
+            use = walk.uses[edge.source.use]
+            if use.rank == rank.rank:
+                state = caches.get(use.states[0], 0) if use.op == "export" else 0
+                found[edge.transport] = max(found.get(edge.transport, transports[edge.transport].arena_bytes), state)
+    if rank.rank in spanning_ranks(plan):
+        name = addressable(transports)
+        found[name] = found.get(name, transports[name].arena_bytes) + ROOM_BYTES
+    return found
 
 
 def _itemsize(rank: RankPlan) -> int:
@@ -320,7 +332,7 @@ def _filled(plan: Plan, need: Need) -> RankPlan:
     lines.extend(_shares(plan, need, total))
     lines.extend((("arena", need.arena), ("workspace", need.workspace), ("margin", need.margin)))
     shown = tuple((name, size) for name, size in lines if size > 0)
-    return replace(need.rank, kv_bytes=total, budget=shown, arena_bytes=need.arena)
+    return replace(need.rank, kv_bytes=total, budget=shown, arenas=dict(need.arenas))
 
 
 def _unsaid(need: Need, room: int) -> int:

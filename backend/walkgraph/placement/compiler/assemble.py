@@ -16,16 +16,20 @@ from walkgraph.placement.compiler.regions import settle
 from walkgraph.placement.compiler.usual import with_usual
 from walkgraph.placement.document import Placement
 from walkgraph.placement.tables import NodePlan, Plan, RankPlan, Scalar, StatePlan, StreamPlan, WalkPlan, WeightsPlan
+from walkgraph.placement.transports import Transports, declared_transports
 
 
-def assemble(assignment: Assignment, catalogue: Catalogue, *, resident: bool = True) -> Plan:
+def assemble(
+    assignment: Assignment, catalogue: Catalogue, *, resident: bool = True, transports: Transports | None = None
+) -> Plan:
     """The plan without budgets. Total, also for a graph or a placement with faults: these are left out.
 
-    `resident`: loops that can run on the device do (`regions`); otherwise all are stepped.
+    `resident`: loops that can run on the device do (`regions`); otherwise all are stepped. `transports`: those to
+    choose from; None: all that are declared.
     """
     graph, placement = assignment.graph, assignment.placement
     devices = {Rank(r.rank): r.device for r in placement.ranks}
-    context = Context(assignment, catalogue)
+    context = Context(assignment, catalogue, declared_transports() if transports is None else transports)
     nodes = tuple(_node(context, i, name, node) for i, (name, node) in enumerate(graph.nodes.items()))
     made = (with_usual(graph, nodes, walk) for walk in _walks(context))
     walks = tuple(settle(context, nodes, walk, resident=resident) for walk in made)

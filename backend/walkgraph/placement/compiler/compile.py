@@ -12,7 +12,7 @@ from walkgraph.graph.document import Fork, Whole
 from walkgraph.graph.structure import Entry, Route, WalkStructure
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.context import Context
-from walkgraph.placement.tables import EdgePlan, LoopPlan, Op, Source, Target, Transport, UsePlan, WalkPlan
+from walkgraph.placement.tables import LOCAL, TO_CLIENT, EdgePlan, LoopPlan, Op, Source, Target, UsePlan, WalkPlan
 
 CHUNK = "chunk"
 
@@ -67,12 +67,14 @@ def move(context: Context, state: str, source: Rank, target: Rank, index: int) -
         _state_use(0, f"export:{state}", "export", source, (), (), (state_index,)),
         replace(_state_use(1, f"import:{state}", "import", target, (), (), (state_index,)), writes=(state_index,)),
     )
+    transport = context.transport(source, (target,), None)
     edge = EdgePlan(
         index=0,
         source=Source(kind="use", use=0, port="state"),
         target=Target(kind="use", use=1, port="state"),
         common=0,
-        transport=context.transport(source, target, None),
+        transport=transport,
+        on_device=context.on_device(transport),
     )
     return WalkPlan(
         index=index,
@@ -238,6 +240,7 @@ class _Walk:
         source, target = self._source(route), self._target(route)
         if source is None or target is None:
             return None
+        transport = self._transport(route)
         return EdgePlan(
             index=index,
             source=source,
@@ -246,7 +249,8 @@ class _Walk:
             carried=route.carried,
             leave=route.leave,
             enter_each=route.enter == "each",
-            transport=self._transport(route),
+            transport=transport,
+            on_device=self.context.on_device(transport),
         )
 
     def _source(self, route: Route) -> Source | None:
@@ -281,48 +285,49 @@ class _Walk:
         entry = self.walk.uses.get(owner)
         if self.walk.name not in walks or entry is None or entry.index not in self.at:
             return None
+        transport = self._to_ranks(entry, port, self.context.consumers.get(name, frozenset()), host=True)
         return EdgePlan(
             index=index,
             source=Source(kind="use", use=self.at[entry.index], port=port),
             target=Target(kind="stream", port=name, index=self.context.stream_index[name]),
             common=0,
             leave="each" if entry.loops else "none",
-            transport=self._to_ranks(entry, port, self.context.consumers.get(name, frozenset()), host=True),
+            transport=transport,
+            on_device=self.context.on_device(transport),
         )
 
     def _state_edge(self, index: int, export: int, take: int) -> EdgePlan:
         source, target = self.uses[export], self.uses[take]
+        transport = self.context.transport(source.rank, (target.rank,), None)
         return EdgePlan(
             index=index,
             source=Source(kind="use", use=export, port="state"),
             target=Target(kind="use", use=take, port="state"),
             common=len(source.loops),
-            transport=self.context.transport(source.rank, target.rank, None),
+            transport=transport,
+            on_device=self.context.on_device(transport),
         )
 
-    def _transport(self, route: Route) -> Transport:
+    def _transport(self, route: Route) -> str:
         if route.target.kind == "out":
-            return "control"
+            return TO_CLIENT
         source, target = route.source.entry, route.target.entry
         if source is None:
-            return "local"
+            return LOCAL
         if route.target.kind == "result":
             readers = self.context.result_readers.get(self.walk.name, frozenset[Rank]())
             return self._to_ranks(source, route.source.port, readers)
         if target is None:
-            return "local"
+            return LOCAL
         here, there = self.uses[self.at[source.index]].rank, self.uses[self.at[target.index]].rank
         host = self.context.on_host(source.node) or self.context.on_host(target.node)
-        return self.context.transport(here, there, self._modality(source, route.source.port), host=host)
+        return self.context.transport(here, (there,), self._modality(source, route.source.port), host=host)
 
-    def _to_ranks(self, source: Entry, port: str, readers: frozenset[Rank], *, host: bool = False) -> Transport:
-        """To several ranks, this one perhaps among them; all others are reached in one way. `host`: items of a stream
-        are kept and joined on the host."""
+    def _to_ranks(self, source: Entry, port: str, readers: frozenset[Rank], *, host: bool = False) -> str:
+        """To several ranks, this one perhaps among them. `host`: items of a stream are kept and joined on the host."""
         here, modality = self.uses[self.at[source.index]].rank, self._modality(source, port)
         host = host or self.context.on_host(source.node)
-        others = sorted(readers - {here})
-        ways: list[Transport] = [self.context.transport(here, there, modality, host=host) for there in others]
-        return "shm" if "shm" in ways else ways[0] if ways else "local"
+        return self.context.transport(here, readers, modality, host=host)
 
     def _modality(self, source: Entry, port: str) -> str | None:
         node = self.context.assignment.graph.nodes.get(source.node)

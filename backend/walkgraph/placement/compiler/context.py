@@ -1,14 +1,15 @@
-"""What the compilation of every Walk reads: indices, ranks, and how a value crosses between two ranks."""
+"""What the compilation of every Walk reads: indices, ranks, and how a value gets from one rank to another."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.structure import handings
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assignment import Assignment
-from walkgraph.placement.tables import Transport
+from walkgraph.placement.tables import IN_MESSAGE, LOCAL
+from walkgraph.placement.transports import Transports, cheapest, declared_transports
 
 INLINE = frozenset({"tokens", "text", "flag", "scalar", "image", "audio"})
 """Modalities that ride inside a message: tiny values, and encoded media, which are bytes and no tensors."""
@@ -20,6 +21,7 @@ class Context:
 
     assignment: Assignment
     catalogue: Catalogue
+    transports: Transports = field(default_factory=declared_transports)
 
     @cached_property
     def node_index(self) -> Mapping[str, int]:
@@ -43,13 +45,18 @@ class Context:
     def _on_gpu(self) -> frozenset[Rank]:
         return frozenset(Rank(r.rank) for r in self.assignment.placement.ranks if r.device != "cpu")
 
-    def transport(self, source: Rank, target: Rank, modality: str | None, *, host: bool = False) -> Transport:
-        """How a value crosses from rank to rank of one host; `host`: one of its ends runs on the CPU anyway."""
-        if source == target:
-            return "local"
+    def transport(self, source: Rank, targets: Collection[Rank], modality: str | None, *, host: bool = False) -> str:
+        """How a value gets from a rank to others of the same host, all of them in one way; `host`: one of its ends runs
+        on the CPU anyway."""
+        others = [target for target in targets if target != source]
+        if not others:
+            return LOCAL
         if modality in INLINE:
-            return "inline"
-        return "cuda_ipc" if not host and {source, target} <= self._on_gpu else "shm"
+            return IN_MESSAGE
+        return cheapest(self.transports, on_device=not host and {source, *others} <= self._on_gpu)
+
+    def on_device(self, transport: str) -> bool:
+        return transport in self.transports and self.transports[transport].on_device
 
     def on_host(self, node: str) -> bool:
         """Whether a node runs on the CPU whatever its rank's device is."""

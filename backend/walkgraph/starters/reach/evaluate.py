@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from walkgraph.layers.patches import to_picture
+from walkgraph.layers.pictures.patches import to_picture
 from walkgraph.networks import reach_scene as world
 from walkgraph.networks.reach_pictures import picture
 from walkgraph.networks.reach_words import FORMS

@@ -109,11 +109,8 @@ def save(model: Pi05, folder: Path) -> None:
 
 
 def main() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
     options = _options()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.manual_seed(options.seed)
-    torch.set_float32_matmul_precision("high")
+    device = schedule.begin(options.seed)
     options.out.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer.from_file(str(FILE))
     trained = Trained(fresh(tokenizer), options.noises).to(device)

@@ -13,8 +13,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from walkgraph.layers.attention import KV, PackedAttend
-from walkgraph.layers.patches import grid_ids, patchify, unpatchify
+from walkgraph.layers.attention.dense_attention import KV, PackedAttend
+from walkgraph.layers.pictures.patches import grid_ids, patchify, unpatchify
 from walkgraph.networks import flow
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.flux_vae import AutoEncoder

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from walkgraph.checkpoints.bagel import read_bagel
-from walkgraph.layers.patches import normalise, to_picture
+from walkgraph.layers.pictures.patches import normalise, to_picture
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.checkpoint import load_autoencoder, load_bagel
 from walkgraph.networks.flux_vae import AutoEncoder

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.bagel import BagelConfig
-from walkgraph.layers.attention import PackedAttend
-from walkgraph.layers.patches import grid_ids
+from walkgraph.layers.attention.dense_attention import PackedAttend
+from walkgraph.layers.pictures.patches import grid_ids
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.flow import interpolate
 from walkgraph.starters.shapes.data import CAPTION, EDIT, PROMPT

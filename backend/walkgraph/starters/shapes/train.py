@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from walkgraph.checkpoints.bagel import BagelConfig, bagel_json, read_bagel
-from walkgraph.layers.patches import patchify
+from walkgraph.layers.pictures.patches import patchify
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.checkpoint import load_autoencoder, load_bagel
 from walkgraph.networks.flow import shifted
 from walkgraph.networks.flux_vae import AutoEncoder
-from walkgraph.starters.schedule import Clock, Ema, autocast, optimizer, save
+from walkgraph.starters.schedule import Clock, Ema, autocast, begin, optimizer, save
 from walkgraph.starters.shapes import data
 from walkgraph.starters.shapes.config import config
 from walkgraph.starters.shapes.context import to_latents
@@ -155,11 +155,8 @@ def resumed(folder: Path, conf: BagelConfig) -> Bagel:
 
 
 def main() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
     options = _options()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.manual_seed(options.seed)
-    torch.set_float32_matmul_precision("high")
+    device = begin(options.seed)
     options.out.mkdir(parents=True, exist_ok=True)
     started, compiled = time.monotonic(), device.type == "cuda" and not options.eager
     draws = data.Draws(*(t.to(device) for t in data.draws(options.examples, 1_000, options.workers)))

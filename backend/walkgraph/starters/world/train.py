@@ -157,11 +157,8 @@ def save(model: Vjepa2, painter: Painter, out: Path) -> None:
 
 
 def main() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
     options = _options()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.manual_seed(options.seed)
-    torch.set_float32_matmul_precision("high")
+    device = schedule.begin(options.seed)
     started = time.monotonic()
     model, painter = fresh()
     model, painter = model.to(device), painter.to(device)

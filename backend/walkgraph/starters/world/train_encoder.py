@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.vjepa2 import TransformerConfig
-from walkgraph.layers.patches import patchify
+from walkgraph.layers.pictures.patches import patchify
 from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Block, normed
 from walkgraph.networks.vjepa2_positions import angles
 from walkgraph.networks.world_painter import READ, Painter, facts

@@ -1,132 +1,147 @@
-"""The one way of tensors out of a worker and into it: from GPU to GPU where both ends can, else by the host's memory.
+"""All transports of a worker: a tensor leaves by the cheapest that takes it and that the receiver can read.
 
-A peer is sent device memory only after it said that it has opened this worker's (`Opened`): what a container or a
-driver doesn't allow costs speed, not runs.
+A transport that is declared `confirmed` is used once the peer has said that it has opened this worker's arena
+(`Opened`): what a container or a driver doesn't allow costs speed, not runs.
 """
 
 import logging
+from collections.abc import Iterator, Mapping
 from itertools import count
+from typing import cast
 
 import torch
 from torch import Tensor
 
+from walkgraph import plugins
 from walkgraph.ids import Rank
 from walkgraph.memory.cuda import CudaMemory
 from walkgraph.memory.device import DeviceMemory, Unavailable
-from walkgraph.transports import cuda_ipc, shm
-from walkgraph.transports.base import BadTicket
+from walkgraph.placement.transports import PACKAGE, TransportDeclaration
+from walkgraph.transports.base import AddressableTransport, BadTicket, Transport
 from walkgraph.wire import messages as m
 
 _log = logging.getLogger(__name__)
 
 
 class Carrier:
-    """A `transports.base.Transport` of two. Tickets of both are counted together, so that a number names one."""
+    """A `transports.base.Transport` of several. Their tickets are counted together, so that a number names one."""
 
-    def __init__(self, rank: Rank, host_bytes: int, memory: DeviceMemory | None = None, device_bytes: int = 0) -> None:
-        """`memory` of this worker's device, where peers' can be read; `device_bytes` of it are for what leaves."""
+    def __init__(self, rank: Rank, arenas: Mapping[str, int], memory: DeviceMemory | None = None) -> None:
+        """`arenas`: transport -> bytes for what leaves by it; at least one needs no confirmation. `memory` of this
+        worker's device, where peers' can be read; without it there are no transports on devices."""
         numbers = count(1)
-        self._host_bytes = host_bytes
-        self._host = shm.Transport(rank, host_bytes, numbers)
-        self._device = _arena(rank, device_bytes, memory, numbers) if memory is not None else None
-        self._accepted: set[Rank] = set()
-        """Who can read the device arena."""
-        self._opened: set[Rank] = set()
-        """Whose device arena can be read."""
+        declared = {name: _declaration(name) for name in arenas}
+        self._transports: dict[str, Transport] = {}
+        """The cheapest first."""
+        for name in sorted(arenas, key=lambda name: (declared[name].cost, name)):
+            made = _transport(name, declared[name], rank, arenas[name], memory, numbers)
+            if made is not None:
+                self._transports[name] = made
+        self._confirmed = frozenset(name for name in self._transports if declared[name].confirmed)
+        last = [name for name in self._transports if name not in self._confirmed][-1]
+        self._last = self._transports[last]
+        """Any peer can read what is put here."""
+        self._before_last = tuple((name, one) for name, one in self._transports.items() if name != last)
+        addressable = [one for name, one in self._transports.items() if declared[name].addressable]
+        self._addressable = cast("AddressableTransport", addressable[0]) if addressable else None
+        self._accepted: set[tuple[str, Rank]] = set()
+        """Transports and the peers that can read what this worker puts there."""
+        self._opened: dict[Rank, list[str]] = {}
+        """Peer -> the transports of its that can be read here, of those that it waits to hear of."""
 
-    def told(self, address: str, start: int, pid: int) -> m.Peer:
+    def peer(self, address: str, start: int) -> m.Peer:
         """What peers find this worker by."""
+        handles = {name: one.handle() for name, one in self._transports.items()}
         return m.Peer(
             address=address,
             start=start,
-            pid=pid,
-            arena_fd=self._host.fd,
-            arena_bytes=self._host_bytes,
-            arena_token=self._host.token,
-            device=self._device.told() if self._device is not None else None,
+            handles={name: handle for name, handle in handles.items() if handle is not None},
         )
 
     def put(self, tensor: Tensor, to: Rank, *, alone: bool = False) -> m.Ticket | None:
-        """`alone`: nothing else is under way, so that no room will come; what the device's arena can't hold goes by
-        the host's."""
-        device = self._device if to in self._accepted else None
-        if device is not None and device.fits(tensor):
-            ticket = device.put(tensor, to)
-            if ticket is not None or not alone:
-                return ticket
-        return self._host.put(tensor, to)
+        """`alone`: nothing else is on its way, so that no space will come; what one arena can't hold goes by the
+        next."""
+        for name, one in self._before_last:
+            if (name not in self._confirmed or (name, to) in self._accepted) and one.fits(tensor):
+                ticket = one.put(tensor, to)
+                if ticket is not None or not alone:
+                    return ticket
+        return self._last.put(tensor, to)
 
     def there(self, ticket: int) -> bool:
         return self._of(ticket).there(ticket)
 
     def get(self, ticket: m.Ticket) -> Tensor:
-        if ticket.transport == "shm":
-            return self._host.get(ticket)
-        if self._device is None or ticket.transport != "cuda_ipc":
+        found = self._transports.get(ticket.transport)
+        if found is None:
             raise BadTicket("a ticket is of a transport that this worker doesn't have")
-        return self._device.get(ticket)
+        return found.get(ticket)
 
     def taken(self, ticket: m.Ticket) -> bool:
-        return ticket.transport != "cuda_ipc" or self._device is None or self._device.taken(ticket)
+        found = self._transports.get(ticket.transport)
+        return found is None or found.taken(ticket)
 
     def free(self, ticket: int, by: Rank) -> None:
         self._of(ticket).free(ticket, by)
 
     def sweep(self, rank: Rank) -> int:
-        return self._host.sweep(rank) + (self._device.sweep(rank) if self._device is not None else 0)
+        return sum(one.sweep(rank) for one in self._transports.values())
 
     def connect(self, rank: Rank, peer: m.Peer) -> None:
-        self._host.connect(rank, peer)
-        if self._device is None or peer.device is None:
-            return
-        try:
-            self._device.connect(rank, peer)
-            self._opened.add(rank)
-        except BadTicket:
-            self._host.disconnect(rank)
-            raise
-        except Unavailable as error:
-            _log.warning("tensors of rank %d come by the host's memory, not from GPU to GPU: %s", rank, error)
+        for name, one in self._transports.items():
+            if name not in peer.handles:
+                continue
+            try:
+                one.connect(rank, peer.handles[name])
+            except BadTicket:
+                self.disconnect(rank)
+                raise
+            except Unavailable as error:
+                _log.warning("tensors of rank %d come by the host's memory, not from GPU to GPU: %s", rank, error)
+                continue
+            if name in self._confirmed:
+                self._opened.setdefault(rank, []).append(name)
 
     def disconnect(self, rank: Rank) -> None:
-        self._accepted.discard(rank)
-        self._opened.discard(rank)
-        self._host.disconnect(rank)
-        if self._device is not None:
-            self._device.disconnect(rank)
+        self._accepted = {one for one in self._accepted if one[1] != rank}
+        self._opened.pop(rank, None)
+        for one in self._transports.values():
+            one.disconnect(rank)
 
-    def opens(self, rank: Rank) -> bool:
-        """Whether `rank` should be told that its device arena can be read here."""
-        return rank in self._opened
+    def opened(self, rank: Rank) -> tuple[str, ...]:
+        """The transports of `rank` that can be read here, which it waits to hear."""
+        return tuple(self._opened.get(rank, ()))
 
-    def accept(self, rank: Rank) -> None:
+    def accept(self, rank: Rank, transport: str) -> None:
         """`rank` has said so of this worker's."""
-        self._accepted.add(rank)
+        self._accepted.add((transport, rank))
 
     def reserve(self, nbytes: int) -> tuple[Tensor, int] | None:
         """A part of the device's arena that peers write by themselves, zeros uint8 `[nbytes]`, and its offset in what
-        they have opened; for good. None: there is no arena, or no room in it."""
-        return self._device.reserve(nbytes) if self._device is not None else None
+        they have opened; for good. None: there is no arena, or no space in it."""
+        return self._addressable.reserve(nbytes) if self._addressable is not None else None
 
     def address(self, rank: Rank) -> int | None:
         """Where the device arena of a peer begins, as this worker's device sees it; None if it can't."""
-        return self._device.address(rank) if self._device is not None else None
+        return self._addressable.address(rank) if self._addressable is not None else None
 
     @property
     def out(self) -> int:
-        return self._host.out + (self._device.out if self._device is not None else 0)
+        return self._last.out + sum(one.out for _, one in self._before_last)
 
     @property
     def copying(self) -> bool:
-        return self._device is not None and self._device.copying
+        return self._last.copying or any(one.copying for _, one in self._before_last)
 
     def close(self) -> None:
-        self._host.close()
-        if self._device is not None:
-            self._device.close()
+        for one in self._transports.values():
+            one.close()
 
-    def _of(self, ticket: int) -> "shm.Transport | cuda_ipc.Transport":
-        return self._device if self._device is not None and self._device.holds(ticket) else self._host
+    def _of(self, ticket: int) -> Transport:
+        for _, one in self._before_last:
+            if one.holds(ticket):
+                return one
+        return self._last
 
 
 def shared_memory(device: str) -> DeviceMemory | None:
@@ -140,9 +155,26 @@ def shared_memory(device: str) -> DeviceMemory | None:
         return None
 
 
-def _arena(rank: Rank, nbytes: int, memory: DeviceMemory, numbers: "count[int]") -> cuda_ipc.Transport | None:
+def _declaration(name: str) -> TransportDeclaration:
+    return plugins.load(PACKAGE, name, "DECLARATION")
+
+
+def _transport(
+    name: str,
+    declared: TransportDeclaration,
+    rank: Rank,
+    nbytes: int,
+    memory: DeviceMemory | None,
+    numbers: Iterator[int],
+) -> Transport | None:
+    """None where the device doesn't share its memory, with a line in the log."""
+    make = plugins.load(PACKAGE, name, "Transport")
+    if not declared.on_device:
+        return make(rank, nbytes, numbers=numbers)
+    if memory is None:
+        return None
     try:
-        return cuda_ipc.Transport(rank, nbytes, memory, numbers)
+        return make(rank, nbytes, memory, numbers=numbers)
     except (Unavailable, torch.OutOfMemoryError) as error:
         _log.warning("tensors leave `%s` by the host's memory: %s", memory.device, error)
         return None

@@ -108,8 +108,8 @@ class Links:
             self._peers[rank] = peer
             socket = sockets.push(self._context, peer.address)
             outbox = self._out[rank] = Outbox(socket, rank, self._head, self._transport, self._left)
-            if self._transport.opens(rank):
-                outbox.send(Waiting(m.Opened()))
+            for name in self._transport.opened(rank):
+                outbox.send(Waiting(m.Opened(transport=name)))
             outbox.send(Waiting(m.Greet()))
             for waiting in self.held.take(rank):
                 if isinstance(waiting.message, m.BetweenParts):
@@ -183,7 +183,7 @@ class Links:
             elif isinstance(message, m.Freed):
                 self._freed(message.ticket, rank)
             elif isinstance(message, m.Opened):
-                self._transport.accept(rank)
+                self._transport.accept(rank, message.transport)
             elif isinstance(message, m.Greet):
                 self._out[rank].send(Waiting(m.Greeted()))
             elif isinstance(message, m.Greeted):

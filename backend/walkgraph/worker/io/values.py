@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from walkgraph.errors import InvalidInput
-from walkgraph.transports.base import DTYPES, dtype_name
+from walkgraph.memory.tensors import tensor_of
+from walkgraph.transports.base import dtype_name
 from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import check_header
 from walkgraph.worker.events import ABSENT
@@ -121,6 +122,4 @@ def _tensor(value: Tensor, put: Callable[[Tensor], m.Ticket | None] | None, tick
 
 def _inline(value: m.InlineTensor) -> Tensor:
     check_header(value, len(value.data))
-    if not value.data:
-        return torch.empty(value.shape, dtype=DTYPES[value.dtype])
-    return torch.from_numpy(np.frombuffer(value.data, np.uint8).copy()).view(DTYPES[value.dtype]).view(value.shape)
+    return tensor_of(np.frombuffer(value.data, np.uint8).copy(), value.dtype, value.shape)

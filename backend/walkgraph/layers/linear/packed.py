@@ -5,6 +5,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+UNPACKED = "a layer steps once it is packed; call `pack` after its weights are loaded"
+
 
 class Packed(NamedTuple):
     weight: Tensor

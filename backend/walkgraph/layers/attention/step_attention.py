@@ -6,31 +6,19 @@ Shape letters: B rows of a batch, T rows of the tables, P pages of a row, S slot
 G key/value heads, D head dim, L tokens of a context (padded).
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from walkgraph.layers.attention.paged_rows import StepArguments, StepRows
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.rope import Rotation, rotate
 
 _HEAD_DIMS = (64, 128, 256)
 _GROUPS = 16
 """Query heads of one key head that fill the kernel's smallest product."""
-
-
-class Rows(Protocol):
-    """Where the sequences stand: `walkgraph.abi.step.PagedRows`, as far as it is read here. All int32."""
-
-    @property
-    def rows(self) -> Tensor: ...  # [B], into the tables
-    @property
-    def pages(self) -> Tensor: ...  # [T, P]
-    @property
-    def lengths(self) -> Tensor: ...  # [T], tokens kept before this step
-    @property
-    def positions(self) -> Tensor: ...  # [T], rope position of the new token
 
 
 class _OneRow(NamedTuple):
@@ -42,26 +30,11 @@ class _OneRow(NamedTuple):
     positions: Tensor
 
 
-class Step(NamedTuple):
-    """The arguments of `step_attention`."""
-
-    qkv: Tensor
-    slot_k: Tensor
-    slot_v: Tensor
-    rows: Rows
-    frequencies: Tensor
-    heads: int
-    q_norm: Tensor | None = None
-    k_norm: Tensor | None = None
-    eps: float = 1e-6
-    page: int = 16
-
-
 def step_attention(  # noqa: PLR0913 - a layer's call, whose tensors belong to four owners
     qkv: Tensor,
     slot_k: Tensor,
     slot_v: Tensor,
-    rows: Rows,
+    rows: StepRows,
     frequencies: Tensor,
     heads: int,
     *,
@@ -84,7 +57,7 @@ def step_attention(  # noqa: PLR0913 - a layer's call, whose tensors belong to f
     one layer, or a change of `rows` and a call, lies a launch that does not overlap (any torch operation's, or the end
     of a captured graph).
     """
-    step = Step(qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page)
+    step = StepArguments(qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page)
     if not qkv.is_cuda or not supported(qkv.dtype, slot_k, heads):
         return _one_by_one(step) if is_batch_invariant() else plain(step)
     from walkgraph.layers.kernels.step_attention import launch
@@ -104,18 +77,18 @@ def supported(dtype: torch.dtype, slot_k: Tensor, heads: int) -> bool:
     )
 
 
-def _one_by_one(step: Step) -> Tensor:
+def _one_by_one(step: StepArguments) -> Tensor:
     """`plain` for every row alone: its sums are of its own length, and of no batch."""
     tables = step.rows
 
-    def one(b: int) -> Step:
+    def one(b: int) -> StepArguments:
         rows = _OneRow(tables.rows[b : b + 1], tables.pages, tables.lengths, tables.positions)
         return step._replace(qkv=step.qkv[b : b + 1], rows=rows)
 
     return torch.cat([plain(one(b)) for b in range(step.qkv.shape[0])])
 
 
-def plain(step: Step) -> Tensor:
+def plain(step: StepArguments) -> Tensor:
     """`step_attention` in torch operations, softmax and products in float32."""
     qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page = step
     groups, width = slot_k.shape[1:]

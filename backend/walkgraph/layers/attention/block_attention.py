@@ -7,65 +7,24 @@ Shape letters: B rows of a batch, n tokens of a block, T of them that are placed
 heads, D head dim, S slots.
 """
 
-from typing import NamedTuple, cast
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.layers.norm import RMSNorm
+from walkgraph.layers.attention.heads import HeadNorms, HeadTargets, RotaryTable
 from walkgraph.layers.rope import Rotation, rotate
 
 
-class Turns(NamedTuple):
-    """Of every row's block: float32 `[B, D/2]`, or of its tokens one by one: `[B, T, D/2]`; NeoX pairing."""
+def rotary_from_first(positions: Tensor, tokens: int, frequencies: Tensor) -> RotaryTable:
+    """Of tokens that stand one after the other: positions int64 `[B]`, of each row's first -> `[B, T, D/2]`."""
+    if positions.is_cuda:
+        from walkgraph.layers.kernels.block_heads import turns
 
-    cos: Tensor
-    sin: Tensor
-
-    @classmethod
-    def at(cls, positions: Tensor, frequencies: Tensor) -> "Turns":
-        """positions `[B]` or `[B, T]`, frequencies float32 `[D/2]`: radians per position."""
-        angles = positions[..., None].float() * frequencies
-        return cls(angles.cos(), angles.sin())
-
-    @classmethod
-    def from_first(cls, positions: Tensor, tokens: int, frequencies: Tensor) -> "Turns":
-        """Of tokens that stand one after the other: positions int64 `[B]`, of each row's first -> `[B, T, D/2]`."""
-        if positions.is_cuda:
-            from walkgraph.layers.kernels.block_heads import turns
-
-            return cls(*turns(positions, tokens, frequencies))
-        return cls.at(positions[:, None] + torch.arange(tokens, device=positions.device), frequencies)
+        return RotaryTable(*turns(positions, tokens, frequencies))
+    return RotaryTable.at(positions[:, None] + torch.arange(tokens, device=positions.device), frequencies)
 
 
-class Norms(NamedTuple):
-    """Of every query and key head, before the rotation: weights `[D]`."""
-
-    q: Tensor
-    k: Tensor
-    eps: float
-
-    @classmethod
-    def of(cls, attention: nn.Module, suffix: str) -> "Norms":
-        """Those of one set of an attention's weights."""
-        q, k = (cast(RMSNorm, attention.get_submodule(f"{name}_norm{suffix}")) for name in "qk")
-        return cls(q.weight, k.weight, q.eps)
-
-
-class Places(NamedTuple):
-    """Where a batch's blocks go, row by row."""
-
-    q: Tensor
-    """`[B * n, H, D]`, contiguous."""
-    k: Tensor
-    """`[S, G, D]`, written at the block's slots; slots contiguous. `v` likewise."""
-    v: Tensor
-    slots: Tensor
-    """int64 `[B * n]`"""
-
-
-def place_heads(qkv: Tensor, turns: Turns, norms: Norms | None, to: Places, first: int) -> None:
+def place_heads(qkv: Tensor, turns: RotaryTable, norms: HeadNorms | None, to: HeadTargets, first: int) -> None:
     """Norm (where there are `norms`) and turn queries and keys in float32, and write them and the values where they
     belong, rounded once.
 

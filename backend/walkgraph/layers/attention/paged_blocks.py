@@ -7,12 +7,11 @@ Shape letters: B sequences of a batch, n tokens of a block, T rows of the tables
 page size), H query heads, G key/value heads, D head dim, L tokens of a context with its block.
 """
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from walkgraph.layers.attention.paged_rows import BlockRows
 from walkgraph.layers.invariance import is_batch_invariant
 
 WIDTHS = (64, 128)
@@ -21,24 +20,13 @@ _GRID = 65535
 """Sequences times heads that a launch can have."""
 
 
-class Rows(Protocol):
-    """Where the sequences stand: `walkgraph.abi.step.PagedRows`, as far as it is read here. All int32."""
-
-    @property
-    def rows(self) -> Tensor: ...  # [B], into the tables
-    @property
-    def pages(self) -> Tensor: ...  # [T, P]
-    @property
-    def lengths(self) -> Tensor: ...  # [T], tokens kept before this step
-
-
 def place_block(
     qkv: Tensor,
     cos: Tensor,
     sin: Tensor,
     slot_k: Tensor,
     slot_v: Tensor,
-    rows: Rows,
+    rows: BlockRows,
     tokens: int,
     *,
     page: int = 16,
@@ -62,7 +50,7 @@ def place_block(
 
 
 def paged_block_attention(
-    q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: Rows, tokens: int, *, page: int = 16
+    q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: BlockRows, tokens: int, *, page: int = 16
 ) -> Tensor:
     """q `[B * n, H, D]`, turned -> `[B * n, H, D]`; scaled by D^-0.5.
 
@@ -87,7 +75,7 @@ def plain_place(
     sin: Tensor,
     slot_k: Tensor,
     slot_v: Tensor,
-    rows: Rows,
+    rows: BlockRows,
     tokens: int,
     *,
     page: int = 16,
@@ -114,7 +102,7 @@ def plain_attention(
     q: Tensor,
     slot_k: Tensor,
     slot_v: Tensor,
-    rows: Rows,
+    rows: BlockRows,
     tokens: int,
     *,
     page: int = 16,
@@ -166,7 +154,7 @@ def alike(cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor) -> bool:
     return same and cos.stride(2) == 1 and cos.dtype == sin.dtype == torch.float32
 
 
-def attendable(q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: Rows, page: int) -> bool:
+def attendable(q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: BlockRows, page: int) -> bool:
     """Whether the kernel has a form for these shapes."""
     groups, width = slot_k.shape[1:]
     return (

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.layers.decoder import UNPACKED, DecoderLayer
-from walkgraph.layers.mlp import SwiGLU, gated_product
-from walkgraph.layers.norm import RMSNorm, rms_norm
-from walkgraph.layers.packed import Packed
+from walkgraph.layers.decoder import DecoderLayer
+from walkgraph.layers.linear.mlp import SwiGLU, gated_product
+from walkgraph.layers.linear.packed import UNPACKED, Packed
+from walkgraph.layers.norm.rms_norm import RMSNorm, rms_norm
 
 MLP_ROWS = 8192
 """Rows of an MLP's products at once: more would be no faster, and what lies between them is ten times as wide."""

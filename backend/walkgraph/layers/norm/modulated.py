@@ -28,7 +28,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.layers.block_attention import Places, Turns, place_heads
+from walkgraph.layers.attention.block_attention import place_heads
+from walkgraph.layers.attention.heads import HeadTargets, RotaryTable
 from walkgraph.layers.invariance import is_batch_invariant
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def product(rows: Rows, weight: Tensor, bias: Tensor) -> Tensor:
     return wide.flatten(0, 1).to(rows.x.dtype)
 
 
-def place(rows: Rows, weight: Tensor, bias: Tensor, turns: Turns, to: Places) -> None:
+def place(rows: Rows, weight: Tensor, bias: Tensor, turns: RotaryTable, to: HeadTargets) -> None:
     """The product of all heads, weight `[(H + 2G) * D, W]` (queries, keys, values), turned, and written where it goes:
     `block_attention.place_heads`."""
     cut = _cut(rows, rows.weighted, weight, to.k.shape[2] // 2)

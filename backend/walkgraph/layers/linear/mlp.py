@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.layers.packed import Packed
+from walkgraph.layers.linear.packed import UNPACKED, Packed
+from walkgraph.layers.linear.step_linear import linear
+from walkgraph.layers.norm.rms_norm import RMSNorm
 
 Gate = Literal["silu", "gelu_tanh"]
 
@@ -46,6 +48,13 @@ class GatedMLP(nn.Module):
 class SwiGLU(GatedMLP):
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__(width, hidden, "silu")
+
+    def step(self, x: Tensor, norm: RMSNorm, residual: Tensor | None) -> Tensor:
+        """Few rows x `[B, W]`, not yet normed -> `[B, W]`, with the residual where there is one. Needs `pack`."""
+        if self.gate_up is None:
+            raise RuntimeError(UNPACKED)
+        inner = linear(x, self.gate_up.weight, norm=norm.weight, eps=norm.eps, gated=True)
+        return linear(inner, self.down_proj.weight, residual=residual)
 
 
 class GeGLU(GatedMLP):

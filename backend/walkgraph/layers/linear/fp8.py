@@ -15,15 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.flow_linear import MLP_ROWS, FlowLinears, PlainFlowLinears
-from walkgraph.layers.mlp import SwiGLU
-from walkgraph.layers.norm import RMSNorm
+from walkgraph.layers.linear.flow_linear import MLP_ROWS, FlowLinears, PlainFlowLinears
+from walkgraph.layers.linear.fp8_format import FP8, LARGEST, LEAST
+from walkgraph.layers.linear.mlp import SwiGLU
+from walkgraph.layers.norm.rms_norm import RMSNorm
 
-FP8 = torch.float8_e4m3fn
-LARGEST = 448.0
-"""Of e4m3."""
-LEAST = 1e-30
-"""Of a row's largest number: a row of zeros has a scale too."""
 _MULTIPLE = 16
 """Of inputs and outputs that a GPU's products want."""
 

@@ -3,6 +3,8 @@
 Shape letters: R rows, N columns of the result, K.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -37,7 +39,7 @@ def linear(
         if result is not None:
             return result
     if 0 < x.shape[0] <= STREAMED and is_batch_invariant():
-        return _alike(x, weight, norm, eps, residual, gated, bias)
+        return _alike(x, residual, lambda rows, own: _plain(rows, weight, norm, eps, own, gated, bias))
     return _plain(x, weight, norm, eps, residual, gated, bias)
 
 
@@ -59,24 +61,15 @@ def _plain(
     return y if residual is None else (y.float() + residual).to(x.dtype)
 
 
-def _alike(
-    x: Tensor,
-    weight: Tensor,
-    norm: Tensor | None,
-    eps: float,
-    residual: Tensor | None,
-    gated: bool,
-    bias: Tensor | None,
-) -> Tensor:
-    """Operations of one shape, whatever the rows: a GPU takes as many as there may be, a CPU one after the other."""
+def _alike(x: Tensor, residual: Tensor | None, plain: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
+    """Operations of one shape, whatever the rows: a GPU takes as many as there may be, a CPU one after the other.
+    `plain`: of rows and their residual."""
     rows = x.shape[0]
     if x.is_cuda:
         fill = (0, 0, 0, STREAMED - rows)
-        wide = None if residual is None else F.pad(residual, fill)
-        return _plain(F.pad(x, fill), weight, norm, eps, wide, gated, bias)[:rows]
+        return plain(F.pad(x, fill), None if residual is None else F.pad(residual, fill))[:rows]
     own = [None] * rows if residual is None else residual.split(1)
-    each = zip(x.split(1), own, strict=True)
-    return torch.cat([_plain(row, weight, norm, eps, mine, gated, bias) for row, mine in each])
+    return torch.cat([plain(row, mine) for row, mine in zip(x.split(1), own, strict=True)])
 
 
 def _streamed(

@@ -6,40 +6,14 @@ Shape letters: B pictures, C channels, H and W pixels. Sums and statistics are f
 which phase 2 p + q (C channels) at (i + p, j + q) is pixel (2 i + p, 2 j + q) of `[B, C, 2 h, 2 w]`.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-
-class Sum(NamedTuple):
-    """What is still to be added up, which is one pass with what follows: held + bias + add."""
-
-    held: Tensor
-    """`[B, C, H, W]`, or phases."""
-    bias: Tensor | None = None
-    """float32 `[C]`"""
-    add: Tensor | None = None
-    """As the sum."""
-    phases: bool = False
-
-    @property
-    def size(self) -> tuple[int, int, int, int]:
-        """Of the sum."""
-        b, c, h, w = self.held.shape
-        return (b, c // 4, 2 * h - 2, 2 * w - 2) if self.phases else (b, c, h, w)
+from walkgraph.layers.norm.picture_sum import GroupNormWeights, PictureSum
 
 
-class Norm(NamedTuple):
-    groups: int
-    weight: Tensor
-    """float32 `[C]`; `bias` likewise."""
-    bias: Tensor
-    eps: float
-
-
-def added(x: Sum, *, pad: bool = False) -> Tensor:
+def added(x: PictureSum, *, pad: bool = False) -> Tensor:
     """The sum, rounded once. `pad`: with a row of zeros below and a column of zeros on the right."""
     if x.held.is_cuda:
         from walkgraph.layers.kernels import group_norm as kernels
@@ -49,7 +23,7 @@ def added(x: Sum, *, pad: bool = False) -> Tensor:
     return F.pad(total, (0, 1, 0, 1)) if pad else total
 
 
-def add_norm(x: Sum, norm: Norm, *, silu: bool = True, keep: bool = True) -> tuple[Tensor, Tensor]:
+def add_norm(x: PictureSum, norm: GroupNormWeights, *, silu: bool = True, keep: bool = True) -> tuple[Tensor, Tensor]:
     """(the sum, rounded once; the norm of it, then SiLU). Without `keep` the first is nothing to rely on, and a sum
     that is no more than a bias is never rounded."""
     if x.held.is_cuda:
@@ -65,7 +39,7 @@ def add_norm(x: Sum, norm: Norm, *, silu: bool = True, keep: bool = True) -> tup
     return kept, made.to(x.held.dtype).contiguous(memory_format=torch.channels_last)
 
 
-def _total(x: Sum) -> Tensor:
+def _total(x: PictureSum) -> Tensor:
     total = x.held.float()
     if x.phases:
         _, c, h, w = x.size

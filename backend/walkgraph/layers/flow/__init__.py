@@ -1,0 +1,1 @@
+"""Steps of a flow over few rows."""

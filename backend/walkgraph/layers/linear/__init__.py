@@ -1,0 +1,1 @@
+"""Linear layers and what stands right before and after them."""

@@ -1,0 +1,1 @@
+"""Norms, plain and modulated."""

@@ -1,0 +1,68 @@
+"""What a transport says of itself, and which one an edge takes: the cheapest that joins its ranks.
+
+A transport is one file of the folder `walkgraph.transports`: its name is the file's, its `DECLARATION` one of these.
+Plans are compiled from the declarations, without importing torch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from walkgraph import plugins
+from walkgraph.ids import Rank
+from walkgraph.placement.tables import Plan
+
+PACKAGE = "walkgraph.transports"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransportDeclaration:
+    reach: Literal["process", "host"]
+    """What both ends have in common, at least. Each rank is a process of its own."""
+    cost: int
+    """Microseconds that a MiB takes, about. The plan takes the cheapest of those that join an edge's ranks."""
+    on_device: bool = False
+    """Both ends need a GPU, and tensors never pass through the host's memory."""
+    arena_bytes: int = 0
+    """GPU memory that a rank which sends by it sets aside, at least."""
+    confirmed: bool = False
+    """A driver or a container may refuse it: a rank sends by it once the receiver has said that it can read there."""
+    addressable: bool = False
+    """A GPU can read and write what another one sets aside: parts of device loops hand each other values there."""
+
+
+Transports = Mapping[str, TransportDeclaration]
+"""By name."""
+
+
+@cache
+def declared_transports() -> Transports:
+    """All of the folder."""
+    return {name: plugins.load(PACKAGE, name, "DECLARATION") for name in plugins.names(PACKAGE)}
+
+
+def cheapest(transports: Transports, *, on_device: bool) -> str:
+    """The name of the one that joins ranks of one host. `on_device`: the value lies on a GPU at both ends."""
+    found = [name for name, one in transports.items() if one.reach != "process" and (on_device or not one.on_device)]
+    return min(found, key=lambda name: (transports[name].cost, name))
+
+
+def always_open(transports: Transports) -> str:
+    """The cheapest that any two ranks of a host can use: what others refuse goes by it."""
+    return cheapest({name: one for name, one in transports.items() if not one.confirmed}, on_device=False)
+
+
+def addressable(transports: Transports) -> str:
+    """The cheapest by which GPUs read and write each other's memory."""
+    return cheapest({name: one for name, one in transports.items() if one.addressable}, on_device=True)
+
+
+def arenas(plan: Plan, rank: Rank, host_bytes: int, transports: Transports) -> dict[str, int]:
+    """Transport -> bytes for what this rank sends by it. Those on a device are there wherever a rank of the plan has
+    them: a rank that sends nothing by one may read what others have."""
+    used = {edge.transport for walk in plan.walks for edge in walk.edges}
+    on_host = {name for name in used if name in transports and not transports[name].on_device}
+    here = next(one for one in plan.ranks if one.rank == rank)
+    on_device = {name: here.arenas.get(name, 0) for one in plan.ranks for name in one.arenas}
+    return dict.fromkeys(sorted({*on_host, always_open(transports)}), host_bytes) | on_device
