@@ -103,7 +103,7 @@ class InProcess:
         self._runs[run] = Taken(time.perf_counter())
         itinerary = expand(self._graph, self._plan, task, filled, given)
         values = {one.name: one.value for one in name_inputs(declared, given, ())}
-        self.engine.admit(run, filled)
+        self.engine.limits.admit(run, filled)
         self._follow(self.core.handle(Started(RunId(run), itinerary, filled, values)))
 
     def serve(self, watch: Callable[[], None] = lambda: None) -> None:
@@ -133,13 +133,13 @@ class InProcess:
             case RunLoop(call=loop):
                 self.engine.add_loop(loop)
             case Allow(ref=ref, upto=upto):
-                self.engine.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
+                self.engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
             case Report(message=message, value=value):
                 self._report(message, value)
             case MoveState():
                 self._commands.extend(self.core.handle(moving.move(self.engine, command)))
             case DropStates(keys=keys):
-                self.engine.drop_states(keys)
+                self.engine.states.drop(keys)
             case Release(run=run):
                 self.engine.drop(run)
             case _:

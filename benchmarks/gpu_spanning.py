@@ -61,10 +61,10 @@ class Member:
         self._carrier = Carrier(self.rank, {"shm": MIB, "cuda_ipc": ARENA}, CudaMemory(self.device))
         self.engine = Engine(planned(devices, tiny), self.rank)
         self.engine.load()
-        self.parts = Parts(self.engine.resident, self, self._carrier)  # type: ignore[arg-type]
+        self.parts = Parts(self.engine.loops, self, self._carrier)  # type: ignore[arg-type]
         room = self._carrier.reserve(ROOMS)
         assert room is not None, "the device shares no memory"
-        self.engine.resident.crossing.spans = Spans(Memory(*room), self.parts)
+        self.engine.loops.crossing.spans = Spans(Memory(*room), self.parts)
         self.done: dict[str, LoopDone] = {}
 
     def told(self) -> m.Peer:
@@ -103,14 +103,14 @@ class Member:
 
     def launched(self, run: str) -> int:
         """Iterations of a run that is in a row."""
-        return max((rider.launched for rider in self.engine.resident.riders() if rider.call.run == run), default=0)
+        return max((rider.launched for rider in self.engine.loops.riders() if rider.call.run == run), default=0)
 
     def quiet(self) -> bool:
-        spans = self.engine.resident.crossing.spans
+        spans = self.engine.loops.crossing.spans
         return self.engine.idle and not (spans and spans.parts)
 
     def audit(self) -> None:
-        self.engine.audit()
+        self.engine.states.audit()
 
     # ── a life ──
 

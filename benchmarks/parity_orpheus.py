@@ -19,8 +19,8 @@ from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.orpheus import LlamaConfig
 from walkgraph.engine.kv.allocator import pages_for
-from walkgraph.engine.kv.paged_attention import PaddedContexts
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.attention_backends import AttentionBackends
+from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.networks.llama import Llama
 from walkgraph.networks.presets import drawn, orpheus_config
@@ -69,7 +69,7 @@ def taught(model: Llama, ids: Tensor, prefill: int) -> Tensor:
     dtype = model.head.dtype
     shape = CacheShape(layers=config.layers, kv_heads=config.kv_heads, head_dim=config.head_dim, dtype=dtype)
     pool = Pool(shape, batch * pages_for(length), device)
-    table = StateTable({"main": pool}, PaddedContexts())
+    table = StateTable(KVPools({"main": pool}), AttentionBackends())
     keys = [StateKey(str(row), "main") for row in range(batch)]
     rows = torch.arange(batch * prefill, device=device).split(prefill)
     transaction = table.transaction()

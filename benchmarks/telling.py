@@ -43,6 +43,10 @@ class Idle:
 
     tickets_out = rejected = 0
 
+    @property
+    def pools(self) -> "Idle":
+        return self
+
     def pages(self) -> tuple[int, int]:
         return 1000, 2000
 

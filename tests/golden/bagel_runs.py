@@ -113,7 +113,7 @@ def kept(deployment: LocalDeployment, name: str, slot: str, model: tiny.Model = 
     """Length and position of a cache, and the keys and values that there are answers for: float32
     `[2 layers, k and v, n, G, D]`; none of an empty cache."""
     [engine] = deployment.engines.values()
-    state = engine.export(StateKey(name, slot))
+    state = engine.transfers.export(StateKey(name, slot))
     wanted = tiny.answers(model)
     length, _ = wanted[f"{name}/{slot}/counters"].tolist()
     if not length or not state:

@@ -13,9 +13,10 @@ from tests.unit.engine.plans import call
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.operator import Capture
 from walkgraph.engine.device.capture import Capturer
-from walkgraph.engine.kv.paged_attention import PaddedContexts
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.attention_backends import AttentionBackends
+from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.operators_bagel import Backbone, Vit
 from walkgraph.networks.presets import BAGEL, drawn
@@ -43,7 +44,7 @@ class Here:
         made = drawn(lambda: Bagel(CONFIG), 5, device=CPU, dtype=torch.float32).to(device, dtype).pack()
         self.device, self.backbone = device, Backbone(made, device, dtype, capture)
         self.vit = Vit(made)  # pyright: ignore[reportAbstractUsage] - it has no step, and tells so
-        self.states = StateTable({"kv": Pool(self.backbone.caches()["kv"], 400, device)}, PaddedContexts())
+        self.states = StateTable(KVPools({"kv": Pool(self.backbone.caches()["kv"], 400, device)}), AttentionBackends())
 
     def encoded(self, pictures: Sequence[Tensor]) -> list[Tensor]:
         calls = [call("vit", {"pixels": picture.to(self.device)}) for picture in pictures]
@@ -64,7 +65,7 @@ class Here:
         self.states.fork(StateKey(source, "kv"), StateKey(target, "kv"))
 
     def kept(self, run: str) -> Tensor:
-        return self.states.export(StateKey(run, "kv"))["kv.0"].float().cpu()
+        return StateTransfer(self.states).export(StateKey(run, "kv"))["kv.0"].float().cpu()
 
 
 def pictures(*sizes: tuple[int, int]) -> list[Tensor]:

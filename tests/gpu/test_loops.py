@@ -93,7 +93,7 @@ def codes(here: Engine, runs: dict[str, int], times: dict[str, int]) -> dict[str
     assert done == set(runs)
     for run in runs:
         here.drop(run)
-    here.audit()
+    here.states.audit()
     return found
 
 
@@ -118,13 +118,13 @@ def test_a_prompt_that_was_read_before_is_not_read_again() -> None:
     rounds: list[list[torch.Tensor]] = []
     for _ in range(2):
         prefilled(here, RUNS)
-        rounds.append([here.export(StateKey(run, "main"))["kv.0"].float() for run in RUNS])
+        rounds.append([here.transfers.export(StateKey(run, "main"))["kv.0"].float() for run in RUNS])
         for run in RUNS:
             here.drop(run)
-    assert here.prefixes().saved == 128 + 16 + 288 + 48
+    assert here.pools.prefix_stats().saved == 128 + 16 + 288 + 48
     for first, second in zip(*rounds, strict=True):
         torch.testing.assert_close(first, second, rtol=0.02, atol=0.02)
-    here.audit()
+    here.states.audit()
 
 
 def test_no_step_waits_for_the_device() -> None:

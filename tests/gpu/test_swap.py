@@ -7,10 +7,11 @@ import torch
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape
-from walkgraph.engine.kv.paged_attention import PaddedContexts
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.attention_backends import AttentionBackends
+from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.engine.kv.swap import Swap, Swapped
+from walkgraph.engine.kv.swap import SuspendedRuns, Swap, Swapped
+from walkgraph.engine.kv.transfer import StateTransfer
 
 pytestmark = [
     pytest.mark.gpu,
@@ -31,13 +32,13 @@ def advanced(swap: Swap) -> list[Swapped]:
 def test_what_goes_to_the_host_comes_back_as_it_was_while_others_write() -> None:
     device = torch.device("cuda")
     pool = Pool(SHAPE, PAGES, device)
-    states = StateTable({"main": pool, "copy": pool}, PaddedContexts())
-    swap = Swap(states, lambda run: None, lambda run: True, lambda run: None, lambda run: ())
+    states = StateTable(KVPools({"main": pool, "copy": pool}), AttentionBackends())
+    swap = Swap(states, SuspendedRuns(), lambda run: None, lambda run: True, lambda run: None, lambda run: ())
     value = torch.randn(2, 28, 3000, 8, 128, device=device).bfloat16()
-    states.import_state(MAIN, {"counters": torch.tensor([[3000, 3000]]), "kv.0": value})
+    StateTransfer(states).import_state(MAIN, {"counters": torch.tensor([[3000, 3000]]), "kv.0": value})
     states.fork(MAIN, COPY, 2)
     states.set(TENSOR, torch.arange(1000, device=device))
-    before = {key: states.export(key) for key in (MAIN, COPY, TENSOR)}
+    before = {key: StateTransfer(states).export(key) for key in (MAIN, COPY, TENSOR)}
     for _ in range(3):
         swap.suspend("a")
         assert advanced(swap) == [Swapped("a", out=True)]
@@ -45,12 +46,12 @@ def test_what_goes_to_the_host_comes_back_as_it_was_while_others_write() -> None
         assert states.tensors[TENSOR].device.type == "cpu"
         other = {"counters": torch.tensor([[PAGES * 16, 0]]), "kv.0": torch.ones_like(value).repeat(1, 1, 3, 1, 1)}
         other["kv.0"] = other["kv.0"][:, :, : PAGES * 16]
-        states.import_state(OTHER, other)
+        StateTransfer(states).import_state(OTHER, other)
         states.drop_run("b")
         swap.resume("a")
         assert advanced(swap) == [Swapped("a", out=False)]
         for key, wanted in before.items():
-            found = states.export(key)
+            found = StateTransfer(states).export(key)
             assert found.keys() == wanted.keys()
             assert all(torch.equal(found[name], wanted[name]) for name in wanted)
     states.audit()
@@ -59,17 +60,17 @@ def test_what_goes_to_the_host_comes_back_as_it_was_while_others_write() -> None
 def test_pages_of_a_run_that_ends_on_its_way_back_are_not_written_late() -> None:
     device = torch.device("cuda")
     pool = Pool(SHAPE, PAGES, device)
-    states = StateTable({"main": pool}, PaddedContexts())
-    swap = Swap(states, lambda run: None, lambda run: True, lambda run: None, lambda run: ())
+    states = StateTable(KVPools({"main": pool}), AttentionBackends())
+    swap = Swap(states, SuspendedRuns(), lambda run: None, lambda run: True, lambda run: None, lambda run: ())
     value = torch.randn(2, 28, PAGES * 16, 8, 128, device=device).bfloat16()
     counters = torch.tensor([[PAGES * 16, 0]])
-    states.import_state(MAIN, {"counters": counters, "kv.0": value})
+    StateTransfer(states).import_state(MAIN, {"counters": counters, "kv.0": value})
     swap.suspend("a")
     advanced(swap)
     swap.resume("a")
     swap.advance()
     swap.cancel("a")
     states.drop_run("a")
-    states.import_state(OTHER, {"counters": counters, "kv.0": torch.ones_like(value)})
+    StateTransfer(states).import_state(OTHER, {"counters": counters, "kv.0": torch.ones_like(value)})
     torch.cuda.synchronize()
-    assert bool((states.export(OTHER)["kv.0"] == 1).all())
+    assert bool((StateTransfer(states).export(OTHER)["kv.0"] == 1).all())

@@ -23,7 +23,7 @@ def searched(requests: list[dict[str, Any]], *, resident: bool, capture: bool = 
         here.submit(f"r{number}", "search", params)
     here.serve()
     found = [[value.cpu() for value in here.taken(f"r{number}").values] for number in range(len(requests))]
-    here.engine.audit()
+    here.engine.states.audit()
     return [sorted(values, key=lambda value: value.shape != (1,)) for values in found]
 
 

@@ -135,19 +135,19 @@ class LocalDeployment:
             case RunLoop(call=loop):
                 engine.add_loop(loop)
             case Allow(ref=ref, upto=upto):
-                engine.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
+                engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
             case MoveState():
                 self._perform(rank, self.cores[rank].handle(CallDone(command.ref, self._move(engine, command))))
             case Send():
                 self._sent.append((command.rank, Arrived(command.message, command.value)))
             case HoldLoops(run=run):
-                engine.hold(run)
+                engine.holds.hold_loops(run)
             case FreeLoops(run=run):
-                engine.release(run)
+                engine.holds.release_loops(run)
             case Observe():
                 self.observed.append(command)
             case DropStates(keys=keys):
-                engine.drop_states(keys)
+                engine.states.drop(keys)
             case Release(run=run):
                 engine.drop(run)
             case _:
@@ -170,11 +170,11 @@ class LocalDeployment:
 
     def _move(self, engine: Engine, command: MoveState) -> dict[str, Any]:
         if command.op == "export" and command.source is not None:
-            return {"state": engine.export(command.source)}
+            return {"state": engine.transfers.export(command.source)}
         if command.op == "import" and command.target is not None:
-            engine.import_state(command.target, command.value)
+            engine.transfers.import_state(command.target, command.value)
         elif command.source is not None and command.target is not None:
-            engine.fork(command.source, command.target, command.width)
+            engine.transfers.fork(command.source, command.target, command.width)
         return {}
 
 

@@ -275,12 +275,12 @@ def filled(engine: Any, run: str, nested: Nested) -> None:
         if tokens:
             kv = tensor(tokens)[None, None, :, None, None].expand(2, -1, -1, -1, -1)
             counters = torch.tensor([[len(tokens)] * 2])
-            engine.import_state(StateKey(run, name), {"counters": counters, "kv.0": kv})
+            engine.transfers.import_state(StateKey(run, name), {"counters": counters, "kv.0": kv})
 
 
 def held(engine: Any, run: str, name: str) -> State:
     """As `naive` has it."""
-    value = engine.export(StateKey(run, name))
+    value = engine.transfers.export(StateKey(run, name))
     counters = value["counters"].tolist()
     assert len({position for _, position in counters}) == 1
     return [value[f"kv.{i}"][0, 0, :, 0, 0].tolist() for i in range(len(counters))], counters[0][1]

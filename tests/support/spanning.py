@@ -32,7 +32,7 @@ class Node:
         self.log: list[tuple[str, Any]] = []
         self.deaf = False
         """Sends nothing."""
-        engine.resident.crossing.spans = Spans(Memory(self.arena[OFFSET:], OFFSET), self)
+        engine.loops.crossing.spans = Spans(Memory(self.arena[OFFSET:], OFFSET), self)
         self._working = False
         self._thread = threading.Thread(target=self._live, daemon=True)
 
@@ -42,24 +42,24 @@ class Node:
         return self.peers[rank].arena.data_ptr()
 
     def told(self, to: Rank, key: Key, inboxes: Sequence[Inbox]) -> None:
-        self._post(to, lambda it: it.engine.resident.crossing.told(self.rank, key, inboxes))
+        self._post(to, lambda it: it.engine.loops.crossing.told(self.rank, key, inboxes))
 
     def ridden(self, to: Rank, key: Key, upto: int) -> None:
         self.log.append((key.run, upto))
-        self._post(to, lambda it: it.engine.resident.crossing.ridden(key, upto))
+        self._post(to, lambda it: it.engine.loops.crossing.ridden(key, upto))
 
     def rested(self, to: Rank, run: str) -> None:
-        self._post(to, lambda it: it.engine.resident.crossing.rested(run))
+        self._post(to, lambda it: it.engine.loops.crossing.rested(run))
 
     def left(self, to: Rank, key: Key) -> None:
-        self._post(to, lambda it: it.engine.resident.crossing.left(self.rank, key))
+        self._post(to, lambda it: it.engine.loops.crossing.left(self.rank, key))
 
     def _post(self, to: Rank, what: Callable[[Node], bool]) -> None:
         it = self.peers[to]
 
         def take() -> None:
             if what(it):
-                it.engine.resident.news()
+                it.engine.loops.news()
 
         if not self.deaf:
             it.mail.put(take)
@@ -89,7 +89,7 @@ class Node:
 
     @property
     def parts(self) -> list[LoopCall]:
-        spans = self.engine.resident.crossing.spans
+        spans = self.engine.loops.crossing.spans
         assert spans is not None
         return spans.parts
 

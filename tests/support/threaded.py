@@ -32,8 +32,8 @@ class Worker(Node):
     def __init__(self, rank: int, engine: Engine, deployment: Threaded) -> None:
         super().__init__(rank, engine, 1 << 20)
         self.deployment = deployment
-        self.parts_here = Parts(engine.resident, self, self)  # type: ignore[arg-type]
-        engine.resident.crossing.spans = Spans(Memory(self.arena[OFFSET:], OFFSET), self.parts_here)
+        self.parts_here = Parts(engine.loops, self, self)  # type: ignore[arg-type]
+        engine.loops.crossing.spans = Spans(Memory(self.arena[OFFSET:], OFFSET), self.parts_here)
 
     def urge(self, to: Rank, message: m.BetweenParts) -> None:
         frame, it = codec.encode(message), self.peers[to]

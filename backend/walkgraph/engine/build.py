@@ -1,6 +1,6 @@
-"""What an engine is made of, put together before the first request: operators, caches, and who launches what."""
+"""What an engine is made of, wired before anything is loaded: states, schedulers, and what holds and moves runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,13 +16,17 @@ from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.failures import is_memory
-from walkgraph.engine.kv.paged_attention import PaddedContexts
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.holds import RunHolds
+from walkgraph.engine.kv.attention_backends import AttentionBackends
+from walkgraph.engine.kv.limits import StateLimits
+from walkgraph.engine.kv.pool import KVPools
 from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.kv.swap import SuspendedRuns, Swap
+from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.engine.load import load_operators, make_pools, nodes_here
 from walkgraph.engine.loops.bodies import Loaded
 from walkgraph.engine.loops.resident import Resident
-from walkgraph.engine.warmup import WarmableEngine, capture_singles, warm_up
+from walkgraph.engine.warmup import WarmableEngine, capture_steps, warm_up
 from walkgraph.errors import Refused
 from walkgraph.layers import invariance
 from walkgraph.placement.tables import Plan, RankPlan
@@ -35,11 +39,16 @@ Progress = Callable[[str, float], None]
 class EngineParts:
     """Of one rank."""
 
-    nodes: Mapping[str, Loaded]
+    nodes: dict[str, Loaded]
+    """By name; filled by the load, as the pools are."""
     states: StateTable
-    batches: CallScheduler
-    resident: Resident
-    singles: Callable[[torch.device], CapturedSteps | None]
+    transfers: StateTransfer
+    calls: CallScheduler
+    loops: Resident
+    holds: RunHolds
+    swap: Swap
+    captured: Callable[[torch.device], CapturedSteps | None]
+    """The captured steps of a device, if it has any."""
 
 
 class EngineBuilder:
@@ -58,39 +67,32 @@ class EngineBuilder:
     ) -> None:
         """As `Engine` has them. `roots`: where weights lie."""
         self._plan, self._here, self._roots, self._capture = plan, here, roots, capture
+        self._device = torch.device(here.device)
         self._mix = mix._replace(single=mix.single or batch_invariant)
         self._prefix_cache, self._invariant = prefix_cache and not batch_invariant, batch_invariant
         self._watch, self._clock = watch, clock
         self._capturer = cache(lambda device: Capturer(device, enabled=capture, priority=-1))
 
-    def load(self, progress: Progress) -> EngineParts:
-        """Operators, then caches. Raises `Refused`, `NotFound`, `InvalidInput` for what can't be loaded."""
-        try:
-            nodes = load_operators(self._plan, self._here, self._roots, progress, self._capture_of)
-            return self.machine(nodes, make_pools(self._plan, self._here, nodes))
-        except Exception as raised:
-            if not is_memory(raised):
-                raise
-            message = f"rank {self._here.rank} has too little memory for its nodes; place fewer on it"
-            raise Refused(message) from raised
-
-    def machine(self, nodes: Mapping[str, Loaded], pools: Mapping[str, Pool]) -> EngineParts:
-        ports, device = host_ports(self._plan, self._here), torch.device(self._here.device)
-        states, singles = StateTable(pools, PaddedContexts(), prefix_cache=self._prefix_cache), cache(self.singles)
+    def parts(self) -> EngineParts:
+        """Of an engine that has nothing loaded."""
+        nodes: dict[str, Loaded] = {}
+        pools = KVPools(prefix_cache=self._prefix_cache)
+        states = StateTable(pools, AttentionBackends(), StateLimits(self._plan.states, pools.by_state))
+        ports, captured = host_ports(self._plan, self._here), cache(self._captured)
         runner = Runner(
             states, self._here.rank, host_ports=lambda call: ports.get(call.node, ()), stamp=self._watch.stamp
         )
-        batches = CallScheduler(
+        calls = CallScheduler(
             nodes,
             runner,
-            singles,
+            captured,
             chained=chained(self._plan, self._here),
             mix=self._mix,
-            device=device,
+            device=self._device,
             watch=self._watch,
             clock=self._clock,
         )
-        resident = Resident(
+        loops = Resident(
             states,
             lambda node: nodes[node],
             runner.failures,
@@ -99,19 +101,35 @@ class EngineBuilder:
             watch=self._watch,
             clock=self._clock,
         )
-        return EngineParts(nodes, states, batches, resident, singles)
+        suspended, holds = SuspendedRuns(), RunHolds(calls, loops)
+        loops.here = suspended.here
+        swap = Swap(states, suspended, holds.stop, holds.quiet, holds.go_on, loops.cells)
+        transfers = StateTransfer(states, lambda: self._watch.stamp(self._device))
+        return EngineParts(nodes, states, transfers, calls, loops, holds, swap, captured)
 
-    def warm(self, engine: WarmableEngine, machine: EngineParts, progress: Progress) -> None:
-        """Through its `step`. Raises `RunFailed`."""
-        warm_up(engine, self._plan, nodes_here(self._plan, self._here), machine.nodes, progress)
+    def load(self, parts: EngineParts, progress: Progress) -> None:
+        """Operators, then caches. Raises `Refused`, `NotFound`, `InvalidInput` for what can't be loaded."""
+        try:
+            nodes = load_operators(self._plan, self._here, self._roots, progress, self._capture_of)
+            pools = make_pools(self._plan, self._here, nodes)
+        except Exception as raised:
+            if not is_memory(raised):
+                raise
+            message = f"rank {self._here.rank} has too little memory for its nodes; place fewer on it"
+            raise Refused(message) from raised
+        parts.nodes.update(nodes)
+        parts.states.pools.add(pools)
+
+    def warm(self, engine: WarmableEngine, parts: EngineParts, progress: Progress) -> None:
+        """Through the engine's `step`. Raises `RunFailed`."""
+        warm_up(engine, self._plan, nodes_here(self._plan, self._here), parts.nodes, progress)
         with invariance.batch_invariant(self._invariant):
-            capture_singles(machine.nodes, machine.singles, progress)
+            capture_steps(parts.nodes, parts.captured, progress)
 
     def _capture_of(self, device: torch.device) -> Capture | None:
         return self._capturer(device) if self._capturer(device).enabled else None
 
-    def singles(self, device: torch.device) -> CapturedSteps | None:
-        """What captures steps on a device, if anything."""
+    def _captured(self, device: torch.device) -> CapturedSteps | None:
         capturer = Capturer(device, enabled=self._capture)
         most = 1 if self._invariant else None
         return CapturedSteps(capturer, most=most, marks=self._watch.mark) if capturer.enabled else None

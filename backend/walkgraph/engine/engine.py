@@ -1,42 +1,34 @@
 """The engine of one rank: schedule, launch, collect. Everything that a rank computes goes through `step`.
 
-It knows calls and states, not runs' ways: which call comes next, and where values go, is the worker's.
+It knows calls and states, not the Walks of runs: which call comes next, and where values go, is the worker's.
 
-    add ──> schedule ──> a batch ──> Launched ──┐
-        └─> resident ──> a launch of a loop ────┴──> collect ──> Done, Items, LoopDone
-    suspend, resume ──> swap ──> Swapped
+    add ──────> calls ──> a batch ──────────────┐
+    add_loop ─> loops ──> a launch of a loop ───┴──> collect ──> Done, Items, LoopDone
+    swap.suspend, swap.resume ─────────────────────────────────> Swapped
 
 A batch and a step of the loops on the device are launched in turn, as `Mix` says; on a GPU, what was launched before is
-collected while the next is under way.
+collected while the next is in flight.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from walkgraph.abi.calls import Call, Scalar, StateKey
-from walkgraph.engine.build import EngineBuilder, EngineParts, Progress
-from walkgraph.engine.calls.call_scheduler import CallScheduler
+from walkgraph.abi.calls import Call
+from walkgraph.engine.build import EngineBuilder, Progress
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded
 from walkgraph.engine.calls.schedule import MIX, Mix
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.gauges import Gauges, memory
-from walkgraph.engine.kv.paged_state import CacheSummary
-from walkgraph.engine.kv.pool import PoolInfo, infos
-from walkgraph.engine.kv.prefix import PrefixStats
-from walkgraph.engine.kv.swap import Swap, Swapped
+from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.load import rank_plan
 from walkgraph.engine.loops.examples import with_examples
-from walkgraph.engine.loops.resident import LoopDone, Resident, Stepped
+from walkgraph.engine.loops.resident import LoopDone, Stepped
 from walkgraph.engine.loops.spec import Items, LoopCall
-from walkgraph.errors import InvalidInput
 from walkgraph.ids import Rank
 from walkgraph.layers import invariance
-from walkgraph.placement.capacity.demand import state_tokens
 from walkgraph.placement.tables import Plan
 
 Event = Begun | Done | Forwarded | Items | LoopDone | Stepped | Swapped
@@ -64,13 +56,11 @@ class Engine:
         Nothing is loaded before `load`."""
         if threads is not None:
             torch.set_num_threads(threads)
-        self._plan, self._clock, self._invariant = plan, clock, batch_invariant
+        self._clock, self._invariant = clock, batch_invariant
         here = rank_plan(plan, rank)
         self._device = torch.device(here.device)
         self._watch = Stopwatch(self._device, clock)
-        self._stopped: set[str] = set()
-        """Runs whose loops are held."""
-        self._maker = EngineBuilder(
+        self._builder = EngineBuilder(
             plan,
             here,
             weights_roots,
@@ -81,206 +71,108 @@ class Engine:
             watch=self._watch,
             clock=clock,
         )
-        self._use(self._maker.machine({}, {}))
+        self._parts = parts = self._builder.parts()
+        self.calls, self.loops = parts.calls, parts.loops
+        """Its calls outside loops on the device; its loops on the device. Where these `wait_for_peers`, `step` waits
+        for nothing."""
+        self.states, self.transfers = parts.states, parts.transfers
+        """What its runs keep; copies of that, to other runs and ranks."""
+        self.pools, self.limits = parts.states.pools, parts.states.limits
+        """The pages of its caches; how many tokens a run's states may hold."""
+        self.swap, self.holds = parts.swap, parts.holds
+        """Suspends and resumes runs; holds the loops of runs."""
+        self._since = 0
+        """Batches launched since the last step of the loops."""
 
     def load(self, progress: Progress = lambda what, done: None) -> None:
         """Operators, then caches, then a warm-up through `step`. `progress`: what is going on, and its share done.
 
         Raises `Refused`, `NotFound`, `InvalidInput` for what can't be loaded, `RunFailed` for a warm-up that fails.
         """
-        machine = self._maker.load(progress)
-        self._use(machine)
-        self._maker.warm(self, machine, progress)
-
-    def _use(self, machine: EngineParts) -> None:
-        self._nodes, self._states = machine.nodes, machine.states
-        self._batches, self._resident = machine.batches, machine.resident
-        self._pools = tuple(set(machine.states.pools.values()))
-        self._swap = Swap(self._states, self._hold, self._quiet, self._release, self._resident.cells)
-        self._resident.here = self._swap.here
-
-    def admit(self, run: str, params: Mapping[str, Scalar]) -> None:
-        """Hold a run (or the owner of a session's states) to its states' capacities, by the task's parameters: what was
-        promised to others stays theirs. A run that was not admitted has no bound but the pools'."""
-        most: dict[str, int] = {}
-        for state in self._plan.states:
-            if state.capacity is not None and state.name in self._states.pools:
-                # Where the task lacks a parameter of the expression, it doesn't use the state either.
-                with suppress(InvalidInput):
-                    most[state.name] = state_tokens(state.name, state.capacity, state.width, params)
-        self._states.limit(run, most)
-
-    def add(self, call: Call) -> None:
-        """Queue a call that has all it needs. Its tensors may lie on any device."""
-        call.ready_at = call.ready_at or self._clock()
-        self._batches.add(call)
-
-    def add_loop(self, call: LoopCall) -> None:
-        """Queue a loop that is run whole."""
-        call.ready_at = call.ready_at or self._clock()
-        self._batches.lead(call.run)
-        self._resident.add(call)
+        self._builder.load(self._parts, progress)
+        self._builder.warm(self, self._parts, progress)
 
     def prepare(self, call: LoopCall, progress: Progress = lambda what, done: None) -> None:
         """Make ready for loops like this one, whose entering values its operators' examples stand for: capture the
         steps of every batch size. A loop without examples is made ready when the first one comes."""
-        for one in with_examples(call, lambda node: self._nodes[node]):
+        nodes = self._parts.nodes
+        for one in with_examples(call, lambda node: nodes[node]):
             with invariance.batch_invariant(self._invariant):
-                self._resident.prepare(one, lambda done: progress(f"capture of `{call.loop}` in `{call.walk}`", done))
+                self.loops.prepare(one, lambda done: progress(f"capture of `{call.loop}` in `{call.walk}`", done))
 
-    def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
-        """Let a loop launch iterations up to this many."""
-        self._resident.allow(run, step, use, iteration, upto)
+    def add(self, call: Call) -> None:
+        """Queue a call that has all it needs. Its tensors may lie on any device."""
+        self.calls.add(call)
 
-    @property
-    def batches(self) -> CallScheduler:
-        """Its calls outside loops on the device."""
-        return self._batches
-
-    @property
-    def resident(self) -> Resident:
-        """Its loops on the device; where they `wait_for_peers`, `step` waits for nothing."""
-        return self._resident
-
-    def time_steps(self, *, on: bool) -> None:
-        """Whether `step` tells of every batch and of every launch of the loops, as `Forwarded` and `Stepped`."""
-        self._watch.switch(on=on)
+    def add_loop(self, call: LoopCall) -> None:
+        """Queue a loop that is run whole."""
+        call.ready_at = call.ready_at or self._clock()
+        self.calls.in_flight.fence(call.run)
+        self.loops.add(call)
 
     def step(self) -> list[Event]:
         """Launch what can be, and give what is done; empty when nothing waits."""
-        batches = self._batches
-        while not batches.over:
+        calls, loops = self.calls, self.loops
+        while not calls.in_flight.over:
             # One of each in turn: a prefill waits for one step of the loops, and they for one part of it.
             with invariance.batch_invariant(self._invariant):
-                batch = batches.launch(running=self._resident.running)
-                stepped = self._resident.launch()
-                beside = batches.launch_beside()
-            batches.since = 0 if stepped else batches.since + batch
+                batch = calls.launch(running=loops.running, since=self._since)
+                stepped = loops.launch()
+                beside = calls.launch_beside()
+            self._since = 0 if stepped else self._since + batch
             if not (stepped or batch or beside):
                 break
-        events = self._collected() + self._swap.advance()
-        if not events and (batches.under_way or self._resident.under_way):
+        events = self._collected() + self.swap.advance()
+        if not events and (calls.in_flight.any or loops.under_way):
             # Nothing can be launched before something has come back.
             events = self._waited()
         elif not events:
-            self._swap.wait()
+            self.swap.wait()
         return events
 
     @property
     def idle(self) -> bool:
         """Nothing can be launched or collected."""
-        return self._batches.idle and self._swap.idle and self._resident.idle
+        return self.calls.idle and self.swap.idle and self.loops.idle
 
-    def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
-        """Copy-on-write; replaces the target. `width`: sequences of the target, where it is wider than the source."""
-        self._states.fork(source, target, width)
-        self._watch.stamp(self._device)
-
-    def export(self, key: StateKey) -> dict[str, Tensor]:
-        """For `import_state` on another rank; empty for a state that holds nothing."""
-        with torch.inference_mode():
-            found = self._states.export(key)
-        self._watch.stamp(self._device)
-        return found
-
-    def import_state(self, key: StateKey, value: Mapping[str, Tensor]) -> None:
-        """Raises `OutOfPages` (`out_of_memory`) when there is no room."""
-        with torch.inference_mode():
-            self._states.import_state(key, value)
-        # What is launched next starts when the copies are over: they are nobody's compute.
-        self._watch.stamp(self._device)
-
-    def suspend(self, run: str) -> None:
-        """Launch nothing more of a run and bring what it holds to the host's memory; `Swapped` tells when its pages are
-        free. Calls that are added meanwhile wait."""
-        self._swap.suspend(run)
-
-    def resume(self, run: str) -> None:
-        """Bring a suspended run back, to go on where it was; `Swapped` tells when it does."""
-        self._swap.resume(run)
-
-    def hold(self, run: str) -> None:
-        """Launch nothing more of a run's loops until `release`: they leave their rows. Its calls go on."""
-        self._stopped.add(run)
-        self._resident.hold(run)
-
-    def release(self, run: str) -> None:
-        self._stopped.discard(run)
-        if not self._swap.away(run):
-            self._resident.release(run)
-
-    def glance(self, key: StateKey) -> CacheSummary | Tensor | None:
-        """What a state holds now, for who looks at it."""
-        return self._states.glance(key)
+    def cancel(self, run: str) -> list[Call]:
+        """Take a run's calls and loops out; its states stay until `drop`."""
+        self.holds.forget(run)
+        self.loops.cancel(run)
+        self.swap.cancel(run)
+        return self.calls.cancel(run)
 
     def drop(self, run: str) -> None:
         """Forget a run: its waiting calls and its states."""
         self.cancel(run)
-        self._states.drop_run(run)
+        self.states.drop_run(run)
 
-    def drop_states(self, keys: Iterable[StateKey]) -> None:
-        self._states.drop(keys)
-
-    def cancel(self, run: str) -> list[Call]:
-        """Take a run's calls and loops out; its states stay until `drop`."""
-        self._stopped.discard(run)
-        self._resident.cancel(run)
-        self._swap.cancel(run)
-        return self._batches.cancel(run)
-
-    def pages(self) -> tuple[int, int]:
-        """(free, total) of all pools; pages that are only kept for runs to come are free."""
-        return sum(pool.pages.free for pool in self._pools), sum(pool.pages.total for pool in self._pools)
+    def time_steps(self, *, on: bool) -> None:
+        """Whether `step` reports every batch and every launch of the loops, as `Forwarded` and `Stepped`."""
+        self._watch.switch(on=on)
 
     def gauges(self) -> Gauges:
         """What it has to do, and to do it with."""
-        under_way = [at for at in (self._batches.since_when, self._resident.since_when) if at is not None]
+        since = [at for at in (self.calls.in_flight.since, self.loops.since_when) if at is not None]
+        prefixes = self.pools.prefix_stats()
         return Gauges(
-            self._batches.waiting + self._resident.waiting,
-            self._watch.busy.share(self._clock(), min(under_way, default=None)),
+            self.calls.waiting + self.loops.waiting,
+            self._watch.busy.share(self._clock(), min(since, default=None)),
             *memory(self._device),
-            *self.pages(),
-            self._states.prefix_stats.tokens,
-            self._states.prefix_stats.saved,
+            *self.pools.pages(),
+            prefixes.tokens,
+            prefixes.saved,
         )
 
-    def prefixes(self) -> PrefixStats:
-        """What sharing pages by prefix has saved."""
-        return self._states.prefix_stats
-
-    def pools(self) -> list[PoolInfo]:
-        """The paged pools, for whoever promises their pages to runs."""
-        return infos(self._states.pools)
-
-    def audit(self) -> None:
-        """The integrity check for idle moments: raises `PageFault` for a page that is lost or held twice."""
-        self._states.audit()
-
-    # ── helpers ──
-
-    def _hold(self, run: str) -> None:
-        self._batches.hold(run)
-        self._resident.hold(run)
-
-    def _quiet(self, run: str) -> bool:
-        """Nothing of a held run is under way."""
-        return not (self._resident.rides(run) or self._batches.rides(run))
-
-    def _release(self, run: str) -> None:
-        self._batches.release(run)
-        if run in self._stopped:
-            self._resident.news()
-        else:
-            self._resident.release(run)
-
     def _collected(self) -> list[Event]:
-        return [*self._batches.collect(), *self._resident.collect(wait=False)]
+        return [*self.calls.collect(), *self.loops.collect(wait=False)]
 
     def _waited(self) -> list[Event]:
-        if self._resident.waits_for_peers:
+        loops, in_flight = self.loops, self.calls.in_flight
+        if loops.waits_for_peers:
             return self._collected()
-        if self._resident.full or not self._batches.wait(turns=True):
-            if self._resident.under_way:
-                return [*self._resident.collect(wait=True)]
-            self._batches.wait(turns=False)
+        if loops.full or not in_flight.wait(turns=True):
+            if loops.under_way:
+                return [*loops.collect(wait=True)]
+            in_flight.wait(turns=False)
         return self._collected()

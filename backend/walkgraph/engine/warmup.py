@@ -45,8 +45,8 @@ def warm_up(
     progress("warm-up", 1.0)
 
 
-def capture_singles(
-    nodes: Mapping[str, Loaded], singles_of: Callable[[torch.device], CapturedSteps | None], progress: Progress
+def capture_steps(
+    nodes: Mapping[str, Loaded], captured_of: Callable[[torch.device], CapturedSteps | None], progress: Progress
 ) -> None:
     """The steps of operators that are captured by themselves, for their examples. Those of others are for loops."""
     operators = {
@@ -55,10 +55,10 @@ def capture_singles(
         if type(loaded.operator).step_inputs is not Operator.step_inputs
     }
     for number, (loaded, name) in enumerate(operators.values()):
-        singles = singles_of(loaded.device)
-        if singles is None:
+        captured = captured_of(loaded.device)
+        if captured is None:
             continue
         for inputs in loaded.operator.step_examples():
             with torch.inference_mode():
-                singles.prepare(loaded.operator, inputs, {})
+                captured.prepare(loaded.operator, inputs, {})
         progress(f"capture of `{name}`", (number + 1) / len(operators))

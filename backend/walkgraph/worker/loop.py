@@ -65,7 +65,7 @@ class Loop:
         self.stopping = False
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
         self._clock, self._teller = clock, Teller(rank, emitter, clock, engine, links)
-        self._suspension, self._looking = Suspension(), Looking(rank, engine, emitter, clock)
+        self._suspension, self._looking = Suspension(), Looking(rank, engine.states, emitter, clock)
         self._probes = Probes(rank, core, links, self._suspension)
         self._commands: deque[Command] = deque()
         self.parts: Parts | None = None
@@ -100,7 +100,7 @@ class Loop:
         self._looking.tell()
         self._teller.flush(len(self._core.runs))
         if self._quiet.now(len(self._core.runs), self._clock()):
-            self._engine.audit()
+            self._engine.states.audit()
 
     # ── in ──
 
@@ -120,9 +120,9 @@ class Loop:
                 self._handle(Cancelled(message.run))
             case m.Suspend(run=run):
                 self._suspension.begin(run)
-                self._engine.suspend(run)
+                self._engine.swap.suspend(run)
             case m.Resume(run=run):
-                self._engine.resume(run)
+                self._engine.swap.resume(run)
             case m.Watch():
                 self._teller.set_level(message.level)
                 self._looking.keep(message.taps)
@@ -146,9 +146,9 @@ class Loop:
         except WalkgraphError as error:
             self._fail(message.run, error.info())
             return
-        self._engine.admit(message.run, message.params)
+        self._engine.limits.admit(message.run, message.params)
         if message.session is not None:
-            self._engine.admit(f"session:{message.session}", message.params)
+            self._engine.limits.admit(f"session:{message.session}", message.params)
         how = message.session, message.priority, message.stepped, message.record, message.hold
         self._handle(Started(message.run, message.itinerary, dict(message.params), inputs, *how))
 
@@ -174,28 +174,28 @@ class Loop:
                 self._engine.add_loop(loop)
                 self._teller.began(loop)
             case Allow(ref=ref, upto=upto):
-                self._engine.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
+                self._engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
             case Send():
                 self._links.send(command, self._teller.transfer(command))
             case Report(message=message, value=value):
                 self._links.conductor.send(message, value)
             case MoveState():
-                self._commands.extend(self._core.handle(moving.move(self._engine, command)))
+                self._commands.extend(self._core.handle(moving.move(self._engine.transfers, command)))
             case HoldLoops(run=run):
-                self._engine.hold(run)
+                self._engine.holds.hold_loops(run)
             case FreeLoops(run=run):
-                self._engine.release(run)
+                self._engine.holds.release_loops(run)
             case Observe():
                 self._looking.look(command)
             case DropStates(keys=keys):
-                self._engine.drop_states(keys)
+                self._engine.states.drop(keys)
             case Release(run=run):
                 self._release(run)
 
     def _release(self, run: RunId) -> None:
         self._links.forget(run)
         self._engine.drop(run)
-        free, total = self._engine.pages()
+        free, total = self._engine.pools.pages()
         self._links.conductor.send(m.Released(rank=self._rank, run=run, pages_free=free, pages_total=total))
 
     def _step(self) -> None:
@@ -220,7 +220,7 @@ class Loop:
         if event.error is not None:
             self._fail(event.run, event.error)
         elif event.out:
-            free, _ = self._engine.pages()
+            free, _ = self._engine.pools.pages()
             self._links.conductor.send(m.Suspended(rank=self._rank, run=RunId(event.run), pages_free=free))
         else:
             for kept in self._suspension.end(event.run):

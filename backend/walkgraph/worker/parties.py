@@ -1,16 +1,15 @@
 """Whom a rank's loop works with: what it asks of its core and its engine, and what the one is told of the other."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
-from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.wire.standing import Standing
 from walkgraph.worker.events import CallBegun, CallDone, Command, Event, Ref
 from walkgraph.worker.io import moving
-from walkgraph.worker.observe import looking
+from walkgraph.worker.observe import looking, telling
 
 
 class Core(Protocol):
@@ -22,43 +21,65 @@ class Core(Protocol):
     def standing(self, run: str) -> Standing | None: ...
 
 
-class Engine(moving.Keeper, looking.Keeper, Protocol):
+class StateTableLike(looking.Keeper, Protocol):
+    """What the loop asks of `engine.states`."""
+
+    def drop(self, keys: Iterable[StateKey]) -> None: ...
+
+    def audit(self) -> None: ...
+
+
+class LimitsLike(Protocol):
+    def admit(self, run: str, params: Mapping[str, Scalar]) -> None: ...
+
+
+class LoopsLike(Protocol):
+    def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None: ...
+
+
+class SwapLike(Protocol):
+    def suspend(self, run: str) -> None: ...
+
+    def resume(self, run: str) -> None: ...
+
+
+class HoldsLike(Protocol):
+    def hold_loops(self, run: str) -> None: ...
+
+    def release_loops(self, run: str) -> None: ...
+
+
+class Engine(telling.Engine, Protocol):
     """What the loop asks of `engine.Engine`."""
 
     @property
     def idle(self) -> bool: ...
 
-    def load(self, progress: Callable[[str, float], None]) -> None: ...
+    @property
+    def states(self) -> StateTableLike: ...
 
-    def admit(self, run: str, params: Mapping[str, Scalar]) -> None: ...
+    @property
+    def transfers(self) -> moving.Keeper: ...
+
+    @property
+    def limits(self) -> LimitsLike: ...
+
+    @property
+    def loops(self) -> LoopsLike: ...
+
+    @property
+    def swap(self) -> SwapLike: ...
+
+    @property
+    def holds(self) -> HoldsLike: ...
 
     def add(self, call: Call) -> None: ...
 
     def add_loop(self, call: LoopCall) -> None: ...
 
-    def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None: ...
-
-    def time_steps(self, *, on: bool) -> None: ...
-
-    def gauges(self) -> Gauges: ...
-
     def step(self) -> Sequence[Begun | Done | Forwarded | Items | LoopDone | Stepped | Swapped]: ...
 
-    def suspend(self, run: str) -> None: ...
-
-    def resume(self, run: str) -> None: ...
-
-    def hold(self, run: str) -> None: ...
-
-    def release(self, run: str) -> None: ...
-
     def drop(self, run: str) -> None: ...
-
-    def drop_states(self, keys: Iterable[StateKey]) -> None: ...
-
-    def pages(self) -> tuple[int, int]: ...
-
-    def audit(self) -> None: ...
 
 
 def called(done: Begun | Done | LoopDone) -> CallBegun | CallDone:

@@ -127,7 +127,7 @@ def _load(engine: Engine, core: Core, rank: Rank, conductor: sockets.Socket) -> 
         message = f"rank {rank} has too little memory to load; place fewer nodes on it"
         _send(conductor, m.LoadFailed(rank=rank, error=ErrorInfo(code="out_of_memory", message=message, rank=rank)))
         return False
-    pools = tuple(m.PoolSize(**pool._asdict()) for pool in engine.pools())
+    pools = tuple(m.PoolSize(**pool._asdict()) for pool in engine.pools.infos())
     _send(conductor, m.Ready(rank=rank, seconds=time.monotonic() - began, pools=pools))
     return True
 

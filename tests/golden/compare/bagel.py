@@ -115,7 +115,7 @@ def _contexts(
     and the last layer."""
     [engine] = local.engines.values()
     slots = [*_read_by(asked)]
-    states = {slot: engine.export(StateKey(run, slot)) for slot in slots}
+    states = {slot: engine.transfers.export(StateKey(run, slot)) for slot in slots}
     got = {slot: state["counters"][0].tolist() if state else [0, 0] for slot, state in states.items()}
     there = {slot: wanted[f"{run}/{slot}/counters"].tolist() for slot in slots}
     if asked.task != "image_to_text":

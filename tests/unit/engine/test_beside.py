@@ -19,7 +19,8 @@ from walkgraph.engine.calls.chunked_prefill import Begun, Done
 from walkgraph.engine.calls.runner import Result, Runner
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.kv.paged_attention import PaddedContexts
+from walkgraph.engine.kv.attention_backends import AttentionBackends
+from walkgraph.engine.kv.pool import KVPools
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.loops.resident import LoopDone
@@ -162,7 +163,7 @@ def test_a_run_is_not_suspended_before_its_window_is_over(engine: Beside) -> Non
     engine.add(window("a"))
     engine.add_loop(loop(1000))
     engine.step()
-    engine.suspend("a")
+    engine.swap.suspend("a")
     assert not any(isinstance(one, Swapped) for _ in range(5) for one in engine.step())
     engine.marked.batches[0][1].reached = True
     events = [one for _ in range(5) for one in engine.step() if isinstance(one, (Done, Swapped))]
@@ -205,7 +206,7 @@ class Inverse(Operator):
 
 
 def inverses(operator: Operator, xs: Sequence[float]) -> list[Result]:
-    runner = Runner(StateTable({}, PaddedContexts()), 3)
+    runner = Runner(StateTable(KVPools({}), AttentionBackends()), 3)
     calls = [call("n", {"x": torch.tensor([x, 1.0])}, run=str(x), by=2.0) for x in xs]
     launched = runner.launch_beside(CapturedSteps(Capturer(CPU)), operator, CPU, calls)
     launched.wait()

@@ -120,7 +120,7 @@ def test_what_is_run_to_be_captured_is_run_on_nobody_s_rows(monkeypatch: pytest.
     first, second = entered(here, runs)
     first.allowed = 1
     each, done = run_all(here, [first, second])
-    here.allow("a", 0, 0, (), 7)
+    here.loops.allow("a", 0, 0, (), 7)
     while not here.idle:
         take(here.step(), each, done)
     check(here, runs, each, done)
@@ -139,14 +139,14 @@ def test_counts_share_the_rooms_of_their_blocks(monkeypatch: pytest.MonkeyPatch,
     calls = [forms.loop(run, forms.latents(9), forms.TIMES, together=together) for run in contexts]
     calls[0].allowed = 1
     _, done = forms.serve(here, *calls)
-    here.allow("a", 0, 0, (), 5)
+    here.loops.allow("a", 0, 0, (), 5)
     done |= forms.serve(here)[1]
     for run, tokens in contexts.items():
         outputs = done[run].outputs
         assert outputs is not None
         wanted = forms.naive(forms.latents(9), forms.TIMES, tokens, [None] * 3)
         torch.testing.assert_close(outputs["x"], wanted)
-    (lane,) = here._resident._lanes.values()
+    (lane,) = here.loops._lanes.values()
     assert {key.iterations for key in lane.graphs} == {1, 2}
     rooms = {id(room) for graph in lane.graphs.values() for room in graph.buffers.rooms.values()}
     alone = [graph for key, graph in lane.graphs.items() if key.iterations == 1]
@@ -166,7 +166,7 @@ def test_rooms_are_made_ready_for_the_contexts_that_a_step_expects(monkeypatch: 
         monkeypatch.setattr(forms.Branch, "step_spec", spec)
         here = forms.engine()
         here.prepare(forms.loop("warm-up", forms.latents(9), forms.TIMES, together=False))
-        (lane,) = here._resident._lanes.values()
+        (lane,) = here.loops._lanes.values()
         found.append({key.capacities for key in lane.graphs if key.batch == 2})
     block = forms.N
     assert found == [{tuple(2 * (size + block) for _ in range(3))} for size in (128, 1024)]
@@ -180,7 +180,7 @@ def test_values_of_a_launch_leave_together_by_grains(monkeypatch: pytest.MonkeyP
     while not here.idle:
         counts += [(e.first, e.count) for e in here.step() if isinstance(e, Items)]
     assert counts == [(0, 8), (8, 6), (14, 3)]
-    here.allow("a", 0, 0, (), 20)
+    here.loops.allow("a", 0, 0, (), 20)
     while not here.idle:
         counts += [(e.first, e.count) for e in here.step() if isinstance(e, Items)]
     assert counts[3:] == [(17, 3)]
@@ -212,7 +212,7 @@ def test_a_run_goes_no_further_than_allowed_while_others_do(monkeypatch: pytest.
     each, done = run_all(here, [first, second])
     assert len(each["a"]["x"]) == 3
     assert "b" in done
-    here.allow("a", 0, 0, (), 9)
+    here.loops.allow("a", 0, 0, (), 9)
     while not here.idle:
         take(here.step(), each, done)
     check(here, runs, each, done)
@@ -245,7 +245,7 @@ def test_a_loop_that_is_full_hands_out_what_it_has_done(monkeypatch: pytest.Monk
         by(monkeypatch, *counts)
         here = engine_of(support.plan(capacity="n"))
         runs = {"a": drawn(1, **(SHAPE | same | {"n": 2, "w": 1}))}
-        here.admit("a", {"n": 7 * 7})
+        here.limits.admit("a", {"n": 7 * 7})
         each, done = run_all(here, entered(here, runs, grain=grain))
         assert done["a"].error is not None
         assert (done["a"].error.code, done["a"].iterations) == ("invalid_input", 7)
@@ -265,14 +265,14 @@ def test_a_suspended_run_begins_its_iterations_as_before(monkeypatch: pytest.Mon
         here.add_loop(call)
     for _ in range(steps):
         take(here.step(), each, done)
-    here.suspend("a")
+    here.swap.suspend("a")
     while not here.idle:
         take(here.step(), each, done)
     assert "a" not in done
-    assert here.glance(StateKey("a", "samples")) is None, "what begins anew is nothing to be kept meanwhile"
+    assert here.states.glance(StateKey("a", "samples")) is None, "what begins anew is nothing to be kept meanwhile"
     other = {"c": drawn(3, times=3, **same)}
     check(here, other, *run_all(here, entered(here, other)))  # takes the pages that it had
-    here.resume("a")
+    here.swap.resume("a")
     while not here.idle:
         take(here.step(), each, done)
     check(here, runs, each, done)

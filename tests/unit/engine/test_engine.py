@@ -12,6 +12,7 @@ from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.allocator import OutOfPages
+from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.ids import Rank
 from walkgraph.networks import operators_synthetic as synthetic
@@ -79,10 +80,10 @@ def test_a_run_is_served_as_if_it_were_alone(port: str) -> None:
             calls.append(feed(tokens, kind, run=run, at=step))
             wanted.append(twin.feed(tokens, kind))
         assert [int(o["token"]) for o in outputs(engine, *calls)] == wanted
-    engine.audit()
+    engine.states.audit()
     for run in twins:
         engine.drop(run)
-    free, total = engine.pages()
+    free, total = engine.pools.pages()
     assert free == total
 
 
@@ -93,14 +94,14 @@ def test_pools_have_what_the_plan_gives_the_states_that_share_them() -> None:
     kv_bytes = sum(size for name, size in lines.items() if name.startswith("kv "))
     engine = engine_of(plan_of(nodes, source="random:bagel-tiny:0", kv_bytes=kv_bytes, budget=lines))
     # 2 layers of 2 heads of 8 float32 numbers make pages of 4 KiB; one page of each pool holds zeros.
-    assert [pool[:2] for pool in engine.pools()] == [(("main", "other"), 40), (("large",), 255)]
+    assert [pool[:2] for pool in engine.pools.infos()] == [(("main", "other"), 40), (("large",), 255)]
 
 
 def test_a_state_that_no_task_uses_takes_next_to_nothing() -> None:
     nodes = {"node_main": (ATTEND, {"kv": "main"}), "llm": ("operators_bagel:Backbone", {"kv": "idle"})}
     budget = {"kv main": 100 * PAGE_BYTES}
     engine = engine_of(plan_of(nodes, source="random:bagel-tiny:0", kv_bytes=100 * PAGE_BYTES, budget=budget))
-    pools = {pool.states: pool.pages for pool in engine.pools()}
+    pools = {pool.states: pool.pages for pool in engine.pools.infos()}
     assert pools["main",] == 99
     assert pools["idle",] < 20
 
@@ -154,17 +155,17 @@ def test_a_cache_that_is_full_fails_one_run_and_frees_its_share() -> None:
     assert first.error is None
     assert second.error is not None
     assert (second.error.code, second.error.retryable) == ("out_of_memory", True)
-    assert engine.pages() == (1, 4)
+    assert engine.pools.pages() == (1, 4)
     engine.drop("a")
     assert outputs(engine, feed([1] * 33, run="b"))[0]["token"].tolist() == [66]
-    engine.audit()
+    engine.states.audit()
 
 
 def test_a_forward_that_raises_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = attend_engine()
     outputs(engine, feed([1, 2], run="a"))
-    engine.fork(StateKey("a", "main"), StateKey("a", "copy"))
-    before = engine.pages()
+    engine.transfers.fork(StateKey("a", "main"), StateKey("a", "copy"))
+    before = engine.pools.pages()
     forward = synthetic.Attend.forward
 
     def raising(self: synthetic.Attend, calls: Sequence[Call], states: States) -> list[Outputs]:
@@ -174,9 +175,9 @@ def test_a_forward_that_raises_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(synthetic.Attend, "forward", raising)
     failed = serve(engine, feed([3] * 20, run="a"), feed([4], run="new"))
     assert [d.error.code for d in failed if d.error] == ["node_error", "node_error"]
-    assert engine.pages() == before
+    assert engine.pools.pages() == before
     monkeypatch.undo()
-    engine.audit()
+    engine.states.audit()
     # 1 + 2 + 3, and three positions
     assert outputs(engine, feed([3], run="a"))[0]["token"].tolist() == [9]
 
@@ -185,28 +186,28 @@ def test_forks_share_until_one_side_writes() -> None:
     engine = attend_engine(views=("main", "other"))
     main, other = StateKey("r", "main"), StateKey("r", "other")
     outputs(engine, feed([1] * 20))
-    free, _ = engine.pages()
-    engine.fork(main, other)
-    assert engine.pages()[0] == free
+    free, _ = engine.pools.pages()
+    engine.transfers.fork(main, other)
+    assert engine.pools.pages()[0] == free
     one, two = outputs(engine, feed([2]), feed([5], state="other"))
     assert (int(one["token"]), int(two["token"])) == (22 + 21, 25 + 21)
     # Only the partial page was copied; its last holder wrote in place.
-    assert engine.pages()[0] == free - 1
+    assert engine.pools.pages()[0] == free - 1
     again, same = outputs(engine, feed([0]), feed([0], state="other"))
     assert (int(again["token"]), int(same["token"])) == (22 + 22, 25 + 22)
-    engine.fork(StateKey("r", "nothing"), other)
+    engine.transfers.fork(StateKey("r", "nothing"), other)
     assert int(outputs(engine, feed([3], state="other"))[0]["token"]) == 3 + 1
-    engine.audit()
+    engine.states.audit()
 
 
 def test_states_move_between_ranks() -> None:
     here, there = attend_engine(), attend_engine()
     outputs(here, feed([1] * 21), feed([2, 2], "block", run="b"))
     for run, wanted in (("r", 21 + 7 + 22), ("b", 4 + 7 + 2)):
-        there.import_state(StateKey(run, "main"), here.export(StateKey(run, "main")))
+        StateTransfer(there).import_state(StateKey(run, "main"), here.transfers.export(StateKey(run, "main")))
         assert int(outputs(there, feed([7], run=run))[0]["token"]) == wanted
-    assert here.export(StateKey("none", "main")) == {}
-    there.import_state(StateKey("b", "main"), {})
+    assert here.transfers.export(StateKey("none", "main")) == {}
+    StateTransfer(there).import_state(StateKey("b", "main"), {})
     assert int(outputs(there, feed([7], run="b"))[0]["token"]) == 7 + 1
     there.audit()
 
@@ -216,9 +217,9 @@ def test_moves_of_states_are_stamped_so_that_no_call_has_their_time(monkeypatch:
     outputs(here, feed([1] * 21))
     stamped: list[torch.device] = []
     monkeypatch.setattr(Stopwatch, "stamp", lambda _, device: stamped.append(device))
-    here.fork(StateKey("r", "main"), StateKey("r", "other"))
-    value = here.export(StateKey("r", "main"))
-    there.import_state(StateKey("r", "main"), value)
+    here.transfers.fork(StateKey("r", "main"), StateKey("r", "other"))
+    value = here.transfers.export(StateKey("r", "main"))
+    StateTransfer(there).import_state(StateKey("r", "main"), value)
     assert stamped == [torch.device("cpu")] * 3
 
 
@@ -227,7 +228,7 @@ def test_an_import_without_room_leaves_the_state_as_it_was() -> None:
     outputs(here, feed([1] * 40))
     outputs(there, feed([2]))
     with pytest.raises(OutOfPages):
-        there.import_state(StateKey("r", "main"), here.export(StateKey("r", "main")))
+        StateTransfer(there).import_state(StateKey("r", "main"), here.transfers.export(StateKey("r", "main")))
     assert int(outputs(there, feed([3]))[0]["token"]) == 5 + 2
 
 
@@ -236,12 +237,12 @@ def test_tensor_states_fork_move_and_drop() -> None:
 
     def count(run: str = "r") -> tuple[int, bool]:
         [out] = outputs(engine, call("counter", run=run, states={"count": "count"}, stop_at=3))
-        return int(engine.export(StateKey(run, "count"))["tensor"]), out["stop"]
+        return int(engine.transfers.export(StateKey(run, "count"))["tensor"]), out["stop"]
 
     assert [count(), count()] == [(1, False), (2, False)]
-    engine.fork(StateKey("r", "count"), StateKey("s", "count"))
+    engine.transfers.fork(StateKey("r", "count"), StateKey("s", "count"))
     assert [count("s"), count("s"), count()] == [(3, True), (4, True), (3, True)]
-    engine.drop_states([StateKey("s", "count")])
+    engine.states.drop([StateKey("s", "count")])
     assert count("s") == (1, False)
     engine.drop("r")
     assert count() == (1, False)
@@ -289,7 +290,7 @@ def test_loading_reports_progress_and_warms_up() -> None:
     engine.load(lambda what, share: seen.append((what, share)))
     assert seen[-1] == ("warm-up", 1.0)
     assert ("warm-up of `node`", 0.0) in seen
-    free, total = engine.pages()
+    free, total = engine.pools.pages()
     assert free == total > 0
 
 
@@ -326,7 +327,7 @@ def test_a_long_prefill_is_served_in_parts_between_which_others_get_theirs() -> 
     assert engine.idle
     whole = outputs(attend_engine(), feed(tokens))[0]["token"]
     assert outputs(engine, feed(tokens, run="again"))[0]["token"].equal(whole)
-    assert engine.export(StateKey("again", "main"))["counters"].tolist() == [[35, 35]]
+    assert engine.transfers.export(StateKey("again", "main"))["counters"].tolist() == [[35, 35]]
 
 
 def test_a_block_is_never_split() -> None:
@@ -343,7 +344,7 @@ def test_a_part_that_fails_ends_its_call_once_and_the_parts_after_it() -> None:
     assert [(d.call is long, d.error.code if d.error else None) for d in done] == [(True, "out_of_memory")]
     assert engine.idle
     engine.drop("long")
-    assert engine.pages() == (2, 2)
+    assert engine.pools.pages() == (2, 2)
 
 
 def test_cancelling_a_split_call_gives_the_call_back() -> None:
@@ -359,8 +360,8 @@ def test_a_run_is_held_to_the_capacity_it_was_admitted_with() -> None:
     plan = plan_of({"node_main": (ATTEND, {"kv": "main"})}, capacity="2 * room", kv_bytes=PAGE_BYTES * 20)
     engine = engine_of(plan, mix=Mix(alone=10))
     for run in "ab":
-        engine.admit(run, {"room": 8})
-    engine.admit("other task", {})
+        engine.limits.admit(run, {"room": 8})
+    engine.limits.admit("other task", {})
     outputs(engine, feed([1] * 16, run="a"))
     done = serve(engine, feed([1], run="a"), feed([1] * 17, run="b"), feed([1] * 17, run="other task"))
     assert [d.error and d.error.code for d in done] == ["invalid_input", "invalid_input", None]
@@ -369,4 +370,4 @@ def test_a_run_is_held_to_the_capacity_it_was_admitted_with() -> None:
     assert serve(engine, feed([1] * 40, "scratch", run="a"))[0].error is None
     engine.drop("a")
     assert serve(engine, feed([1] * 20, run="a"))[0].error is None
-    engine.audit()
+    engine.states.audit()

@@ -74,15 +74,15 @@ class Machine(RuleBasedStateMachine):
 
     @rule(source=keys, into=keys)
     def fork(self, source: StateKey, into: StateKey) -> None:
-        self.engine.fork(source, into)
+        self.engine.transfers.fork(source, into)
         self.kept[into] = self.kept.get(source, Kept())
 
     @rule(source=keys, into=keys)
     def move(self, source: StateKey, into: StateKey) -> None:
-        value = self.engine.export(source)
-        free, _ = self.engine.pages()
+        value = self.engine.transfers.export(source)
+        free, _ = self.engine.pools.pages()
         if free > len(self.kept.get(source, Kept()).tokens) // 16:
-            self.engine.import_state(into, value)
+            self.engine.transfers.import_state(into, value)
             self.kept[into] = self.kept.get(source, Kept())
 
     @rule(run=st.sampled_from(RUNS))
@@ -92,7 +92,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(key=keys)
     def forget(self, key: StateKey) -> None:
-        self.engine.drop_states([key])
+        self.engine.states.drop([key])
         self.kept.pop(key, None)
 
     @rule(feed=feeds)
@@ -104,9 +104,9 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def every_page_is_accounted_for(self) -> None:
-        self.engine.audit()
+        self.engine.states.audit()
         if not any(kept.tokens for kept in self.kept.values()):
-            free, total = self.engine.pages()
+            free, total = self.engine.pools.pages()
             assert free == total
 
 

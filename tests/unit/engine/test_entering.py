@@ -44,13 +44,13 @@ def failed(engine: Engine, call: LoopCall) -> tuple[str, str]:
     error = done[call.run].error
     assert error is not None
     engine.drop(call.run)
-    engine.audit()
+    engine.states.audit()
     return error.code, error.message
 
 
 def fill(engine: Engine, key: StateKey, *lengths: int) -> None:
     kv = {f"kv.{i}": torch.zeros(2, 1, n, 1, 1, dtype=F64) for i, n in enumerate(lengths)}
-    engine.import_state(key, {"counters": torch.tensor([[n, n] for n in lengths]), **kv})
+    engine.transfers.import_state(key, {"counters": torch.tensor([[n, n] for n in lengths]), **kv})
 
 
 def grown(run: str, width: int, times: int = 3, tokens: int = 9) -> LoopCall:
@@ -77,8 +77,8 @@ def test_a_wide_state_grows_in_all_its_sequences(here: Engine, length: int) -> N
     assert outputs["end"].tolist() == x
     assert held(here, "a", "samples") == state
     assert done["b"].error is None
-    assert len(here._resident._lanes) == 2, "rows of other widths lie in other tables"
-    here.audit()
+    assert len(here.loops._lanes) == 2, "rows of other widths lie in other tables"
+    here.states.audit()
 
 
 def test_sequences_of_different_lengths_are_refused(here: Engine) -> None:
@@ -90,7 +90,7 @@ def test_sequences_of_different_lengths_are_refused(here: Engine) -> None:
 
 def test_a_wide_loop_ends_where_its_sequences_together_are_full() -> None:
     here = engine_of(support.plan(capacity="n"))
-    here.admit("a", {"n": 40})
+    here.limits.admit("a", {"n": 40})
     fill(here, StateKey("a", "samples"), 2, 2)
     here.add_loop(grown("a", 2))
     done = [event for event in iterate(here) if isinstance(event, LoopDone)]
@@ -110,9 +110,9 @@ def test_what_begins_anew_needs_room_for_one_iteration_alone() -> None:
     runs = {"a": drawn(1, **(ALIKE | {"times": 9}), context=[1.0] * 5, main=[])}
     here = engine_of(support.plan(capacity="n"))
     # 9 iterations append 7 tokens to `main`, each 4 * 7 to three sequences of `samples`.
-    here.admit("a", {"n": 3 * (5 + 28)})
+    here.limits.admit("a", {"n": 3 * (5 + 28)})
     check(here, runs, *run_all(here, entered(here, runs)))
-    here.admit("a", {"n": 3 * (5 + 28) - 1})
+    here.limits.admit("a", {"n": 3 * (5 + 28) - 1})
     assert failed(here, *entered(here, runs))[0] == "invalid_input"
 
 
@@ -120,14 +120,14 @@ def test_pages_that_are_lacking_are_told_and_none_is_lost() -> None:
     here = engine_of(support.plan(kv_bytes=1 << 13))
     call = unrolled("a", drawn(1, **(ALIKE | {"w": 12, "tokens": 17}), context=[], main=[]))
     assert failed(here, call)[0] == "out_of_memory"
-    assert here.pages()[0] == here.pages()[1]
+    assert here.pools.pages()[0] == here.pools.pages()[1]
 
 
 def test_a_loop_that_finds_no_room_for_one_state_holds_none_for_another() -> None:
     """A session's states stay after its run."""
     here = engine_of(support.plan(kv_bytes=1 << 13))
     first, second = (StateKey("session:s", name) for name in ("main", "samples"))
-    free, total = here.pages()
+    free, total = here.pools.pages()
     assert free == total
     fill(here, first, 3)
     x = LoopInput("x", "value", torch.zeros(1, dtype=F64))
@@ -139,8 +139,8 @@ def test_a_loop_that_finds_no_room_for_one_state_holds_none_for_another() -> Non
     _, done = run_all(here, [call])
     assert done["a"].error is not None
     assert done["a"].error.code == "out_of_memory"
-    assert here.pages() == (free - 1, total)
-    here.audit()
+    assert here.pools.pages() == (free - 1, total)
+    here.states.audit()
 
 
 def test_tensors_and_caches_begin_anew_from_nothing() -> None:
@@ -152,20 +152,20 @@ def test_tensors_and_caches_begin_anew_from_nothing() -> None:
     for _ in range(5):
         wanted.append(wanted[-1] * 2 + 1)
     assert each["a"] == wanted[1:]
-    assert here.export(keys[0])["counters"].tolist() == [[1, 1]]
-    assert here.export(keys[0])["kv.0"].flatten().tolist()[0] == wanted[-1]
-    assert here.export(keys[1])["tensor"].tolist() == [1.0]
+    assert here.transfers.export(keys[0])["counters"].tolist() == [[1, 1]]
+    assert here.transfers.export(keys[0])["kv.0"].flatten().tolist()[0] == wanted[-1]
+    assert here.transfers.export(keys[1])["tensor"].tolist() == [1.0]
 
 
 def test_a_tensor_begins_anew_as_a_copy_also_after_the_run_was_away() -> None:
     here = walks.engine()
     source, count = StateKey("a", "before"), StateKey("a", "count")
-    here._states.set(source, torch.tensor([4.0], dtype=F64))
+    here.states.set(source, torch.tensor([4.0], dtype=F64))
     here.add_loop(walks.loop("a", 1.0, 5, anew={count: Anew(source)}))
     events = [*here.step(), *here.step()]
-    here.suspend("a")
+    here.swap.suspend("a")
     events += iterate(here)
-    here.resume("a")
+    here.swap.resume("a")
     events += iterate(here)
     (done,) = [event for event in events if isinstance(event, LoopDone)]
     value = 1.0
@@ -173,8 +173,8 @@ def test_a_tensor_begins_anew_as_a_copy_also_after_the_run_was_away() -> None:
         value = value * 2 + 1 + 4
     assert done.outputs is not None
     assert done.outputs["last"].tolist() == [value]
-    assert here.export(count)["tensor"].tolist() == [5.0]
-    assert here.export(source)["tensor"].tolist() == [4.0]
+    assert here.transfers.export(count)["tensor"].tolist() == [5.0]
+    assert here.transfers.export(source)["tensor"].tolist() == [4.0]
 
 
 # ── shapes ──
@@ -215,19 +215,19 @@ def test_a_loop_is_made_ready_from_examples_of_what_an_iteration_reads(
     call = unrolled("a", one)
     blank = [replace(use, inputs=tuple(replace(i, value=None) for i in use.inputs)) for use in call.body]
     here.prepare(replace(call, run="warm-up", body=tuple(blank)))
-    assert len(here._resident._lanes) == 1
+    assert len(here.loops._lanes) == 1
     check(here, {"a": one}, *run_all(here, entered(here, {"a": one})))
-    assert len(here._resident._lanes) == 1
+    assert len(here.loops._lanes) == 1
 
 
 def test_rows_of_wide_states_are_few_enough_for_their_tables(here: Engine) -> None:
-    lanes = here._resident._lanes
+    lanes = here.loops._lanes
     for width in (1, 3, 40):
         run_all(here, entered(here, {f"r{width}": drawn(1, **(ALIKE | {"w": width, "tokens": 1}))}))
     programs = [lane.program for lane in lanes.values()]
     sizes = [lane.sizes for lane in lanes.values()]
     assert [size[-1] for size in sizes] == [64, 16, 1]
-    pools = {f"state {i}": here._states.pool(StateKey("r", "main")) for i in range(2)}
+    pools = {f"state {i}": here.states.pools.of(StateKey("r", "main")) for i in range(2)}
     body = replace(programs[2].body, widths={"state 0": 1 << 18})
     assert rows_of(body, pools, 64) < 8
     assert rows_of(programs[0].body, pools, 64) == 64
@@ -297,7 +297,7 @@ def test_tables_of_a_group_over_several_states_stand_where_each_has_come_to(here
     keys = StateKey("a", "main"), StateKey("a", "context")
     for key, length in zip(keys, (3, 20), strict=True):
         kv = torch.arange(length, dtype=F64).expand(2, 1, length)[..., None, None]
-        here.import_state(key, {"counters": torch.tensor([[length, length]]), "kv.0": kv})
+        here.transfers.import_state(key, {"counters": torch.tensor([[length, length]]), "kv.0": kv})
     x = LoopInput("x", "value", torch.tensor([1.0], dtype=F64))
     body = (
         LoopUse("keep", (x,), {"tokens": 2, "advance": 1}, {}, {"kv": keys[0]}, 0),
@@ -306,7 +306,7 @@ def test_tables_of_a_group_over_several_states_stand_where_each_has_come_to(here
     )
     outputs = tuple(LoopOutput(f"u{i}", i, "y", "last") for i in range(3))
     _, done = run_all(here, [LoopCall("a", "w", 0, 0, "l", (), body, 2, None, outputs)])
-    (lane,) = here._resident._lanes.values()
+    (lane,) = here.loops._lanes.values()
     groups = lane.program.body.groups(lane.program.body.whole)
     assert groups == [(0,), (1, 2)]
     main, context = ([list(map(float, range(3)))], 3), ([list(map(float, range(20)))], 20)

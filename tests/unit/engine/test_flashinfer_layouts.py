@@ -6,9 +6,10 @@ import torch
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.engine.kv.allocator import PAGE
+from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.flashinfer_attention import PlacedBlocks, blocks_of, layouts, unfit
-from walkgraph.engine.kv.paged_attention import PaddedContexts, PagedAttention, PlacedSegment
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.paged_attention import PagedAttention, PlacedSegment
+from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
 
 SHAPE = CacheShape(layers=1, kv_heads=2, head_dim=128, dtype=torch.bfloat16)
@@ -44,7 +45,7 @@ def test_what_stays_with_torch_has_a_reason(shape: CacheShape, keep: bool, avail
 
 
 def test_cpus_take_the_reference() -> None:
-    states = StateTable({"kv": Pool(SHAPE, 4, torch.device("cpu"))}, PaddedContexts())
+    states = StateTable(KVPools({"kv": Pool(SHAPE, 4, torch.device("cpu"))}), AttentionBackends())
     attend = states.transaction().attend([Segment(StateKey("r", "kv"), torch.arange(2), "causal")])
     assert isinstance(attend, PagedAttention)
 
@@ -81,7 +82,7 @@ def test_causal_and_block_are_groups_and_a_single_token_joins_the_first() -> Non
 
 def test_blocks_alike_are_attended_as_steps_attend_theirs() -> None:
     shape = CacheShape(layers=2, kv_heads=2, head_dim=8, dtype=torch.float32)
-    states = StateTable({"kv": Pool(shape, 24, torch.device("cpu"))}, PaddedContexts())
+    states = StateTable(KVPools({"kv": Pool(shape, 24, torch.device("cpu"))}), AttentionBackends())
     dice = torch.Generator().manual_seed(0)
     runs = [StateKey("a", "kv"), StateKey("b", "kv")]
 

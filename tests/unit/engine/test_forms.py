@@ -199,17 +199,17 @@ def test_branches_are_called_in_the_iterations_that_want_them_each_over_its_own_
     assert float(each["a"][-1]) == pytest.approx(float(outputs["x"].norm()))
     assert "v" not in outputs, "its last iteration gave none"
     assert ([2, 3, 2, 2, 1] if together else [1] * 10) == ROWS
-    kept = here.export(StateKey("a", "main"))
+    kept = here.transfers.export(StateKey("a", "main"))
     assert kept["counters"].tolist() == [[20, 1]], "blocks are not kept"
     here.drop("a")
-    here.audit()
+    here.states.audit()
 
 
 def test_a_branch_that_is_equal_to_another_is_not_computed_twice(here: Engine) -> None:
     past, other = context(1, 20), context(2, 7)
     filled(here, "a", "main", past)
     filled(here, "a", "cfg_text", other)
-    here.fork(StateKey("a", "main"), StateKey("a", "cfg_img"))
+    here.transfers.fork(StateKey("a", "main"), StateKey("a", "cfg_img"))
     _, done = serve(here, loop("a", latents(9), TIMES, text=GUIDED))
     outputs = done["a"].outputs
     assert outputs is not None
@@ -240,11 +240,11 @@ def test_a_suspended_loop_goes_on_over_its_context_wherever_that_lies_now(here: 
     filled(here, "a", "cfg_text", other)
     here.add_loop(loop("a", latents(9), TIMES, text=GUIDED, img=NEVER))
     here.step()
-    here.suspend("a")
+    here.swap.suspend("a")
     while not here.idle:
         here.step()
     filled(here, "b", "main", context(5, 40))  # takes the pages that it had
-    here.resume("a")
+    here.swap.resume("a")
     done: list[LoopDone] = []
     while not here.idle:
         done += [event for event in here.step() if isinstance(event, LoopDone)]

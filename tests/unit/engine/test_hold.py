@@ -12,7 +12,7 @@ from tests.unit.engine.test_resident import Walk, loop, naive
 from tests.unit.engine.test_swap import Client, name
 from walkgraph.abi.calls import StateKey
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.kv.states import Kept
+from walkgraph.engine.kv.paged_state import CacheSummary
 from walkgraph.networks import operators_synthetic as synthetic
 
 
@@ -35,7 +35,7 @@ def test_a_loop_that_is_held_and_suspended_at_will_gives_what_an_undisturbed_one
     shared: Engine, times: int, acts: list[str]
 ) -> None:
     shared.drop("a")  # of an example that failed
-    client, free = Client(shared), shared.pages()
+    client, free = Client(shared), shared.pools.pages()
     held = suspended = False
     shared.add_loop(loop("a", 1.0, times, grain=1))
     for act in acts:
@@ -43,17 +43,17 @@ def test_a_loop_that_is_held_and_suspended_at_will_gives_what_an_undisturbed_one
             case "step":
                 client.step()
             case "hold":
-                shared.hold("a")
+                shared.holds.hold_loops("a")
                 held = True
             case "release":
-                shared.release("a")
+                shared.holds.release_loops("a")
                 held = False
             case "suspend" if not suspended:
-                shared.suspend("a")
+                shared.swap.suspend("a")
                 suspended = True
             case "resume" if suspended:
                 client.run()
-                shared.resume("a")
+                shared.swap.resume("a")
                 client.run()
                 suspended = False
             case _:
@@ -66,15 +66,15 @@ def test_a_loop_that_is_held_and_suspended_at_will_gives_what_an_undisturbed_one
             assert len(client.each.get("a", ())) == had
     if suspended:
         client.run()
-        shared.resume("a")
-    shared.release("a")
+        shared.swap.resume("a")
+    shared.holds.release_loops("a")
     client.run()
     wanted = naive(1.0, times)
     assert client.each["a"] == wanted
     assert client.done["a"].iterations == times
     shared.drop("a")
-    shared.audit()
-    assert shared.pages() == free
+    shared.states.audit()
+    assert shared.pools.pages() == free
 
 
 def test_a_run_that_was_dropped_is_held_no_longer(shared: Engine) -> None:
@@ -83,7 +83,7 @@ def test_a_run_that_was_dropped_is_held_no_longer(shared: Engine) -> None:
         shared.add_loop(loop("a", 1.0, 5))
         client.run()
         assert client.done["a"].iterations == 5
-        shared.hold("a")
+        shared.holds.hold_loops("a")
         shared.drop("a")
         assert shared.idle
 
@@ -91,12 +91,12 @@ def test_a_run_that_was_dropped_is_held_no_longer(shared: Engine) -> None:
 def test_others_go_on_and_so_do_the_calls_of_a_run_whose_loops_are_held() -> None:
     attend = "operators_synthetic:Attend"
     here = engine_of(plan_of({"main": (attend, {"kv": "main"})}, kv_bytes=1 << 14))
-    here.hold("a")
+    here.holds.hold_loops("a")
     for run in ("a", "b"):
         here.add(call("main", {"ids": ids(1, 2, 3)}, run=run, states={"kv": "main"}, stop_token=-1))
     done: list[str] = []
     while not here.idle:
         done += [name(event) for event in here.step()]
     assert sorted(done) == ["a", "b"]
-    assert here.glance(StateKey("a", "main")) == Kept(sequences=1, tokens=3, pages=1)
-    assert here.glance(StateKey("a", "other")) is None
+    assert here.states.glance(StateKey("a", "main")) == CacheSummary(sequences=1, tokens=3, pages=1)
+    assert here.states.glance(StateKey("a", "other")) is None

@@ -104,4 +104,4 @@ def test_prompts_are_cut_alike_whatever_runs_and_share_no_beginnings() -> None:
     here = engine()
     spoken(here, {"one": 70})
     spoken(here, {"two": 70})
-    assert not any(here.prefixes())
+    assert not any(here.pools.prefix_stats())

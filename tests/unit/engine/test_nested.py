@@ -65,11 +65,11 @@ def check(engine: Engine, runs: dict[str, Nested], each: Each, done: dict[str, L
         assert held(engine, run, "samples") == wanted.samples
         if one.context:
             assert held(engine, run, "context") == ([list(one.context)], len(one.context))
-    engine.audit()
+    engine.states.audit()
     for run in runs:
         engine.drop(run)
-    free, total = engine.pages()
-    assert engine._states.paged or free == total
+    free, total = engine.pools.pages()
+    assert engine.states.paged or free == total
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -87,5 +87,5 @@ def test_runs_of_one_shape_share_launches() -> None:
     }
     each, done = run_all(engine, entered(engine, runs))
     assert max(end.batch for end in done.values()) > 1
-    assert len(engine._resident._lanes) == 1
+    assert len(engine.loops._lanes) == 1
     check(engine, runs, each, done)

@@ -13,9 +13,11 @@ from torch import Tensor
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.engine.kv.allocator import PageFault
+from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.paged_attention import PaddedContexts
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.layers.attention.dense_attention import causal_mask, dense_attention
 
 LAYERS, H, G, D = 2, 4, 2, 8
@@ -43,7 +45,7 @@ class Alone:
 
 
 def table(pages: int = 400) -> StateTable:
-    return StateTable({"kv": Pool(SHAPE, pages, torch.device("cpu"))}, PaddedContexts())
+    return StateTable(KVPools({"kv": Pool(SHAPE, pages, torch.device("cpu"))}), AttentionBackends())
 
 
 def segments_of(
@@ -109,7 +111,7 @@ def test_what_is_kept_is_what_was_appended(modes: tuple[str, str]) -> None:
     segments, numbers = segments_of(wanted, generator), qkv(26, generator)
     forward(states, segments, numbers)
     for segment in segments:
-        kept = states.export(segment.state)["kv.0"]
+        kept = StateTransfer(states).export(segment.state)["kv.0"]
         for layer, (_, k, v) in enumerate(numbers):
             assert torch.equal(kept[0, layer], k[segment.rows])
             assert torch.equal(kept[1, layer], v[segment.rows])
@@ -149,7 +151,7 @@ def test_kept_contexts_stay_within_their_budget() -> None:
     generator = torch.Generator().manual_seed(2)
     one_group = 2 * LAYERS * (16 + 2) * G * D * 4
     contexts = PaddedContexts(budget=2 * one_group)
-    states = StateTable({"kv": Pool(SHAPE, 64, torch.device("cpu"))}, contexts)
+    states = StateTable(KVPools({"kv": Pool(SHAPE, 64, torch.device("cpu"))}), AttentionBackends(contexts))
     for run in range(5):
         key = StateKey(str(run), "kv")
         forward(states, segments_of([(key, 16, "causal", True)]), qkv(16, generator))
@@ -193,7 +195,7 @@ def test_one_forward_appends_to_a_sequence_once_and_to_one_shape() -> None:
 def test_half_precision_caches_answer_in_the_rows_type() -> None:
     generator = torch.Generator().manual_seed(4)
     shape = CacheShape(layers=1, kv_heads=G, head_dim=D, dtype=torch.bfloat16)
-    states = StateTable({"kv": Pool(shape, 8, torch.device("cpu"))}, PaddedContexts())
+    states = StateTable(KVPools({"kv": Pool(shape, 8, torch.device("cpu"))}), AttentionBackends())
     numbers = qkv(7, generator)[:1]
     [out] = forward(states, segments_of([(StateKey("a", "kv"), 7, "block", True)]), numbers)
     assert out.dtype == torch.float32

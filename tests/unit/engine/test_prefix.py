@@ -18,10 +18,12 @@ from walkgraph.engine.calls.runner import _place  # pyright: ignore[reportPrivat
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.allocator import PAGE, OutOfPages, PageAllocator, PageFault
-from walkgraph.engine.kv.paged_attention import PaddedContexts
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.attention_backends import AttentionBackends
+from walkgraph.engine.kv.paged_state import AppendedTokens
+from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.prefix import PrefixCache, PrefixStats
-from walkgraph.engine.kv.states import Fresh, StateTable
+from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.networks import operators_synthetic
 
 SHAPE = CacheShape(layers=1, kv_heads=1, head_dim=1, dtype=torch.float64)
@@ -33,7 +35,7 @@ OTHER = [*LONG[: 2 * PAGE], *([5] * 3 * PAGE)]
 
 
 def table(pages: int = PAGES) -> StateTable:
-    return StateTable({"kv": Pool(SHAPE, pages, torch.device("cpu"))}, PaddedContexts(), prefix_cache=True)
+    return StateTable(KVPools({"kv": Pool(SHAPE, pages, torch.device("cpu"))}, prefix_cache=True), AttentionBackends())
 
 
 def append(
@@ -44,7 +46,7 @@ def append(
     origin: object = "op",
     named: bool = True,
     wrong: bool = False,
-) -> tuple[int, list[Fresh]]:
+) -> tuple[int, list[AppendedTokens]]:
     """-> how many were there, and what is to be confirmed. `wrong`: the forward writes what it should not."""
     transaction = states.transaction(origin)
     try:
@@ -68,7 +70,7 @@ def add(states: StateTable, key: StateKey, tokens: Sequence[int], origin: object
 
 
 def kept(states: StateTable, key: StateKey) -> list[int]:
-    found = states.export(key)
+    found = StateTransfer(states).export(key)
     return found["kv.0"][1].flatten().int().tolist() if found else []
 
 
@@ -92,7 +94,7 @@ def test_full_pages_are_found_but_never_all_of_a_prompt() -> None:
     assert [states.transaction().position(key) for key in KEYS] == [37, 32, 33]
     assert PAGES - free(states) == held(states) == 3 + 1 + 1
     states.audit()
-    assert states.prefix_stats == PrefixStats(3, 2, 37 + 32 + 33, 48, pages=2, given_up=0)
+    assert states.pools.prefix_stats() == PrefixStats(3, 2, 37 + 32 + 33, 48, pages=2, evicted=0)
 
 
 def test_what_is_not_alike_is_not_found() -> None:
@@ -115,10 +117,10 @@ def test_pages_outlive_their_runs_and_go_when_others_need_room() -> None:
     states.drop_run("a")
     assert (free(states), held(states)) == (PAGES, 0)
     append(states, B, [7] * 6 * PAGE, named=False)
-    assert (states.prefix_stats.given_up, free(states)) == (1, 3)
+    assert (states.pools.prefix_stats().evicted, free(states)) == (1, 3)
     # The last page went first: those before it are found without it, and now the next one makes room.
     assert add(states, C, LONG[: 2 * PAGE + 1]) == 2 * PAGE
-    assert (states.prefix_stats.given_up, free(states)) == (2, 0)
+    assert (states.pools.prefix_stats().evicted, free(states)) == (2, 0)
     with pytest.raises(OutOfPages):
         append(states, A, [1])
     states.audit()
@@ -214,9 +216,9 @@ def test_what_can_no_longer_be_reached_is_given_up_too() -> None:
     add(states, B, LONG[PAGE : 2 * PAGE])
     states.drop((A, B))
     append(states, C, [7] * 8 * PAGE, named=False)
-    assert states.prefix_stats.given_up == 2
+    assert states.pools.prefix_stats().evicted == 2
     states.audit()
-    assert states.prefix_stats.pages == 0
+    assert states.pools.prefix_stats().pages == 0
 
 
 def test_names_end_where_something_has_none() -> None:
@@ -225,9 +227,9 @@ def test_names_end_where_something_has_none() -> None:
     append(states, A, LONG[PAGE : 2 * PAGE], named=False)
     assert add(states, A, LONG[2 * PAGE : 3 * PAGE]) == 0
     assert add(states, B, LONG[: 3 * PAGE]) == PAGE
-    states.import_state(C, states.export(A))
+    StateTransfer(states).import_state(C, StateTransfer(states).export(A))
     assert add(states, C, [1, 2]) == 0
-    assert states.prefix_stats.pages == 3
+    assert states.pools.prefix_stats().pages == 3
     states.drop(KEYS)
     add(states, A, LONG[:PAGE])
     states.hold(A, PAGE)
@@ -278,7 +280,7 @@ moves = st.tuples(
 def test_whatever_happens_sequences_hold_what_was_appended(
     moves: list[tuple[str, StateKey, StateKey, list[int]]],
 ) -> None:
-    states, naive, waiting = table(), dict[StateKey, list[int]](), list[Fresh]()
+    states, naive, waiting = table(), dict[StateKey, list[int]](), list[AppendedTokens]()
     for move, key, other, tokens in moves:
         if move == "fork":
             states.fork(key, other)
@@ -359,9 +361,9 @@ def test_an_engine_answers_the_same_with_and_without(mix: Mix) -> None:
         given = [outputs(e, feed(run, tokens))[0]["token"].tolist() for e in engines]
         assert given[0] == given[1]
     used = [total - free for free, total in (e.pages() for e in engines)]
-    assert used[1] - used[0] == engines[0].prefixes().saved / PAGE > 0
-    assert engines[1].prefixes() == PrefixStats()
-    engines[0].audit()
+    assert used[1] - used[0] == engines[0].pools.prefix_stats().saved / PAGE > 0
+    assert engines[1].pools.prefix_stats() == PrefixStats()
+    engines[0].states.audit()
 
 
 def test_a_run_that_was_out_and_came_back_names_its_new_pages() -> None:
@@ -372,11 +374,11 @@ def test_a_run_that_was_out_and_came_back_names_its_new_pages() -> None:
         while not engine.idle:
             engine.step()
     outputs(engine, feed("a", LONG[32:]))
-    engine.audit()
+    engine.states.audit()
     outputs(engine, feed("b", [*LONG, 1]))
-    assert engine.prefixes().saved == len(LONG)
-    assert engine.export(StateKey("b", "main"))["kv.0"][1].flatten().tolist() == [*LONG, 1]
-    engine.audit()
+    assert engine.pools.prefix_stats().saved == len(LONG)
+    assert engine.transfers.export(StateKey("b", "main"))["kv.0"][1].flatten().tolist() == [*LONG, 1]
+    engine.states.audit()
 
 
 def test_a_failed_call_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,9 +393,9 @@ def test_a_failed_call_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     [done] = serve(engine, bad)
     assert done.error is not None
     monkeypatch.undo()
-    assert engine.prefixes().pages == 0
+    assert engine.pools.prefix_stats().pages == 0
     outputs(engine, feed("b", LONG))
-    assert engine.prefixes().pages == 5
+    assert engine.pools.prefix_stats().pages == 5
 
 
 def test_token_ids_are_read_where_no_device_is_waited_for() -> None:

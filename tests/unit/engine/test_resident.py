@@ -129,20 +129,20 @@ def test_what_ends_a_loop_is_its_last_iteration_and_leaves_no_trace_of_others() 
     for run in "ab":
         assert done[run].stopped
         assert done[run].iterations == len(wanted)
-        kept = here.export(StateKey(run, "main"))
+        kept = here.transfers.export(StateKey(run, "main"))
         assert kept["counters"].tolist() == [[len(wanted)] * 2]
         assert kept["kv.0"][0, 0, :, 0, 0].tolist() == wanted
-        assert here.export(StateKey(run, "count"))["tensor"].tolist() == [float(len(wanted))]
+        assert here.transfers.export(StateKey(run, "count"))["tensor"].tolist() == [float(len(wanted))]
 
 
 def test_a_loop_goes_on_from_what_its_states_hold() -> None:
     here = engine()
     serve(here, loop("a", 1.0, 20))
     serve(here, loop("a", 5.0, 7))
-    assert here.export(StateKey("a", "count"))["tensor"].tolist() == [27.0]
-    assert here.export(StateKey("a", "main"))["counters"].tolist() == [[27, 27]]
+    assert here.transfers.export(StateKey("a", "count"))["tensor"].tolist() == [27.0]
+    assert here.transfers.export(StateKey("a", "main"))["counters"].tolist() == [[27, 27]]
     here.drop("a")
-    here.audit()
+    here.states.audit()
 
 
 def test_values_come_in_grains_and_no_further_than_allowed() -> None:
@@ -153,7 +153,7 @@ def test_values_come_in_grains_and_no_further_than_allowed() -> None:
     while not here.idle:
         counts += [(e.first, e.count) for e in here.step() if isinstance(e, Items)]
     assert counts == [(0, 6), (6, 2)]
-    here.allow("a", 0, 0, (), 100)
+    here.loops.allow("a", 0, 0, (), 100)
     while not here.idle:
         counts += [(e.first, e.count) for e in here.step() if isinstance(e, Items)]
     assert counts == [(0, 6), (6, 2), (8, 5), (13, 7)]
@@ -166,10 +166,10 @@ def test_loops_that_wait_for_a_row_keep_nobody_busy() -> None:
     done: list[str] = []
     while not here.idle:
         here.step()
-    here.allow("r0", 0, 0, (), 20)
+    here.loops.allow("r0", 0, 0, (), 20)
     here.drop("r1")
     for number in range(ROWS, ROWS + 3):
-        here.allow(f"r{number}", 0, 0, (), 20)
+        here.loops.allow(f"r{number}", 0, 0, (), 20)
     while not here.idle:
         done += [event.call.run for event in here.step() if isinstance(event, LoopDone)]
     assert sorted(done) == sorted(["r0", *(f"r{number}" for number in range(ROWS, ROWS + 3))])
@@ -177,7 +177,7 @@ def test_loops_that_wait_for_a_row_keep_nobody_busy() -> None:
 
 def test_loops_of_many_shapes_keep_few_tables() -> None:
     here = engine()
-    lanes = here._resident._lanes
+    lanes = here.loops._lanes
     for number in range(3 * MOST_LANES):
         output = LoopOutput(f"last {number}", 0, "value", "last")
         _, done = serve(here, loop(f"r{number}", 1.0, 3, outputs=(output,)))
@@ -189,7 +189,7 @@ def test_loops_of_many_shapes_keep_few_tables() -> None:
 
 def test_a_cancelled_loop_gives_back_its_row_and_pages() -> None:
     here = engine()
-    free = here.pages()
+    free = here.pools.pages()
     for number in range(200):
         here.add_loop(loop(f"r{number}", 1.0, 1000))
     for _ in range(3):
@@ -197,7 +197,7 @@ def test_a_cancelled_loop_gives_back_its_row_and_pages() -> None:
     for number in range(200):
         here.drop(f"r{number}")
     assert here.idle
-    assert here.pages() == free
+    assert here.pools.pages() == free
 
 
 def test_nan_ends_one_run_and_names_its_iteration() -> None:
@@ -214,7 +214,7 @@ def test_more_than_the_states_hold_is_told() -> None:
         {"walk": ("operators_synthetic:WalkForTest", {"kv": "main", "count": "count"})}, kv_bytes=1 << 16, capacity="n"
     )
     here = engine_of(plan)
-    here.admit("a", {"n": 20})
+    here.limits.admit("a", {"n": 20})
     _, done = serve(here, loop("a", 1.0, 50))
     error = done["a"].error
     assert error is not None

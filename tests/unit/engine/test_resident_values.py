@@ -157,7 +157,7 @@ def broken(raised: Exception) -> Callable[[Any, StepBatch], StepOutputs]:
 )
 def test_a_step_that_raises_ends_the_runs_in_it(monkeypatch: pytest.MonkeyPatch, raised: Exception, code: str) -> None:
     here = walking()
-    free = here.pages()
+    free = here.pools.pages()
     with monkeypatch.context() as patched:
         patched.setattr(Walk, "step", broken(raised))
         each, done = serve(here, loop("a", 1.0, 5), loop("b", 1.0, 5))
@@ -165,8 +165,8 @@ def test_a_step_that_raises_ends_the_runs_in_it(monkeypatch: pytest.MonkeyPatch,
     assert [end.error and end.error.code for end in done.values()] == [code, code]
     for run in done:
         here.drop(run)
-    assert here.pages() == free
-    here.audit()
+    assert here.pools.pages() == free
+    here.states.audit()
     each, done = serve(here, loop("c", 1.0, 5), loop("d", 2.0, 5))
     assert each == {"c": naive(1.0, 5), "d": naive(2.0, 5)}
 
@@ -205,11 +205,11 @@ def test_what_can_not_be_taken_from_its_row_ends_that_run_alone(monkeypatch: pyt
     for call in calls:
         here.add_loop(call)
     here.step()
-    here.suspend("a")
+    here.swap.suspend("a")
     events: list[Any] = []
     while not here.idle:
         events += here.step()
-    here.resume("a")
+    here.swap.resume("a")
     while not here.idle:
         events += here.step()
     ends = {event.call.run: event.error for event in events if hasattr(event, "iterations") and hasattr(event, "error")}
@@ -217,7 +217,7 @@ def test_what_can_not_be_taken_from_its_row_ends_that_run_alone(monkeypatch: pyt
     assert [error.code for error in ends.values() if error is not None] == ["out_of_memory"]
     for run in "ab":
         here.drop(run)
-    here.audit()
+    here.states.audit()
 
 
 def test_a_loop_without_room_for_one_iteration_is_told_what_is_full() -> None:
@@ -225,14 +225,14 @@ def test_a_loop_without_room_for_one_iteration_is_told_what_is_full() -> None:
         {"walk": ("operators_synthetic:WalkForTest", {"kv": "main", "count": "count"})}, kv_bytes=1 << 16, capacity="n"
     )
     here = engine_of(plan)
-    here.admit("a", {"n": 6})
+    here.limits.admit("a", {"n": 6})
     serve(here, loop("a", 1.0, 6))
     _, done = serve(here, loop("a", 1.0, 2))
     error = done["a"].error
     assert error is not None
     assert error.code == "invalid_input"
     assert "at most 6 tokens" in error.message
-    assert here.export(StateKey("a", "main"))["counters"].tolist() == [[6, 6]]
+    assert here.transfers.export(StateKey("a", "main"))["counters"].tolist() == [[6, 6]]
 
 
 def test_what_is_longer_than_a_row_is_refused_even_if_it_is_only_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +249,7 @@ def test_what_is_longer_than_a_row_is_refused_even_if_it_is_only_read(monkeypatc
     monkeypatch.setattr(synthetic, "WalkForTest", Reader)
     here = walking()
     kv = torch.zeros(2, 1, 17, 1, 1, dtype=torch.float64)
-    here.import_state(StateKey("a", "main"), {"counters": torch.tensor([[17, 17]]), "kv.0": kv})
+    here.transfers.import_state(StateKey("a", "main"), {"counters": torch.tensor([[17, 17]]), "kv.0": kv})
     _, done = serve(here, loop("a", 1.0, 2))
     error = done["a"].error
     assert error is not None

@@ -12,7 +12,8 @@ from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
 from walkgraph.engine.calls.runner import Result, Runner
 from walkgraph.engine.failures import MOST_GIVEN, Failures
-from walkgraph.engine.kv.paged_attention import PaddedContexts
+from walkgraph.engine.kv.attention_backends import AttentionBackends
+from walkgraph.engine.kv.pool import KVPools
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.spec import LoopCall, LoopInput, LoopUse
 
@@ -40,7 +41,7 @@ def served(runner: Runner, operator: Operator, device: torch.device, calls: Sequ
 
 def run(operator: Operator, *values: Any) -> list[tuple[Any, str | None]]:
     """(output, error code) of each."""
-    runner = Runner(StateTable({}, PaddedContexts()), 3)
+    runner = Runner(StateTable(KVPools({}), AttentionBackends()), 3)
     results = served(runner, operator, CPU, [call("node", {"value": v}, run=str(i)) for i, v in enumerate(values)])
     return [(r.outputs and r.outputs["out"], r.error and r.error.code) for r in results]
 
@@ -104,7 +105,7 @@ def test_exceptions_become_typed_errors_without_their_text(raised: Exception, co
     def serve(value: int) -> int:
         raise raised
 
-    runner = Runner(StateTable({}, PaddedContexts()), 3)
+    runner = Runner(StateTable(KVPools({}), AttentionBackends()), 3)
     [result] = served(runner, Each(serve), CPU, [call("node", {"value": 1}, iteration=(2,))])
     assert result.error is not None
     assert (result.error.code, result.error.node, result.error.walk) == (code, "node", "walk")
@@ -128,7 +129,7 @@ def test_a_forward_may_tell_by_itself_that_its_numbers_are_none() -> None:
             return [{"out": one.inputs["value"], FINITE: torch.tensor(one.inputs["value"] >= 0)} for one in calls]
 
     assert run(Whole(), 3, -1, 0) == [(3, None), (None, "numeric_error"), (0, None)]
-    runner = Runner(StateTable({}, PaddedContexts()), 3)
+    runner = Runner(StateTable(KVPools({}), AttentionBackends()), 3)
     [result] = served(runner, Whole(), CPU, [call("node", {"value": 1})])
     assert result.outputs is not None
     assert result.outputs.keys() == {"out"}
@@ -139,7 +140,7 @@ def test_an_error_says_what_the_call_was_given_and_nothing_of_its_content() -> N
         raise KeyError("secret")
 
     key = StateKey("r", "kv")
-    states = StateTable({}, PaddedContexts())
+    states = StateTable(KVPools({}), AttentionBackends())
     states.set(key, torch.zeros(2, 3))
     runner = Runner(states, 3)
     many = {f"p{number}": 1.5 for number in range(MOST_GIVEN)}
@@ -174,7 +175,7 @@ def test_an_error_of_a_loop_names_all_that_may_be_at_fault() -> None:
     loop = LoopCall(
         run="r", walk="w", step=0, use=0, loop="l", iteration=(7,), body=body, times=9, until=None, outputs=()
     )
-    failures = Failures(StateTable({}, PaddedContexts()), 3)
+    failures = Failures(StateTable(KVPools({}), AttentionBackends()), 3)
     error = failures.unsound(loop, 4, spans=False)
     assert (
         error.message == "`net` or `head` gave NaN or infinite numbers at iteration 4; check its inputs and parameters"

@@ -131,7 +131,7 @@ def test_several_runs_ride_in_turn_and_others_follow_the_leaders_order(nodes: li
 @pytest.mark.parametrize("at", range(len(TIMES) + 1))
 def test_a_run_that_is_cancelled_at_any_iteration_leaves_nothing_waiting(nodes: list[Node], at: int) -> None:
     """The others go on, and what it held is free again."""
-    nodes[0].engine.resident.crossing.spans = one = _Cut(nodes[0], "a", at)
+    nodes[0].engine.loops.crossing.spans = one = _Cut(nodes[0], "a", at)
     fill(nodes, {"a": 20, "b": 40})
     other = given(nodes, "b", 40, [None, None], TIMES * 3)
     given(nodes, "a", 20, [None, None])
@@ -140,7 +140,7 @@ def test_a_run_that_is_cancelled_at_any_iteration_leaves_nothing_waiting(nodes: 
     if at < len(TIMES):
         assert one.reached.wait(20)
     for node in (nodes[1], nodes[2], nodes[0]):
-        spans = node.engine.resident.crossing.spans
+        spans = node.engine.loops.crossing.spans
         assert spans is not None
         spans.halt("a")
         node.do(lambda node=node: node.engine.drop("a"))
@@ -169,20 +169,20 @@ def test_a_suspended_run_leaves_its_rows_on_all_ranks_and_goes_on_from_there(
     nodes: list[Node], order: tuple[int, ...]
 ) -> None:
     """Followers serve what the leader had launched, whoever hears of it first."""
-    nodes[0].engine.resident.crossing.spans = cut = _Cut(nodes[0], "a", 2)
+    nodes[0].engine.loops.crossing.spans = cut = _Cut(nodes[0], "a", 2)
     fill(nodes, {"a": 20, "b": 40})
     times = TIMES * 20
     expected = {run: given(nodes, run, seed, [None, None], times) for run, seed in (("a", 20), ("b", 40))}
     assert cut.reached.wait(20)
     for at in order:
-        nodes[at].do(lambda at=at: nodes[at].engine.suspend("a"))
+        nodes[at].do(lambda at=at: nodes[at].engine.swap.suspend("a"))
     assert quiet(nodes, parts=False)
     for node in nodes:
         assert [(e.run, e.out, e.error) for e in node.events if isinstance(e, Swapped)] == [("a", True, None)]
         assert "a" not in node.done, "it was not over when it was suspended"
     same(nodes, "b", expected["b"])
     for at in order:
-        nodes[at].do(lambda at=at: nodes[at].engine.resume("a"))
+        nodes[at].do(lambda at=at: nodes[at].engine.swap.resume("a"))
     assert quiet(nodes)
     same(nodes, "a", expected["a"])
 
@@ -198,7 +198,7 @@ def test_a_part_that_fails_ends_its_run_alone(nodes: list[Node]) -> None:
             break
         for node in nodes:
             node.do(lambda: None)
-            spans = node.engine.resident.crossing.spans
+            spans = node.engine.loops.crossing.spans
             if spans is not None and "a" in nodes[1].done:
                 spans.halt("a")  # as the word of the conductor comes
     for node in nodes:
@@ -211,7 +211,7 @@ def test_a_part_that_fails_ends_its_run_alone(nodes: list[Node]) -> None:
 
 
 def test_a_peer_that_is_gone_holds_nobody_up_and_its_rooms_are_free(nodes: list[Node]) -> None:
-    nodes[0].engine.resident.crossing.spans = cut = _Cut(nodes[0], "a", 1)
+    nodes[0].engine.loops.crossing.spans = cut = _Cut(nodes[0], "a", 1)
     fill(nodes, {"a": 20, "b": 40})
     never = (False,) * (len(TIMES) * 12)
     expected = given(nodes, "b", 40, [None, never], TIMES * 12)
@@ -220,11 +220,11 @@ def test_a_peer_that_is_gone_holds_nobody_up_and_its_rooms_are_free(nodes: list[
     nodes[2].deaf = True
     nodes[2].mail.put(None)
     for node in nodes[:2]:
-        spans = node.engine.resident.crossing.spans
+        spans = node.engine.loops.crossing.spans
         assert spans is not None
         spans.halt("a")  # as the word of the conductor comes, which has missed the peer
         node.do(lambda node=node: node.engine.drop("a"))
-        node.do(lambda node=node: node.engine.resident.crossing.gone(Rank(2)))
+        node.do(lambda node=node: node.engine.loops.crossing.gone(Rank(2)))
     assert quiet(nodes[:2])
     same(nodes, "b", expected)
 
@@ -305,18 +305,18 @@ def test_a_set_halt_is_cleared_when_it_is_taken_again() -> None:
 def test_a_held_run_leaves_its_rows_whoever_hears_of_it_first(nodes: list[Node], seed: int) -> None:
     """Again and again; all ranks hear of a hold, and of a release, in any order."""
     draw = random.Random(seed)
-    nodes[0].engine.resident.crossing.spans = cut = _Cut(nodes[0], "a", 2)
+    nodes[0].engine.loops.crossing.spans = cut = _Cut(nodes[0], "a", 2)
     fill(nodes, {"a": 20, "b": 40})
     times = TIMES * 20
     expected = {run: given(nodes, run, at, [None, None], times) for run, at in (("a", 20), ("b", 40))}
     assert cut.reached.wait(20)
     for _ in range(3):
         for at in draw.sample(range(3), 3):
-            nodes[at].do(lambda at=at: nodes[at].engine.hold("a"))
+            nodes[at].do(lambda at=at: nodes[at].engine.holds.hold_loops("a"))
         assert quiet(nodes, parts=False)
-        assert not any(node.engine.resident.rides("a") for node in nodes)
+        assert not any(node.engine.loops.rides("a") for node in nodes)
         for at in draw.sample(range(3), 3):
-            nodes[at].do(lambda at=at: nodes[at].engine.release("a"))
+            nodes[at].do(lambda at=at: nodes[at].engine.holds.release_loops("a"))
     assert quiet(nodes)
     for run, value in expected.items():
         same(nodes, run, value)
@@ -325,32 +325,32 @@ def test_a_held_run_leaves_its_rows_whoever_hears_of_it_first(nodes: list[Node],
 @pytest.mark.parametrize("suspended", [False, True])
 def test_a_part_that_is_held_launches_what_its_leader_has_launched(nodes: list[Node], *, suspended: bool) -> None:
     """It hears that it goes on, and no more, in one breath; its leader has gone some iterations in between."""
-    nodes[0].engine.resident.crossing.spans = cut = _Cut(nodes[0], "a", 2)
+    nodes[0].engine.loops.crossing.spans = cut = _Cut(nodes[0], "a", 2)
     fill(nodes, {"a": 20, "b": 40})
     times = TIMES * 20
     expected = {run: given(nodes, run, at, [None, None], times) for run, at in (("a", 20), ("b", 40))}
     assert cut.reached.wait(20)
     for node in nodes:
-        node.do(lambda node=node: node.engine.hold("a"))
+        node.do(lambda node=node: node.engine.holds.hold_loops("a"))
     assert quiet(nodes, parts=False)
     cut.at, before = max(upto for run, upto in nodes[0].log if run == "a"), len(nodes[0].log)
     cut.reached.clear()
-    nodes[0].do(lambda: nodes[0].engine.release("a"))
+    nodes[0].do(lambda: nodes[0].engine.holds.release_loops("a"))
     for node in nodes[1:]:
-        node.do(lambda node=node: (node.engine.release("a"), node.engine.hold("a")))
+        node.do(lambda node=node: (node.engine.holds.release_loops("a"), node.engine.holds.hold_loops("a")))
     assert cut.reached.wait(20)
-    nodes[0].do(lambda: nodes[0].engine.hold("a"))
+    nodes[0].do(lambda: nodes[0].engine.holds.hold_loops("a"))
     if suspended:
         for node in nodes:
-            node.do(lambda node=node: node.engine.suspend("a"))
+            node.do(lambda node=node: node.engine.swap.suspend("a"))
     assert quiet(nodes, parts=False)
     assert len(nodes[0].log) > before
-    assert not any(node.engine.resident.rides("a") for node in nodes)
+    assert not any(node.engine.loops.rides("a") for node in nodes)
     same(nodes, "b", expected["b"])
     for node in nodes:
         if suspended:
             assert [event.out for event in node.events if isinstance(event, Swapped)] == [True]
-            node.do(lambda node=node: node.engine.resume("a"))
-        node.do(lambda node=node: node.engine.release("a"))
+            node.do(lambda node=node: node.engine.swap.resume("a"))
+        node.do(lambda node=node: node.engine.holds.release_loops("a"))
     assert quiet(nodes)
     same(nodes, "a", expected["a"])

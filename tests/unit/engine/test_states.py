@@ -7,9 +7,10 @@ from torch import Tensor
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.engine.kv.allocator import PAGE, OutOfPages, PageFault
-from walkgraph.engine.kv.paged_attention import PaddedContexts
-from walkgraph.engine.kv.pool import Pool, page_bytes, slots_of
+from walkgraph.engine.kv.attention_backends import AttentionBackends
+from walkgraph.engine.kv.pool import KVPools, Pool, page_bytes, slots_of
 from walkgraph.engine.kv.states import StateTable, Transaction
+from walkgraph.engine.kv.transfer import StateTransfer
 
 SHAPE = CacheShape(layers=1, kv_heads=1, head_dim=1, dtype=torch.float64)
 MAIN, OTHER = StateKey("r", "kv"), StateKey("r", "kv", (3,))
@@ -17,7 +18,7 @@ MAIN, OTHER = StateKey("r", "kv"), StateKey("r", "kv", (3,))
 
 @pytest.fixture
 def states() -> StateTable:
-    return StateTable({"kv": Pool(SHAPE, 16, torch.device("cpu"))}, PaddedContexts())
+    return StateTable(KVPools({"kv": Pool(SHAPE, 16, torch.device("cpu"))}), AttentionBackends())
 
 
 def segment(key: StateKey, start: int, n: int, *, keep: bool = True, advance: int = 1, sequence: int = 0) -> Segment:
@@ -39,7 +40,7 @@ def append(states: StateTable, key: StateKey, *values: float, advance: int = 1, 
 
 
 def kept(states: StateTable, key: StateKey, sequence: int = 0) -> list[float]:
-    return states.export(key)[f"kv.{sequence}"][1].flatten().tolist()
+    return StateTransfer(states).export(key)[f"kv.{sequence}"][1].flatten().tolist()
 
 
 def free(states: StateTable) -> int:
@@ -73,7 +74,7 @@ def test_a_rollback_restores_all_that_was_touched(states: StateTable) -> None:
     assert free(states) == before
     assert kept(states, MAIN) == list(range(20))
     assert states.tensors[OTHER].tolist() == [1]
-    assert states.export(StateKey("new", "kv")) == {}
+    assert StateTransfer(states).export(StateKey("new", "kv")) == {}
     states.audit()
 
 
@@ -125,8 +126,8 @@ def test_a_wide_state_keeps_sequences_apart(states: StateTable) -> None:
     assert [kept(states, wide, i) for i in range(3)] == [[*range(5), 10 + i] for i in range(3)]
     states.fork(wide, OTHER)
     assert states.width(OTHER) == 3
-    there = StateTable({"kv": Pool(SHAPE, 16, torch.device("cpu"))}, PaddedContexts())
-    there.import_state(wide, states.export(wide))
+    there = StateTable(KVPools({"kv": Pool(SHAPE, 16, torch.device("cpu"))}), AttentionBackends())
+    StateTransfer(there).import_state(wide, StateTransfer(states).export(wide))
     assert [kept(there, wide, i) for i in range(3)] == [[*range(5), 10 + i] for i in range(3)]
     transaction = there.transaction()
     assert [transaction.position(wide, i) for i in range(3)] == [6, 6, 6]
@@ -140,7 +141,7 @@ def test_a_wide_state_keeps_sequences_apart(states: StateTable) -> None:
 def test_a_fork_into_another_shape_is_a_fault() -> None:
     wide = CacheShape(layers=1, kv_heads=1, head_dim=2, dtype=torch.float64)
     pools = {name: Pool(shape, 4, torch.device("cpu")) for name, shape in (("kv", SHAPE), ("wide", wide))}
-    states = StateTable(pools, PaddedContexts())
+    states = StateTable(KVPools(pools), AttentionBackends())
     append(states, MAIN, 1.0)
     with pytest.raises(PageFault, match="different shapes"):
         states.fork(MAIN, StateKey("r", "wide"))
@@ -181,7 +182,7 @@ def test_an_import_that_fails_takes_no_pages_and_leaves_what_was_there(states: S
     before = free(states)
     narrow = {"counters": torch.tensor([[20, 20], [20, 20]]), "kv.0": torch.zeros(2, 1, 20, 1, 1)}
     with pytest.raises(KeyError):
-        states.import_state(MAIN, narrow)
+        StateTransfer(states).import_state(MAIN, narrow)
     assert free(states) == before
     assert kept(states, MAIN) == [1.0, 2.0]
     states.audit()

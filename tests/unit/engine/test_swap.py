@@ -16,10 +16,11 @@ from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape
 from walkgraph.engine.engine import Done, Engine
 from walkgraph.engine.kv.allocator import OutOfPages
-from walkgraph.engine.kv.paged_attention import PaddedContexts
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.attention_backends import AttentionBackends
+from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.engine.kv.swap import Swap, Swapped
+from walkgraph.engine.kv.swap import SuspendedRuns, Swap, Swapped
+from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.engine.loops.resident import LoopDone
 from walkgraph.engine.loops.spec import Items
 from walkgraph.networks import operators_synthetic as synthetic
@@ -80,20 +81,20 @@ def test_a_loop_suspended_at_any_iteration_gives_what_an_undisturbed_one_gives(
     shared: Engine, times: int, at: list[int], bound: int, grain: int
 ) -> None:
     shared.drop("a")  # of an example that failed
-    client, free = Client(shared), shared.pages()
+    client, free = Client(shared), shared.pools.pages()
     for run in ("a", "b"):
         shared.add_loop(loop(run, 1.0, times, bound=bound, grain=grain))
     for steps in at:
         for _ in range(steps):
             client.step()
-        shared.suspend("a")
+        shared.swap.suspend("a")
         client.run()
         assert client.swapped[-1] == Swapped("a", out=True)
         assert len(client.each.get("b", ())) == len(naive(1.0, times, bound=bound))
-        assert shared.export(StateKey("a", "main")) == {}
+        assert shared.transfers.export(StateKey("a", "main")) == {}
         shared.drop("b")
-        assert shared.pages() == free, "a suspended run holds no page"
-        shared.resume("a")
+        assert shared.pools.pages() == free, "a suspended run holds no page"
+        shared.swap.resume("a")
     client.run()
     wanted = naive(1.0, times, bound=bound)
     assert client.each.get("a", []) == wanted
@@ -102,26 +103,26 @@ def test_a_loop_suspended_at_any_iteration_gives_what_an_undisturbed_one_gives(
     assert outputs is not None
     assert outputs["last"].tolist() == wanted[-1:]
     assert outputs["all"][:, 0].tolist() == wanted
-    kept = shared.export(StateKey("a", "main"))
+    kept = shared.transfers.export(StateKey("a", "main"))
     assert kept["counters"].tolist() == [[len(wanted)] * 2]
     assert kept["kv.0"][0, 0, :, 0, 0].tolist() == wanted
-    assert shared.export(StateKey("a", "count"))["tensor"].tolist() == [float(len(wanted))]
+    assert shared.transfers.export(StateKey("a", "count"))["tensor"].tolist() == [float(len(wanted))]
     shared.drop("a")
-    shared.audit()
-    assert shared.pages() == free
+    shared.states.audit()
+    assert shared.pools.pages() == free
 
 
 def test_a_cancelled_run_leaves_nothing_wherever_it_is(shared: Engine) -> None:
     def away(client: Client) -> None:
-        shared.suspend("a")
+        shared.swap.suspend("a")
         client.run()
 
-    free = shared.pages()
+    free = shared.pools.pages()
     stages: list[Callable[[Client], None]] = [
         lambda client: None,
-        lambda client: shared.suspend("a"),
+        lambda client: shared.swap.suspend("a"),
         away,
-        lambda client: (away(client), shared.resume("a"))[1],
+        lambda client: (away(client), shared.swap.resume("a"))[1],
     ]
     for stage in stages:
         client = Client(shared)
@@ -130,19 +131,19 @@ def test_a_cancelled_run_leaves_nothing_wherever_it_is(shared: Engine) -> None:
         stage(client)
         shared.drop("a")
         assert shared.idle
-        assert shared.pages() == free
-        shared.audit()
+        assert shared.pools.pages() == free
+        shared.states.audit()
 
 
 def test_credit_that_comes_for_a_suspended_loop_is_kept(shared: Engine) -> None:
     client = Client(shared)
     shared.add_loop(loop("a", 1.0, 20, allowed=5))
     client.run()
-    shared.suspend("a")
+    shared.swap.suspend("a")
     client.run()
-    shared.allow("a", 0, 0, (), 20)
+    shared.loops.allow("a", 0, 0, (), 20)
     assert shared.idle
-    shared.resume("a")
+    shared.swap.resume("a")
     client.run()
     assert client.each["a"] == naive(1.0, 20)
     shared.drop("a")
@@ -150,7 +151,7 @@ def test_credit_that_comes_for_a_suspended_loop_is_kept(shared: Engine) -> None:
 
 def test_a_loop_of_higher_priority_takes_the_row_of_the_latest_lower_one() -> None:
     here = resident.engine()
-    here._resident._rows = 2
+    here.loops._rows = 2
     client, ends = Client(here), list[str]()
     calls = [loop("old", 1.0, 12, ready_at=1.0), loop("new", 1.0, 12, ready_at=2.0)]
     calls.append(loop("high", 1.0, 12, ready_at=2.5, priority=1))
@@ -184,15 +185,15 @@ def test_calls_of_a_suspended_run_wait_and_others_do_not() -> None:
 
     feed("a", 1, 2, 3)
     assert serve() == ["a"]
-    kept = here.export(StateKey("a", "main"))
+    kept = here.transfers.export(StateKey("a", "main"))
     feed("a", 4)
-    here.suspend("a")
+    here.swap.suspend("a")
     feed("a", 5)
     feed("b", 6)
     assert serve() == ["b", "a out"]
-    here.resume("a")
+    here.swap.resume("a")
     assert serve() == ["a in", "a", "a"]
-    after = here.export(StateKey("a", "main"))
+    after = here.transfers.export(StateKey("a", "main"))
     assert after["counters"].tolist() == [[5, 5]]
     assert torch.equal(after["kv.0"][:, :, :3], kept["kv.0"])
 
@@ -209,16 +210,16 @@ def name(event: object) -> str:
 
 def table(pages: int) -> tuple[StateTable, Pool]:
     pool = Pool(SHAPE, pages, torch.device("cpu"))
-    return StateTable({"main": pool, "copy": pool}, PaddedContexts()), pool
+    return StateTable(KVPools({"main": pool, "copy": pool}), AttentionBackends()), pool
 
 
 def swap_of(states: StateTable) -> Swap:
-    return Swap(states, lambda run: None, lambda run: True, lambda run: None, lambda run: ())
+    return Swap(states, SuspendedRuns(), lambda run: None, lambda run: True, lambda run: None, lambda run: ())
 
 
 def filled(states: StateTable, key: StateKey, tokens: int) -> None:
     value = torch.randn(2, 2, tokens, 1, 2)
-    states.import_state(key, {"counters": torch.tensor([[tokens, tokens + 3]]), "kv.0": value})
+    StateTransfer(states).import_state(key, {"counters": torch.tensor([[tokens, tokens + 3]]), "kv.0": value})
 
 
 def test_shared_pages_are_copied_once_and_shared_again() -> None:
@@ -227,7 +228,7 @@ def test_shared_pages_are_copied_once_and_shared_again() -> None:
     filled(states, main, 40)
     states.fork(main, copy, 3)
     filled(states, other, 33)
-    before = {key: states.export(key) for key in (main, copy, other)}
+    before = {key: StateTransfer(states).export(key) for key in (main, copy, other)}
     swap = swap_of(states)
     swap.suspend("a")
     assert swap.advance() == [Swapped("a", out=True)]
@@ -238,7 +239,7 @@ def test_shared_pages_are_copied_once_and_shared_again() -> None:
     assert swap.advance() == [Swapped("a", out=False)]
     assert pool.pages.free == 12 - 3 - 3, "three pages, however many sequences share them"
     for key, wanted in before.items():
-        found = states.export(key)
+        found = StateTransfer(states).export(key)
         assert found.keys() == wanted.keys()
         assert all(torch.equal(found[name], wanted[name]) for name in wanted)
     states.audit()
@@ -251,7 +252,7 @@ def test_shared_pages_are_copied_once_and_shared_again() -> None:
 def test_a_run_that_finds_no_pages_is_told_and_can_come_back_later() -> None:
     states, _ = table(4)
     filled(states, StateKey("a", "main"), 40)
-    before = states.export(StateKey("a", "main"))
+    before = StateTransfer(states).export(StateKey("a", "main"))
     swap = swap_of(states)
     swap.suspend("a")
     swap.advance()
@@ -263,7 +264,7 @@ def test_a_run_that_finds_no_pages_is_told_and_can_come_back_later() -> None:
     states.drop_run("b")
     swap.resume("a")
     assert swap.advance() == [Swapped("a", out=False)]
-    assert torch.equal(states.export(StateKey("a", "main"))["kv.0"], before["kv.0"])
+    assert torch.equal(StateTransfer(states).export(StateKey("a", "main"))["kv.0"], before["kv.0"])
     states.audit()
 
 

@@ -197,7 +197,7 @@ def test_gauges_count_what_waits_and_how_busy_the_device_was() -> None:
     before = here.gauges()
     assert before.queue == 3
     assert before.busy == 0.0
-    assert before.pages_free == before.pages_total == here.pages()[1]
+    assert before.pages_free == before.pages_total == here.pools.pages()[1]
     assert 0 < before.memory_used < before.memory_total
     [spent] = [sum(one.timing.busy for one in of(Forwarded, served(here)))]
     after = here.gauges()
@@ -220,16 +220,16 @@ def test_a_launch_tells_since_when_it_could_have_been() -> None:
     ]  # fmt: skip
     clock: Any = here._clock  # pyright: ignore[reportPrivateUsage]
     clock.now = 200.0
-    here.allow("r", 3, 0, (), 6)
+    here.loops.allow("r", 3, 0, (), 6)
     events = served(here)
     first, second = of(Stepped, events)
     assert 200 < first.ready[0] < 200.1, "it was not allowed to before"
     assert second.ready[0] == first.timing.finished
-    here.hold("r")
+    here.holds.hold_loops("r")
     clock.now = 300.0
-    here.allow("r", 3, 0, (), 12)
+    here.loops.allow("r", 3, 0, (), 12)
     clock.now = 400.0
-    here.release("r")
+    here.holds.release_loops("r")
     clock.now += 1.0
     events = served(here)
     assert 400 < of(Stepped, events)[0].ready[0] < 400.1, "it was held before"

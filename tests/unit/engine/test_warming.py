@@ -11,7 +11,7 @@ from walkgraph.abi.calls import Call, Scalar
 from walkgraph.abi.operator import Operator
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.loops.bodies import Loaded
-from walkgraph.engine.warmup import capture_singles
+from walkgraph.engine.warmup import capture_steps
 from walkgraph.networks.operators_synthetic_search import Spread
 
 CPU = torch.device("cpu")
@@ -42,6 +42,6 @@ def test_steps_for_loops_alone_are_not_asked_without_parameters() -> None:
     kept, window = _Kept(), _Window(CPU)
     nodes = {"spread": Loaded(Spread(CPU), CPU, 0), "window": Loaded(window, CPU, 1), "again": Loaded(window, CPU, 1)}
     told: list[tuple[str, float]] = []
-    capture_singles(nodes, lambda device: cast(CapturedSteps, kept), lambda what, done: told.append((what, done)))
+    capture_steps(nodes, lambda device: cast(CapturedSteps, kept), lambda what, done: told.append((what, done)))
     assert kept.operators == [window]
     assert [done for _, done in told] == [1.0]

@@ -89,7 +89,7 @@ def deployed(graph: str) -> LocalDeployment:
 
 def ready(local: LocalDeployment) -> dict[Any, set[Key]]:
     """Lane -> what it replays."""
-    return {key: set(lane.graphs) for engine in local.engines.values() for key, lane in engine._resident._lanes.items()}
+    return {key: set(lane.graphs) for engine in local.engines.values() for key, lane in engine.loops._lanes.items()}
 
 
 @pytest.mark.parametrize("graph", CASES)

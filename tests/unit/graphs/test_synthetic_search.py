@@ -28,8 +28,8 @@ def searched(requests: list[dict[str, Any]], *, resident: bool, graph: Graph | N
         here.submit(f"r{number}", "search", params)
     here.serve()
     values = [here.taken(f"r{number}").values for number in range(len(requests))]
-    here.engine.audit()
-    free, total = here.engine.pages()
+    here.engine.states.audit()
+    free, total = here.engine.pools.pages()
     assert free == total
     return values
 
@@ -91,7 +91,7 @@ def test_rounds_draw_other_ways() -> None:
 def test_what_the_task_asks_for_by_its_defaults_is_made_ready_before() -> None:
     made = placed(bundled_graph("synthetic_search"), "cpu", kv_bytes=1 << 22)
     here = InProcess(bundled_graph("synthetic_search"), made)
-    lanes = here.engine._resident._lanes
+    lanes = here.engine.loops._lanes
     ready = set(lanes)
     here.submit("r", "search", {"rounds": 9, "reach": 1.5})
     here.serve()

@@ -36,7 +36,7 @@ def room_of(engine: Engine, states: Sequence[StateKey], cells: int) -> DenseCont
     shape, held = Backbone(drawn_model(), CPU, torch.float32).caches()["kv"], []
     pool = Pool(shape, 8 * len(states), CPU)
     for index, key in enumerate(states):
-        state = engine.export(key)
+        state = engine.transfers.export(key)
         length, position = state["counters"][0].tolist() if state else (0, 0)
         pages = list(range(8 * index + 1, 8 * index + 1 + pages_for(length)))
         if state:
@@ -69,7 +69,7 @@ def noise(seed: int, height: int, width: int) -> Tensor:
 def begin(engine: Engine, run: str) -> StateKey:
     """A context of its own for every run: of texts and pictures, of a text alone, or none."""
     dice = torch.Generator().manual_seed(sum(run.encode()))
-    if engine.export(StateKey(run, "main")):
+    if engine.transfers.export(StateKey(run, "main")):
         return StateKey(run, "main")
     if "pictures" in run:
         clean = torch.randn(2, 3, CONFIG.latent_channels, generator=dice)

@@ -52,7 +52,7 @@ def test_text_is_as_it_was(engines: list[Engine]) -> None:
     for engine in engines:
         ids = {"ids": torch.arange(9)}
         outputs(engine, call("llm", ids, run="same", states={"kv": "main"}, temperature=0.0, top_k=0, top_p=1.0))
-        states.append(engine.export(StateKey("same", "main"))["kv.0"])
+        states.append(engine.transfers.export(StateKey("same", "main"))["kv.0"])
     assert torch.equal(*states)
 
 

@@ -72,7 +72,7 @@ class Stepped:
         self.positions = torch.zeros(count, dtype=torch.int32)
         self.seed = torch.tensor([*(llm("ids", self.rows, run, GREEDY).seed for run in runs), 0])
         for run, row in zip(runs, self.rows.tolist(), strict=False):
-            state = engine.export(StateKey(run, "main"))
+            state = engine.transfers.export(StateKey(run, "main"))
             self.lengths[row], self.positions[row] = state["counters"][0].tolist()
             self.pool.write(self.pages[row].tolist(), state["kv.0"])
 
@@ -116,7 +116,7 @@ def test_a_run_writes_the_same_by_step_as_by_forward(engine: Engine, model: Bage
         written.append(token[:-1, 0])
     assert len({tuple(row.tolist()) for row in torch.stack(written, 1)}) == len(runs)
     for run, row in zip(runs, stepped.rows.tolist(), strict=False):
-        state, length = engine.export(StateKey(run, "main")), int(stepped.lengths[row])
+        state, length = engine.transfers.export(StateKey(run, "main")), int(stepped.lengths[row])
         assert state["counters"][0].tolist() == [length, int(stepped.positions[row])]
         kept = stepped.pool.read(stepped.pages[row].tolist(), length)
         torch.testing.assert_close(kept, state["kv.0"], rtol=1e-4, atol=1e-5)

@@ -15,8 +15,8 @@ from walkgraph.abi.calls import Call, StateKey
 from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.allocator import PageFault
-from walkgraph.engine.kv.paged_attention import PaddedContexts
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.attention_backends import AttentionBackends
+from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.networks.bagel_und import UndRows
 from walkgraph.networks.presets import BAGEL
@@ -40,7 +40,7 @@ def pictures(*counts: int) -> list[Tensor]:
 
 
 def kept(engine: Engine, run: str) -> tuple[Tensor, Tensor]:
-    state = engine.export(StateKey(run, "main"))
+    state = engine.transfers.export(StateKey(run, "main"))
     return state["counters"], state["kv.0"]
 
 
@@ -118,7 +118,7 @@ def test_text_is_answered_as_among_other_calls(engine: Engine, by_itself: list[i
 
 def test_only_rows_of_one_mode_that_are_kept_are_placed() -> None:
     shape = CacheShape(layers=1, kv_heads=1, head_dim=8, dtype=torch.float32)
-    states = StateTable({"kv": Pool(shape, 4, torch.device("cpu"))}, PaddedContexts())
+    states = StateTable(KVPools({"kv": Pool(shape, 4, torch.device("cpu"))}), AttentionBackends())
     kept, block = (
         Segment(StateKey("r", "kv"), torch.arange(4), "causal"),
         Segment(StateKey("s", "kv"), torch.arange(4, 8), "block"),

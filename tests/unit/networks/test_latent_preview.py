@@ -86,7 +86,7 @@ def test_pictures_to_fit_with_are_of_all_kinds() -> None:
 
 
 def test_a_node_paints_alone_in_a_batch_and_by_a_step(engine: Engine) -> None:
-    operator = engine._nodes["preview"].operator
+    operator = engine._parts.nodes["preview"].operator
     generator = torch.Generator().manual_seed(1)
     squares = [torch.randn(8, 8, CONFIG.latent_channels, generator=generator) for _ in range(3)]
     calls = [call("preview", {"latents": x}, run=str(i), detail=4) for i, x in enumerate(squares)]

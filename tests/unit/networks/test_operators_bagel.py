@@ -99,8 +99,8 @@ def test_text_pictures_latents_and_decoding_are_those_of_the_plain_network(
         x = noise(2, 3, 5)
         [flow] = outputs(engine, llm("latents", x, time=0.7))
         close(flow["velocity"], naive_velocity(context, x, 0.7))
-    assert int(engine.export(StateKey("r", "main"))["counters"][0, 1]) == int(context.position)
-    assert int(engine.export(StateKey("r", "main"))["counters"][0, 0]) == 4 + 10 + 5 + 30
+    assert int(engine.transfers.export(StateKey("r", "main"))["counters"][0, 1]) == int(context.position)
+    assert int(engine.transfers.export(StateKey("r", "main"))["counters"][0, 0]) == 4 + 10 + 5 + 30
 
 
 def test_one_forward_serves_any_mix_of_calls_as_if_each_were_alone(
@@ -140,22 +140,22 @@ def test_one_forward_serves_any_mix_of_calls_as_if_each_were_alone(
             else:
                 assert a[port] == b[port]
     for one, other in zip(mix("together"), mix("alone"), strict=True):
-        a, b = (engine.export(c.states["kv"]) for c in (one, other))
+        a, b = (engine.transfers.export(c.states["kv"]) for c in (one, other))
         assert torch.equal(a["counters"], b["counters"])
         close(a["kv.0"], b["kv.0"])
 
 
 def test_noised_latents_are_never_kept(engine: Engine) -> None:
     outputs(engine, llm("ids", torch.arange(5)))
-    before = engine.export(StateKey("r", "main"))
+    before = engine.transfers.export(StateKey("r", "main"))
     first, again = (outputs(engine, llm("latents", noise(1, 2, 2), time=0.5))[0]["velocity"] for _ in range(2))
     assert torch.equal(first, again)
-    assert torch.equal(engine.export(StateKey("r", "main"))["kv.0"], before["kv.0"])
+    assert torch.equal(engine.transfers.export(StateKey("r", "main"))["kv.0"], before["kv.0"])
 
 
 def test_views_have_contexts_of_their_own_and_one_set_of_weights(engine: Engine, model: Bagel) -> None:
     ids, x = torch.arange(6), noise(1, 2, 2)
-    engine.fork(StateKey("r", "main"), StateKey("r", "cfg"))
+    engine.transfers.fork(StateKey("r", "main"), StateKey("r", "cfg"))
     outputs(engine, llm("ids", ids))
     full, empty = outputs(engine, llm("latents", x, time=0.5), llm("latents", x, time=0.5, node="llm_cfg"))
     with torch.inference_mode():
@@ -225,7 +225,7 @@ def test_what_does_not_fit_is_said_and_ends_one_run(engine: Engine, bad: Call, p
     assert (failed.error.code, failed.error.port) == ("node_error", port)
     assert words in failed.error.message
     assert served.error is None
-    assert engine.export(StateKey("r", "main")) == {}
+    assert engine.transfers.export(StateKey("r", "main")) == {}
 
 
 def test_a_text_in_parts_is_kept_as_the_whole() -> None:

@@ -53,7 +53,7 @@ def test_a_batch_is_computed_in_parts_that_fit_a_large_picture(engine: Engine, m
 
 
 def test_squares_of_the_largest_side_and_half_of_it_are_served_by_a_step(engine: Engine) -> None:
-    decoder = engine._nodes["decoder"].operator
+    decoder = engine._parts.nodes["decoder"].operator
     assert isinstance(decoder, VaeDecoder)
     singles = CapturedSteps(Capturer(torch.device("cpu")))
     for inputs in decoder.step_examples():

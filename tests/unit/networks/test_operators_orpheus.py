@@ -92,10 +92,10 @@ class Stepped:
         self.lengths = torch.zeros(count, dtype=torch.int32)
         self.seen = torch.zeros(count, CONFIG.llm.vocab, dtype=torch.int16)
         for run, row in zip(runs, self.rows.tolist(), strict=False):
-            state = engine.export(StateKey(run, "main"))
+            state = engine.transfers.export(StateKey(run, "main"))
             self.lengths[row] = int(state["counters"][0, 0])
             self.pool.write(self.pages[row].tolist(), state["kv.0"])
-            self.seen[row] = engine.export(StateKey(run, "seen"))["tensor"]
+            self.seen[row] = engine.transfers.export(StateKey(run, "seen"))["tensor"]
 
     def step(self, token: Tensor, at: int) -> dict[str, Tensor]:
         hows = [*self.hows, GREEDY]
@@ -141,14 +141,14 @@ def test_a_run_speaks_the_same_by_step_as_by_forward(engine: Engine, backbone: B
     spoken_tokens = [[int(one["token"]) for one in said] for said in wanted]
     assert len({tuple(tokens) for tokens in spoken_tokens}) == len(HOWS)
     for run, row in zip(runs, stepped.rows.tolist(), strict=False):
-        engine_seen = engine.export(StateKey(run, "seen"))["tensor"]
+        engine_seen = engine.transfers.export(StateKey(run, "seen"))["tensor"]
         assert not torch.equal(stepped.seen[row], engine_seen)
         engine.drop(run)
 
 
 def test_what_is_counted_is_the_prompt_once_and_every_spoken_token(engine: Engine) -> None:
     said = spoken(engine, "counted", PENALISED, 12)
-    seen = engine.export(StateKey("counted", "seen"))["tensor"]
+    seen = engine.transfers.export(StateKey("counted", "seen"))["tensor"]
     wanted = torch.zeros(CONFIG.llm.vocab, dtype=torch.int16)
     wanted[prompt_of("counted")] = 1
     for one in said[:-1]:

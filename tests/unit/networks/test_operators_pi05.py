@@ -98,7 +98,7 @@ def look(model: Pi05, run: str, name: str = "") -> Call:
 
 
 def begun(engine: Engine, model: Pi05, runs: Sequence[str]) -> None:
-    missing = [look(model, run) for run in runs if not engine.export(StateKey(run, "main"))]
+    missing = [look(model, run) for run in runs if not engine.transfers.export(StateKey(run, "main"))]
     if missing:
         outputs(engine, *missing)
 
@@ -114,7 +114,7 @@ def test_prefixes_of_several_runs_are_read_as_alone(engine: Engine, model: Pi05)
     outputs(engine, *(look(model, run, f"{run} together") for run in RUNS))
     for run, (cameras, tokens) in RUNS.items():
         outputs(engine, look(model, run, f"{run} alone"))
-        together, alone = (engine.export(StateKey(f"{run} {how}", "main")) for how in ("together", "alone"))
+        together, alone = (engine.transfers.export(StateKey(f"{run} {how}", "main")) for how in ("together", "alone"))
         count = len(cameras) * CONFIG.patches + tokens
         assert together["counters"][0].tolist() == [count, count]
         torch.testing.assert_close(together["kv.0"], alone["kv.0"], **CLOSE)
@@ -124,7 +124,7 @@ def test_a_prefix_is_that_of_the_plain_network(engine: Engine, model: Pi05) -> N
     begun(engine, model, ["two"])
     pool = Pool(Expert.load(context()).caches()["kv"], 8, CPU)
     count = 2 * CONFIG.patches + RUNS["two"][1]
-    pool.write(list(range(1, 1 + pages_for(count))), engine.export(StateKey("two", "main"))["kv.0"])
+    pool.write(list(range(1, 1 + pages_for(count))), engine.transfers.export(StateKey("two", "main"))["kv.0"])
     wanted = model.read(*model.laid([*pictures("two")[:, None]], ids("two")[None], None)).kv
     for layer, (k, v) in enumerate(wanted):
         torch.testing.assert_close(pool.k[layer][16 : 16 + count], k[0], **CLOSE)
@@ -209,7 +209,7 @@ def room_of(expert: Expert, engine: Engine, runs: Sequence[str], tokens: int) ->
     """Rooms behind the prefixes of an engine's runs, and one for a row that pads the batch."""
     pool, held = Pool(expert.caches()["kv"], 16 * len(runs), CPU), list[ContextSequence]()
     for index, run in enumerate(runs):
-        state = engine.export(StateKey(run, "main"))
+        state = engine.transfers.export(StateKey(run, "main"))
         length, position = state["counters"][0].tolist()
         pages = list(range(16 * index + 1, 16 * index + 1 + pages_for(length)))
         pool.write(pages, state["kv.0"])

@@ -78,7 +78,7 @@ def test_draws_follow_the_seed_and_go_on_after_a_fork(engine: Engine) -> None:
     assert len(set(first)) > 1
     assert [run(engine, "draw", run="b", draws=5)["value"] for _ in range(3)] == first
     assert [run(engine, "draw", run="c", draws=6)["value"] for _ in range(3)] != first
-    engine.fork(StateKey("a", "draw_rng"), StateKey("d", "draw_rng"))
+    engine.transfers.fork(StateKey("a", "draw_rng"), StateKey("d", "draw_rng"))
     assert run(engine, "draw", run="d", draws=5) == run(engine, "draw", run="a", draws=5)
     assert all(0 <= value < 3 for value in [run(engine, "draw", run="a", draws=5, below=3)["value"] for _ in range(9)])
 

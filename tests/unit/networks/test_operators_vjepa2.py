@@ -64,7 +64,7 @@ def close(got: Tensor, wanted: Tensor) -> None:
 
 
 def counters(engine: Engine, run: str, state: str = "one") -> list[list[int]]:
-    return engine.export(StateKey(run, state))["counters"].tolist()
+    return engine.transfers.export(StateKey(run, state))["counters"].tolist()
 
 
 def test_rollouts_at_different_frames_and_of_different_widths_are_one_batch(

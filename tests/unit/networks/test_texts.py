@@ -14,9 +14,10 @@ from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows, Segment
 from walkgraph.engine.kv.allocator import PAGE
-from walkgraph.engine.kv.paged_attention import PaddedContexts
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.attention_backends import AttentionBackends
+from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.networks.bagel import Bagel
 from walkgraph.networks.operators_bagel import Backbone
 from walkgraph.networks.presets import BAGEL, drawn
@@ -32,7 +33,7 @@ class Here:
     def __init__(self, model: Bagel, capture: Capture | None, pages: int = 120) -> None:
         self.backbone = Backbone(model, CPU, torch.float32, capture)
         pool = Pool(self.backbone.caches()["kv"], pages, CPU)
-        self.states = StateTable({"kv": pool}, PaddedContexts(), prefix_cache=True)
+        self.states = StateTable(KVPools({"kv": pool}, prefix_cache=True), AttentionBackends())
 
     def fed(self, values: Mapping[str, Tensor], port: str = "ids") -> list[int]:
         """One forward over a value for each run; its tokens, for text."""
@@ -54,7 +55,7 @@ class Here:
         self.states.fork(StateKey(source, "kv"), StateKey(target, "kv"))
 
     def kept(self, run: str) -> tuple[list[list[int]], Tensor]:
-        exported = self.states.export(StateKey(run, "kv"))
+        exported = StateTransfer(self.states).export(StateKey(run, "kv"))
         return exported["counters"].tolist(), exported["kv.0"]
 
 

@@ -214,5 +214,5 @@ async def test_of_a_burst_the_oldest_go_only_where_too_many_wait(service: Runnin
     # Something later, by which all of them are known to be whole.
     tell(service, "conductor", phase(RunId(f"{runs:032x}"), "queued", now + runs), first=2 * runs)
     found = await listed(service, BATCH)
-    assert service.services.traces.given_up == given_up
+    assert service.services.traces.evicted == given_up
     assert int(found[-1]["run"], 16) >= given_up

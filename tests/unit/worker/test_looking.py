@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from walkgraph.abi.calls import StateKey
-from walkgraph.engine.kv.states import Kept
+from walkgraph.engine.kv.paged_state import CacheSummary
 from walkgraph.engine.probe.value_probe import ProbedValue, ValueProbe
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
@@ -30,7 +30,7 @@ class Heard(Off):
 
 class States:
     def glance(self, key: StateKey) -> Any:
-        return Kept(1, 20, 2) if key == KEY else None
+        return CacheSummary(1, 20, 2) if key == KEY else None
 
 
 class Desk:

@@ -66,20 +66,52 @@ class FakeCore:
         return Standing(run=RunId(run), busy=False, sent=self.sent, received=0) if run in self.runs else None
 
 
+class FakeStates:
+    """States, and the copies of them that go out and come in."""
+
+    def __init__(self, log: list[Any]) -> None:
+        self.kept: dict[StateKey, Mapping[str, Any]] = {}
+        self.log, self.lost_page = log, False
+
+    def glance(self, key: StateKey) -> Any:
+        return self.kept.get(key)
+
+    def drop(self, keys: Iterable[StateKey]) -> None:
+        self.log.append(("drop_states", tuple(keys)))
+
+    def audit(self) -> None:
+        self.log.append("audit")
+        if self.lost_page:
+            raise PageFault("page 3 is lost")
+
+    def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
+        self.log.append(("fork", source, target, width))
+
+    def export(self, key: StateKey) -> Mapping[str, Any]:
+        return self.kept[key]
+
+    def import_state(self, key: StateKey, value: Mapping[str, Any]) -> None:
+        if not value:
+            raise InvalidInput("nothing to import")
+        if "big" in value:
+            raise torch.OutOfMemoryError("no room")
+        self.kept[key] = value
+
+
 class FakeEngine:
+    """Stands for its collaborators, too, but for what keeps states."""
+
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.log: list[Any] = []
         self.admitted: dict[str, Mapping[str, Any]] = {}
-        self.states: dict[StateKey, Mapping[str, Any]] = {}
-        self.lost_page = False
+        self.states = self.transfers = FakeStates(self.log)
+        self.pools = self.limits = self.loops = self.swap = self.holds = self
         self.swapped: list[Swapped] = []
 
     @property
     def idle(self) -> bool:
         return not self.calls and not self.swapped
-
-    def load(self, progress: Callable[[str, float], None]) -> None: ...
 
     def time_steps(self, *, on: bool) -> None: ...
 
@@ -89,14 +121,11 @@ class FakeEngine:
     def resume(self, run: str) -> None:
         self.swapped.append(Swapped(run, out=False))
 
-    def hold(self, run: str) -> None:
+    def hold_loops(self, run: str) -> None:
         self.log.append(("hold", run))
 
-    def release(self, run: str) -> None:
+    def release_loops(self, run: str) -> None:
         self.log.append(("release", run))
-
-    def glance(self, key: StateKey) -> Any:
-        return self.states.get(key)
 
     def admit(self, run: str, params: Mapping[str, Any]) -> None:
         self.admitted[run] = params
@@ -110,35 +139,14 @@ class FakeEngine:
         done = [Done(call, {"out": call.inputs["in"]}, None, 0.1, 0.2, len(calls)) for call in calls]
         return [*done, *swapped]
 
-    def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
-        self.log.append(("fork", source, target, width))
-
-    def export(self, key: StateKey) -> Mapping[str, Any]:
-        return self.states[key]
-
-    def import_state(self, key: StateKey, value: Mapping[str, Any]) -> None:
-        if not value:
-            raise InvalidInput("nothing to import")
-        if "big" in value:
-            raise torch.OutOfMemoryError("no room")
-        self.states[key] = value
-
     def drop(self, run: str) -> None:
         self.log.append(("drop", run))
-
-    def drop_states(self, keys: Iterable[StateKey]) -> None:
-        self.log.append(("drop_states", tuple(keys)))
 
     def pages(self) -> tuple[int, int]:
         return 3, 4
 
     def gauges(self) -> Gauges:
         return Gauges(*[0] * len(Gauges._fields))
-
-    def audit(self) -> None:
-        self.log.append("audit")
-        if self.lost_page:
-            raise PageFault("page 3 is lost")
 
 
 class Worker:
@@ -326,7 +334,7 @@ def test_the_books_are_checked_once_after_every_spell_of_work(trio: Trio) -> Non
 
 def test_a_worker_that_can_not_go_on_says_why_and_ends(trio: Trio) -> None:
     desk, one, _ = trio
-    one.engine.lost_page = True
+    one.engine.states.lost_page = True
     times = iter(range(1000))
     loop = Loop(one.rank, one.core, one.engine, one.links, Off(), lambda: float(next(times)))
     one.core.runs = (R,)
@@ -355,7 +363,7 @@ def test_cancel_drops_and_tells_the_pages(trio: Trio) -> None:
 def test_states_move_through_the_engine(trio: Trio) -> None:
     desk, one, _ = trio
     a, b = StateKey(R, "a"), StateKey(R, "b")
-    one.engine.states[a] = {"kv": torch.ones(2)}
+    one.engine.states.kept[a] = {"kv": torch.ones(2)}
     ref = Ref(R, 0, 0, ())
     moves = [
         MoveState(ref, "fork", source=a, target=b, width=2),
@@ -374,7 +382,7 @@ def test_states_move_through_the_engine(trio: Trio) -> None:
     assert refused.error is not None
     assert crowded.error is not None
     assert crowded.error.code == "out_of_memory"
-    assert one.engine.states[b] == {"kv": 3}
+    assert one.engine.states.kept[b] == {"kv": 3}
     assert one.engine.log == [("fork", a, b, 2), ("drop_states", (a, b))]
 
 

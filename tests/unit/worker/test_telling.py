@@ -38,6 +38,10 @@ class Engine:
     asked: int = 0
     told: Gauges = field(default_factory=lambda: Gauges(5, 0.25, 100, 1000, 3, 4, 20, 10))
 
+    @property
+    def pools(self) -> Engine:
+        return self
+
     def pages(self) -> tuple[int, int]:
         return 3, 4
 

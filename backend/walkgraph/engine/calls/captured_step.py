@@ -53,14 +53,14 @@ class CapturedSteps:
         """`capturer`: no other's, as its graphs run beside the others. `most`: calls of a batch, where not as many as
         the step says. `marks`: makes those behind its launches."""
         self._capturer, self._most = capturer, most
-        self._side = SideStream(capturer.device, marks)
+        self._stream = SideStream(capturer.device, marks)
         self._graphs: dict[Hashable, _CapturedStep] = {}
         self._ready: set[Hashable] = set()
 
-    def lane(self, operator: Operator, call: Call) -> Hashable | None:
-        """Calls of one operator and lane may be served together; None for one that `forward` must serve."""
-        given = operator.step_inputs(call)
-        spec = None if given is None else operator.step_spec(given, call.params)
+    def key(self, operator: Operator, call: Call) -> Hashable | None:
+        """Calls of one operator and key may be served together; None for one that `forward` must serve."""
+        inputs = operator.step_inputs(call)
+        spec = None if inputs is None else operator.step_spec(inputs, call.params)
         if spec is None or not spec.outputs or not (_empty(spec) or (id(operator), spec.key) in self._ready):
             return None
         return spec.key
@@ -74,9 +74,9 @@ class CapturedSteps:
             self._ready.add((id(operator), spec.key))
 
     def serve(self, operator: Operator, calls: Sequence[Call], host_ports: Callable[[Call], Collection[str]]) -> Served:
-        """Launch the captured steps of calls of one lane. What is read on the host is copied there."""
-        given = [operator.step_inputs(call) or {} for call in calls]
-        spec = operator.step_spec(given[0], calls[0].params)
+        """Launch the captured steps of calls of one key. What is read on the host is copied there."""
+        inputs = [operator.step_inputs(call) or {} for call in calls]
+        spec = operator.step_spec(inputs[0], calls[0].params)
         if spec is None:
             raise ValueError(f"`{calls[0].node}` has no step for these inputs")
         port = min(spec.outputs, key=lambda name: (not spec.outputs[name].dtype.is_floating_point, name))
@@ -85,15 +85,15 @@ class CapturedSteps:
         outputs: list[Outputs] = []
         sound: list[Tensor] = []
         most = self._sizes(spec)[-1]
-        with self._side.opened(value for one in given for value in one.values() if isinstance(value, Tensor)):
+        with self._stream.opened(value for one in inputs for value in one.values() if isinstance(value, Tensor)):
             for start in range(0, len(calls), most):
                 part = slice(start, start + most)
-                graph = self._filled(operator, spec, calls[part], given[part])
+                graph = self._filled(operator, spec, calls[part], inputs[part])
                 graph.replay()
                 outputs += self._taken(graph, spec, calls[part], host_ports)
                 if graph.made.sound is not None:
-                    sound.append(self._side.to_host(graph.made.sound[: len(calls[part])]))
-            return Served(outputs, sound, port, self._side.mark())
+                    sound.append(self._stream.to_host(graph.made.sound[: len(calls[part])]))
+            return Served(outputs, sound, port, self._stream.mark())
 
     def _sizes(self, spec: StepSpec) -> tuple[int, ...]:
         return tuple(size for size in spec.sizes or SIZES if self._most is None or size <= self._most)
@@ -103,12 +103,12 @@ class CapturedSteps:
         return {port: torch.empty(row.shape, dtype=row.dtype, device=device) for port, row in spec.outputs.items()}
 
     def _filled(
-        self, operator: Operator, spec: StepSpec, calls: Sequence[Call], given: Sequence[Mapping[str, Any]]
+        self, operator: Operator, spec: StepSpec, calls: Sequence[Call], inputs: Sequence[Mapping[str, Any]]
     ) -> _CapturedStep:
         graph, count = self._graph(operator, spec, bucket(len(calls), self._sizes(spec))), len(calls)
         device = self._capturer.device
         for port, (_, dtype) in spec.inputs.items():
-            values = [one[port] for one in given]
+            values = [one[port] for one in inputs]
             rows = stacked(values, device) if isinstance(values[0], Tensor) else listed(values, device, dtype)
             graph.inputs[port][:count].copy_(rows, non_blocking=True)
         for name, dtype in spec.params.items():
@@ -129,8 +129,8 @@ class CapturedSteps:
         outputs: list[Outputs] = [{} for _ in calls]
         for port in spec.outputs:
             rows = graph.made.ports[port][: len(calls)]
-            host = self._side.to_host(rows) if any(port in one for one in wanted) else None
-            kept = self._side.kept(rows) if any(port not in one for one in wanted) else None
+            host = self._stream.to_host(rows) if any(port in one for one in wanted) else None
+            kept = self._stream.kept(rows) if any(port not in one for one in wanted) else None
             for index, one in enumerate(wanted):
                 copy = host if port in one else kept
                 if copy is not None:

@@ -31,7 +31,7 @@ class Done(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A call that is under way, whose outputs may be given to other calls of the device: these come behind it. `Done`
+    """A call that is in flight, whose outputs may be given to other calls of the device: these come behind it. `Done`
     follows."""
 
     call: Call
@@ -79,7 +79,7 @@ class SplitCalls:
         """Whether it is a part."""
         return id(call) in self._wholes
 
-    def went(self, calls: Sequence[Call], finished: float) -> list[float]:
+    def ready_at(self, calls: Sequence[Call], finished: float) -> list[float]:
         """A batch is over, after which the next parts of those that are parts may be served; when each of these could:
         of a part, when the one before it was done."""
         ready = [call.ready_at for call in calls]

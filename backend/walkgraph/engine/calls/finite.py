@@ -13,7 +13,7 @@ from walkgraph.engine.device.cuda_streams import HostCopies
 class FiniteCheck:
     """Finds NaN and infinities among outputs: one small reduction per tensor, one read per device."""
 
-    def __init__(self, outputs: Sequence[Outputs], lines: HostCopies) -> None:
+    def __init__(self, outputs: Sequence[Outputs], copies: HostCopies) -> None:
         self._bad: dict[int, str] = {}
         self._flags: list[tuple[list[tuple[int, str]], Tensor]] = []
         """Calls and ports of tensors, and bool for each: whether it is sound."""
@@ -27,7 +27,7 @@ class FiniteCheck:
                 elif isinstance(value, float) and not math.isfinite(value):
                     self._bad.setdefault(index, port)
         for here in found.values():
-            flags = lines.to_host(torch.stack([flag for _, _, flag in here]))
+            flags = copies.to_host(torch.stack([flag for _, _, flag in here]))
             self._flags.append(([(index, port) for index, port, _ in here], flags))
 
     def port(self, index: int) -> str | None:

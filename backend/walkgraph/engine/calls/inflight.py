@@ -1,9 +1,12 @@
-"""A batch under way, and what came of each of its calls."""
+"""Batches that are in flight, launched and not yet collected, and what came of each of their calls."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from walkgraph.abi.calls import Outputs
+import torch
+
+from walkgraph.abi.calls import Call, Outputs
 from walkgraph.engine.device.cuda_streams import Mark
 from walkgraph.engine.kv.paged_state import NOTHING, TokensRead
 from walkgraph.errors import ErrorInfo
@@ -32,18 +35,18 @@ class InFlightCall(NamedTuple):
 
 
 class Launched:
-    """A batch under way. `wait` before `results`."""
+    """The forward of a batch. `wait` before `results`."""
 
     def __init__(
         self,
         mark: Mark | None,
         results: Callable[[], list[Result]],
-        given: Sequence[Outputs | None],
+        outputs: Sequence[Outputs | None],
         stamp: Mark | None = None,
     ) -> None:
-        """`given`: of each call, as `InFlightCall` has it. `stamp`: when its forward was over, where `mark` is of more
-        than that."""
-        self._mark, self.results, self.given, self.stamp = mark, results, given, stamp or mark
+        """`outputs`: of each call, as `InFlightCall` has them. `stamp`: when its forward was over, where `mark` is of
+        more than that."""
+        self._mark, self.results, self.outputs, self.stamp = mark, results, outputs, stamp or mark
         self.asynchronous = mark is not None
         """Whether it goes on by itself."""
 
@@ -52,10 +55,64 @@ class Launched:
         return self._mark is None or self._mark.query()
 
     def wait(self) -> None:
+        """Block the host until it is over."""
         if self._mark is not None:
             self._mark.synchronize()
 
-    def lead(self) -> None:
-        """What is launched from now on comes behind it."""
+    def fence(self) -> None:
+        """What is launched on the current stream from now on comes behind it."""
         if self._mark is not None:
             self._mark.wait()
+
+
+class InFlightBatch(NamedTuple):
+    calls: Sequence[Call]
+    launched: Launched
+    began: float
+    handed: float
+    """The host was done with it; known while the stopwatch is on."""
+    device: torch.device
+
+
+class InFlightBatches:
+    """Batches in turn with the steps of loops, and batches beside them, each in the order of their launches."""
+
+    def __init__(self) -> None:
+        self.turns: deque[InFlightBatch] = deque()
+        self.beside: deque[InFlightBatch] = deque()
+        self.over: list[InFlightBatch] = []
+        """Those that were done at once."""
+
+    @property
+    def any(self) -> bool:
+        return bool(self.turns or self.beside)
+
+    @property
+    def since(self) -> float | None:
+        """When the oldest batch on the device was taken."""
+        return min((batch.began for batch in (*self.turns, *self.beside)), default=None)
+
+    def has(self, run: str) -> bool:
+        """Whether a call of the run is in flight."""
+        return any(call.run == run for batch in (*self.turns, *self.beside) for call in batch.calls)
+
+    def fence(self, run: str) -> None:
+        """What is launched from now on may read what a run has in flight beside it."""
+        for batch in self.beside:
+            if any(call.run == run for call in batch.calls):
+                batch.launched.fence()
+
+    def wait(self, *, turns: bool) -> bool:
+        """Wait for the oldest batch, of those in turn or of those beside; False where there is none."""
+        batches = self.turns if turns else self.beside
+        if batches:
+            batches[0].launched.wait()
+        return bool(batches)
+
+    def pop_finished(self) -> list[InFlightBatch]:
+        """Take out the batches that are over, without waiting."""
+        over, self.over = self.over, []
+        for batches in self.turns, self.beside:
+            while batches and batches[0].launched.ready:
+                over.append(batches.popleft())
+        return over

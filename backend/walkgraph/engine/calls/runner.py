@@ -39,24 +39,24 @@ class Runner:
     ) -> None:
         self._states, self._clock, self._host_ports, self._stamp = states, clock, host_ports, stamp
         self.failures = Failures(states, rank)
-        self._lines: dict[torch.device, HostCopies] = {}
+        self._copies: dict[torch.device, HostCopies] = {}
 
     def launch(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> Launched:
         """A call that fails takes no other with it, and leaves no state behind."""
-        lines = self._lines.setdefault(device, HostCopies(device))
-        under_way = self._launch(operator, device, calls, lines)
+        copies = self._copies.setdefault(device, HostCopies(device))
+        under_way = self._launch(operator, device, calls, copies)
         stamp = self._stamp(device)
         given = [one.outputs for one in under_way]
-        return Launched(lines.mark(), lambda: [one.result() for one in under_way], given, stamp)
+        return Launched(copies.mark(), lambda: [one.result() for one in under_way], given, stamp)
 
     def launch_beside(
-        self, singles: CapturedSteps, operator: Operator, device: torch.device, calls: Sequence[Call]
+        self, captured: CapturedSteps, operator: Operator, device: torch.device, calls: Sequence[Call]
     ) -> Launched:
-        """By captured steps of one lane; where these can't be launched, as `launch` does it."""
+        """By captured steps of one key; where these can't be launched, as `launch` does it."""
         started = self._clock()
         try:
             with torch.inference_mode():
-                served = singles.serve(operator, calls, self._host_ports)
+                served = captured.serve(operator, calls, self._host_ports)
         except Exception as raised:  # noqa: BLE001 (what ails a captured step, a forward tells call by call)
             _log.warning("captured steps of `%s` could not be launched", calls[0].node, exc_info=raised)
             return self.launch(operator, device, calls)
@@ -76,7 +76,7 @@ class Runner:
         return Launched(served.mark, results, served.outputs)
 
     def _launch(
-        self, operator: Operator, device: torch.device, calls: Sequence[Call], lines: HostCopies
+        self, operator: Operator, device: torch.device, calls: Sequence[Call], copies: HostCopies
     ) -> list[InFlightCall]:
         started = self._clock()
         transaction = self._states.transaction(operator)
@@ -87,19 +87,19 @@ class Runner:
                 outputs = operator.forward(calls, transaction)
                 if len(outputs) != len(calls):
                     raise RuntimeError(f"{len(outputs)} outputs for {len(calls)} calls")
-                bad = FiniteCheck(outputs, lines)
-                given = [self._given(call, ports, lines) for call, ports in zip(calls, outputs, strict=True)]
+                bad = FiniteCheck(outputs, copies)
+                given = [self._given(call, ports, copies) for call, ports in zip(calls, outputs, strict=True)]
         except Exception as raised:  # noqa: BLE001 (whatever a forward raises ends that run, never the rank)
             transaction.rollback()
             if len(calls) == 1:
                 failed = Result(None, self.failures.of(calls[0], raised), self._clock() - started, 1)
                 return [InFlightCall(None, lambda: failed)]
             half = len(calls) // 2
-            first = self._launch(operator, device, calls[:half], lines)
-            return first + self._launch(operator, device, calls[half:], lines)
+            first = self._launch(operator, device, calls[:half], copies)
+            return first + self._launch(operator, device, calls[half:], copies)
         read = [transaction.read(call) for call in calls]
         fresh = transaction.settle()
-        busy = None if lines.asynchronous else self._clock() - started
+        busy = None if copies.asynchronous else self._clock() - started
 
         def result(index: int) -> Result:
             took = self._clock() - started if busy is None else busy
@@ -111,10 +111,10 @@ class Runner:
 
         return [InFlightCall(one, partial(result, index)) for index, one in enumerate(given)]
 
-    def _given(self, call: Call, ports: Outputs, lines: HostCopies) -> Outputs:
+    def _given(self, call: Call, ports: Outputs, copies: HostCopies) -> Outputs:
         wanted = self._host_ports(call)
         given = ((port, value) for port, value in ports.items() if port != FINITE)
-        return {port: lines.to_host(value) if port in wanted else value for port, value in given}
+        return {port: copies.to_host(value) if port in wanted else value for port, value in given}
 
 
 def _place(call: Call, device: torch.device) -> None:

@@ -1,10 +1,10 @@
 """Which ready calls form the next batch, and how many rows it may have. Pure: counts and keys only; knows nothing of
 operators, tensors or clocks.
 
-A *lane* holds the calls that may share a forward (one operator, one bucket). Calls are served in the order of their
-ready time, moved forward by `patience` seconds for each level of priority: the lane of the first one is next, and takes
-along whatever else of the lane fits the budget. A call therefore waits at most for those that came before it, whatever
-its node, and a low priority is a delay, never a denial.
+Calls of one *batch key* may share a forward (one operator, one bucket). Calls are served in the order of their ready
+time, moved forward by `patience` seconds for each level of priority: the key of the first one is next, and its batch
+takes along whatever else of the key fits the budget. A call therefore waits at most for those that came before it,
+whatever its node, and a low priority is a delay, never a denial.
 
 While loops are running on the device, batches are small and come one at a time between two of their steps (`Mix`). A
 call that has too many rows is cut when its turn comes, by what runs then.
@@ -18,7 +18,7 @@ from walkgraph.abi.calls import Call, StateKey
 
 
 class Batch(NamedTuple):
-    lane: Any
+    key: Any
     """As it was added."""
     calls: list[Call]
 
@@ -55,7 +55,7 @@ MIX = Mix()
 
 class ReadyCall(NamedTuple):
     call: Call
-    lane: Hashable
+    key: Hashable
     rows: int
 
 
@@ -75,45 +75,45 @@ class Schedule:
     def __init__(self, *, budget: int = 4096, patience: float = 1.0) -> None:
         """`budget`: rows of a batch at most, unless one call has more. `patience`: seconds that a priority is worth."""
         self._budget, self._patience = budget, patience
-        self._lanes: dict[Hashable, list[_QueuedCall]] = {}
+        self._queues: dict[Hashable, list[_QueuedCall]] = {}
         self._held: dict[str, list[tuple[Hashable, _QueuedCall]]] = {}
         """Calls of runs that are suspended."""
         self._arrivals = 0
 
     def __len__(self) -> int:
         """Calls that may be served: those of held runs don't count."""
-        return sum(map(len, self._lanes.values()))
+        return sum(map(len, self._queues.values()))
 
-    def add(self, call: Call, lane: Hashable, rows: int) -> None:
+    def add(self, call: Call, key: Hashable, rows: int) -> None:
         self._arrivals += 1
         due = call.ready_at - call.priority * self._patience
-        self._put(lane, _QueuedCall(due, (self._arrivals,), rows, call))
+        self._put(key, _QueuedCall(due, (self._arrivals,), rows, call))
 
     def hold(self, run: str) -> None:
         """Serve nothing of a run until `release` or `cancel`."""
         held = self._held.setdefault(run, [])
-        for lane, queue in list(self._lanes.items()):
-            held += [(lane, w) for w in queue if w.call.run == run]
-            self._keep(lane, [w for w in queue if w.call.run != run])
+        for key, queue in list(self._queues.items()):
+            held += [(key, w) for w in queue if w.call.run == run]
+            self._keep(key, [w for w in queue if w.call.run != run])
 
     def release(self, run: str) -> None:
         """What was held takes the places that it had."""
-        for lane, waiting in self._held.pop(run, ()):
-            self._put(lane, waiting)
+        for key, waiting in self._held.pop(run, ()):
+            self._put(key, waiting)
 
     def next(
-        self, rows: int | None = None, cut: Cut | None = None, fits: Callable[[Any], bool] = lambda lane: True
+        self, rows: int | None = None, cut: Cut | None = None, fits: Callable[[Any], bool] = lambda key: True
     ) -> Batch | None:
         """Takes the next batch out; none if nothing waits. `rows`: of this batch at most, where not the budget.
-        `fits`: the lanes that it may come from."""
-        lane = self._first(cut, fits)
-        if lane is None:
+        `fits`: the batch keys that it may have."""
+        key = self._first(cut, fits)
+        if key is None:
             return None
         budget = self._budget if rows is None else rows
         chosen: list[Call] = []
         left: list[_QueuedCall] = []
         taken, busy = 0, set[StateKey]()
-        for waiting in self._lanes[lane]:
+        for waiting in self._queues[key]:
             # Calls on one state keep their order: what is passed over blocks its states for those behind it.
             clash = not busy.isdisjoint(waiting.call.states.values())
             busy.update(waiting.call.states.values())
@@ -122,13 +122,13 @@ class Schedule:
             else:
                 chosen.append(waiting.call)
                 taken += waiting.rows
-        self._keep(lane, left)
-        return Batch(lane, chosen)
+        self._keep(key, left)
+        return Batch(key, chosen)
 
     def cancel(self, run: str) -> list[Call]:
         """Takes out the waiting calls of a run, held or not."""
         self.release(run)
-        removed = [w.call for queue in self._lanes.values() for w in queue if w.call.run == run]
+        removed = [w.call for queue in self._queues.values() for w in queue if w.call.run == run]
         self.remove(removed)
         return removed
 
@@ -137,33 +137,33 @@ class Schedule:
         if not calls:
             return
         gone = {id(call) for call in calls}
-        for lane, queue in list(self._lanes.items()):
-            self._keep(lane, [w for w in queue if id(w.call) not in gone])
+        for key, queue in list(self._queues.items()):
+            self._keep(key, [w for w in queue if id(w.call) not in gone])
         for run, held in self._held.items():
             self._held[run] = [one for one in held if id(one[1].call) not in gone]
 
     def _first(self, cut: Cut | None, fits: Callable[[Any], bool]) -> Hashable | None:
-        """The lane whose turn it is, its first call cut where that has too many rows."""
+        """The batch key whose turn it is, its first call cut where that has too many rows."""
         while True:
-            lane = min(filter(fits, self._lanes), key=lambda name: self._lanes[name][0][:2], default=None)
-            if lane is None:
+            key = min(filter(fits, self._queues), key=lambda one: self._queues[one][0][:2], default=None)
+            if key is None:
                 return None
-            first = self._lanes[lane][0]
+            first = self._queues[key][0]
             parts = cut(first.call, first.rows) if cut else ()
             if len(parts) < 2:
-                return lane
-            self._keep(lane, self._lanes[lane][1:])
+                return key
+            self._keep(key, self._queues[key][1:])
             for index, part in enumerate(parts):
-                self._put(part.lane, _QueuedCall(first.due, (*first.number, index), part.rows, part.call))
+                self._put(part.key, _QueuedCall(first.due, (*first.number, index), part.rows, part.call))
 
-    def _put(self, lane: Hashable, waiting: _QueuedCall) -> None:
+    def _put(self, key: Hashable, waiting: _QueuedCall) -> None:
         if waiting.call.run in self._held:
-            self._held[waiting.call.run].append((lane, waiting))
+            self._held[waiting.call.run].append((key, waiting))
         else:
-            insort(self._lanes.setdefault(lane, []), waiting)
+            insort(self._queues.setdefault(key, []), waiting)
 
-    def _keep(self, lane: Hashable, queue: list[_QueuedCall]) -> None:
+    def _keep(self, key: Hashable, queue: list[_QueuedCall]) -> None:
         if queue:
-            self._lanes[lane] = queue
+            self._queues[key] = queue
         else:
-            del self._lanes[lane]
+            del self._queues[key]

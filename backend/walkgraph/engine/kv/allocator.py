@@ -49,8 +49,11 @@ class PageAllocator:
         self._kept: set[int] = set()
         self._idle: OrderedDict[int, None] = OrderedDict()
         """Pages that are kept and held by no sequence, the one that was let go first in front."""
-        self.give_up: Callable[[int], None] = self.unkeep
-        """Called for a page that is kept and wanted by others; must `unkeep` it, and may others."""
+        self._evict: Callable[[int], None] = self.unkeep
+
+    def evict_by(self, evict: Callable[[int], None]) -> None:
+        """`evict` is called for a page that is kept and wanted by others; it must `unkeep` it, and may others."""
+        self._evict = evict
 
     @property
     def free(self) -> int:
@@ -66,7 +69,7 @@ class PageAllocator:
         if count > self.free:
             raise OutOfPages(count, self.free)
         while count > len(self._free):
-            self.give_up(next(iter(self._idle)))
+            self._evict(next(iter(self._idle)))
         taken = [self._free.pop() for _ in range(count)]
         for page in taken:
             if self._holders[page]:

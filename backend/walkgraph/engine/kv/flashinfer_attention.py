@@ -17,7 +17,7 @@ from torch import Tensor
 
 from walkgraph.abi.states import CacheShape, CausalRows, Placed
 from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
-from walkgraph.engine.kv.paged_attention import NOT_PLACED, PlacedSegment, begun_rows, causal_rows
+from walkgraph.engine.kv.paged_attention import NOT_PLACED, PlacedSegment, PoolRows, begun_rows, causal_rows
 from walkgraph.engine.kv.pool import Pool, slots_of
 from walkgraph.layers.attention.flashinfer import GAP
 from walkgraph.layers.attention.paged_blocks import WIDTHS, paged_block_attention
@@ -37,7 +37,7 @@ _DECODE_GROUPS = (1, 2, 3, 4, 8)
 """Query heads of a key head that the decode kernel without tensor cores is made for."""
 
 
-def unfit(shape: CacheShape, entries: Sequence[PlacedSegment], available: bool) -> str | None:
+def unfit(shape: CacheShape, segments: Sequence[PlacedSegment], available: bool) -> str | None:
     """Why FlashInfer can't serve this forward; None where it does."""
     if not available:
         return "FlashInfer is not installed"
@@ -45,7 +45,7 @@ def unfit(shape: CacheShape, entries: Sequence[PlacedSegment], available: bool) 
         return f"FlashInfer has no form for caches in {shape.dtype}"
     if shape.head_dim not in (64, 128, 256):
         return f"FlashInfer has no form for heads of {shape.head_dim} numbers"
-    if not all(entry.segment.keep for entry in entries):
+    if not all(placed.segment.keep for placed in segments):
         return "rows that are attended and not kept have no pages for FlashInfer to read"
     return None
 
@@ -67,28 +67,28 @@ class Layout(NamedTuple):
     """`[B]`: tokens, the new ones counted."""
 
 
-def layouts(entries: Sequence[PlacedSegment]) -> list[Layout]:
+def layouts(segments: Sequence[PlacedSegment]) -> list[Layout]:
     """The groups of a forward: single tokens alone, or what is causal and what is not.
 
     A single token is causal and a block, so that beside others it joins the group that is there anyway.
     """
-    if all(entry.new == 1 for entry in entries):
-        return [_layout("decode", entries)]
-    several: list[PlacedSegment] = [e for e in entries if e.new > 1]
+    if all(placed.new == 1 for placed in segments):
+        return [_layout("decode", segments)]
+    several: list[PlacedSegment] = [e for e in segments if e.new > 1]
     kinds: list[Kind] = [kind for kind in ("causal", "block") if any(e.segment.mode == kind for e in several)]
     return [
-        _layout(kind, [e for e in entries if (e.segment.mode if e.new > 1 else kinds[0]) == kind]) for kind in kinds
+        _layout(kind, [e for e in segments if (e.segment.mode if e.new > 1 else kinds[0]) == kind]) for kind in kinds
     ]
 
 
-def _layout(kind: Kind, entries: Sequence[PlacedSegment]) -> Layout:
-    lengths = [entry.length + entry.new for entry in entries]
-    held = [entry.pages[: pages_for(length)] for entry, length in zip(entries, lengths, strict=True)]
-    sources = [entry.segment.rows for entry in entries]
+def _layout(kind: Kind, segments: Sequence[PlacedSegment]) -> Layout:
+    lengths = [placed.length + placed.new for placed in segments]
+    held = [placed.pages[: pages_for(length)] for placed, length in zip(segments, lengths, strict=True)]
+    sources = [placed.segment.rows for placed in segments]
     return Layout(
         kind,
         sources[0] if len(sources) == 1 else torch.cat(sources),
-        _starts([entry.new for entry in entries]),
+        _starts([placed.new for placed in segments]),
         _starts([len(pages) for pages in held]),
         _numbers([page for pages in held for page in pages]),
         _numbers([(length - 1) % PAGE + 1 for length in lengths]),
@@ -156,31 +156,31 @@ class Workspace:
 
 
 class FlashInferAttention:
-    """`Attend` for one forward. `entries` is read by the transaction that commits it."""
+    """`Attend` for one forward. `segments` is read by the transaction that commits it."""
 
-    def __init__(self, pool: Pool, entries: Sequence[PlacedSegment], workspace: Workspace) -> None:
-        self.entries = entries
+    def __init__(self, pool: Pool, segments: Sequence[PlacedSegment], workspace: Workspace) -> None:
+        self.segments = segments
         self._pool, self._workspace = pool, workspace
-        self._groups = layouts(entries)
-        self._rows = torch.cat([entry.segment.rows for entry in entries])
-        self._slots = torch.cat([entry.slots for entry in entries if entry.slots is not None])
+        self._groups = layouts(segments)
+        self._rows = torch.cat([placed.segment.rows for placed in segments])
+        self._slots = torch.cat([placed.slots for placed in segments if placed.slots is not None])
         self._turns: list[tuple[_Turn, int]] = []
 
     def causal(self) -> CausalRows | None:
-        return causal_rows(self._pool, self.entries)
+        return causal_rows(self._pool, self.segments)
 
     def begun(self) -> CausalRows | None:
-        return begun_rows(self._pool, self.entries)
+        return begun_rows(self._pool, self.segments)
 
     def placed(self) -> Placed:
         if len(self._groups) != 1:
             raise PageFault(NOT_PLACED)
-        if self._pool.shape.head_dim in WIDTHS and blocks_of(self._groups[0], self.entries):
-            return PlacedBlocks(self._pool, self.entries, self._slots)
+        if self._pool.shape.head_dim in WIDTHS and blocks_of(self._groups[0], self.segments):
+            return PlacedBlocks(self._pool, self.segments, self._slots)
         if self._groups[0].kind == "decode" or len(self._slots) < _DENSE:
-            return _PlacedRows(self, self._pool, self._slots)
+            return _PagedRows(self, self._pool, self._slots)
         return _DenseRows(
-            self._pool, self.entries, self._slots, self._workspace, causal=self._groups[0].kind != "block"
+            self._pool, self.segments, self._slots, self._workspace, causal=self._groups[0].kind != "block"
         )
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -205,7 +205,7 @@ class FlashInferAttention:
 
     def _planned(self, group: Layout, heads: int) -> tuple[_Turn, int]:
         shape = self._pool.shape
-        # What is causal and what is not is told to a plan, not to its wrapper.
+        # A plan is given what is causal and what is not, its wrapper is not.
         kind: Kind = "block" if group.kind == "causal" else group.kind
         turn = self._workspace.take(kind, heads // shape.kv_heads not in _DECODE_GROUPS)
         sizes = heads, shape.kv_heads, shape.head_dim, PAGE
@@ -220,21 +220,20 @@ class FlashInferAttention:
         return turn, turn.planned()
 
 
-class _PlacedRows:
+class _PagedRows(PoolRows):
     """`Placed` of a forward of one group, whose rows are in order."""
 
     def __init__(self, attention: FlashInferAttention, pool: Pool, slots: Tensor) -> None:
-        self._attention, self.slots = attention, slots
-        self.k: Sequence[Tensor] = pool.k
-        self.v: Sequence[Tensor] = pool.v
+        super().__init__(pool, slots)
+        self._attention = attention
 
     def __call__(self, layer: int, q: Tensor) -> Tensor:
         return self._attention.attended(layer, 0, q)
 
 
-def blocks_of(group: Layout, entries: Sequence[PlacedSegment]) -> bool:
+def blocks_of(group: Layout, segments: Sequence[PlacedSegment]) -> bool:
     """Whether a forward is of blocks as a captured step appends them, so that one kernel may serve both."""
-    counts = {entry.new for entry in entries}
+    counts = {placed.new for placed in segments}
     return group.kind == "block" and len(counts) == 1 and counts.pop() <= _BLOCK
 
 
@@ -246,17 +245,15 @@ class _Standing(NamedTuple):
     lengths: Tensor
 
 
-class PlacedBlocks:
+class PlacedBlocks(PoolRows):
     """`Placed` of a forward of blocks, all of so many tokens."""
 
-    def __init__(self, pool: Pool, entries: Sequence[PlacedSegment], slots: Tensor) -> None:
-        self.slots = slots
-        self.k: Sequence[Tensor] = pool.k
-        self.v: Sequence[Tensor] = pool.v
-        self._dtype, self._tokens = pool.shape.dtype, entries[0].new
-        most = max(len(entry.pages) for entry in entries)
-        pages = [[*entry.pages, *[pool.spare] * (most - len(entry.pages))] for entry in entries]
-        standing = (range(len(entries)), pages, [entry.length for entry in entries])
+    def __init__(self, pool: Pool, segments: Sequence[PlacedSegment], slots: Tensor) -> None:
+        super().__init__(pool, slots)
+        self._dtype, self._tokens = pool.shape.dtype, segments[0].new
+        most = max(len(placed.pages) for placed in segments)
+        pages = [[*placed.pages, *[pool.spare] * (most - len(placed.pages))] for placed in segments]
+        standing = (range(len(segments)), pages, [placed.length for placed in segments])
         self._rows = _Standing(*(_numbers(each).to(pool.device, non_blocking=True) for each in standing))
 
     def __call__(self, layer: int, q: Tensor) -> Tensor:
@@ -266,29 +263,29 @@ class PlacedBlocks:
         )
 
 
-class _DenseRows:
-    """The same for many rows. Before they are attended, all keys of a layer are copied side by side: the kernel reads
-    them a fifth faster there."""
+class _DenseRows(PoolRows):
+    """`Placed` of a forward of one group with many rows. Before these are attended, all keys of a layer are copied side
+    by side: the kernel reads them a fifth faster there."""
 
     def __init__(
-        self, pool: Pool, entries: Sequence[PlacedSegment], slots: Tensor, workspace: Workspace, *, causal: bool
+        self, pool: Pool, segments: Sequence[PlacedSegment], slots: Tensor, workspace: Workspace, *, causal: bool
     ) -> None:
-        self.slots, self._causal = slots, causal
-        self.k: Sequence[Tensor] = pool.k
-        self.v: Sequence[Tensor] = pool.v
-        self._shape, self._workspace = pool.shape, workspace
-        lengths = [entry.length + entry.new for entry in entries]
+        super().__init__(pool, slots)
+        self._causal, self._shape, self._workspace = causal, pool.shape, workspace
+        lengths = [placed.length + placed.new for placed in segments]
         starts = [0, *accumulate(length + GAP for length in lengths)]
         size = (starts[-1], pool.shape.kv_heads, pool.shape.head_dim)
         self._dense_k, self._dense_v = (torch.empty(size, dtype=pool.shape.dtype, device=pool.device) for _ in range(2))
-        held = [slots_of(entry.pages, 0, length, pool.device) for entry, length in zip(entries, lengths, strict=True)]
+        held = [
+            slots_of(placed.pages, 0, length, pool.device) for placed, length in zip(segments, lengths, strict=True)
+        ]
         spans = list(zip(starts, lengths, strict=False))
         for start, length in spans:
             self._dense_v[start + length : start + length + GAP].zero_()
         self._sources = torch.cat(held)
         self._targets = torch.cat([torch.arange(at, at + n, device=pool.device) for at, n in spans])
-        # What lies between is told as sequences without queries.
-        ends = [0, *accumulate(entry.new for entry in entries)]
+        # What lies between is given as sequences without queries.
+        ends = [0, *accumulate(placed.new for placed in segments)]
         self._queries = _numbers([0, *(end for end in ends[1:] for _ in range(2))])
         self._keys = _numbers([*(bound for start, n in spans for bound in (start, start + n)), starts[-1]])
         self._turn: tuple[_Turn, int] | None = None

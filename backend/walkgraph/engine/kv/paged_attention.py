@@ -31,27 +31,27 @@ class PlacedSegment(NamedTuple):
     length: int
     """Context tokens, without the new ones."""
     content: int
-    """Names the context's keys and values."""
+    """Identifies the context's keys and values."""
     slots: Tensor | None
     """int64 `[new]`, where kept rows go; None for scratch."""
 
 
-def causal_rows(pool: Pool, entries: Sequence[PlacedSegment]) -> CausalRows | None:
-    """For entries that are all causal and kept; None for any other."""
-    return _rows(pool, entries) if all(e.segment.mode == "causal" for e in entries) else None
+def causal_rows(pool: Pool, segments: Sequence[PlacedSegment]) -> CausalRows | None:
+    """For segments that are all causal and kept; None for any other."""
+    return _rows(pool, segments) if all(e.segment.mode == "causal" for e in segments) else None
 
 
-def begun_rows(pool: Pool, entries: Sequence[PlacedSegment]) -> CausalRows | None:
-    """For entries that are all kept blocks of sequences that were empty; None for any other."""
-    return _rows(pool, entries) if all(e.segment.mode == "block" and not e.length for e in entries) else None
+def begun_rows(pool: Pool, segments: Sequence[PlacedSegment]) -> CausalRows | None:
+    """For segments that are all kept blocks of sequences that were empty; None for any other."""
+    return _rows(pool, segments) if all(e.segment.mode == "block" and not e.length for e in segments) else None
 
 
-def _rows(pool: Pool, entries: Sequence[PlacedSegment]) -> CausalRows | None:
-    slots = [e.slots for e in entries if e.slots is not None]
-    if len(slots) < len(entries):
+def _rows(pool: Pool, segments: Sequence[PlacedSegment]) -> CausalRows | None:
+    slots = [e.slots for e in segments if e.slots is not None]
+    if len(slots) < len(segments):
         return None
-    counts, before = [e.new for e in entries], [e.length for e in entries]
-    pages = [e.pages[: pages_for(e.length + e.new)] for e in entries]
+    counts, before = [e.new for e in segments], [e.length for e in segments]
+    pages = [e.pages[: pages_for(e.length + e.new)] for e in segments]
     return CausalRows(pool.k, pool.v, torch.cat(slots), pool.spare * PAGE, counts, before, pages)
 
 
@@ -66,15 +66,15 @@ class PaddedContexts:
         self._used = 0
         self._groups: OrderedDict[Hashable, PaddedGroup] = OrderedDict()
 
-    def group(self, pool: Pool, entries: Sequence[PlacedSegment]) -> "PaddedGroup":
-        if any(e.segment.keep for e in entries):
-            return PaddedGroup(pool, entries)
-        key = (id(pool), *((e.content, e.new, e.segment.mode) for e in entries))
+    def group(self, pool: Pool, segments: Sequence[PlacedSegment]) -> "PaddedGroup":
+        if any(e.segment.keep for e in segments):
+            return PaddedGroup(pool, segments)
+        key = (id(pool), *((e.content, e.new, e.segment.mode) for e in segments))
         found = self._groups.get(key)
-        if found is not None and found.same_rows(entries):
+        if found is not None and found.same_rows(segments):
             self._groups.move_to_end(key)
             return found
-        group = PaddedGroup(pool, entries)
+        group = PaddedGroup(pool, segments)
         if group.bytes <= self._budget:
             self._forget(key)
             group.keep_buffers()
@@ -94,30 +94,30 @@ class PaddedContexts:
 
 
 class PagedAttention:
-    """`Attend` for one forward. `entries` is read by the transaction that commits it."""
+    """`Attend` for one forward. `segments` is read by the transaction that commits it."""
 
-    def __init__(self, pool: Pool, entries: Sequence[PlacedSegment], contexts: PaddedContexts) -> None:
-        self.entries = entries
+    def __init__(self, pool: Pool, segments: Sequence[PlacedSegment], contexts: PaddedContexts) -> None:
+        self.segments = segments
         self._pool = pool
-        kept = [e for e in entries if e.slots is not None]
+        kept = [e for e in segments if e.slots is not None]
         self._kept = (
             (torch.cat([e.segment.rows for e in kept]), torch.cat([e.slots for e in kept if e.slots is not None]))
             if kept
             else None
         )
-        self._groups = [contexts.group(pool, alike) for alike in _alike(entries)]
+        self._groups = [contexts.group(pool, alike) for alike in _alike(segments)]
 
     def causal(self) -> CausalRows | None:
-        return causal_rows(self._pool, self.entries)
+        return causal_rows(self._pool, self.segments)
 
     def begun(self) -> CausalRows | None:
-        return begun_rows(self._pool, self.entries)
+        return begun_rows(self._pool, self.segments)
 
     def placed(self) -> Placed:
-        several = {e.segment.mode for e in self.entries if e.new > 1}
-        if self._kept is None or any(e.slots is None for e in self.entries) or len(several) > 1:
+        several = {e.segment.mode for e in self.segments if e.new > 1}
+        if self._kept is None or any(e.slots is None for e in self.segments) or len(several) > 1:
             raise PageFault(NOT_PLACED)
-        return _PlacedRows(self, self._pool, self._kept[1])
+        return _GatheredRows(self, self._pool, self._kept[1])
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`."""
@@ -135,13 +135,21 @@ class PagedAttention:
         return out
 
 
-class _PlacedRows:
+class PoolRows:
+    """What every `Placed` has: where rows are stored."""
+
+    def __init__(self, pool: Pool, slots: Tensor) -> None:
+        self.slots = slots
+        self.k: Sequence[Tensor] = pool.k
+        self.v: Sequence[Tensor] = pool.v
+
+
+class _GatheredRows(PoolRows):
     """`Placed` of a forward whose rows are in order."""
 
     def __init__(self, attention: PagedAttention, pool: Pool, slots: Tensor) -> None:
-        self._attention, self.slots = attention, slots
-        self.k: Sequence[Tensor] = pool.k
-        self.v: Sequence[Tensor] = pool.v
+        super().__init__(pool, slots)
+        self._attention = attention
 
     def __call__(self, layer: int, q: Tensor) -> Tensor:
         # They are stored where they were read from: one form of attention for all.
@@ -151,17 +159,17 @@ class _PlacedRows:
 class PaddedGroup:
     """Sequences of similar lengths, padded to one rectangle."""
 
-    def __init__(self, pool: Pool, entries: Sequence[PlacedSegment]) -> None:
+    def __init__(self, pool: Pool, segments: Sequence[PlacedSegment]) -> None:
         self._pool = pool
-        self._sources = [e.segment.rows for e in entries]
-        self._b = len(entries)
-        self._l = max(e.new for e in entries)
-        p = max(e.length for e in entries)
+        self._sources = [e.segment.rows for e in segments]
+        self._b = len(segments)
+        self._l = max(e.new for e in segments)
+        p = max(e.length for e in segments)
         self._s = s = p + self._l
         device = pool.device
         self.rows = self._sources[0] if self._b == 1 else torch.cat(self._sources)
         """int64: batch rows of the group, sequence by sequence."""
-        new = torch.tensor([e.new for e in entries], device=device)
+        new = torch.tensor([e.new for e in segments], device=device)
         places = torch.arange(self._l, device=device)
         there = places < new[:, None]
         self.real = there.flatten().nonzero()[:, 0]
@@ -174,8 +182,8 @@ class PaddedGroup:
         if int(self.rows.max()) < self.rows.shape[0]:
             self.back[self.rows] = self.real
         self._tail = self.real // self._l * s + p + self.real % self._l
-        self._gather = self._context_slots(entries, p)
-        self._mask = self._visible(entries, p, new)
+        self._gather = self._context_slots(segments, p)
+        self._mask = self._visible(segments, p, new)
         self._buffers: list[tuple[Tensor, Tensor]] | None = None
 
     @property
@@ -183,8 +191,8 @@ class PaddedGroup:
         shape = self._pool.shape
         return 2 * shape.layers * self._b * self._s * shape.kv_heads * shape.head_dim * shape.dtype.itemsize
 
-    def same_rows(self, entries: Sequence[PlacedSegment]) -> bool:
-        return all(mine is entry.segment.rows for mine, entry in zip(self._sources, entries, strict=True))
+    def same_rows(self, segments: Sequence[PlacedSegment]) -> bool:
+        return all(mine is placed.segment.rows for mine, placed in zip(self._sources, segments, strict=True))
 
     def keep_buffers(self) -> None:
         self._buffers = [self._read(layer) for layer in range(self._pool.shape.layers)]
@@ -212,27 +220,27 @@ class PaddedGroup:
             self._pool.v[layer].index_select(0, self._gather),
         )
 
-    def _context_slots(self, entries: Sequence[PlacedSegment], p: int) -> Tensor:
+    def _context_slots(self, segments: Sequence[PlacedSegment], p: int) -> Tensor:
         """int64 `[B * S]`; padding and the new rows' places read slot 0, which holds zeros."""
         device = self._pool.device
         most = -(-p // PAGE)
         pages = torch.tensor(
-            [[*e.pages[: -(-e.length // PAGE)], *[0] * (most - -(-e.length // PAGE))] for e in entries],
+            [[*e.pages[: -(-e.length // PAGE)], *[0] * (most - -(-e.length // PAGE))] for e in segments],
             dtype=torch.int64,
             device=device,
         )
         slots = (pages[:, :, None] * PAGE + torch.arange(PAGE, device=device)).flatten(1)[:, :p]
-        lengths = torch.tensor([e.length for e in entries], device=device)
+        lengths = torch.tensor([e.length for e in segments], device=device)
         slots = torch.where(torch.arange(p, device=device) < lengths[:, None], slots, 0)
         return F.pad(slots, (0, self._l)).flatten()
 
-    def _visible(self, entries: Sequence[PlacedSegment], p: int, new: Tensor) -> Tensor | None:
+    def _visible(self, segments: Sequence[PlacedSegment], p: int, new: Tensor) -> Tensor | None:
         """bool `[B, 1, L, S]`, or None where everything is seen."""
-        causal = [e.segment.mode == "causal" and e.new > 1 for e in entries]
-        if all(e.length == p and e.new == self._l for e in entries) and not any(causal):
+        causal = [e.segment.mode == "causal" and e.new > 1 for e in segments]
+        if all(e.length == p and e.new == self._l for e in segments) and not any(causal):
             return None
         device = self._pool.device
-        lengths = torch.tensor([e.length for e in entries], device=device)[:, None, None]
+        lengths = torch.tensor([e.length for e in segments], device=device)[:, None, None]
         key = torch.arange(self._s, device=device) - p
         query = torch.arange(self._l, device=device)[:, None]
         is_causal = torch.tensor(causal, device=device)[:, None, None]
@@ -240,12 +248,12 @@ class PaddedGroup:
         return torch.where(key < 0, key + p < lengths, fresh)[:, None]
 
 
-def _alike(entries: Sequence[PlacedSegment]) -> list[list[PlacedSegment]]:
+def _alike(segments: Sequence[PlacedSegment]) -> list[list[PlacedSegment]]:
     """Entries whose padding to one rectangle wastes little, in a fixed order."""
     groups: dict[tuple[int, int], list[PlacedSegment]] = {}
-    for entry in entries:
-        key = (_bucket(entry.new, 32) if entry.new > 1 else 0, _bucket(entry.length, 256))
-        groups.setdefault(key, []).append(entry)
+    for placed in segments:
+        key = (_bucket(placed.new, 32) if placed.new > 1 else 0, _bucket(placed.length, 256))
+        groups.setdefault(key, []).append(placed)
     return list(groups.values())
 
 

@@ -1,6 +1,7 @@
 """What states hold on one rank: sequences of pages, and what is told of them."""
 
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final, NamedTuple
 
 from walkgraph.abi.calls import StateKey
@@ -9,6 +10,9 @@ from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.prefix import PrefixKey
 
 EMPTY = 0
+"""The content of a sequence without tokens."""
+CONTENTS: Final = count(1)
+"""Numbers for contents that were not there before."""
 
 
 @dataclass(slots=True)
@@ -19,9 +23,9 @@ class PagedSequence:
     length: int = 0
     position: int = 0
     content: int = EMPTY
-    """Names the kept tokens: equal numbers mean equal keys and values. Every append makes a new one."""
-    name: PrefixKey | None = None
-    """What the kept tokens were made of, where all of them have names."""
+    """Identifies the kept tokens: equal numbers mean equal keys and values. Every append makes a new one."""
+    prefix: PrefixKey | None = None
+    """What the kept tokens were made of, where that is known of all of them."""
 
     def alike(self, other: "PagedSequence") -> bool:
         """Whether both certainly keep the same tokens, in the same places."""
@@ -29,10 +33,10 @@ class PagedSequence:
             return False
         if self.content == other.content:
             return True
-        return self.name is not None and other.name is not None and self.name[:2] == other.name[:2]
+        return self.prefix is not None and other.prefix is not None and self.prefix[:2] == other.prefix[:2]
 
     def copy(self) -> "PagedSequence":
-        return PagedSequence(list(self.pages), self.length, self.position, self.content, self.name)
+        return PagedSequence(list(self.pages), self.length, self.position, self.content, self.prefix)
 
 
 @dataclass(slots=True)
@@ -40,7 +44,7 @@ class PagedState:
     """`width` sequences that are forked, moved and dropped together."""
 
     pool: Pool
-    rows: list[PagedSequence]
+    sequences: list[PagedSequence]
 
 
 class CacheSummary(NamedTuple):
@@ -54,10 +58,10 @@ class CacheSummary(NamedTuple):
 
 
 class AppendedTokens(NamedTuple):
-    """Tokens with names that a forward has appended to a sequence; whether it went well is known later."""
+    """Tokens with a prefix key that a forward has appended to a sequence; whether it went well is known later."""
 
     key: StateKey
-    row: PagedSequence
+    sequence: PagedSequence
     start: int
     stop: int
 
@@ -78,7 +82,7 @@ NOTHING: Final = TokensRead()
 
 def trim(state: PagedState) -> None:
     """Give back what was reserved and never counted."""
-    for row in state.rows:
-        kept = pages_for(row.length)
-        state.pool.pages.release(row.pages[kept:])
-        del row.pages[kept:]
+    for sequence in state.sequences:
+        kept = pages_for(sequence.length)
+        state.pool.pages.release(sequence.pages[kept:])
+        del sequence.pages[kept:]

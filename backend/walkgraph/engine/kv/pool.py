@@ -1,4 +1,4 @@
-"""Owns the memory of one paged pool: keys and values of every layer, in slots.
+"""Owns the memory of paged pools: keys and values of every layer, in slots.
 
 Shape letters: N layers, S slots (pages * PAGE), G key/value heads, D head dim, R rows.
 """
@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape
 from walkgraph.engine.device.cuda_streams import sent
-from walkgraph.engine.kv.allocator import PAGE, PageAllocator
+from walkgraph.engine.kv.allocator import PAGE, PageAllocator, PageFault
+from walkgraph.engine.kv.prefix import PrefixCache, PrefixStats
 
 
 def page_bytes(shape: CacheShape) -> int:
@@ -79,9 +81,49 @@ class PoolInfo(NamedTuple):
     page_bytes: int
 
 
-def infos(pools: Mapping[str, Pool]) -> list[PoolInfo]:
-    """`pools`: by state."""
-    states: dict[Pool, list[str]] = {}
-    for name, pool in pools.items():
-        states.setdefault(pool, []).append(name)
-    return [PoolInfo(tuple(names), pool.pages.total, PAGE, page_bytes(pool.shape)) for pool, names in states.items()]
+class KVPools:
+    """The paged pools of one rank, by state; states of one cache shape share a pool."""
+
+    def __init__(self, pools: Mapping[str, Pool] | None = None, *, prefix_cache: bool = False) -> None:
+        """`prefix_cache`: sequences share the pages of what they have in common from their beginning."""
+        self.prefix_cache = prefix_cache
+        self.by_state: dict[str, Pool] = {}
+        self.each: list[Pool] = []
+        """Every pool once."""
+        self.prefixes: dict[Pool, PrefixCache] = {}
+        self.add(pools or {})
+
+    def add(self, pools: Mapping[str, Pool]) -> None:
+        """`pools`: by state; none of them is there yet."""
+        self.by_state.update(pools)
+        for pool in dict.fromkeys(pools.values()):
+            self.each.append(pool)
+            if self.prefix_cache:
+                self.prefixes[pool] = PrefixCache(pool.pages)
+
+    def of(self, key: StateKey) -> Pool:
+        pool = self.by_state.get(key.state)
+        if pool is None:
+            raise PageFault(f"state `{key.state}` has no cache on this rank; have {sorted(self.by_state)}")
+        return pool
+
+    def pages(self) -> tuple[int, int]:
+        """(free, total) of all pools; pages that are only kept for runs to come are free."""
+        return sum(pool.pages.free for pool in self.each), sum(pool.pages.total for pool in self.each)
+
+    def infos(self) -> list[PoolInfo]:
+        """The pools, for whoever promises their pages to runs."""
+        states: dict[Pool, list[str]] = {}
+        for name, pool in self.by_state.items():
+            states.setdefault(pool, []).append(name)
+        return [PoolInfo(tuple(names), one.pages.total, PAGE, page_bytes(one.shape)) for one, names in states.items()]
+
+    def prefix_stats(self) -> PrefixStats:
+        """What sharing pages by prefix has saved, in all pools."""
+        counts = [cache.stats for cache in self.prefixes.values()]
+        return PrefixStats(*map(sum, zip(*counts, strict=True)))
+
+    def audit_prefixes(self) -> None:
+        """Raises `PageFault` unless the prefix caches have exactly the pages that are kept for them."""
+        for cache in self.prefixes.values():
+            cache.audit()

@@ -42,7 +42,7 @@ class PrefixStats(NamedTuple):
     """Tokens that were found, and not computed again."""
     pages: int = 0
     """Kept now, those of running sequences among them."""
-    given_up: int = 0
+    evicted: int = 0
     """Pages that were kept, and taken by others."""
 
 
@@ -62,7 +62,7 @@ class PrefixCache:
         self._roots: dict[Hashable, _Node] = {}
         self._nodes: dict[int, _Node] = {}
         self._counts = PrefixStats()
-        pages.give_up = self._give_up
+        pages.evict_by(self._evict)
 
     @property
     def stats(self) -> PrefixStats:
@@ -109,7 +109,7 @@ class PrefixCache:
         if len(set(reached)) != len(reached) or not set(reached) == self._nodes.keys() == self._pages.kept:
             raise PageFault(f"{len(reached)} pages can be found by their tokens, and {len(self._pages.kept)} are kept")
 
-    def _give_up(self, page: int) -> None:
+    def _evict(self, page: int) -> None:
         node = self._nodes[page]
         if node.parent is not None:
             del node.parent.children[node.tokens]
@@ -119,7 +119,7 @@ class PrefixCache:
             left += one.children.values()
             del self._nodes[one.page]
             self._pages.unkeep(one.page)
-            self._counts = self._counts._replace(given_up=self._counts.given_up + 1)
+            self._counts = self._counts._replace(evicted=self._counts.evicted + 1)
 
 
 def _parts(tokens: Tokens) -> Iterator[Tokens]:

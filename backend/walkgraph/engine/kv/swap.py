@@ -20,8 +20,9 @@ from torch import Tensor
 
 from walkgraph.abi.calls import StateKey
 from walkgraph.engine.kv.allocator import PAGE
+from walkgraph.engine.kv.paged_state import CONTENTS, EMPTY, PagedState
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.engine.kv.states import PagedState, StateTable
+from walkgraph.engine.kv.states import StateTable
 from walkgraph.errors import ErrorInfo, WalkgraphError
 
 _log = logging.getLogger(__name__)
@@ -76,79 +77,84 @@ class _SuspendedRun:
         return all(mark.query() for mark in self.marks)
 
 
+class SuspendedRuns:
+    """The runs that are suspended, or on their way out or back."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, _SuspendedRun] = {}
+
+    def here(self, run: str) -> bool:
+        """Whether what a run holds is where it is used."""
+        return run not in self.runs or self.runs[run].state == "stopping"
+
+
 class Swap:
     def __init__(
         self,
         states: StateTable,
+        suspended: SuspendedRuns,
         hold: Callable[[str], None],
         quiet: Callable[[str], bool],
         release: Callable[[str], None],
         slots: Callable[[str], Iterable[Slots]],
     ) -> None:
-        """`hold` keeps the work of a run from being launched until `release`; `quiet`: none is under way. `slots`: what
+        """`hold` keeps the work of a run from being launched until `release`; `quiet`: none is in flight. `slots`: what
         tensors a held run has besides its states."""
         self._states, self._hold, self._quiet, self._release, self._slots = states, hold, quiet, release, slots
-        self._absent: dict[str, _SuspendedRun] = {}
+        self._suspended = suspended.runs
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
     def suspend(self, run: str) -> None:
-        """`advance` tells when it is out."""
-        found = self._absent.get(run)
+        """Launch nothing more of a run and bring what it holds to the host's memory; `Swapped` tells when its pages are
+        free. Calls that are added meanwhile wait."""
+        found = self._suspended.get(run)
         if found is None:
             self._hold(run)
-            self._absent[run] = _SuspendedRun()
+            self._suspended[run] = _SuspendedRun()
         else:
             found.wanted, found.asked = False, True
 
     def resume(self, run: str) -> None:
-        """`advance` tells when it is back, and goes on. A run that isn't suspended is left alone."""
-        found = self._absent.get(run)
+        """Bring a suspended run back, to go on where it was; `Swapped` tells when it does. No other run is touched."""
+        found = self._suspended.get(run)
         if found is not None:
             found.wanted = True
 
     def cancel(self, run: str) -> None:
         """Forget its copies. Its states may be dropped at once: what still writes into their pages comes first."""
-        found = self._absent.pop(run, None)
+        found = self._suspended.pop(run, None)
         if found is not None and found.state in ("coming", "failed"):
             for device, stream in self._streams.items():
                 torch.cuda.current_stream(device).wait_stream(stream)
 
-    def away(self, run: str) -> bool:
-        """Whether a run is suspended, or on its way."""
-        return run in self._absent
-
-    def here(self, run: str) -> bool:
-        """Whether what a run holds is where it is used."""
-        return run not in self._absent or self._absent[run].state == "stopping"
-
     @property
     def idle(self) -> bool:
         """No run is on its way."""
-        absent = self._absent.values()
-        return all(a.state == "failed" or (a.state == "out" and not a.wanted and not a.asked) for a in absent)
+        runs = self._suspended.values()
+        return all(a.state == "failed" or (a.state == "out" and not a.wanted and not a.asked) for a in runs)
 
     def wait(self) -> None:
         """For the oldest copy under way."""
-        mark = next((mark for one in self._absent.values() for mark in one.marks), None)
+        mark = next((mark for one in self._suspended.values() for mark in one.marks), None)
         if mark is not None:
             mark.synchronize()
 
     def advance(self) -> list[Swapped]:
-        """Go on with what can be; never waits."""
-        told: list[Swapped] = []
-        if self._absent:
+        """Go on with what can be, without waiting. -> the runs that are out, or back."""
+        swapped: list[Swapped] = []
+        if self._suspended:
             with torch.inference_mode():
-                for run, one in list(self._absent.items()):
+                for run, one in list(self._suspended.items()):
                     event = self._advance(run, one)
-                    told += [] if event is None else [event]
-        return told
+                    swapped += [] if event is None else [event]
+        return swapped
 
     def _advance(self, run: str, one: _SuspendedRun) -> Swapped | None:
         if one.state == "stopping" and self._quiet(run):
             try:
                 self._copy_out(run, one)
             except RuntimeError as raised:
-                return self._fell(run, one, raised)
+                return self._failed(run, one, raised)
         if one.state == "leaving" and one.over:
             self._arrived(one, "out")
             self._states.drop(one.paged)
@@ -162,18 +168,18 @@ class Swap:
                 one.wanted = False
                 return Swapped(run, out=False, error=error.info())
             except RuntimeError as raised:
-                return self._fell(run, one, raised)
+                return self._failed(run, one, raised)
         if one.state == "coming" and one.over:
             self._arrived(one, "stopping")
             if not one.wanted:
                 return self._advance(run, one)
-            del self._absent[run]
+            del self._suspended[run]
             self._release(run)
             return Swapped(run, out=False)
         return None
 
-    def _fell(self, run: str, one: _SuspendedRun, raised: RuntimeError) -> Swapped:
-        """It can't be moved, and will not go on: whoever is told cancels it. Its pages stay its own until then."""
+    def _failed(self, run: str, one: _SuspendedRun, raised: RuntimeError) -> Swapped:
+        """The run can't be moved, and will not go on: whoever is told cancels it. Its pages stay its own until then."""
         _log.error("run %s could not be moved to other memory", run, exc_info=raised)
         one.state = "failed"
         message = "there is too little memory to suspend the run or to bring it back; the log of its rank says where"
@@ -188,18 +194,21 @@ class Swap:
     # ── copies ──
 
     def _copy_out(self, run: str, one: _SuspendedRun) -> None:
-        one.state, one.paged = "leaving", self._states.paged_of(run)
+        paged, keys = self._states.paged, self._states.keys_of(run)
+        one.state, one.paged = "leaving", {key: paged[key] for key in keys if key in paged}
         held: dict[Pool, dict[int, None]] = {}
         for state in one.paged.values():
             pages = held.setdefault(state.pool, {})
-            pages.update(dict.fromkeys(page for row in state.rows for page in row.pages))
+            pages.update(dict.fromkeys(page for sequence in state.sequences for page in sequence.pages))
         for pool, pages in held.items():
             with self._beside(one, pool.device):
                 index = _index(list(pages), pool.device)
                 layers = [_to_host(_by_page(cache).index_select(0, index)) for cache in (*pool.k, *pool.v)]
             one.pages[pool] = _PagesOnHost(list(pages), layers)
         one.moves = []
-        for slots, keys in [(self._states.tensors, self._states.tensors_of(run)), *((s, s) for s in self._slots(run))]:
+        tensors = self._states.tensors
+        own = [key for key in self._states.keys_of(run) if key in tensors]
+        for slots, keys in [(tensors, own), *((s, s) for s in self._slots(run))]:
             for key in keys:
                 tensor = slots[key]
                 if tensor.device.type != "cpu":
@@ -208,7 +217,7 @@ class Swap:
 
     def _copy_in(self, one: _SuspendedRun) -> None:
         """Raises `OutOfPages`, and then has changed nothing."""
-        renamed = self._states.put_back(one.paged, {pool: kept.pages for pool, kept in one.pages.items()})
+        renamed = self._take_back(one)
         one.state = "coming"
         for pool, kept in one.pages.items():
             with self._beside(one, pool.device):
@@ -222,6 +231,29 @@ class Swap:
             copy.record_stream(torch.cuda.current_stream(move.home))
             back.append(move._replace(copy=copy))
         one.moves = back
+
+    def _take_back(self, one: _SuspendedRun) -> dict[Pool, list[int]]:
+        """Hold the run's sequences again, in as many pages and shared in the same way. -> for each pool the pages that
+        take the place of those that were dropped, in their order. Raises `OutOfPages` and holds none then."""
+        taken: dict[Pool, list[int]] = {}
+        try:
+            for pool, dropped in one.pages.items():
+                taken[pool] = pool.pages.take(len(dropped.pages))
+        except Exception:
+            for pool, fresh in taken.items():
+                pool.pages.release(fresh)
+            raise
+        renamed = {pool: dict(zip(one.pages[pool].pages, fresh, strict=True)) for pool, fresh in taken.items()}
+        contents: dict[int, int] = {EMPTY: EMPTY}
+        held: set[tuple[Pool, int]] = set()
+        for key, state in one.paged.items():
+            for sequence in state.sequences:
+                sequence.pages = [renamed[state.pool][page] for page in sequence.pages]
+                sequence.content = contents.setdefault(sequence.content, next(CONTENTS))
+                state.pool.pages.share(page for page in sequence.pages if (state.pool, page) in held)
+                held.update((state.pool, page) for page in sequence.pages)
+            self._states.adopt(key, state)
+        return taken
 
     @contextmanager
     def _beside(self, one: _SuspendedRun, device: torch.device) -> Generator[None]:

@@ -55,7 +55,7 @@ def made_of(call: LoopCall, states: StateTable, loaded: Callable[[str], Loaded])
     )
     _check_blocks(body)
     pools = {
-        alias[use.states[slot]]: states.pool(use.states[slot])
+        alias[use.states[slot]]: states.pools.of(use.states[slot])
         for use, made in zip(call.body, uses, strict=True)
         for slot in made.paged
     }

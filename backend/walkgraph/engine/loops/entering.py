@@ -183,7 +183,7 @@ class Entrance:
 
     def _bound(self, entered: Entered, program: Program, name: str, growth: Growth) -> None:
         """A loop that may not hold what all its iterations append ends where that is full."""
-        most = self._states.most(growth.key)
+        most = self._states.limits.most(growth.key)
         length, width = self._states.transaction().length(growth.key), program.body.width(name)
         room = program.room(name) * PAGE if most is None else min(most // width, program.room(name) * PAGE)
 

@@ -19,16 +19,16 @@ class Keeper(Protocol):
     def import_state(self, key: StateKey, value: Mapping[str, Any]) -> None: ...
 
 
-def move(engine: Keeper, command: MoveState) -> CallDone:
+def move(states: Keeper, command: MoveState) -> CallDone:
     """What can't be moved ends its run alone."""
     outputs: dict[str, Any] = {}
     try:
         if command.op == "fork" and command.source and command.target:
-            engine.fork(command.source, command.target, command.width)
+            states.fork(command.source, command.target, command.width)
         elif command.op == "export" and command.source:
-            outputs["state"] = engine.export(command.source)
+            outputs["state"] = states.export(command.source)
         elif command.target and isinstance(command.value, Mapping):
-            engine.import_state(command.target, command.value)
+            states.import_state(command.target, command.value)
     except WalkgraphError as error:
         return CallDone(command.ref, error=error.info())
     except Exception as raised:

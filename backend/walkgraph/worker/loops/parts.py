@@ -103,12 +103,12 @@ def spanning_parts(plan: Plan, rank: Rank, engine: Engine, links: Links, carrier
     """For a rank that has parts of such loops."""
     if rank not in spanning_ranks(plan):
         return None
-    parts = Parts(engine.resident, links, carrier)
+    parts = Parts(engine.loops, links, carrier)
     room = carrier.reserve(ROOM_BYTES)
     if room is None:
         _log.warning("rank %d shares no device memory: loops that span devices will fail here", rank)
     else:
-        engine.resident.crossing.spans = Spans(Memory(*room), parts)
+        engine.loops.crossing.spans = Spans(Memory(*room), parts)
     return parts
 
 

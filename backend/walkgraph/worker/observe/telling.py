@@ -22,12 +22,17 @@ from walkgraph.worker.observe.riding import Parties, Party
 GAUGE_SECONDS = 1.0
 
 
-class Engine(Protocol):
-    """What is told of the engine."""
-
+class PoolsLike(Protocol):
     def pages(self) -> tuple[int, int]:
         """Free, total."""
         ...
+
+
+class Engine(Protocol):
+    """What is told of the engine."""
+
+    @property
+    def pools(self) -> PoolsLike: ...
 
     def gauges(self) -> Gauges: ...
 
@@ -185,7 +190,7 @@ class Teller:
         )
 
     def _rows(self, event: Forwarded | Stepped) -> Sequence[t.Forward | t.Launch]:
-        free, _ = self._engine.pages()
+        free, _ = self._engine.pools.pages()
         if isinstance(event, Forwarded):
             return [self._forward(event, free)]
         return [self._launch(event, party, free) for party in self._parties.of(event.riders)]

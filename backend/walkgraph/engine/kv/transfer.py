@@ -1,0 +1,72 @@
+"""Copies of states: within the rank, to other ranks, and from them."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import StateKey
+from walkgraph.engine.kv.allocator import pages_for
+from walkgraph.engine.kv.paged_state import CONTENTS, PagedSequence, PagedState
+from walkgraph.engine.kv.states import StateTable
+
+
+class StateTransfer:
+    def __init__(self, states: StateTable, copied: Callable[[], object] = lambda: None) -> None:
+        """`copied`: called behind the launch of copies. What is launched next starts when the copies are over: they are
+        nobody's compute."""
+        self._states, self._copied = states, copied
+
+    def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
+        """Copy-on-write; replaces the target. `width`: sequences of the target, where it is wider than the source."""
+        self._states.fork(source, target, width)
+        self._copied()
+
+    def export(self, key: StateKey) -> dict[str, Tensor]:
+        """A copy for another rank's `import_state`; empty for a state that holds nothing yet.
+
+        Paged: `counters` int64 `[width, 2]` (length, position) and `kv.<i>` `[2, N, length, G, D]` per sequence;
+        otherwise `tensor`.
+        """
+        with torch.inference_mode():
+            found = self._exported(key)
+        self._copied()
+        return found
+
+    def import_state(self, key: StateKey, value: Mapping[str, Tensor]) -> None:
+        """Replace `key` by what `export` gave. Raises `OutOfPages` (`out_of_memory`); whatever it raises, `key` is as
+        it was."""
+        with torch.inference_mode():
+            if "counters" in value:
+                self._import_paged(key, value)
+            else:
+                self._states.drop((key,))
+                if value:
+                    self._states.set(key, value["tensor"])
+        self._copied()
+
+    def _exported(self, key: StateKey) -> dict[str, Tensor]:
+        state = self._states.paged.get(key)
+        if state is not None:
+            counters = torch.tensor([[one.length, one.position] for one in state.sequences])
+            kept = {f"kv.{i}": state.pool.read(one.pages, one.length) for i, one in enumerate(state.sequences)}
+            return {"counters": counters, **kept}
+        tensor = self._states.tensors.get(key)
+        return {} if tensor is None else {"tensor": tensor}
+
+    def _import_paged(self, key: StateKey, value: Mapping[str, Tensor]) -> None:
+        pool = self._states.pools.of(key)
+        counters: list[list[int]] = value["counters"].tolist()
+        taken = pool.pages.take(sum(pages_for(length) for length, _ in counters))
+        pages = iter(taken)
+        sequences: list[PagedSequence] = []
+        try:
+            for index, (length, position) in enumerate(counters):
+                mine = [next(pages) for _ in range(pages_for(length))]
+                sequences.append(PagedSequence(mine, length, position, next(CONTENTS)))
+                pool.write(mine, value[f"kv.{index}"])
+        except Exception:
+            pool.pages.release(taken)
+            raise
+        self._states.drop((key,))
+        self._states.adopt(key, PagedState(pool, sequences))
