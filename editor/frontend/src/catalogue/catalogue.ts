@@ -1,6 +1,6 @@
 // The palette's components as the service declares them, loaded once for the page.
 import { call } from "../api/client";
-import type { Catalogue, Component } from "../api/types";
+import type { Catalogue, Component } from "../messages/answers";
 
 let loading: Promise<Catalogue> | null = null;
 

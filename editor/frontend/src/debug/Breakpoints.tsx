@@ -7,9 +7,9 @@ import { useEditor, useEditorState } from "../store/react";
 import { watchOf, type BreakShown } from "../store/watch";
 import { Button, IconButton, Input } from "../ui/kit";
 import { showAge } from "../ui/words";
-import { setIteration } from "./actions";
-import { breakWords, isLooped, readIteration } from "./breaks";
-import { entryOf } from "./calls";
+import { setIteration } from "./model/actions";
+import { breakWords, isLooped, readIteration } from "./model/breaks";
+import { entryOf } from "./model/calls";
 
 export interface BreakRow extends BreakShown {
   deployment: string;

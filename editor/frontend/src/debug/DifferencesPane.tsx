@@ -6,7 +6,7 @@ import { useEditor, useEditorState } from "../store/react";
 import { figure, typeWords } from "../taps/looks";
 import { Badge, Prose } from "../ui/kit";
 import { plural } from "../ui/words";
-import { locateSource, showIteration } from "./calls";
+import { locateSource, showIteration } from "./model/calls";
 import {
   aboutRow,
   firstWords,
@@ -17,8 +17,8 @@ import {
   type Group,
   type OutputDifference,
   type Row,
-} from "./differences";
-import type { Comparison } from "./state";
+} from "./model/differences";
+import type { Comparison } from "./model/state";
 
 /** The service tells no more rows than this. */
 const MOST_ROWS = 500;

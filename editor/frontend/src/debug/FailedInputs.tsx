@@ -2,8 +2,8 @@
 import { useMemo, useSyncExternalStore } from "react";
 import { useEditorState } from "../store/react";
 import { alarm, figure, typeWords } from "../taps/looks";
-import { showIteration } from "./calls";
-import { fedTo, recorded } from "./recorded";
+import { showIteration } from "./model/calls";
+import { fedTo, recorded } from "./model/recorded";
 
 interface Props {
   run: string;

@@ -1,10 +1,10 @@
 // What runs of this graph, what would change, and the ways to change it.
 import { CirclePlay, ListRestart, Rocket, Square, Undo2 } from "lucide-react";
 import { useState } from "react";
-import type { DeploymentShown } from "../api/types";
+import type { DeploymentShown } from "../messages/answers";
 import { equal } from "../document/diff";
 import { deploymentOf } from "../store/deployments";
-import type { PlacementDocument } from "../placement/schema.generated";
+import type { PlacementDocument } from "../document/placement/schema.generated";
 import { useEditor, useEditorState } from "../store/react";
 import { Badge, Button, Dialog, Empty, Prose } from "../ui/kit";
 import { plural, showTime } from "../ui/words";

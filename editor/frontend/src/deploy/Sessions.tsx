@@ -1,7 +1,7 @@
 // What a deployment keeps for its sessions, and the way to end one.
 import { useCallback, useEffect, useState } from "react";
 import { ApiError, call } from "../api/client";
-import type { DeploymentShown } from "../api/types";
+import type { DeploymentShown } from "../messages/answers";
 import { useEditor } from "../store/react";
 import { Button, Dialog } from "../ui/kit";
 import { plural, showAge, showBytes } from "../ui/words";

@@ -1,6 +1,6 @@
 // The processes of a deployment: where each is, how far, and why not.
-import type { WorkerShown } from "../api/types";
-import { RankMark } from "../placement/bits";
+import type { WorkerShown } from "../messages/answers";
+import { RankMark } from "../placement/board/bits";
 import { Badge, Prose } from "../ui/kit";
 import { showAge } from "../ui/words";
 import { progressOf, stepOf, STEPS, workerPhase } from "./phases";

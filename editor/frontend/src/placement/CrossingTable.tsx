@@ -1,10 +1,10 @@
 // Everything that goes from one rank to another, Walk by Walk.
 import { ArrowRight } from "lucide-react";
 import { Empty } from "../ui/kit";
-import type { CopyShown } from "../api/types";
+import type { CopyShown } from "../messages/answers";
 import { plural, showBytes } from "../ui/words";
-import { RankMark } from "./bits";
-import { TRANSPORTS, type Crossing } from "./crossings";
+import { RankMark } from "./board/bits";
+import { TRANSPORTS, type Crossing } from "./model/crossings";
 
 interface CrossingTableProps {
   crossings: readonly Crossing[];

@@ -1,12 +1,12 @@
 // The groups of the placement as its author wrote them, with what they have: memory, width, copies.
 import { useEffect, useState } from "react";
-import type { Problem } from "../api/types";
+import type { Problem } from "../messages/answers";
 import { Input } from "../ui/kit";
-import { ProblemList, RankMark, type Action } from "./bits";
-import { resizeGroup, setGroup } from "./edits";
-import { parseMemory } from "./memory";
-import { ALL } from "./resolve";
-import type { Group, PlacementDocument } from "./schema.generated";
+import { ProblemList, RankMark, type Action } from "./board/bits";
+import { resizeGroup, setGroup } from "../document/placement/edits";
+import { parseMemory } from "./model/memory";
+import { ALL } from "../document/placement/resolve";
+import type { Group, PlacementDocument } from "../document/placement/schema.generated";
 
 interface GroupTableProps {
   placement: PlacementDocument;

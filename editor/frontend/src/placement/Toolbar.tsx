@@ -1,11 +1,11 @@
 // Above the lanes: which placement, for which hardware, does it fit, and which Walks are meant.
 import { CircleAlert, CircleCheck, FolderOpen, Hand, LoaderCircle, Save, WandSparkles } from "lucide-react";
 import { useEffect, useState } from "react";
-import type { PlanShown } from "../api/types";
+import type { PlanShown } from "../messages/answers";
 import { useEditor, useEditorState } from "../store/react";
 import { Badge, Button, Input, Select } from "../ui/kit";
 import { showBytes } from "../ui/words";
-import { estimate, parseHardware } from "./memory";
+import { estimate, parseHardware } from "./model/memory";
 
 interface ToolbarProps {
   fixed: boolean;

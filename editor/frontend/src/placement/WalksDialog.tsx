@@ -2,9 +2,9 @@
 import { useMemo } from "react";
 import type { GraphDocument } from "../document/types";
 import { Button, Dialog, Select } from "../ui/kit";
-import { assign } from "./edits";
-import { ranksOfNode, walksOfNodes } from "./resolve";
-import type { PlacementDocument } from "./schema.generated";
+import { assign } from "../document/placement/edits";
+import { ranksOfNode, walksOfNodes } from "../document/placement/resolve";
+import type { PlacementDocument } from "../document/placement/schema.generated";
 
 interface WalksDialogProps {
   nodes: readonly string[];

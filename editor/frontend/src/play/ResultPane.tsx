@@ -6,12 +6,12 @@ import { RunMark } from "../debug/marks";
 import { Badge, Button, Prose } from "../ui/kit";
 import { useLatest, useQueueGauge } from "../telemetry/activity";
 import { insideWords, showSeconds } from "../ui/words";
-import { Facts, isFact } from "./Facts";
-import { MuteButton, OutputView, PictureFrame } from "./outputs";
-import { isOver, PREVIEW } from "./results";
-import type { Made, OutputShown, Result, RunError, TaskShown } from "./types";
-import type { Use } from "./UseButton";
-import { adviceFor, placeOf, whyNothing } from "./words";
+import { Facts, isFact } from "./outputs/Facts";
+import { MuteButton, OutputView, PictureFrame } from "./outputs/outputs";
+import { isOver, PREVIEW } from "./model/results";
+import type { Made, OutputShown, Result, RunError, TaskShown } from "./model/types";
+import type { Use } from "./outputs/UseButton";
+import { adviceFor, placeOf, whyNothing } from "./model/words";
 
 interface Props {
   task: TaskShown | null;

@@ -3,25 +3,25 @@ import { Download, Maximize2, Pause, Play, ZoomIn, ZoomOut } from "lucide-react"
 import { useEffect, useMemo, useReducer, useState } from "react";
 import { useStore } from "zustand";
 import { send } from "../api/client";
-import type { DeploymentShown } from "../api/types";
+import type { DeploymentShown } from "../messages/answers";
 import { ask } from "../store/ask";
 import { deploymentOf } from "../store/deployments";
 import { mark, selectedNodes } from "../store/highlight";
 import { useEditor, useEditorState } from "../store/react";
 import { useWatch, watchOf } from "../store/watch";
-import type { Level } from "../telemetry/frames";
+import type { Level } from "../messages/frames";
 import { download } from "../ui/handing";
 import { Badge, Button, Empty, IconButton, Menu, Prose, Select, Tabs } from "../ui/kit";
 import { showSeconds } from "../ui/words";
-import { GanttPane, SpanWords } from "./GanttPane";
-import type { Piece } from "./paint";
+import { GanttPane, SpanWords } from "./picture/GanttPane";
+import type { Piece } from "./picture/paint";
 import { BlockPanel, LanePanel, NodesPanel, WhyPanel } from "./panels";
 import { RunsPane } from "./RunsPane";
-import { traceOf, type Shown, type Side, type TraceSession, type TraceState, type Which } from "./session";
-import { around, showMicros } from "./span";
-import type { Timeline } from "./timeline";
-import type { WhyPiece } from "./types";
-import { LEVELS } from "./words";
+import { traceOf, type Shown, type Side, type TraceSession, type TraceState, type Which } from "./model/session";
+import { around, showMicros } from "./model/span";
+import type { Timeline } from "./model/timeline";
+import type { WhyPiece } from "./model/types";
+import { LEVELS } from "./model/words";
 
 /** Tables of live work are made anew so often. */
 const TABLE_MS = 1000;

@@ -3,13 +3,13 @@ import { Network } from "lucide-react";
 import { useMemo, useState } from "react";
 import { Button, Empty, Prose } from "../ui/kit";
 import { insideWords, plural, showSeconds } from "../ui/words";
-import { blockWords, differences, figuresOf, type Difference, type LaneFigures } from "./figures";
-import type { Link } from "./find";
-import type { Lane, Model } from "./model";
-import type { Shown } from "./session";
-import { showAt, showMicros } from "./span";
-import type { StatisticsShown, TraceShown, WhyKind, WhyPiece } from "./types";
-import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./words";
+import { blockWords, differences, figuresOf, type Difference, type LaneFigures } from "./model/figures";
+import type { Link } from "./model/find";
+import type { Lane, Model } from "./model/model";
+import type { Shown } from "./model/session";
+import { showAt, showMicros } from "./model/span";
+import type { StatisticsShown, TraceShown, WhyKind, WhyPiece } from "./model/types";
+import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./model/words";
 
 // ── details ─────────────────────────────────────────────────────────────────────────────────────
 

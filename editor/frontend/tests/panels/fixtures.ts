@@ -1,7 +1,7 @@
 // The documents that come with Walkgraph, and a catalogue in small.
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Catalogue, Component, Port } from "../../src/api/types";
+import type { Catalogue, Component, Port } from "../../src/messages/answers";
 import { byName } from "../../src/catalogue/catalogue";
 import type { GraphDocument } from "../../src/document/types";
 

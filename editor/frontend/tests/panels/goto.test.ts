@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { readWanted, sought, targetsOf, type Command } from "../../src/panels/goto";
-import { grouped, together } from "../../src/panels/problems";
+import { readWanted, sought, targetsOf, type Command } from "../../src/panels/commands/goto";
+import { grouped, together } from "../../src/panels/problems/problems";
 import { catalogue, graph } from "./fixtures";
 
 const bagel = graph("bagel");

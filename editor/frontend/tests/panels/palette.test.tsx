@@ -2,8 +2,8 @@
 import { flushSync } from "react-dom";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { receive, type Payload } from "../../src/canvas/dragging";
-import { Palette } from "../../src/panels/Palette";
+import { receive, type Payload } from "../../src/canvas/gestures/dragging";
+import { Palette } from "../../src/panels/palette/Palette";
 import { Editor } from "../../src/store/editor";
 import { EditorContext } from "../../src/store/react";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { AGAIN, FLOW, paletteOf, readQuery, searched } from "../../src/panels/search";
+import { AGAIN, FLOW, paletteOf, readQuery, searched } from "../../src/panels/palette/search";
 import { catalogue, graph } from "./fixtures";
 
 const all = paletteOf(catalogue, graph("bagel"), "walk");

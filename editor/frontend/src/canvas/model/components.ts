@@ -3,13 +3,14 @@ import { accepts, portsOf } from "../../document/ports";
 import { factsOf } from "../../document/routes";
 import { union, type Union } from "../../document/union";
 import { color } from "../../ui/modality";
-import { useSize } from "../geometry";
-import type { Piece, PortShown, UseData, Wire } from "../types";
+import { useSize } from "../shapes/geometry";
+import type { Piece, PortShown, UseData, Wire } from "../shapes/types";
 import { bare, blockColor, shown, statesOf } from "./ports";
 import { PREVIEW_ROOM, previewing } from "./previews";
 import { Located, told, worst } from "./problems";
 import { chunkText } from "./streams";
-import type { Drawn, Shown } from "./walk";
+import type { Shown } from "./scene";
+import type { Drawn } from "./walk";
 
 export function componentsDrawn(scene: Shown, lit: string | null): Drawn {
   const whole = union(scene.graph);

@@ -1,12 +1,12 @@
 // Whether an edge may be drawn, and how it would go. One judge serves all targets while a wire is dragged.
-import type { Catalogue, Component } from "../../api/types";
+import type { Catalogue, Component } from "../../messages/answers";
 import { isName, type PlainLink } from "../names";
 import { accepts, componentOf, LOOP_INDEX, parseType, producers, streamType, type PortType } from "../ports";
 import { endOf, factsOf, routeOf, sideBySide, type Facts, type Route } from "../routes";
 import type { Entry } from "../tree";
 import type { GraphDocument } from "../types";
-import { own, streamsOf, walkOf } from "./document";
-import { behind, sideBySideReason, type Shift } from "./order";
+import { own, streamsOf, walkOf } from "./parts/document";
+import { behind, sideBySideReason, type Shift } from "./parts/order";
 
 export interface Wish {
   each?: boolean;

@@ -3,9 +3,18 @@ import { canBeNamed, freshName } from "../names";
 import { renameParam } from "../expressions";
 import { at, join, split } from "../pointer";
 import type { GraphDocument, Pointer, Step, Task, TaskInput, TaskParam, WalkStep } from "../types";
-import { changeTask, freeName, own, taskOf } from "./document";
-import { EditRefused, mapped, withAfter, withFields, withKey, withPart, withRenamed, withSection } from "./records";
-import { mapSteps } from "./steps";
+import { changeTask, freeName, own, taskOf } from "./parts/document";
+import {
+  EditRefused,
+  mapped,
+  withAfter,
+  withFields,
+  withKey,
+  withPart,
+  withRenamed,
+  withSection,
+} from "./parts/records";
+import { mapSteps } from "./parts/steps";
 
 // ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 

@@ -13,7 +13,7 @@ import {
   streamsOf,
   walkOf,
   withEdges,
-} from "./document";
+} from "./parts/document";
 import {
   EditRefused,
   kept,
@@ -25,9 +25,9 @@ import {
   withRenamed,
   withSection,
   withWalkPart,
-} from "./records";
-import { mapReferences } from "./references";
-import { mapSteps, stepsOf, withoutSteps } from "./steps";
+} from "./parts/records";
+import { mapReferences } from "./parts/references";
+import { mapSteps, stepsOf, withoutSteps } from "./parts/steps";
 
 // ── Walks ───────────────────────────────────────────────────────────────────────────────────────
 

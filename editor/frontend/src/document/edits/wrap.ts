@@ -3,13 +3,13 @@ import { readLink, splitReference, whenOf } from "../names";
 import { factsOf, type Facts } from "../routes";
 import type { Entry } from "../tree";
 import type { GraphDocument, Item, ItemId } from "../types";
-import { meaningful } from "./bridge";
-import { changeWalk, entryOf, linksOf, walkOf, withEdges } from "./document";
+import { meaningful } from "./parts/bridge";
+import { changeWalk, entryOf, linksOf, walkOf, withEdges } from "./parts/document";
 import { guarded, newLoop, outermost, type LoopFields, type WithId, type WrapKind } from "./items";
-import { ancestors, dependents, needsOf } from "./order";
-import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart, type Piece } from "./pieces";
-import { EditRefused, mappedList, withFields, withKey } from "./records";
-import { mapLink, renamedIn } from "./references";
+import { ancestors, dependents, needsOf } from "./parts/order";
+import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart, type Piece } from "./parts/pieces";
+import { EditRefused, mappedList, withFields, withKey } from "./parts/records";
+import { mapLink, renamedIn } from "./parts/references";
 
 /**
  * Put items of one list into a new container in the place of the first. What stands between them comes before it where
