@@ -29,6 +29,8 @@ export interface StateSlot {
 /** A component of the palette: `GET /api/v1/components`. */
 export interface Component {
   name: string;
+  /** What it does, as a heading of the palette. */
+  category?: string | null;
   description: string;
   inputs: Port[];
   outputs: Port[];

@@ -10,7 +10,8 @@ import { weightsOptions } from "../../src/panels/inspector/forms/NodeForm";
 import { subjectOf } from "../../src/panels/inspector/subject";
 import { scopeOfNode, scopeOfWalk, tasksOfWalk } from "../../src/panels/common/scope";
 import type { Canvas } from "../../src/store/types";
-import { catalogue, graph } from "./fixtures";
+import { catalogue } from "./components";
+import { graph } from "./fixtures";
 
 const bagel = graph("bagel");
 const components: Canvas = { kind: "components" };

@@ -94,7 +94,7 @@ export function Palette() {
               <Row
                 key={entry.key}
                 entry={entry}
-                family={query.trim() !== ""}
+                family={query.trim() !== "" || group.title !== entry.family}
                 active={entry.key === active}
                 onShow={(element) => show(entry, element)}
                 onAdd={() => add(entry)}
@@ -119,7 +119,7 @@ export function Palette() {
 
 interface RowProps {
   entry: PaletteEntry;
-  /** Say the family: the row stands among others. */
+  /** Say the family: the row stands among those of others. */
   family: boolean;
   active: boolean;
   onShow: (element: HTMLElement) => void;
@@ -148,7 +148,7 @@ function Row({ entry, family, active, onShow, onAdd, onDrag }: RowProps) {
       <span className="text">
         <span className="title">
           {entry.title}
-          {family && component && payload.kind === "component" && <small>{entry.group}</small>}
+          {family && entry.family !== "" && <small>{entry.family}</small>}
           {payload.kind === "node" && <small>{entry.name}</small>}
         </span>
         <span className="about">

@@ -1,7 +1,7 @@
 // What the palette offers, and how words find it. Pure.
 import fuzzysort from "fuzzysort";
 import type { Catalogue, Component, Port } from "../../messages/answers";
-import { category, title } from "../../catalogue/catalogue";
+import { familyOf, groupOf, title } from "../../catalogue/catalogue";
 import type { GraphDocument } from "../../document/types";
 import { modalityOf } from "../../ui/modality";
 import { groupBy } from "../common/group";
@@ -12,6 +12,8 @@ export interface PaletteEntry {
   key: string;
   group: string;
   title: string;
+  /** Of a component; empty for anything else. */
+  family: string;
   /** The full name that a graph writes; empty for containers, notes and frames. */
   name: string;
   description: string;
@@ -61,6 +63,7 @@ function flows(): PaletteEntry[] {
     key: container,
     group: FLOW,
     title,
+    family: "",
     name: "",
     description,
     component: null,
@@ -76,6 +79,7 @@ function streams(graph: GraphDocument, walk: string): PaletteEntry[] {
     key: `stream:${name}`,
     group: STREAMS,
     title: name,
+    family: "",
     name: "",
     description: `Chunks of \`${from}\`, from ${walks.join(", ")}.`,
     component: null,
@@ -91,6 +95,7 @@ function again(catalogue: Catalogue, graph: GraphDocument): PaletteEntry[] {
       key: `node:${node}`,
       group: AGAIN,
       title: node,
+      family: "",
       name,
       description: component?.description ?? "This component is not in the catalogue.",
       component,
@@ -100,19 +105,20 @@ function again(catalogue: Catalogue, graph: GraphDocument): PaletteEntry[] {
   });
 }
 
-/** By family; families with a network first, and in a family those with one. */
+/** By what they do, or by family; groups with a network first, and in a group those with one. */
 function components(catalogue: Catalogue): PaletteEntry[] {
-  const families = groupBy(Object.values(catalogue), (component) => category(component));
-  const runs = (family: Component[]) => family.some((component) => component.available);
-  return [...families]
+  const groups = groupBy(Object.values(catalogue), groupOf);
+  const runs = (members: Component[]) => members.some((component) => component.available);
+  return [...groups]
     .sort(([a, left], [b, right]) => Number(runs(right)) - Number(runs(left)) || a.localeCompare(b))
-    .flatMap(([family, members]) =>
+    .flatMap(([group, members]) =>
       members
         .toSorted((a, b) => Number(b.available) - Number(a.available) || a.name.localeCompare(b.name))
         .map((component) => ({
           key: component.name,
-          group: family,
+          group,
           title: title(component),
+          family: familyOf(component),
           name: component.name,
           description: component.description,
           component,
@@ -127,6 +133,7 @@ function marks(): PaletteEntry[] {
     key: kind,
     group: CANVAS,
     title,
+    family: "",
     name: "",
     description,
     component: null,
@@ -165,7 +172,7 @@ function grouped(entries: readonly PaletteEntry[]): PaletteGroup[] {
 }
 
 /** How much a hit in each of the searched texts counts, in their order. */
-const WEIGHTS = [1, 0.95, 0.8, 0.75, 0.55];
+const WEIGHTS = [1, 0.95, 0.8, 0.8, 0.75, 0.55];
 const UNAVAILABLE = 0.85;
 
 function ranked(entries: readonly PaletteEntry[], words: string): PaletteEntry[] {
@@ -176,6 +183,7 @@ function ranked(entries: readonly PaletteEntry[], words: string): PaletteEntry[]
       (entry) => entry.title,
       (entry) => entry.name,
       (entry) => entry.group,
+      (entry) => entry.family,
       (entry) => portWords(entry.component),
       (entry) => entry.description,
     ],

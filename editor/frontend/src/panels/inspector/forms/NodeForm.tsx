@@ -1,7 +1,7 @@
 // A component node: what it is, its parameters, weights and states.
 import { useMemo } from "react";
 import type { Component, Problem, StateSlot } from "../../../messages/answers";
-import { category, stateKindText } from "../../../catalogue/catalogue";
+import { familyOf, stateKindText } from "../../../catalogue/catalogue";
 import { freshName } from "../../../document/names";
 import * as nodes from "../../../document/edits/nodes";
 import { join } from "../../../document/pointer";
@@ -76,9 +76,9 @@ export function NodeForm({ name, shared = false, onRename }: NodeFormProps) {
 }
 
 function alternatives(catalogue: Readonly<Record<string, Component>>, current: string): string[] {
-  const family = category(current);
+  const family = familyOf(current);
   return Object.keys(catalogue).sort(
-    (a, b) => Number(category(b) === family) - Number(category(a) === family) || a.localeCompare(b),
+    (a, b) => Number(familyOf(b) === family) - Number(familyOf(a) === family) || a.localeCompare(b),
   );
 }
 
