@@ -17,8 +17,22 @@ export interface RunPhaseEvent {
 
 // ── work, level `full` ──────────────────────────────────────────────────────────────────────────
 
+/** A batch on its way through a rank. */
+interface BatchTimes {
+  /** When each row had all that it needs. */
+  ready: number[];
+  /** The batch was formed. */
+  taken: number;
+  /** The host has handed all of it to the device. */
+  launched: number;
+  /** On the device. */
+  started: number;
+  finished: number;
+  pages_free: number;
+}
+
 /** One forward of a rank, outside of the loops on its device: a batch of calls by columns, a row each. */
-export interface ForwardEvent {
+export interface ForwardEvent extends BatchTimes {
   type: "forward";
   rank: number;
   /** Counts the forwards and launches of a rank. */
@@ -30,22 +44,12 @@ export interface ForwardEvent {
   uses: string[];
   steps: number[];
   iterations: number[][];
-  /** When a call had all its inputs. */
-  ready: number[];
-  /** The batch was formed. */
-  taken: number;
-  /** The host has handed all of it to the device. */
-  launched: number;
-  /** On the device. */
-  started: number;
-  finished: number;
-  pages_free: number;
   /** Rows. */
   failed: number[];
 }
 
 /** `count` iterations of loops on the device, one loop a row. */
-export interface LaunchEvent {
+export interface LaunchEvent extends BatchTimes {
   type: "launch";
   rank: number;
   number: number;
@@ -62,13 +66,6 @@ export interface LaunchEvent {
   outer: number[][];
   /** Its first iteration here. */
   first: number[];
-  /** When that could have been launched. */
-  ready: number[];
-  taken: number;
-  launched: number;
-  started: number;
-  finished: number;
-  pages_free: number;
   /** Parts of the loops run on other ranks, for which the launch waits: its time is theirs, too. */
   spans: boolean;
 }

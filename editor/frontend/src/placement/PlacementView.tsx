@@ -30,7 +30,7 @@ export function PlacementView() {
   const placement = useEditorState((state) => state.documents.placement);
   if (Object.keys(graph.nodes ?? {}).length === 0)
     return (
-      <div className="wg-place">
+      <div className="wg-view wg-place">
         <Empty title="Nothing to place yet">Add components to the graph; here you say which rank runs which.</Empty>
       </div>
     );
@@ -43,7 +43,7 @@ function Unreadable() {
   const anew = () =>
     editor.editPlacement("Place by hand", () => explicit(editor.graph, "cpu", editor.state.placementName));
   return (
-    <div className="wg-place">
+    <div className="wg-view wg-place">
       <Empty title="This placement can't be read">
         <p>It lacks the lists of groups and ranks that a placement has.</p>
         <Button kind="primary" onClick={anew}>
@@ -75,7 +75,7 @@ function Placement() {
     }));
   return (
     <BoardContext value={board}>
-      <div className="wg-place">
+      <div className="wg-view wg-place">
         <Toolbar
           fixed={fixed}
           planning={planned.of !== documents}

@@ -4,6 +4,7 @@ import { useMemo, useState, type CSSProperties } from "react";
 import { compareRuns } from "../debug/model/replay";
 import { useEditor } from "../store/react";
 import { Button, IconButton } from "../ui/kit";
+import { Table } from "../ui/Table";
 import type { Entry } from "./runs/history";
 import { labelOf } from "./model/form";
 import { dataUrl } from "./files/media";
@@ -36,14 +37,7 @@ export function ComparePane({ entries, onClose }: { entries: [Entry, Entry]; onC
       {rows.length === 0 ? (
         <p className="wg-play-hint">Both were asked for the same, with the same seed.</p>
       ) : (
-        <table className="wg-table">
-          <thead>
-            <tr>
-              <th>Different</th>
-              <th>Left</th>
-              <th>Right</th>
-            </tr>
-          </thead>
+        <Table columns={["Different", "Left", "Right"]}>
           <tbody>
             {rows.map((row) => (
               <tr key={row.name}>
@@ -53,7 +47,7 @@ export function ComparePane({ entries, onClose }: { entries: [Entry, Entry]; onC
               </tr>
             ))}
           </tbody>
-        </table>
+        </Table>
       )}
     </div>
   );

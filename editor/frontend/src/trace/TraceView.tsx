@@ -5,9 +5,8 @@ import { useStore } from "zustand";
 import { send } from "../api/client";
 import type { DeploymentShown } from "../messages/answers";
 import { ask } from "../store/ask";
-import { deploymentOf } from "../store/deployments";
 import { mark, selectedNodes } from "../store/highlight";
-import { useEditor, useEditorState } from "../store/react";
+import { useDeploymentShown, useEditor, useEditorState } from "../store/react";
 import { useWatch, watchOf } from "../store/watch";
 import type { Level } from "../messages/frames";
 import { download } from "../ui/handing";
@@ -31,13 +30,11 @@ export function TraceView({ alone = false }: { alone?: boolean }) {
   const editor = useEditor();
   const session = traceOf(editor);
   const name = useEditorState((state) => state.name);
-  const deployments = useEditorState((state) => state.deployments);
   const chosen = useStore(session.store, (state) => state.chosen);
-  const found = deployments[chosen ?? name] ?? deploymentOf(deployments, name);
-  const deployment = found ?? (alone ? (Object.values(deployments)[0] ?? null) : null);
+  const deployment = useDeploymentShown(chosen, alone);
   if (deployment) return <Traced key={deployment.id} deployment={deployment} session={session} alone={alone} />;
   return (
-    <div className="wg-trace">
+    <div className="wg-view wg-trace">
       <Empty title={alone ? "Nothing is deployed yet" : `${name} is not deployed yet`}>
         <p>What runs is drawn here: every call, on its rank, at its time.</p>
         {!alone && (
@@ -76,7 +73,7 @@ function Traced({ deployment, session, alone }: TracedProps) {
     timeline.set(around(timeline.span, { from: target.started.at(block), to: target.finished.at(block) }));
   };
   return (
-    <div className="wg-trace">
+    <div className="wg-view wg-trace">
       <Bar deployment={deployment} session={session} state={state} timeline={timeline} />
       <div className="wg-trace-table">
         <RunsPane session={session} state={state} deployment={id} editor={editor} />
@@ -148,7 +145,7 @@ function Bar({ deployment, session, state, timeline }: BarProps) {
     move();
   };
   return (
-    <header className="wg-trace-bar">
+    <header className="wg-view-bar wg-trace-bar">
       {ids.length > 1 && (
         <div className="deployment">
           <Select aria-label="Deployment" value={deployment.id} options={ids} onChange={(id) => session.choose(id)} />

@@ -1,7 +1,7 @@
 // While a wire hangs from the pointer: ports that can't take it are dimmed, and the reason is said beside the pointer.
 import type { Connection, FinalConnectionState, IsValidConnection, OnConnectStart } from "@xyflow/react";
 import { useCallback, useRef, type RefObject } from "react";
-import { compatible, compatibleSources } from "../../document/edits/edges";
+import { compatible } from "../../document/edits/edges";
 import { accepts } from "../../document/ports";
 import type { Board, Wiring } from "../gestures/board";
 import { connectEnds, moveEnd } from "../gestures/connect";
@@ -143,11 +143,7 @@ function reasonFor(board: Board, { ref, end, type }: Wiring): Reason {
   if (canvas.kind === "components") return fits;
   const { graph } = editor;
   const { catalogue } = editor.state;
-  const judge = ref.includes("+")
-    ? () => null
-    : end === "source"
-      ? compatible(graph, canvas.walk, ref, catalogue)
-      : compatibleSources(graph, canvas.walk, ref, catalogue);
+  const judge = ref.includes("+") ? () => null : compatible(graph, canvas.walk, end, ref, catalogue);
   return (other) => {
     if (other === "@sink.+") return ref.startsWith("@") ? "a stream carries what a step makes" : null;
     if (other.startsWith("@sink.")) return fits(other);

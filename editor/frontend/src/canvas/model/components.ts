@@ -11,6 +11,7 @@ import { Located, told, worst } from "./problems";
 import { chunkText } from "./streams";
 import type { Shown } from "./scene";
 import type { Drawn } from "./walk";
+import { perObject } from "../../document/perObject";
 
 export function componentsDrawn(scene: Shown, lit: string | null): Drawn {
   const whole = union(scene.graph);
@@ -46,12 +47,8 @@ function fedPorts(scene: Shown): Set<string> {
   return fed;
 }
 
-const ordersKnown = new WeakMap<Union, ReadonlyMap<string, number>>();
-
 /** Sources before targets, for the layout; where edges run in a circle, what gives most comes first. */
-function flowOrder(whole: Union): ReadonlyMap<string, number> {
-  const known = ordersKnown.get(whole);
-  if (known) return known;
+const flowOrder = perObject((whole: Union): ReadonlyMap<string, number> => {
   const left = new Set(whole.nodes);
   const flows = whole.streams.flatMap(({ from, to }) => from.flatMap((a) => to.map((b) => ({ from: a, to: b }))));
   const edges = whole.edges.filter((edge) => !edge.carried);
@@ -71,9 +68,8 @@ function flowOrder(whole: Union): ReadonlyMap<string, number> {
       left.delete(node);
     }
   }
-  ordersKnown.set(whole, order);
   return order;
-}
+});
 
 /** Node -> the numbers of its steps on a Walk's way. */
 function wayOf(scene: Shown, walk: string): Map<string, number[]> {

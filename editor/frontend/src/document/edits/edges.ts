@@ -50,26 +50,16 @@ export function whyNot(
   return typeof verdict === "string" ? sentence(verdict) : null;
 }
 
-/** `whyNot` for every target of a wire that is dragged from `from`, worked out once. */
+/** `whyNot` for every other end of a wire that is dragged from its source, or from its target; worked out once. */
 export function compatible(
   graph: GraphDocument,
   walk: string,
-  from: string,
+  end: "source" | "target",
+  reference: string,
   catalogue: Catalogue,
-): (to: string) => string | null {
+): (other: string) => string | null {
   const judge = new Judge(graph, walk, catalogue);
-  return remembered((to) => judge.judge(from, to));
-}
-
-/** `whyNot` for every source of a wire that is dragged from the input `to`. */
-export function compatibleSources(
-  graph: GraphDocument,
-  walk: string,
-  to: string,
-  catalogue: Catalogue,
-): (from: string) => string | null {
-  const judge = new Judge(graph, walk, catalogue);
-  return remembered((from) => judge.judge(from, to));
+  return remembered((other) => (end === "source" ? judge.judge(reference, other) : judge.judge(other, reference)));
 }
 
 function remembered(judge: (end: string) => Verdict | string): (end: string) => string | null {

@@ -72,7 +72,7 @@ export function insertParallel(
   place: Place,
   fields: { when?: string } = {},
 ): WithId {
-  return insertItem(graph, walk, withFields({ parallel: [] as Item[] }, fields) as unknown as Item, place);
+  return insertItem(graph, walk, emptyContainer("parallel", fields.when), place);
 }
 
 export function insertSequence(
@@ -81,7 +81,7 @@ export function insertSequence(
   place: Place,
   fields: { when?: string } = {},
 ): WithId {
-  return insertItem(graph, walk, withFields({ sequence: [] as Item[] }, fields) as unknown as Item, place);
+  return insertItem(graph, walk, emptyContainer("sequence", fields.when), place);
 }
 
 export function insertFork(graph: GraphDocument, walk: string, fork: string, into: string, place: Place): WithId {
@@ -267,6 +267,10 @@ function freeLoopName(facts: Facts, name: string): void {
 
 function loopNames(facts: Facts): string[] {
   return facts.list.flatMap((entry) => (entry.kind === "loop" ? entry.name : []));
+}
+
+export function emptyContainer(kind: "parallel" | "sequence", when?: string | null): Item {
+  return withFields({ [kind]: [] }, { when }) as unknown as Item;
 }
 
 export function newLoop(facts: Facts, fields: LoopFields, body: Item[]): Item {

@@ -2,6 +2,7 @@
 import { entries, flat } from "../tree";
 import type { GraphDocument } from "../types";
 import type { Group, PlacementDocument } from "./schema.generated";
+import { perObject } from "../perObject";
 
 export const ALL = "*";
 
@@ -38,20 +39,15 @@ function applies(group: Group, walk: string | null): boolean {
   return group.walks == null || (walk !== null && group.walks.includes(walk));
 }
 
-const users = new WeakMap<GraphDocument, ReadonlyMap<string, readonly string[]>>();
-
 /** Node -> the Walks that use it, in the document's order; nodes that no Walk uses have an empty list. */
-export function walksOfNodes(graph: GraphDocument): ReadonlyMap<string, readonly string[]> {
-  const known = users.get(graph);
-  if (known) return known;
+export const walksOfNodes = perObject((graph: GraphDocument): ReadonlyMap<string, readonly string[]> => {
   const found = new Map<string, string[]>(Object.keys(graph.nodes ?? {}).map((node) => [node, []]));
   for (const [name, walk] of Object.entries(graph.walks ?? {})) {
     const used = new Set(flat(entries(walk)).flatMap((entry) => (entry.kind === "use" ? [entry.node] : [])));
     for (const node of used) found.get(node)?.push(name);
   }
-  users.set(graph, found);
   return found;
-}
+});
 
 /** Where a node is: rank list -> the Walks there. A node that no Walk uses is where it would be by default. */
 export function whereabouts(

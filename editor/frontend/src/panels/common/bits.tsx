@@ -3,7 +3,7 @@ import { ChevronRight, CircleAlert, TriangleAlert } from "lucide-react";
 import { useState, type ReactNode } from "react";
 import type { Component, Port, Problem } from "../../messages/answers";
 import { costText, stateKindText } from "../../catalogue/catalogue";
-import { Prose } from "../../ui/kit";
+import { Button, Prose } from "../../ui/kit";
 import { color, glyph, modalityOf } from "../../ui/modality";
 import { plural } from "../../ui/words";
 
@@ -121,5 +121,16 @@ export function Section({ title, aside, open: first = true, children }: SectionP
       </header>
       {open && <div className="inside">{children}</div>}
     </section>
+  );
+}
+
+/** What takes away the thing that a form is about. */
+export function Removal({ onRemove, children }: { onRemove: () => void; children: ReactNode }) {
+  return (
+    <div className="wg-actions">
+      <Button kind="danger" onClick={onRemove}>
+        {children}
+      </Button>
+    </div>
   );
 }

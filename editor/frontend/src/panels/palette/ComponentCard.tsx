@@ -19,7 +19,7 @@ export function ComponentCard({ component, beside }: { component: Component; bes
       {Object.keys(component.params).length > 0 && (
         <div>
           <h4>Parameters</h4>
-          <ul className="params">
+          <ul className="wg-inline params">
             {Object.entries(component.params).map(([name, param]) => (
               <li key={name}>
                 <code>{name}</code> {param.default === null ? <em>required</em> : `= ${String(param.default)}`}

@@ -59,32 +59,15 @@ export function paletteOf(
 }
 
 function flows(): PaletteEntry[] {
-  return FLOWS.map(({ container, title, description }) => ({
-    key: container,
-    group: FLOW,
-    title,
-    family: "",
-    name: "",
-    description,
-    component: null,
-    available: true,
-    payload: { kind: container },
-  }));
+  return FLOWS.map(({ container, title, description }) => plain(FLOW, title, description, { kind: container }));
 }
 
 /** What a Walk feeds it can't read. */
 function streams(graph: GraphDocument, walk: string): PaletteEntry[] {
   const others = (graph.streams ?? []).filter((stream) => !stream.walks.includes(walk));
   return others.map(({ name, walks, from }) => ({
+    ...plain(STREAMS, name, `Chunks of \`${from}\`, from ${walks.join(", ")}.`, { kind: "stream", stream: name }),
     key: `stream:${name}`,
-    group: STREAMS,
-    title: name,
-    family: "",
-    name: "",
-    description: `Chunks of \`${from}\`, from ${walks.join(", ")}.`,
-    component: null,
-    available: true,
-    payload: { kind: "stream", stream: name },
   }));
 }
 
@@ -129,21 +112,16 @@ function components(catalogue: Catalogue): PaletteEntry[] {
 }
 
 function marks(): PaletteEntry[] {
-  const mark = (kind: "note" | "frame", title: string, description: string): PaletteEntry => ({
-    key: kind,
-    group: CANVAS,
-    title,
-    family: "",
-    name: "",
-    description,
-    component: null,
-    available: true,
-    payload: { kind },
-  });
   return [
-    mark("note", "Note", "Words for whoever reads the graph."),
-    mark("frame", "Frame", "A titled area behind nodes that belong together."),
+    plain(CANVAS, "Note", "Words for whoever reads the graph.", { kind: "note" }),
+    plain(CANVAS, "Frame", "A titled area behind nodes that belong together.", { kind: "frame" }),
   ];
+}
+
+/** What is no component; its kind is its key. */
+function plain(group: string, title: string, description: string, payload: Payload): PaletteEntry {
+  const key = payload.kind;
+  return { key, group, title, family: "", name: "", description, component: null, available: true, payload };
 }
 
 /** `noise >latents <tokens` -> words and port filters. */

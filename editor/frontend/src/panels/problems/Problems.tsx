@@ -27,7 +27,7 @@ export function Problems() {
         <p className="status" role="status">
           {stale ? (
             <>
-              <LoaderCircle size={13} className="turning" aria-hidden="true" /> checking…
+              <LoaderCircle size={13} className="wg-turning" aria-hidden="true" /> checking…
             </>
           ) : (
             problemCount(errors, problems.length - errors) || "Checked."

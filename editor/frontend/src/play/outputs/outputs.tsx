@@ -366,7 +366,7 @@ function Curves({ matrix }: { matrix: Matrix }) {
         ))}
       </svg>
       {matrix.columns > 1 && (
-        <ul className="legend" onPointerLeave={() => setLit(null)}>
+        <ul className="wg-inline legend" onPointerLeave={() => setLit(null)}>
           {columns.map((column) => (
             <li key={column} onPointerEnter={() => setLit(column)} className={lit === column ? "lit" : ""}>
               <i style={{ background: hue(column, matrix.columns) }} /> {column + 1}

@@ -51,74 +51,105 @@ export function GraphTab() {
   );
 }
 
-function Left({ panes }: { panes: Panes }) {
-  const { leftTab, leftOpen, left } = panes;
-  const set = (value: Panes["leftTab"]) => setPanes({ leftTab: value, leftOpen: true });
-  if (!leftOpen)
-    return (
-      <div className="rail left">
-        <IconButton label="Show palette and outline" onClick={() => setPanes({ leftOpen: true })}>
-          <PanelLeftOpen size={16} />
-        </IconButton>
-      </div>
-    );
+function Left({ panes: { left, leftOpen, leftTab } }: { panes: Panes }) {
   return (
-    <>
-      <aside className="side left" style={{ width: left }} aria-label="Palette and outline">
-        <header>
-          <Tabs label="Left panel" value={leftTab} onChange={set} tabs={LEFT} />
-          <IconButton label="Hide palette and outline" onClick={() => setPanes({ leftOpen: false })}>
-            <PanelLeftClose size={16} />
-          </IconButton>
-        </header>
-        <Inside what={leftTab === "palette" ? "The palette" : "The outline"}>
-          {leftTab === "palette" ? <Palette /> : <Outline />}
-        </Inside>
-      </aside>
-      <Splitter
-        label="Width of the left panel"
-        side="left"
-        size={left}
-        min={180}
-        max={480}
-        onResize={(size) => setPanes({ left: size })}
-      />
-    </>
+    <Side
+      side="left"
+      what="palette and outline"
+      open={leftOpen}
+      size={left}
+      bounds={[180, 480]}
+      onOpen={(open) => setPanes({ leftOpen: open })}
+      onResize={(size) => setPanes({ left: size })}
+      tabs={
+        <Tabs
+          label="Left panel"
+          value={leftTab}
+          onChange={(tab) => setPanes({ leftTab: tab, leftOpen: true })}
+          tabs={LEFT}
+        />
+      }
+    >
+      <Inside what={leftTab === "palette" ? "The palette" : "The outline"}>
+        {leftTab === "palette" ? <Palette /> : <Outline />}
+      </Inside>
+    </Side>
   );
 }
 
-function Right({ panes }: { panes: Panes }) {
-  const { rightTab, rightOpen, right } = panes;
-  const set = (value: Panes["rightTab"]) => setPanes({ rightTab: value, rightOpen: true });
-  if (!rightOpen)
-    return (
-      <div className="rail right">
-        <IconButton label="Show inspector, versions and code" onClick={() => setPanes({ rightOpen: true })}>
-          <PanelRightOpen size={16} />
-        </IconButton>
-      </div>
-    );
+function Right({ panes: { right, rightOpen, rightTab } }: { panes: Panes }) {
   const views = { inspector: <Inspector />, versions: <VersionsView />, code: <CodeView /> };
   const names = { inspector: "The inspector", versions: "The list of versions", code: "The code view" };
   return (
+    <Side
+      side="right"
+      what="inspector, versions and code"
+      open={rightOpen}
+      size={right}
+      bounds={[240, 720]}
+      onOpen={(open) => setPanes({ rightOpen: open })}
+      onResize={(size) => setPanes({ right: size })}
+      tabs={
+        <Tabs
+          label="Right panel"
+          value={rightTab}
+          onChange={(tab) => setPanes({ rightTab: tab, rightOpen: true })}
+          tabs={RIGHT}
+        />
+      }
+    >
+      <Inside what={names[rightTab]}>{views[rightTab]}</Inside>
+    </Side>
+  );
+}
+
+interface SideProps {
+  side: "left" | "right";
+  /** Its views, in words. */
+  what: string;
+  open: boolean;
+  /** Its width and the bounds of it, in pixels. */
+  size: number;
+  bounds: readonly [min: number, max: number];
+  onOpen: (open: boolean) => void;
+  onResize: (size: number) => void;
+  tabs: ReactNode;
+  children: ReactNode;
+}
+
+const ICONS = {
+  left: { open: PanelLeftOpen, close: PanelLeftClose },
+  right: { open: PanelRightOpen, close: PanelRightClose },
+};
+
+function Side({ side, what, open, size, bounds: [min, max], onOpen, onResize, tabs, children }: SideProps) {
+  const { open: Open, close: Close } = ICONS[side];
+  if (!open)
+    return (
+      <div className={`rail ${side}`}>
+        <IconButton label={`Show ${what}`} onClick={() => onOpen(true)}>
+          <Open size={16} />
+        </IconButton>
+      </div>
+    );
+  const splitter = <Splitter label={`Width of the ${side} panel`} {...{ side, size, min, max, onResize }} />;
+  return (
     <>
-      <Splitter
-        label="Width of the right panel"
-        side="right"
-        size={right}
-        min={240}
-        max={720}
-        onResize={(size) => setPanes({ right: size })}
-      />
-      <aside className="side right" style={{ width: right }} aria-label="Inspector, versions and code">
+      {side === "right" && splitter}
+      <aside
+        className={`side ${side}`}
+        style={{ width: size }}
+        aria-label={what.replace(/^./, (letter) => letter.toUpperCase())}
+      >
         <header>
-          <Tabs label="Right panel" value={rightTab} onChange={set} tabs={RIGHT} />
-          <IconButton label="Hide inspector, versions and code" onClick={() => setPanes({ rightOpen: false })}>
-            <PanelRightClose size={16} />
+          {tabs}
+          <IconButton label={`Hide ${what}`} onClick={() => onOpen(false)}>
+            <Close size={16} />
           </IconButton>
         </header>
-        <Inside what={names[rightTab]}>{views[rightTab]}</Inside>
+        {children}
       </aside>
+      {side === "left" && splitter}
     </>
   );
 }

@@ -6,6 +6,7 @@ import { isUnder } from "../../document/pointer";
 import type { GraphDocument, Task, TaskInput } from "../../document/types";
 import { useEditorState } from "../../store/react";
 import { Button, Field, IconButton, Select } from "../../ui/kit";
+import { Table } from "../../ui/Table";
 import { MODALITIES } from "../../ui/modality";
 import { showBytes } from "../../ui/words";
 import type { useTaskEdits } from "../model/actions";
@@ -37,23 +38,23 @@ export function Inputs({ task, problems, edits }: SectionProps) {
         <p className="hint">None: a request of this task is its parameters alone.</p>
       ) : (
         <div className="wg-scroll">
-          <table className="wg-declared inputs">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Modality</th>
-                <th title="A list, or parts in turn with others">Many</th>
-                <th title="A request may leave it out">Optional</th>
-                <th>Description</th>
-                <th aria-label="Actions" />
-              </tr>
-            </thead>
+          <Table
+            className="wg-declared inputs"
+            columns={[
+              "Name",
+              "Modality",
+              { title: "A list, or parts in turn with others", children: "Many" },
+              { title: "A request may leave it out", children: "Optional" },
+              "Description",
+              { "aria-label": "Actions" },
+            ]}
+          >
             <tbody>
               {inputs.map(([name, input]) => (
                 <InputRow key={name} {...{ name, input, edits }} problems={under(problems, `/inputs/${name}`)} />
               ))}
             </tbody>
-          </table>
+          </Table>
         </div>
       )}
     </section>
@@ -94,20 +95,15 @@ function InputRow({
             />
           </span>
         </td>
-        <td className="middle">
-          <Check
-            label={`${name}: many`}
-            checked={input.many === true}
-            onChange={(on) => edits.setInput(name, { many: on || undefined })}
-          />
-        </td>
-        <td className="middle">
-          <Check
-            label={`${name}: optional`}
-            checked={input.optional === true}
-            onChange={(on) => edits.setInput(name, { optional: on || undefined })}
-          />
-        </td>
+        {(["many", "optional"] as const).map((flag) => (
+          <td key={flag} className="middle">
+            <Check
+              label={`${name}: ${flag}`}
+              checked={input[flag] === true}
+              onChange={(on) => edits.setInput(name, { [flag]: on || undefined })}
+            />
+          </td>
+        ))}
         <td>
           <TextCell
             live

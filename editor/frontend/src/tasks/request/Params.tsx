@@ -3,6 +3,7 @@ import { Plus, X } from "lucide-react";
 import type { Problem } from "../../messages/answers";
 import type { Literal, Task, TaskParam } from "../../document/types";
 import { Button, IconButton, Select } from "../../ui/kit";
+import { Table } from "../../ui/Table";
 import type { useTaskEdits } from "../model/actions";
 import { under } from "./Declarations";
 import { readChoices } from "../model/values";
@@ -34,23 +35,23 @@ export function Params({ task, problems, edits }: ParamsProps) {
         <p className="hint">None yet. A parameter can steer conditions, loops and components.</p>
       ) : (
         <div className="wg-scroll">
-          <table className="wg-declared params">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Type</th>
-                <th title="The client must give it; it has no default">Required</th>
-                <th>Default</th>
-                <th>From</th>
-                <th>To</th>
-                <th>Choices</th>
-                <th aria-label="Actions" />
-              </tr>
-            </thead>
+          <Table
+            className="wg-declared params"
+            columns={[
+              "Name",
+              "Type",
+              { title: "The client must give it; it has no default", children: "Required" },
+              "Default",
+              "From",
+              "To",
+              "Choices",
+              { "aria-label": "Actions" },
+            ]}
+          >
             {params.map(([name, param]) => (
               <ParamRow key={name} {...{ name, param, edits }} problems={under(problems, `/params/${name}`)} />
             ))}
-          </table>
+          </Table>
         </div>
       )}
     </section>

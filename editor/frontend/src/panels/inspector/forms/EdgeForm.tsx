@@ -11,9 +11,8 @@ import type { GraphDocument } from "../../../document/types";
 import { useEditorState } from "../../../store/react";
 import { placeOfRoute } from "../../../taps/places";
 import { TapField } from "../../../taps/TapField";
-import { Button } from "../../../ui/kit";
 import { color, modalityOf } from "../../../ui/modality";
-import { Glyph, ProblemLines, Section } from "../../common/bits";
+import { Glyph, ProblemLines, Removal, Section } from "../../common/bits";
 import { useApply, useProblems } from "../../common/apply";
 import { ChoiceField } from "../fields/fields";
 
@@ -46,11 +45,7 @@ export function EdgeForm({ walk, index }: { walk: string; index: number }) {
         </Section>
       )}
       <Insert walk={walk} route={route} graph={graph} catalogue={catalogue} type={source} target={target} />
-      <div className="wg-actions">
-        <Button kind="danger" onClick={remove}>
-          Remove the edge
-        </Button>
-      </div>
+      <Removal onRemove={remove}>Remove the edge</Removal>
     </>
   );
 }

@@ -4,7 +4,7 @@ import { useMemo, type ReactNode } from "react";
 import * as nodes from "../../../document/edits/nodes";
 import { withKey } from "../../../document/edits/parts/records";
 import { join } from "../../../document/pointer";
-import type { State, Weights } from "../../../document/types";
+import type { GraphDocument, State, Weights } from "../../../document/types";
 import { stateKindText } from "../../../catalogue/catalogue";
 import { useEditorState } from "../../../store/react";
 import { IconButton } from "../../../ui/kit";
@@ -74,11 +74,31 @@ export function GraphForm() {
 
 const SOURCE = /^(starter:[\w.-]+|checkpoint:[\w.-]+|random:[\w.-]+:\d+)$/;
 
-function Record({ remove, label, children }: { remove: () => void; label: string; children: ReactNode }) {
+interface RecordProps {
+  /** In words: `the state kv`. */
+  what: string;
+  name: string;
+  rename: (graph: GraphDocument, to: string) => GraphDocument;
+  remove: (graph: GraphDocument) => GraphDocument;
+  /** Its kind, beside its name. */
+  kind: ReactNode;
+  children: ReactNode;
+}
+
+function Record({ what, name, rename, remove, kind, children }: RecordProps) {
+  const { apply, attempt } = useApply();
   return (
     <div className="wg-record">
+      <div className="wg-pair">
+        <NameField
+          label="Name"
+          value={name}
+          onEnter={(to) => apply(`Rename ${what}`, (graph) => rename(graph, to))}
+        />
+        {kind}
+      </div>
       {children}
-      <IconButton label={label} onClick={remove}>
+      <IconButton label={`Remove ${what}`} onClick={() => attempt(`Remove ${what}`, remove)}>
         <Trash2 size={14} />
       </IconButton>
     </div>
@@ -92,28 +112,25 @@ interface WeightsProps {
 }
 
 function WeightsRecord({ name, weights, families }: WeightsProps) {
-  const { apply, attempt } = useApply();
+  const { apply } = useApply();
   const problems = useProblems(join("weights", name));
   const set = (fields: Partial<Weights>) =>
     apply(`Set the weights ${name}`, (graph) => nodes.setWeights(graph, name, fields));
   return (
     <Record
-      label={`Remove the weights ${name}`}
-      remove={() => attempt(`Remove the weights ${name}`, (graph) => nodes.removeWeights(graph, name))}
-    >
-      <div className="wg-pair">
-        <NameField
-          label="Name"
-          value={name}
-          onEnter={(to) => apply(`Rename the weights ${name}`, (graph) => nodes.renameWeights(graph, name, to))}
-        />
+      what={`the weights ${name}`}
+      name={name}
+      rename={(graph, to) => nodes.renameWeights(graph, name, to)}
+      remove={(graph) => nodes.removeWeights(graph, name)}
+      kind={
         <ChoiceField
           label="Family"
           value={weights.family}
           options={families}
           onChoose={(family) => set({ family })}
         />
-      </div>
+      }
+    >
       <TextField
         label="Source"
         value={weights.source}
@@ -138,7 +155,7 @@ const SCOPES: Record<NonNullable<State["scope"]>, string> = {
 };
 
 function StateRecord({ name, state }: { name: string; state: State }) {
-  const { apply, attempt } = useApply();
+  const { apply } = useApply();
   const graph = useEditorState((known) => known.documents.graph);
   const scope = useMemo(() => scopeOfStates(graph), [graph]);
   const problems = useProblems(join("states", name));
@@ -151,15 +168,11 @@ function StateRecord({ name, state }: { name: string; state: State }) {
     apply(`Set the state ${name}`, (graph) => nodes.setState(graph, name, fields as Partial<State>));
   return (
     <Record
-      label={`Remove the state ${name}`}
-      remove={() => attempt(`Remove the state ${name}`, (graph) => nodes.removeState(graph, name))}
-    >
-      <div className="wg-pair">
-        <NameField
-          label="Name"
-          value={name}
-          onEnter={(to) => apply(`Rename the state ${name}`, (graph) => nodes.renameState(graph, name, to))}
-        />
+      what={`the state ${name}`}
+      name={name}
+      rename={(graph, to) => nodes.renameState(graph, name, to)}
+      remove={(graph) => nodes.removeState(graph, name)}
+      kind={
         <ChoiceField
           label="Kind"
           value={state.kind}
@@ -169,7 +182,8 @@ function StateRecord({ name, state }: { name: string; state: State }) {
           }))}
           onChoose={(kind) => set({ kind, capacity: kind === "paged_kv" ? (state.capacity ?? "4096") : undefined })}
         />
-      </div>
+      }
+    >
       <ChoiceField
         label="Lives for a"
         value={state.scope ?? "run"}

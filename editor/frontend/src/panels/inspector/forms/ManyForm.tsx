@@ -10,7 +10,7 @@ import type { GraphDocument } from "../../../document/types";
 import { useEditorState } from "../../../store/react";
 import { Button } from "../../../ui/kit";
 import { plural } from "../../../ui/words";
-import { Section } from "../../common/bits";
+import { Removal, Section } from "../../common/bits";
 import { groupBy } from "../../common/group";
 import { scopeOfWalk } from "../../common/scope";
 import { Align } from "./Align";
@@ -29,11 +29,7 @@ export function ManyForm({ walk, ids }: { walk: string | null; ids: readonly str
       <p className="wg-quiet">{summary(ids)}</p>
       {walk !== null && chosen.length > 0 && <Items walk={walk} ids={chosen} />}
       <Align ids={ids} />
-      <div className="wg-actions">
-        <Button kind="danger" onClick={remove}>
-          Remove all
-        </Button>
-      </div>
+      <Removal onRemove={remove}>Remove all</Removal>
     </>
   );
 }

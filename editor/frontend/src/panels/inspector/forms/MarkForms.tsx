@@ -2,7 +2,7 @@
 import { putFrame, putNote, removeFrame, removeNote, canvasLayout } from "../../../document/edits/parts/layout";
 import type { Canvas } from "../../../store/types";
 import { useEditorState } from "../../../store/react";
-import { Button } from "../../../ui/kit";
+import { Removal } from "../../common/bits";
 import { useApply } from "../../common/apply";
 import { TextField } from "../fields/fields";
 
@@ -73,11 +73,7 @@ export function MarkForm({ kind, id, canvas }: MarkProps) {
           />
         ))}
       </div>
-      <div className="wg-actions">
-        <Button kind="danger" onClick={remove}>
-          Remove the {kind}
-        </Button>
-      </div>
+      <Removal onRemove={remove}>Remove the {kind}</Removal>
     </>
   );
 }

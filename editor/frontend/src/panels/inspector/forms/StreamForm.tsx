@@ -8,7 +8,7 @@ import type { ChunkPolicy, GraphDocument, Stream } from "../../../document/types
 import type { Catalogue } from "../../../messages/answers";
 import { useEditorState } from "../../../store/react";
 import { Button } from "../../../ui/kit";
-import { Glyph, ProblemLines, Section } from "../../common/bits";
+import { Glyph, ProblemLines, Removal, Section } from "../../common/bits";
 import { policyText, whyNotPolicy } from "./chunks";
 import { useApply, useProblems } from "../../common/apply";
 import { ChunkPicture } from "./ChunkPicture";
@@ -72,11 +72,7 @@ export function StreamForm({ name }: { name: string }) {
           ))}
         </div>
       </Section>
-      <div className="wg-actions">
-        <Button kind="danger" onClick={remove}>
-          Remove the stream
-        </Button>
-      </div>
+      <Removal onRemove={remove}>Remove the stream</Removal>
     </>
   );
 }
