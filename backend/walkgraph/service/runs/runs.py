@@ -8,7 +8,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import msgspec
 import structlog
@@ -24,6 +24,7 @@ from walkgraph.store import queries
 from walkgraph.store.session import Store
 from walkgraph.store.tables import Run
 from walkgraph.wire import messages as m
+from walkgraph.wire.answers import runs as answers
 
 Event = m.Accepted | m.Output | m.Finished
 Sender = Callable[[m.ToConductor], None]
@@ -334,24 +335,24 @@ def _columns(run: LiveRun) -> dict[str, Any]:
     }
 
 
-def public(row: Run, live: LiveRun | None) -> dict[str, Any]:
-    """What `schemas_runs.RunShown` says; `live`: of the run, while it can be followed."""
-    fields = row.model_dump(exclude={"params", "error", "times"})
+def public(row: Run, live: LiveRun | None) -> answers.Run:
+    """`live`: of the run, while it can be followed."""
     error = msgspec.json.decode(row.error) if row.error else None
-    return {
-        **fields,
-        "params": msgspec.json.decode(row.params),
-        "error": error,
-        "times": msgspec.json.decode(row.times),
-        "paused": paused_of(live) if live else None,
-    }
+    return answers.Run(
+        **row.model_dump(exclude={"params", "error", "times"}),
+        params=msgspec.json.decode(row.params),
+        error=error,
+        times=msgspec.json.decode(row.times),
+        paused=paused_of(live) if live else None,
+    )
 
 
-def paused_of(run: LiveRun) -> dict[str, Any] | None:
+def paused_of(run: LiveRun) -> answers.Paused | None:
     """What it is paused before."""
     if run.paused is None:
         return None
-    return {"held": [_plain(call) for call in run.paused.held], "breakpoint": run.paused.breakpoint}
+    held = [cast(answers.Held, _plain(call)) for call in run.paused.held]
+    return answers.Paused(held=held, breakpoint=run.paused.breakpoint)
 
 
 def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict[str, Any]]:
