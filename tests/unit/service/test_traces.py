@@ -12,7 +12,7 @@ import structlog
 from tests.support.telling import A, activity, forward, packet, phase, sample
 from tests.unit.service.conftest import Running
 from walkgraph.ids import RunId
-from walkgraph.service.observe.traces import BATCH, MAX_WAITING
+from walkgraph.service.observe.trace_sink import BATCH, MAX_WAITING
 from walkgraph.store.tables import RunTrace
 from walkgraph.store.traces import save_traces
 from walkgraph.telemetry import events as e
@@ -21,7 +21,7 @@ from walkgraph.wire.answers.traces import Statistics, Why
 
 def tell(service: Running, source: str, *told: e.Any, first: int = 0) -> None:
     label = service.services.deployments.get("shapes").serving.label
-    service.services.traces.take(packet(source, first, *told, deployment=label), "shapes", "v1", 100)
+    service.services.trace_sink.take(packet(source, first, *told, deployment=label), "shapes", "v1", 100)
 
 
 async def start(service: Running) -> RunId:
@@ -122,7 +122,7 @@ async def test_runs_that_end_with_the_service_are_kept(service: Running) -> None
     await service.deploy()
     run = await start(service)
     tell(service, "conductor", phase(run, "queued", 10.0))
-    await service.services.traces.close()
+    await service.services.trace_sink.close()
     (row,) = await listed(service, 1)
     assert row["run"] == run
 
@@ -216,5 +216,5 @@ async def test_of_a_burst_the_oldest_go_only_where_too_many_wait(service: Runnin
     # Something later, by which all of them are known to be whole.
     tell(service, "conductor", phase(RunId(f"{runs:032x}"), "queued", now + runs), first=2 * runs)
     found = await listed(service, BATCH)
-    assert service.services.traces.given_up == given_up
+    assert service.services.trace_sink.given_up == given_up
     assert int(found[-1]["run"], 16) >= given_up

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from walkgraph.conductor.runs.watching import Places
-from walkgraph.service.deployments.deployments import Managed
+from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deps import Name, Services, ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.problems import Fault, Unprocessable
@@ -26,7 +26,7 @@ async def set_level(services: ServicesDep, deployment: Name, request: LevelReque
     """How much is told of what runs: nothing, sums, or every batch. It counts at once."""
     managed = services.deployments.get(deployment)
     managed.watched.level = request.level
-    services.deployments.rewatch(managed)
+    managed.rewatch()
     return _watched(managed)
 
 
@@ -38,7 +38,7 @@ async def add_tap(services: ServicesDep, deployment: Name, request: TapRequest) 
     places = _places(managed)
     _check_run(services, managed, request.run)
     id_ = managed.watched.tap(request, places)
-    services.deployments.rewatch(managed)
+    managed.rewatch()
     return managed.watched.tap_shown(id_, places)
 
 
@@ -48,7 +48,7 @@ async def change_tap(services: ServicesDep, deployment: Name, tap: Name, request
     managed = services.deployments.get(deployment)
     places = _places(managed)
     managed.watched.change_tap(tap, request.interval)
-    services.deployments.rewatch(managed)
+    managed.rewatch()
     return managed.watched.tap_shown(tap, places)
 
 
@@ -56,7 +56,7 @@ async def change_tap(services: ServicesDep, deployment: Name, tap: Name, request
 async def remove_tap(services: ServicesDep, deployment: Name, tap: Name) -> Response:
     managed = services.deployments.get(deployment)
     managed.watched.remove_tap(tap)
-    services.deployments.rewatch(managed)
+    managed.rewatch()
     return Response(status_code=204)
 
 
@@ -68,7 +68,7 @@ async def add_breakpoint(services: ServicesDep, deployment: Name, request: Break
     places = _places(managed)
     _check_run(services, managed, request.run)
     id_ = managed.watched.stop_at(request, places)
-    services.deployments.rewatch(managed)
+    managed.rewatch()
     return managed.watched.break_shown(id_, places)
 
 
@@ -77,7 +77,7 @@ async def remove_breakpoint(services: ServicesDep, deployment: Name, breakpoint_
     """Runs that are paused at it stay so."""
     managed = services.deployments.get(deployment)
     managed.watched.remove_break(breakpoint_)
-    services.deployments.rewatch(managed)
+    managed.rewatch()
     return Response(status_code=204)
 
 

@@ -28,6 +28,7 @@ from walkgraph.wire.answers import runs as answers
 
 Event = m.Accepted | m.Output | m.Finished
 Sender = Callable[[m.ToConductor], None]
+Listener = Callable[["LiveRun", Event | m.Rejected], None]
 
 SAVE_SECONDS = 0.2
 """Between two writes: short runs are written once, when they are over, and not while they are served."""
@@ -42,7 +43,8 @@ def new_run_id() -> RunId:
 class LiveRun:
     """One run as this service knows it. Its log ends with `Finished`, always."""
 
-    def __init__(self, submit: m.Submit, deployment: str, send: Sender) -> None:
+    def __init__(self, submit: m.Submit, deployment: str, send: Sender, heard: Listener | None = None) -> None:
+        """`send` reaches its conductor. `heard` is told of what the run takes, before it is."""
         self.id = submit.run
         self.deployment = deployment
         self.task = submit.task
@@ -62,8 +64,6 @@ class LiveRun:
         """`traceparent` of that, where it had one."""
         self.caller: Caller | None = None
         """Who asked; None: the service itself."""
-        self.heard: Callable[[LiveRun, Event | m.Rejected], None] | None = None
-        """Told of what is taken, before it is."""
         self.bytes = 0
         """Kept outputs."""
         self.abandoned = False
@@ -71,7 +71,7 @@ class LiveRun:
         self.sufficed = False
         """It was ended because no more of it is wanted."""
         self._clients = 1
-        self._send = send
+        self._send, self._heard = send, heard
         self._log: list[Event] = []
         self._more, self._over = Bell(), Bell()
         self._overflown = False
@@ -88,8 +88,8 @@ class LiveRun:
         """Append what the conductor said; nothing follows `Finished`."""
         if self.finished is not None:
             return
-        if self.heard is not None:
-            self.heard(self, event)
+        if self._heard is not None:
+            self._heard(self, event)
         match event:
             case m.Accepted():
                 self.seed = event.seed
@@ -192,10 +192,9 @@ class LiveRun:
 class Runs:
     """The live runs of all deployments, and their way into the store."""
 
-    def __init__(self, store: Store) -> None:
-        self.heard: Callable[[LiveRun, Event | m.Rejected], None] | None = None
-        """Of those that are added from now on."""
-        self._store = store
+    def __init__(self, store: Store, heard: Listener | None = None) -> None:
+        """`heard` is told of what each run takes, before it is."""
+        self._store, self._heard = store, heard
         self._runs: dict[RunId, LiveRun] = {}
         self._asked: dict[RunId, int] = {}
         """Bytes of what was asked, where that is remembered; the oldest first."""
@@ -222,8 +221,14 @@ class Runs:
             task.cancel()
         await asyncio.gather(written, self._saver, return_exceptions=True)
 
+    def begin(self, submit: m.Submit, deployment: str, send: Sender) -> LiveRun:
+        """Hand a run over by `send`, and keep it. Raises what `send` does."""
+        run = LiveRun(submit, deployment, send, self._heard)
+        send(submit)
+        self.add(run)
+        return run
+
     def add(self, run: LiveRun) -> None:
-        run.heard = self.heard
         self._runs[run.id] = run
         self._unsaved.put_nowait(run)
 
