@@ -156,10 +156,10 @@ class _Server(uvicorn.Server):
             await self._begin()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._services.deployments.draining or self._loop is None:
+        if self._services.shutdown.begun or self._loop is None:
             self.should_exit = self.force_exit = True
             return
-        self._services.deployments.draining = True
+        self._services.shutdown.begin()
         self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
@@ -168,7 +168,7 @@ class _Server(uvicorn.Server):
 
     async def _drained(self) -> None:
         try:
-            await self._services.deployments.drain(self._drain_seconds)
+            await self._services.deployer.drain(self._drain_seconds)
         finally:
             self.should_exit = True
 
@@ -198,7 +198,7 @@ async def _deploy_starter(services: Services) -> str | None:
     """Why it can't be deployed, or None."""
     try:
         graph = await resolve(services.store, "graph", STARTER)
-        await services.deployments.create(STARTER, STARTER, graph.value, "default", None)
+        await services.deployer.create(STARTER, STARTER, graph.value, "default", None)
     except WalkgraphError as error:
         reasons = [fault.message for fault in error.faults] if isinstance(error, Unprocessable) else []
         return "; ".join(reasons) or str(error)

@@ -15,21 +15,26 @@ from walkgraph.service.access.admission import Admission
 from walkgraph.service.access.auditing import Audit
 from walkgraph.service.access.keys import Keyring
 from walkgraph.service.access.rates import Meter
-from walkgraph.service.deployments.deployments import Deployments, Spawn
+from walkgraph.service.deployments.deployer import Deployer
+from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.gallery import Gallery
+from walkgraph.service.deployments.supervisor import Spawn
 from walkgraph.service.deps import Services
 from walkgraph.service.http import problems
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.documenting import PROBLEMS
 from walkgraph.service.http.studio import BinarySockets, Studio
+from walkgraph.service.observe.drafts import Drafts
 from walkgraph.service.observe.exporting import SpanExporter
 from walkgraph.service.observe.hub import Hub
 from walkgraph.service.observe.metrics import Metrics
 from walkgraph.service.observe.telemetry import Collector, ToHub
+from walkgraph.service.observe.trace_sink import TraceSink
 from walkgraph.service.observe.traces import Traces
 from walkgraph.service.runs.idempotency import Keys
 from walkgraph.service.runs.runs import Runs
 from walkgraph.service.runs.shortcut import Shortcut
+from walkgraph.service.shutdown import Shutdown
 from walkgraph.settings import Settings
 from walkgraph.store import queries
 from walkgraph.store.session import Store
@@ -80,24 +85,28 @@ def create_app(
 
 
 def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collector | None) -> Services:
-    hub, runs = Hub(), Runs(store)
-    spans = SpanExporter(settings.otlp_endpoint, settings.otlp_header_fields()) if settings.otlp_endpoint else None
-    deployments = Deployments(settings, store, runs, hub, spawn, collector.address if collector else None)
-    metrics = Metrics(deployments, hub, lambda: collector.rejected if collector else 0, spans)
-    runs.heard = metrics.heard
+    """Each is given what it works with when it is made; nothing is set on it afterwards."""
+    hub, shutdown, deployments = Hub(), Shutdown(), Deployments()
     keys, audit = Keyring(store), Audit(store, settings.audit_days)
     meter = Meter(settings.token_requests_per_minute, settings.token_concurrent_runs)
-    admission = Admission(keys, audit, meter, settings.drain_timeout)
-    admission.draining = lambda: deployments.draining
-    metrics.refused_requests = admission.refused
+    admission = Admission(keys, audit, meter, shutdown, settings.drain_timeout)
+    spans = SpanExporter(settings.otlp_endpoint, settings.otlp_header_fields()) if settings.otlp_endpoint else None
+    metrics = Metrics(deployments, hub, admission.refused, lambda: collector.rejected if collector else 0, spans)
+    runs = Runs(store, metrics.heard)
+    address = collector.address if collector else None
+    drafts = Drafts(runs, deployments)
+    trace_sink = TraceSink(store, drafts, settings.kept_traces, spans.offer if spans else None)
     return Services(
         settings=settings,
         store=store,
         hub=hub,
         runs=runs,
         idempotency=Keys(),
+        shutdown=shutdown,
         deployments=deployments,
-        traces=Traces(store, runs, deployments, settings.kept_traces, spans.offer if spans else None),
+        deployer=Deployer(settings, store, runs, hub, deployments, shutdown, spawn, address),
+        traces=Traces(store, runs, deployments, drafts, trace_sink),
+        trace_sink=trace_sink,
         metrics=metrics,
         spans=spans,
         codes=Codes(),
@@ -120,14 +129,14 @@ async def _start(services: Services, collector: Collector | None, stack: AsyncEx
     if services.spans is not None:
         services.spans.start()
         stack.push_async_callback(services.spans.close)
-    services.traces.start()
-    stack.push_async_callback(services.traces.close)
+    services.trace_sink.start()
+    stack.push_async_callback(services.trace_sink.close)
     if collector is not None:
         stack.push_async_callback(collector.close)
-        sinks = (ToHub(services.hub), services.traces, services.metrics)
+        sinks = (ToHub(services.hub), services.trace_sink, services.metrics)
         collector.start(services.deployments.telemetry_of, sinks)
-    stack.push_async_callback(services.deployments.close, 0.0)
-    await services.deployments.start()
+    stack.push_async_callback(services.deployer.close, 0.0)
+    await services.deployer.start()
 
 
 async def _bring_up_to_date(store: Store) -> None:

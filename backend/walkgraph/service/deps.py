@@ -13,14 +13,17 @@ from walkgraph.service.access.admission import Admission
 from walkgraph.service.access.auditing import Audit
 from walkgraph.service.access.callers import caller_of
 from walkgraph.service.access.keys import Keyring
+from walkgraph.service.deployments.deployer import Deployer
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.gallery import Gallery
 from walkgraph.service.observe.exporting import SpanExporter
 from walkgraph.service.observe.hub import Hub
 from walkgraph.service.observe.metrics import Metrics
+from walkgraph.service.observe.trace_sink import TraceSink
 from walkgraph.service.observe.traces import Traces
 from walkgraph.service.runs.idempotency import Keys
 from walkgraph.service.runs.runs import Runs
+from walkgraph.service.shutdown import Shutdown
 from walkgraph.settings import Settings
 from walkgraph.store import queries
 from walkgraph.store.session import Store
@@ -33,8 +36,11 @@ class Services:
     hub: Hub
     runs: Runs
     idempotency: Keys
+    shutdown: Shutdown
     deployments: Deployments
+    deployer: Deployer
     traces: Traces
+    trace_sink: TraceSink
     metrics: Metrics
     spans: SpanExporter | None
     """Where traces are sent to, if anywhere."""

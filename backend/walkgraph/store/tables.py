@@ -6,7 +6,6 @@ from sqlalchemy import BigInteger
 from sqlmodel import Field, SQLModel
 
 DocumentKind = Literal["graph", "placement"]
-RunState = Literal["running", "done", "failed", "cancelled"]
 
 
 class Document(SQLModel, table=True):

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 import httpx
 import msgspec
 import pytest
-from pydantic import BaseModel
 
 from tests.unit.service.conftest import Running, empty_database, serving, settings
 from tests.unit.service.fakes import FakeFleet
 from walkgraph.client import AsyncClient, Client, calls, shown
 from walkgraph.client.resources import running
 from walkgraph.service import routes
-from walkgraph.service.routes import session_list
-from walkgraph.service.schemas import keys, resources, runs, traces, watch
+from walkgraph.service.schemas.answers import model_of
 from walkgraph.settings import Settings
 
 _ = (empty_database, settings, routes)
@@ -205,53 +203,28 @@ async def test_answers_that_are_no_objects(service: Running, client: AsyncClient
     assert (await client.graph("shapes")).get("description") == document.get("description")
 
 
-MODELS: list[tuple[Any, type[BaseModel]]] = [
-    (shown.Problem, resources.ProblemShown),
-    (shown.Check, resources.CheckShown),
-    (shown.Document, resources.DocumentShown),
-    (shown.Version, resources.VersionShown),
-    (shown.GalleryEntry, resources.GalleryEntry),
-    (shown.GalleryTask, resources.GalleryTask),
-    (shown.Plan, resources.PlanShown),
-    (shown.PlannedRank, resources.RankShown),
-    (shown.Device, resources.DeviceShown),
-    (shown.Route, resources.RouteShown),
-    (shown.Handed, resources.HandedShown),
-    (shown.Copy, resources.CopyShown),
-    (shown.Loop, resources.LoopShown),
-    (shown.Simulation, resources.SimulationShown),
-    (shown.Asked, resources.AskedShown),
-    (shown.LeftOut, resources.LeftOut),
-    (shown.Run, runs.RunShown),
-    (shown.NodeTime, runs.NodeTimeShown),
-    (shown.Held, watch.HeldShown),
-    (shown.Paused, watch.PausedShown),
-    (shown.Steered, watch.SteerShown),
-    (shown.Tap, watch.TapShown),
-    (shown.Breakpoint, watch.BreakShown),
-    (shown.Watch, watch.WatchShown),
-    (shown.Differences, watch.DifferencesShown),
-    (shown.TraceListed, traces.TraceListed),
-    (shown.Why, traces.WhyShown),
-    (shown.Piece, traces.PieceShown),
-    (shown.Bottleneck, traces.BottleneckShown),
-    (shown.Statistics, traces.StatisticsShown),
-    (shown.NodeFigures, traces.NodeFiguresShown),
-    (shown.Access, resources.AccessShown),
-    (shown.Key, keys.KeyShown),
-    (shown.KeyMade, keys.KeyMade),
-    (shown.AuditEntry, keys.AuditShown),
-    (shown.Sessions, session_list.SessionsShown),
-    (shown.SessionKept, session_list.SessionShown),
-]
+BY_ANSWER = {"Component", "Deployment", "Next", "DeclaredTask", "DeclaredInput"}
+"""Types of answers that have no model: the OpenAPI document calls them objects."""
+MODELLED = [kind for kind in vars(shown).values() if is_typeddict(kind) and kind.__name__ not in BY_ANSWER]
 
 
-@pytest.mark.parametrize(("kind", "model"), MODELS, ids=lambda one: one.__name__)
-def test_types_have_the_fields_of_the_services_models(kind: Any, model: type[BaseModel]) -> None:
-    assert set(kind.__annotations__) == set(model.model_fields)
+@pytest.mark.parametrize("kind", MODELLED, ids=lambda one: one.__name__)
+def test_the_services_models_are_made_from_the_clients_types(kind: Any) -> None:
+    model = model_of(kind)
+    assert list(model.model_fields) == list(get_type_hints(kind))
+    assert model.__doc__ == kind.__doc__
 
 
-def test_every_type_is_held_to_something() -> None:
-    by_answer = {"Component", "Deployment", "Next", "DeclaredTask", "DeclaredInput"}
-    told = {kind.__name__ for kind, _ in MODELS} | by_answer
-    assert {name for name, kind in vars(shown).items() if is_typeddict(kind)} == told
+def test_a_field_more_in_a_type_is_one_in_its_model() -> None:
+    kind = TypedDict("Planted", {**get_type_hints(shown.Watch), "planted": list[shown.Tap]})
+    fields = model_of(kind).model_fields
+    assert list(fields) == ["level", "taps", "breakpoints", "planted"]
+    assert fields["planted"].annotation == fields["taps"].annotation == list[model_of(shown.Tap)]
+
+
+async def test_the_openapi_document_has_the_types_and_no_others(service: Running) -> None:
+    schemas = service.app.openapi()["components"]["schemas"]
+    models = {model_of(kind).__name__: list(get_type_hints(kind)) for kind in MODELLED}
+    assert len(models) == len(MODELLED), "two have one name"
+    assert {name: list(schemas[name]["properties"]) for name in models} == models
+    assert {name for name in schemas if name.endswith("Shown")} <= models.keys()

@@ -11,11 +11,11 @@ from starlette.routing import BaseRoute
 from tests.unit.service.conftest import BASE, TOKEN, Running, serving
 from tests.unit.service.fakes import FakeFleet
 from tests.unit.service.sockets import Refused, connect
+from walkgraph.client.shown import Access
 from walkgraph.service.access.access import CODE_SECONDS, COOKIE_SECONDS, OPEN_PATHS, Codes, Cookies
 from walkgraph.service.http import multipart
 from walkgraph.service.kserve import binary
 from walkgraph.service.routes.studio import access_of
-from walkgraph.service.schemas.resources import AccessShown
 from walkgraph.settings import Settings, standard_home
 
 OWN = "http://127.0.0.1:8421"
@@ -223,7 +223,7 @@ async def test_who_may_know_is_told_where_the_token_lies(service: Running) -> No
     told = (await service.http.get("/api/v1/studio/access")).json()
     assert told == {"home": str(settings.home), "own_home": True, "token_file": str(settings.token_file)}
     given = settings.model_copy(update={"token": SecretStr("a token of its owner's"), "home": standard_home()})
-    assert access_of(given) == AccessShown(home=str(standard_home()), own_home=False, token_file=None)
+    assert access_of(given) == Access(home=str(standard_home()), own_home=False, token_file=None)
     assert (await service.anybody.get("/api/v1/studio/access")).status_code == 401
 
 

@@ -154,5 +154,5 @@ async def test_the_log_has_pages_and_bounds(service: Running) -> None:
 
 async def test_the_starter_is_the_services_own(service: Running) -> None:
     row = await service.services.store.read(queries.get_document, "graph", "shapes")
-    await service.services.deployments.create("shapes", "shapes", json.loads(row.text), "default", None)
+    await service.services.deployer.create("shapes", "shapes", json.loads(row.text), "default", None)
     assert (await log(service))[0]["caller"] == "service"

@@ -141,7 +141,7 @@ async def test_readiness_follows_the_deployments(settings: Settings) -> None:
         assert (await service.anybody.get("/health/ready")).status_code == 200
         assert (await service.anybody.get("/health/ready", params={"deployment": "shapes"})).status_code == 200
         assert (await service.anybody.get("/health/ready", params={"deployment": "other"})).status_code == 503
-        await service.services.deployments.drain(1.0)
+        await service.services.deployer.drain(1.0)
         assert (await service.anybody.get("/health/ready")).status_code == 503
         assert (await service.anybody.get("/health/live")).status_code == 200
         assert (await service.http.post(DRAW, json=PROMPT)).status_code == 503

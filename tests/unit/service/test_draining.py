@@ -30,7 +30,7 @@ async def test_new_requests_are_refused_in_their_dialect(service: Running) -> No
     await service.deploy()
     body = {"deployment": "shapes", "task": "text_to_image", "request": WAITING}
     run = (await service.http.post("/api/v1/runs", json=body)).json()["id"]
-    service.services.deployments.draining = True
+    service.services.shutdown.begin()
     assert (await service.http.get("/health/ready")).status_code == 503
     assert (await service.http.get("/health/live")).status_code == 200
     for method, path in (
@@ -71,7 +71,7 @@ async def test_sessions_are_told_and_ended_once_their_runs_are(service: Running)
         await busy.send({"params": {"seed": 13}})
         assert (await busy.receive())["event"] == "accepted"
         run = await asyncio.wait_for(service.fleet.started[0].waiting.get(), 5)
-        drained = asyncio.create_task(service.services.deployments.drain(30))
+        drained = asyncio.create_task(service.services.deployer.drain(30))
         told = await idle.receive()
         assert (told["event"], told["error"]["code"], told["error"]["retryable"]) == ("closing", "shutting_down", True)
         assert await idle.receive() is None
@@ -114,7 +114,7 @@ async def test_who_waits_for_a_change_waits_no_longer(service: Running) -> None:
     revision = (await service.http.get("/api/v1/deployments/shapes")).json()["revision"]
     poll = asyncio.create_task(service.http.get(f"/api/v1/deployments/shapes?after={revision}&wait=30"))
     await asyncio.sleep(0)
-    await service.services.deployments.drain(0)
+    await service.services.deployer.drain(0)
     assert (await asyncio.wait_for(poll, 5)).status_code == 200
 
 

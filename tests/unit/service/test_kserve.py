@@ -51,7 +51,7 @@ async def test_health_is_open_to_everybody_and_says_nothing_else(service: Runnin
     assert (await service.anybody.get("/v2/health/live")).json() == {"live": True}
     assert (await service.anybody.get("/v2/health/ready")).json() == {"ready": True}
     assert (await service.anybody.get("/v2")).status_code == 401
-    service.services.deployments.draining = True
+    service.services.shutdown.begin()
     ready = await service.anybody.get("/v2/health/ready")
     assert (ready.status_code, ready.json()) == (503, {"ready": False})
 

@@ -15,7 +15,7 @@ from tests.unit.service.fakes import FakeFleet
 from walkgraph.errors import NotFound
 from walkgraph.placement.hardware import Device, Hardware
 from walkgraph.service.deployments import deployments, judging, versions
-from walkgraph.service.deployments.deployments import Managed
+from walkgraph.service.deployments.managed import Managed
 from walkgraph.settings import Settings
 from walkgraph.store import queries
 from walkgraph.store.session import StoreFull
@@ -267,7 +267,7 @@ async def test_telemetry_is_told_of_versions_that_serve_or_did(service: Running)
     assert told(old.spec.telemetry_name) == first
     old.finish(run)
     await old.gone.wait()
-    await asyncio.gather(*service.services.deployments._tasks)
+    await service.services.deployer.settled()
     assert told(old.spec.telemetry_name) is None
     assert told("nobody v1") is None
 
@@ -347,9 +347,9 @@ async def test_a_switch_takes_no_wanted_state_from_a_deployment_that_is_gone(ser
 async def test_a_restart_does_not_undo_a_switch_that_was_first(service: Running) -> None:
     await switch(service)
     new = await service.fleet.until(2)
-    async with service.services.deployments._changing:
+    async with service.services.deployer._switching.changing:
         new.ready()
-        restarted = asyncio.create_task(service.services.deployments.restart("shapes", 0))
+        restarted = asyncio.create_task(service.services.deployer.restart("shapes", 0))
         await asyncio.sleep(0)
     await restarted
     last = await service.fleet.until(3)
@@ -378,7 +378,7 @@ async def test_a_version_that_fails_while_it_is_recorded_does_not_serve(
     monkeypatch.setattr(deployments.queries, "replace_deployment", failing)
     new.ready()
     found = await until(service, lambda found: found.next and found.next.state == "failed")
-    await asyncio.gather(*service.services.deployments._tasks)
+    await service.services.deployer.settled()
     assert len(recorded) == 2
     assert (found["state"], found["next"]["reason"]) == ("ready", "a worker is gone for good")
     assert await stored(service) == before
@@ -402,7 +402,7 @@ async def test_what_is_begun_while_the_service_stops_is_stopped_too(
         monkeypatch.setattr(deployments, "judge", slow)
         switching = asyncio.create_task(switch(running))
         await judging_began.wait()
-        closing = asyncio.create_task(running.services.deployments.close(0))
+        closing = asyncio.create_task(running.services.deployer.close(0))
         await asyncio.sleep(0)
         go_on.set()
         await asyncio.gather(switching, closing)
@@ -422,7 +422,7 @@ async def test_runs_that_outlast_the_draining_are_told_so(service: Running) -> N
     body = {"deployment": "shapes", "task": "text_to_image", "request": WAITS}
     run = (await service.http.post("/api/v1/runs", json=body)).json()["id"]
     await service.fleet.started[0].waiting.get()
-    await service.services.deployments.drain(0)
+    await service.services.deployer.drain(0)
     end = service.services.runs.live(run).finished
     assert end is not None
     assert end.error is not None

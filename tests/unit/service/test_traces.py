@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
 from tests.support.telling import A, activity, forward, packet, phase, sample
 from tests.unit.service.conftest import Running
 from walkgraph.ids import RunId
-from walkgraph.service.observe.traces import BATCH, MAX_WAITING
-from walkgraph.service.schemas.traces import StatisticsShown, WhyShown
+from walkgraph.service.observe.trace_sink import BATCH, MAX_WAITING
 from walkgraph.store.tables import RunTrace
 from walkgraph.store.traces import save_traces
 from walkgraph.telemetry import events as e
+from walkgraph.wire.answers.traces import Statistics, Why
 
 
 def tell(service: Running, source: str, *told: e.Any, first: int = 0) -> None:
     label = service.services.deployments.get("shapes").serving.label
-    service.services.traces.take(packet(source, first, *told, deployment=label), "shapes", "v1", 100)
+    service.services.trace_sink.take(packet(source, first, *told, deployment=label), "shapes", "v1", 100)
 
 
 async def start(service: Running) -> RunId:
@@ -121,7 +122,7 @@ async def test_runs_that_end_with_the_service_are_kept(service: Running) -> None
     await service.deploy()
     run = await start(service)
     tell(service, "conductor", phase(run, "queued", 10.0))
-    await service.services.traces.close()
+    await service.services.trace_sink.close()
     (row,) = await listed(service, 1)
     assert row["run"] == run
 
@@ -133,8 +134,8 @@ async def test_why_a_run_took_its_time_and_what_nodes_do_are_answered(service: R
     tell(service, "rank 0.1", forward((10.25, 10.25, 10.5, 11.0), (run, A)))
     tell(service, "conductor", phase(run, "finished", 11.0), first=2)
     answer = await service.http.get(f"/api/v1/runs/{run}/why")
-    found = WhyShown.model_validate(answer.json())
-    assert found.shares == {
+    found = msgspec.convert(answer.json(), Why)
+    assert found["shares"] == {
         "admission": 0.25,
         "queue": 0.0,
         "launch": 0.25,
@@ -142,15 +143,16 @@ async def test_why_a_run_took_its_time_and_what_nodes_do_are_answered(service: R
         "transfer": 0.0,
         "wait": 0.0,
     }
-    assert [piece.kind for piece in found.path] == ["admission", "launch", "compute"]
-    assert found.bottleneck is not None
-    assert found.bottleneck.lane == "llm"
+    assert [piece["kind"] for piece in found["path"]] == ["admission", "launch", "compute"]
+    assert found["bottleneck"] is not None
+    assert found["bottleneck"]["lane"] == "llm"
     await listed(service, 1)
     for _ in range(2):
         answer = await service.http.get("/api/v1/deployments/shapes/statistics?task=text_to_image")
-        figures = StatisticsShown.model_validate(answer.json())
-        assert (figures.runs, [node.node for node in figures.nodes]) == (1, ["llm"])
-        assert (figures.nodes[0].p50, figures.nodes[0].busy, figures.nodes[0].share) == (500.0, 0.25, 0.75)
+        figures = msgspec.convert(answer.json(), Statistics)
+        (node,) = figures["nodes"]
+        assert (figures["runs"], node["node"]) == (1, "llm")
+        assert (node["p50"], node["busy"], node["share"]) == (500.0, 0.25, 0.75)
     none = (await service.http.get("/api/v1/deployments/shapes/statistics?task=other")).json()
     assert none == {"runs": 0, "nodes": []}
     assert (await service.http.get(f"/api/v1/runs/{A}/why")).status_code == 404
@@ -214,5 +216,5 @@ async def test_of_a_burst_the_oldest_go_only_where_too_many_wait(service: Runnin
     # Something later, by which all of them are known to be whole.
     tell(service, "conductor", phase(RunId(f"{runs:032x}"), "queued", now + runs), first=2 * runs)
     found = await listed(service, BATCH)
-    assert service.services.traces.evicted == given_up
+    assert service.services.trace_sink.given_up == given_up
     assert int(found[-1]["run"], 16) >= given_up

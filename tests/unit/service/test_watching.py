@@ -169,7 +169,7 @@ async def test_they_go_by_themselves(deployed: Running) -> None:
     assert timer.when() - asyncio.get_running_loop().time() <= 1.0
     assert not managed.watched.expire(0.0)
     managed.watched.expire(managed.watched.next_end or 0.0)
-    deployed.services.deployments.rewatch(managed)
+    deployed.managed.rewatch()
     assert timer.cancelled()
     shown = (await deployed.http.get(f"{PATH}/watch")).json()
     assert (len(shown["taps"]), len(shown["breakpoints"])) == (0, 1)
@@ -190,7 +190,7 @@ async def test_what_is_asked_for_one_run_ends_with_it(deployed: Running) -> None
 
 
 async def test_a_process_that_is_started_anew_is_told(deployed: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("walkgraph.service.deployments.versions.BACKOFF_FIRST", 0.001)
+    monkeypatch.setattr("walkgraph.service.deployments.supervisor.BACKOFF_FIRST", 0.001)
     await deployed.http.put(f"{PATH}/watch/level", json={"level": "full"})
     await deployed.http.post(f"{PATH}/taps", json=TAP)
     wanted = watches(deployed)[-1]

@@ -18,6 +18,7 @@ from walkgraph.service.access.callers import ALL, SOCKET, Caller, needed
 from walkgraph.service.access.keys import PREFIX, Keyring
 from walkgraph.service.access.rates import Meter, RateLimited
 from walkgraph.service.http.problems import of_error, problem
+from walkgraph.service.shutdown import Shutdown
 
 MAX_RETRY_SECONDS = 30
 COUNTED = "counted"
@@ -29,13 +30,12 @@ _ENDED = "the key was revoked, or has expired"
 
 
 class Admission:
-    def __init__(self, keys: Keyring, audit: Audit, meter: Meter, drain_seconds: float) -> None:
+    def __init__(self, keys: Keyring, audit: Audit, meter: Meter, shutdown: Shutdown, drain_seconds: float) -> None:
         """`meter`: of the service's own token and cookie together."""
-        self._keys, self._audit = keys, audit
+        self._keys, self._audit, self._shutdown = keys, audit, shutdown
         self._retry = max(1, min(MAX_RETRY_SECONDS, round(drain_seconds)))
         self.token = Caller("token", "", ALL, meter)
         self.studio = Caller("studio", "", ALL, meter)
-        self.draining: Callable[[], bool] = lambda: False
         self.refused: Counter[str] = Counter()
         """Requests, by reason: `requests_per_minute`, `concurrent_runs`, `scope`, `draining`."""
 
@@ -54,7 +54,7 @@ class Admission:
                 return _lacking(scopes, path)
         if path.startswith("/studio/"):
             return None
-        if self.draining() and not _goes_on(method, path):
+        if self._shutdown.begun and not _goes_on(method, path):
             self.refused["draining"] += 1
             headers = {"Retry-After": str(self._retry), "Connection": "close"}
             detail = "the service is shutting down; try again once it is back, or elsewhere"

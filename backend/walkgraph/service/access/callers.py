@@ -12,13 +12,13 @@ studio's cookie have all scopes.
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
 from starlette.requests import HTTPConnection
 
 from walkgraph.service.access.rates import Meter
+from walkgraph.wire.answers.keys import Scope
 
-Scope = Literal["infer", "read", "deploy", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 SOCKET = "WS"
 """The method of a WebSocket's opening."""

@@ -13,9 +13,11 @@ from walkgraph.service.deps import IfMatch, Name, ServicesDep, etag_given, etag_
 from walkgraph.service.http import limits
 from walkgraph.service.http.body import BodyTooLarge, StrictRoute
 from walkgraph.service.http.documenting import answer
-from walkgraph.service.schemas.resources import DocumentShown, TagsRequest, VersionRequest, VersionShown
-from walkgraph.store import queries
-from walkgraph.store.tables import Document, DocumentKind, Version
+from walkgraph.service.schemas.answers import Answer
+from walkgraph.service.schemas.resources import TagsRequest, VersionRequest
+from walkgraph.store import queries, tables
+from walkgraph.store.tables import DocumentKind
+from walkgraph.wire.answers.documents import Document, Version
 
 _FOLDERS: dict[DocumentKind, resources.Kind] = {"graph": "graphs", "placement": "placements"}
 
@@ -30,7 +32,7 @@ def router(kind: DocumentKind) -> APIRouter:
     found = APIRouter(prefix=f"/api/v1/{kind}s", tags=[f"{kind}s"], route_class=StrictRoute)
 
     @found.get("")
-    async def list_all(services: ServicesDep) -> list[DocumentShown]:
+    async def list_all(services: ServicesDep) -> list[Answer[Document]]:
         return [_shown(row) for row in await services.store.read(queries.list_documents, kind)]
 
     @found.get("/{name}", response_class=Response, responses=_DOCUMENT)
@@ -47,7 +49,7 @@ def router(kind: DocumentKind) -> APIRouter:
         name: Name,
         document: Annotated[dict[str, Any], Body()],
         if_match: IfMatch = None,
-    ) -> DocumentShown:
+    ) -> Answer[Document]:
         """Save a draft, whatever it holds. To replace one, send its etag in `If-Match`; to make one, send none."""
         text = _text(document)
         attempt = act(caller, f"{kind}.put", name, etag=queries.etag_of(text), over=etag_given(if_match))
@@ -59,7 +61,7 @@ def router(kind: DocumentKind) -> APIRouter:
         return _shown(row)
 
     @found.patch("/{name}")
-    async def patch(services: ServicesDep, name: Name, request: TagsRequest) -> DocumentShown:
+    async def patch(services: ServicesDep, name: Name, request: TagsRequest) -> Answer[Document]:
         """Set its tags; the document itself, and its etag, stay. Bundled ones can be tagged too."""
         return _shown(await services.store.write(queries.set_tags, kind, name, request.tags))
 
@@ -82,12 +84,12 @@ def router(kind: DocumentKind) -> APIRouter:
 
 def _add_versions(found: APIRouter, kind: DocumentKind) -> None:
     @found.get("/{name}/versions")
-    async def versions(services: ServicesDep, name: Name) -> list[VersionShown]:
+    async def versions(services: ServicesDep, name: Name) -> list[Answer[Version]]:
         """Newest first."""
         return [_version(row) for row in await services.store.read(queries.list_versions, kind, name)]
 
     @found.post("/{name}/versions", status_code=201)
-    async def keep(services: ServicesDep, name: Name, request: VersionRequest) -> VersionShown:
+    async def keep(services: ServicesDep, name: Name, request: VersionRequest) -> Answer[Version]:
         """Keep the draft as it is now."""
         row = await services.store.read(queries.get_document, kind, name)
         return _version(await services.store.write(queries.add_version, kind, name, row.text, request.note))
@@ -108,10 +110,10 @@ def _text(document: Any) -> str:
     return text
 
 
-def _shown(row: Document) -> DocumentShown:
+def _shown(row: tables.Document) -> Document:
     value = json.loads(row.text)
     description = cast(dict[str, Any], value).get("description") if isinstance(value, dict) else None
-    return DocumentShown(
+    return Document(
         name=row.name,
         etag=row.etag,
         bundled=row.bundled,
@@ -121,5 +123,5 @@ def _shown(row: Document) -> DocumentShown:
     )
 
 
-def _version(row: Version) -> VersionShown:
-    return VersionShown(id=row.id or 0, etag=row.etag, note=row.note, created_at=row.created_at)
+def _version(row: tables.Version) -> Version:
+    return Version(id=row.id or 0, etag=row.etag, note=row.note, created_at=row.created_at)

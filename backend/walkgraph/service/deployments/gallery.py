@@ -15,8 +15,8 @@ from walkgraph.graph.structure import structures
 from walkgraph.placement.hardware import Hardware, find_hardware
 from walkgraph.service.deployments.judging import deployable, judge
 from walkgraph.service.http.problems import Unprocessable
-from walkgraph.service.schemas.resources import GalleryEntry, GalleryTask
 from walkgraph.store.tables import Document
+from walkgraph.wire.answers.documents import GalleryEntry, GalleryTask
 
 
 class Gallery:
@@ -40,8 +40,7 @@ class Gallery:
                 entry, remember = self._judged(json.loads(row.text), host)
             if remember:
                 known[row.etag] = entry
-            update = {"name": row.name, "tags": json.loads(row.tags), "bundled": row.bundled}
-            found.append(entry.model_copy(update=update))
+            found.append({**entry, "name": row.name, "tags": json.loads(row.tags), "bundled": row.bundled})
         self._known = known
         return found
 

@@ -20,10 +20,10 @@ from walkgraph.placement.plan import UNDEPLOYABLE, plan
 from walkgraph.placement.sizes import find_holdings, find_sizes, not_here
 from walkgraph.placement.tables import Plan
 from walkgraph.service.http.problems import Fault, Unprocessable
-from walkgraph.service.schemas.resources import ProblemShown
 from walkgraph.store import queries
 from walkgraph.store.session import Store
 from walkgraph.store.tables import DocumentKind
+from walkgraph.wire.answers import documents as answers
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,63}\Z")
 
@@ -116,9 +116,10 @@ def deployable(judged: Judged) -> Plan:
     return judged.plan
 
 
-def problems_shown(problems: Iterable[Problem], prefix: str = "") -> list[ProblemShown]:
+def problems_shown(problems: Iterable[Problem], prefix: str = "") -> list[answers.Problem]:
     return [
-        ProblemShown(code=p.code, pointer=prefix + p.pointer, message=p.message, severity=p.severity) for p in problems
+        answers.Problem(code=p.code, pointer=prefix + p.pointer, message=p.message, severity=p.severity)
+        for p in problems
     ]
 
 

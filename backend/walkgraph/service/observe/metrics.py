@@ -14,7 +14,8 @@ from prometheus_client.exposition import choose_encoder
 from walkgraph import __version__
 from walkgraph.errors import WalkgraphError
 from walkgraph.ids import RunId
-from walkgraph.service.deployments.deployments import Deployments, Managed
+from walkgraph.service.deployments.deployments import Deployments
+from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.observe.exporting import SpanExporter
 from walkgraph.service.observe.hub import Hub
 from walkgraph.service.runs.runs import Event, LiveRun
@@ -41,11 +42,12 @@ class Metrics:
         self,
         deployments: Deployments,
         hub: Hub,
+        refused_requests: Mapping[str, int],
         rejected: Callable[[], int] = lambda: 0,
         spans: SpanExporter | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`rejected`: frames that were no packets."""
+        """`refused_requests`: by reason, as `admission` counts them. `rejected`: frames that were no packets."""
         self._deployments, self._hub, self._rejected, self._spans, self._now = deployments, hub, rejected, spans, now
         self._packets = FromPackets(self._places, now)
         self._last_output: dict[RunId, float] = {}
@@ -67,8 +69,7 @@ class Metrics:
         self._success = Total("walkgraph_request_success", "Runs that ended well", "task", "finished_reason")
         self._failure = Total("walkgraph_request_failure", "Runs that ended with an error", "task", "code")
         self._refused = Total("walkgraph_admission_rejections", "Requests and runs that were not begun", "reason")
-        self.refused_requests: Mapping[str, int] = {}
-        """By reason, as `admission` counts them."""
+        self._refused_requests = refused_requests
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._registry.register(self)
@@ -135,7 +136,7 @@ class Metrics:
         for series in (*self._histograms, *self._totals):
             yield series.family()
         yield from self._packets.families()
-        rows = [((reason,), count) for reason, count in self.refused_requests.items()]
+        rows = [((reason,), count) for reason, count in self._refused_requests.items()]
         yield _total("requests_refused", "Requests that their caller may not send, or not now", ("reason",), rows)
         yield _gauge("telemetry_clients", "Pages that follow the telemetry", (), [((), float(self._hub.clients))])
         yield _total("telemetry_frames_dropped", "Frames that slow pages did not get", (), [((), self._hub.dropped)])
@@ -165,8 +166,7 @@ class Metrics:
         label = f"{deployment} {version}"
         found = self._named.get(label)
         if found is None:
-            versions = (version for managed in self._deployments.listed() for version in managed.versions)
-            plan = next((version.plan for version in versions if version.label == label), None)
+            plan = next((known.plan for known in self._deployments.versions() if known.label == label), None)
             if plan is None:
                 return None
             if len(self._named) >= MAX_NAMED:

@@ -6,9 +6,8 @@ from walkgraph.service.deps import Services
 def is_ready(services: Services, deployment: str | None) -> bool:
     """Of the service while it takes requests and can save what it is told, or of one deployment: that one serves runs
     without the database, too."""
-    deployments = services.deployments
-    found = deployments.listed()
-    if deployments.draining:
+    found = services.deployments.listed()
+    if services.shutdown.begun:
         return False
     if deployment is not None:
         return any(managed.id == deployment and managed.state == "ready" for managed in found)

@@ -16,6 +16,7 @@ from walkgraph.service.http import limits
 from walkgraph.service.http.problems import Fault, Unprocessable
 from walkgraph.service.schemas.watch import BreakRequest, TapRequest
 from walkgraph.wire import messages as m
+from walkgraph.wire.answers import watching as answers
 from walkgraph.wire.watching import Break, Level, Tap
 
 
@@ -42,12 +43,12 @@ class Watched:
             breaks=tuple(place for place in found if isinstance(place, Break)),
         )
 
-    def public(self, places: Places | None) -> dict[str, Any]:
+    def public(self, places: Places | None) -> answers.Watch:
         """`places`: of the version that serves; None while it is judged."""
         return {
             "level": self.level,
-            "taps": [_shown(armed, places) for armed in self._taps.values()],
-            "breakpoints": [_shown(armed, places) for armed in self._breaks.values()],
+            "taps": [answers.Tap(**_shown(armed, places)) for armed in self._taps.values()],
+            "breakpoints": [answers.Breakpoint(**_shown(armed, places)) for armed in self._breaks.values()],
         }
 
     def tap(self, asked: TapRequest, places: Places) -> str:
@@ -83,8 +84,11 @@ class Watched:
         self._breaks[place.id] = _Armed(place, time.time() + asked.seconds)
         return place.id
 
-    def shown(self, id_: str, places: Places) -> dict[str, Any]:
-        return _shown((self._taps | self._breaks)[id_], places)
+    def tap_shown(self, id_: str, places: Places) -> answers.Tap:
+        return answers.Tap(**_shown(self._taps[id_], places))
+
+    def break_shown(self, id_: str, places: Places) -> answers.Breakpoint:
+        return answers.Breakpoint(**_shown(self._breaks[id_], places))
 
     def change_tap(self, id_: str, interval: float) -> None:
         """`interval`: seconds between two samples of a rank. Raises NotFound."""

@@ -21,7 +21,8 @@ from walkgraph.graph.document import ForStep, Graph, Task, TaskParam
 from walkgraph.graph.structure import Route as Edge
 from walkgraph.graph.structure import WalkStructure, for_parts, lanes, steps_of, structure
 from walkgraph.placement.request import by_name, declared_params
-from walkgraph.service.deployments.deployments import Deployments, Managed
+from walkgraph.service.deployments.deployments import Deployments
+from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.http.problems import Fault, Unprocessable
 
 Route = Literal["chat.completions", "images.generations", "images.edits", "audio.speech", "realtime"]

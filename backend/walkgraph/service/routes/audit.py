@@ -7,9 +7,10 @@ from fastapi import APIRouter, Query
 
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.http.body import StrictRoute
-from walkgraph.service.schemas.keys import AuditShown
+from walkgraph.service.schemas.answers import Answer
 from walkgraph.store import keys as queries
-from walkgraph.store.tables import AuditEntry
+from walkgraph.store import tables
+from walkgraph.wire.answers.keys import AuditEntry
 
 router = APIRouter(prefix="/api/v1/audit", tags=["keys"], route_class=StrictRoute)
 Text = Annotated[str | None, Query(max_length=250)]
@@ -25,7 +26,7 @@ async def entries(
     since: Annotated[float | None, Query(ge=0, le=1e11)] = None,
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> list[AuditShown]:
+) -> list[Answer[AuditEntry]]:
     """Newest first. `action`: one (`deployment.create`), or all of a kind (`deployment`); `since`: seconds since 1970;
     `before`: the `id` of the last one of the page before."""
     rows = await services.store.read(
@@ -41,5 +42,5 @@ async def entries(
     return [_shown(row) for row in rows]
 
 
-def _shown(row: AuditEntry) -> AuditShown:
-    return AuditShown.model_validate({**row.model_dump(), "details": json.loads(row.details)})
+def _shown(row: tables.AuditEntry) -> AuditEntry:
+    return AuditEntry(**row.model_dump(exclude={"details"}), details=json.loads(row.details))

@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from walkgraph.service.access.auditing import act
 from walkgraph.service.deployments.judging import resolve
+from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deps import Name, ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.schemas.resources import DeploymentRequest, SwitchRequest
@@ -19,7 +20,7 @@ router = APIRouter(prefix="/api/v1/deployments", tags=["deployments"], route_cla
 
 @router.get("")
 async def list_all(services: ServicesDep) -> list[dict[str, Any]]:
-    return [managed.public() for managed in services.deployments.listed()]
+    return [_shown(managed) for managed in services.deployments.listed()]
 
 
 @router.post("", status_code=202)
@@ -30,10 +31,10 @@ async def create(services: ServicesDep, caller: Request, request: DeploymentRequ
     async with services.audit.attempt(attempt):
         graph = await resolve(services.store, "graph", request.graph)
         placement = await resolve(services.store, "placement", request.placement)
-        managed = await services.deployments.create(
+        managed = await services.deployer.create(
             request.name or graph.name, graph.name, graph.value, placement.name, placement.value, attempt
         )
-    return managed.public()
+    return _shown(managed)
 
 
 @router.get("/{deployment}")
@@ -47,7 +48,7 @@ async def get(
     managed = services.deployments.get(deployment)
     if after is not None:
         await managed.changed_after(after, wait)
-    return managed.public()
+    return _shown(managed)
 
 
 @router.get("/{deployment}/graph")
@@ -72,10 +73,10 @@ async def switch(
     async with services.audit.attempt(attempt):
         graph = await resolve(services.store, "graph", request.graph)
         placement = await resolve(services.store, "placement", request.placement)
-        managed = await services.deployments.switch(
+        managed = await services.deployer.switch(
             deployment, graph.name, graph.value, placement.name, placement.value, grace, attempt
         )
-    return managed.public()
+    return _shown(managed)
 
 
 @router.post("/{deployment}/restart", status_code=202)
@@ -85,7 +86,8 @@ async def restart(
     """A switch to the same documents."""
     attempt = act(caller, "deployment.restart", deployment)
     async with services.audit.attempt(attempt):
-        return (await services.deployments.restart(deployment, grace, attempt)).public()
+        managed = await services.deployer.restart(deployment, grace, attempt)
+    return _shown(managed)
 
 
 @router.delete("/{deployment}/next", status_code=204, response_class=Response)
@@ -93,7 +95,7 @@ async def forget_next(services: ServicesDep, caller: Request, deployment: Name) 
     """Give up the switch that is under way, or clear one that failed; the version that serves goes on."""
     attempt = act(caller, "deployment.forget", deployment)
     async with services.audit.attempt(attempt):
-        await services.deployments.forget_next(deployment)
+        await services.deployer.forget_next(deployment)
     await services.audit.tell(attempt.entry("done"))
     return Response(status_code=204)
 
@@ -105,5 +107,9 @@ async def delete(
     """Undeploy; its runs may finish for up to `grace` seconds. Answers when it is gone."""
     attempt = act(caller, "deployment.delete", deployment)
     async with services.audit.attempt(attempt):
-        await services.deployments.delete(deployment, grace, attempt)
+        await services.deployer.delete(deployment, grace, attempt)
     return Response(status_code=204)
+
+
+def _shown(managed: Managed) -> dict[str, Any]:
+    return {**managed.public()}

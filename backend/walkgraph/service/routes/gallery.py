@@ -5,14 +5,15 @@ from fastapi import APIRouter
 
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.http.body import StrictRoute
-from walkgraph.service.schemas.resources import GalleryEntry
+from walkgraph.service.schemas.answers import Answer
 from walkgraph.store import queries
+from walkgraph.wire.answers.documents import GalleryEntry
 
 router = APIRouter(tags=["graphs"], route_class=StrictRoute)
 
 
 @router.get("/api/v1/gallery")
-async def gallery(services: ServicesDep) -> list[GalleryEntry]:
+async def gallery(services: ServicesDep) -> list[Answer[GalleryEntry]]:
     """Every stored graph with its tasks, and whether it could be deployed on this machine while nothing else runs."""
     rows = await services.store.read(queries.list_documents, "graph")
     return await anyio.to_thread.run_sync(services.gallery.entries, rows)

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import anyio.to_thread
 from fastapi import APIRouter, Body
@@ -13,44 +13,40 @@ from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Graph
 from walkgraph.graph.export import to_python
 from walkgraph.graph.mermaid import draw
+from walkgraph.placement.simulate import LaneSeen
 from walkgraph.placement.simulate import simulate as run
 from walkgraph.service.deployments import documents
 from walkgraph.service.deployments.judging import check_graph, check_here, problems_shown, resolve
 from walkgraph.service.deps import Name, ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.problems import Fault, Unprocessable
-from walkgraph.service.schemas.resources import (
-    CheckShown,
-    LaneShown,
-    ProblemShown,
-    PythonRequest,
-    PythonShown,
-    SimulateRequest,
-    SimulationShown,
-)
+from walkgraph.service.schemas.answers import Answer
+from walkgraph.service.schemas.resources import PythonRequest, SimulateRequest
 from walkgraph.store import queries
+from walkgraph.wire.answers import plans as answers
+from walkgraph.wire.answers.documents import Check, Problem, Python
 
 router = APIRouter(route_class=StrictRoute)
 _extra = APIRouter(prefix="/api/v1/graphs", tags=["graphs"], route_class=StrictRoute)
 
 
 @_extra.post("/check")
-async def check(services: ServicesDep, document: Annotated[Any, Body()]) -> CheckShown:
+async def check(services: ServicesDep, document: Annotated[Any, Body()]) -> Answer[Check]:
     """Everything that is wrong with a document, whatever it is, and which of its weights aren't on this machine."""
     report = await anyio.to_thread.run_sync(check_here, document, services.settings.checkpoint_roots)
-    return CheckShown(ok=report.ok, problems=problems_shown(report.problems))
+    return Check(ok=report.ok, problems=problems_shown(report.problems))
 
 
 @_extra.post("/python")
-async def python(services: ServicesDep, request: PythonRequest) -> PythonShown:
+async def python(services: ServicesDep, request: PythonRequest) -> Answer[Python]:
     """The graph as a Python program that makes the same graph. Raises Unprocessable for what is not well-formed."""
     found = await resolve(services.store, "graph", request.graph)
     graph = await anyio.to_thread.run_sync(_well_formed, found.value, "/graph")
-    return PythonShown(text=await anyio.to_thread.run_sync(to_python, graph))
+    return Python(text=await anyio.to_thread.run_sync(to_python, graph))
 
 
 @_extra.post("/simulate")
-async def simulate(services: ServicesDep, request: SimulateRequest) -> SimulationShown:
+async def simulate(services: ServicesDep, request: SimulateRequest) -> Answer[answers.Simulation]:
     """What a request of these parameters, inputs and parts would do: the steps taken, how often loops turn, which uses
     are called, and why. Nothing is run."""
     found = await resolve(services.store, "graph", request.graph)
@@ -64,17 +60,22 @@ async def drawing(services: ServicesDep, name: Name, walk: str | None = None) ->
     return draw(await anyio.to_thread.run_sync(_well_formed, json.loads(row.text), ""), walk)
 
 
-def _simulated(document: Any, request: SimulateRequest) -> SimulationShown:
+def _simulated(document: Any, request: SimulateRequest) -> answers.Simulation:
     report = check_graph(document)
     if report.graph is None or not report.ok:
-        return SimulationShown(ok=False, problems=problems_shown(report.problems, "/graph"), params={}, lanes=[])
+        return answers.Simulation(ok=False, problems=problems_shown(report.problems, "/graph"), params={}, lanes=[])
     try:
         found = run(report.graph, catalogue(), request.task, request.params, request.inputs, request.parts)
     except InvalidInput as error:
-        problem = ProblemShown(code=error.code, pointer=error.pointer, message=str(error), severity="error")
-        return SimulationShown(ok=False, problems=[problem], params={}, lanes=[])
-    lanes = [LaneShown.model_validate(asdict(lane)) for lane in found.lanes]
-    return SimulationShown(ok=True, problems=[], params=dict(found.params), lanes=lanes)
+        problem = Problem(code=error.code, pointer=error.pointer, message=str(error), severity="error")
+        return answers.Simulation(ok=False, problems=[problem], params={}, lanes=[])
+    lanes = [_lane(lane) for lane in found.lanes]
+    return answers.Simulation(ok=True, problems=[], params=dict(found.params), lanes=lanes)
+
+
+def _lane(lane: LaneSeen) -> answers.Lane:
+    steps = [asdict(step) for step in lane.steps]
+    return answers.Lane(lane=lane.lane, steps=[cast(answers.Step, {**step, "as": step.pop("as_")}) for step in steps])
 
 
 def _well_formed(document: Any, prefix: str) -> Graph:

@@ -1,29 +1,32 @@
 """Keys of clients. All of it needs the scope `admin`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 
 from walkgraph.service.access.auditing import act
+from walkgraph.service.access.callers import SCOPES
 from walkgraph.service.deps import Services, ServicesDep
 from walkgraph.service.http.body import StrictRoute
-from walkgraph.service.schemas.keys import KeyMade, KeyRequest, KeyShown
-from walkgraph.store.tables import Key
+from walkgraph.service.schemas.answers import Answer
+from walkgraph.service.schemas.keys import KeyRequest
+from walkgraph.store import tables
+from walkgraph.wire.answers.keys import Key, KeyMade
 
 router = APIRouter(prefix="/api/v1/keys", tags=["keys"], route_class=StrictRoute)
 KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{8}$")]
 
 
 @router.get("")
-async def list_all(services: ServicesDep, former: Annotated[bool, Query()] = False) -> list[KeyShown]:
+async def list_all(services: ServicesDep, former: Annotated[bool, Query()] = False) -> list[Answer[Key]]:
     """Oldest first; with `former` also those that were revoked, or have expired."""
     rows = [row for row in services.keys.listed() if former or services.keys.is_valid(row)]
-    return [KeyShown.model_validate(_shown(services, row)) for row in rows]
+    return [_shown(services, row) for row in rows]
 
 
 @router.post("", status_code=201)
-async def add(services: ServicesDep, caller: Request, request: KeyRequest) -> KeyMade:
+async def add(services: ServicesDep, caller: Request, request: KeyRequest) -> Answer[KeyMade]:
     """Make a key. Its `secret` is in this answer, and nowhere else."""
     attempt = act(caller, "key.add", request.name)
     async with services.audit.attempt(attempt):
@@ -35,27 +38,27 @@ async def add(services: ServicesDep, caller: Request, request: KeyRequest) -> Ke
             request.expires_in,
             attempt,
         )
-    return KeyMade.model_validate({**_shown(services, row), "secret": secret})
+    return KeyMade(**_shown(services, row), secret=secret)
 
 
 @router.get("/{key}")
-async def get(services: ServicesDep, key: KeyId) -> KeyShown:
-    return KeyShown.model_validate(_shown(services, services.keys.get(key)))
+async def get(services: ServicesDep, key: KeyId) -> Answer[Key]:
+    return _shown(services, services.keys.get(key))
 
 
 @router.delete("/{key}")
-async def revoke(services: ServicesDep, caller: Request, key: KeyId) -> KeyShown:
+async def revoke(services: ServicesDep, caller: Request, key: KeyId) -> Answer[Key]:
     """It counts no more, at once; what is open with it is closed, and runs that end with their client end."""
     attempt = act(caller, "key.revoke", key)
     async with services.audit.attempt(attempt):
         row = await services.keys.revoke(key, attempt)
-    return KeyShown.model_validate(_shown(services, row))
+    return _shown(services, row)
 
 
-def _shown(services: Services, row: Key) -> dict[str, Any]:
-    return {
+def _shown(services: Services, row: tables.Key) -> Key:
+    return Key(
         **row.model_dump(exclude={"digest", "scopes"}),
-        "scopes": [scope for scope in row.scopes.split(",") if scope],
-        "valid": services.keys.is_valid(row),
-        "running": services.keys.running(row.id),
-    }
+        scopes=[scope for scope in row.scopes.split(",") if scope in SCOPES],
+        valid=services.keys.is_valid(row),
+        running=services.keys.running(row.id),
+    )

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
-from walkgraph.service.deployments.deployments import Managed
+from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.openai import serving

@@ -41,7 +41,7 @@ async def converse(services: ServicesDep, socket: WebSocket, model: str = "") ->
         await socket.accept(subprotocol=_PROTOCOL)
     else:
         await streaming.accept(socket)
-    await streaming.until_first(session.hold, lambda: session.leave(services.deployments.closing))
+    await streaming.until_first(session.hold, lambda: session.leave(services.shutdown.closing))
 
 
 async def _deny(socket: WebSocket, error: WalkgraphError) -> None:

@@ -14,22 +14,15 @@ from walkgraph.service.deployments.judging import Judged, judge, problems_shown,
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.problems import Fault, Unprocessable
-from walkgraph.service.schemas.resources import (
-    CopyShown,
-    DeviceShown,
-    HandedShown,
-    LoopShown,
-    PlanRequest,
-    PlanShown,
-    RankShown,
-    RouteShown,
-)
+from walkgraph.service.schemas.answers import Answer
+from walkgraph.service.schemas.resources import PlanRequest
+from walkgraph.wire.answers import plans as answers
 
 router = APIRouter(prefix="/api/v1/plans", tags=["plans"], route_class=StrictRoute)
 
 
 @router.post("")
-async def make(services: ServicesDep, request: PlanRequest) -> PlanShown:
+async def make(services: ServicesDep, request: PlanRequest) -> Answer[answers.Plan]:
     """The plan, or every reason why there is none. Counts as free what running deployments leave; with `hardware`, the
     GPUs are assumed to be there and empty."""
     graph = await resolve(services.store, "graph", request.graph)
@@ -49,25 +42,25 @@ def _assumed(host: Hardware, text: str) -> Hardware:
         raise Unprocessable(str(error), [Fault("/hardware", "bad_hardware", str(error))]) from None
 
 
-def _shown(judged: Judged) -> PlanShown:
+def _shown(judged: Judged) -> answers.Plan:
     problems = [
         *problems_shown(judged.graph_problems, "/graph"),
         *problems_shown(judged.placement_problems, "/placement"),
     ]
     plan, budgeted = judged.plan, judged.budgeted
     given = handed(judged.graph, budgeted) if judged.graph and budgeted else []
-    return PlanShown(
+    return answers.Plan(
         ok=plan is not None,
         deployable=judged.deployable,
         problems=problems,
         placement=judged.placement_document if judged.placement else None,
         ranks=[_rank(judged, budgeted, rank) for rank in budgeted.ranks] if budgeted else [],
         devices=[
-            DeviceShown(name=d.name, title=d.label, total=d.total, free=d.free, hypothetical=d.assumed)
+            answers.Device(name=d.name, title=d.label, total=d.total, free=d.free, hypothetical=d.assumed)
             for d in judged.hardware.devices
         ],
-        routes=[RouteShown(**vars(r)) for r in routes(judged.graph, budgeted)] if judged.graph and budgeted else [],
-        handed=[HandedShown(**vars(route)) for route in given],
+        routes=[answers.Route(**vars(r)) for r in routes(judged.graph, budgeted)] if judged.graph and budgeted else [],
+        handed=[answers.Handed(**vars(route)) for route in given],
         copies=[_copy(plan, copy) for copy in judged.copies] if plan else [],
         loops=_loops(budgeted) if budgeted else [],
         drawing=render(plan, judged.placement_problems, judged.copies, given) if plan else None,
@@ -75,9 +68,9 @@ def _shown(judged: Judged) -> PlanShown:
     )
 
 
-def _copy(plan: Plan, copy: Copy) -> CopyShown:
+def _copy(plan: Plan, copy: Copy) -> answers.Copy:
     walk = plan.walks[copy.walk].name
-    return CopyShown(
+    return answers.Copy(
         state=plan.states[copy.state].name,
         walk=None if walk.startswith("move:") else walk,
         source=copy.source,
@@ -87,13 +80,13 @@ def _copy(plan: Plan, copy: Copy) -> CopyShown:
     )
 
 
-def _loops(plan: Plan) -> list[LoopShown]:
+def _loops(plan: Plan) -> list[answers.Loop]:
     """Those that the author wrote. The tables of Walks that run per chunk come after the others."""
-    shown: dict[tuple[str, str], LoopShown] = {}
+    shown: dict[tuple[str, str], answers.Loop] = {}
     for walk in plan.walks:
         for loop in walk.loops[1:] if walk.chunked else walk.loops:
             within = walk.loops[loop.within].name if loop.within >= 0 else None
-            shown[walk.name, loop.name] = LoopShown(
+            shown[walk.name, loop.name] = answers.Loop(
                 walk=walk.name,
                 loop=loop.name,
                 resident=loop.resident,
@@ -104,8 +97,8 @@ def _loops(plan: Plan) -> list[LoopShown]:
     return list(shown.values())
 
 
-def _rank(judged: Judged, plan: Plan, rank: RankPlan) -> RankShown:
-    return RankShown(
+def _rank(judged: Judged, plan: Plan, rank: RankPlan) -> answers.PlannedRank:
+    return answers.PlannedRank(
         rank=rank.rank,
         device=rank.device,
         nodes=[plan.nodes[node].name for node in rank.nodes],

@@ -8,21 +8,22 @@ from starlette.requests import Request
 from walkgraph.service.deps import OtherRunName, RunName, ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.runs import replay, runs
-from walkgraph.service.schemas.runs import RunShown
-from walkgraph.service.schemas.watch import DifferencesShown, ReplayRequest
+from walkgraph.service.schemas.answers import Answer
+from walkgraph.service.schemas.watch import ReplayRequest
+from walkgraph.wire.answers.runs import Differences, Run
 
 router = APIRouter(prefix="/api/v1/runs/{run}", tags=["runs"], route_class=StrictRoute)
 
 
 @router.post("/replay", status_code=202)
-async def again(services: ServicesDep, caller: Request, run: RunName, request: ReplayRequest) -> RunShown:
+async def again(services: ServicesDep, caller: Request, run: RunName, request: ReplayRequest) -> Answer[Run]:
     """Start a run with the same inputs, parameters and seed, on the same deployment or another one. It needs no
     client; by default it is recorded."""
     started = await replay.replay(services, run, request.deployment, record=request.record, caller=caller)
-    return RunShown.model_validate(runs.public(runs.row_of(started), started))
+    return runs.public(runs.row_of(started), started)
 
 
-@router.get("/differences/{other}", response_model=DifferencesShown)
+@router.get("/differences/{other}", response_model=Answer[Differences])
 async def differences(services: ServicesDep, run: RunName, other: OtherRunName) -> Response:
     """What passed inside two runs, and came out of them, value by value. Where neither was recorded, their outputs."""
     found = await replay.compared(services, run, other)

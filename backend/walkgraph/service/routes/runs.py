@@ -15,10 +15,10 @@ from walkgraph.service.http.documenting import answer
 from walkgraph.service.http.frames import plain
 from walkgraph.service.runs import runs, streaming
 from walkgraph.service.runs.submission import submit
-from walkgraph.service.schemas.resources import AskedShown, LeftOut, RunRequest
-from walkgraph.service.schemas.runs import RunShown
+from walkgraph.service.schemas.answers import Answer
+from walkgraph.service.schemas.resources import RunRequest
 from walkgraph.store import queries
-from walkgraph.store.tables import RunState
+from walkgraph.wire.answers.runs import Asked, LeftOut, Run, RunState
 
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
 _PREFIX = "/api/v1/runs"
@@ -29,10 +29,10 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 
 
 @router.post(_PREFIX, status_code=202)
-async def create(services: ServicesDep, caller: Request, request: RunRequest) -> RunShown:
+async def create(services: ServicesDep, caller: Request, request: RunRequest) -> Answer[Run]:
     """Start a run that needs no client."""
     run = submit(services, request.deployment, request.task, request.request, caller)
-    return RunShown.model_validate(runs.public(runs.row_of(run), run))
+    return runs.public(runs.row_of(run), run)
 
 
 @router.get(_PREFIX)
@@ -43,7 +43,7 @@ async def list_runs(
     state: RunState | None = None,
     limit: Limit = 100,
     before: float | None = None,
-) -> list[RunShown]:
+) -> list[Answer[Run]]:
     """Newest first; `before` is the `created_at` of the last one of the page before. Of a key with the scope `infer`
     alone: its own."""
     caller = caller_of(request)
@@ -51,14 +51,14 @@ async def list_runs(
     before = before if before is not None else time.time() + 1
     stored = await services.store.read(queries.list_runs, deployment, state, limit, before, own)
     rows = services.runs.newest(stored, deployment, state, before, own)
-    return [RunShown.model_validate(runs.public(row, services.runs.get(row.id))) for row in rows[:limit]]
+    return [runs.public(row, services.runs.get(row.id)) for row in rows[:limit]]
 
 
 @router.get(_PREFIX + "/{run}")
-async def get(services: ServicesDep, run: RunName) -> RunShown:
+async def get(services: ServicesDep, run: RunName) -> Answer[Run]:
     live = services.runs.get(run)
     row = runs.row_of(live) if live else await services.store.read(queries.get_run, run)
-    return RunShown.model_validate(runs.public(row, live))
+    return runs.public(row, live)
 
 
 @router.get(_PREFIX + "/{run}/result")
@@ -69,11 +69,11 @@ async def result(services: ServicesDep, run: RunName) -> dict[str, Any]:
 
 
 @router.get(_PREFIX + "/{run}/request")
-async def asked(services: ServicesDep, run: RunName) -> AskedShown:
+async def asked(services: ServicesDep, run: RunName) -> Answer[Asked]:
     """What its client sent, for as long as the run can be followed."""
     live = services.runs.live(run)
     found = live.asked
-    return AskedShown(
+    return Asked(
         run=live.id,
         deployment=live.deployment,
         task=live.task,

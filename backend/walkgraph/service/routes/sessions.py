@@ -36,7 +36,7 @@ async def converse(
             return submit(services, deployment, task, body, socket)
 
         talk = Conversation(socket, session or secrets.token_hex(8), begin, binary=frames == "binary")
-        await streaming.until_first(talk.hold, lambda: talk.leave(services.deployments.closing))
+        await streaming.until_first(talk.hold, lambda: talk.leave(services.shutdown.closing))
     except WebSocketDisconnect:
         return
     except WalkgraphError as error:

@@ -5,16 +5,17 @@ from fastapi import APIRouter
 from walkgraph.service.deps import RunName, ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.runs import runs, steering
-from walkgraph.service.schemas.watch import PausedShown, SteerRequest, SteerShown
+from walkgraph.service.schemas.answers import Answer
+from walkgraph.service.schemas.watch import SteerRequest
+from walkgraph.wire.answers.runs import Steered
 
 router = APIRouter(prefix="/api/v1/runs/{run}", tags=["runs"], route_class=StrictRoute)
 
 
 @router.post("/steer", status_code=202)
-async def steer(services: ServicesDep, run: RunName, request: SteerRequest) -> SteerShown:
+async def steer(services: ServicesDep, run: RunName, request: SteerRequest) -> Answer[Steered]:
     """Pause a run before its next calls, make one of them, go on to the next iteration, or go on. What follows is told
     as frames `paused` and `resumed`, and by the run itself."""
     live = services.runs.live(run)
     steering.steer(live, request)
-    paused = runs.paused_of(live)
-    return SteerShown(run=live.id, paused=PausedShown.model_validate(paused) if paused else None)
+    return Steered(run=live.id, paused=runs.paused_of(live))

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from walkgraph.graph.document import Task
-from walkgraph.service.deployments.deployments import Managed
+from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deps import Name, ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.runs.submission import declared

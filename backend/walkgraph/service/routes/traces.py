@@ -11,11 +11,12 @@ from fastapi.responses import Response
 from walkgraph.service.deps import Name, RunName, ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.documenting import answer, schema_of
-from walkgraph.service.schemas.traces import StatisticsShown, TraceListed, WhyShown
+from walkgraph.service.schemas.answers import Answer
 from walkgraph.telemetry.critical import Why
 from walkgraph.telemetry.sinks import otlp, perfetto
 from walkgraph.telemetry.statistics import Statistics
 from walkgraph.telemetry.trace import Trace
+from walkgraph.wire.answers import traces as answers
 
 router = APIRouter(prefix="/api/v1", tags=["traces"], route_class=StrictRoute)
 Limit = Annotated[int, Query(ge=1, le=1000)]
@@ -46,24 +47,26 @@ async def trace(
     return Response(data, media_type="application/json", headers=headers)
 
 
-@router.get("/runs/{run}/why", response_model=WhyShown)
+@router.get("/runs/{run}/why", response_model=Answer[answers.Why])
 async def why(services: ServicesDep, run: RunName) -> Response:
     """Where its time went, and what it waited for."""
     return await _answer(await services.traces.why(run))
 
 
-@router.get("/deployments/{deployment}/statistics", response_model=StatisticsShown)
+@router.get("/deployments/{deployment}/statistics", response_model=Answer[answers.Statistics])
 async def statistics(services: ServicesDep, deployment: Name, task: Task = None, runs: Runs = 100) -> Response:
     """What its nodes did, over the newest `runs` traces that are kept."""
     return await _answer(await services.traces.statistics(deployment, task, runs))
 
 
 @router.get("/deployments/{deployment}/traces")
-async def listed(services: ServicesDep, deployment: Name, task: Task = None, limit: Limit = 100) -> list[TraceListed]:
+async def listed(
+    services: ServicesDep, deployment: Name, task: Task = None, limit: Limit = 100
+) -> list[Answer[answers.TraceListed]]:
     """Those that are kept, newest first; they outlive the deployment."""
     shown = {"run", "task", "state", "level", "seconds", "blocks", "recorded"}
     rows = await services.traces.listed(deployment, task, limit)
-    return [TraceListed.model_validate({**row.model_dump(include=shown), "at": row.created_at}) for row in rows]
+    return [answers.TraceListed(**row.model_dump(include=shown), at=row.created_at) for row in rows]
 
 
 async def _answer(found: Why | Statistics) -> Response:

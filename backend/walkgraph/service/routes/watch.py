@@ -1,83 +1,75 @@
 """What is looked at in a deployment, and where its runs stop."""
 
-from typing import Any
-
 from fastapi import APIRouter
 from fastapi.responses import Response
 
 from walkgraph.conductor.runs.watching import Places
-from walkgraph.service.deployments.deployments import Managed
+from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deps import Name, Services, ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.problems import Fault, Unprocessable
-from walkgraph.service.schemas.watch import (
-    BreakRequest,
-    BreakShown,
-    LevelRequest,
-    TapChange,
-    TapRequest,
-    TapShown,
-    WatchShown,
-)
+from walkgraph.service.schemas.answers import Answer
+from walkgraph.service.schemas.watch import BreakRequest, LevelRequest, TapChange, TapRequest
+from walkgraph.wire.answers.watching import Breakpoint, Tap, Watch
 
 router = APIRouter(prefix="/api/v1/deployments/{deployment}", tags=["watch"], route_class=StrictRoute)
 
 
 @router.get("/watch")
-async def get(services: ServicesDep, deployment: Name) -> WatchShown:
+async def get(services: ServicesDep, deployment: Name) -> Answer[Watch]:
     managed = services.deployments.get(deployment)
-    return WatchShown.model_validate(_watched(managed))
+    return _watched(managed)
 
 
 @router.put("/watch/level")
-async def set_level(services: ServicesDep, deployment: Name, request: LevelRequest) -> WatchShown:
+async def set_level(services: ServicesDep, deployment: Name, request: LevelRequest) -> Answer[Watch]:
     """How much is told of what runs: nothing, sums, or every batch. It counts at once."""
     managed = services.deployments.get(deployment)
     managed.watched.level = request.level
-    services.deployments.rewatch(managed)
-    return WatchShown.model_validate(_watched(managed))
+    managed.rewatch()
+    return _watched(managed)
 
 
 @router.post("/taps", status_code=201)
-async def add_tap(services: ServicesDep, deployment: Name, request: TapRequest) -> TapShown:
+async def add_tap(services: ServicesDep, deployment: Name, request: TapRequest) -> Answer[Tap]:
     """Look at the values that leave one place. A tap `inside` a loop that a device runs whole sees the runs that start
     from now: they are stepped while it is armed."""
     managed = services.deployments.get(deployment)
     places = _places(managed)
     _check_run(services, managed, request.run)
     id_ = managed.watched.tap(request, places)
-    services.deployments.rewatch(managed)
-    return TapShown.model_validate(managed.watched.shown(id_, places))
+    managed.rewatch()
+    return managed.watched.tap_shown(id_, places)
 
 
 @router.patch("/taps/{tap}")
-async def change_tap(services: ServicesDep, deployment: Name, tap: Name, request: TapChange) -> TapShown:
+async def change_tap(services: ServicesDep, deployment: Name, tap: Name, request: TapChange) -> Answer[Tap]:
     """Look more often, or less; at once, and until it was to go anyway."""
     managed = services.deployments.get(deployment)
     places = _places(managed)
     managed.watched.change_tap(tap, request.interval)
-    services.deployments.rewatch(managed)
-    return TapShown.model_validate(managed.watched.shown(tap, places))
+    managed.rewatch()
+    return managed.watched.tap_shown(tap, places)
 
 
 @router.delete("/taps/{tap}", status_code=204, response_class=Response)
 async def remove_tap(services: ServicesDep, deployment: Name, tap: Name) -> Response:
     managed = services.deployments.get(deployment)
     managed.watched.remove_tap(tap)
-    services.deployments.rewatch(managed)
+    managed.rewatch()
     return Response(status_code=204)
 
 
 @router.post("/breakpoints", status_code=201)
-async def add_breakpoint(services: ServicesDep, deployment: Name, request: BreakRequest) -> BreakShown:
+async def add_breakpoint(services: ServicesDep, deployment: Name, request: BreakRequest) -> Answer[Breakpoint]:
     """Pause runs before the calls of a use. One `inside` a loop that a device runs whole holds the runs that start from
     now: they are stepped while it is armed."""
     managed = services.deployments.get(deployment)
     places = _places(managed)
     _check_run(services, managed, request.run)
     id_ = managed.watched.stop_at(request, places)
-    services.deployments.rewatch(managed)
-    return BreakShown.model_validate(managed.watched.shown(id_, places))
+    managed.rewatch()
+    return managed.watched.break_shown(id_, places)
 
 
 @router.delete("/breakpoints/{breakpoint_}", status_code=204, response_class=Response)
@@ -85,11 +77,11 @@ async def remove_breakpoint(services: ServicesDep, deployment: Name, breakpoint_
     """Runs that are paused at it stay so."""
     managed = services.deployments.get(deployment)
     managed.watched.remove_break(breakpoint_)
-    services.deployments.rewatch(managed)
+    managed.rewatch()
     return Response(status_code=204)
 
 
-def _watched(managed: Managed) -> dict[str, Any]:
+def _watched(managed: Managed) -> Watch:
     return managed.watched.public(managed.serving.places)
 
 

@@ -1,6 +1,6 @@
 """A run once more, from what its client sent and the seed it had; and what two runs differ by."""
 
-from typing import Any
+from typing import Any, cast
 
 import anyio.to_thread
 from starlette.requests import HTTPConnection
@@ -12,6 +12,7 @@ from walkgraph.service.runs.submission import submit
 from walkgraph.store import queries
 from walkgraph.telemetry import differences
 from walkgraph.wire import messages as m
+from walkgraph.wire.answers import runs as answers
 
 _WAY = "stream", "record", "hold"
 """Of a request: how it is answered, not what is computed."""
@@ -43,8 +44,8 @@ def _request(run: LiveRun, *, record: bool) -> dict[str, Any]:
     return {**body, "params": {**body.get("params", {}), "seed": run.seed}, **({"record": True} if record else {})}
 
 
-async def compared(services: Services, a: str, b: str) -> dict[str, Any]:
-    """What `schemas_watch.DifferencesShown` says. Raises NotFound for a run that never was, Conflict for one that isn't
+async def compared(services: Services, a: str, b: str) -> answers.Differences:
+    """Raises NotFound for a run that never was, Conflict for one that isn't
     over, or where one of the two alone was recorded."""
     made, others = [await _outputs(services, name) for name in (a, b)]
     ours, theirs = [await services.traces.recording(name) for name in (a, b)]
@@ -56,7 +57,7 @@ async def compared(services: Services, a: str, b: str) -> dict[str, Any]:
     told: tuple[differences.Output, ...] = ()
     if made is not None and others is not None:
         told = await anyio.to_thread.run_sync(differences.compare_outputs, made, others)
-    rows = [row._asdict() for row in found.rows]
+    rows = [cast(answers.Row, row._asdict()) for row in found.rows]
     return {
         "a": a,
         "b": b,

@@ -8,7 +8,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import msgspec
 import structlog
@@ -24,9 +24,11 @@ from walkgraph.store import queries
 from walkgraph.store.session import Store
 from walkgraph.store.tables import Run
 from walkgraph.wire import messages as m
+from walkgraph.wire.answers import runs as answers
 
 Event = m.Accepted | m.Output | m.Finished
 Sender = Callable[[m.ToConductor], None]
+Listener = Callable[["LiveRun", Event | m.Rejected], None]
 
 SAVE_SECONDS = 0.2
 """Between two writes: short runs are written once, when they are over, and not while they are served."""
@@ -41,7 +43,8 @@ def new_run_id() -> RunId:
 class LiveRun:
     """One run as this service knows it. Its log ends with `Finished`, always."""
 
-    def __init__(self, submit: m.Submit, deployment: str, send: Sender) -> None:
+    def __init__(self, submit: m.Submit, deployment: str, send: Sender, heard: Listener | None = None) -> None:
+        """`send` reaches its conductor. `heard` is told of what the run takes, before it is."""
         self.id = submit.run
         self.deployment = deployment
         self.task = submit.task
@@ -61,8 +64,6 @@ class LiveRun:
         """`traceparent` of that, where it had one."""
         self.caller: Caller | None = None
         """Who asked; None: the service itself."""
-        self.heard: Callable[[LiveRun, Event | m.Rejected], None] | None = None
-        """Told of what is taken, before it is."""
         self.bytes = 0
         """Kept outputs."""
         self.abandoned = False
@@ -70,7 +71,7 @@ class LiveRun:
         self.sufficed = False
         """It was ended because no more of it is wanted."""
         self._clients = 1
-        self._send = send
+        self._send, self._heard = send, heard
         self._log: list[Event] = []
         self._more, self._over = Bell(), Bell()
         self._overflown = False
@@ -87,8 +88,8 @@ class LiveRun:
         """Append what the conductor said; nothing follows `Finished`."""
         if self.finished is not None:
             return
-        if self.heard is not None:
-            self.heard(self, event)
+        if self._heard is not None:
+            self._heard(self, event)
         match event:
             case m.Accepted():
                 self.seed = event.seed
@@ -191,10 +192,9 @@ class LiveRun:
 class Runs:
     """The live runs of all deployments, and their way into the store."""
 
-    def __init__(self, store: Store) -> None:
-        self.heard: Callable[[LiveRun, Event | m.Rejected], None] | None = None
-        """Of those that are added from now on."""
-        self._store = store
+    def __init__(self, store: Store, heard: Listener | None = None) -> None:
+        """`heard` is told of what each run takes, before it is."""
+        self._store, self._heard = store, heard
         self._runs: dict[RunId, LiveRun] = {}
         self._asked: dict[RunId, int] = {}
         """Bytes of what was asked, where that is remembered; the oldest first."""
@@ -221,8 +221,14 @@ class Runs:
             task.cancel()
         await asyncio.gather(written, self._saver, return_exceptions=True)
 
+    def begin(self, submit: m.Submit, deployment: str, send: Sender) -> LiveRun:
+        """Hand a run over by `send`, and keep it. Raises what `send` does."""
+        run = LiveRun(submit, deployment, send, self._heard)
+        send(submit)
+        self.add(run)
+        return run
+
     def add(self, run: LiveRun) -> None:
-        run.heard = self.heard
         self._runs[run.id] = run
         self._unsaved.put_nowait(run)
 
@@ -334,24 +340,24 @@ def _columns(run: LiveRun) -> dict[str, Any]:
     }
 
 
-def public(row: Run, live: LiveRun | None) -> dict[str, Any]:
-    """What `schemas_runs.RunShown` says; `live`: of the run, while it can be followed."""
-    fields = row.model_dump(exclude={"params", "error", "times"})
+def public(row: Run, live: LiveRun | None) -> answers.Run:
+    """`live`: of the run, while it can be followed."""
     error = msgspec.json.decode(row.error) if row.error else None
-    return {
-        **fields,
-        "params": msgspec.json.decode(row.params),
-        "error": error,
-        "times": msgspec.json.decode(row.times),
-        "paused": paused_of(live) if live else None,
-    }
+    return answers.Run(
+        **row.model_dump(exclude={"params", "error", "times"}),
+        params=msgspec.json.decode(row.params),
+        error=error,
+        times=msgspec.json.decode(row.times),
+        paused=paused_of(live) if live else None,
+    )
 
 
-def paused_of(run: LiveRun) -> dict[str, Any] | None:
+def paused_of(run: LiveRun) -> answers.Paused | None:
     """What it is paused before."""
     if run.paused is None:
         return None
-    return {"held": [_plain(call) for call in run.paused.held], "breakpoint": run.paused.breakpoint}
+    held = [cast(answers.Held, _plain(call)) for call in run.paused.held]
+    return answers.Paused(held=held, breakpoint=run.paused.breakpoint)
 
 
 def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ from walkgraph.service.access.access import REQUEST_ID
 from walkgraph.service.access.admission import count_run
 from walkgraph.service.access.callers import SERVICE, caller_of
 from walkgraph.service.access.rates import RateLimited
-from walkgraph.service.deployments.deployments import Managed
+from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deps import Services
 from walkgraph.service.runs import runs
 from walkgraph.service.runs.idempotency import handle_of
@@ -76,7 +76,7 @@ def _submitted(services: Services, deployment: str, task: str, body: Any, connec
         count_run(connection, who)
     if who.key is not None and message.session is not None:
         message = msgspec.structs.replace(message, session=who.session(message.session))
-    run = services.deployments.submit(managed, message)
+    run = services.deployer.submit(managed, message)
     run.caller = who
     who.meter.begun()
     services.runs.remember(run, body)

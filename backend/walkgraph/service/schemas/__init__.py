@@ -1,1 +1,1 @@
-"""Bodies of requests and answers."""
+"""Bodies of requests, and the models of answers."""

@@ -1,11 +1,11 @@
-"""Keys and the audit log, as they are asked for and shown."""
+"""What is asked for about keys."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from walkgraph.service.access.callers import Scope
-from walkgraph.service.schemas.resources import Given, JsonObject, Shown
+from walkgraph.service.schemas.resources import Given
+from walkgraph.wire.answers.keys import Scope
 
 MAX_SECONDS = 10 * 365 * 86_400
 
@@ -20,39 +20,3 @@ class KeyRequest(Given):
     """Runs under way at once; null: as many as it likes."""
     expires_in: Annotated[float, Field(ge=1, le=MAX_SECONDS)] | None = None
     """Seconds; null: it holds until it is revoked."""
-
-
-class KeyShown(Shown):
-    id: str
-    name: str
-    scopes: list[Scope]
-    requests_per_minute: int | None
-    concurrent: int | None
-    created_at: float
-    """In seconds since 1970, as all times here."""
-    expires_at: float | None
-    revoked_at: float | None
-    used_at: float | None
-    valid: bool
-    running: int
-    """Runs with it that are under way."""
-
-
-class KeyMade(KeyShown):
-    secret: str
-    """The key. It is shown this once."""
-
-
-class AuditShown(Shown):
-    id: int
-    at: float
-    caller: str
-    """A key's id; `token`, `studio`, or `service` for what the service did by itself."""
-    caller_name: str
-    """The key's name then."""
-    address: str
-    action: str
-    target: str
-    details: JsonObject
-    outcome: Literal["begun", "done", "refused", "failed"] | str
-    reason: str

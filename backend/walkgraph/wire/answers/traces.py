@@ -1,15 +1,17 @@
-"""Answers about traces."""
+"""Answers about traces: where a run's time went, and what the nodes of a deployment took."""
 
-from typing import Literal
+from typing import Literal, TypedDict
 
-from walkgraph.service.schemas.resources import Shown
+from walkgraph.wire.answers.runs import RunState
 from walkgraph.wire.watching import Level
 
+WhyKind = Literal["admission", "queue", "launch", "compute", "transfer", "wait"]
 
-class TraceListed(Shown):
+
+class TraceListed(TypedDict):
     run: str
     task: str
-    state: Literal["running", "done", "failed", "cancelled"]
+    state: RunState
     level: Level
     """The highest that was in force while it ran."""
     seconds: float
@@ -21,10 +23,7 @@ class TraceListed(Shown):
     """Its values can be compared with another run's."""
 
 
-WhyKind = Literal["admission", "queue", "launch", "compute", "transfer", "wait"]
-
-
-class PieceShown(Shown):
+class Piece(TypedDict):
     kind: WhyKind
     lane: int
     """Index of the trace's lanes; -1 for none."""
@@ -40,7 +39,7 @@ class PieceShown(Shown):
     ended: int
 
 
-class BottleneckShown(Shown):
+class Bottleneck(TypedDict):
     lane: str
     """Of a transfer, the name of its edge."""
     rank: int
@@ -51,18 +50,18 @@ class BottleneckShown(Shown):
     """The lane is that of a loop that a device runs whole."""
 
 
-class WhyShown(Shown):
+class Why(TypedDict):
     run: str
     seconds: float
     shares: dict[WhyKind, float]
     """Seconds; together the run's."""
-    path: list[PieceShown]
+    path: list[Piece]
     """The critical path, without gaps; empty where telemetry was `summary`, which does not tell calls apart."""
-    bottleneck: BottleneckShown | None
+    bottleneck: Bottleneck | None
     says: str
 
 
-class NodeFiguresShown(Shown):
+class NodeFigures(TypedDict):
     node: str
     """Or a loop that a device runs whole: its name."""
     rank: int
@@ -84,7 +83,7 @@ class NodeFiguresShown(Shown):
     """Seconds of its device."""
 
 
-class StatisticsShown(Shown):
+class Statistics(TypedDict):
     runs: int
-    nodes: list[NodeFiguresShown]
+    nodes: list[NodeFigures]
     """Those that the runs waited for longest come first."""

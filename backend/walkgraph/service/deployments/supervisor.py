@@ -1,0 +1,146 @@
+"""Keeps one process running: one that ends is started anew, after 0.5 s, doubling to 8 s, at most five times a minute."""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Literal, Protocol
+
+import structlog
+
+from walkgraph.errors import WalkgraphError
+from walkgraph.wire import messages as m
+from walkgraph.wire.spec import DeploymentSpec
+
+BACKOFF_FIRST = 0.5
+BACKOFF_LAST = 8.0
+MAX_RESTARTS = 5
+RESTART_WINDOW = 60.0
+
+State = Literal["starting", "failed", "stopped"]
+"""What a version becomes without a word of its conductor."""
+
+_log = structlog.get_logger("walkgraph.deployments")
+
+
+class Process(Protocol):
+    """A running deployment process."""
+
+    pid: int
+
+    @property
+    def alive(self) -> bool: ...
+
+    def send(self, message: m.ToConductor) -> None: ...
+
+    async def stop(self, grace: float) -> None: ...
+
+
+Spawn = Callable[[Path, DeploymentSpec, Callable[[m.FromConductor], None], Callable[[int], None]], Awaitable[Process]]
+
+
+class Supervised(Protocol):
+    """Whose process it is."""
+
+    id: str
+
+    @property
+    def state(self) -> str: ...
+
+    async def launch(self, exited: Callable[[int], None]) -> tuple[Process, DeploymentSpec]:
+        """Start a process; `exited` is called with its exit code. Raises WalkgraphError where there can be none."""
+        ...
+
+    def started(self, spec: DeploymentSpec) -> None:
+        """The process of this spec runs."""
+
+    def ended(self) -> None:
+        """The process has."""
+
+    def tell(self, state: State, reason: str) -> None:
+        """How the supervisor left it."""
+
+
+class Supervisor:
+    def __init__(self, supervised: Supervised) -> None:
+        self.process: Process | None = None
+        self.restarts = 0
+        self._supervised = supervised
+        self._unwanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def wanted(self) -> bool:
+        return not self._unwanted.is_set()
+
+    def start(self, after: Awaitable[None] | None = None) -> None:
+        """Begin to keep it running; returns at once. `after` is waited for first."""
+        self._task = asyncio.create_task(self._supervise(after), name=f"deployment {self._supervised.id}")
+        self._task.add_done_callback(self._ended)
+
+    async def stop(self, grace: float) -> None:
+        """Let its runs finish for up to `grace` seconds, then end it."""
+        # The task is not cancelled: it may be about to start the process, and then stops it itself.
+        self._unwanted.set()
+        if self.process is not None:
+            await self.process.stop(grace)
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def give_up(self) -> None:
+        """Start it no more; it is for the caller to stop it."""
+        self._unwanted.set()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A defect of the service ends the task: nobody may wait for the process any more."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("deployment not kept running", deployment=self._supervised.id, exc_info=error)
+            self._supervised.tell("failed", "the service failed while it started this; its log says why")
+
+    async def _supervise(self, after: Awaitable[None] | None) -> None:
+        if after is not None:
+            await after
+        restarts: deque[float] = deque()
+        backoff = BACKOFF_FIRST
+        while self.wanted:
+            ended = await self._serve()
+            if not self.wanted or ended is None or self._supervised.state == "failed":
+                return
+            now = time.monotonic()
+            restarts.append(now)
+            while restarts[0] < now - RESTART_WINDOW:
+                restarts.popleft()
+            if len(restarts) > MAX_RESTARTS:
+                self._supervised.tell("failed", f"it ended {len(restarts)} times in a minute; see its log")
+                return
+            backoff = BACKOFF_FIRST if len(restarts) == 1 else min(backoff * 2, BACKOFF_LAST)
+            self.restarts += 1
+            self._supervised.tell("starting", f"its process ended (exit code {ended}); starting it again")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._unwanted.wait(), backoff)
+
+    async def _serve(self) -> int | None:
+        """Start it and wait for its end; the exit code, or None where it can't be started."""
+        supervised = self._supervised
+        exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        try:
+            self.process, spec = await supervised.launch(exited.set_result)
+        except WalkgraphError as error:
+            supervised.tell("failed", str(error))
+            return None
+        except OSError as error:
+            _log.error("deployment not started", deployment=supervised.id, exc_info=error)
+            supervised.tell("failed", "its process could not be started; the service's log says why")
+            return None
+        _log.info("deployment started", deployment=supervised.id, pid=self.process.pid)
+        supervised.started(spec)
+        if not self.wanted:
+            await self.process.stop(0)
+        code = await exited
+        _log.info("deployment ended", deployment=supervised.id, code=code)
+        self.process = None
+        supervised.ended()
+        return code

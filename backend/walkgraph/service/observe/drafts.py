@@ -1,0 +1,118 @@
+"""What was told of runs whose traces are not kept yet, by the version that told it."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from walkgraph.ids import RunId
+from walkgraph.service.deployments.deployments import Deployments
+from walkgraph.service.runs.runs import LiveRun, Runs
+from walkgraph.telemetry.events import Packet
+from walkgraph.telemetry.keeping import Draft, Keeper
+from walkgraph.telemetry.places import Places
+
+SWEEP_SECONDS = 1.0
+"""Between two looks at runs that may be over without their conductor's word."""
+IDLE_SECONDS = 60.0
+"""A version that is gone, and has told nothing for so long, is forgotten."""
+
+
+@dataclass(slots=True)
+class VersionDrafts:
+    deployment: str
+    keeper: Keeper
+    heard: float
+    """When it told something last."""
+    suspects: dict[RunId, float] = field(default_factory=dict[RunId, float])
+    """Runs that the service has seen the end of, and since when; their conductor has not told it."""
+
+
+class Drafts:
+    def __init__(self, runs: Runs, deployments: Deployments, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        """Of events."""
+        self._runs, self._deployments = runs, deployments
+        self._versions: dict[str, VersionDrafts] = {}
+
+    def __iter__(self) -> Iterator[VersionDrafts]:
+        """Of each version that has told something."""
+        return iter(list(self._versions.values()))
+
+    def take(self, packet: Packet, deployment: str, nbytes: int) -> VersionDrafts:
+        """Where it belongs."""
+        now = self.clock()
+        found = self._versions.get(packet.deployment)
+        if found is None:
+            plans = (known.plan for known in self._deployments.versions() if known.label == packet.deployment)
+            plan = next(plans, None)
+            keeper = Keeper(Places.of(plan) if plan else Places())
+            found = self._versions[packet.deployment] = VersionDrafts(deployment, keeper, now)
+        found.heard = now
+        found.keeper.take(packet, nbytes, now)
+        return found
+
+    def find(self, run: RunId) -> tuple[Draft, str] | None:
+        """A run's draft, and its deployment."""
+        for version in self._versions.values():
+            draft = self.draft(version, run)
+            if draft is not None:
+                return draft, version.deployment
+        return None
+
+    def draft(self, version: VersionDrafts, run: RunId) -> Draft | None:
+        draft, live = version.keeper.draft(run, self.clock()), self._runs.get(run)
+        if draft is None or live is None:
+            return draft
+        # Where telemetry is off, a recorded run has told its values, and nothing else.
+        seen = self._seen(live)
+        began = draft.began if draft.phases.keys() - {"finished"} else min(draft.began, *seen.values())
+        return replace(draft, task=live.task, began=began, seen=seen)
+
+    def parent(self, run: RunId) -> str:
+        """The `traceparent` that it came with."""
+        live = self._runs.get(run)
+        return live.parent if live else ""
+
+    def waits(self, run: RunId) -> bool:
+        """Whether it is over, and not kept yet."""
+        live = self._runs.get(run)
+        ended = live is not None and live.finished is not None
+        keepers = [version.keeper for version in self._versions.values() if run in version.keeper]
+        return any(ended or run in keeper.ending for keeper in keepers)
+
+    def end_lost(self, version: VersionDrafts, run: RunId, at: float) -> None:
+        """Close the draft of a run whose conductor tells no end; `at` counts where the service has seen none."""
+        live = self._runs.get(run)
+        error = live.finished.error if live and live.finished else None
+        ended_well = live is not None and live.finished is not None and error is None
+        if live is not None:
+            at = self._seen(live).get("finished", at)
+        version.keeper.close(run, at, None if ended_well else error.code if error else "worker_lost")
+
+    def sweep(self, now: float) -> None:
+        """A conductor that died has told no end of its runs: the service has seen it."""
+        living = {known.label for known in self._deployments.versions()}
+        for label, version in list(self._versions.items()):
+            suspects: dict[RunId, float] = {}
+            for run in version.keeper.open:
+                live = self._runs.get(run)
+                if live is None or live.finished is not None:
+                    suspects[run] = version.suspects.get(run, now)
+                    if now - suspects[run] >= SWEEP_SECONDS:
+                        self.end_lost(version, run, suspects.pop(run))
+            version.suspects = suspects
+            idle = now - version.heard > IDLE_SECONDS and not version.keeper.open and not version.keeper.ending
+            if label not in living and idle:
+                del self._versions[label]
+
+    def _seen(self, live: LiveRun) -> dict[str, float]:
+        """The phases of a run that is over as this service has seen them, by the clock of events."""
+        end, queued = live.finished, live.created_at - (time.time() - self.clock())
+        if end is None:
+            return {}
+        seen = {"queued": queued, "finished": queued + end.seconds}
+        if end.queued < end.seconds:
+            seen["started"] = queued + end.queued
+        if live.first_output_at is not None:
+            seen["first_output"] = queued + min(live.first_output_at - live.created_at, end.seconds)
+        return seen

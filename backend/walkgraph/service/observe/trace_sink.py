@@ -1,0 +1,163 @@
+"""Takes what deployments tell of their runs, and keeps the traces of those that are over.
+
+Everything that takes long is done off the event loop, a few runs at a time: a burst of short runs waits, or loses
+traces, before it slows down what answers clients.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+
+import anyio.to_thread
+import structlog
+
+from walkgraph.errors import WalkgraphError
+from walkgraph.ids import RunId
+from walkgraph.service.observe.drafts import SWEEP_SECONDS, Drafts, VersionDrafts
+from walkgraph.store import traces as kept
+from walkgraph.store.session import Store
+from walkgraph.store.tables import RunTrace
+from walkgraph.telemetry import columns
+from walkgraph.telemetry.assembling import assemble
+from walkgraph.telemetry.events import Packet
+from walkgraph.telemetry.keeping import Draft
+from walkgraph.telemetry.trace import Trace
+
+TICK_SECONDS = 0.1
+"""Between two looks at runs that are over."""
+BATCH = 16
+"""Traces made and written in one go."""
+REST = 9.0
+"""How much longer than making a batch took nothing is made: traces get a tenth of the time, whatever comes."""
+MAX_WAITING = 256
+"""Runs that are over and not kept; the oldest of more are given up."""
+SETTLE_SECONDS = 3.0
+"""What a recording that is asked for right after its run's end waits for the values that are still on their way."""
+
+_log = structlog.get_logger("walkgraph.traces")
+
+
+class TraceSink:
+    """A sink of telemetry."""
+
+    def __init__(self, store: Store, drafts: Drafts, keep: int, made: Callable[[Trace], None] | None = None) -> None:
+        """`keep`: traces of one deployment. `made` is called with that of each run that is over, and must not wait."""
+        self.given_up = 0
+        """Runs whose trace was not kept, as there were too many at once."""
+        self._store, self._drafts, self._keep, self._made = store, drafts, keep, made
+        self._some_end = asyncio.Event()
+        self._some_kept = asyncio.Event()
+        """Set, and replaced, whenever traces were kept, or given up."""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._tend(), name="traces")
+
+    async def close(self) -> None:
+        """Keep the traces of the runs that are over, by now all."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for version in self._drafts:
+            for run in version.keeper.open:
+                self._drafts.end_lost(version, run, self._drafts.clock())
+            over = version.keeper.ending
+            for at in range(0, len(over), BATCH):
+                await self._store_some(version, over[at : at + BATCH])
+
+    def take(self, packet: Packet, deployment: str, version: str, nbytes: int) -> None:
+        if self._drafts.take(packet, deployment, nbytes).keeper.ending:
+            self._some_end.set()
+
+    async def settled(self, run: RunId) -> None:
+        """Wait until the trace of a run that is over is kept."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while self._drafts.waits(run):
+                    await self._some_kept.wait()
+
+    async def _tend(self) -> None:
+        clock = self._drafts.clock
+        swept = clock()
+        while True:
+            try:
+                async with asyncio.timeout(SWEEP_SECONDS):
+                    await self._some_end.wait()
+                await asyncio.sleep(TICK_SECONDS)
+            except TimeoutError:
+                pass
+            now = clock()
+            if now - swept >= SWEEP_SECONDS:
+                swept = now
+                self._drafts.sweep(now)
+                if any(version.keeper.ending for version in self._drafts):
+                    self._some_end.set()
+            began = clock()
+            for version in self._drafts:
+                await self._keep_some(version)
+            await asyncio.sleep(REST * (clock() - began))
+            if not any(version.keeper.ending for version in self._drafts):
+                self._some_end.clear()
+
+    async def _keep_some(self, version: VersionDrafts) -> None:
+        due = version.keeper.due(self._drafts.clock())
+        for run in due[: max(0, len(due) - MAX_WAITING)]:
+            self.given_up += 1
+            version.keeper.forget(run)
+        some = due[-MAX_WAITING:][:BATCH]
+        if some:
+            await self._store_some(version, some)
+
+    async def _store_some(self, version: VersionDrafts, runs: Sequence[RunId]) -> None:
+        drafts = [draft for run in runs if (draft := self._drafts.draft(version, run)) is not None]
+        parents = [self._drafts.parent(draft.run) for draft in drafts]
+        try:
+            found = await anyio.to_thread.run_sync(_finish, drafts, parents, version.deployment)
+            if self._made is not None:
+                for trace, _ in found:
+                    self._made(trace)
+            if found:
+                await self._store.write(kept.save_traces, [row for _, row in found], self._keep)
+        except WalkgraphError as error:
+            _log.error("traces not kept", count=len(drafts), reason=str(error))
+        finally:
+            for run in runs:
+                version.keeper.forget(run)
+            self._some_kept.set()
+            self._some_kept = asyncio.Event()
+
+
+def _finish(drafts: Sequence[Draft], parents: Sequence[str], deployment: str) -> list[tuple[Trace, RunTrace]]:
+    found: list[tuple[Trace, RunTrace]] = []
+    for draft, parent in zip(drafts, parents, strict=True):
+        try:
+            # Between two of its parts a thread lets go of the interpreter: the event loop would get it only after the
+            # 5 ms for which a thread may keep it.
+            trace = assemble(draft, deployment, parent, os.sched_yield)
+            found.append((trace, _row(trace, draft)))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # A rank may have told anything: a number without a place in a column, rows of unequal length.
+            _log.error("trace not made", run=draft.run, exc_info=error)
+    return found
+
+
+def _row(trace: Trace, draft: Draft) -> RunTrace:
+    data = columns.encode(trace)
+    recording = None
+    if draft.recorded:
+        recording = columns.encode_recording((one.sample, one.picked) for one in draft.recorded)
+    return RunTrace(
+        run=trace.run,
+        deployment=trace.deployment,
+        task=trace.task,
+        state=trace.state,
+        level=trace.level,
+        created_at=trace.wall,
+        seconds=trace.seconds,
+        blocks=len(trace.blocks.started),
+        nbytes=len(data) + len(recording or b""),
+        recorded=recording is not None,
+        trace=data,
+        recording=recording,
+    )

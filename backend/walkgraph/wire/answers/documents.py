@@ -1,0 +1,75 @@
+"""Answers about graphs and placements, and about what is wrong with them."""
+
+from typing import Any, Literal, TypedDict
+
+Kind = Literal["graph", "placement"]
+JsonObject = dict[str, Any]
+
+
+class Problem(TypedDict):
+    code: str
+    pointer: str
+    message: str
+    severity: Literal["error", "warning"]
+
+
+class Check(TypedDict):
+    ok: bool
+    """It can be planned; there may be warnings."""
+    problems: list[Problem]
+
+
+class Document(TypedDict):
+    name: str
+    etag: str
+    bundled: bool
+    updated_at: float
+    description: str
+    tags: list[str]
+
+
+class Version(TypedDict):
+    id: int
+    etag: str
+    note: str
+    created_at: float
+
+
+class Python(TypedDict):
+    text: str
+    """A program that makes the same graph."""
+
+
+class GalleryTask(TypedDict):
+    name: str
+    label: str
+
+
+class GalleryEntry(TypedDict):
+    name: str
+    description: str
+    tasks: list[GalleryTask]
+    modalities_in: list[str]
+    modalities_out: list[str]
+    starter: bool
+    """All its weights come with Walkgraph."""
+    deployable: bool
+    why: str | None
+    """Why it can't be deployed here, in a sentence; None: it can."""
+    tags: list[str]
+    bundled: bool
+
+
+class Component(TypedDict):
+    name: str
+    description: str
+    inputs: list[JsonObject]
+    outputs: list[JsonObject]
+    params: dict[str, JsonObject]
+    states: list[JsonObject]
+    cost: str
+    weights: str | None
+    families: list[str]
+    """Whose weights fit."""
+    host: bool
+    available: bool

@@ -1,0 +1,43 @@
+"""Answers about keys and the audit log."""
+
+from typing import Literal, TypedDict
+
+from walkgraph.wire.answers.documents import JsonObject
+
+Scope = Literal["infer", "read", "deploy", "admin"]
+
+
+class Key(TypedDict):
+    id: str
+    name: str
+    scopes: list[Scope]
+    requests_per_minute: int | None
+    concurrent: int | None
+    created_at: float
+    """In seconds since 1970, as all times here."""
+    expires_at: float | None
+    revoked_at: float | None
+    used_at: float | None
+    valid: bool
+    running: int
+    """Runs with it that are under way."""
+
+
+class KeyMade(Key):
+    secret: str
+    """The key itself. It is shown this once."""
+
+
+class AuditEntry(TypedDict):
+    id: int
+    at: float
+    caller: str
+    """A key's id; `token`, `studio`, or `service` for what the service did by itself."""
+    caller_name: str
+    """The key's name then."""
+    address: str
+    action: str
+    target: str
+    details: JsonObject
+    outcome: Literal["begun", "done", "refused", "failed"] | str
+    reason: str

@@ -1,0 +1,35 @@
+"""Answers about what is looked at in a deployment, and where its runs stop."""
+
+from typing import TypedDict
+
+from walkgraph.wire.watching import Level
+
+
+class Tap(TypedDict):
+    id: str
+    walk: str
+    source: str
+    to: str
+    interval: float
+    preview: bool
+    run: str | None
+    expires_at: float
+    """Seconds since 1970."""
+    inside: bool
+    """In a loop that a device runs whole: seen of runs that start from now, which are stepped."""
+
+
+class Breakpoint(TypedDict):
+    id: str
+    walk: str
+    use: str
+    iteration: int | None
+    run: str | None
+    expires_at: float
+    inside: bool
+
+
+class Watch(TypedDict):
+    level: Level
+    taps: list[Tap]
+    breakpoints: list[Breakpoint]
