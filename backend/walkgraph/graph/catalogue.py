@@ -88,7 +88,7 @@ class Component:
     states: tuple[StateUse, ...] = ()
     cost: CostClass = "compute"
     network: str | None = None
-    """`module:Class` under `walkgraph.networks`, of a plug-in with its package: `edges.operators:Sobel`. None means
+    """Its operator's class: `walkgraph.models.bagel.operators:Vit`, of a plug-in `edges.operators:Sobel`. None means
     declared but unavailable."""
     weights: str | None = None
     """The weight family it reads (`bagel`); `any`: each of `families` will do; None for a component without weights."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from walkgraph.checkpoints.bagel import BAGEL_7B_MOT, bagel_json
 from walkgraph.components import families
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import Weights
+from walkgraph.models.bagel.config import BAGEL_7B_MOT, bagel_json
 from walkgraph.placement.sizes import find_sizes, weights_folder
 
 

@@ -1,0 +1,187 @@
+"""pi0.5's prefixes: cameras and text of any runs, read in one forward of few launches, which is captured.
+
+The rows of all runs are one tensor through all layers, and keys and values go from the product to their pages at once.
+What the last layer attends, nobody reads: it makes its keys and values alone.
+
+A prefix begins its sequence, so that its rows see each other and no pages. Where they stand, and how many each run has,
+lies in tensors that are filled before a replay: a graph for each number of rows serves all.
+
+Shape letters: R rows of all runs, W width, H query heads, G key/value heads, D head dim, F hidden width.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import NamedTuple, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.operator import Capture
+from walkgraph.abi.states import CausalRows
+from walkgraph.layers.block_attention import Places, Turns, place_heads
+from walkgraph.layers.decoder import UNPACKED
+from walkgraph.layers.mlp import gated_product
+from walkgraph.layers.norm import rms_norm
+from walkgraph.layers.packed_blocks import PackedBlocks
+from walkgraph.layers.product import product
+from walkgraph.models.pi05.layers import GemmaNorm, PrefixLayer
+from walkgraph.models.pi05.model import Pi05
+
+SIZES = (128, 256, 384, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048)
+"""Rows of a graph, all runs together: whole tiles of products. Of more, launching takes less than running."""
+MOST = 16
+"""Runs of a graph."""
+
+
+class Seen(Protocol):
+    """Where rows go, and what they see: `Placed`, or `PackedPrefixes`."""
+
+    @property
+    def k(self) -> Sequence[Tensor]: ...
+
+    @property
+    def v(self) -> Sequence[Tensor]: ...
+
+    @property
+    def slots(self) -> Tensor: ...
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        """q `[R, H, D]` -> `[R, H, D]`; scaled by D^-0.5."""
+        ...
+
+
+class PrefixRows:
+    """Raises RuntimeError for a model that is not packed."""
+
+    def __init__(self, model: Pi05) -> None:
+        self._rope, self.shape = model.rope, model.config.shape(model.config.prefix)
+        self._layers = [_Layer(cast(PrefixLayer, layer)) for layer in model.language.layers]
+
+    def read(self, x: Tensor, positions: Tensor, to: Seen) -> None:
+        """x `[R, W]`, contiguous and given up; positions int64 `[R]`. `to` has a place for every row, and knows what
+        each sees."""
+        turns = Turns.at(positions[None], self._rope.frequencies(x.device))
+        q = x.new_empty(x.shape[0], self.shape.heads, self.shape.head_dim)
+        last = len(self._layers) - 1
+        for index, layer in enumerate(self._layers):
+            places = Places(q, to.k[index], to.v[index], to.slots)
+            if index == last:
+                place_heads(layer.keys(x), turns, None, places, 0)
+            else:
+                place_heads(layer.heads(x), turns, None, places, 0)
+                x = layer.after(to(index, q).flatten(1), x)
+
+
+class _Layer:
+    """The products of one layer, with what stands before and after each."""
+
+    def __init__(self, layer: PrefixLayer) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        if "" not in attention.packed or mlp.gate_up is None:
+            raise RuntimeError(UNPACKED)
+        self._qkv = attention.packed[""].weight
+        self._kv = self._qkv[attention.shape.heads * attention.shape.head_dim :]
+        self._o, self._gate_up, self._down = attention.part("o_proj", ""), mlp.gate_up.weight, mlp.down_proj
+        self._first, self._second = layer.input_layernorm, layer.post_attention_layernorm
+
+    def heads(self, x: Tensor) -> Tensor:
+        """`[R, W]` -> `[R, (H + 2G) * D]`."""
+        return product(_normed(x, self._first), self._qkv)
+
+    def keys(self, x: Tensor) -> Tensor:
+        """`[R, W]` -> `[R, 2G * D]`."""
+        return product(_normed(x, self._first), self._kv)
+
+    def after(self, heads: Tensor, x: Tensor) -> Tensor:
+        """heads `[R, H * D]`, x `[R, W]`, given up -> `[R, W]`."""
+        x = product(heads, self._o.weight, residual=x)
+        inner = gated_product(_normed(x, self._second), self._gate_up, "gelu_tanh")
+        return product(inner, self._down.weight, residual=x)
+
+
+def _normed(x: Tensor, norm: GemmaNorm) -> Tensor:
+    if norm.scale is None:
+        raise RuntimeError(UNPACKED)
+    if x.is_cuda:
+        return rms_norm(x, norm.scale, norm.eps)
+    return rms_norm(x.float(), norm.scale, norm.eps).to(x.dtype)
+
+
+class PackedPrefixes:
+    """`Seen` of prefixes that begin their sequences."""
+
+    def __init__(self, to: CausalRows, slots: Tensor, bounds: Tensor, most: int, heads: int) -> None:
+        """slots int64 `[R]`, where keys and values go; bounds int32 `[M + 1]`: of the rows of each run, `most` of one
+        at most."""
+        self.k, self.v, self.slots = to.k, to.v, slots
+        self._blocks = PackedBlocks(bounds, most, heads)
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        return self._blocks(q, *(cache[layer].index_select(0, self.slots) for cache in (self.k, self.v)))
+
+
+class _Graph(NamedTuple):
+    x: Tensor
+    slots: Tensor
+    numbers: Tensor
+    """int64 `[MOST + 1 + R]`: bounds, then positions: one tensor, so that one copy fills them."""
+    replay: Callable[[], None]
+
+    def fill(self, x: Tensor, to: CausalRows) -> None:
+        bounds = [0, *accumulate(to.counts)]
+        padded = [*bounds, *[bounds[-1]] * (MOST + 1 - len(bounds))]
+        positions = [place for count in to.counts for place in range(count)]
+        # From pinned memory, the copy doesn't wait for the work before it.
+        sent = torch.tensor([*padded, *positions], dtype=torch.int64, pin_memory=self.numbers.is_cuda)
+        self.numbers[: len(sent)].copy_(sent, non_blocking=True)
+        self.x[: len(x)].copy_(x)
+        self.slots[: len(x)].copy_(to.slots)
+        self.slots[len(x) :].fill_(to.spare)
+
+
+class Prefixes:
+    """The captured forwards of one model over the caches of one pool."""
+
+    def __init__(self, rows: PrefixRows, capture: Capture | None) -> None:
+        self._rows, self._capture = rows, capture
+        self._graphs: dict[int, _Graph] = {}
+
+    def read(self, x: Tensor, to: CausalRows | None) -> bool:
+        """x `[R, W]`, run by run, given up. False where a plain forward must serve them."""
+        if self._capture is None or to is None:
+            return False
+        if len(x) > SIZES[-1] or len(to.counts) > MOST:
+            self._launched(x, to)
+            return True
+        if not self._graphs:
+            # All at the first prefix, which is the warm-up's: no request waits for it.
+            self._graphs = {size: self._captured(size, x, to, self._capture) for size in reversed(SIZES)}
+        graph = self._graphs[next(size for size in SIZES if size >= len(x))]
+        graph.fill(x, to)
+        graph.replay()
+        return True
+
+    def _launched(self, x: Tensor, to: CausalRows) -> None:
+        """What no graph holds."""
+        bounds = torch.tensor([0, *accumulate(to.counts)], dtype=torch.int32).to(x.device)
+        positions = torch.cat([torch.arange(count) for count in to.counts]).to(x.device)
+        self._rows.read(x, positions, PackedPrefixes(to, to.slots, bounds, max(to.counts), self._rows.shape.heads))
+
+    def _captured(self, size: int, like: Tensor, to: CausalRows, capture: Capture) -> _Graph:
+        x = like.new_zeros(size, like.shape[1])
+        slots = torch.full((size,), to.spare, dtype=torch.int64, device=x.device)
+        numbers = torch.zeros(MOST + 1 + size, dtype=torch.int64, device=x.device)
+        numbers[1 : MOST + 1] = size
+
+        def work() -> None:
+            bounds, positions = numbers[: MOST + 1].int(), numbers[MOST + 1 :]
+            self._rows.read(x.clone(), positions, PackedPrefixes(to, slots, bounds, size, self._rows.shape.heads))
+
+        return _Graph(x, slots, numbers, capture(work, f"a prefix of {size} rows"))
+
+
+def embedded(model: Pi05, cameras: list[list[Tensor]], ids: list[Tensor]) -> Tensor:
+    """Of every run, embeddings `[p, W]` of the cameras it has and token ids `[n]` -> rows `[R, W]`, run by run."""
+    texts = model.embed(torch.cat(ids)).split([len(one) for one in ids])
+    runs = zip(cameras, texts, strict=True)
+    return torch.cat([part.to(text.dtype) for seen, text in runs for part in (*seen, text)])
