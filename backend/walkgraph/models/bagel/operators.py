@@ -12,6 +12,7 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Placed, Segment, States, reused
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
+from walkgraph.architectures.captured_prompts import CapturedPrompts
 from walkgraph.architectures.drawn import drawn
 from walkgraph.layers.few_attention import supported
 from walkgraph.layers.patches import grid_ids, patchify
@@ -42,7 +43,7 @@ class Backbone(Operator):
         self._flow: FlowStep | None = None
         self._und: UndRows | None = None
         served = supported(device, dtype, llm.heads, llm.kv_heads, llm.head_dim)
-        self._texts = Texts(self._read, capture if served else None)
+        self._texts = CapturedPrompts(Texts(self._read), capture if served else None)
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
@@ -128,8 +129,10 @@ class Backbone(Operator):
         self._refuse_outside(calls)
         at = [position for begin, count in zip(first, counts, strict=True) for position in range(begin, begin + count)]
         ids = torch.cat([*fed])
-        h = self._texts.read(ids, at, attend.causal())
-        if h is None:
+        found = self._texts.read(ids, at, attend.causal())
+        if found is not None:
+            (h,) = found
+        else:
             last = self._sent([count - 1 for count in accumulate(counts)])
             h = self._read(ids, self._sent(at), last, attend.placed())
         states.commit(attend)

@@ -17,6 +17,7 @@ from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Segment, States, reused
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.architectures.captured_prompts import CapturedPrompts
 from walkgraph.architectures.decoding import Sampling, step_sampling
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.vocabulary import Bytes, Vocabulary, trained
@@ -24,7 +25,7 @@ from walkgraph.layers.sampling import SamplingParams, count, sample
 from walkgraph.models.orpheus.config import OrpheusConfig, SpeechTokens, read_orpheus
 from walkgraph.models.orpheus.llama import Llama
 from walkgraph.models.orpheus.presets import orpheus_config
-from walkgraph.models.orpheus.prompts import SIZES, Prompts
+from walkgraph.models.orpheus.prompts import SIZES, LlamaPrompts
 from walkgraph.models.orpheus.weights import load_llama
 
 _TOKEN = Row((1,), torch.int64)
@@ -88,7 +89,7 @@ class Backbone(Operator):
     ) -> None:
         self._model, self._tokens, self._device, self._dtype = model, tokens, device, dtype
         self._vocab = model.config.vocab
-        self._prompts = Prompts(model, capture)
+        self._prompts = CapturedPrompts(LlamaPrompts(model), capture)
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
@@ -127,13 +128,15 @@ class Backbone(Operator):
         lengths = [n - had for n, had in zip(whole, there, strict=True)]
         rows = torch.arange(sum(lengths), device=self._device).split(lengths)
         attend = states.attend([_segment(*one) for one in zip(calls, rows, tokens, strict=True)])
-        places = [torch.arange(n) + states.position(c.states["kv"]) for c, n in zip(calls, lengths, strict=True)]
-        ends = self._on_device(torch.tensor(lengths).cumsum(0) - 1)
+        first = [states.position(call.states["kv"]) for call in calls]
+        at = [place for begin, n in zip(first, lengths, strict=True) for place in range(begin, begin + n)]
         new = torch.cat([mine[had:] for mine, had in zip(ids, there, strict=True)])
-        at = self._on_device(torch.cat(places))
-        logits = self._prompts.read(new, at, lengths, ends, attend.causal())
-        if logits is None:
-            logits = self._model(new, at, attend, ends)
+        found = self._prompts.read(new, at, attend.causal())
+        if found is not None:
+            (logits,) = found
+        else:
+            ends = self._on_device(torch.tensor(lengths).cumsum(0) - 1)
+            logits = self._model(new, self._on_device(torch.tensor(at)), attend, ends)
         states.commit(attend)
         counts = self._counted(calls, [port for port, _ in fed], ids, states)
         answers = self._answers(sample(logits, self._sampling(calls, states), counts))

@@ -9,15 +9,16 @@ lies in tensors that are filled before a replay: a graph for each number of rows
 Shape letters: R rows of all runs, W width, H query heads, G key/value heads, D head dim, F hidden width.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
 
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows
+from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptForm, PromptInputs, padded
 from walkgraph.layers.block_attention import Places, Turns, place_heads
 from walkgraph.layers.decoder import UNPACKED
 from walkgraph.layers.mlp import gated_product
@@ -120,64 +121,51 @@ class PackedPrefixes:
         return self._blocks(q, *(cache[layer].index_select(0, self.slots) for cache in (self.k, self.v)))
 
 
-class _Graph(NamedTuple):
-    x: Tensor
-    slots: Tensor
-    numbers: Tensor
-    """int64 `[MOST + 1 + R]`: bounds, then positions: one tensor, so that one copy fills them."""
-    replay: Callable[[], None]
+class PrefixForm(PromptForm):
+    """Answers nothing: a prefix is read for its keys and values."""
 
-    def fill(self, x: Tensor, to: CausalRows) -> None:
-        bounds = [0, *accumulate(to.counts)]
-        padded = [*bounds, *[bounds[-1]] * (MOST + 1 - len(bounds))]
-        positions = [place for count in to.counts for place in range(count)]
-        # From pinned memory, the copy doesn't wait for the work before it.
-        sent = torch.tensor([*padded, *positions], dtype=torch.int64, pin_memory=self.numbers.is_cuda)
-        self.numbers[: len(sent)].copy_(sent, non_blocking=True)
-        self.x[: len(x)].copy_(x)
-        self.slots[: len(x)].copy_(to.slots)
-        self.slots[len(x) :].fill_(to.spare)
+    sizes, most, what = SIZES, MOST, "a prefix of {} rows"
+
+    def __init__(self, rows: PrefixRows) -> None:
+        self._rows = rows
+
+    def fits(self, to: CausalRows) -> bool:
+        return True
+
+    def blank(self, size: int) -> Sequence[int]:
+        return [0, *[size] * MOST, *[0] * size]
+
+    def numbers(self, size: int, positions: Sequence[int], to: CausalRows) -> Sequence[int]:
+        """Bounds of each run's rows, then positions."""
+        return [*padded([0, *accumulate(to.counts)], MOST + 1, sum(to.counts)), *positions]
+
+    def read(self, inputs: PromptInputs, to: CausalRows) -> Sequence[Tensor]:
+        size = len(inputs.rows)
+        bounds, positions = inputs.numbers.split((MOST + 1, size))
+        packed = PackedPrefixes(to, inputs.slots, bounds.int(), size, self._rows.shape.heads)
+        self._rows.read(inputs.rows.clone(), positions, packed)
+        return ()
 
 
 class Prefixes:
-    """The captured forwards of one model over the caches of one pool."""
+    """Prefixes by captured forwards, or by the same work launched where no graph holds them."""
 
     def __init__(self, rows: PrefixRows, capture: Capture | None) -> None:
-        self._rows, self._capture = rows, capture
-        self._graphs: dict[int, _Graph] = {}
+        self._rows, self._captured = rows, CapturedPrompts(PrefixForm(rows), capture)
 
     def read(self, x: Tensor, to: CausalRows | None) -> bool:
         """x `[R, W]`, run by run, given up. False where a plain forward must serve them."""
-        if self._capture is None or to is None:
+        if to is None or not self._captured.enabled:
             return False
-        if len(x) > SIZES[-1] or len(to.counts) > MOST:
-            self._launched(x, to)
-            return True
-        if not self._graphs:
-            # All at the first prefix, which is the warm-up's: no request waits for it.
-            self._graphs = {size: self._captured(size, x, to, self._capture) for size in reversed(SIZES)}
-        graph = self._graphs[next(size for size in SIZES if size >= len(x))]
-        graph.fill(x, to)
-        graph.replay()
+        positions = [place for count in to.counts for place in range(count)]
+        if self._captured.read(x, positions, to) is None:
+            self._launched(x, positions, to)
         return True
 
-    def _launched(self, x: Tensor, to: CausalRows) -> None:
-        """What no graph holds."""
+    def _launched(self, x: Tensor, positions: Sequence[int], to: CausalRows) -> None:
         bounds = torch.tensor([0, *accumulate(to.counts)], dtype=torch.int32).to(x.device)
-        positions = torch.cat([torch.arange(count) for count in to.counts]).to(x.device)
-        self._rows.read(x, positions, PackedPrefixes(to, to.slots, bounds, max(to.counts), self._rows.shape.heads))
-
-    def _captured(self, size: int, like: Tensor, to: CausalRows, capture: Capture) -> _Graph:
-        x = like.new_zeros(size, like.shape[1])
-        slots = torch.full((size,), to.spare, dtype=torch.int64, device=x.device)
-        numbers = torch.zeros(MOST + 1 + size, dtype=torch.int64, device=x.device)
-        numbers[1 : MOST + 1] = size
-
-        def work() -> None:
-            bounds, positions = numbers[: MOST + 1].int(), numbers[MOST + 1 :]
-            self._rows.read(x.clone(), positions, PackedPrefixes(to, slots, bounds, size, self._rows.shape.heads))
-
-        return _Graph(x, slots, numbers, capture(work, f"a prefix of {size} rows"))
+        packed = PackedPrefixes(to, to.slots, bounds, max(to.counts), self._rows.shape.heads)
+        self._rows.read(x, torch.tensor(positions).to(x.device), packed)
 
 
 def embedded(model: Pi05, cameras: list[list[Tensor]], ids: list[Tensor]) -> Tensor:

@@ -13,6 +13,7 @@ from tests.unit.engine.plans import call
 from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows, Segment
+from walkgraph.architectures.captured_prompts import CapturedPrompts
 from walkgraph.architectures.drawn import drawn
 from walkgraph.engine.kv.paged_attention import Contexts
 from walkgraph.engine.kv.pages import PAGE
@@ -175,7 +176,7 @@ def test_what_is_long_or_many_is_left_to_a_plain_forward(both: Both) -> None:
     assert both.replays.sizes == []
     one = torch.zeros(1, dtype=torch.int64)
     to = CausalRows([], [], one, 0, [1], [PAGES * PAGE], [range(PAGES + 1)])
-    read = Texts(lambda *given: torch.zeros(MOST, 1), both.replays)
+    read = CapturedPrompts(Texts(lambda *given: torch.zeros(MOST, 1)), both.replays)
     assert read.read(one, [0], None) is None
     assert read.read(one, [0], to) is None
     assert read.read(one, [0], to._replace(pages=[range(PAGES)])) is not None

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.abi.calls import Call
+from walkgraph.architectures.pictures import MAX_PIXELS
 from walkgraph.engine.engine import Engine
-from walkgraph.models.media.operators import MAX_PIXELS
 
 NODES = {
     name: (f"walkgraph.models.media.operators:{cls}", {})

@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
+from walkgraph.architectures.pictures import MAX_PIXELS
 from walkgraph.engine.engine import Engine
 from walkgraph.layers.patches import normalise, to_levels
-from walkgraph.models.media.operators import MAX_PIXELS
 
 NODES = {
     "in": ("walkgraph.models.media.operators:PictureIn", {}),

@@ -28,7 +28,7 @@ from walkgraph.models.orpheus.presets import ORPHEUS, orpheus_config, text_edges
 from walkgraph.models.orpheus.weights import load_llama
 from walkgraph.placement.sizes import find_sizes
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "llama"
+GOLDEN = Path(__file__).parents[3] / "golden" / "llama"
 CONFIG = read_orpheus(GOLDEN).llm
 PAGE = 16
 

@@ -16,7 +16,7 @@ from walkgraph.models.snac.config import SnacConfig
 from walkgraph.models.snac.model import SNAC, Noise, Snac, counter_noise, interleaved, load_snac, precision, random_snac
 
 torch.set_num_threads(1)
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "snac_tiny"
+GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "snac_tiny"
 CPU = torch.device("cpu")
 FRAME = 2048
 
