@@ -12,7 +12,7 @@ from typing import Any
 
 from walkgraph import plugins
 from walkgraph.errors import Conflict
-from walkgraph.graph.catalogue import ANY, Component
+from walkgraph.graph.catalogue import ANY, Component, Palette
 from walkgraph.placement.sizes import FamilySizes
 from walkgraph.settings import listed_plugins
 
@@ -22,12 +22,12 @@ __all__ = ["catalogue", "families", "gather"]
 @cache
 def catalogue() -> Mapping[str, Component]:
     """Every component by name, sorted. Raises what `plugins.listed` does, Conflict where a plug-in takes a name that
-    isn't its own."""
+    isn't its own, or two share a former name."""
     found = dict(gather(plugins.MODELS))
     for plugin, module in plugins.listed(listed_plugins()):
         for component in _of_plugin(plugin, getattr(module, "COMPONENTS", ())):
             found[component.name] = component
-    return MappingProxyType({name: _fitted(component) for name, component in sorted(found.items())})
+    return Palette(map(_fitted, found.values()))
 
 
 @cache

@@ -4,13 +4,14 @@ import ast
 import re
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from walkgraph import models, plugins
 from walkgraph.components import catalogue, families, gather
 from walkgraph.errors import Conflict
-from walkgraph.graph.catalogue import Component, Param
+from walkgraph.graph.catalogue import Category, Component, Palette, Param
 from walkgraph.placement.sizes import TOKENIZER
 
 EACH = pytest.mark.parametrize("component", catalogue().values(), ids=list(catalogue()))
@@ -22,6 +23,12 @@ def test_names_are_sorted_and_keyed_by_themselves() -> None:
     assert list(catalogue()) == sorted(catalogue())
     assert all(name == component.name for name, component in catalogue().items())
     assert catalogue() is catalogue()
+
+
+@EACH
+def test_a_component_has_a_category(component: Component) -> None:
+    assert component.category in set(get_args(Category)) - {"Other"}
+    assert (component.category == "Testing") == component.name.startswith("synthetic.")
 
 
 @EACH
@@ -132,3 +139,20 @@ def test_two_families_with_one_name_are_refused(tmp_path: Path, monkeypatch: pyt
         gather("palette_of_a_test")
     for name in [name for name in sys.modules if name.startswith("palette_of_a_test")]:
         monkeypatch.delitem(sys.modules, name)
+
+
+def test_a_former_name_finds_its_component_and_is_not_listed() -> None:
+    now = Component(name="a.new", former=("a.old", "a.older"), description="")
+    palette = Palette([now, Component(name="a.b", description="")])
+    assert list(palette) == ["a.b", "a.new"]
+    assert len(palette) == 2
+    assert palette["a.old"] is palette["a.older"] is palette.get("a.new") is now
+    assert "a.old" in palette
+    assert "a.none" not in palette
+
+
+@pytest.mark.parametrize("former", ["a.b", "a.old"])
+def test_a_former_name_that_is_anothers_is_refused(former: str) -> None:
+    others = [Component(name="a.b", description=""), Component(name="a.c", former=("a.old",), description="")]
+    with pytest.raises(Conflict, match=f"`{former}`"):
+        Palette([*others, Component(name="a.new", former=(former,), description="")])

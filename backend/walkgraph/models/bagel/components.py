@@ -13,6 +13,7 @@ _LATENTS = "latents: float[h, w, c]"
 COMPONENTS: tuple[Component, ...] = (
     Component(
         name="bagel.vit",
+        category="Picture",
         description="Sees a picture: patches to embeddings of the backbone's width.",
         inputs=(port("pixels", _PIXELS),),
         outputs=(port("embeddings", "embeddings: float[n, d]"),),
@@ -21,6 +22,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="bagel.vae_encoder",
+        category="Picture",
         description="Compresses a picture to clean latents; a cell is one token.",
         inputs=(port("pixels", _PIXELS),),
         outputs=(port("latents", _LATENTS),),
@@ -29,6 +31,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="bagel.vae_decoder",
+        category="Picture",
         description="Paints a picture from latents.",
         inputs=(port("latents", _LATENTS),),
         outputs=(port("pixels", _PIXELS),),
@@ -37,6 +40,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="bagel.preview",
+        category="Picture",
         description="Paints a small picture from latents, roughly and at once: for watching how one comes about.",
         inputs=(port("latents", _LATENTS),),
         outputs=(port("pixels", _PIXELS, description="`detail` eighths of the picture's sides"),),
@@ -51,6 +55,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="bagel.backbone",
+        category="Model",
         description="Appends text or a picture to its context, or answers noised latents with a velocity.",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="a text block, appended causally"),

@@ -7,6 +7,7 @@ _LATENTS = "latents: float[h, w, c]"
 COMPONENTS: tuple[Component, ...] = (
     Component(
         name="flow.noise",
+        category="Flow",
         description="Normal noise drawn from the run's seed, a grid of latent cells.",
         inputs=(port("like", "latents: float[rows, columns, d]", optional=True, description="whose size is taken"),),
         outputs=(port("latents", _LATENTS),),
@@ -24,6 +25,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="flow.guided_euler",
+        category="Flow",
         description="Combines the velocities of the contexts and steps the latents from `time` to `next_time`.",
         inputs=(
             port("latents", _LATENTS),

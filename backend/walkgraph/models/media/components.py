@@ -25,6 +25,7 @@ _FIT = {
 COMPONENTS: tuple[Component, ...] = (
     Component(
         name="media.picture_in",
+        category="Picture",
         description="Decodes a picture, fits its sides between two bounds and rounds them to a stride.",
         inputs=(port("image", "image: bytes"),),
         outputs=(port("pixels", "pixels: float[3, h, w]", description="RGB in [-1, 1]; alpha is laid on white"),),
@@ -33,7 +34,9 @@ COMPONENTS: tuple[Component, ...] = (
         host=True,
     ),
     Component(
-        name="media.picture_fit",
+        name="media.picture_resize",
+        former=("media.picture_fit",),
+        category="Picture",
         description="Resizes pixels of a picture that was read, by the rules of `media.picture_in`.",
         inputs=(port("pixels", "pixels: float[3, h, w]"),),
         outputs=(port("pixels", "pixels: float[3, h, w]", description="RGB in [-1, 1]"),),
@@ -43,6 +46,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="media.picture_out",
+        category="Picture",
         description="Encodes pixels as PNG.",
         inputs=(port("pixels", "pixels: float[3, h, w]", description="RGB in [-1, 1]; clamped"),),
         outputs=(port("image", "image: bytes"),),
@@ -51,6 +55,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="media.audio_in",
+        category="Sound",
         description="Decodes sound to one channel at a sample rate.",
         inputs=(port("audio", "audio: bytes"),),
         outputs=(port("waveform", "waveform: float[n]", description="one channel in [-1, 1]"),),
@@ -61,6 +66,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="media.audio_out",
+        category="Sound",
         description="Encodes a waveform as 16-bit WAV; one without samples gives nothing.",
         inputs=(port("waveform", "waveform: float[n]", description="one channel in [-1, 1]"),),
         outputs=(port("audio", "audio: bytes"),),

@@ -12,6 +12,7 @@ VOICES = ("tara", "leah", "jess", "leo", "dan", "mia", "zac", "zoe")
 COMPONENTS: tuple[Component, ...] = (
     Component(
         name="orpheus.prompt",
+        category="Text",
         description="Frames a text as a voice's turn: `voice: text` between the turn's special tokens.",
         inputs=(port("text", "text: str"),),
         outputs=(port("ids", "tokens: int[n]"),),
@@ -30,6 +31,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="orpheus.backbone",
+        category="Model",
         description="Reads the prompt and speaks one audio code a step.",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="the prompt, appended"),

@@ -16,6 +16,7 @@ _ROBOT = Param(
 COMPONENTS: tuple[Component, ...] = (
     Component(
         name="pi05.camera",
+        category="Picture",
         description="Decodes a camera's picture and fits it into the model's square, in black; nothing without one.",
         inputs=(port("image", "image: bytes", optional=True),),
         outputs=(port("pixels", "pixels: float[3, h, w]", optional=True, description="RGB in [-1, 1]"),),
@@ -25,6 +26,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="pi05.prompt",
+        category="Text",
         description="Writes the task and the digitised state as tokens: `Task: ..., State: ...; Action:`.",
         inputs=(
             port("text", "text: str"),
@@ -44,6 +46,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="pi05.vision",
+        category="Picture",
         description="Sees one camera: 256 embeddings of 224 by 224 pixels at the published size. Nothing without one.",
         inputs=(port("pixels", "pixels: float[3, h, w]", optional=True, description="padded to a square, in [-1, 1]"),),
         outputs=(port("embeddings", _CAMERA, optional=True),),
@@ -51,7 +54,9 @@ COMPONENTS: tuple[Component, ...] = (
         weights="pi05",
     ),
     Component(
-        name="pi05.prefix",
+        name="pi05.prefill",
+        former=("pi05.prefix",),
+        category="Model",
         description="Reads cameras and prompt as one block that sees all of itself; its cache serves every flow step.",
         inputs=(
             port("base", _CAMERA, optional=True, description="the outside camera"),
@@ -75,7 +80,9 @@ COMPONENTS: tuple[Component, ...] = (
         weights="pi05",
     ),
     Component(
-        name="pi05.modulations",
+        name="pi05.timestep_conditioning",
+        former=("pi05.modulations",),
+        category="Flow",
         description="What the flow times of a chunk's steps do to the expert's norms: the same for every run.",
         outputs=(port("modulations", "tensor: float[steps, n]", description="of every step, from noise to actions"),),
         params={"steps": Param(type="integer", default=10, min=1, max=100, description="Flow steps.")},
@@ -85,6 +92,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="pi05.noise",
+        category="Flow",
         description="A chunk of noised actions drawn from the run's seed.",
         outputs=(port("actions", _ACTIONS),),
         params={
@@ -97,7 +105,9 @@ COMPONENTS: tuple[Component, ...] = (
         network="walkgraph.models.pi05.operators:Noise",
     ),
     Component(
-        name="pi05.expert",
+        name="pi05.action_expert",
+        former=("pi05.expert",),
+        category="Flow",
         description="One flow step: attends to the prefix and moves the actions from `time` to `next_time`.",
         inputs=(
             port("actions", _ACTIONS, description="attended, not kept"),
@@ -120,6 +130,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="pi05.unnormalise",
+        category="Action",
         description="Brings drawn actions back to the robot's units by the weights' quantiles.",
         inputs=(port("actions", _ACTIONS),),
         outputs=(port("actions", "actions: float[t, b]"),),
@@ -138,7 +149,7 @@ COMPONENTS: tuple[Component, ...] = (
 def _caches(folder: Path) -> Mapping[str, int]:
     config = read_pi05(folder)
     numbers = token_numbers(config.layers, config.kv_heads, config.head_dim)
-    return dict.fromkeys(("pi05.prefix", "pi05.expert"), numbers)
+    return dict.fromkeys(("pi05.prefill", "pi05.action_expert"), numbers)
 
 
 _M = 2**20
@@ -146,20 +157,22 @@ SIZES: Mapping[str, FamilySizes] = {
     "pi05": FamilySizes(
         holds=frozenset({TOKENIZER}),
         parts={"model": Part(stem="model")},
-        components=dict.fromkeys(("pi05.vision", "pi05.prefix", "pi05.modulations", "pi05.expert"), ("model",)),
+        components=dict.fromkeys(
+            ("pi05.vision", "pi05.prefill", "pi05.timestep_conditioning", "pi05.action_expert"), ("model",)
+        ),
         shapes={
             "pi05-base": Shape(
                 parts={"model": 3_353_433_872},
-                caches=dict.fromkeys(("pi05.prefix", "pi05.expert"), token_numbers(18, 1, 256)),
+                caches=dict.fromkeys(("pi05.prefill", "pi05.action_expert"), token_numbers(18, 1, 256)),
                 workspace={
                     "pi05.vision": 300 * _M,  # 24 cameras, and graphs of each batch size
-                    "pi05.prefix": 400 * _M,  # 8 prefixes of 1,000 rows: their MLP's hidden numbers twice
-                    "pi05.expert": 500 * _M,  # dense rooms of 16 contexts, graphs
+                    "pi05.prefill": 400 * _M,  # 8 prefixes of 1,000 rows: their MLP's hidden numbers twice
+                    "pi05.action_expert": 500 * _M,  # dense rooms of 16 contexts, graphs
                 },
             ),
             "pi05-tiny": Shape(
                 parts={"model": 91_720},
-                caches=dict.fromkeys(("pi05.prefix", "pi05.expert"), token_numbers(3, 1, 8)),
+                caches=dict.fromkeys(("pi05.prefill", "pi05.action_expert"), token_numbers(3, 1, 8)),
             ),
         },
         caches_of=_caches,

@@ -332,7 +332,7 @@ class Expert(Operator):
             wanted = f"actions `[t, {self._model.config.action_width}]`, one at least"
             raise CallFailed(f"`{call.node}.actions` takes {wanted}, and got {list(actions.shape)}", "actions")
         if table.shape != (self._rows.numbers,):
-            wanted = f"`[{self._rows.numbers}]`, a step of `pi05.modulations`"
+            wanted = f"`[{self._rows.numbers}]`, a step of `pi05.timestep_conditioning`"
             raise CallFailed(f"`{call.node}.modulation` takes {wanted}, and got {list(table.shape)}", "modulation")
 
 

@@ -26,6 +26,7 @@ def _sampling(temperature: float, top_p: float, top_k: int) -> dict[str, Param]:
 _ENCODERS = (
     Component(
         name="qwen3_omni.audio_encoder",
+        category="Sound",
         description="Hears 16 kHz sound: 13 embeddings a second.",
         inputs=(port("waveform", "waveform: float[s]"),),
         outputs=(port("embeddings", "embeddings: float[n, d]"),),
@@ -33,6 +34,7 @@ _ENCODERS = (
     ),
     Component(
         name="qwen3_omni.vision_encoder",
+        category="Picture",
         description="Sees a picture: one embedding for each 32 by 32 pixels, and what three of its inner layers saw.",
         inputs=(port("pixels", "pixels: float[3, h, w]"),),
         outputs=(
@@ -46,7 +48,9 @@ _ENCODERS = (
 
 _THINKER = (
     Component(
-        name="qwen3_omni.turn",
+        name="qwen3_omni.turn_marker",
+        former=("qwen3_omni.turn",),
+        category="Text",
         description="Writes a conversation's marks, which a client's text can't.",
         inputs=(port("text", "text: str", optional=True, description="the system prompt; of the others, nothing"),),
         outputs=(port("ids", "tokens: int[n]"),),
@@ -63,6 +67,7 @@ _THINKER = (
     ),
     Component(
         name="qwen3_omni.thinker",
+        category="Model",
         description="Appends text, sound or a picture to the conversation and writes the answer, a token a step.",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="text, appended"),
@@ -98,7 +103,9 @@ _THINKER = (
         weights="qwen3_omni",
     ),
     Component(
-        name="qwen3_omni.projection",
+        name="qwen3_omni.talker_projection",
+        former=("qwen3_omni.projection",),
+        category="Model",
         description="Brings the thinker's rows to the talker's width: text and marks by embeddings, media by `hidden`.",
         inputs=(
             port("embeddings", "embeddings: float[m, d]"),
@@ -115,6 +122,7 @@ _THINKER = (
 _TALKER = (
     Component(
         name="qwen3_omni.talker",
+        category="Model",
         description="Reads the user's turn, then speaks the first code of a frame a step, one answer token ahead.",
         inputs=(
             port(
@@ -160,6 +168,7 @@ _TALKER = (
     ),
     Component(
         name="qwen3_omni.code_predictor",
+        category="Model",
         description="Finds the other fifteen codes of a frame, one a pass, each from the ones before.",
         inputs=(
             port(
@@ -177,7 +186,9 @@ _TALKER = (
         weights="qwen3_omni",
     ),
     Component(
-        name="qwen3_omni.frame",
+        name="qwen3_omni.join_codes",
+        former=("qwen3_omni.frame",),
+        category="Model",
         description="Joins a frame's codes, and adds their embeddings for the talker's next step.",
         inputs=(
             port("first", "codes: int[1]", description="the talker's"),
@@ -193,6 +204,7 @@ _TALKER = (
 _VOCODER = (
     Component(
         name="qwen3_omni.code2wav",
+        category="Sound",
         description="Sounds code frames, 1920 samples each at 24 kHz; context frames aren't sounded again, "
         "and alone give no samples.",
         inputs=(port("codes", "codes: int[n, 16]"),),
@@ -216,10 +228,10 @@ SIZES: Mapping[str, FamilySizes] = {
             "qwen3_omni.audio_encoder": ("audio",),
             "qwen3_omni.vision_encoder": ("vision",),
             "qwen3_omni.thinker": ("thinker",),
-            "qwen3_omni.projection": ("projection",),
+            "qwen3_omni.talker_projection": ("projection",),
             "qwen3_omni.talker": ("talker",),
             "qwen3_omni.code_predictor": ("code_predictor",),
-            "qwen3_omni.frame": ("code_predictor",),
+            "qwen3_omni.join_codes": ("code_predictor",),
             "qwen3_omni.code2wav": ("code2wav",),
         },
         shapes={

@@ -7,7 +7,9 @@ _SIDE = Param(type="integer", default=64, min=16, max=512, description="Pixels o
 
 COMPONENTS: tuple[Component, ...] = (
     Component(
-        name="reach.scene",
+        name="reach.random_scene",
+        former=("reach.scene",),
+        category="World",
         description="Draws a scene from the run's seed: the arm, and two or three targets, one of the named colour.",
         inputs=(port("instruction", "text: str", description="names one colour: `reach the red ball`"),),
         outputs=(port("scene", _SCENE), port("joints", "state: float[2]", description="of the arm, in radians")),
@@ -16,7 +18,9 @@ COMPONENTS: tuple[Component, ...] = (
         host=True,
     ),
     Component(
-        name="reach.picture",
+        name="reach.render",
+        former=("reach.picture",),
+        category="World",
         description="Draws a scene.",
         inputs=(port("scene", _SCENE),),
         outputs=(port("pixels", "pixels: float[3, h, w]", description="RGB in [-1, 1]"),),
@@ -25,7 +29,9 @@ COMPONENTS: tuple[Component, ...] = (
         network="walkgraph.models.reach.operators:Picture",
     ),
     Component(
-        name="reach.drive",
+        name="reach.move_arm",
+        former=("reach.drive",),
+        category="World",
         description="Moves the arm by the first actions of a chunk; it stops where it reaches the named target.",
         inputs=(
             port("scene", _SCENE),

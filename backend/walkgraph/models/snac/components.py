@@ -10,6 +10,7 @@ from walkgraph.placement.sizes import FamilySizes, Part, Shape
 COMPONENTS: tuple[Component, ...] = (
     Component(
         name="snac.decoder",
+        category="Sound",
         description="Sounds a window of frames, 2048 samples each: what is final inside it, and its ends.",
         inputs=(
             port(

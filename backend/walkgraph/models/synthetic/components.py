@@ -6,7 +6,9 @@ _VALUE = "scalar: int"
 
 COMPONENTS: tuple[Component, ...] = (
     Component(
-        name="synthetic.source",
+        name="synthetic.constant",
+        former=("synthetic.source",),
+        category="Testing",
         description="Gives its parameter.",
         outputs=(port("value", _VALUE),),
         params={"value": Param(type="integer", default=0)},
@@ -14,7 +16,9 @@ COMPONENTS: tuple[Component, ...] = (
         network="walkgraph.models.synthetic.operators:Source",
     ),
     Component(
-        name="synthetic.draw",
+        name="synthetic.random_integer",
+        former=("synthetic.draw",),
+        category="Testing",
         description="Draws an integer from 0 to `below` - 1; each draw moves its random state on.",
         outputs=(port("value", _VALUE),),
         params={"below": Param(type="integer", default=1000, min=1, max=2**31 - 1)},
@@ -24,6 +28,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.range",
+        category="Testing",
         description="Gives `start`, `start` + 1 and so on, `n` numbers: slices for a loop.",
         inputs=(port("start", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("values", "scalar: int[n]"),),
@@ -33,6 +38,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.add",
+        category="Testing",
         description="Adds what is there; an absent side counts as 0.",
         inputs=(port("a", _VALUE, optional=True), port("b", _VALUE, optional=True)),
         outputs=(port("sum", _VALUE),),
@@ -40,7 +46,9 @@ COMPONENTS: tuple[Component, ...] = (
         network="walkgraph.models.synthetic.operators:Add",
     ),
     Component(
-        name="synthetic.total",
+        name="synthetic.sum",
+        former=("synthetic.total",),
+        category="Testing",
         description="Adds up stacked values.",
         inputs=(port("values", "scalar: int[...]"),),
         outputs=(port("sum", _VALUE),),
@@ -49,6 +57,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.compare",
+        category="Testing",
         description="Raises its flag when the value is `at` or more: ends a loop.",
         inputs=(port("value", _VALUE),),
         outputs=(port("value", _VALUE, description="as it came"), port("reached", "flag: bool")),
@@ -58,6 +67,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.counter",
+        category="Testing",
         description="Counts its calls in a state and adds one to the token; stops from the count `stop_at` on.",
         inputs=(port("token", "tokens: int[1]", optional=True, description="0 if absent"),),
         outputs=(port("token", "tokens: int[1]"), port("stop", "flag: bool")),
@@ -68,6 +78,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.tokens",
+        category="Testing",
         description="Gives the tokens `first`, `first` + 1 and so on, `n` of them.",
         inputs=(port("first", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("ids", "tokens: int[n]"),),
@@ -77,6 +88,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.attend",
+        category="Testing",
         description="A cache in small: the next token is the sum of all kept ones plus the position, modulo 997.",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="appended, position + n"),
@@ -106,6 +118,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.delay",
+        category="Testing",
         description="Passes its value on after `work` products of two square matrices of side `side`.",
         inputs=(port("value", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("value", _VALUE),),
@@ -117,6 +130,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.fail",
+        category="Testing",
         description="Passes its value on, and fails the run when that is `at`.",
         inputs=(port("value", _VALUE),),
         outputs=(port("value", _VALUE),),
@@ -126,6 +140,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.nan",
+        category="Testing",
         description="Turns its value into one float, and into NaN when the value is `at`.",
         inputs=(port("value", _VALUE),),
         outputs=(port("items", "tensor: float[1]"),),
@@ -135,6 +150,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.allocate",
+        category="Testing",
         description="Asks for memory and gives it back: more than there is fails this run alone.",
         inputs=(port("value", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("value", _VALUE),),
@@ -144,6 +160,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.tensor",
+        category="Testing",
         description="A tensor of `n` numbers, all equal to its value.",
         inputs=(port("value", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("items", "tensor: float[n]"),),
@@ -153,6 +170,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.noop",
+        category="Testing",
         description="Adds one to its token: a step of nothing, to run on the device; "
         "stops from the token `stop_at` on.",
         inputs=(port("token", "tokens: int[1]"),),
@@ -164,6 +182,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.euler",
+        category="Testing",
         description="A flow in small: one step of Euler's method towards the number `time`.",
         inputs=(port("items", "tensor: float[n]"),),
         outputs=(port("items", "tensor: float[n]"),),
@@ -176,7 +195,9 @@ COMPONENTS: tuple[Component, ...] = (
         resident=True,
     ),
     Component(
-        name="synthetic.spread",
+        name="synthetic.perturb",
+        former=("synthetic.spread",),
+        category="Testing",
         description="Ways around one: each step of each is moved by up to half of `reach`, at random by the iteration.",
         inputs=(port("way", "tensor: float[n]"),),
         outputs=(port("ways", "tensor: float[n, w]"),),
@@ -190,6 +211,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.attend_step",
+        category="Testing",
         description="A cache in small, with a sequence for each number: appends it, and gives the sum of all that its "
         "sequence then has, plus the position.",
         inputs=(
@@ -203,7 +225,9 @@ COMPONENTS: tuple[Component, ...] = (
         resident=True,
     ),
     Component(
-        name="synthetic.choose",
+        name="synthetic.choose_nearest",
+        former=("synthetic.choose",),
+        category="Testing",
         description="Of several ways the one whose marks, summed, come nearest to `goal`.",
         inputs=(port("ways", "tensor: float[n, w]"), port("marks", "tensor: float[m, w]")),
         outputs=(port("way", "tensor: float[n]"), port("far", "tensor: float[1]", description="how far off it is")),
@@ -214,6 +238,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="synthetic.chunk_sum",
+        category="Testing",
         description="Adds up the items of a chunk, its context among them; a chunk without items gives 0.",
         inputs=(port("items", "tensor: float[n]", optional=True),),
         outputs=(port("sum", "tensor: float[1]"),),

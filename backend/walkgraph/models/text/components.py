@@ -6,6 +6,7 @@ from walkgraph.placement.sizes import TOKENIZER
 COMPONENTS: tuple[Component, ...] = (
     Component(
         name="text.tokenizer",
+        category="Text",
         description="Turns text into token ids, by default between the begin and the end token.",
         inputs=(port("text", "text: str"),),
         outputs=(port("ids", "tokens: int[n]"),),
@@ -19,7 +20,9 @@ COMPONENTS: tuple[Component, ...] = (
         host=True,
     ),
     Component(
-        name="text.start",
+        name="text.begin_answer",
+        former=("text.start",),
+        category="Text",
         description="The token that begins an answer.",
         outputs=(port("token", "tokens: int[1]"),),
         cost="launch",
@@ -29,7 +32,9 @@ COMPONENTS: tuple[Component, ...] = (
         host=True,
     ),
     Component(
-        name="text.finish",
+        name="text.end_answer",
+        former=("text.finish",),
+        category="Text",
         description="What an answer ends with: its last token, and the end token where that is another.",
         inputs=(port("token", "tokens: int[1]"),),
         outputs=(port("ids", "tokens: int[n]"),),
@@ -41,6 +46,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="text.detokenizer",
+        category="Text",
         description="Turns tokens into text as they come; half a character waits, special tokens give none.",
         inputs=(port("token", "tokens: int[n]"),),
         outputs=(port("text", "text: str"),),

@@ -24,6 +24,7 @@ def _share(of: str) -> Param:
 COMPONENTS: tuple[Component, ...] = (
     Component(
         name="vjepa2.encoder",
+        category="Picture",
         description="Sees a frame alone: features of its patches (16 by 16 at the published size), normalised.",
         inputs=(port("pixels", "pixels: float[3, h, w]"),),
         outputs=(port("features", "features: float[n, d]"),),
@@ -33,6 +34,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="vjepa2.predictor",
+        category="Model",
         description="Appends a frame with its action and pose, and predicts the features of the next frame.",
         inputs=(
             port("features", _FRAME, optional=True, description="the frame; absent: the one predicted last"),
@@ -49,7 +51,9 @@ COMPONENTS: tuple[Component, ...] = (
         resident=True,
     ),
     Component(
-        name="vjepa2.move",
+        name="vjepa2.apply_action",
+        former=("vjepa2.move",),
+        category="Action",
         description="Applies an action to a pose: shift, turn, and grip within its bounds.",
         inputs=(port("pose", _POSE), port("action", _ACTION)),
         outputs=(port("pose", _POSE),),
@@ -58,7 +62,9 @@ COMPONENTS: tuple[Component, ...] = (
         resident=True,
     ),
     Component(
-        name="vjepa2.stand",
+        name="vjepa2.store_observation",
+        former=("vjepa2.stand",),
+        category="World",
         description="Keeps what a session sees and where its arm stands, as far as it is given; gives the pose.",
         inputs=(
             port("features", "features: float[n, d]", optional=True, description="the frame to go on from"),
@@ -73,7 +79,9 @@ COMPONENTS: tuple[Component, ...] = (
         network="walkgraph.models.vjepa2.planning_operators:Stand",
     ),
     Component(
-        name="vjepa2.rest",
+        name="vjepa2.initial_plan",
+        former=("vjepa2.rest",),
+        category="Action",
         description="What planning begins with: no motion, and how far the first round draws from it.",
         outputs=(port("mean", _PLAN), port("std", _PLAN)),
         params={
@@ -84,7 +92,9 @@ COMPONENTS: tuple[Component, ...] = (
         network="walkgraph.models.vjepa2.planning_operators:Rest",
     ),
     Component(
-        name="vjepa2.propose",
+        name="vjepa2.sample_actions",
+        former=("vjepa2.propose",),
+        category="Action",
         description="Draws the sequences of a planning round around a mean: shifts and the grip.",
         inputs=(port("mean", _PLAN), port("std", _PLAN)),
         outputs=(port("actions", "actions: float[t, w, 7]", description="step by step, a row a sample"),),
@@ -97,7 +107,9 @@ COMPONENTS: tuple[Component, ...] = (
         resident=True,
     ),
     Component(
-        name="vjepa2.distance",
+        name="vjepa2.goal_distance",
+        former=("vjepa2.distance",),
+        category="Action",
         description="Mean absolute difference of each sample's last frame from the goal.",
         inputs=(port("features", _FRAME), port("goal", "features: float[n, d]")),
         outputs=(port("cost", "tensor: float[w]"),),
@@ -106,7 +118,9 @@ COMPONENTS: tuple[Component, ...] = (
         resident=True,
     ),
     Component(
-        name="vjepa2.refine",
+        name="vjepa2.refine_plan",
+        former=("vjepa2.refine",),
+        category="Action",
         description="Takes mean and spread of the best sequences, moved on slowly; its first action is the plan.",
         inputs=(
             port("actions", "actions: float[t, w, 7]"),

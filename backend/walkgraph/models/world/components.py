@@ -12,7 +12,9 @@ _ACTION = "actions: float[7]"
 
 COMPONENTS: tuple[Component, ...] = (
     Component(
-        name="world.scene",
+        name="world.random_scene",
+        former=("world.scene",),
+        category="World",
         description="Draws a scene from the run's seed, and the picture of how it should become.",
         outputs=(
             port("scene", _SCENE),
@@ -22,7 +24,9 @@ COMPONENTS: tuple[Component, ...] = (
         network="walkgraph.models.world.operators:Begin",
     ),
     Component(
-        name="world.keep",
+        name="world.store_scene",
+        former=("world.keep",),
+        category="World",
         description="Keeps a session's scene, where one is given; gives the one that is kept.",
         inputs=(port("scene", _SCENE, optional=True),),
         outputs=(port("scene", _SCENE),),
@@ -31,7 +35,9 @@ COMPONENTS: tuple[Component, ...] = (
         network="walkgraph.models.world.operators:Keep",
     ),
     Component(
-        name="world.drive",
+        name="world.scripted_actions",
+        former=("world.drive",),
+        category="Action",
         description="Actions by name, or those that are given, cut to a length or followed by rest.",
         inputs=(port("actions", "actions: float[t, 7]", optional=True),),
         outputs=(port("actions", "actions: float[n, 7]"),),
@@ -48,7 +54,9 @@ COMPONENTS: tuple[Component, ...] = (
         network="walkgraph.models.world.operators:Drive",
     ),
     Component(
-        name="world.truth",
+        name="world.simulate_action",
+        former=("world.truth",),
+        category="World",
         description="What an action does: shifts the shape as far as the walls let it, and its colour by its grip.",
         inputs=(
             port("scene", _SCENE),
@@ -64,7 +72,9 @@ COMPONENTS: tuple[Component, ...] = (
         resident=True,
     ),
     Component(
-        name="world.look",
+        name="world.render",
+        former=("world.look",),
+        category="World",
         description="The picture of a scene, and where its shape is.",
         inputs=(port("scene", _SCENE),),
         outputs=(port("pixels", _PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
@@ -73,7 +83,9 @@ COMPONENTS: tuple[Component, ...] = (
         resident=True,
     ),
     Component(
-        name="world.picture",
+        name="world.paint_features",
+        former=("world.picture",),
+        category="World",
         description="Paints what features show, and reads from them where the shape is.",
         inputs=(port("features", "features: float[n, d]"),),
         outputs=(port("pixels", _PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
@@ -82,7 +94,9 @@ COMPONENTS: tuple[Component, ...] = (
         resident=True,
     ),
     Component(
-        name="world.beside",
+        name="world.compare_pictures",
+        former=("world.beside",),
+        category="World",
         description="Two pictures next to each other, and how far their shapes are apart.",
         inputs=(
             port("left", _PIXELS),
@@ -104,7 +118,7 @@ COMPONENTS: tuple[Component, ...] = (
 SIZES: Mapping[str, FamilySizes] = {
     "world": FamilySizes(
         parts={"painter": Part(stem="painter")},
-        components={"world.picture": ("painter",)},
-        shapes={"world": Shape(parts={"painter": 224_930}, workspace={"world.picture": 32 * 2**20})},
+        components={"world.paint_features": ("painter",)},
+        shapes={"world": Shape(parts={"painter": 224_930}, workspace={"world.paint_features": 32 * 2**20})},
     ),
 }

@@ -115,7 +115,7 @@ def test_the_plan_knows_how_large_it_is(name: str) -> None:
     assert sizes.numbers == {"model": numbers}
     config = PI05[name]
     each = 2 * config.layers * config.kv_heads * config.head_dim
-    assert sizes.caches == {"pi05.prefix": each, "pi05.expert": each}
+    assert sizes.caches == {"pi05.prefill": each, "pi05.action_expert": each}
     assert set(sizes.components.values()) == {("model",)}
 
 

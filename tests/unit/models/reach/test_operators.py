@@ -27,8 +27,8 @@ def give(operator: Operator, *calls: Call) -> list[Outputs]:
 def test_what_is_declared_is_what_the_world_has() -> None:
     """Declarations are read without torch, and repeat what lies beside it."""
     known = catalogue()
-    assert str(known["reach.scene"].outputs[0].type) == f"state: float[{world.WIDTH}]"
-    assert known["reach.picture"].params["side"].default == SIDE
+    assert str(known["reach.random_scene"].outputs[0].type) == f"state: float[{world.WIDTH}]"
+    assert known["reach.render"].params["side"].default == SIDE
 
 
 def test_a_scene_is_of_its_seed_and_has_the_named_colour() -> None:

@@ -46,8 +46,8 @@ def test_the_plan_knows_how_large_a_painter_is() -> None:
 def test_what_is_declared_is_what_the_world_has() -> None:
     """Declarations are read without torch, and repeat what lies beside it."""
     known = catalogue()
-    assert known["world.drive"].params["drive"].choices == DRIVES
-    assert [str(port.type) for port in known["world.keep"].outputs] == [f"state: float[{world.NUMBERS}]"]
+    assert known["world.scripted_actions"].params["drive"].choices == DRIVES
+    assert [str(port.type) for port in known["world.store_scene"].outputs] == [f"state: float[{world.NUMBERS}]"]
 
 
 def pictures(seed: int, count: int = 2) -> Tensor:
