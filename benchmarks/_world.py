@@ -101,7 +101,7 @@ def weights(width: int, hidden: int) -> Weights:
 
 
 def layer(x: Tensor, of: Weights, k: Tensor, v: Tensor, room: Any, tokens: int) -> Tensor:
-    """As `networks.vjepa2_steps.through`."""
+    """As `models.vjepa2.steps.through`."""
     y = shifted_norm(x, of.shift, of.norm)
     q = place_block(product(y, of.qkv, of.biases[0]), room.cos, room.sin, k, v, room.rows, tokens)
     heads = paged_block_attention(q, k, v, room.rows, tokens)

@@ -118,7 +118,7 @@ def grid() -> dict[str, Any]:
         "format": "walkgraph/graph@1",
         "name": NAME,
         "nodes": {
-            "source": {"component": "synthetic.source"},
+            "source": {"component": "synthetic.constant"},
             **{name: {"component": "synthetic.add"} for name in names},
         },
         "walks": {WALK: {"body": ["source", *names], "edges": [*edges, [f"{names[-1]}.sum", "@out.sum"]]}},

@@ -55,7 +55,7 @@ def chain(nodes: int) -> dict[str, Any]:
     return {
         "format": "walkgraph/graph@1",
         "name": f"chain{nodes}",
-        "nodes": {"source": {"component": "synthetic.source"}}
+        "nodes": {"source": {"component": "synthetic.constant"}}
         | {name: {"component": "synthetic.add"} for name in names},
         "walks": {
             "go": {

@@ -29,12 +29,13 @@ from _runtime import RANK, Phases, bundled_graph, device_name, placed
 
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.checkpoints.decoder import DecoderSizes
-from walkgraph.checkpoints.orpheus import LlamaConfig
 from walkgraph.engine.engine import Done, Engine, LoopDone
 from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank
-from walkgraph.networks.presets import bagel_config, orpheus_config
+from walkgraph.models.bagel.presets import bagel_config
+from walkgraph.models.orpheus.config import LlamaConfig
+from walkgraph.models.orpheus.presets import orpheus_config
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.core import Core
 

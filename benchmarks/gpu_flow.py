@@ -37,7 +37,6 @@ import _common as common
 
 from walkgraph.abi.states import CacheShape
 from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
-from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
@@ -51,11 +50,12 @@ from walkgraph.layers.linear.mlp import gated_product
 from walkgraph.layers.norm.rms_norm import rms_norm
 from walkgraph.layers.pictures.patches import grid_ids
 from walkgraph.layers.unset import unset
-from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.bagel_flow import FlowStep
-from walkgraph.networks.bagel_rows import EDGES
-from walkgraph.networks.mot import GEN
-from walkgraph.networks.presets import BAGEL
+from walkgraph.models.bagel.config import BagelConfig
+from walkgraph.models.bagel.flow import FlowStep
+from walkgraph.models.bagel.model import Bagel
+from walkgraph.models.bagel.mot import GEN
+from walkgraph.models.bagel.presets import BAGEL
+from walkgraph.models.bagel.rows import EDGES
 
 Work = Callable[[], object]
 Name = TypeVar("Name")

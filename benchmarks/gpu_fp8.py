@@ -29,8 +29,8 @@ from walkgraph.layers.linear.flow_linear import MLP_ROWS, FlowLinears, PlainFlow
 from walkgraph.layers.linear.fp8 import Fp8FlowLinears, Scaled, product, quantise, scaled, scaled_gated, scaled_norm
 from walkgraph.layers.linear.mlp import SwiGLU, gated
 from walkgraph.layers.norm.rms_norm import RMSNorm, rms_norm
-from walkgraph.networks.bagel_flow import FlowStep
-from walkgraph.networks.mot import GEN
+from walkgraph.models.bagel.flow import FlowStep
+from walkgraph.models.bagel.mot import GEN
 
 SOME = 6
 """Layers whose weights are read in turn: more than lie in L2."""

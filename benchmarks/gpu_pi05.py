@@ -42,11 +42,11 @@ from walkgraph.graph.reading import codec
 from walkgraph.layers.attention.dense_attention import KV
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.flow.flow_head import FlowInterval
-from walkgraph.networks.operators_pi05 import random_pi05
-from walkgraph.networks.pi05 import Pi05
-from walkgraph.networks.pi05_expert import ExpertRows
-from walkgraph.networks.pi05_prefix import PrefixRows, embedded
-from walkgraph.networks.presets import PI05
+from walkgraph.models.pi05.expert import ExpertRows
+from walkgraph.models.pi05.model import Pi05
+from walkgraph.models.pi05.operators import random_pi05
+from walkgraph.models.pi05.prefix import PrefixRows, embedded
+from walkgraph.models.pi05.presets import PI05
 from walkgraph.placement.document import decode
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -27,9 +27,9 @@ from _runtime import RANK, Phases, bundled_graph, device_name, placed
 from engine_step import ended, only
 
 from walkgraph.abi.calls import Call, StateKey
-from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.engine.engine import Done, Engine
-from walkgraph.networks.presets import bagel_config
+from walkgraph.models.bagel.config import BagelConfig
+from walkgraph.models.bagel.presets import bagel_config
 
 QUESTION = 24
 PRODUCTS, ATTENTION = 790e12, 650e12

@@ -24,7 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
-from walkgraph.networks.snac import Snac, counter_noise, precision, random_snac
+from walkgraph.models.snac.model import Snac, counter_noise, precision, random_snac
 
 FRAME = 2048
 INSIDE = (1, 2)

@@ -24,9 +24,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 from walkgraph.abi.step import PagedRows, PagedSlot
+from walkgraph.architectures.drawn import drawn
 from walkgraph.layers.kernels import linear_config, step_attention
-from walkgraph.networks.llama import Llama
-from walkgraph.networks.presets import ORPHEUS, drawn
+from walkgraph.models.orpheus.llama import Llama
+from walkgraph.models.orpheus.presets import ORPHEUS
 
 PAGE = 16
 GAIN = 0.998

@@ -27,14 +27,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 from _common import show, write
 
-from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
+from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.flux_vae import AutoEncoder
+from walkgraph.architectures.flux_vae_packed import PackedVae
+from walkgraph.architectures.latent_preview import LatentPreview
 from walkgraph.layers.norm.group_norm import add_norm, added
 from walkgraph.layers.norm.picture_sum import GroupNormWeights, PictureSum
 from walkgraph.layers.pictures.pixels import few_channels, one_head
-from walkgraph.networks.flux_vae import AutoEncoder
-from walkgraph.networks.flux_vae_packed import PackedVae
-from walkgraph.networks.latent_preview import LatentPreview
-from walkgraph.networks.presets import drawn
+from walkgraph.models.bagel.config import BAGEL_7B_MOT
 
 DEVICE = torch.device("cuda")
 BF16 = torch.bfloat16

@@ -28,12 +28,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 import _common as common
 
-from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
+from walkgraph.architectures.siglip_navit import SiglipLayer, SiglipNavit
 from walkgraph.layers.attention.dense_attention import BlockAttend, dense_attention
 from walkgraph.layers.kernels.encoder_attention import fill
 from walkgraph.layers.norm.layer_norm import added_norm
 from walkgraph.layers.pictures.patches import grid_ids
-from walkgraph.networks.siglip_navit import SiglipLayer, SiglipNavit
+from walkgraph.models.bagel.config import BAGEL_7B_MOT
 
 VIT = BAGEL_7B_MOT.vit
 HEADS, WIDTH, ROWS = VIT.heads, VIT.width // VIT.heads, 4900

@@ -29,12 +29,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 import _common as common
 
 from walkgraph.abi.step import PagedRows, PagedSlot
+from walkgraph.architectures.drawn import drawn
 from walkgraph.engine.kv.allocator import PAGE, pages_for
 from walkgraph.layers.poses import move
-from walkgraph.networks import vjepa2_planning as planning
-from walkgraph.networks.presets import drawn, vjepa2_config
-from walkgraph.networks.vjepa2 import ACTION, Vjepa2, normed
-from walkgraph.networks.vjepa2_steps import EncoderSteps, PredictorSteps
+from walkgraph.models.vjepa2 import planning
+from walkgraph.models.vjepa2.model import ACTION, Vjepa2, normed
+from walkgraph.models.vjepa2.presets import vjepa2_config
+from walkgraph.models.vjepa2.steps import EncoderSteps, PredictorSteps
 
 Work = Callable[[], object]
 

@@ -17,13 +17,14 @@ from torch import Tensor
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.abi.step import PagedRows, PagedSlot
-from walkgraph.checkpoints.orpheus import LlamaConfig
+from walkgraph.architectures.drawn import drawn
 from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.networks.llama import Llama
-from walkgraph.networks.presets import drawn, orpheus_config
+from walkgraph.models.orpheus.config import LlamaConfig
+from walkgraph.models.orpheus.llama import Llama
+from walkgraph.models.orpheus.presets import orpheus_config
 
 FACTOR = 1.2
 KEYS = ("prefill", "steps")

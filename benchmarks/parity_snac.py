@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
-from walkgraph.networks.snac import interleaved, load_snac, precision
+from walkgraph.models.snac.model import interleaved, load_snac, precision
 
 CONFIG: dict[str, Any] = {
     "sampling_rate": 24000,

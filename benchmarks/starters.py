@@ -19,8 +19,8 @@ from typing import Any
 from _service import home, is_ready, report, service, when
 
 from walkgraph.client import Client
-from walkgraph.networks.reach_scene import COLOURS
-from walkgraph.networks.reach_words import FORMS
+from walkgraph.models.reach.scene import COLOURS
+from walkgraph.models.reach.words import FORMS
 
 RESULTS = Path(__file__).parent / "results" / "starters.json"
 TOGETHER = 8

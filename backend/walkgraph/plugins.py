@@ -1,4 +1,5 @@
-"""A file name is a registry name: plugins are found by listing a package's folder and imported one at a time.
+"""A name in a folder is a registry name: plugins, files or folders of files, are found by listing a package, and
+imported one at a time.
 
 No decorators, no lists to edit, no import for its side effects. Installed packages add components by an entry point in
 the group `walkgraph.components`, whose name has to be in the setting `plugins`: what is installed is not yet trusted.
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "walkgraph.components"
+MODELS = "walkgraph.models"
+"""The package of the model families, a folder each."""
 
 _BASE = "base"
 
@@ -36,17 +39,26 @@ def names(package: str) -> tuple[str, ...]:
     return tuple(sorted(name for name in found if name != _BASE and not name.startswith("_")))
 
 
+def having(package: str, part: str) -> tuple[str, ...]:
+    """Those plugins of `package`, each a folder, that have a file `part`; none is imported."""
+    return tuple(name for name in names(package) if part in names(f"{package}.{name}"))
+
+
 def load(package: str, name: str, attribute: str, *default: Any) -> Any:
-    """Import the one plugin `name` of `package` and return its `attribute`, or the default where it has none.
+    """Import the one plugin `name` of `package` (or, as `plugin.file`, one file of its folder) and return its
+    `attribute`, or the default where it has none.
 
     Raises `NotFound` for a name that is not in the folder. An import error inside the plugin, or a missing
     attribute without a default, is a fault of the plugin and passes through.
     """
+    name, _, inner = name.partition(".")
     known = names(package)
     if name not in known:
         nearest = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean `{nearest[0]}`?" if nearest else ""
         raise NotFound(f"no `{name}` in `{package}`; have [{', '.join(known)}]{hint}")
+    if inner:
+        return load(f"{package}.{name}", inner, attribute, *default)
     return getattr(importlib.import_module(f"{package}.{name}"), attribute, *default)
 
 

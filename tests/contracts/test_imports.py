@@ -37,7 +37,14 @@ PLANTED = {
         "import walkgraph.service.routes.other",
         "A resource's routes never import another's",
     ),
-    "components/planted.py": ("import walkgraph.components.other", "A family's components never import another's"),
+    "models/planted/components.py": ("import walkgraph.models.other", "A model family never imports another"),
+    "models/planted/operators.py": (
+        "def f():\n    from walkgraph.models.other import components",
+        "A model family never imports another",
+    ),
+    "models/other/components.py": ("import torch", "The control side never imports torch"),
+    "models/other/importing.py": ("import walkgraph.architectures.heavy", "The control side never imports torch"),
+    "architectures/planted.py": ("import walkgraph.models.other", "Layers import downward only"),
     "cli/verbs/planted.py": ("import walkgraph.cli.verbs.other", "A verb never imports another"),
     "placement/planted.py": ("import streamlit", "The backend installs and runs without the editor"),
     "../walkgraph_editor/planted.py": (
@@ -61,6 +68,8 @@ def test_the_stub_tree_breaks_no_contract(stubs: Path, repository: Path) -> None
 def test_a_planted_import_breaks_its_contract(stubs: Path, repository: Path, name: str) -> None:
     source, broken = PLANTED[name]
     path = stubs / "walkgraph" / name
+    path.parent.mkdir(exist_ok=True)
+    (path.parent / "__init__.py").touch()
     path.write_text(f"{source}\n")
     answer = lint(stubs, repository)
     assert answer.returncode != 0
@@ -69,7 +78,8 @@ def test_a_planted_import_breaks_its_contract(stubs: Path, repository: Path, nam
 
 def test_importing_the_control_side_leaves_torch_out(repository: Path) -> None:
     control = contract(repository, "control-side")["source_modules"]
-    modules = [name for name in control if name.startswith("walkgraph.")]
+    modules = [found for name in control if name.startswith("walkgraph.") for found in named(repository, name)]
+    assert "walkgraph.models.bagel.importing" in modules
     assert heavy_after_importing(repository / "backend", modules) == []
 
 
@@ -90,13 +100,28 @@ def stubs(tmp_path: Path, repository: Path) -> Path:
     """An empty tree with every module that the contracts name."""
     layers = contract(repository, "layers")["layers"]
     names = [name.strip() for layer in layers for name in layer.replace("|", ":").split(":")]
-    families = ("transports", "chunking", "components", "service/routes", "cli/verbs")
+    families = ("transports", "chunking", "service/routes", "cli/verbs")
     for folder in ("walkgraph_editor", *(f"walkgraph/{name}" for name in ("", *names, *families))):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / "__init__.py").touch()
     for family in families:
         (tmp_path / "walkgraph" / family / "other.py").touch()
+    for folder in ("models/other", "models/planted"):
+        (tmp_path / "walkgraph" / folder).mkdir()
+        (tmp_path / "walkgraph" / folder / "__init__.py").touch()
+    for part in ("components", "config", "importing", "presets"):
+        (tmp_path / "walkgraph" / "models" / "other" / f"{part}.py").touch()
+    (tmp_path / "walkgraph" / "architectures" / "heavy.py").write_text("import torch\n")
     return tmp_path
+
+
+def named(repository: Path, name: str) -> list[str]:
+    """The modules that a contract's name stands for: `*` is any folder."""
+    backend = repository / "backend"
+    if "*" not in name:
+        return [name]
+    found = sorted(backend.glob(f"{name.replace('.', '/')}.py"))
+    return [".".join(path.relative_to(backend).with_suffix("").parts) for path in found]
 
 
 def contract(repository: Path, name: str) -> dict[str, Any]:

@@ -78,8 +78,13 @@ def test_settings_may_read_the_environment() -> None:
 
 
 def test_operators_that_describe_a_step_have_it(repository: Path) -> None:
-    operators = (repository / "backend" / "walkgraph" / "networks").glob("operators_*.py")
-    assert {path.name: found for path in operators if (found := gate.unpaired_steps(path.read_text()))} == {}
+    operators = list((repository / "backend" / "walkgraph" / "models").glob("*/*operators.py"))
+    assert operators
+    assert {
+        f"{path.parent.name}/{path.name}": found
+        for path in operators
+        if (found := gate.unpaired_steps(path.read_text()))
+    } == {}
 
 
 def test_a_planted_step_without_a_description_is_found() -> None:

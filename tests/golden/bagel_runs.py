@@ -67,7 +67,7 @@ def watched() -> Iterator[Seen]:
     with pytest.MonkeyPatch.context() as patch:
         for node, port in (("vae_decoder", "latents"), ("detokenizer", "token")):
             module, _, name = str(catalogue()[graph_document()["nodes"][node]["component"]].network).partition(":")
-            operator = getattr(importlib.import_module(f"walkgraph.networks.{module}"), name)
+            operator = getattr(importlib.import_module(module), name)
             patch.setattr(operator, "forward", _spy(operator.forward, port, seen))
         yield seen
 

@@ -17,8 +17,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from walkgraph.checkpoints.pi05 import Pi05Config, Widths, pi05_json
 from walkgraph.checkpoints.siglip import SiglipConfig
+from walkgraph.models.pi05.config import Pi05Config, Widths, pi05_json
 
 FILE = Path(__file__).parent / "pi05_tiny.npz"
 SEED = 20250422

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from walkgraph.checkpoints.vjepa2 import TransformerConfig, Vjepa2Config, vjepa2_json
-from walkgraph.networks.vjepa2 import Vjepa2
+from walkgraph.models.vjepa2.config import TransformerConfig, Vjepa2Config, vjepa2_json
+from walkgraph.models.vjepa2.model import Vjepa2
 
 SEED = 20250611
 CONFIG = Vjepa2Config(

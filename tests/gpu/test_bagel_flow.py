@@ -9,15 +9,16 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
+from walkgraph.architectures.drawn import drawn
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.bagel_flow import FlowStep
-from walkgraph.networks.bagel_rows import EDGES
-from walkgraph.networks.operators_bagel import Backbone
-from walkgraph.networks.presets import BAGEL, drawn
+from walkgraph.models.bagel.flow import FlowStep
+from walkgraph.models.bagel.model import Bagel
+from walkgraph.models.bagel.operators import Backbone
+from walkgraph.models.bagel.presets import BAGEL
+from walkgraph.models.bagel.rows import EDGES
 
 pytest.importorskip("flashinfer")
 pytestmark = [

@@ -16,9 +16,9 @@ from torch import Tensor
 from tests.golden import bagel_tiny as tiny
 from tests.golden.bagel_runs import Seen, deployed, kept, serve, used, watched
 from tests.support.local import LocalDeployment
-from walkgraph.checkpoints.bagel import read_bagel
 from walkgraph.checkpoints.tokenizer import Trained
-from walkgraph.networks.checkpoint import load_bagel
+from walkgraph.models.bagel.config import read_bagel
+from walkgraph.models.bagel.weights import load_bagel
 from walkgraph.starters.shapes.context import Context
 
 pytestmark = [

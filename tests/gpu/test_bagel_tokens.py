@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from walkgraph.abi.step import PagedRows, PagedSlot
-from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
+from walkgraph.architectures.decoding import step_logits
 from walkgraph.engine.kv.allocator import PAGE
-from walkgraph.networks.decoding import step_logits
-from walkgraph.networks.mot import MoTForCausalLM
+from walkgraph.models.bagel.config import BAGEL_7B_MOT
+from walkgraph.models.bagel.mot import MoTForCausalLM
 
 pytestmark = [
     pytest.mark.gpu,

@@ -12,15 +12,16 @@ from torch import Tensor
 from tests.unit.engine.plans import call
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.operator import Capture
+from walkgraph.architectures.drawn import drawn
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.transfer import StateTransfer
-from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.operators_bagel import Backbone, Vit
-from walkgraph.networks.presets import BAGEL, drawn
-from walkgraph.networks.texts import SIZES
+from walkgraph.models.bagel.model import Bagel
+from walkgraph.models.bagel.operators import Backbone, Vit
+from walkgraph.models.bagel.presets import BAGEL
+from walkgraph.models.bagel.texts import SIZES
 
 pytest.importorskip("flashinfer")
 pytestmark = [

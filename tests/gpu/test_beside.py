@@ -8,7 +8,7 @@ from msgspec.structs import replace as with_fields
 from torch import Tensor
 
 from tests.unit.engine.plans import plan_of
-from tests.unit.networks.test_operators_snac import PUBLISHED, RAMP, SEED, stream, windows
+from tests.unit.models.snac.test_operators import PUBLISHED, RAMP, SEED, stream, windows
 from walkgraph.abi.calls import Call
 from walkgraph.chunking import sliding
 from walkgraph.engine.calls.chunked_prefill import Done
@@ -26,8 +26,8 @@ pytestmark = [
 
 def engine(*, capture: bool) -> Engine:
     nodes: dict[str, tuple[str, dict[str, str]]] = {
-        "voc": ("operators_snac:Decoder", {}),
-        "noop": ("operators_synthetic:Noop", {}),
+        "voc": ("walkgraph.models.snac.operators:Decoder", {}),
+        "noop": ("walkgraph.models.synthetic.operators:Noop", {}),
     }
     plan = plan_of(nodes, source="random:snac-24khz:4", params={"noop": {"stop_at": 1 << 40}})
     here = Engine(with_fields(plan, ranks=(with_fields(plan.ranks[0], device="cuda:0"),)), Rank(0), capture=capture)

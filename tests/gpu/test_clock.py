@@ -15,7 +15,7 @@ from walkgraph.engine.calls.chunked_prefill import Forwarded
 from walkgraph.engine.device.clocks import Stamp, Stopwatch, Timing
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.resident import LoopDone, Stepped
-from walkgraph.networks.presets import ORPHEUS
+from walkgraph.models.orpheus.presets import ORPHEUS
 
 pytestmark = [
     pytest.mark.gpu,

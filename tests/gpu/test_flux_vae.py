@@ -11,14 +11,14 @@ from torch.nn import functional as F
 
 from walkgraph.abi.calls import Call
 from walkgraph.abi.states import States
-from walkgraph.checkpoints.bagel import BAGEL_7B_MOT
+from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.flux_vae import AutoEncoder
+from walkgraph.architectures.flux_vae_packed import PackedVae
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.layers.pictures.pixels import few_channels, one_head
-from walkgraph.networks.flux_vae import AutoEncoder
-from walkgraph.networks.flux_vae_packed import PackedVae
-from walkgraph.networks.operators_flux_vae import VaeDecoder
-from walkgraph.networks.presets import drawn
+from walkgraph.models.bagel.config import BAGEL_7B_MOT
+from walkgraph.models.bagel.vae_operators import VaeDecoder
 
 pytestmark = [
     pytest.mark.gpu,

@@ -13,13 +13,14 @@ from tests.gpu.test_loops import PARAMS, codes
 from tests.gpu.test_orpheus_parity import batch_of
 from tests.unit.engine.plans import plan_of
 from walkgraph.abi.step import PagedRows, PagedSlot
-from walkgraph.checkpoints.orpheus import SpeechTokens
+from walkgraph.architectures.drawn import drawn
 from walkgraph.engine.engine import Engine
 from walkgraph.ids import Rank
 from walkgraph.layers.invariance import batch_invariant
-from walkgraph.networks.llama import Llama
-from walkgraph.networks.operators_orpheus import Backbone
-from walkgraph.networks.presets import ORPHEUS, drawn
+from walkgraph.models.orpheus.config import SpeechTokens
+from walkgraph.models.orpheus.llama import Llama
+from walkgraph.models.orpheus.operators import Backbone
+from walkgraph.models.orpheus.presets import ORPHEUS
 
 pytestmark = [
     pytest.mark.gpu,
@@ -52,7 +53,7 @@ def test_a_row_s_logits_are_the_same_alone_and_among_others(vocab: int, dtype: t
 def engine(monkeypatch: pytest.MonkeyPatch, *, capture: bool) -> Engine:
     whole = ORPHEUS["orpheus-3b"]
     monkeypatch.setitem(ORPHEUS, "orpheus-two-layers", replace(whole, llm=replace(whole.llm, layers=2)))
-    nodes = {"llm": ("operators_orpheus:Backbone", {"kv": "main", "seen": "seen"})}
+    nodes = {"llm": ("walkgraph.models.orpheus.operators:Backbone", {"kv": "main", "seen": "seen"})}
     plan = plan_of(nodes, kv_bytes=1 << 28, source="random:orpheus-two-layers:3", params={"llm": PARAMS})
     device = with_fields(plan.ranks[0], device="cuda:0")
     here = Engine(with_fields(plan, ranks=(device,)), Rank(0), capture=capture, batch_invariant=True)

@@ -18,8 +18,8 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.resident import LoopDone, Stepped
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.ids import Rank
-from walkgraph.networks import operators_synthetic
-from walkgraph.networks.presets import ORPHEUS
+from walkgraph.models.orpheus.presets import ORPHEUS
+from walkgraph.models.synthetic import operators
 
 pytestmark = [
     pytest.mark.gpu,
@@ -44,7 +44,7 @@ def _two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def engine(*, capture: bool, prefix_cache: bool = True) -> Engine:
-    nodes = {"llm": ("operators_orpheus:Backbone", {"kv": "main", "seen": "seen"})}
+    nodes = {"llm": ("walkgraph.models.orpheus.operators:Backbone", {"kv": "main", "seen": "seen"})}
     plan = plan_of(nodes, kv_bytes=1 << 28, source="random:orpheus-two-layers:3", params={"llm": PARAMS})
     device = with_fields(plan.ranks[0], device="cuda:0")
     here = Engine(with_fields(plan, ranks=(device,)), Rank(0), capture=capture, prefix_cache=prefix_cache)
@@ -143,7 +143,7 @@ def test_no_step_waits_for_the_device() -> None:
 @pytest.fixture
 def nested(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, operator in support.OPERATORS.items():
-        monkeypatch.setattr(operators_synthetic, name, operator, raising=False)
+        monkeypatch.setattr(operators, name, operator, raising=False)
 
 
 def nesting(*, capture: bool) -> Engine:

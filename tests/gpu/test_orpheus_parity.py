@@ -12,11 +12,12 @@ from torch import Tensor
 
 from benchmarks.parity_orpheus import compared, taught
 from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch, StepOutputs
-from walkgraph.checkpoints.orpheus import SpeechTokens
+from walkgraph.architectures.drawn import drawn
 from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
-from walkgraph.networks.llama import Llama
-from walkgraph.networks.operators_orpheus import Backbone
-from walkgraph.networks.presets import ORPHEUS, drawn
+from walkgraph.models.orpheus.config import SpeechTokens
+from walkgraph.models.orpheus.llama import Llama
+from walkgraph.models.orpheus.operators import Backbone
+from walkgraph.models.orpheus.presets import ORPHEUS
 
 pytestmark = [
     pytest.mark.gpu,

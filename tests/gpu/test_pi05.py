@@ -13,14 +13,14 @@ from torch import Tensor
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS
 from tests.unit.graphs.test_pi05_acts import CAMERAS, PLACEMENT, asked, levels, prompt
-from walkgraph.checkpoints.pi05 import Pi05Config, Widths
 from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.graph.reading import codec
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.flow.flow_end import end
 from walkgraph.layers.flow.flow_head import FlowInterval, VelocityHead
-from walkgraph.networks.operators_pi05 import random_pi05
-from walkgraph.networks.presets import PI05
+from walkgraph.models.pi05.config import Pi05Config, Widths
+from walkgraph.models.pi05.operators import random_pi05
+from walkgraph.models.pi05.presets import PI05
 from walkgraph.placement.document import decode
 
 pytestmark = [

@@ -19,10 +19,10 @@ from walkgraph.engine.kv.allocator import PAGE, pages_for
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.flow.flow_head import FlowInterval
-from walkgraph.networks.operators_pi05 import random_pi05
-from walkgraph.networks.pi05 import Pi05
-from walkgraph.networks.pi05_expert import ExpertRows
-from walkgraph.networks.pi05_prefix import Prefixes, PrefixRows
+from walkgraph.models.pi05.expert import ExpertRows
+from walkgraph.models.pi05.model import Pi05
+from walkgraph.models.pi05.operators import random_pi05
+from walkgraph.models.pi05.prefix import Prefixes, PrefixRows
 
 pytestmark = [
     pytest.mark.gpu,

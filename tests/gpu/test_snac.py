@@ -12,8 +12,8 @@ from walkgraph.abi.calls import Call, ChunkInfo
 from walkgraph.abi.states import States
 from walkgraph.abi.step import StepBatch
 from walkgraph.engine.device.capture import Capturer
-from walkgraph.networks.operators_snac import Decoder
-from walkgraph.networks.snac import Snac, counter_noise, precision, random_snac
+from walkgraph.models.snac.model import Snac, counter_noise, precision, random_snac
+from walkgraph.models.snac.operators import Decoder
 
 pytestmark = [
     pytest.mark.gpu,

@@ -14,15 +14,15 @@ from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS
 from tests.unit.graphs.test_vjepa2_runs import PLACEMENT, PLAN, actions, asked, encoded, planned_for, pose
 from walkgraph.abi.step import PagedRows, PagedSlot
-from walkgraph.checkpoints.vjepa2 import TransformerConfig, Vjepa2Config
+from walkgraph.architectures.drawn import drawn
 from walkgraph.engine.kv.allocator import PAGE, pages_for
 from walkgraph.graph.reading import codec
 from walkgraph.layers.poses import move, plain_move
-from walkgraph.networks import vjepa2_planning as planning
-from walkgraph.networks.operators_vjepa2 import Predictor
-from walkgraph.networks.presets import drawn
-from walkgraph.networks.vjepa2 import Vjepa2, normed
-from walkgraph.networks.vjepa2_steps import EncoderSteps, PredictorSteps
+from walkgraph.models.vjepa2 import planning
+from walkgraph.models.vjepa2.config import TransformerConfig, Vjepa2Config
+from walkgraph.models.vjepa2.model import Vjepa2, normed
+from walkgraph.models.vjepa2.operators import Predictor
+from walkgraph.models.vjepa2.steps import EncoderSteps, PredictorSteps
 from walkgraph.placement.document import decode
 
 pytestmark = [

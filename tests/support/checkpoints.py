@@ -13,16 +13,17 @@ from safetensors.torch import save_file
 from torch import nn
 
 from tests.golden import pi05_tiny
-from walkgraph.checkpoints.orpheus import OrpheusConfig
+from walkgraph.architectures.drawn import drawn
+from walkgraph.checkpoints.contents import read
 from walkgraph.checkpoints.statistics import statistics_json
 from walkgraph.errors import InvalidInput, NotFound, Refused
-from walkgraph.importing.contents import read
 from walkgraph.importing.making import Made, make
 from walkgraph.importing.recognising import Recognised, recognise
 from walkgraph.layers.unset import unset
-from walkgraph.networks.llama import Llama
-from walkgraph.networks.presets import ORPHEUS, drawn
-from walkgraph.networks.snac import SNAC, Snac
+from walkgraph.models.orpheus.config import OrpheusConfig
+from walkgraph.models.orpheus.llama import Llama
+from walkgraph.models.orpheus.presets import ORPHEUS
+from walkgraph.models.snac.model import SNAC, Snac
 from walkgraph.placement.hardware import Device, Hardware
 from walkgraph.placement.sizes import weights_folder
 

@@ -129,7 +129,9 @@ def plan(kv_bytes: int = 1 << 17, capacity: str | None = None) -> Plan:
         "look": ("NestedRead", {"kv": "context"}),
         "fold": ("NestedFold", {}),
     }
-    nodes = {name: (f"operators_synthetic:{network}", states) for name, (network, states) in names.items()}
+    nodes = {
+        name: (f"walkgraph.models.synthetic.operators:{network}", states) for name, (network, states) in names.items()
+    }
     return plan_of(nodes, kv_bytes=kv_bytes, capacity=capacity)
 
 

@@ -17,10 +17,10 @@ def functions(graph: Any) -> dict[str, Callable[[Call], dict[str, Any]]]:
         return {"token": call.inputs.get("token", 0) + 1, "stop": counts[key] >= call.params["stop_at"]}
 
     kinds: Mapping[str, Callable[[Call], dict[str, Any]]] = {
-        "synthetic.source": lambda c: {"value": c.params["value"]},
+        "synthetic.constant": lambda c: {"value": c.params["value"]},
         "synthetic.range": lambda c: {"values": [c.inputs.get("start", 0) + i for i in range(int(c.params["n"]))]},
         "synthetic.add": lambda c: {"sum": c.inputs.get("a", 0) + c.inputs.get("b", 0)},
-        "synthetic.total": lambda c: {"sum": int(sum(c.inputs["values"]))},
+        "synthetic.sum": lambda c: {"sum": int(sum(c.inputs["values"]))},
         "synthetic.compare": lambda c: {
             "value": c.inputs["value"],
             "reached": c.inputs["value"] >= c.params["at"],

@@ -18,9 +18,10 @@ from tokenizers import Tokenizer, models
 from tokenizers.pre_tokenizers import ByteLevel
 
 from tests.support.serving import Service, service
-from walkgraph.networks.llama import Llama
-from walkgraph.networks.presets import ORPHEUS, drawn
-from walkgraph.networks.snac import SNAC, Snac
+from walkgraph.architectures.drawn import drawn
+from walkgraph.models.orpheus.llama import Llama
+from walkgraph.models.orpheus.presets import ORPHEUS
+from walkgraph.models.snac.model import SNAC, Snac
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 CPU: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float32}

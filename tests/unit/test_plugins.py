@@ -41,6 +41,26 @@ def test_load_imports_exactly_one(family: str) -> None:
     assert [name for name in sys.modules if name.startswith(f"{family}.")] == [f"{family}.sliding"]
 
 
+def test_a_file_of_a_plugin_that_is_a_folder_is_loaded_by_its_dotted_name(family: str, tmp_path: Path) -> None:
+    (tmp_path / family / "folder" / "part.py").write_text("WORD = 'part'\n")
+    assert plugins.load(family, "folder.part", "WORD") == "part"
+    with pytest.raises(NotFound, match=r"no `prat` in `plugin_family\.folder`.* `part`"):
+        plugins.load(family, "folder.prat", "WORD")
+    with pytest.raises(NotFound, match="is not a package"):
+        plugins.load(family, "fixed.part", "WORD")
+
+
+def test_plugins_that_have_a_file_are_listed_without_importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("folders_of_a_test", "folders_of_a_test/one", "folders_of_a_test/two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").touch()
+    (tmp_path / "folders_of_a_test" / "two" / "part.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert plugins.having("folders_of_a_test", "part") == ("two",)
+    assert not [name for name in sys.modules if name.startswith("folders_of_a_test.")]
+    monkeypatch.delitem(sys.modules, "folders_of_a_test")
+
+
 def test_what_a_plugin_does_not_have_is_its_fault_or_the_default(family: str) -> None:
     assert plugins.load(family, "sliding", "NONE", 3) == 3
     with pytest.raises(AttributeError):

@@ -43,6 +43,8 @@ class LoadContext:
     """The node's literal parameters."""
     random: tuple[str, int] | None = None
     """(config name, seed) of a `random:` source."""
+    family: str | None = None
+    """Of the weights."""
     progress: Callable[[int], None] | None = None
     """To be called with the bytes of every tensor that was loaded."""
     capture: Capture | None = None
@@ -70,7 +72,8 @@ class Example:
 
 
 class Operator(Protocol):
-    """`network` of a component names a class of this shape, derived from this one: `operators_bagel:Backbone`."""
+    """`network` of a component names a class of this shape, derived from this one:
+    `walkgraph.models.bagel.operators:Backbone`."""
 
     options: ClassVar[tuple[str, ...]] = ()
     """Parameters that `load` reads: they must be literal, and nodes share an operator only where these are equal."""

@@ -48,8 +48,8 @@ def load_operators(
     sets: dict[tuple[str | None, torch.device], Weights] = {}
     nodes = nodes_here(plan, here)
     for node in nodes:
-        source = plan.weights[node.weights].source if node.weights else None
-        sets.setdefault(_weights_key(node, here), Weights(source, roots, _device(node, here)))
+        named = plan.weights[node.weights] if node.weights else None
+        sets.setdefault(_weights_key(node, here), Weights(named, roots, _device(node, here)))
     total = sum(weights.bytes for weights in sets.values()) or 1
     read = 0
     found: dict[str, Loaded] = {}
@@ -116,9 +116,10 @@ def _cache_kinds(
 
 def _network(name: str) -> type[Operator]:
     module, _, attribute = name.partition(":")
-    if "." in module:
-        return plugins.load_listed(listed_plugins(), module, attribute)
-    return plugins.load("walkgraph.networks", module, attribute)
+    own = f"{plugins.MODELS}."
+    if module.startswith(own):
+        return plugins.load(plugins.MODELS, module.removeprefix(own), attribute)
+    return plugins.load_listed(listed_plugins(), module, attribute)
 
 
 def _device(node: NodePlan, here: RankPlan) -> torch.device:

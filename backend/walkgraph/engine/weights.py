@@ -9,23 +9,25 @@ import torch
 from walkgraph.abi.calls import Scalar
 from walkgraph.abi.operator import Capture, LoadContext
 from walkgraph.placement.sizes import weights_folder
+from walkgraph.placement.tables import WeightsPlan
 
 
 class Weights:
     """One weight set on one rank and device, and the modules that its operators share."""
 
-    def __init__(self, source: str | None, roots: Sequence[Path], device: torch.device) -> None:
+    def __init__(self, named: WeightsPlan | None, roots: Sequence[Path], device: torch.device) -> None:
         self.device = device
+        self.family = named.family if named else None
         self.folder: Path | None = None
         self.random: tuple[str, int] | None = None
         self._shared: dict[Hashable, Any] = {}
-        if source is not None:
-            kind, _, rest = source.partition(":")
+        if named is not None:
+            kind, _, rest = named.source.partition(":")
             if kind == "random":
                 config, _, seed = rest.rpartition(":")
                 self.random = (config, int(seed))
             else:
-                self.folder = weights_folder(source, roots)
+                self.folder = weights_folder(named.source, roots)
 
     @property
     def bytes(self) -> int:
@@ -40,6 +42,7 @@ class Weights:
             device=self.device,
             dtype=torch.float32 if self.device.type == "cpu" else torch.bfloat16,
             folder=self.folder,
+            family=self.family,
             shared=self._shared,
             options=options,
             random=self.random,

@@ -6,7 +6,7 @@
     tail = g.state("tail", "tensor", scope="walk")
     picture_in = g.node("picture_in", "media.picture_in", params={"size": 64})
     vit = g.node("vit_encoder", "bagel.vit", weights="shapes")
-    start = g.node("start", "text.start", weights="shapes")
+    start = g.node("start", "text.begin_answer", weights="shapes")
     llm = g.node("llm", "bagel.backbone", weights="shapes", states={"kv": main}, params={"top_k": "=top_k"})
     text = g.node("detokenizer", "text.detokenizer", weights="shapes", states={"tail": tail})
 

@@ -4,17 +4,19 @@ A component's code is named by `network` and imported by workers only. The catal
 into `check` and `plan` as a mapping, so that neither imports the components.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from walkgraph.errors import Conflict
 from walkgraph.graph.ports import PortType, parse_type
 
 ParamKind = Literal["integer", "number", "boolean", "string"]
 Scalar = bool | int | float | str
 StateKind = Literal["paged_kv", "tensor", "rng"]
 CostClass = Literal["compute", "memory", "launch"]
+Category = Literal["Text", "Picture", "Sound", "Model", "Flow", "Action", "World", "Testing", "Other"]
 ANY = "any"
 """As a component's `weights`."""
 
@@ -80,7 +82,12 @@ class Component:
     """A typed, registered unit of compute. Shapes and dtypes are those of one call of one run, without a batch axis."""
 
     name: str
-    """`family.role`, the key that a graph's node names."""
+    """`family.role`, the key that a graph's node names. It says what a node does, to somebody who hasn't read the
+    code."""
+    former: tuple[str, ...] = ()
+    """Names that it had: documents that hold them mean it."""
+    category: Category = "Other"
+    """What it is about."""
     description: str
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
@@ -88,7 +95,7 @@ class Component:
     states: tuple[StateUse, ...] = ()
     cost: CostClass = "compute"
     network: str | None = None
-    """`module:Class` under `walkgraph.networks`, of a plug-in with its package: `edges.operators:Sobel`. None means
+    """Its operator's class: `walkgraph.models.bagel.operators:Vit`, of a plug-in `edges.operators:Sobel`. None means
     declared but unavailable."""
     weights: str | None = None
     """The weight family it reads (`bagel`); `any`: each of `families` will do; None for a component without weights."""
@@ -126,3 +133,25 @@ class Component:
 
 
 Catalogue = Mapping[str, Component]
+
+
+class Palette(Mapping[str, Component]):
+    """Components by name, sorted. One is found by its former names too, which are not listed."""
+
+    def __init__(self, components: Iterable[Component]) -> None:
+        """Raises Conflict where a former name is another's."""
+        self._listed = {component.name: component for component in sorted(components, key=lambda one: one.name)}
+        self._known = dict(self._listed)
+        for component in self._listed.values():
+            for name in component.former:
+                if self._known.setdefault(name, component) is not component:
+                    raise Conflict(f"`{component.name}` can't have been `{name}`, which is another's name")
+
+    def __getitem__(self, name: str) -> Component:
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        return len(self._listed)

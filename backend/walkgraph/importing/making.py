@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from walkgraph import resources
+from walkgraph.checkpoints.contents import Contents, read
+from walkgraph.checkpoints.family import Companion, Document, Family
 from walkgraph.components import catalogue, families
 from walkgraph.errors import InvalidInput, WalkgraphError
 from walkgraph.graph.check import check
 from walkgraph.graph.document import Graph
-from walkgraph.importing.contents import Contents, read
-from walkgraph.importing.family import Beside, Document, Family
-from walkgraph.importing.recognising import Recognised, misfits_of
+from walkgraph.importing.recognising import Recognised, companion, misfits_of
 from walkgraph.placement.document import decode
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.plan import PlanResult, plan
@@ -45,7 +45,7 @@ def make(found: Recognised, name: str | None, hardware: Hardware) -> Made:
     warnings: list[str] = []
     beside: dict[str, str] = {}
     for key, wanted in family.beside.items():
-        folder, fault = _beside(contents.folder, wanted)
+        folder, fault = _beside(contents.folder, companion(wanted.family))
         if folder is None:
             warnings.append(f"{fault}; so {wanted.without}" if fault else wanted.without)
         else:
@@ -85,7 +85,7 @@ def graph_name(folder: str) -> str:
     return (text if text[:1].isalpha() else f"model_{text}")[:_NAME]
 
 
-def _beside(folder: Path, wanted: Beside) -> tuple[str | None, str | None]:
+def _beside(folder: Path, wanted: Companion) -> tuple[str | None, str | None]:
     """The folder that holds it; else what keeps the one that was found from being served, in a sentence."""
     fault: str | None = None
     for path in sorted(folder.parent.iterdir()):

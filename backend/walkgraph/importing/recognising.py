@@ -7,12 +7,11 @@ from functools import cache
 from typing import Any, cast
 
 from walkgraph import plugins
+from walkgraph.checkpoints.contents import Contents, numbers, refuse_pickles
+from walkgraph.checkpoints.family import Companion, Family, Part
 from walkgraph.checkpoints.files import Shape, coded
 from walkgraph.errors import NotFound
-from walkgraph.importing.contents import Contents, numbers, refuse_pickles
-from walkgraph.importing.family import Family, Part
 
-_FAMILIES = "walkgraph.importing.families"
 SHOWN = 5
 """Tensors of one kind that a sentence lists."""
 
@@ -66,7 +65,18 @@ class Recognised:
 
 @cache
 def known() -> Mapping[str, Family]:
-    return {name: plugins.load(_FAMILIES, name, "FAMILY") for name in plugins.names(_FAMILIES)}
+    """The families that say how they are imported, by name."""
+    given = {name: _declared(name, "FAMILY") for name in plugins.having(plugins.MODELS, "importing")}
+    return {name: family for name, family in given.items() if family is not None}
+
+
+def companion(family: str) -> Companion:
+    """What a family says of its weights beside another's."""
+    return _declared(family, "COMPANION")
+
+
+def _declared(family: str, attribute: str) -> Any:
+    return plugins.load(plugins.MODELS, f"{family}.importing", attribute, None)
 
 
 def recognise(contents: Contents) -> Recognised:

@@ -38,7 +38,7 @@ class NodePlan(Table, frozen=True):
     name: str
     component: str
     network: str
-    """`module:Class` under `walkgraph.networks`."""
+    """The operator, as `module:Class`."""
     weights: str | None
     """Key into the plan's weights; nodes with the same component, weights and literal `options` share one operator."""
     params: dict[str, Scalar]

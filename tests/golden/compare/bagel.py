@@ -24,12 +24,12 @@ from tests.golden.pictures import png, seen
 from tests.golden.vjepa2_tiny import shot
 from tests.support.local import LocalDeployment
 from walkgraph.abi.calls import StateKey
-from walkgraph.checkpoints.bagel import read_bagel
 from walkgraph.checkpoints.tokenizer import Trained
 from walkgraph.graph.language.expressions import evaluate, parse
 from walkgraph.layers.pictures.patches import patchify, to_levels
-from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.checkpoint import load_autoencoder, load_bagel
+from walkgraph.models.bagel.config import read_bagel
+from walkgraph.models.bagel.model import Bagel
+from walkgraph.models.bagel.weights import load_autoencoder, load_bagel
 from walkgraph.resources import bundled
 from walkgraph.starters.shapes.context import Context
 

@@ -13,11 +13,11 @@ from tests.golden.compare.table import SAME, Case
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.fields import Fields, read_object
-from walkgraph.checkpoints.orpheus import LlamaConfig
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
-from walkgraph.networks.checkpoint import load_llama
-from walkgraph.networks.llama import Llama
+from walkgraph.models.orpheus.config import LlamaConfig
+from walkgraph.models.orpheus.llama import Llama
+from walkgraph.models.orpheus.weights import load_llama
 
 _PLAIN = {"rope_type": "default", "rope_theta": 1000.0}
 _PUBLISHED = {
@@ -108,7 +108,7 @@ def _spoken(model: Any, folder: Path, vocab: int) -> Iterator[Case]:
     config = json.loads((folder / "config.json").read_text())
     tokens = {**_TOKENS, **{name: index for index, name in enumerate(_SPECIAL)}}
     (folder / "config.json").write_text(json.dumps({**config, "speech_tokens": tokens}))
-    nodes = {"llm": ("operators_orpheus:Backbone", {"kv": "main", "seen": "seen"})}
+    nodes = {"llm": ("walkgraph.models.orpheus.operators:Backbone", {"kv": "main", "seen": "seen"})}
     engine = engine_of(plan_of(nodes, source=f"checkpoint:{folder.name}"), weights_roots=[folder.parent])
     prompt = torch.randint(20, vocab, (17,), generator=torch.Generator().manual_seed(4))
     for penalty in (1.0, 1.3):

@@ -21,13 +21,13 @@ from tests.golden.pictures import png
 from tests.golden.vjepa2_tiny import shot
 from tests.support.local import LocalDeployment
 from tests.unit.engine.plans import call
-from walkgraph.checkpoints.pi05 import read_pi05
 from walkgraph.checkpoints.tokenizer import Trained
 from walkgraph.graph.reading import codec
 from walkgraph.layers.pictures.patches import to_levels
-from walkgraph.networks.operators_pi05 import Camera
-from walkgraph.networks.pi05 import Pi05, Prefix
-from walkgraph.networks.pi05_checkpoint import load_pi05
+from walkgraph.models.pi05.config import read_pi05
+from walkgraph.models.pi05.model import Pi05, Prefix
+from walkgraph.models.pi05.operators import Camera
+from walkgraph.models.pi05.weights import load_pi05
 from walkgraph.placement.document import decode
 from walkgraph.resources import bundled
 

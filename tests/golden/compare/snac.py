@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from tests.golden.compare.table import Case
-from walkgraph.networks.snac import Snac, load_snac
+from walkgraph.models.snac.model import Snac, load_snac
 
 _FULL = {"encoder_dim": 48, "decoder_dim": 1024, "codebook_size": 4096, "codebook_dim": 8}
 _VARIANTS: dict[str, dict[str, Any]] = {

@@ -18,10 +18,10 @@ from tests.golden.pictures import png, seen
 from tests.support.local import LocalDeployment
 from walkgraph.graph.reading import codec
 from walkgraph.layers.poses import plain_move
-from walkgraph.networks import vjepa2_planning as planning
-from walkgraph.networks.vjepa2 import Vjepa2, normed, spread
-from walkgraph.networks.vjepa2_steps import EncoderSteps
-from walkgraph.networks.vjepa2_weights import load_encoder, load_predictor
+from walkgraph.models.vjepa2 import planning
+from walkgraph.models.vjepa2.model import Vjepa2, normed, spread
+from walkgraph.models.vjepa2.steps import EncoderSteps
+from walkgraph.models.vjepa2.weights import load_encoder, load_predictor
 from walkgraph.placement.document import decode
 from walkgraph.resources import bundled
 

@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,19 @@ from typing import Any
 import pytest
 
 from tests.golden import bagel_tiny, pi05_tiny, vjepa2_tiny
-from walkgraph.checkpoints import bagel, orpheus, pi05, snac, vjepa2
+from walkgraph.checkpoints.contents import Contents
 from walkgraph.errors import InvalidInput
-from walkgraph.importing import vocoder
-from walkgraph.importing.contents import Contents
 from walkgraph.importing.making import checked, drawn_up
 from walkgraph.importing.recognising import known
-from walkgraph.networks.presets import BAGEL, ORPHEUS
-from walkgraph.networks.snac import SNAC
+from walkgraph.models.bagel.config import bagel_json, read_bagel
+from walkgraph.models.bagel.presets import BAGEL
+from walkgraph.models.orpheus.config import read_orpheus
+from walkgraph.models.orpheus.presets import ORPHEUS
+from walkgraph.models.pi05.config import pi05_json, read_pi05
+from walkgraph.models.snac.config import read_snac
+from walkgraph.models.snac.importing import COMPANION
+from walkgraph.models.snac.model import SNAC
+from walkgraph.models.vjepa2.config import read_vjepa2, vjepa2_json
 
 Document = dict[str, Any]
 Place = tuple[str, ...]
@@ -79,19 +85,19 @@ VOCODER: Document = {name: list(v) if isinstance(v, tuple) else v for name, v in
 FORMS: dict[str, tuple[str, Document]] = {
     "orpheus": ("orpheus", LLAMA),
     "bagel": ("bagel", PUBLISHED_BAGEL),
-    "own bagel": ("bagel", json.loads(bagel.bagel_json(BAGEL["bagel-tiny"]))),
+    "own bagel": ("bagel", json.loads(bagel_json(BAGEL["bagel-tiny"]))),
     "lerobot": ("pi05", LEROBOT),
-    "own pi05": ("pi05", json.loads(pi05.pi05_json(pi05_tiny.CONFIG))),
-    "own vjepa2": ("vjepa2", json.loads(vjepa2.vjepa2_json(vjepa2_tiny.CONFIG))),
+    "own pi05": ("pi05", json.loads(pi05_json(pi05_tiny.CONFIG))),
+    "own vjepa2": ("vjepa2", json.loads(vjepa2_json(vjepa2_tiny.CONFIG))),
     "snac": ("snac", VOCODER),
 }
 """Name -> family and a config with every key that is read."""
 READERS = {
-    "orpheus": orpheus.read_orpheus,
-    "bagel": bagel.read_bagel,
-    "pi05": pi05.read_pi05,
-    "vjepa2": vjepa2.read_vjepa2,
-    "snac": snac.read_snac,
+    "orpheus": read_orpheus,
+    "bagel": read_bagel,
+    "pi05": read_pi05,
+    "vjepa2": read_vjepa2,
+    "snac": read_snac,
 }
 ODD: tuple[Any, ...] = (
     10**9, 2**62, -1, 0, 1.5, 1e300, "many", True, None, [], {}, [10**9] * 3, [2] * 99, {"a": 1}
@@ -111,7 +117,7 @@ def contents(root: Path, document: Document) -> Contents:
 
 def judged(family: str, found: Contents) -> None:
     """Raises InvalidInput for what import refuses."""
-    parts = vocoder.parts(found) if family == "snac" else known()[family].parts(found)
+    parts = COMPANION.parts(found) if family == "snac" else known()[family].parts(found)
     assert sum(len(part.expected) for part in parts) <= ENTRIES
     if family != "snac":
         document, _ = drawn_up(known()[family], found)
@@ -207,7 +213,7 @@ def test_every_key_that_is_read_is_among_those_tried(
 ) -> None:
     family, document = FORMS[form]
     folder, seen = contents(tmp_path, document).folder, set[Place]()
-    for module in (bagel, orpheus, pi05, snac, vjepa2):
+    for module in (sys.modules[read.__module__] for read in READERS.values()):
         for name in {"read_object", "read_optional"} & vars(module).keys():
             monkeypatch.setattr(module, name, lambda path: Recording(document, seen))
     READERS[family](folder)
@@ -221,7 +227,7 @@ def test_what_a_network_is_made_of_is_what_import_judged(tmp_path: Path, form: s
     family, document = FORMS[form]
     found = contents(tmp_path, document)
     if family == "snac":
-        assert {part.stem for part in vocoder.parts(found)} == {"model"}
+        assert {part.stem for part in COMPANION.parts(found)} == {"model"}
         return
     READERS[family](found.folder)
     for broken in ({"num_hidden_layers": 0}, {"layers": 0}, {"encoder": None}, {"paligemma_variant": "x"}, {"llm": 3}):

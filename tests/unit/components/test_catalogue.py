@@ -4,25 +4,31 @@ import ast
 import re
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from walkgraph import components
+from walkgraph import models, plugins
 from walkgraph.components import catalogue, families, gather
 from walkgraph.errors import Conflict
-from walkgraph.graph.catalogue import Component, Param
-from walkgraph.networks.presets import text_edges
+from walkgraph.graph.catalogue import Category, Component, Palette, Param
 from walkgraph.placement.sizes import TOKENIZER
 
 EACH = pytest.mark.parametrize("component", catalogue().values(), ids=list(catalogue()))
 KINDS = {"integer": int, "number": (int, float), "boolean": bool, "string": str}
-NETWORKS = Path(components.__file__).parents[1] / "networks"
+MODELS = Path(models.__file__).parent
 
 
 def test_names_are_sorted_and_keyed_by_themselves() -> None:
     assert list(catalogue()) == sorted(catalogue())
     assert all(name == component.name for name, component in catalogue().items())
     assert catalogue() is catalogue()
+
+
+@EACH
+def test_a_component_has_a_category(component: Component) -> None:
+    assert component.category in set(get_args(Category)) - {"Other"}
+    assert (component.category == "Testing") == component.name.startswith("synthetic.")
 
 
 @EACH
@@ -72,6 +78,7 @@ def test_drawn_weights_of_a_family_with_a_tokenizer_have_one() -> None:
     runs = {component.weights for component in catalogue().values() if component.available}
     for family, sizes in families().items():
         if TOKENIZER in sizes.holds and family in runs:
+            text_edges = plugins.load(plugins.MODELS, f"{family}.presets", "text_edges")
             assert all(len(text_edges(shape)) == 2 for shape in sizes.shapes)
 
 
@@ -108,24 +115,44 @@ def test_an_available_component_names_a_class_that_is_there(component: Component
     if component.network is None:
         return
     module, _, name = component.network.partition(":")
-    source = NETWORKS / f"{module}.py"
+    source = MODELS.joinpath(*module.removeprefix(f"{plugins.MODELS}.").split(".")).with_suffix(".py")
     assert source.is_file(), f"`{component.name}` names `{component.network}`"
     names = {node.name for node in ast.parse(source.read_text()).body if isinstance(node, ast.ClassDef)}
     assert name in names, f"`{component.name}` names `{component.network}`"
 
 
-def test_two_files_with_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_families_with_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "palette_of_a_test"
-    package.mkdir()
-    (package / "__init__.py").touch()
+    for folder in (package, package / "one"):
+        folder.mkdir()
+        (folder / "__init__.py").touch()
     declaration = (
         "from walkgraph.graph.catalogue import Component\nCOMPONENTS = (Component(name='a.b', description=''),)\n"
     )
-    (package / "one.py").write_text(declaration)
+    (package / "one" / "components.py").write_text(declaration)
     monkeypatch.syspath_prepend(tmp_path)
     assert list(gather("palette_of_a_test")) == ["a.b"]
-    (package / "two.py").write_text(declaration)
+    (package / "two").mkdir()
+    (package / "two" / "__init__.py").touch()
+    (package / "two" / "components.py").write_text(declaration)
     with pytest.raises(Conflict, match=r"`a\.b`"):
         gather("palette_of_a_test")
     for name in [name for name in sys.modules if name.startswith("palette_of_a_test")]:
         monkeypatch.delitem(sys.modules, name)
+
+
+def test_a_former_name_finds_its_component_and_is_not_listed() -> None:
+    now = Component(name="a.new", former=("a.old", "a.older"), description="")
+    palette = Palette([now, Component(name="a.b", description="")])
+    assert list(palette) == ["a.b", "a.new"]
+    assert len(palette) == 2
+    assert palette["a.old"] is palette["a.older"] is palette.get("a.new") is now
+    assert "a.old" in palette
+    assert "a.none" not in palette
+
+
+@pytest.mark.parametrize("former", ["a.b", "a.old"])
+def test_a_former_name_that_is_anothers_is_refused(former: str) -> None:
+    others = [Component(name="a.b", description=""), Component(name="a.c", former=("a.old",), description="")]
+    with pytest.raises(Conflict, match=f"`{former}`"):
+        Palette([*others, Component(name="a.new", former=(former,), description="")])

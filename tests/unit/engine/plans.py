@@ -22,6 +22,7 @@ def plan_of(
     budget: Mapping[str, int] | None = None,
     params: Mapping[str, dict[str, Any]] | None = None,
     source: str | None = None,
+    family: str = "test",
     capacity: str | None = None,
 ) -> Plan:
     """`nodes`: name -> (network, slot -> state name). A state is paged where its slot is `kv`."""
@@ -46,7 +47,7 @@ def plan_of(
             )
             for index, (name, (network, used)) in enumerate(nodes.items())
         ),
-        weights={WEIGHTS: WeightsPlan(family="test", source=source)} if source else {},
+        weights={WEIGHTS: WeightsPlan(family=family, source=source)} if source else {},
         states=tuple(
             StatePlan(
                 index=index,

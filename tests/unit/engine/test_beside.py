@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import call, plan_of
-from tests.unit.networks.test_operators_snac import PUBLISHED, RAMP, stream, windows
+from tests.unit.models.snac.test_operators import PUBLISHED, RAMP, stream, windows
 from walkgraph.abi.calls import Call, Outputs, Scalar
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
@@ -63,8 +63,8 @@ class Beside(Engine):
     def __init__(self) -> None:
         self.marked = Marked()
         nodes: dict[str, tuple[str, dict[str, str]]] = {
-            "voc": ("operators_snac:Decoder", {}),
-            "noop": ("operators_synthetic:Noop", {}),
+            "voc": ("walkgraph.models.snac.operators:Decoder", {}),
+            "noop": ("walkgraph.models.synthetic.operators:Noop", {}),
         }
         super().__init__(plan_of(nodes, source="random:snac-tiny:4"), Rank(0))
         self._maker.singles = lambda device: self.marked

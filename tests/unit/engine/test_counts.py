@@ -21,7 +21,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.lanes import Lane, counts_of
 from walkgraph.engine.loops.resident import LoopDone, Stepped
 from walkgraph.engine.loops.spec import Items
-from walkgraph.networks import operators_synthetic as synthetic
+from walkgraph.models.synthetic import operators as synthetic
 
 SHAPE = {"n": 2, "w": 3, "tokens": 7, "advance": 3}
 

@@ -15,9 +15,9 @@ from walkgraph.engine.kv.allocator import OutOfPages
 from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.ids import Rank
-from walkgraph.networks import operators_synthetic as synthetic
+from walkgraph.models.synthetic import operators as synthetic
 
-ATTEND = "operators_synthetic:Attend"
+ATTEND = "walkgraph.models.synthetic.operators:Attend"
 PAGE_BYTES = 16 * 2 * 8
 
 
@@ -89,7 +89,7 @@ def test_a_run_is_served_as_if_it_were_alone(port: str) -> None:
 
 def test_pools_have_what_the_plan_gives_the_states_that_share_them() -> None:
     nodes = {f"node_{state}": (ATTEND, {"kv": state}) for state in ("main", "other")}
-    nodes["llm"] = ("operators_bagel:Backbone", {"kv": "large"})
+    nodes["llm"] = ("walkgraph.models.bagel.operators:Backbone", {"kv": "large"})
     lines = {"kv main": 30 * PAGE_BYTES, "weights w": 12345, "kv other": 11 * PAGE_BYTES, "kv large": 1 << 20}
     kv_bytes = sum(size for name, size in lines.items() if name.startswith("kv "))
     engine = engine_of(plan_of(nodes, source="random:bagel-tiny:0", kv_bytes=kv_bytes, budget=lines))
@@ -98,7 +98,10 @@ def test_pools_have_what_the_plan_gives_the_states_that_share_them() -> None:
 
 
 def test_a_state_that_no_task_uses_takes_next_to_nothing() -> None:
-    nodes = {"node_main": (ATTEND, {"kv": "main"}), "llm": ("operators_bagel:Backbone", {"kv": "idle"})}
+    nodes = {
+        "node_main": (ATTEND, {"kv": "main"}),
+        "llm": ("walkgraph.models.bagel.operators:Backbone", {"kv": "idle"}),
+    }
     budget = {"kv main": 100 * PAGE_BYTES}
     engine = engine_of(plan_of(nodes, source="random:bagel-tiny:0", kv_bytes=100 * PAGE_BYTES, budget=budget))
     pools = {pool.states: pool.pages for pool in engine.pools.infos()}
@@ -107,7 +110,7 @@ def test_a_state_that_no_task_uses_takes_next_to_nothing() -> None:
 
 
 def test_one_failed_run_never_fails_its_batch() -> None:
-    engine = engine_of(plan_of({"fail": ("operators_synthetic:Fail", {})}))
+    engine = engine_of(plan_of({"fail": ("walkgraph.models.synthetic.operators:Fail", {})}))
     done = serve(engine, *[call("fail", {"value": i}, run=f"r{i}", at=5, iteration=(i,)) for i in range(9)])
     assert [d.outputs for d in done if d.error is None] == [{"value": i} for i in range(9) if i != 5]
     [error] = [d.error for d in done if d.error]
@@ -116,7 +119,7 @@ def test_one_failed_run_never_fails_its_batch() -> None:
 
 
 def test_a_foreign_exception_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
-    engine = engine_of(plan_of({"add": ("operators_synthetic:Add", {})}))
+    engine = engine_of(plan_of({"add": ("walkgraph.models.synthetic.operators:Add", {})}))
     good, bad = serve(engine, call("add", {"a": 1}), call("add", {"a": "not a number"}, run="bad"))
     assert good.outputs == {"sum": 1}
     assert bad.error is not None
@@ -127,7 +130,7 @@ def test_a_foreign_exception_is_logged_and_not_shown(caplog: pytest.LogCaptureFi
 
 
 def test_not_a_number_ends_its_run_naming_node_port_and_iteration() -> None:
-    engine = engine_of(plan_of({"nan": ("operators_synthetic:Nan", {})}))
+    engine = engine_of(plan_of({"nan": ("walkgraph.models.synthetic.operators:Nan", {})}))
     good, bad = serve(
         engine, call("nan", {"value": 1}, at=2), call("nan", {"value": 2}, run="bad", at=2, iteration=(4, 1))
     )
@@ -141,7 +144,7 @@ def test_not_a_number_ends_its_run_naming_node_port_and_iteration() -> None:
 
 
 def test_memory_that_is_not_there_fails_one_run() -> None:
-    engine = engine_of(plan_of({"allocate": ("operators_synthetic:Allocate", {})}))
+    engine = engine_of(plan_of({"allocate": ("walkgraph.models.synthetic.operators:Allocate", {})}))
     good, bad = serve(engine, call("allocate", mebibytes=1), call("allocate", run="bad", mebibytes=2**31 - 1))
     assert good.error is None
     assert bad.error is not None
@@ -233,7 +236,7 @@ def test_an_import_without_room_leaves_the_state_as_it_was() -> None:
 
 
 def test_tensor_states_fork_move_and_drop() -> None:
-    engine = engine_of(plan_of({"counter": ("operators_synthetic:Counter", {"count": "count"})}))
+    engine = engine_of(plan_of({"counter": ("walkgraph.models.synthetic.operators:Counter", {"count": "count"})}))
 
     def count(run: str = "r") -> tuple[int, bool]:
         [out] = outputs(engine, call("counter", run=run, states={"count": "count"}, stop_at=3))
@@ -276,7 +279,7 @@ def test_what_an_operator_cannot_sort_fails_alone() -> None:
 
 def test_queueing_is_measured_from_the_ready_time() -> None:
     now = [10.0]
-    engine = engine_of(plan_of({"add": ("operators_synthetic:Add", {})}), clock=lambda: now[0])
+    engine = engine_of(plan_of({"add": ("walkgraph.models.synthetic.operators:Add", {})}), clock=lambda: now[0])
     engine.add(call("add", {"a": 1}))
     now[0] = 12.5
     [done] = engine.step()
@@ -299,9 +302,9 @@ def test_loading_reports_progress_and_warms_up() -> None:
     [
         (plan_of({"node": (ATTEND, {"kv": "main"})}, kv_bytes=10), Refused),
         (plan_of({"node": (ATTEND, {"kv": "main"})}, kv_bytes=1 << 60), Refused),
-        (plan_of({"node": ("operators_nowhere:Attend", {})}), NotFound),
-        (plan_of({"node": ("operators_synthetic:Add", {})}, source="starter:nothing"), NotFound),
-        (plan_of({"node": ("operators_synthetic:Add", {})}, source="checkpoint:.."), InvalidInput),
+        (plan_of({"node": ("walkgraph.models.nowhere.operators:Attend", {})}), NotFound),
+        (plan_of({"node": ("walkgraph.models.synthetic.operators:Add", {})}, source="starter:nothing"), NotFound),
+        (plan_of({"node": ("walkgraph.models.synthetic.operators:Add", {})}, source="checkpoint:.."), InvalidInput),
     ],
 )
 def test_what_cannot_be_loaded_is_said(plan: object, error: type[Exception]) -> None:

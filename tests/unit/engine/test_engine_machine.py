@@ -13,7 +13,7 @@ from tests.unit.engine.plans import call, engine_of, ids, plan_of
 from walkgraph.abi.calls import StateKey
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
-from walkgraph.networks.operators_synthetic import MODULUS
+from walkgraph.models.synthetic.operators import MODULUS
 
 RUNS, STATES, PAGES = ("a", "b", "c"), ("main", "other"), 12
 keys = st.sampled_from([StateKey(run, state) for run in RUNS for state in STATES])
@@ -44,7 +44,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        nodes = {state: ("operators_synthetic:Attend", {"kv": state}) for state in STATES}
+        nodes = {state: ("walkgraph.models.synthetic.operators:Attend", {"kv": state}) for state in STATES}
         plan = plan_of(nodes, kv_bytes=16 * 2 * 8 * (PAGES // 2 + 1) * 2)
         self.engine = engine_of(plan, mix=Mix(90, 50, 50))
         self.kept: dict[StateKey, Kept] = {}

@@ -20,7 +20,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.lanes import rows_of, sizes_of
 from walkgraph.engine.loops.resident import LoopDone
 from walkgraph.engine.loops.spec import Anew, LoopCall, LoopInput, LoopOutput, LoopUse
-from walkgraph.networks import operators_synthetic as synthetic
+from walkgraph.models.synthetic import operators as synthetic
 
 SHAPE: dict[str, Any] = {"times": 3, "n": 2, "w": 3, "tokens": 7, "advance": 3}
 ALIKE: dict[str, Any] = {"looks": [[True] * 2] * 9, "notes": [[True] * 2] * 9, **SHAPE}

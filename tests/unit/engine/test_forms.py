@@ -20,7 +20,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.body import SKIPPED, Form, Forms
 from walkgraph.engine.loops.resident import LoopDone
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
-from walkgraph.networks import operators_synthetic as synthetic
+from walkgraph.models.synthetic import operators as synthetic
 
 N, D = 3, 4
 GRID = Row((N, D), torch.float64)
@@ -95,10 +95,10 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 def engine() -> Engine:
     nodes: dict[str, tuple[str, dict[str, str]]] = {
-        name: ("operators_synthetic:BranchForTest", {"kv": state})
+        name: ("walkgraph.models.synthetic.operators:BranchForTest", {"kv": state})
         for name, state in (("llm", "main"), ("text", "cfg_text"), ("img", "cfg_img"))
     }
-    plan = plan_of({**nodes, "combine": ("operators_synthetic:CombineForTest", {})}, kv_bytes=1 << 18)
+    plan = plan_of({**nodes, "combine": ("walkgraph.models.synthetic.operators:CombineForTest", {})}, kv_bytes=1 << 18)
     return engine_of(plan)
 
 

@@ -13,7 +13,7 @@ from tests.unit.engine.test_swap import Client, name
 from walkgraph.abi.calls import StateKey
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.paged_state import CacheSummary
-from walkgraph.networks import operators_synthetic as synthetic
+from walkgraph.models.synthetic import operators as synthetic
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -89,7 +89,7 @@ def test_a_run_that_was_dropped_is_held_no_longer(shared: Engine) -> None:
 
 
 def test_others_go_on_and_so_do_the_calls_of_a_run_whose_loops_are_held() -> None:
-    attend = "operators_synthetic:Attend"
+    attend = "walkgraph.models.synthetic.operators:Attend"
     here = engine_of(plan_of({"main": (attend, {"kv": "main"})}, kv_bytes=1 << 14))
     here.holds.hold_loops("a")
     for run in ("a", "b"):

@@ -16,7 +16,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.resident import LoopDone
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.layers.invariance import is_batch_invariant
-from walkgraph.networks import operators_orpheus as orpheus
+from walkgraph.models.orpheus import operators as orpheus
 
 PARAMS: dict[str, Any] = {
     "temperature": 1.0,
@@ -33,7 +33,7 @@ TIMES = 12
 
 
 def engine(**options: Any) -> Engine:
-    nodes = {"llm": ("operators_orpheus:Backbone", {"kv": "main", "seen": "seen"})}
+    nodes = {"llm": ("walkgraph.models.orpheus.operators:Backbone", {"kv": "main", "seen": "seen"})}
     plan = plan_of(nodes, kv_bytes=1 << 22, source="random:orpheus-tiny:3", params={"llm": PARAMS})
     return engine_of(plan, batch_invariant=True, threads=1, **options)
 

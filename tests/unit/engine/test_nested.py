@@ -13,7 +13,7 @@ from tests.unit.engine.plans import engine_of
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.resident import LoopDone
 from walkgraph.engine.loops.spec import Items, LoopCall
-from walkgraph.networks import operators_synthetic as synthetic
+from walkgraph.models.synthetic import operators as synthetic
 
 Each = dict[str, dict[str, list[float]]]
 """Run -> key -> values."""

@@ -24,7 +24,7 @@ from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.prefix import PrefixCache, PrefixStats
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.transfer import StateTransfer
-from walkgraph.networks import operators_synthetic
+from walkgraph.models.synthetic import operators
 
 SHAPE = CacheShape(layers=1, kv_heads=1, head_dim=1, dtype=torch.float64)
 PAGES = 9
@@ -346,7 +346,7 @@ def test_an_audit_finds_what_is_kept_and_not_found() -> None:
 
 
 def attends(**options: Any) -> Engine:
-    plan = plan_of({"node": ("operators_synthetic:Attend", {"kv": "main"})}, kv_bytes=16 * 2 * 8 * 40)
+    plan = plan_of({"node": ("walkgraph.models.synthetic.operators:Attend", {"kv": "main"})}, kv_bytes=16 * 2 * 8 * 40)
     return engine_of(plan, **options)
 
 
@@ -384,12 +384,12 @@ def test_a_run_that_was_out_and_came_back_names_its_new_pages() -> None:
 def test_a_failed_call_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = attends()
     bad = feed("a", LONG)
-    forward = operators_synthetic.Attend.forward
+    forward = operators.Attend.forward
 
     def nan(*given: Any) -> list[Outputs]:
         return [{**ports, "stop": torch.tensor(float("nan"))} for ports in forward(*given)]
 
-    monkeypatch.setattr(operators_synthetic.Attend, "forward", nan)
+    monkeypatch.setattr(operators.Attend, "forward", nan)
     [done] = serve(engine, bad)
     assert done.error is not None
     monkeypatch.undo()

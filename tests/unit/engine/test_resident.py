@@ -16,7 +16,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.lanes import BUCKETS
 from walkgraph.engine.loops.resident import MOST_LANES, ROWS, LoopDone
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
-from walkgraph.networks import operators_synthetic as synthetic
+from walkgraph.models.synthetic import operators as synthetic
 
 NUMBER = Row((1,), torch.float64)
 
@@ -51,7 +51,10 @@ class Walk(Operator):
 
 
 def engine(rows: int = 4) -> Engine:
-    plan = plan_of({"walk": ("operators_synthetic:WalkForTest", {"kv": "main", "count": "count"})}, kv_bytes=1 << 16)
+    plan = plan_of(
+        {"walk": ("walkgraph.models.synthetic.operators:WalkForTest", {"kv": "main", "count": "count"})},
+        kv_bytes=1 << 16,
+    )
     return engine_of(plan)
 
 
@@ -211,7 +214,9 @@ def test_nan_ends_one_run_and_names_its_iteration() -> None:
 
 def test_more_than_the_states_hold_is_told() -> None:
     plan = plan_of(
-        {"walk": ("operators_synthetic:WalkForTest", {"kv": "main", "count": "count"})}, kv_bytes=1 << 16, capacity="n"
+        {"walk": ("walkgraph.models.synthetic.operators:WalkForTest", {"kv": "main", "count": "count"})},
+        kv_bytes=1 << 16,
+        capacity="n",
     )
     here = engine_of(plan)
     here.limits.admit("a", {"n": 20})

@@ -21,7 +21,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.body import Form
 from walkgraph.engine.loops.program import Program
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
-from walkgraph.networks import operators_synthetic as synthetic
+from walkgraph.models.synthetic import operators as synthetic
 
 NUMBER = Row((), torch.float64)
 
@@ -50,7 +50,9 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def summing() -> Engine:
     synthetic.SumForTest = Sum  # type: ignore[attr-defined]
-    return engine_of(plan_of({name: ("operators_synthetic:SumForTest", {}) for name in ("one", "two")}))
+    return engine_of(
+        plan_of({name: ("walkgraph.models.synthetic.operators:SumForTest", {}) for name in ("one", "two")})
+    )
 
 
 def sums(
@@ -222,7 +224,9 @@ def test_what_can_not_be_taken_from_its_row_ends_that_run_alone(monkeypatch: pyt
 
 def test_a_loop_without_room_for_one_iteration_is_told_what_is_full() -> None:
     plan = plan_of(
-        {"walk": ("operators_synthetic:WalkForTest", {"kv": "main", "count": "count"})}, kv_bytes=1 << 16, capacity="n"
+        {"walk": ("walkgraph.models.synthetic.operators:WalkForTest", {"kv": "main", "count": "count"})},
+        kv_bytes=1 << 16,
+        capacity="n",
     )
     here = engine_of(plan)
     here.limits.admit("a", {"n": 6})

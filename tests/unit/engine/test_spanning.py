@@ -22,7 +22,7 @@ from walkgraph.engine.loops.spanning import SEATS, Memory, Rides, Spans, key_of
 from walkgraph.engine.loops.spec import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.layers.channels import StopFlags
-from walkgraph.networks import operators_synthetic as synthetic
+from walkgraph.models.synthetic import operators as synthetic
 
 Mask = tuple[bool, ...] | None
 STATES = ("main", "cfg_text", "cfg_img")
@@ -43,9 +43,12 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
 
 def engine() -> Engine:
     named: dict[str, tuple[str, dict[str, str]]] = {
-        name: ("operators_synthetic:BranchForTest", {"kv": state}) for name, state in zip(NAMES, STATES, strict=True)
+        name: ("walkgraph.models.synthetic.operators:BranchForTest", {"kv": state})
+        for name, state in zip(NAMES, STATES, strict=True)
     }
-    return engine_of(plan_of({**named, "combine": ("operators_synthetic:CombineForTest", {})}, kv_bytes=1 << 18))
+    return engine_of(
+        plan_of({**named, "combine": ("walkgraph.models.synthetic.operators:CombineForTest", {})}, kv_bytes=1 << 18)
+    )
 
 
 def branch(run: str, which: int, port: LoopInput, times: Sequence[float], active: Mask) -> LoopUse:

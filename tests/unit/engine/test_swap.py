@@ -23,7 +23,7 @@ from walkgraph.engine.kv.swap import SuspendedRuns, Swap, Swapped
 from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.engine.loops.resident import LoopDone
 from walkgraph.engine.loops.spec import Items
-from walkgraph.networks import operators_synthetic as synthetic
+from walkgraph.models.synthetic import operators as synthetic
 
 SHAPE = CacheShape(layers=2, kv_heads=1, head_dim=2, dtype=torch.float32)
 
@@ -171,7 +171,7 @@ def test_a_loop_of_higher_priority_takes_the_row_of_the_latest_lower_one() -> No
 
 
 def test_calls_of_a_suspended_run_wait_and_others_do_not() -> None:
-    attend = "operators_synthetic:Attend"
+    attend = "walkgraph.models.synthetic.operators:Attend"
     here = engine_of(plan_of({"main": (attend, {"kv": "main"})}, kv_bytes=1 << 14))
 
     def feed(run: str, *tokens: int) -> None:

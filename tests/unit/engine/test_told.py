@@ -34,9 +34,9 @@ class Ticking:
 def engine(rows: int = 10, *, on: bool = True) -> Engine:
     nodes: dict[str, tuple[str, dict[str, str]]] = {
         "node_main": (ATTEND, {"kv": "main"}),
-        "fail": ("operators_synthetic:Fail", {}),
-        "noop": ("operators_synthetic:Noop", {}),
-        "later": ("operators_synthetic:Noop", {}),
+        "fail": ("walkgraph.models.synthetic.operators:Fail", {}),
+        "noop": ("walkgraph.models.synthetic.operators:Noop", {}),
+        "later": ("walkgraph.models.synthetic.operators:Noop", {}),
     }
     made = engine_of(plan_of(nodes, kv_bytes=PAGE_BYTES * 400), mix=Mix(2 * rows, rows, rows), clock=Ticking())
     made.time_steps(on=on)

@@ -12,7 +12,7 @@ from walkgraph.abi.operator import Operator
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.loops.bodies import Loaded
 from walkgraph.engine.warmup import capture_steps
-from walkgraph.networks.operators_synthetic_search import Spread
+from walkgraph.models.synthetic.search_operators import Spread
 
 CPU = torch.device("cpu")
 

@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
+from walkgraph.graph.catalogue import Append, Component, Palette, Param, StateUse, port
 
 COMPONENTS = (
     Component(
@@ -18,6 +18,7 @@ COMPONENTS = (
     ),
     Component(
         name="toy.eye",
+        former=("toy.retina",),
         description="",
         inputs=(port("image", "image: bytes"),),
         outputs=(port("seen", "embeddings: float[n, 8]"),),
@@ -126,7 +127,7 @@ COMPONENTS = (
         outputs=(port("latents", "latents: float[m, 5]"),),
     ),
 )
-CATALOGUE = {component.name: component for component in COMPONENTS}
+CATALOGUE = Palette(COMPONENTS)
 
 
 def document() -> dict[str, Any]:

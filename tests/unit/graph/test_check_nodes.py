@@ -47,6 +47,7 @@ STRUCTURE: list[Case] = [
 
 NODES: list[Case] = [
     ("unknown_component", sets("nodes/eye/component", "toy.ear"), "/nodes/eye/component"),
+    ("former_name", sets("nodes/eye/component", "toy.retina"), "/nodes/eye/component"),
     ("component_unavailable", sets("nodes/wide", {"component": "toy.wide"}), "/nodes/wide/component"),
     ("missing_weights", drops("nodes/llm_guide/weights"), "/nodes/llm_guide"),
     ("unknown_weights", sets("nodes/llm_guide/weights", "toys"), "/nodes/llm_guide/weights"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walkgraph.graph.language.float32 import float32, flow_time
-from walkgraph.networks import flow
+from walkgraph.models.flow import sampler
 
 FUSED = pytest.mark.skipif(
     torch.backends.cpu.get_cpu_capability() == "DEFAULT",
@@ -71,7 +71,7 @@ def test_what_is_beyond_single_precision_has_no_nearest() -> None:
 @FUSED
 @given(steps=st.integers(2, 200), shift=st.floats(0.1, 20))
 def test_times_are_those_of_a_tensor(steps: int, shift: float) -> None:
-    assert times(steps, shift) == flow.timesteps(steps, shift).tolist()
+    assert times(steps, shift) == sampler.timesteps(steps, shift).tolist()
 
 
 @FUSED
@@ -82,8 +82,8 @@ def test_guidance_acts_in_the_same_steps_as_on_a_tensor(shift: float) -> None:
     for steps in STEPS:
         here = np.array(times(steps, shift)[:-1])
         found = (low < here) & (here <= high)
-        there = flow.timesteps(steps, shift)[:-1]
-        assert found.tolist() == [flow.inside(there, *pair).tolist() for pair in INTERVALS]
+        there = sampler.timesteps(steps, shift)[:-1]
+        assert found.tolist() == [sampler.inside(there, *pair).tolist() for pair in INTERVALS]
 
 
 @pytest.mark.parametrize("shift", [0.5, 1.0, 3.0])

@@ -13,7 +13,7 @@ from walkgraph.graph.document import FirstStep, Fork, ForStep, Graph, Step, Task
 from walkgraph.graph.language.expressions import evaluate, parse
 from walkgraph.graph.reading import codec
 from walkgraph.graph.structure import Entry, for_parts, structure
-from walkgraph.networks import flow
+from walkgraph.models.flow import sampler
 from walkgraph.resources import bundled
 
 Parts = list[tuple[str, str]]
@@ -185,5 +185,5 @@ def test_a_step_at_the_intervals_border_is_guided_as_in_float32(
     name: str, use: str, steps: int, shift: float, low: float, high: float
 ) -> None:
     asked = {"steps": steps, "shift": shift, "cfg_interval_low": low, "cfg_interval_high": high}
-    wanted = flow.inside(flow.timesteps(steps, shift)[:-1], low, high).tolist()
+    wanted = sampler.inside(sampler.timesteps(steps, shift)[:-1], low, high).tolist()
     assert guided(name, use, {**asked, "cfg_text_scale": 4.0, "cfg_img_scale": 2.0}) == wanted

@@ -17,9 +17,9 @@ from tests.unit.graphs.test_bundled import GRAPHS
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.states import States
 from walkgraph.graph.reading import codec
-from walkgraph.networks.operators_pi05 import Expert, random_pi05
-from walkgraph.networks.pi05 import Pi05
-from walkgraph.networks.presets import PI05
+from walkgraph.models.pi05.model import Pi05
+from walkgraph.models.pi05.operators import Expert, random_pi05
+from walkgraph.models.pi05.presets import PI05
 from walkgraph.placement.document import decode
 
 CONFIG = PI05["pi05-tiny"]

@@ -16,9 +16,9 @@ from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS, placement_of
 from walkgraph.graph.reading import codec
 from walkgraph.layers.pictures.patches import normalise
-from walkgraph.networks import reach_scene as world
-from walkgraph.networks.reach_pictures import picture
-from walkgraph.networks.reach_words import FORMS
+from walkgraph.models.reach import scene as world
+from walkgraph.models.reach.pictures import picture
+from walkgraph.models.reach.words import FORMS
 from walkgraph.placement.sizes import weights_folder
 from walkgraph.starters.reach.policy import Policy, load
 

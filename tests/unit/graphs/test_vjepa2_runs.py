@@ -15,12 +15,13 @@ from torch import Tensor
 
 from tests.support.local import LocalDeployment, node_calls
 from tests.unit.graphs.test_bundled import GRAPHS
+from walkgraph.architectures.drawn import drawn
 from walkgraph.graph.reading import codec
 from walkgraph.layers.poses import plain_move
-from walkgraph.networks import vjepa2_planning as planning
-from walkgraph.networks.operators_vjepa2 import Predictor
-from walkgraph.networks.presets import VJEPA2, drawn
-from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Encoder, Vjepa2Predictor, normed
+from walkgraph.models.vjepa2 import planning
+from walkgraph.models.vjepa2.model import Vjepa2, Vjepa2Encoder, Vjepa2Predictor, normed
+from walkgraph.models.vjepa2.operators import Predictor
+from walkgraph.models.vjepa2.presets import VJEPA2
 from walkgraph.placement.document import decode
 
 CONFIG = VJEPA2["vjepa2-ac-tiny"]

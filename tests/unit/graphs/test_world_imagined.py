@@ -13,9 +13,9 @@ from PIL import Image
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS, placement_of
 from walkgraph.graph.reading import codec
-from walkgraph.networks import world_scene as world
-from walkgraph.networks.world_drives import drive
-from walkgraph.networks.world_picture import picture
+from walkgraph.models.world import scene as world
+from walkgraph.models.world.drives import drive
+from walkgraph.models.world.picture import picture
 from walkgraph.placement.sizes import weights_folder
 from walkgraph.starters.world.evaluate import read
 from walkgraph.starters.world.imagine import Search, imagined, planned, seen

@@ -29,22 +29,25 @@ from tests.support.checkpoints import (
     snac,
     written,
 )
-from walkgraph.checkpoints.bagel import BAGEL_7B_MOT, bagel_json
-from walkgraph.checkpoints.orpheus import ORPHEUS_3B, OrpheusConfig
-from walkgraph.checkpoints.pi05 import PI05_BASE, pi05_json
-from walkgraph.checkpoints.vjepa2 import VJEPA2_AC_VITG, vjepa2_json
+from walkgraph.architectures.flux_vae import AutoEncoder
+from walkgraph.checkpoints.contents import Contents, read
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.check import check
-from walkgraph.importing.contents import Contents, read
 from walkgraph.importing.making import graph_name, make
 from walkgraph.importing.recognising import Recognised, known, recognise
-from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.flux_vae import AutoEncoder
-from walkgraph.networks.llama import Llama
-from walkgraph.networks.pi05 import Pi05
-from walkgraph.networks.presets import BAGEL, ORPHEUS, PI05, VJEPA2
-from walkgraph.networks.vjepa2 import Vjepa2Encoder, Vjepa2Predictor
+from walkgraph.models.bagel.config import BAGEL_7B_MOT, bagel_json
+from walkgraph.models.bagel.model import Bagel
+from walkgraph.models.bagel.presets import BAGEL
+from walkgraph.models.orpheus.config import ORPHEUS_3B, OrpheusConfig
+from walkgraph.models.orpheus.llama import Llama
+from walkgraph.models.orpheus.presets import ORPHEUS
+from walkgraph.models.pi05.config import PI05_BASE, pi05_json
+from walkgraph.models.pi05.model import Pi05
+from walkgraph.models.pi05.presets import PI05
+from walkgraph.models.vjepa2.config import VJEPA2_AC_VITG, vjepa2_json
+from walkgraph.models.vjepa2.model import Vjepa2Encoder, Vjepa2Predictor
+from walkgraph.models.vjepa2.presets import VJEPA2
 from walkgraph.placement.hardware import with_gpus
 
 CHECKPOINTS: dict[str, tuple[str, Callable[[Path], Path]]] = {

@@ -25,17 +25,17 @@ from tests.support.checkpoints import (
     tokenizer,
     written,
 )
-from walkgraph.checkpoints.orpheus import read_orpheus
-from walkgraph.checkpoints.pi05 import read_pi05
+from walkgraph.checkpoints.contents import read
 from walkgraph.components import catalogue, families
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.reading import codec
-from walkgraph.importing import vocoder
-from walkgraph.importing.contents import read
 from walkgraph.importing.recognising import recognise
-from walkgraph.networks.checkpoint import load_llama
-from walkgraph.networks.pi05_checkpoint import load_pi05
-from walkgraph.networks.snac import SNAC, Snac, load_snac
+from walkgraph.models.orpheus.config import read_orpheus
+from walkgraph.models.orpheus.weights import load_llama
+from walkgraph.models.pi05.config import read_pi05
+from walkgraph.models.pi05.weights import load_pi05
+from walkgraph.models.snac.importing import COMPANION
+from walkgraph.models.snac.model import SNAC, Snac, load_snac
 from walkgraph.placement.document import decode
 from walkgraph.placement.hardware import reserve, with_gpus
 from walkgraph.placement.plan import plan
@@ -181,7 +181,7 @@ def test_a_vocoder_in_eight_bits_is_refused_too(tmp_path: Path) -> None:
 def test_snacs_tensors_are_those_of_its_network(tmp_path: Path, config: Any, change: dict[str, Any]) -> None:
     config = dataclasses.replace(config, **change)
     written(tmp_path)({name: list(v) if isinstance(v, tuple) else v for name, v in vars(config).items()})
-    (part,) = vocoder.parts(read(tmp_path))
+    (part,) = COMPANION.parts(read(tmp_path))
     assert dict(part.expected) == shapes(lambda: Snac(config))
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from walkgraph.checkpoints.bagel import BAGEL_7B_MOT, bagel_json
 from walkgraph.components import families
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import Weights
+from walkgraph.models.bagel.config import BAGEL_7B_MOT, bagel_json
 from walkgraph.placement.sizes import find_sizes, weights_folder
 
 
@@ -120,7 +120,7 @@ def test_what_is_not_known_is_not_found(source: str) -> None:
             70.5,
             {"qwen3_omni.thinker": 98_304, "qwen3_omni.talker": 20_480, "qwen3_omni.code_predictor": 20_480},
         ),
-        ("pi05:random:pi05-base:0", 6.7, {"pi05.prefix": 18_432, "pi05.expert": 18_432}),
+        ("pi05:random:pi05-base:0", 6.7, {"pi05.prefill": 18_432, "pi05.action_expert": 18_432}),
         ("vjepa2:random:vjepa2-ac-vitg:0", 2.63, {"vjepa2.predictor": 98_304}),
     ],
 )

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from walkgraph.layers.pictures.patches import patchify
-from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.flow import interpolate
+from walkgraph.models.bagel.model import Bagel
+from walkgraph.models.flow.sampler import interpolate
 from walkgraph.starters.shapes.config import config
 from walkgraph.starters.shapes.context import Context
 from walkgraph.starters.shapes.losses import Tasks

@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from walkgraph.checkpoints.pi05 import read_pi05
-from walkgraph.networks import reach_scene as world
-from walkgraph.networks.pi05_checkpoint import read_scalings
-from walkgraph.networks.reach_words import FORMS
+from walkgraph.models.pi05.config import read_pi05
+from walkgraph.models.pi05.weights import read_scalings
+from walkgraph.models.reach import scene as world
+from walkgraph.models.reach.words import FORMS
 from walkgraph.placement.sizes import weights_folder
 from walkgraph.starters import names
 from walkgraph.starters.reach.config import config

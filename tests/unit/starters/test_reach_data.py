@@ -5,8 +5,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from walkgraph.networks import reach_scene as world
-from walkgraph.networks.reach_words import FORMS
+from walkgraph.models.reach import scene as world
+from walkgraph.models.reach.words import FORMS
 from walkgraph.starters.reach.config import config
 from walkgraph.starters.reach.data import Prompts, digitised, examples
 from walkgraph.starters.reach.tokens import BOS, FILE, LEVELS, WORDS, make

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from walkgraph.checkpoints.bagel import read_bagel
+from walkgraph.models.bagel.config import read_bagel
 from walkgraph.placement.sizes import weights_folder
 from walkgraph.starters import names
 from walkgraph.starters.shapes import language

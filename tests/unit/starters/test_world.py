@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 
-from walkgraph.checkpoints.vjepa2 import TransformerConfig, Vjepa2Config, read_vjepa2
-from walkgraph.networks.vjepa2 import Vjepa2, normed
-from walkgraph.networks.world_painter import Painter
-from walkgraph.networks.world_picture import picture
-from walkgraph.networks.world_scene import MOST, SIDE, drawn, run
+from walkgraph.models.vjepa2.config import TransformerConfig, Vjepa2Config, read_vjepa2
+from walkgraph.models.vjepa2.model import Vjepa2, normed
+from walkgraph.models.world.painter import Painter
+from walkgraph.models.world.picture import picture
+from walkgraph.models.world.scene import MOST, SIDE, drawn, run
 from walkgraph.placement.sizes import weights_folder
 from walkgraph.starters import names
 from walkgraph.starters.world import data

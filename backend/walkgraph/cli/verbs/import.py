@@ -32,7 +32,7 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Recognise a public checkpoint, check its tensors, and write a graph and placements that serve it."""
-    from walkgraph.importing.contents import read
+    from walkgraph.checkpoints.contents import read
     from walkgraph.importing.making import make
     from walkgraph.importing.recognising import recognise
 

@@ -16,12 +16,18 @@ _LISTED = 6
 
 
 def check_nodes(context: Context) -> None:
+    renamed: set[str] = set()
     for name, node in context.graph.nodes.items():
         component = context.catalogue.get(node.component)
         if component is None:
             advice = context.nearest(node.component, context.catalogue)
             context.add("unknown_component", ("nodes", name, "component"), f"no component `{node.component}`; {advice}")
             continue
+        if component.name != node.component and node.component not in renamed:
+            # Said once of a name, however many nodes have it.
+            renamed.add(node.component)
+            message = f"`{node.component}` is now called `{component.name}`, and is found by both; write the new name"
+            context.add("former_name", ("nodes", name, "component"), message, "warning")
         if not component.available:
             message = f"`{component.name}` has no network yet: it can be drawn and planned, not deployed"
             context.add("component_unavailable", ("nodes", name, "component"), message, "warning")

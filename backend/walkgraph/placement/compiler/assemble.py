@@ -110,7 +110,7 @@ def _node(context: Context, index: int, name: str, node: Node) -> NodePlan:
     return NodePlan(
         index=index,
         name=name,
-        component=node.component,
+        component=component.name if component else node.component,
         network=(component.network if component else None) or "",
         weights=node.weights if node.weights in context.assignment.graph.weights else None,
         params=defaults | node.params,

@@ -16,6 +16,8 @@ def shown(component: Component) -> dict[str, Any]:
     }
     return {
         "name": component.name,
+        "former": list(component.former),
+        "category": component.category,
         "description": component.description,
         **ports,
         "params": {key: asdict(param) for key, param in component.params.items()},

@@ -1,9 +1,9 @@
 """The starter's sizes: the published model's classes, small."""
 
-from walkgraph.checkpoints.pi05 import Pi05Config, Widths
 from walkgraph.checkpoints.siglip import SiglipConfig
-from walkgraph.networks.reach_pictures import SIDE
-from walkgraph.networks.reach_scene import HORIZON
+from walkgraph.models.pi05.config import Pi05Config, Widths
+from walkgraph.models.reach.pictures import SIDE
+from walkgraph.models.reach.scene import HORIZON
 from walkgraph.starters.reach.tokens import BOS, VOCAB
 
 

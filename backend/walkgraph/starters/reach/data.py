@@ -9,9 +9,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from walkgraph.networks import reach_scene as world
-from walkgraph.networks.reach_pictures import picture
-from walkgraph.networks.reach_words import FORMS
+from walkgraph.models.reach import scene as world
+from walkgraph.models.reach.pictures import picture
+from walkgraph.models.reach.words import FORMS
 from walkgraph.starters.reach.tokens import BOS, LEVELS
 
 _ASTRAY = 0.08

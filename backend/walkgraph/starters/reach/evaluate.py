@@ -18,9 +18,9 @@ from PIL import Image
 from torch import Tensor
 
 from walkgraph.layers.pictures.patches import to_picture
-from walkgraph.networks import reach_scene as world
-from walkgraph.networks.reach_pictures import picture
-from walkgraph.networks.reach_words import FORMS
+from walkgraph.models.reach import scene as world
+from walkgraph.models.reach.pictures import picture
+from walkgraph.models.reach.words import FORMS
 from walkgraph.starters.reach.policy import STEPS, Episodes, Policy, load
 
 _log = logging.getLogger(__name__)

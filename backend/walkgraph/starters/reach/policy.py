@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from walkgraph.networks import reach_scene as world
-from walkgraph.networks.pi05 import Pi05
-from walkgraph.networks.reach_pictures import picture
+from walkgraph.models.pi05.model import Pi05
+from walkgraph.models.reach import scene as world
+from walkgraph.models.reach.pictures import picture
 from walkgraph.starters.reach.config import config
 from walkgraph.starters.reach.data import Prompts
 from walkgraph.starters.reach.tokens import FILE

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from walkgraph.networks.reach_scene import COLOURS
-from walkgraph.networks.reach_words import NOUNS, VERBS
+from walkgraph.models.reach.scene import COLOURS
+from walkgraph.models.reach.words import NOUNS, VERBS
 from walkgraph.starters.words import word_tokenizer
 
 FILE = Path(__file__).with_name("tokenizer.json")

@@ -17,10 +17,10 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.checkpoints.pi05 import pi05_json
 from walkgraph.checkpoints.statistics import statistics_json
-from walkgraph.networks import reach_scene as world
-from walkgraph.networks.pi05 import Pi05, Prefix
+from walkgraph.models.pi05.config import pi05_json
+from walkgraph.models.pi05.model import Pi05, Prefix
+from walkgraph.models.reach import scene as world
 from walkgraph.starters import schedule
 from walkgraph.starters.reach import evaluate
 from walkgraph.starters.reach.config import config

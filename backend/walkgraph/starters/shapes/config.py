@@ -1,7 +1,9 @@
 """The starter's sizes: the published model's classes, small."""
 
-from walkgraph.checkpoints.bagel import BagelConfig, LlmConfig, PictureRules, SpecialTokens, VaeConfig
+from walkgraph.checkpoints.flux_vae import VaeConfig
+from walkgraph.checkpoints.pictures import PictureRules
 from walkgraph.checkpoints.siglip import SiglipConfig
+from walkgraph.models.bagel.config import BagelConfig, LlmConfig, SpecialTokens
 from walkgraph.starters.shapes.render import SIDE
 
 

@@ -13,11 +13,11 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from walkgraph.architectures.flux_vae import AutoEncoder
 from walkgraph.layers.attention.dense_attention import KV, PackedAttend
 from walkgraph.layers.pictures.patches import grid_ids, patchify, unpatchify
-from walkgraph.networks import flow
-from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.flux_vae import AutoEncoder
+from walkgraph.models.bagel.model import Bagel
+from walkgraph.models.flow import sampler
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Guidance:
     text_scale: float = 4.0
     image_scale: float = 1.0
     interval: tuple[float, float] = (0.4, 1.0)
-    renorm: flow.Renorm = "global"
+    renorm: sampler.Renorm = "global"
     renorm_min: float = 0.0
 
 
@@ -127,13 +127,13 @@ def denoise(
 ) -> Tensor:
     """Noise `[B, N, C]` -> clean latent tokens. Branches run only inside the guidance interval and where scaled."""
     x = noise
-    times = flow.timesteps(how.steps, how.shift)
-    inside = flow.inside(times, *how.interval).tolist()
+    times = sampler.timesteps(how.steps, how.shift)
+    inside = sampler.inside(times, *how.interval).tolist()
     for t, t_next, guided in zip(times[:-1].tolist(), times[1:].tolist(), inside[:-1], strict=True):
         at = torch.full((x.shape[0],), t, device=x.device)
         with_text = no_text is not None and guided and how.text_scale > 1
         with_image = no_image is not None and with_text and how.image_scale > 1
-        v = flow.guide(
+        v = sampler.guide(
             full.velocity(x, at, grid),
             no_text.velocity(x, at, grid) if no_text is not None and with_text else None,
             no_image.velocity(x, at, grid) if no_image is not None and with_image else None,

@@ -21,11 +21,11 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from walkgraph.checkpoints.bagel import read_bagel
+from walkgraph.architectures.flux_vae import AutoEncoder
 from walkgraph.layers.pictures.patches import normalise, to_picture
-from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.checkpoint import load_autoencoder, load_bagel
-from walkgraph.networks.flux_vae import AutoEncoder
+from walkgraph.models.bagel.config import read_bagel
+from walkgraph.models.bagel.model import Bagel
+from walkgraph.models.bagel.weights import load_autoencoder, load_bagel
 from walkgraph.starters.shapes import data, language
 from walkgraph.starters.shapes.context import Context, Guidance, denoise, to_images, to_latents, write
 from walkgraph.starters.shapes.detector import Seen, detect

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.checkpoints.bagel import BagelConfig
 from walkgraph.layers.attention.dense_attention import PackedAttend
 from walkgraph.layers.pictures.patches import grid_ids
-from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.flow import interpolate
+from walkgraph.models.bagel.config import BagelConfig
+from walkgraph.models.bagel.model import Bagel
+from walkgraph.models.flow.sampler import interpolate
 from walkgraph.starters.shapes.data import CAPTION, EDIT, PROMPT
 from walkgraph.starters.shapes.layout import Block, Layout
 from walkgraph.starters.shapes.render import SIDE

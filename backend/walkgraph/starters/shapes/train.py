@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from walkgraph.checkpoints.bagel import BagelConfig, bagel_json, read_bagel
+from walkgraph.architectures.flux_vae import AutoEncoder
 from walkgraph.layers.pictures.patches import patchify
-from walkgraph.networks.bagel import Bagel
-from walkgraph.networks.checkpoint import load_autoencoder, load_bagel
-from walkgraph.networks.flow import shifted
-from walkgraph.networks.flux_vae import AutoEncoder
+from walkgraph.models.bagel.config import BagelConfig, bagel_json, read_bagel
+from walkgraph.models.bagel.model import Bagel
+from walkgraph.models.bagel.weights import load_autoencoder, load_bagel
+from walkgraph.models.flow.sampler import shifted
 from walkgraph.starters.schedule import Clock, Ema, autocast, begin, optimizer, save
 from walkgraph.starters.shapes import data
 from walkgraph.starters.shapes.config import config

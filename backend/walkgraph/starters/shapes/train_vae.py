@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.networks.flux_vae import AutoEncoder
+from walkgraph.architectures.flux_vae import AutoEncoder
 from walkgraph.starters.schedule import Clock, Ema, autocast, optimizer
 from walkgraph.starters.shapes import data
 from walkgraph.starters.shapes.config import config

@@ -1,8 +1,8 @@
 """The starter's sizes: the published model's classes, small."""
 
-from walkgraph.checkpoints.vjepa2 import TransformerConfig, Vjepa2Config
-from walkgraph.networks.world_painter import GRID, PainterConfig
-from walkgraph.networks.world_scene import SIDE
+from walkgraph.models.vjepa2.config import TransformerConfig, Vjepa2Config
+from walkgraph.models.world.painter import GRID, PainterConfig
+from walkgraph.models.world.scene import SIDE
 
 MODEL = Vjepa2Config(
     encoder=TransformerConfig(width=192, hidden=768, layers=6, heads=3),

@@ -6,7 +6,7 @@ Shape letters: B scenes, T actions.
 import torch
 from torch import Tensor
 
-from walkgraph.networks.world_scene import MOST, ROOM, Scene, moved, rooms, run
+from walkgraph.models.world.scene import MOST, ROOM, Scene, moved, rooms, run
 
 _LEG = 4
 """Steps for which a drive keeps its course."""

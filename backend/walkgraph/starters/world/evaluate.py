@@ -18,11 +18,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from walkgraph.networks.checkpoint import load
-from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Encoder, Vjepa2Predictor
-from walkgraph.networks.world_painter import Painter
-from walkgraph.networks.world_picture import picture
-from walkgraph.networks.world_scene import NEAR, SIDE, apart, at_goal, drawn, moved
+from walkgraph.architectures.weights import load
+from walkgraph.models.vjepa2.model import Vjepa2, Vjepa2Encoder, Vjepa2Predictor
+from walkgraph.models.world.painter import Painter
+from walkgraph.models.world.picture import picture
+from walkgraph.models.world.scene import NEAR, SIDE, apart, at_goal, drawn, moved
 from walkgraph.starters.schedule import autocast
 from walkgraph.starters.world import data
 from walkgraph.starters.world.config import MODEL, PAINTER

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Predictor, normed
-from walkgraph.networks.vjepa2_planning import Momentum, chosen, distance, normals, propose, refine, rest
-from walkgraph.networks.world_scene import MOST
+from walkgraph.models.vjepa2.model import Vjepa2, Vjepa2Predictor, normed
+from walkgraph.models.vjepa2.planning import Momentum, chosen, distance, normals, propose, refine, rest
+from walkgraph.models.world.scene import MOST
 from walkgraph.starters.world.data import reckoned
 
 

@@ -19,11 +19,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from walkgraph.checkpoints.vjepa2 import vjepa2_json
-from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Block, Vjepa2Encoder, Vjepa2Predictor, normed
-from walkgraph.networks.world_painter import Painter
-from walkgraph.networks.world_picture import picture
-from walkgraph.networks.world_scene import Scene
+from walkgraph.models.vjepa2.config import vjepa2_json
+from walkgraph.models.vjepa2.model import Vjepa2, Vjepa2Block, Vjepa2Encoder, Vjepa2Predictor, normed
+from walkgraph.models.world.painter import Painter
+from walkgraph.models.world.picture import picture
+from walkgraph.models.world.scene import Scene
 from walkgraph.starters import schedule
 from walkgraph.starters.schedule import Clock, Ema, Progress, autocast, optimizer
 from walkgraph.starters.world import data

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.checkpoints.vjepa2 import TransformerConfig
 from walkgraph.layers.pictures.patches import patchify
-from walkgraph.networks.vjepa2 import Vjepa2, Vjepa2Block, normed
-from walkgraph.networks.vjepa2_positions import angles
-from walkgraph.networks.world_painter import READ, Painter, facts
-from walkgraph.networks.world_picture import picture
-from walkgraph.networks.world_scene import Scene
+from walkgraph.models.vjepa2.config import TransformerConfig
+from walkgraph.models.vjepa2.model import Vjepa2, Vjepa2Block, normed
+from walkgraph.models.vjepa2.positions import angles
+from walkgraph.models.world.painter import READ, Painter, facts
+from walkgraph.models.world.picture import picture
+from walkgraph.models.world.scene import Scene
 from walkgraph.starters.schedule import Clock, Ema, Progress, autocast, optimizer
 from walkgraph.starters.world import data
 

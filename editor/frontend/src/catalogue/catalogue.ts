@@ -15,8 +15,12 @@ export function loadCatalogue(): Promise<Catalogue> {
   return loading;
 }
 
+/** Listed by their names; a component is found by its former names too, which are not listed. */
 export function byName(components: readonly Component[]): Catalogue {
-  return Object.fromEntries(components.map((component) => [component.name, component]));
+  const found = Object.fromEntries(components.map((component) => [component.name, component]));
+  for (const component of components)
+    for (const name of component.former ?? []) Object.defineProperty(found, name, { value: component });
+  return found;
 }
 
 /** The family that it is of: `bagel.vae_decoder` -> `bagel`. */

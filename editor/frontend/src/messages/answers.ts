@@ -29,8 +29,10 @@ export interface StateSlot {
 /** A component of the palette: `GET /api/v1/components`. */
 export interface Component {
   name: string;
-  /** What it does, as a heading of the palette. */
-  category?: string | null;
+  /** Names that it had: documents that hold them mean it. */
+  former?: string[];
+  /** What it is about: `Text`, `Picture`, `Model`. */
+  category?: string;
   description: string;
   inputs: Port[];
   outputs: Port[];

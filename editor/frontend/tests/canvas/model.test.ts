@@ -145,10 +145,10 @@ describe("what is wrong stays in sight", () => {
 
   test("types that don't fit are broken", () => {
     const catalogue = structuredClone(portsCatalogue(shapes)) as Record<string, Catalogue[string]>;
-    const start = catalogue["text.start"]!;
+    const start = catalogue["text.begin_answer"]!;
     const backbone = catalogue["bagel.backbone"]!;
     const typed = (ports: typeof start.inputs, type: string) => ports.map((port) => ({ ...port, type }));
-    catalogue["text.start"] = { ...start, outputs: typed(start.outputs, "image") };
+    catalogue["text.begin_answer"] = { ...start, outputs: typed(start.outputs, "image") };
     catalogue["bagel.backbone"] = { ...backbone, inputs: typed(backbone.inputs, "tokens") };
     const model = made(shapes, "decode", { catalogue });
     expect(model.edges.find((one) => one.id === "edge:0")?.data?.broken).toContain("image");

@@ -1,0 +1,36 @@
+"""Weights drawn at random, for the configurations that a `random:CONFIG:SEED` source names."""
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from walkgraph.layers.unset import unset
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def drawn(build: Callable[[], M], seed: int, *, device: torch.device, dtype: torch.dtype) -> M:
+    """A module with every tensor drawn, also those that training starts at zero: nothing passes a test by being 0.
+
+    Each tensor depends on the seed and its own name alone, so that a part loads as it does within the whole. CPU and
+    GPU draw different numbers.
+    """
+    with unset():
+        module = build()
+    state = {name: _draw(name, tensor.shape, seed, device).to(dtype) for name, tensor in module.state_dict().items()}
+    module.load_state_dict(state, assign=True)
+    return module.eval().requires_grad_(False)
+
+
+def _draw(name: str, shape: torch.Size, seed: int, device: torch.device) -> Tensor:
+    """Matrices keep the scale of what they multiply; vectors of weights are near 1, biases near 0."""
+    digest = hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=7).digest()
+    generator = torch.Generator(device).manual_seed(int.from_bytes(digest, "big"))
+    numbers = torch.randn(shape, generator=generator, device=device)
+    if len(shape) > 1:
+        return numbers / math.sqrt(math.prod(shape[1:]))
+    return numbers * 0.1 + (0.0 if name.endswith("bias") else 1.0)

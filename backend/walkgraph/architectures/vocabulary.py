@@ -1,0 +1,38 @@
+"""What turns text into tokens and back: the tokenizer in a folder of weights, or bytes for weights drawn at random."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from walkgraph.abi.operator import LoadContext
+from walkgraph.checkpoints.files import tokenizer_file
+from walkgraph.checkpoints.tokenizer import Trained
+from walkgraph.errors import Refused
+
+
+class Vocabulary(Protocol):
+    bos: int
+    eos: int
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Special tokens give no text; bytes that are no character give U+FFFD."""
+        ...
+
+
+class Bytes:
+    def __init__(self, bos: int, eos: int) -> None:
+        self.bos, self.eos = bos, eos
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return bytes(i for i in ids if i < 256).decode(errors="replace")
+
+
+def trained(context: LoadContext, *, plain: bool = False) -> Trained:
+    """The tokenizer of the weight set's folder. Raises `Refused`, `NotFound` and `InvalidInput`."""
+    if context.folder is None:
+        raise Refused("text nodes read the tokenizer of a weight set; name one in the node's `weights`")
+    return Trained(tokenizer_file(context.folder), plain=plain)

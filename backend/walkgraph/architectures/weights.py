@@ -1,0 +1,116 @@
+"""Weights in the public layout: safetensors only, whole or sharded, strict, built on `meta` and assigned.
+
+What a folder says of itself (configs, headers) is read by `walkgraph.checkpoints`.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from walkgraph.checkpoints.files import coded, files, tensors
+from walkgraph.errors import InvalidInput
+from walkgraph.layers.unset import unset
+
+M = TypeVar("M", bound=nn.Module)
+Named = tuple[str, torch.Tensor]
+_DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+"""As safetensors files call them."""
+Progress = Callable[[int], None]
+"""Called with the bytes of every tensor that was loaded."""
+
+
+def _none(name: str) -> bool:
+    return False
+
+
+class Names(NamedTuple):
+    """How the tensors of a file are those of a module."""
+
+    rename: Callable[[str], str] = str
+    """A tensor's name in the file -> in the module."""
+    spare: Collection[str] = ()
+    """Tensors that may be there and are not read, by their names in the module."""
+    exact: Callable[[str], bool] = _none
+    """Whether a tensor of the module is kept in float32."""
+    regroup: Callable[[Iterable[Named]], Iterable[Named]] = iter
+    """A file's tensors, renamed, -> the module's: some may be joined, or left out."""
+
+
+def load(
+    build: Callable[[], M],
+    folder: Path,
+    stem: str,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+    names: Names = Names(),  # noqa: B008 (of values that don't change)
+) -> M:
+    """Build on `meta`, then assign every tensor of `<stem>.safetensors` (or of its shards), cast to `dtype`.
+
+    Raises `NotFound` for a missing file and `InvalidInput` for missing, unknown, misshapen or quantised tensors.
+    """
+    with unset():
+        module = build()
+    wanted = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    state: dict[str, torch.Tensor] = {}
+    problems: list[str] = []
+    for name, tensor in names.regroup(_tensors(folder, stem, str(device), names)):
+        if name not in wanted:
+            problems.append(f"unknown tensor `{name}`")
+        elif (fault := undecoded(name, tensor)) is not None:
+            problems.append(fault)
+        elif tuple(tensor.shape) != wanted[name]:
+            problems.append(f"`{name}` is {list(tensor.shape)}, the config wants {list(wanted[name])}")
+        else:
+            state[name] = tensor.to(torch.float32 if names.exact(name) else dtype)
+            if progress is not None:
+                progress(tensor.nbytes)
+    problems += [f"missing tensor `{name}`" for name in wanted.keys() - state.keys() if not _named(name, problems)]
+    if problems:
+        more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+        shown = "; ".join(sorted(problems)[:5])
+        raise InvalidInput(f"`{stem}` in `{folder.name}` does not fit its config: {shown}{more}")
+    module.load_state_dict(state, assign=True)
+    return module.eval().requires_grad_(False)
+
+
+def undecoded(name: str, tensor: torch.Tensor) -> str | None:
+    """What is wrong with numbers that can't be taken as they are, in a sentence; None of others."""
+    return coded(name, _DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch.")))
+
+
+def _named(name: str, problems: list[str]) -> bool:
+    return any(f"`{name}`" in problem for problem in problems)
+
+
+def _tensors(folder: Path, stem: str, device: str, names: Names) -> Iterator[tuple[str, torch.Tensor]]:
+    for filed, tensor in read_tensors(folder, stem, device, lambda filed: names.rename(filed) not in names.spare):
+        yield names.rename(filed), tensor
+
+
+def read_tensors(
+    folder: Path, stem: str, device: str, wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Of all files of a stem, by their names there. Raises `NotFound` and `InvalidInput`."""
+    tensors(folder, stem)  # what the headers say must go together
+    for path in files(folder, stem):
+        with opened(path, device) as shard:
+            for name in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
+                if wanted(name):
+                    yield name, shard.get_tensor(name)
+
+
+@contextmanager
+def opened(path: Path, device: str) -> Iterator[Any]:
+    """A safetensors file; raises `InvalidInput` for one that isn't."""
+    try:
+        with safe_open(path, framework="pt", device=device) as shard:
+            yield shard
+    except SafetensorError as error:
+        raise InvalidInput(f"`{path.name}` is not a readable safetensors file: {error}") from error

@@ -1,0 +1,127 @@
+"""What a family says of itself to be imported: how it is recognised, and which tensors its network reads."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from walkgraph.checkpoints.contents import Contents
+from walkgraph.checkpoints.decoder import DecoderSizes
+from walkgraph.checkpoints.files import Shape, tokenizer_file
+from walkgraph.checkpoints.siglip import SiglipConfig
+from walkgraph.checkpoints.tokenizer import Trained
+from walkgraph.errors import InvalidInput
+
+Shapes = dict[str, Shape]
+"""Tensor -> its shape."""
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The tensors of one stem."""
+
+    stem: str
+    expected: Mapping[str, Shape]
+    """By the names that the network has."""
+    named: Callable[[Shapes], Shapes] = dict
+    """The files' names and shapes -> the network's: renamed, joined, and without what isn't read."""
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A family whose weights serve beside another's, from a folder of their own."""
+
+    title: str
+    recognises: Callable[[Contents], bool]
+    parts: Callable[[Contents], list[Part]]
+    """Raises InvalidInput for a config that can't be served."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Weights of another family that a graph needs too."""
+
+    family: str
+    """The one that declares a `Companion`."""
+    without: str
+    """What it is like without them, in a sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    name: str
+    """As graphs call it."""
+    title: str
+    graph: str
+    """The bundled graph that serves it."""
+    weights: str
+    """That graph's weight set."""
+    kinds: tuple[str, ...] = ()
+    """What configs call it (`model_type`, `type`, `architectures`): the nearest is named to whoever brings another."""
+    recognises: Callable[[Contents], bool]
+    parts: Callable[[Contents], list[Part]]
+    """Raises InvalidInput or NotFound for a config that its network can't be made of."""
+    adapt: Callable[[Document, Contents], Iterable[str]] = lambda document, contents: ()
+    """Set in the graph what follows from the config; gives what somebody should know of it, in sentences."""
+    notes: Callable[[Contents], Iterable[str]] = lambda contents: ()
+    """What is missing beside the weights, or can't be read, in sentences; it can't be served without."""
+    beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
+    """Weight set of the graph -> what it is."""
+
+
+# ── shapes that many networks have ──────────────────────────────────────────────────────────────
+
+
+def linear(name: str, out: int, into: int, *, bias: bool = True) -> Iterator[tuple[str, Shape]]:
+    yield f"{name}.weight", (out, into)
+    if bias:
+        yield f"{name}.bias", (out,)
+
+
+def norm(name: str, width: int, *, bias: bool = True) -> Iterator[tuple[str, Shape]]:
+    yield f"{name}.weight", (width,)
+    if bias:
+        yield f"{name}.bias", (width,)
+
+
+def gated(name: str, width: int, hidden: int) -> Iterator[tuple[str, Shape]]:
+    """An MLP with a gate."""
+    for part in ("gate_proj", "up_proj"):
+        yield from linear(f"{name}.{part}", hidden, width, bias=False)
+    yield from linear(f"{name}.down_proj", width, hidden, bias=False)
+
+
+def siglip(name: str, sizes: SiglipConfig, patch: Shape) -> Iterator[tuple[str, Shape]]:
+    """A vision tower; `patch`: what a row of its patch embedding reads."""
+    width, hidden = sizes.width, sizes.hidden
+    yield f"{name}.embeddings.patch_embedding.weight", (width, *patch)
+    yield f"{name}.embeddings.patch_embedding.bias", (width,)
+    yield f"{name}.embeddings.position_embedding.weight", (sizes.side**2, width)
+    for layer in range(sizes.layers):
+        at = f"{name}.encoder.layers.{layer}"
+        for part in ("layer_norm1", "layer_norm2"):
+            yield from norm(f"{at}.{part}", width)
+        for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            yield from linear(f"{at}.self_attn.{part}", width, width)
+        yield from linear(f"{at}.mlp.fc1", hidden, width)
+        yield from linear(f"{at}.mlp.fc2", width, hidden)
+    yield from norm(f"{name}.post_layernorm", width)
+
+
+def projections(at: str, sizes: DecoderSizes, *, bias: bool, suffix: str = "") -> Iterator[tuple[str, Shape]]:
+    """Of the attention of a decoder's layer; `bias`: of queries, keys and values."""
+    queries, keys = sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
+    for part, out in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
+        yield from linear(f"{at}.self_attn.{part}{suffix}", out, sizes.width, bias=bias)
+    yield from linear(f"{at}.self_attn.o_proj{suffix}", sizes.width, queries, bias=False)
+
+
+# ── beside the weights ──────────────────────────────────────────────────────────────────────────
+
+
+def tokenizer_faults(contents: Contents, *, plain: bool) -> Iterator[str]:
+    """Why the tokenizer can't be loaded, in a sentence; `plain` as in `Trained`."""
+    try:
+        Trained(tokenizer_file(contents.folder), plain=plain)
+    except InvalidInput as error:
+        yield str(error)

@@ -1,0 +1,15 @@
+"""How a family finds the configuration that a `random:CONFIG:SEED` source names."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from walkgraph.errors import NotFound
+
+C = TypeVar("C")
+
+
+def preset(known: Mapping[str, C], name: str) -> C:
+    """Raises `NotFound` for a name that isn't there."""
+    if name not in known:
+        raise NotFound(f"no configuration `{name}` of this family; choose one of {sorted(known)}")
+    return known[name]

@@ -1,1 +1,0 @@
-"""One file a family that can be imported: its `FAMILY`."""

@@ -1,0 +1,12 @@
+"""The model families, a folder each; none imports another, and loading one loads no other.
+
+    components.py    declarations and sizes; no torch
+    config.py        the reader of a checkpoint's config; no torch
+    presets.py       configurations that `random:` sources name; no torch
+    importing.py     how a checkpoint is recognised, and what it must hold; no torch
+    operators.py     what components' `network` names
+    weights.py       the loading of the published layout
+    and the architecture
+
+What several families are built of is in `architectures`, and what several configs say in `checkpoints`.
+"""

@@ -1,0 +1,1 @@
+"""BAGEL: reads text and pictures, answers in text, and draws pictures."""

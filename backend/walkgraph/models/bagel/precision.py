@@ -1,0 +1,45 @@
+"""In which numbers BAGEL's gen weights are kept: as the others, or in eight bits, for faster flow steps.
+
+Eight bits take half the room, and the others are given back, so all nodes of one set of weights on a rank choose alike:
+branches of a guidance that were rounded otherwise would differ by their rounding too.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+
+from walkgraph.abi.operator import LoadContext
+from walkgraph.errors import Refused
+from walkgraph.layers.decoder import DecoderLayer
+from walkgraph.layers.linear.fp8 import quantise, supported
+from walkgraph.models.bagel.config import BagelConfig
+from walkgraph.models.bagel.model import Bagel
+from walkgraph.models.bagel.mot import GEN
+
+PRECISION = "precision"
+"""The option's name: `bf16` leaves the weights in the rank's type, whatever that is."""
+
+
+def at_precision(model: Bagel, context: LoadContext) -> Bagel:
+    """The model, its gen weights kept as the node asks for. Raises `Refused` where another node has chosen otherwise,
+    or the device has no such products."""
+    wanted = context.options.get(PRECISION, "bf16")
+    first = PRECISION not in context.shared
+    there = context.shared.setdefault(PRECISION, wanted)
+    if there != wanted:
+        raise Refused(f"nodes that share weights on a rank must have one `{PRECISION}`, not {there} and {wanted}")
+    if wanted != "fp8" or not first:
+        return model
+    if not supported(context.device, context.dtype, *_widths(model.config)):
+        raise Refused(f"`{PRECISION}` fp8 needs bfloat16 on a GPU of compute capability 9.0 or above")
+    for layer in cast(Sequence[DecoderLayer], model.language_model.model.layers):
+        quantise(layer, GEN)
+    if context.device.type == "cuda":
+        torch.cuda.empty_cache()  # to what is allocated next, in other sizes
+    return model
+
+
+def _widths(config: BagelConfig) -> tuple[int, ...]:
+    llm = config.llm
+    return llm.width, llm.hidden, llm.heads * llm.head_dim, llm.kv_heads * llm.head_dim

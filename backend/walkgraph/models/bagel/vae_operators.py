@@ -1,0 +1,146 @@
+"""The operators of the FLUX autoencoder: pictures to latents, a cell of which is one token, and back."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.flux_vae import AutoEncoder
+from walkgraph.architectures.flux_vae_packed import PackedVae
+from walkgraph.layers.pictures.patches import patchify, unpatchify
+from walkgraph.models.bagel.config import BagelConfig
+from walkgraph.models.bagel.pictures import picture_cells
+from walkgraph.models.bagel.weights import load_autoencoder, shared_config
+
+_PIXELS = 2**20
+"""Of the pictures that are computed at once: memory for the largest one is memory for all batches."""
+
+
+class VaeEncoder(Operator):
+    """Gives the posterior's mean, where the published inference draws from the posterior: a picture's latents are
+    always the same, and a run's seed decides about its noise alone."""
+
+    def __init__(self, model: PackedVae, config: BagelConfig) -> None:
+        self._model, self._config = model, config
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(packed_vae(context), shared_config(context))
+
+    def bucket(self, call: Call) -> Hashable:
+        return call.inputs["pixels"].shape
+
+    def rows(self, call: Call) -> int:
+        return picture_cells(call, self._config.pixels_per_token, self._config.latent_side)[2]
+
+    def examples(self) -> Sequence[Example]:
+        side = 2 * self._config.pixels_per_token
+        return (Example(inputs={"pixels": torch.zeros(3, side, side)}),)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        height, width, cells = picture_cells(calls[0], self._config.pixels_per_token, self._config.latent_side)
+        pixels = [call.inputs["pixels"].float() for call in calls]
+        z = _in_parts(self._model.encode, pixels, cells * self._config.pixels_per_token**2)
+        return [{"latents": rows.unflatten(0, (height, width))} for rows in patchify(z, self._config.latent_patch)]
+
+
+class VaeDecoder(Operator):
+    """Square pictures of the largest side and of half of it have a step."""
+
+    def __init__(self, model: PackedVae, config: BagelConfig) -> None:
+        self._model, self._config = model, config
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(packed_vae(context), shared_config(context))
+
+    def bucket(self, call: Call) -> Hashable:
+        return call.inputs["latents"].shape
+
+    def rows(self, call: Call) -> int:
+        height, width, _ = call.inputs["latents"].shape
+        return height * width
+
+    def examples(self) -> Sequence[Example]:
+        return (Example(inputs={"latents": torch.zeros(2, 2, self._config.latent_channels)}),)
+
+    def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
+        return call.inputs
+
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        return squares(self._config)
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        return pixels_spec(inputs, self._config, self._config.pixels_per_token)
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        return StepOutputs({"pixels": self._decode(batch.inputs["latents"])})
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        latents = [cells_of(call, self._config) for call in calls]
+        size = latents[0].shape[0] * latents[0].shape[1] * self._config.pixels_per_token**2
+        return [{"pixels": pixels} for pixels in _in_parts(self._decode, latents, size)]
+
+    def _decode(self, latents: Tensor) -> Tensor:
+        """`[B, h, w, c]` -> `[B, 3, H, W]`"""
+        return self._model.decode(grid_of(latents, self._config))
+
+
+def grid_of(latents: Tensor, config: BagelConfig) -> Tensor:
+    """`[B, h, w, c]`, a cell for each token -> float32 `[B, z, h * p, w * p]`, as the autoencoder has them."""
+    _, height, width, _ = latents.shape
+    return unpatchify(latents.flatten(1, 2).float(), config.latent_patch, height, width)
+
+
+def cells_of(call: Call, config: BagelConfig) -> Tensor:
+    """The call's latents `[h, w, c]`. Raises CallFailed for others."""
+    latents = call.inputs["latents"]
+    if latents.dim() != 3 or latents.shape[2] != config.latent_channels:
+        wanted = f"`{call.node}` takes latents `[h, w, {config.latent_channels}]`"
+        raise CallFailed(f"{wanted}, cells of {config.latent_channels} numbers, not {list(latents.shape)}", "latents")
+    return latents
+
+
+def squares(config: BagelConfig) -> Sequence[Mapping[str, Any]]:
+    """Latents of the pictures that most people ask for."""
+    sides = (config.latent_side, config.latent_side // 2)
+    return tuple({"latents": torch.zeros(side, side, config.latent_channels)} for side in sides if side)
+
+
+def pixels_spec(inputs: Mapping[str, Any], config: BagelConfig, step: int) -> StepSpec | None:
+    """Of a step from latents to pixels, `step` along the side of a cell."""
+    latents = inputs.get("latents")
+    if not isinstance(latents, Tensor) or latents.dim() != 3 or latents.shape[2] != config.latent_channels:
+        return None
+    height, width, _ = latents.shape
+    return StepSpec(
+        inputs={"latents": Row(tuple(latents.shape), torch.float32)},
+        outputs={"pixels": Row((3, height * step, width * step), torch.float32)},
+        # Pictures leave as they come; a batch would make the first wait, and a GPU is full with one.
+        sizes=(1,),
+        pure=True,
+    )
+
+
+def packed_vae(context: LoadContext) -> PackedVae:
+    """Read or drawn in float32, served in the rank's numbers."""
+    config = shared_config(context)
+    on: dict[str, Any] = {"device": context.device, "dtype": torch.float32}
+    return context.once(
+        PackedVae,
+        lambda name, seed: PackedVae(drawn(lambda: AutoEncoder(config.vae), seed, **on), context.dtype),
+        lambda folder: PackedVae(load_autoencoder(folder, config, **on, progress=context.progress), context.dtype),
+    )
+
+
+def _in_parts(work: Callable[[Tensor], Tensor], values: Sequence[Tensor], pixels: int) -> Tensor:
+    """The work on a batch of values that stand for so many pixels each."""
+    most = max(1, _PIXELS // pixels)
+    parts = [work(torch.stack(list(values[start : start + most]))) for start in range(0, len(values), most)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

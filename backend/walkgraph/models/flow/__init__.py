@@ -1,0 +1,1 @@
+"""Flow matching: noise, and the steps that lead from it to data."""

@@ -1,0 +1,1 @@
+"""Pictures and sound at the border: encoded bytes outside, tensors inside."""

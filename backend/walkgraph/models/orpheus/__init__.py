@@ -1,0 +1,1 @@
+"""Orpheus: speaks a text, as audio codes that SNAC turns into sound."""

@@ -1,0 +1,180 @@
+"""pi0.5: a robot policy that reads cameras, task and state once, then draws actions by flow (arXiv 2504.16054)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
+from walkgraph.models.pi05.config import read_pi05
+from walkgraph.placement.sizes import TOKENIZER, FamilySizes, Part, Shape, token_numbers
+
+_ACTIONS = "actions: float[t, a]"
+_CAMERA = "embeddings: float[p, d]"
+_ROBOT = Param(
+    type="string", default="", description="Whose quantiles, where the weights have those of several robots."
+)
+
+COMPONENTS: tuple[Component, ...] = (
+    Component(
+        name="pi05.camera",
+        category="Picture",
+        description="Decodes a camera's picture and fits it into the model's square, in black; nothing without one.",
+        inputs=(port("image", "image: bytes", optional=True),),
+        outputs=(port("pixels", "pixels: float[3, h, w]", optional=True, description="RGB in [-1, 1]"),),
+        network="walkgraph.models.pi05.operators:Camera",
+        weights="pi05",
+        host=True,
+    ),
+    Component(
+        name="pi05.prompt",
+        category="Text",
+        description="Writes the task and the digitised state as tokens: `Task: ..., State: ...; Action:`.",
+        inputs=(
+            port("text", "text: str"),
+            port("state", "state: float[s]", description="raw; normalised by the weights' quantiles"),
+        ),
+        outputs=(port("ids", "tokens: int[n]"),),
+        params={
+            "state_width": Param(
+                type="integer", default=0, min=0, max=32, description="Pad the state to this many numbers; 0: don't."
+            ),
+            "robot": _ROBOT,
+        },
+        cost="launch",
+        network="walkgraph.models.pi05.operators:Prompt",
+        weights="pi05",
+        host=True,
+    ),
+    Component(
+        name="pi05.vision",
+        category="Picture",
+        description="Sees one camera: 256 embeddings of 224 by 224 pixels at the published size. Nothing without one.",
+        inputs=(port("pixels", "pixels: float[3, h, w]", optional=True, description="padded to a square, in [-1, 1]"),),
+        outputs=(port("embeddings", _CAMERA, optional=True),),
+        network="walkgraph.models.pi05.operators:Vision",
+        weights="pi05",
+    ),
+    Component(
+        name="pi05.prefill",
+        former=("pi05.prefix",),
+        category="Model",
+        description="Reads cameras and prompt as one block that sees all of itself; its cache serves every flow step.",
+        inputs=(
+            port("base", _CAMERA, optional=True, description="the outside camera"),
+            port("left_wrist", _CAMERA, optional=True),
+            port("right_wrist", _CAMERA, optional=True),
+            port("ids", "tokens: int[n]"),
+        ),
+        states=(
+            StateUse(
+                slot="kv",
+                kind="paged_kv",
+                appends=(
+                    Append(port="base"),
+                    Append(port="left_wrist"),
+                    Append(port="right_wrist"),
+                    Append(port="ids"),
+                ),
+            ),
+        ),
+        network="walkgraph.models.pi05.operators:Prefix",
+        weights="pi05",
+    ),
+    Component(
+        name="pi05.timestep_conditioning",
+        former=("pi05.modulations",),
+        category="Flow",
+        description="What the flow times of a chunk's steps do to the expert's norms: the same for every run.",
+        outputs=(port("modulations", "tensor: float[steps, n]", description="of every step, from noise to actions"),),
+        params={"steps": Param(type="integer", default=10, min=1, max=100, description="Flow steps.")},
+        cost="launch",
+        network="walkgraph.models.pi05.operators:Modulations",
+        weights="pi05",
+    ),
+    Component(
+        name="pi05.noise",
+        category="Flow",
+        description="A chunk of noised actions drawn from the run's seed.",
+        outputs=(port("actions", _ACTIONS),),
+        params={
+            "horizon": Param(type="integer", default=50, min=1, max=1024, description="Actions in a chunk."),
+            "width": Param(
+                type="integer", default=32, min=1, max=1024, description="Numbers in an action, padding included."
+            ),
+        },
+        cost="launch",
+        network="walkgraph.models.pi05.operators:Noise",
+    ),
+    Component(
+        name="pi05.action_expert",
+        former=("pi05.expert",),
+        category="Flow",
+        description="One flow step: attends to the prefix and moves the actions from `time` to `next_time`.",
+        inputs=(
+            port("actions", _ACTIONS, description="attended, not kept"),
+            port("modulation", "tensor: float[n]", description="of `time`"),
+        ),
+        outputs=(port("actions", _ACTIONS),),
+        params={
+            "time": Param(
+                type="number", default=1.0, min=0, max=1, description="Flow time of the actions; 1 is noise."
+            ),
+            "next_time": Param(
+                type="number", default=0.0, min=0, max=1, description="Flow time to step to; 0 is an action."
+            ),
+        },
+        states=(StateUse(slot="kv", kind="paged_kv", access="read", appends=(Append(port="actions", scratch=True),)),),
+        cost="launch",
+        network="walkgraph.models.pi05.operators:Expert",
+        weights="pi05",
+        resident=True,
+    ),
+    Component(
+        name="pi05.unnormalise",
+        category="Action",
+        description="Brings drawn actions back to the robot's units by the weights' quantiles.",
+        inputs=(port("actions", _ACTIONS),),
+        outputs=(port("actions", "actions: float[t, b]"),),
+        params={
+            "width": Param(type="integer", default=7, min=1, max=32, description="Numbers in a robot's action."),
+            "robot": _ROBOT,
+        },
+        cost="launch",
+        network="walkgraph.models.pi05.operators:Unnormalise",
+        weights="pi05",
+        host=True,
+    ),
+)
+
+
+def _caches(folder: Path) -> Mapping[str, int]:
+    config = read_pi05(folder)
+    numbers = token_numbers(config.layers, config.kv_heads, config.head_dim)
+    return dict.fromkeys(("pi05.prefill", "pi05.action_expert"), numbers)
+
+
+_M = 2**20
+SIZES: Mapping[str, FamilySizes] = {
+    "pi05": FamilySizes(
+        holds=frozenset({TOKENIZER}),
+        parts={"model": Part(stem="model")},
+        components=dict.fromkeys(
+            ("pi05.vision", "pi05.prefill", "pi05.timestep_conditioning", "pi05.action_expert"), ("model",)
+        ),
+        shapes={
+            "pi05-base": Shape(
+                parts={"model": 3_353_433_872},
+                caches=dict.fromkeys(("pi05.prefill", "pi05.action_expert"), token_numbers(18, 1, 256)),
+                workspace={
+                    "pi05.vision": 300 * _M,  # 24 cameras, and graphs of each batch size
+                    "pi05.prefill": 400 * _M,  # 8 prefixes of 1,000 rows: their MLP's hidden numbers twice
+                    "pi05.action_expert": 500 * _M,  # dense rooms of 16 contexts, graphs
+                },
+            ),
+            "pi05-tiny": Shape(
+                parts={"model": 91_720},
+                caches=dict.fromkeys(("pi05.prefill", "pi05.action_expert"), token_numbers(3, 1, 8)),
+            ),
+        },
+        caches_of=_caches,
+    ),
+}

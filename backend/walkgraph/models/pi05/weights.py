@@ -1,0 +1,95 @@
+"""pi0.5's weights, and its statistics as tensors.
+
+A folder holds `model.safetensors` (or its shards): openpi's names, or lerobot's, which begin with `model.`. The
+language model's head is its table of embeddings, under either name; the expert's own head is not used. What else lies
+there is read by `walkgraph.checkpoints`.
+
+In 16 bits, what is small and decides much stays in float32: the prefix's norms, the maps into and out of the expert and
+the time's MLP. What a flow time makes of the expert's norms is computed in float32, once, from weights as they are.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from walkgraph.architectures.weights import Names, Progress, load
+from walkgraph.checkpoints.statistics import Quantiles, read_statistics
+from walkgraph.models.pi05.config import Pi05Config
+from walkgraph.models.pi05.model import Pi05
+
+_PREFIX, _BOTH = "model.", "paligemma_with_expert."
+_HEAD = f"{_BOTH}paligemma.lm_head.weight"
+_TABLE = f"{_BOTH}paligemma.model.language_model.embed_tokens.weight"
+_EXACT = ("action_in_proj.", "action_out_proj.", "time_mlp_in.", "time_mlp_out.")
+
+
+class Scaling(NamedTuple):
+    """Between a robot's units and [-1, 1]: float64 `[n]`."""
+
+    low: Tensor
+    span: Tensor
+    """From -1 to 1, in the robot's units."""
+
+    @classmethod
+    def none(cls) -> Self:
+        """Of numbers in [-1, 1] already, however many."""
+        return cls(torch.tensor([-1.0], dtype=torch.float64), torch.tensor([2.0], dtype=torch.float64))
+
+    @classmethod
+    def of(cls, quantiles: Quantiles) -> Self:
+        return cls(*(torch.tensor(numbers, dtype=torch.float64) for numbers in quantiles))
+
+    def inside(self, values: Tensor) -> Tensor:
+        """`[..., m]` -> float64, like it: about [-1, 1]. Raises ValueError for more numbers than are known."""
+        return (values.double() - self._fit(self.low, values)) / self._fit(self.span, values) * 2 - 1
+
+    def outside(self, values: Tensor) -> Tensor:
+        """The inverse. Numbers behind those that are known stay as they are."""
+        known = values.shape[-1] if self.low.shape[0] == 1 else min(values.shape[-1], self.low.shape[0])
+        mine = values[..., :known].double()
+        back = (mine + 1) / 2 * self._fit(self.span, mine) + self._fit(self.low, mine)
+        return torch.cat([back, values[..., known:].double()], -1)
+
+    def _fit(self, of: Tensor, values: Tensor) -> Tensor:
+        count = values.shape[-1]
+        if of.shape[0] not in (1, *range(count, of.shape[0] + 1)):
+            known = of.shape[0]
+            raise ValueError(f"{count} numbers came, and the model knows statistics of {known}; send {known} at most")
+        return of if of.shape[0] == 1 else of[:count]
+
+
+class Scalings(NamedTuple):
+    state: Scaling
+    actions: Scaling
+
+
+def load_pi05(
+    folder: Path,
+    config: Pi05Config,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+) -> Pi05:
+    """The model, packed; strict."""
+    on: dict[str, Any] = {"device": device, "dtype": dtype, "progress": progress}
+    names = Names(rename=_own_name, spare=(f"{_BOTH}gemma_expert.lm_head.weight",), exact=exact)
+    return load(lambda: Pi05(config), folder, "model", **on, names=names).pack()
+
+
+def exact(name: str) -> bool:
+    """Whether a parameter stays in float32."""
+    return name.startswith(_EXACT) or (name.endswith("norm.weight") and ".language_model." in name)
+
+
+def read_scalings(folder: Path, robot: str = "") -> Scalings:
+    """`robot`: the folder under `assets`, where there are several. Raises `NotFound` or `InvalidInput`."""
+    found = read_statistics(folder, robot)
+    return Scalings(Scaling.of(found.state), Scaling.of(found.actions))
+
+
+def _own_name(name: str) -> str:
+    mine = name.removeprefix(_PREFIX)
+    return _TABLE if mine == _HEAD else mine

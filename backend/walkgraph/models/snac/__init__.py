@@ -1,0 +1,1 @@
+"""SNAC: turns audio codes into sound."""

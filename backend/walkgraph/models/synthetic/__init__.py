@@ -1,0 +1,1 @@
+"""Components without a model, for tests and measurements of the engine."""

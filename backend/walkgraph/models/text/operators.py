@@ -1,0 +1,88 @@
+"""Text in and out, by the tokenizer in the folder of a weight set.
+
+Weights drawn at random have no tokenizer: there a token is a byte, and the configuration names the special ones.
+"""
+
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+
+from walkgraph import plugins
+from walkgraph.abi.calls import Call, CallFailed, Outputs
+from walkgraph.abi.operator import LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.architectures.vocabulary import Bytes, Vocabulary, trained
+
+_CUT = "\ufffd"
+_LONGEST_CHARACTER = 4
+"""Tokens that one character is cut into at most: a token is a byte at least."""
+
+
+class TextOperator(Operator):
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        if Vocabulary not in context.shared:
+            context.shared[Vocabulary] = _vocabulary(context)
+        return cls(context.shared[Vocabulary])
+
+
+class Tokenizer(TextOperator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"ids": torch.tensor(self._ids(call), dtype=torch.int64)} for call in calls]
+
+    def _ids(self, call: Call) -> list[int]:
+        text = call.inputs["text"]
+        if not isinstance(text, str):
+            raise CallFailed(f"`{call.node}` takes text", "text", code="invalid_input")
+        # A lone surrogate is no character and has no bytes.
+        ids = self.vocabulary.encode(text.encode(errors="replace").decode())
+        return [self.vocabulary.bos, *ids, self.vocabulary.eos] if call.params["wrap"] else ids
+
+
+class Start(TextOperator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"token": torch.tensor([self.vocabulary.bos])} for _ in calls]
+
+
+class Finish(TextOperator):
+    """The end token, after the one that is there where that one doesn't end the text (it was cut at its length)."""
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"ids": self._ids(call.inputs["token"])} for call in calls]
+
+    def _ids(self, token: torch.Tensor) -> torch.Tensor:
+        last, eos = token.tolist(), self.vocabulary.eos
+        return torch.tensor(last if last == [eos] else [*last, eos], dtype=torch.int64)
+
+
+class Detokenizer(TextOperator):
+    """Text as it comes: what a token adds to the text of those before it, once no character is cut.
+
+    The state holds how many of its ids are text already, then the ids: those last shown, which a decoder may need to
+    place a space, and those that wait for the rest of a character.
+    """
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"text": self._text(call, states)} for call in calls]
+
+    def _text(self, call: Call, states: States) -> str:
+        kept = states.tensor(call.states["tail"])
+        shown, *before = kept.tolist() if kept is not None else [0]
+        ids = [*before, *call.inputs["token"].tolist()]
+        old, new = self.vocabulary.decode(ids[:shown]), self.vocabulary.decode(ids)
+        if new.endswith(_CUT) and len(ids) - shown < _LONGEST_CHARACTER:
+            states.put(call.states["tail"], torch.tensor([shown, *ids]))
+            return ""
+        states.put(call.states["tail"], torch.tensor([len(ids) - shown, *ids[shown:]]))
+        return new[len(old) :]
+
+
+def _vocabulary(context: LoadContext) -> Vocabulary:
+    if context.random is not None:
+        text_edges = plugins.load(plugins.MODELS, f"{context.family}.presets", "text_edges")
+        return Bytes(*text_edges(context.random[0]))
+    return trained(context)

@@ -1,0 +1,108 @@
+"""Weights of V-JEPA 2-AC: a folder holds `encoder.safetensors` and `predictor.safetensors` (or indices and shards), and
+where its sizes are not those of the published ViT-g, a `config.json` (`"format": "walkgraph/vjepa2@1"`).
+
+Tensors have the names of the public checkpoint, with or without `encoder.`, `predictor.`, `module.` and `backbone.` in
+front; an encoder may also be laid out as in Transformers, in whose files another predictor may lie, which is not read.
+Pickles are not read: load the public `.pt` with torch and save its two dictionaries as these two files.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from walkgraph.abi.operator import LoadContext
+from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.weights import Named, Names, Progress, load
+from walkgraph.models.vjepa2.config import Vjepa2Config, read_vjepa2
+from walkgraph.models.vjepa2.model import Vjepa2Encoder, Vjepa2Predictor
+from walkgraph.models.vjepa2.presets import vjepa2_config
+
+_WRAPPERS = ("module.", "backbone.")
+_UNUSED = ("pos_embed",)
+_PARTS = ("query", "key", "value")
+_OTHERS = {
+    "embeddings.patch_embeddings.": "patch_embed.",
+    "layernorm.": "norm.",
+}
+_LAYER = re.compile(r"layer\.(\d+)\.(.*)")
+_ATTENTION = re.compile(r"(blocks\.\d+)\.attention\.(query|key|value)\.(weight|bias)")
+M = TypeVar("M", bound=nn.Module)
+
+
+def load_encoder(
+    folder: Path,
+    config: Vjepa2Config,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+) -> Vjepa2Encoder:
+    """Strict; raises `NotFound` and `InvalidInput`."""
+    on: dict[str, Any] = {"device": device, "dtype": dtype, "progress": progress}
+    return load(lambda: Vjepa2Encoder(config), folder, "encoder", **on, names=Names(regroup=_encoder_names))
+
+
+def load_predictor(
+    folder: Path,
+    config: Vjepa2Config,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    progress: Progress | None = None,
+) -> Vjepa2Predictor:
+    """As `load_encoder`."""
+    on: dict[str, Any] = {"device": device, "dtype": dtype, "progress": progress}
+    names = Names(regroup=partial(_public_names, "predictor"))
+    return load(lambda: Vjepa2Predictor(config), folder, "predictor", **on, names=names)
+
+
+def encoder_of(context: LoadContext) -> Vjepa2Encoder:
+    """That of the weight set, drawn or read once."""
+    return _part(context, Vjepa2Encoder, load_encoder)
+
+
+def predictor_of(context: LoadContext) -> Vjepa2Predictor:
+    return _part(context, Vjepa2Predictor, load_predictor)
+
+
+def _part(context: LoadContext, kind: type[M], read: Callable[..., M]) -> M:
+    config = context.once(Vjepa2Config, lambda name, seed: vjepa2_config(name), read_vjepa2)
+    on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
+    return context.once(
+        kind,
+        lambda name, seed: drawn(lambda: kind(config), seed, **on),
+        lambda folder: read(folder, config, **on, progress=context.progress),
+    )
+
+
+def _public_names(stem: str, found: Iterable[Named]) -> Iterator[Named]:
+    """Without what wraps a module, and without what is not read."""
+    prefixes = (f"{stem}.", *_WRAPPERS)
+    for name, tensor in found:
+        while (prefix := next((p for p in prefixes if name.startswith(p)), None)) is not None:
+            name = name.removeprefix(prefix)
+        if name not in _UNUSED:
+            yield name, tensor
+
+
+def _encoder_names(found: Iterable[Named]) -> Iterator[Named]:
+    """Of either layout."""
+    apart: dict[str, dict[str, torch.Tensor]] = {}
+    for name, tensor in _public_names("encoder", found):
+        if name.startswith("predictor."):
+            continue
+        name = _LAYER.sub(r"blocks.\1.\2", name).replace(".attention.proj.", ".attn.proj.")
+        name = next((new + name.removeprefix(old) for old, new in _OTHERS.items() if name.startswith(old)), name)
+        part = _ATTENTION.fullmatch(name)
+        if part is None:
+            yield name, tensor
+            continue
+        whole = apart.setdefault(f"{part[1]}.attn.qkv.{part[3]}", {})
+        whole[part[2]] = tensor
+        if len(whole) == len(_PARTS):
+            yield f"{part[1]}.attn.qkv.{part[3]}", torch.cat([whole.pop(kind) for kind in _PARTS])

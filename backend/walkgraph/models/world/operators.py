@@ -1,0 +1,269 @@
+"""The shape's world as operators: a scene, its picture, what an action makes of it, and what a model imagines of it."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.weights import load
+from walkgraph.checkpoints.fields import read_object
+from walkgraph.errors import InvalidInput
+from walkgraph.models.world import scene as world
+from walkgraph.models.world.drives import cut, drive
+from walkgraph.models.world.painter import GRID, Painter, PainterConfig
+from walkgraph.models.world.picture import picture
+
+_SEED_BITS = 63
+_ACTION = 7
+_GAP = 2
+"""Pixels between two pictures, before they are enlarged."""
+_GREY = 0.35
+_PIXELS = Row((3, world.SIDE, world.SIDE), torch.float32)
+_SCENE = Row((world.NUMBERS,), torch.float32)
+_POSE = Row((_ACTION,), torch.float32)
+
+
+class Begin(Operator):
+    """A seed means the same scene everywhere."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(context.device)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        scene = world.drawn([_seed(call) for call in calls]).numbers()
+        goal = picture(world.at_goal(world.Scene.of(scene)))
+        scene, goal = scene.to(self._device), goal.to(self._device)
+        return [{"scene": one, "goal": seen} for one, seen in zip(scene, goal, strict=True)]
+
+
+class Keep(Operator):
+    """Keeps the scene that is given, and gives the one that is kept."""
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"scene": self._kept(call, states)} for call in calls]
+
+    def _kept(self, call: Call, states: States) -> Tensor:
+        scene = call.inputs.get("scene")
+        if scene is not None:
+            # A state of its own: a view would keep the whole batch alive.
+            states.put(call.states["scene"], scene.clone())
+            return scene
+        kept = states.tensor(call.states["scene"])
+        if kept is None:
+            message = f"`{call.node}` has no scene yet; begin it first, by a task that draws one, in the same `session`"
+            raise CallFailed(message, "scene", code="invalid_input")
+        return kept
+
+
+class Drive(Operator):
+    """What the client says, or else what the drive is named."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(context.device)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"actions": self._driven(call).to(self._device)} for call in calls]
+
+    def _driven(self, call: Call) -> Tensor:
+        length, actions = int(call.params["horizon"]), call.inputs.get("actions")
+        if actions is None:
+            return drive(str(call.params["drive"]), length, _seed(call))
+        actions = actions[None] if actions.dim() == 1 else actions  # one row, as a person types it
+        if actions.dim() != 2 or actions.shape[1] != _ACTION:
+            message = f"`{call.node}` takes rows of {_ACTION} numbers, one an action, and got {list(actions.shape)}"
+            raise CallFailed(message, "actions", code="invalid_input")
+        return cut(actions, length)
+
+
+class Rows(Operator, Protocol):
+    """An operator on rows of fixed shapes alone: `forward` stacks them, `step` has them stacked."""
+
+    def takes(self) -> Mapping[str, Row]:
+        """Port -> its row, for those that are always there."""
+        ...
+
+    def gives(self, params: Mapping[str, Scalar], given: Mapping[str, Any]) -> Mapping[str, Row]:
+        """Port -> its row."""
+        ...
+
+    def work(self, given: Mapping[str, Tensor], params: Mapping[str, Scalar]) -> dict[str, Tensor]:
+        """Port -> `[B, *row]` of all that is given."""
+        ...
+
+    def optional(self) -> Mapping[str, Row]:
+        return {}
+
+    def bucket(self, call: Call) -> Hashable:
+        return tuple(sorted(call.inputs)), tuple(sorted(call.params.items())) if self._sized() else None
+
+    def examples(self) -> Sequence[Example]:
+        inputs = {port: torch.zeros(row.shape) for port, row in self.takes().items()}
+        return (Example(inputs=inputs, params=self._sized()),)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        for call in calls:
+            wrong = _misfit(call.inputs, {**self.optional(), **self.takes()})
+            if wrong is not None:
+                shape, wanted = list(call.inputs[wrong[0]].shape), list(wrong[1].shape)
+                raise CallFailed(f"`{call.node}.{wrong[0]}` takes {wanted}, and got {shape}", wrong[0])
+        given = {port: torch.stack([call.inputs[port] for call in calls]) for port in calls[0].inputs}
+        made = self.work(given, calls[0].params)
+        return [{port: rows[at] for port, rows in made.items()} for at in range(len(calls))]
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        rows = {**self.takes(), **{p: row for p, row in self.optional().items() if isinstance(inputs.get(p), Tensor)}}
+        if any(not isinstance(inputs.get(port), Tensor) for port in rows) or _misfit(inputs, rows) is not None:
+            return None
+        sized = tuple(sorted((name, params[name]) for name in self._sized()))
+        return StepSpec(inputs=rows, outputs=self.gives(params, inputs), variant=sized, pure=True)
+
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        return ({port: torch.zeros(row.shape) for port, row in self.takes().items()},)
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        sized: Any = batch.variant
+        return StepOutputs(self.work(batch.inputs, dict(sized)))
+
+    def _sized(self) -> Mapping[str, Scalar]:
+        """Parameters that decide the shape of what is given, with examples of them."""
+        return {}
+
+
+class Truth(Rows):
+    """What happens."""
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        """Whoever calls it by itself reads whether the goal is reached in any case: as Python's."""
+        return [{**one, "reached": bool(one["reached"])} for one in super().forward(calls, states)]
+
+    def takes(self) -> Mapping[str, Row]:
+        return {"scene": _SCENE, "action": _POSE}
+
+    def gives(self, params: Mapping[str, Scalar], given: Mapping[str, Any]) -> Mapping[str, Row]:
+        return {"scene": _SCENE, "off": Row((1,), torch.float32), "reached": Row((), torch.bool)}
+
+    def work(self, given: Mapping[str, Tensor], params: Mapping[str, Scalar]) -> dict[str, Tensor]:
+        scene = world.moved(world.Scene.of(given["scene"].float()), given["action"].float())
+        off, reached = world.apart(scene)
+        return {"scene": scene.numbers(), "off": off[:, None] * world.SIDE, "reached": reached}
+
+
+class Look(Rows):
+    """What is seen."""
+
+    def takes(self) -> Mapping[str, Row]:
+        return {"scene": _SCENE}
+
+    def gives(self, params: Mapping[str, Scalar], given: Mapping[str, Any]) -> Mapping[str, Row]:
+        return {"pixels": _PIXELS, "pose": _POSE}
+
+    def work(self, given: Mapping[str, Tensor], params: Mapping[str, Scalar]) -> dict[str, Tensor]:
+        scene = world.Scene.of(given["scene"].float())
+        return {"pixels": picture(scene), "pose": scene.pose()}
+
+
+class Paint(Rows):
+    """What is imagined."""
+
+    def __init__(self, painter: Painter, dtype: torch.dtype) -> None:
+        self._painter, self._dtype = painter, dtype
+        self._features = Row((GRID**2, painter.config.features), dtype)
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(painter_of(context), context.dtype)
+
+    def takes(self) -> Mapping[str, Row]:
+        return {"features": self._features}
+
+    def gives(self, params: Mapping[str, Scalar], given: Mapping[str, Any]) -> Mapping[str, Row]:
+        return {"pixels": _PIXELS, "pose": _POSE}
+
+    def work(self, given: Mapping[str, Tensor], params: Mapping[str, Scalar]) -> dict[str, Tensor]:
+        features = given["features"].to(self._dtype)
+        read = self._painter.reading(features)
+        nothing = torch.zeros_like(read.place)
+        pose = torch.cat([read.place, nothing, nothing, read.grip[:, None]], -1)
+        return {"pixels": self._painter(features).float().clamp(-1, 1), "pose": pose}
+
+
+class Beside(Rows):
+    """Two pictures next to each other, enlarged."""
+
+    def takes(self) -> Mapping[str, Row]:
+        return {"left": _PIXELS, "right": _PIXELS}
+
+    def optional(self) -> Mapping[str, Row]:
+        return {"left_pose": _POSE, "right_pose": _POSE}
+
+    def gives(self, params: Mapping[str, Scalar], given: Mapping[str, Any]) -> Mapping[str, Row]:
+        scale = int(params["scale"])
+        made = {"pixels": Row((3, world.SIDE * scale, (2 * world.SIDE + _GAP) * scale), torch.float32)}
+        poses = all(isinstance(given.get(port), Tensor) for port in self.optional())
+        return {**made, "off": Row((1,), torch.float32)} if poses else made
+
+    def work(self, given: Mapping[str, Tensor], params: Mapping[str, Scalar]) -> dict[str, Tensor]:
+        left, right = given["left"].float(), given["right"].float()
+        both = torch.cat([left, torch.full_like(left[..., :_GAP], _GREY), right], -1)
+        scale = int(params["scale"])
+        made = {"pixels": both.repeat_interleave(scale, -1).repeat_interleave(scale, -2)}
+        if all(port in given for port in self.optional()):
+            off = given["left_pose"][:, :2].float() - given["right_pose"][:, :2].float()
+            made["off"] = off.norm(dim=-1, keepdim=True) * world.SIDE
+        return made
+
+    def _sized(self) -> Mapping[str, Scalar]:
+        return {"scale": 1}
+
+
+def painter_of(context: LoadContext) -> Painter:
+    """That of the weight set, drawn or read once."""
+    on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
+    return context.once(
+        Painter,
+        lambda name, seed: drawn(lambda: Painter(PainterConfig()), seed, **on),
+        lambda folder: load_painter(folder, **on, progress=context.progress),
+    )
+
+
+def load_painter(
+    folder: Path,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    progress: Callable[[int], None] | None = None,
+) -> Painter:
+    """`painter.json` and `painter.safetensors` of a weights folder; raises `NotFound` and `InvalidInput`."""
+    try:
+        config = PainterConfig.from_json(read_object(folder / "painter.json"))
+    except (TypeError, ValueError, KeyError) as error:
+        raise InvalidInput(f"`painter.json` in `{folder.name}` does not describe a painter: {error}") from error
+    return load(lambda: Painter(config), folder, "painter", device=device, dtype=dtype, progress=progress)
+
+
+def _seed(call: Call) -> int:
+    """The run's seed is always among the parameters."""
+    return int(call.params["seed"]) & ((1 << _SEED_BITS) - 1)
+
+
+def _misfit(inputs: Mapping[str, Any], rows: Mapping[str, Row]) -> tuple[str, Row] | None:
+    """The first of the inputs that has another shape."""
+    wrong = (
+        (port, row) for port, row in rows.items() if port in inputs and tuple(inputs[port].shape) != tuple(row.shape)
+    )
+    return next(wrong, None)
