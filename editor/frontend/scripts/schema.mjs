@@ -1,4 +1,4 @@
-// Writes src/document/schema.generated.ts and src/placement/schema.generated.ts from the published JSON Schemas.
+// Writes src/document/schema.generated.ts and src/document/placement/schema.generated.ts from the published JSON Schemas.
 // With `--check` it writes nothing and fails where a file differs.
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
@@ -7,7 +7,7 @@ import { compile } from "json-schema-to-typescript";
 const BACKEND = new URL("../../../backend/walkgraph/", import.meta.url);
 const SOURCES = [
   ["graph/graph-v1.schema.json", "../src/document/schema.generated.ts", "GraphDocument"],
-  ["placement/placement-v1.schema.json", "../src/placement/schema.generated.ts", "PlacementDocument"],
+  ["placement/placement-v1.schema.json", "../src/document/placement/schema.generated.ts", "PlacementDocument"],
 ];
 
 let stale = false;

@@ -1,10 +1,10 @@
 // Called by Streamlit for every change of data or theme, always with the same parent; idempotent. The cleanup that was
 // returned last runs when the component leaves the page.
 import { createRoot, type Root as ReactRoot } from "react-dom/client";
-import type { DocumentState } from "./shell/emit";
-import { guard } from "./shell/guard";
+import type { DocumentState } from "./shell/host/emit";
+import { guard } from "./shell/host/guard";
 import { Root, type Data } from "./shell/Root";
-import { isDark } from "./shell/theme";
+import { isDark } from "./shell/host/theme";
 import { styles } from "./styles";
 
 interface Arguments {

@@ -10,10 +10,12 @@ import { styles as taps } from "./taps/styles";
 import { styles as tasks } from "./tasks/styles";
 import { styles as trace } from "./trace/styles";
 import { styles as versions } from "./versions/styles";
+import pieces from "./ui/pieces.css?inline";
 import theme from "./ui/theme.css?inline";
 
 export const styles = [
   theme,
+  pieces,
   shell,
   canvas,
   panels,

@@ -4,7 +4,7 @@ import { EyeOff, Map as MapIcon, Maximize, Spline, WandSparkles, ZoomIn, ZoomOut
 import { memo } from "react";
 import { useEditor, useEditorState } from "../store/react";
 import { IconButton, Select } from "../ui/kit";
-import type { Board } from "./board";
+import type { Board } from "./gestures/board";
 import type { Shape } from "./edges/paths";
 import { groupsOf, tidy } from "./gestures/tidy";
 

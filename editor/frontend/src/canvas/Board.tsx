@@ -17,29 +17,29 @@ import { useDeployed, useWatch } from "../store/watch";
 import { TapList } from "../taps/TapList";
 import type { Canvas } from "../store/types";
 import { Menu } from "../ui/kit";
-import { middle, type Board as BoardApi } from "./board";
+import { middle, type Board as BoardApi, type OpenMenu } from "./gestures/board";
 import { Bar, type Prefs } from "./Bar";
-import { receive } from "./dragging";
+import { receive } from "./gestures/dragging";
 import { FlowingOn, TokenLayer } from "./edges/TokenLayer";
 import { Tokens } from "./edges/tokens";
 import { WireEdge, WireShape } from "./edges/WireEdge";
 import { dropTarget } from "./gestures/drop";
 import { addReroute } from "./gestures/reroute";
 import { onKey } from "./keyboard";
-import { edgeMenu, nodeMenu, paneMenu, type Opened } from "./menus";
+import { edgeMenu, nodeMenu, paneMenu } from "./menus";
 import { ContainerNode } from "./nodes/ContainerNode";
 import { BoundaryNode, ForkNode, FrameNode, NoteNode } from "./nodes/SmallNodes";
 import { UseNode } from "./nodes/UseNode";
 import { Previews } from "./Previews";
-import { QuickAdd, type Adding } from "./QuickAdd";
-import { TapCards, Tapped, tappedOn } from "./TapCards";
-import type { CanvasEdge, CanvasNode, Model, Point } from "./types";
-import { useConnecting } from "./useConnecting";
-import { Far, isFar } from "./far";
-import { useFlow, useModel } from "./useFlow";
-import { useFocusOn } from "./useFocusOn";
-import { useGeometry } from "./useGeometry";
-import { GRID } from "./geometry";
+import { QuickAdd, type Adding } from "./quick/QuickAdd";
+import { TapCards, Tapped, tappedOn } from "./edges/TapCards";
+import type { CanvasEdge, CanvasNode, Model, Point } from "./shapes/types";
+import { useConnecting } from "./flow/useConnecting";
+import { Far, isFar } from "./shapes/far";
+import { useFlow, useModel } from "./flow/useFlow";
+import { useFocusOn } from "./flow/useFocusOn";
+import { useGeometry } from "./flow/useGeometry";
+import { GRID } from "./shapes/geometry";
 
 const NODES: NodeTypes = {
   use: UseNode,
@@ -67,7 +67,7 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
   const live = useRef<HTMLDivElement>(null);
   const [prefs, setPrefs] = useState<Prefs>({ map: true, hideWires: false, shape: "curved" });
   const [adding, setAdding] = useState<Adding | null>(null);
-  const [menu, setMenu] = useState<Opened | null>(null);
+  const [menu, setMenu] = useState<OpenMenu | null>(null);
   const board = useBoard(canvas, model, root, live, { setAdding, setMenu });
   const markTarget = useTargetMark(root);
   const laid = useFlow(canvas, model, prefs.hideWires, { onTarget: markTarget });
@@ -216,7 +216,7 @@ function useBoard(
   model: Model,
   root: React.RefObject<HTMLDivElement | null>,
   live: React.RefObject<HTMLDivElement | null>,
-  { setAdding, setMenu }: { setAdding: (adding: Adding) => void; setMenu: (menu: Opened) => void },
+  { setAdding, setMenu }: { setAdding: (adding: Adding) => void; setMenu: (menu: OpenMenu) => void },
 ): BoardApi {
   const editor = useEditor();
   const flow = useReactFlow<CanvasNode, CanvasEdge>();

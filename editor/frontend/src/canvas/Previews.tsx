@@ -4,7 +4,7 @@ import { memo, useCallback } from "react";
 import { useActivities } from "../telemetry/activity";
 import { NodePreview } from "../telemetry/views";
 import { showing } from "./model/together";
-import type { CanvasNode, Model } from "./types";
+import type { CanvasNode, Model } from "./shapes/types";
 
 export const Previews = memo(function Previews({ model }: { model: Model }) {
   return (

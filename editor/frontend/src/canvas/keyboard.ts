@@ -2,12 +2,12 @@
 import type { KeyboardEvent } from "react";
 import { toggleTap } from "../taps/actions";
 import { placeOfEdge } from "../taps/places";
-import { middle, walkOfBoard, type Board } from "./board";
-import * as commands from "./commands";
-import { GRID } from "./geometry";
+import { middle, walkOfBoard, type Board } from "./gestures/board";
+import * as commands from "./gestures/commands";
+import { GRID } from "./shapes/geometry";
 import { copy, cut, duplicate, paste } from "./gestures/clipboard";
 import { tidy } from "./gestures/tidy";
-import type { Point } from "./types";
+import type { Point } from "./shapes/types";
 
 type Act = (board: Board, event: KeyboardEvent) => void;
 

@@ -1,28 +1,23 @@
 // Context menus of the canvas.
-import { breakEntries, selectedSpots } from "../debug/actions";
+import { breakEntries, selectedSpots } from "../debug/model/actions";
 import { makeCarried, makeForward, setEdge } from "../document/edits";
 import type { GraphDocument } from "../document/types";
-import { setReroutes } from "../document/edits/layout";
+import { setReroutes } from "../document/edits/parts/layout";
 import { tapEntries } from "../taps/actions";
 import { placeOf, placeOfEdge } from "../taps/places";
 import type { MenuEntry } from "../ui/kit";
-import { itemsIn, walkOfBoard, type Board } from "./board";
-import * as commands from "./commands";
+import { itemsIn, walkOfBoard, type Board, type OpenMenu } from "./gestures/board";
+import * as commands from "./gestures/commands";
 import { attempt } from "./gestures/attempt";
 import { copy, cut, duplicate, paste } from "./gestures/clipboard";
 import { insertAt } from "./gestures/drop";
 import { groupsOf, tidy } from "./gestures/tidy";
-import type { Side } from "./geometry";
-import type { CanvasEdge, CanvasNode } from "./types";
+import type { Side } from "./shapes/geometry";
+import type { CanvasEdge, CanvasNode } from "./shapes/types";
 
-export interface Opened {
-  at: { x: number; y: number };
-  entries: MenuEntry[];
-}
+type At = OpenMenu["at"];
 
-type At = Opened["at"];
-
-export function nodeMenu(board: Board, node: CanvasNode, at: At): Opened {
+export function nodeMenu(board: Board, node: CanvasNode, at: At): OpenMenu {
   const { selection } = board.editor.state.view;
   const many = selection.length > 1;
   const items = itemsIn(board);
@@ -115,7 +110,7 @@ function lines(board: Board): MenuEntry[] {
   ];
 }
 
-export function edgeMenu(board: Board, edge: CanvasEdge, at: At): Opened {
+export function edgeMenu(board: Board, edge: CanvasEdge, at: At): OpenMenu {
   const walk = walkOfBoard(board);
   const { data } = edge;
   const place = walk === null ? null : placeOfEdge(board.editor.graph, walk, edge.id);
@@ -154,7 +149,7 @@ export function edgeMenu(board: Board, edge: CanvasEdge, at: At): Opened {
   return { at, entries };
 }
 
-export function paneMenu(board: Board, at: At): Opened {
+export function paneMenu(board: Board, at: At): OpenMenu {
   const { x, y } = board.flow.screenToFlowPosition(at);
   const put = (kind: "loop" | "parallel" | "sequence" | "fork" | "note" | "frame", label: string): MenuEntry => ({
     label,

@@ -1,6 +1,6 @@
 // The palette's components as the service declares them, loaded once for the page.
 import { call } from "../api/client";
-import type { Catalogue, Component } from "../api/types";
+import type { Catalogue, Component } from "../messages/answers";
 
 let loading: Promise<Catalogue> | null = null;
 
@@ -19,10 +19,15 @@ export function byName(components: readonly Component[]): Catalogue {
   return Object.fromEntries(components.map((component) => [component.name, component]));
 }
 
-/** The family: `bagel.vae_decoder` -> `bagel`. */
-export function category(component: Component | string): string {
+/** The family that it is of: `bagel.vae_decoder` -> `bagel`. */
+export function familyOf(component: Component | string): string {
   const name = typeof component === "string" ? component : component.name;
   return name.split(".", 1)[0] ?? name;
+}
+
+/** What it is listed under: what it does, where it says so, else its family. */
+export function groupOf(component: Component): string {
+  return component.category || familyOf(component);
 }
 
 /** What it is in its family, in words: `bagel.vae_decoder` -> `vae decoder`. */

@@ -6,10 +6,11 @@ import { go } from "../store/locate";
 import { useEditor, useEditorState } from "../store/react";
 import { watchOf, type BreakShown } from "../store/watch";
 import { Button, IconButton, Input } from "../ui/kit";
+import { Table } from "../ui/Table";
 import { showAge } from "../ui/words";
-import { setIteration } from "./actions";
-import { breakWords, isLooped, readIteration } from "./breaks";
-import { entryOf } from "./calls";
+import { setIteration } from "./model/actions";
+import { breakWords, isLooped, readIteration } from "./model/breaks";
+import { entryOf } from "./model/calls";
 
 export interface BreakRow extends BreakShown {
   deployment: string;
@@ -24,20 +25,21 @@ export function Breakpoints({ rows, several }: { rows: readonly BreakRow[]; seve
   const clear = () => void ask(editor, () => Promise.all(ids.map((id) => watchOf(id).removeBreakpoints())));
   return (
     <div className="wg-breaks">
-      <table className="wg-table">
-        <thead>
-          <tr>
-            <th>Before</th>
-            <th>In iteration</th>
-            <th>Runs</th>
-            <th>Expires in</th>
-            <th>
+      <Table
+        columns={[
+          "Before",
+          "In iteration",
+          "Runs",
+          "Expires in",
+          {
+            children: (
               <Button kind="quiet" onClick={clear}>
                 Remove all
               </Button>
-            </th>
-          </tr>
-        </thead>
+            ),
+          },
+        ]}
+      >
         <tbody>
           {rows.map((row) => (
             <tr key={row.id}>
@@ -61,7 +63,7 @@ export function Breakpoints({ rows, several }: { rows: readonly BreakRow[]; seve
             </tr>
           ))}
         </tbody>
-      </table>
+      </Table>
     </div>
   );
 }

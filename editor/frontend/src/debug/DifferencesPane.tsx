@@ -5,8 +5,9 @@ import { go } from "../store/locate";
 import { useEditor, useEditorState } from "../store/react";
 import { figure, typeWords } from "../taps/looks";
 import { Badge, Prose } from "../ui/kit";
+import { Table } from "../ui/Table";
 import { plural } from "../ui/words";
-import { locateSource, showIteration } from "./calls";
+import { locateSource, showIteration } from "./model/calls";
 import {
   aboutRow,
   firstWords,
@@ -17,8 +18,8 @@ import {
   type Group,
   type OutputDifference,
   type Row,
-} from "./differences";
-import type { Comparison } from "./state";
+} from "./model/differences";
+import type { Comparison } from "./model/state";
 
 /** The service tells no more rows than this. */
 const MOST_ROWS = 500;
@@ -116,14 +117,7 @@ function Beside({ row }: { row: Row }) {
     ["not finite", notFinite(a), notFinite(b)],
   ];
   return (
-    <table className="wg-table beside">
-      <thead>
-        <tr>
-          <th />
-          <th>first, rank {row.rank_a}</th>
-          <th>second, rank {row.rank_b}</th>
-        </tr>
-      </thead>
+    <Table className="wg-table beside" columns={[{}, `first, rank ${row.rank_a}`, `second, rank ${row.rank_b}`]}>
       <tbody>
         {lines.map(([name, left, right]) => (
           <tr key={name} className={left === right ? "" : "other"}>
@@ -133,7 +127,7 @@ function Beside({ row }: { row: Row }) {
           </tr>
         ))}
       </tbody>
-    </table>
+    </Table>
   );
 }
 
@@ -163,20 +157,14 @@ function Groups({ groups, rows, alone }: { groups: readonly Group[]; rows: numbe
         {plural(groups.length, "place")} in the order in which they part
         {rows >= MOST_ROWS && `; the first ${MOST_ROWS} values`}
       </h3>
-      <table className="wg-table places">
-        <thead>
-          <tr>
-            <th>Values of</th>
-            <th>In Walk</th>
-            <th>Differ</th>
-            <th>By iteration</th>
-            <th className="number">Most apart</th>
-          </tr>
-        </thead>
+      <Table
+        className="wg-table places"
+        columns={["Values of", "In Walk", "Differ", "By iteration", { className: "number", children: "Most apart" }]}
+      >
         {groups.map((group) => (
           <GroupRows key={group.key} group={group} alone={alone} />
         ))}
-      </table>
+      </Table>
     </section>
   );
 }

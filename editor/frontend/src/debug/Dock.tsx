@@ -8,13 +8,13 @@ import { useKeys } from "../store/preferences";
 import { useEditor, useEditorState } from "../store/react";
 import { actionOf, chordOf, hint, isTyping } from "../ui/keys";
 import { IconButton, Prose, Select, Tabs } from "../ui/kit";
-import { abort, currentCall, currentRun, onDebugKey, showCall, steer, type PausedShown } from "./actions";
+import { abort, currentCall, currentRun, onDebugKey, showCall, steer, type PausedShown } from "./model/actions";
 import { Breakpoints, type BreakRow } from "./Breakpoints";
-import { keyOfCall, locateCall, pausedWords } from "./calls";
+import { keyOfCall, locateCall, pausedWords } from "./model/calls";
 import { DifferencesPane } from "./DifferencesPane";
-import { pausedIn, useWatches } from "./hooks";
+import { pausedIn, useWatches } from "./model/hooks";
 import { PausedPane } from "./PausedPane";
-import { debuggingOf, showPane, useDebugging, type Pane } from "./state";
+import { debuggingOf, showPane, useDebugging, type Pane } from "./model/state";
 
 export function DebugDock({ alone = false }: { alone?: boolean }) {
   const editor = useEditor();

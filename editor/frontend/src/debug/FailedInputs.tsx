@@ -2,8 +2,9 @@
 import { useMemo, useSyncExternalStore } from "react";
 import { useEditorState } from "../store/react";
 import { alarm, figure, typeWords } from "../taps/looks";
-import { showIteration } from "./calls";
-import { fedTo, recorded } from "./recorded";
+import { showIteration } from "./model/calls";
+import { fedTo, recorded } from "./model/recorded";
+import { Table } from "../ui/Table";
 
 interface Props {
   run: string;
@@ -39,16 +40,11 @@ export function FailedInputs({ run, walk, node, given, onRecord }: Props) {
     );
   if (fed.length === 0) return null;
   return (
-    <table className="wg-table wg-fed" aria-label={`What went into ${node}`}>
-      <thead>
-        <tr>
-          <th>Into</th>
-          <th>From</th>
-          <th>Last value</th>
-          <th>Iteration</th>
-          <th>Figures</th>
-        </tr>
-      </thead>
+    <Table
+      className="wg-table wg-fed"
+      aria-label={`What went into ${node}`}
+      columns={["Into", "From", "Last value", "Iteration", "Figures"]}
+    >
       <tbody>
         {fed.map(({ to, from, sample }) => (
           <tr key={`${from} ${to}`}>
@@ -64,7 +60,7 @@ export function FailedInputs({ run, walk, node, given, onRecord }: Props) {
           </tr>
         ))}
       </tbody>
-    </table>
+    </Table>
   );
 }
 

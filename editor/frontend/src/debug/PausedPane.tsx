@@ -5,9 +5,9 @@ import { useEditor, useEditorState } from "../store/react";
 import { isOf, useHeld, type HeldCall, type SampleEvent } from "../store/watch";
 import { SampleView } from "../taps/SampleView";
 import { Badge, IconButton, Prose } from "../ui/kit";
-import { currentCall, steer, type PausedShown } from "./actions";
-import { inOrder, isFed, keyOfCall, nameOfCall, placeOfCall, stateWords } from "./calls";
-import { debuggingOf, useDebugging } from "./state";
+import { currentCall, steer, type PausedShown } from "./model/actions";
+import { inOrder, isFed, keyOfCall, nameOfCall, placeOfCall, stateWords } from "./model/calls";
+import { debuggingOf, useDebugging } from "./model/state";
 
 /** Kinds of states, where samples of ports have a modality. */
 const STATES: ReadonlySet<string> = new Set(["paged_kv", "tensor", "rng"]);

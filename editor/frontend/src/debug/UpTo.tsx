@@ -2,7 +2,7 @@
 import { X } from "lucide-react";
 import { useEditor } from "../store/react";
 import { IconButton } from "../ui/kit";
-import { debuggingOf, useDebugging } from "./state";
+import { debuggingOf, useDebugging } from "./model/state";
 
 export function UpTo() {
   const editor = useEditor();

@@ -3,8 +3,8 @@ import { ask } from "../store/ask";
 import type { Editor } from "../store/editor";
 import { watchOf } from "../store/watch";
 import { hint, type Overrides } from "../ui/keys";
-import { onDebugKey, type DebugAction } from "./actions";
-import { showPane } from "./state";
+import { onDebugKey, type DebugAction } from "./model/actions";
+import { showPane } from "./model/state";
 
 /** As the palette takes it. */
 interface Command {

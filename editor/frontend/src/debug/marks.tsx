@@ -5,10 +5,10 @@ import { memo, useMemo } from "react";
 import { useEditor, useEditorState } from "../store/react";
 import { useDeployed, type PausedRun } from "../store/watch";
 import { Button } from "../ui/kit";
-import { currentCall, look, pause, steer, toggleBreak } from "./actions";
-import { breaksAt, dotWords, isAt, spotsOf, type Spot } from "./breaks";
-import { useWatched } from "./hooks";
-import { useDebugging } from "./state";
+import { currentCall, look, pause, steer, toggleBreak } from "./model/actions";
+import { breaksAt, dotWords, isAt, spotsOf, type Spot } from "./model/breaks";
+import { useWatched } from "./model/hooks";
+import { useDebugging } from "./model/state";
 
 type Standing = "" | "held" | "next";
 

@@ -1,10 +1,10 @@
 // What deploying would change: the graph and the placement against what runs.
 import { useEffect, useMemo, useState } from "react";
 import { ApiError, call } from "../api/client";
-import type { DeploymentShown } from "../api/types";
+import type { DeploymentShown } from "../messages/answers";
 import type { Difference } from "../document/diff";
-import { placementInForce } from "../placement/ranks";
-import type { PlacementDocument } from "../placement/schema.generated";
+import { placementInForce } from "../placement/model/ranks";
+import type { PlacementDocument } from "../document/placement/schema.generated";
 import { useEditor, useEditorState } from "../store/react";
 import { Button } from "../ui/kit";
 import { DiffList } from "../versions/DiffList";

@@ -1,12 +1,13 @@
 // What runs of this graph, what would change, and the ways to change it.
 import { CirclePlay, ListRestart, Rocket, Square, Undo2 } from "lucide-react";
 import { useState } from "react";
-import type { DeploymentShown } from "../api/types";
+import type { DeploymentShown } from "../messages/answers";
 import { equal } from "../document/diff";
 import { deploymentOf } from "../store/deployments";
-import type { PlacementDocument } from "../placement/schema.generated";
+import type { PlacementDocument } from "../document/placement/schema.generated";
 import { useEditor, useEditorState } from "../store/react";
 import { Badge, Button, Dialog, Empty, Prose } from "../ui/kit";
+import { Figures } from "../ui/Figures";
 import { plural, showTime } from "../ui/words";
 import { deploy, giveUpNext, GRACE, restart, switchTo, undeploy, type Refusal } from "./actions";
 import { Changes, useDeployedPlacement, usePlacementChanges } from "./Changes";
@@ -159,12 +160,14 @@ function Running({ deployment, onGiveUp }: { deployment: DeploymentShown; onGive
         )}
         {(state === "starting" || failed) && <Steps ranks={ranks} failed={failed} />}
         {serves(deployment) && (
-          <dl className="counts">
-            <Count name="running" value={String(running)} />
-            <Count name="waiting" value={String(waiting)} />
-            <Count name="restarts" value={String(restarts)} />
-            <Count name="since" value={showTime(deployment.created_at)} />
-          </dl>
+          <Figures
+            figures={[
+              ["running", String(running)],
+              ["waiting", String(waiting)],
+              ["restarts", String(restarts)],
+              ["since", showTime(deployment.created_at)],
+            ]}
+          />
         )}
         {serves(deployment) && tasks.length > 0 && <p className="quiet">Serves {tasks.join(", ")}.</p>}
         {serves(deployment) && <Reached deployment={deployment} />}
@@ -172,15 +175,6 @@ function Running({ deployment, onGiveUp }: { deployment: DeploymentShown; onGive
         {serves(deployment) && <Sessions deployment={deployment} />}
       </section>
     </>
-  );
-}
-
-function Count({ name, value }: { name: string; value: string }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{value}</dd>
-    </div>
   );
 }
 

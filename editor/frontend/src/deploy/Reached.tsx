@@ -1,6 +1,6 @@
 // Where a deployment is called, and by what else.
 import { routesInWords, useRoutes } from "../api/models";
-import type { DeploymentShown } from "../api/types";
+import type { DeploymentShown } from "../messages/answers";
 import { CopyButton } from "../ui/CopyButton";
 
 export function Reached({ deployment }: { deployment: DeploymentShown }) {

@@ -1,9 +1,10 @@
 // What a deployment keeps for its sessions, and the way to end one.
 import { useCallback, useEffect, useState } from "react";
 import { ApiError, call } from "../api/client";
-import type { DeploymentShown } from "../api/types";
+import type { DeploymentShown } from "../messages/answers";
 import { useEditor } from "../store/react";
 import { Button, Dialog } from "../ui/kit";
+import { Table } from "../ui/Table";
 import { plural, showAge, showBytes } from "../ui/words";
 
 const EVERY_MS = 3000;
@@ -51,16 +52,7 @@ export function Sessions({ deployment }: { deployment: DeploymentShown }) {
       {held.sessions.length === 0 ? (
         <p className="quiet">None is held. A client that opens one with {keeps.join(" or ")} appears here.</p>
       ) : (
-        <table className="wg-table">
-          <thead>
-            <tr>
-              <th scope="col">Session</th>
-              <th scope="col">Now</th>
-              <th scope="col">Holds</th>
-              <th scope="col">Ends by itself</th>
-              <th scope="col" aria-label="End it" />
-            </tr>
-          </thead>
+        <Table columns={["Session", "Now", "Holds", "Ends by itself", { "aria-label": "End it" }]}>
           <tbody>
             {held.sessions.map((session) => (
               <tr key={session.name}>
@@ -76,7 +68,7 @@ export function Sessions({ deployment }: { deployment: DeploymentShown }) {
               </tr>
             ))}
           </tbody>
-        </table>
+        </Table>
       )}
       {asking && <Confirm session={asking} onClose={() => ask(null)} onYes={() => void end(asking.name)} />}
     </section>

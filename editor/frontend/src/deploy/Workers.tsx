@@ -1,7 +1,8 @@
 // The processes of a deployment: where each is, how far, and why not.
-import type { WorkerShown } from "../api/types";
-import { RankMark } from "../placement/bits";
+import type { WorkerShown } from "../messages/answers";
+import { RankMark } from "../placement/board/bits";
 import { Badge, Prose } from "../ui/kit";
+import { Table } from "../ui/Table";
 import { showAge } from "../ui/words";
 import { progressOf, stepOf, STEPS, workerPhase } from "./phases";
 import { useSince } from "./useSince";
@@ -17,16 +18,7 @@ export function Workers({ id, ranks, told }: WorkersProps) {
   const since = useSince(id, ranks);
   if (ranks.length === 0) return null;
   return (
-    <table className="wg-table workers">
-      <thead>
-        <tr>
-          <th scope="col">Rank</th>
-          <th scope="col">Device</th>
-          <th scope="col">State</th>
-          <th scope="col">For</th>
-          <th scope="col">Restarts</th>
-        </tr>
-      </thead>
+    <Table className="wg-table workers" columns={["Rank", "Device", "State", "For", "Restarts"]}>
       <tbody>
         {ranks.map((worker) => (
           <WorkerRow
@@ -36,7 +28,7 @@ export function Workers({ id, ranks, told }: WorkersProps) {
           />
         ))}
       </tbody>
-    </table>
+    </Table>
   );
 }
 

@@ -1,6 +1,6 @@
 // What the Deploy view asks of the service.
 import { ApiError, call } from "../api/client";
-import type { DeploymentShown } from "../api/types";
+import type { DeploymentShown } from "../messages/answers";
 import type { Editor } from "../store/editor";
 
 /** Seconds that running requests get before they are ended. */

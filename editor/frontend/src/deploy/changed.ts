@@ -3,9 +3,9 @@ import { readLink, splitReference, whenOf } from "../document/names";
 import { entries, flat, type Entry } from "../document/tree";
 import type { GraphDocument, Walk } from "../document/types";
 import type { EditorState } from "../store/types";
+import { perObject } from "../document/perObject";
 
 const NONE: ReadonlySet<string> = new Set();
-const known = new WeakMap<GraphDocument, ReadonlyMap<string, string>>();
 let latest: { deployed: GraphDocument; graph: GraphDocument; changed: Set<string> } | null = null;
 
 /**
@@ -25,9 +25,7 @@ export function changedNodes(state: Pick<EditorState, "documents" | "deployed">)
 }
 
 /** Node -> all that the document says about it, as text that is equal where nothing differs. */
-function signatures(graph: GraphDocument): ReadonlyMap<string, string> {
-  const found = known.get(graph);
-  if (found) return found;
+const signatures = perObject((graph: GraphDocument): ReadonlyMap<string, string> => {
   const facts = new Map<string, string[]>();
   for (const [name, node] of Object.entries(graph.nodes ?? {})) {
     const states = Object.values(node.states ?? {}).map((state) => [state, graph.states?.[state]]);
@@ -43,10 +41,8 @@ function signatures(graph: GraphDocument): ReadonlyMap<string, string> {
       if (node !== undefined) tell(node, ["stream", stream]);
     }
   }
-  const made = new Map([...facts].map(([node, lines]) => [node, lines.sort().join("\n")]));
-  known.set(graph, made);
-  return made;
-}
+  return new Map([...facts].map(([node, lines]) => [node, lines.sort().join("\n")]));
+});
 
 function walkFacts(name: string, walk: Walk, tell: (node: string, fact: unknown[]) => void): void {
   const uses = usesOf(walk);

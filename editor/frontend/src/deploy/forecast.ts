@@ -1,5 +1,5 @@
 // What a plan says against deploying, before it is tried. Pure.
-import type { PlanShown } from "../api/types";
+import type { PlanShown } from "../messages/answers";
 import type { Refusal } from "./actions";
 
 const UNDEPLOYABLE = new Set(["unavailable", "no_weights", "no_tokenizer", "component_unavailable"]);

@@ -1,5 +1,5 @@
 // How a deployment and its workers are, in words. Pure.
-import type { DeploymentShown, WorkerShown } from "../api/types";
+import type { DeploymentShown, WorkerShown } from "../messages/answers";
 
 export type Tone = "good" | "busy" | "warn" | "bad" | "";
 

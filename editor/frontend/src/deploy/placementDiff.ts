@@ -1,7 +1,7 @@
 // What differs between two placements of a graph, in sentences. Pure.
 import type { GraphDocument } from "../document/types";
-import { whereabouts } from "../placement/resolve";
-import type { PlacementDocument } from "../placement/schema.generated";
+import { whereabouts } from "../document/placement/resolve";
+import type { PlacementDocument } from "../document/placement/schema.generated";
 
 export interface PlacementChange {
   kind: "added" | "removed" | "changed";

@@ -1,6 +1,6 @@
 // For how long workers are in their states, as seen from here.
 import { useEffect, useRef, useState } from "react";
-import type { WorkerShown } from "../api/types";
+import type { WorkerShown } from "../messages/answers";
 
 const TICK_MS = 1000;
 

@@ -5,6 +5,7 @@ import { join } from "./pointer";
 import { factsOf } from "./routes";
 import { CHILD_KEYS, type Entry } from "./tree";
 import type { GraphDocument, Pointer, Walk } from "./types";
+import { perObject } from "./perObject";
 
 export type DifferenceKind = "added" | "removed" | "changed";
 export type DifferenceWhat =
@@ -153,18 +154,7 @@ function items(walk: string, before: Walk, after: Walk): Difference[] {
     const old = was.byId.get(entry.id);
     const pointer = join("walks", walk) + entry.pointer;
     const title = titleOf(entry);
-    if (!old)
-      return [
-        {
-          kind: "added",
-          what: "item",
-          name: entry.name || entry.id,
-          pointer,
-          walk,
-          after: entry.item,
-          text: `${title} is new`,
-        },
-      ];
+    if (!old) return [ofItem("added", entry, walk, { after: entry.item, text: `${title} is new` })];
     const own = compared("item", entry.name || entry.id, pointer, ownFields(old), ownFields(entry), title, walk);
     if (own.length || !moved.has(entry.id)) return own;
     const place =
@@ -172,35 +162,23 @@ function items(walk: string, before: Walk, after: Walk): Difference[] {
         ? `is now in ${entry.parent ? titleOf(entry.parent) : "the Walk itself"}`
         : "has another place in the order";
     const [from, to] = [old, entry].map((each) => ({ in: each.parent?.id ?? null, index: each.index }));
-    return [
-      {
-        kind: "changed",
-        what: "item",
-        name: entry.name || entry.id,
-        pointer,
-        walk,
-        before: from,
-        after: to,
-        text: `${title} ${place}`,
-      },
-    ];
+    return [ofItem("changed", entry, walk, { before: from, after: to, text: `${title} ${place}` })];
   });
   const gone = was.list.filter((entry) => !is.byId.has(entry.id));
   return [
     ...found,
-    ...gone.map((entry): Difference => {
-      const pointer = join("walks", walk) + entry.pointer;
-      return {
-        kind: "removed",
-        what: "item",
-        name: entry.name || entry.id,
-        pointer,
-        walk,
-        before: entry.item,
-        text: `${titleOf(entry)} is gone`,
-      };
-    }),
+    ...gone.map((entry) => ofItem("removed", entry, walk, { before: entry.item, text: `${titleOf(entry)} is gone` })),
   ];
+}
+
+function ofItem(
+  kind: DifferenceKind,
+  entry: Entry,
+  walk: string,
+  said: Pick<Difference, "before" | "after" | "text">,
+): Difference {
+  const pointer = join("walks", walk) + entry.pointer;
+  return { kind, what: "item", name: entry.name || entry.id, pointer, walk, ...said };
 }
 
 /** Items that stand elsewhere: in another container, or out of the order that the others keep. */
@@ -318,22 +296,16 @@ function brief(value: unknown): string {
   return text.length > 40 ? `${text.slice(0, 39)}…` : text;
 }
 
-const normals = new WeakMap<object, Plain>();
-
 /** A graph without its layout, in one form. */
-function normal(graph: GraphDocument): Plain {
-  const known = normals.get(graph);
-  if (known) return known;
+const normal = perObject((graph: GraphDocument): Plain => {
   const { layout: _, format: _f, ...rest } = graph;
   const expanded: Plain = { ...rest };
   if (isRecord(graph.walks))
     expanded["walks"] = Object.fromEntries(
       Object.entries(graph.walks).map(([name, walk]) => [name, isRecord(walk) ? expandedWalk(walk as Walk) : walk]),
     );
-  const made = plain(expanded) as Plain;
-  normals.set(graph, made);
-  return made;
-}
+  return plain(expanded) as Plain;
+});
 
 function expandedWalk(walk: Walk): Plain {
   const item = (value: unknown): unknown => {

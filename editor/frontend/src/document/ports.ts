@@ -1,5 +1,5 @@
 // What flows on an edge: a modality, a dtype and a symbolic shape, judged as `walkgraph.graph.ports` does.
-import type { Catalogue, Component, Port } from "../api/types";
+import type { Catalogue, Component, Port } from "../messages/answers";
 import { splitReference } from "./names";
 import { endOf, factsOf } from "./routes";
 import type { GraphDocument } from "./types";

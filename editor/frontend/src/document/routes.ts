@@ -3,6 +3,7 @@
 import { readLink, readResult, splitReference, type PlainLink } from "./names";
 import { entries, flat, type Entry } from "./tree";
 import type { GraphDocument, ItemId, Pointer, Walk } from "./types";
+import { perObject } from "./perObject";
 
 export type EndKind = "use" | "in" | "loop" | "stream" | "out" | "result";
 
@@ -50,16 +51,8 @@ export interface Facts {
   feeds: ReadonlyMap<string, readonly Route[]>;
 }
 
-const known = new WeakMap<Walk, Facts>();
-
-/** Derived facts of a Walk, made once per object. */
-export function factsOf(walk: Walk): Facts {
-  const found = known.get(walk);
-  if (found) return found;
-  const made = derive(walk);
-  known.set(walk, made);
-  return made;
-}
+/** Derived facts of a Walk. */
+export const factsOf = perObject(derive);
 
 /** A Walk's edges, classified; empty where there is no such Walk. */
 export function routesOf(graph: GraphDocument, walk: string): readonly Route[] {

@@ -2,6 +2,7 @@
 import { factsOf } from "./routes";
 import { producers } from "./ports";
 import type { GraphDocument } from "./types";
+import { perObject } from "./perObject";
 
 export interface NodePort {
   node: string;
@@ -32,15 +33,7 @@ export interface Union {
   streams: UnionStream[];
 }
 
-const known = new WeakMap<GraphDocument, Union>();
-
-export function union(graph: GraphDocument): Union {
-  const found = known.get(graph);
-  if (found) return found;
-  const made = derive(graph);
-  known.set(graph, made);
-  return made;
-}
+export const union = perObject(derive);
 
 function derive(graph: GraphDocument): Union {
   const nodes = new Set(Object.keys(graph.nodes ?? {}));

@@ -1,10 +1,11 @@
 // Everything that goes from one rank to another, Walk by Walk.
 import { ArrowRight } from "lucide-react";
 import { Empty } from "../ui/kit";
-import type { CopyShown } from "../api/types";
+import { Table } from "../ui/Table";
+import type { CopyShown } from "../messages/answers";
 import { plural, showBytes } from "../ui/words";
-import { RankMark } from "./bits";
-import { TRANSPORTS, type Crossing } from "./crossings";
+import { RankMark } from "./board/bits";
+import { TRANSPORTS, type Crossing } from "./model/crossings";
 
 interface CrossingTableProps {
   crossings: readonly Crossing[];
@@ -38,16 +39,7 @@ export function CrossingTable({ crossings, copies, total, onHover, onOpen }: Cro
 
 function WireTable({ crossings, onHover, onOpen }: Pick<CrossingTableProps, "crossings" | "onHover" | "onOpen">) {
   return (
-    <table className="wg-table crossings">
-      <thead>
-        <tr>
-          <th scope="col">Walk, stream or task</th>
-          <th scope="col">From</th>
-          <th scope="col">To</th>
-          <th scope="col">Ranks</th>
-          <th scope="col">How</th>
-        </tr>
-      </thead>
+    <Table className="wg-table crossings" columns={["Walk, stream or task", "From", "To", "Ranks", "How"]}>
       <tbody>
         {crossings.map((crossing, index) => (
           <Row
@@ -59,7 +51,7 @@ function WireTable({ crossings, onHover, onOpen }: Pick<CrossingTableProps, "cro
           />
         ))}
       </tbody>
-    </table>
+    </Table>
   );
 }
 
@@ -122,16 +114,7 @@ function Way({ source, target }: { source: number; target: number }) {
 /** States go over whole: the cache of a request, where its Walks or its forks are on different ranks. */
 function StateTable({ copies }: { copies: readonly CopyShown[] }) {
   return (
-    <table className="wg-table crossings">
-      <thead>
-        <tr>
-          <th scope="col">State</th>
-          <th scope="col">When</th>
-          <th scope="col">Ranks</th>
-          <th scope="col">A usual request</th>
-          <th scope="col">The largest</th>
-        </tr>
-      </thead>
+    <Table className="wg-table crossings" columns={["State", "When", "Ranks", "A usual request", "The largest"]}>
       <tbody>
         {copies.map(({ state, walk, source, target, bytes, largest }) => (
           <tr key={`${state} ${walk} ${source} ${target}`} className="first">
@@ -147,6 +130,6 @@ function StateTable({ copies }: { copies: readonly CopyShown[] }) {
           </tr>
         ))}
       </tbody>
-    </table>
+    </Table>
   );
 }

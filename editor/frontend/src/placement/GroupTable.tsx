@@ -1,12 +1,13 @@
 // The groups of the placement as its author wrote them, with what they have: memory, width, copies.
 import { useEffect, useState } from "react";
-import type { Problem } from "../api/types";
+import type { Problem } from "../messages/answers";
 import { Input } from "../ui/kit";
-import { ProblemList, RankMark, type Action } from "./bits";
-import { resizeGroup, setGroup } from "./edits";
-import { parseMemory } from "./memory";
-import { ALL } from "./resolve";
-import type { Group, PlacementDocument } from "./schema.generated";
+import { Table } from "../ui/Table";
+import { ProblemList, RankMark, type Action } from "./board/bits";
+import { resizeGroup, setGroup } from "../document/placement/edits";
+import { parseMemory } from "./model/memory";
+import { ALL } from "../document/placement/resolve";
+import type { Group, PlacementDocument } from "../document/placement/schema.generated";
 
 interface GroupTableProps {
   placement: PlacementDocument;
@@ -23,17 +24,7 @@ export function GroupTable({ placement, problems, actions, onEdit }: GroupTableP
         the device has free, or nothing for what is left. Tensor-parallel width and copies can be written down, but
         nothing with more than one of them can be deployed.
       </p>
-      <table className="wg-table groups">
-        <thead>
-          <tr>
-            <th scope="col">Components</th>
-            <th scope="col">Walks</th>
-            <th scope="col">Ranks</th>
-            <th scope="col">Memory</th>
-            <th scope="col">Width</th>
-            <th scope="col">Copies</th>
-          </tr>
-        </thead>
+      <Table className="wg-table groups" columns={["Components", "Walks", "Ranks", "Memory", "Width", "Copies"]}>
         <tbody>
           {placement.groups.map((group, index) => (
             <GroupRow
@@ -46,7 +37,7 @@ export function GroupTable({ placement, problems, actions, onEdit }: GroupTableP
             />
           ))}
         </tbody>
-      </table>
+      </Table>
     </>
   );
 }

@@ -4,20 +4,20 @@ import { locate, go } from "../store/locate";
 import { useEditor, useEditorState } from "../store/react";
 import { Button, Empty, Menu, Tabs, type MenuEntry } from "../ui/kit";
 import { plural } from "../ui/words";
-import { ProblemList } from "./bits";
-import { BoardContext, NEW_RANK, type Board } from "./board";
-import type { Crossing } from "./crossings";
+import { ProblemList } from "./board/bits";
+import { BoardContext, NEW_RANK, type Board } from "./board/board";
+import type { Crossing } from "./model/crossings";
 import { CrossingTable } from "./CrossingTable";
-import { addRank, explicit, nextDevice, removeRank, setDevice } from "./edits";
+import { addRank, explicit, nextDevice, removeRank, setDevice } from "../document/placement/edits";
 import { GroupTable } from "./GroupTable";
-import type { Chip } from "./lanes";
-import { LaneView, NewLane, UnplacedLane } from "./LaneView";
-import { Lines } from "./Lines";
-import { isReadable } from "./resolve";
+import type { Chip } from "./model/lanes";
+import { LaneView, NewLane, UnplacedLane } from "./board/LaneView";
+import { Lines } from "./board/Lines";
+import { isReadable } from "../document/placement/resolve";
 import { OpenDialog, SaveDialog } from "./StoredDialog";
 import { Scope, Toolbar, Totals } from "./Toolbar";
-import { useBoardState, type BoardState } from "./useBoard";
-import { useDrag } from "./useDrag";
+import { useBoardState, type BoardState } from "./board/useBoard";
+import { useDrag } from "./board/useDrag";
 import { WalksDialog } from "./WalksDialog";
 
 type Shown = { kind: "open" } | { kind: "save" } | { kind: "walks"; nodes: string[] } | null;
@@ -30,7 +30,7 @@ export function PlacementView() {
   const placement = useEditorState((state) => state.documents.placement);
   if (Object.keys(graph.nodes ?? {}).length === 0)
     return (
-      <div className="wg-place">
+      <div className="wg-view wg-place">
         <Empty title="Nothing to place yet">Add components to the graph; here you say which rank runs which.</Empty>
       </div>
     );
@@ -43,7 +43,7 @@ function Unreadable() {
   const anew = () =>
     editor.editPlacement("Place by hand", () => explicit(editor.graph, "cpu", editor.state.placementName));
   return (
-    <div className="wg-place">
+    <div className="wg-view wg-place">
       <Empty title="This placement can't be read">
         <p>It lacks the lists of groups and ranks that a placement has.</p>
         <Button kind="primary" onClick={anew}>
@@ -75,7 +75,7 @@ function Placement() {
     }));
   return (
     <BoardContext value={board}>
-      <div className="wg-place">
+      <div className="wg-view wg-place">
         <Toolbar
           fixed={fixed}
           planning={planned.of !== documents}

@@ -4,8 +4,8 @@ import { ApiError } from "../api/client";
 import { isName } from "../document/names";
 import { useEditor, useEditorState } from "../store/react";
 import { Badge, Button, Dialog, Empty, Field, Input } from "../ui/kit";
-import type { PlacementDocument } from "./schema.generated";
-import { keepCopy, placementsFor, type StoredPlacement } from "./stored";
+import type { PlacementDocument } from "../document/placement/schema.generated";
+import { keepCopy, placementsFor, type StoredPlacement } from "./model/stored";
 
 type Listed =
   { state: "asking" } | { state: "here"; found: StoredPlacement[] } | { state: "failed"; message: string };

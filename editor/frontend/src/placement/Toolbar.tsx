@@ -1,11 +1,12 @@
 // Above the lanes: which placement, for which hardware, does it fit, and which Walks are meant.
 import { CircleAlert, CircleCheck, FolderOpen, Hand, LoaderCircle, Save, WandSparkles } from "lucide-react";
 import { useEffect, useState } from "react";
-import type { PlanShown } from "../api/types";
+import type { PlanShown } from "../messages/answers";
 import { useEditor, useEditorState } from "../store/react";
 import { Badge, Button, Input, Select } from "../ui/kit";
+import { Figures, type Figure } from "../ui/Figures";
 import { showBytes } from "../ui/words";
-import { estimate, parseHardware } from "./memory";
+import { estimate, parseHardware } from "./model/memory";
 
 interface ToolbarProps {
   fixed: boolean;
@@ -55,7 +56,7 @@ function Verdict({ plan, problem, planning }: { plan: PlanShown | null; problem:
   if (planning || !plan)
     return (
       <Badge kind="busy">
-        <LoaderCircle size={12} className="turn" aria-hidden /> planning
+        <LoaderCircle size={12} className="wg-turning" aria-hidden /> planning
       </Badge>
     );
   const assumed = plan.devices.some((device) => device.hypothetical);
@@ -149,7 +150,7 @@ function NumberField({ label, value, most, onChange }: NumberFieldProps) {
 /** What the whole comes to, before anything is started. */
 export function Totals({ plan, crossings }: { plan: PlanShown; crossings: number }) {
   const { weights, cache, rest, total } = estimate(plan);
-  const figures: (readonly [string, string, string])[] = [
+  const figures: Figure[] = [
     ["Weights", showBytes(weights), "of all ranks; a rank reads what its components use"],
     ["Cache", showBytes(cache), "for the tokens of requests; more of it serves more of them at once"],
     [
@@ -160,20 +161,10 @@ export function Totals({ plan, crossings }: { plan: PlanShown; crossings: number
     ["Total", showBytes(total), "over all ranks"],
     ["Ranks", String(plan.ranks.length), "processes"],
     ["Wires that cross", String(crossings), "from one rank to another"],
-    ...(plan.copies.length > 0
-      ? ([["States that move", String(plan.copies.length), "whole, from one rank to another"]] as const)
-      : []),
   ];
-  return (
-    <dl className="totals" aria-label="Estimate">
-      {figures.map(([name, value, about]) => (
-        <div key={name} title={about}>
-          <dt>{name}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
-    </dl>
-  );
+  if (plan.copies.length > 0)
+    figures.push(["States that move", String(plan.copies.length), "whole, from one rank to another"]);
+  return <Figures label="Estimate" figures={figures} />;
 }
 
 interface ScopeProps {

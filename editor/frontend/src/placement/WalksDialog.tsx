@@ -2,9 +2,10 @@
 import { useMemo } from "react";
 import type { GraphDocument } from "../document/types";
 import { Button, Dialog, Select } from "../ui/kit";
-import { assign } from "./edits";
-import { ranksOfNode, walksOfNodes } from "./resolve";
-import type { PlacementDocument } from "./schema.generated";
+import { Table } from "../ui/Table";
+import { assign } from "../document/placement/edits";
+import { ranksOfNode, walksOfNodes } from "../document/placement/resolve";
+import type { PlacementDocument } from "../document/placement/schema.generated";
 
 interface WalksDialogProps {
   nodes: readonly string[];
@@ -33,14 +34,7 @@ export function WalksDialog({ nodes, placement, graph, onEdit, onClose }: WalksD
       <p className="wg-place-hint">
         Where Walks of one request are on different ranks, the states go over between them; the plan shows how much.
       </p>
-      <table className="wg-table">
-        <thead>
-          <tr>
-            <th scope="col">Walk</th>
-            {nodes.length > 1 && <th scope="col">Components</th>}
-            <th scope="col">Rank</th>
-          </tr>
-        </thead>
+      <Table columns={["Walk", nodes.length > 1 ? "Components" : null, "Rank"]}>
         <tbody>
           {users.map(([walk, here]) => (
             <tr key={walk}>
@@ -71,7 +65,7 @@ export function WalksDialog({ nodes, placement, graph, onEdit, onClose }: WalksD
             </td>
           </tr>
         </tbody>
-      </table>
+      </Table>
     </Dialog>
   );
 }

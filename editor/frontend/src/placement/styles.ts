@@ -1,5 +1,5 @@
 import details from "./details.css?inline";
-import lanes from "./lanes.css?inline";
+import lanes from "./board/lanes.css?inline";
 import placement from "./placement.css?inline";
 
 export const styles = [placement, lanes, details].join("\n");

@@ -1,17 +1,18 @@
 // Two runs side by side: pictures under a slider, texts with their differences, and what was asked differently.
 import { Diff, X } from "lucide-react";
 import { useMemo, useState, type CSSProperties } from "react";
-import { compareRuns } from "../debug/replay";
+import { compareRuns } from "../debug/model/replay";
 import { useEditor } from "../store/react";
 import { Button, IconButton } from "../ui/kit";
-import type { Entry } from "./history";
-import { labelOf } from "./form";
-import { dataUrl } from "./media";
-import { OutputView } from "./outputs";
-import { pictureOf, PREVIEW, textOf } from "./results";
-import { textDiff } from "./textdiff";
-import type { Result } from "./types";
-import { differing } from "./words";
+import { Table } from "../ui/Table";
+import type { Entry } from "./runs/history";
+import { labelOf } from "./model/form";
+import { dataUrl } from "./files/media";
+import { OutputView } from "./outputs/outputs";
+import { pictureOf, PREVIEW, textOf } from "./model/results";
+import { textDiff } from "./model/textdiff";
+import type { Result } from "./model/types";
+import { differing } from "./model/words";
 
 export function ComparePane({ entries, onClose }: { entries: [Entry, Entry]; onClose: () => void }) {
   const editor = useEditor();
@@ -36,14 +37,7 @@ export function ComparePane({ entries, onClose }: { entries: [Entry, Entry]; onC
       {rows.length === 0 ? (
         <p className="wg-play-hint">Both were asked for the same, with the same seed.</p>
       ) : (
-        <table className="wg-table">
-          <thead>
-            <tr>
-              <th>Different</th>
-              <th>Left</th>
-              <th>Right</th>
-            </tr>
-          </thead>
+        <Table columns={["Different", "Left", "Right"]}>
           <tbody>
             {rows.map((row) => (
               <tr key={row.name}>
@@ -53,7 +47,7 @@ export function ComparePane({ entries, onClose }: { entries: [Entry, Entry]; onC
               </tr>
             ))}
           </tbody>
-        </table>
+        </Table>
       )}
     </div>
   );

@@ -1,12 +1,12 @@
 // What was run: this browser's runs with their pictures, and what the service remembers of others.
 import { Cloud, Columns2, History as HistoryIcon, RotateCw, Trash2, Undo2 } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
-import type { RunShown } from "../api/types";
+import type { RunShown } from "../messages/answers";
 import { Badge, Button, Empty, IconButton, Menu, type MenuEntry } from "../ui/kit";
 import { showSeconds, ago } from "../ui/words";
-import type { Head } from "./history";
-import { labelOf } from "./form";
-import { isOver } from "./results";
+import type { Head } from "./runs/history";
+import { labelOf } from "./model/form";
+import { isOver } from "./model/results";
 
 interface Props {
   deployment: string;

@@ -3,65 +3,47 @@ import { Braces, History as HistoryIcon, Rocket } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 import { useStore } from "zustand";
 import { call } from "../api/client";
-import type { DeploymentShown } from "../api/types";
-import { replayEntries } from "../debug/replay";
-import { debuggingOf, useDebugging } from "../debug/state";
+import type { DeploymentShown } from "../messages/answers";
+import { replayEntries } from "../debug/model/replay";
+import { debuggingOf, useDebugging } from "../debug/model/state";
 import { UpTo } from "../debug/UpTo";
-import { deploymentOf } from "../store/deployments";
 import type { Editor } from "../store/editor";
-import { useEditor, useEditorState } from "../store/react";
+import { useDeploymentShown, useEditor, useEditorState } from "../store/react";
 import { focusRun, showRun } from "../telemetry/activity";
 import { download } from "../ui/handing";
 import { shown } from "../ui/keys";
 import { Badge, Button, Empty, IconButton, Select, Tabs } from "../ui/kit";
 import { toBytes } from "../api/base64";
-import { withGraph } from "./carry";
+import { withGraph } from "./files/carry";
 import { ComparePane } from "./ComparePane";
-import { fresh, labelOf, pictureInput } from "./form";
+import { fresh, labelOf, pictureInput } from "./model/form";
 import { HistoryPane } from "./HistoryPane";
-import { wholeSound } from "./media";
+import { wholeSound } from "./files/media";
 import { ResultPane } from "./ResultPane";
-import { keyOf, playOf, type Play, type PlayState, type RunOptions } from "./session";
-import { SnippetDialog } from "./SnippetDialog";
-import { suffixOf } from "./snippets";
-import { traceOf } from "../trace/session";
-import { TaskForm } from "./TaskForm";
-import type { Made, OutputShown, Result, TaskShown } from "./types";
+import { keyOf, playOf, type Play, type PlayState, type RunOptions } from "./runs/session";
+import { SnippetDialog } from "./calls/SnippetDialog";
+import { suffixOf } from "./calls/snippets";
+import { traceOf } from "../trace/model/session";
+import { TaskForm } from "./form/TaskForm";
+import type { Made, OutputShown, Result, TaskShown } from "./model/types";
 
 /** `alone`: on a page of its own, without an open graph. */
 export function PlayView({ alone = false }: { alone?: boolean }) {
   const editor = useEditor();
   const play = playOf(editor);
-  const name = useEditorState((state) => state.name);
-  const deployments = useEditorState((state) => state.deployments);
   const chosen = useStore(play.store, (state) => state.chosen);
-  const deployment = picked(deployments, chosen, name, alone);
-  if (!deployment) return <NotDeployed name={name} others={Object.values(deployments)} play={play} alone={alone} />;
+  const deployment = useDeploymentShown(chosen, alone);
+  if (!deployment) return <NotDeployed play={play} alone={alone} />;
   return <Deployed key={deployment.id} deployment={deployment} play={play} alone={alone} />;
 }
 
-function picked(
-  deployments: Readonly<Record<string, DeploymentShown>>,
-  chosen: string | null,
-  name: string,
-  alone: boolean,
-): DeploymentShown | null {
-  const own = deployments[chosen ?? name] ?? deploymentOf(deployments, name);
-  return own ?? (alone ? (Object.values(deployments)[0] ?? null) : null);
-}
-
-interface NotDeployedProps {
-  name: string;
-  others: DeploymentShown[];
-  play: Play;
-  alone: boolean;
-}
-
-function NotDeployed({ name, others, play, alone }: NotDeployedProps) {
+function NotDeployed({ play, alone }: { play: Play; alone: boolean }) {
   const editor = useEditor();
+  const name = useEditorState((state) => state.name);
+  const others = Object.values(useEditorState((state) => state.deployments));
   if (alone) {
     return (
-      <div className="wg-play">
+      <div className="wg-view wg-play">
         <Empty title="Nothing is deployed yet">
           Open a graph from the library and deploy it; its tasks appear here.
         </Empty>
@@ -69,7 +51,7 @@ function NotDeployed({ name, others, play, alone }: NotDeployedProps) {
     );
   }
   return (
-    <div className="wg-play">
+    <div className="wg-view wg-play">
       <Empty title={`${name} is not deployed yet`}>
         <p>Deploy it to run its tasks here.</p>
         <Button kind="primary" onClick={() => editor.see({ tab: "deploy" })}>
@@ -103,7 +85,7 @@ function Deployed({ deployment, play, alone }: { deployment: DeploymentShown; pl
   const tasks = state.tasks?.of === id ? state.tasks : null;
   const task = tasks?.list.find((found) => found.name === state.task[id]) ?? tasks?.list[0] ?? null;
   return (
-    <div className={`wg-play ${listed ? "listed" : ""}`}>
+    <div className={`wg-view wg-play ${listed ? "listed" : ""}`}>
       <Bar deployment={deployment} task={task} tasks={tasks?.list ?? []} play={play}>
         <IconButton
           label={listed ? "Hide the runs" : "Show the runs"}
@@ -151,7 +133,7 @@ function Bar({ deployment, task, tasks, play, children }: BarProps) {
   const ids = useMemo(() => Object.keys(deployments).sort(), [deployments]);
   const label = (found: TaskShown) => found.label || labelOf(found.name);
   return (
-    <header className="wg-play-bar">
+    <header className="wg-view-bar wg-play-bar">
       {ids.length > 1 && (
         <div className="deployment">
           <Select aria-label="Deployment" value={deployment.id} options={ids} onChange={(id) => play.choose(id)} />

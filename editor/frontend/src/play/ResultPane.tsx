@@ -4,14 +4,15 @@ import { useEffect, useState, type ReactNode } from "react";
 import { FailedInputs } from "../debug/FailedInputs";
 import { RunMark } from "../debug/marks";
 import { Badge, Button, Prose } from "../ui/kit";
+import { Table } from "../ui/Table";
 import { useLatest, useQueueGauge } from "../telemetry/activity";
 import { insideWords, showSeconds } from "../ui/words";
-import { Facts, isFact } from "./Facts";
-import { MuteButton, OutputView, PictureFrame } from "./outputs";
-import { isOver, PREVIEW } from "./results";
-import type { Made, OutputShown, Result, RunError, TaskShown } from "./types";
-import type { Use } from "./UseButton";
-import { adviceFor, placeOf, whyNothing } from "./words";
+import { Facts, isFact } from "./outputs/Facts";
+import { MuteButton, OutputView, PictureFrame } from "./outputs/outputs";
+import { isOver, PREVIEW } from "./model/results";
+import type { Made, OutputShown, Result, RunError, TaskShown } from "./model/types";
+import type { Use } from "./outputs/UseButton";
+import { adviceFor, placeOf, whyNothing } from "./model/words";
 
 interface Props {
   task: TaskShown | null;
@@ -227,16 +228,15 @@ function Times({ result, onNode }: { result: Result; onNode: Props["onNode"] }) 
   return (
     <details className="wg-play-times">
       <summary>Where the time went</summary>
-      <table className="wg-table">
-        <thead>
-          <tr>
-            <th>Node</th>
-            {ranks && <th>Rank</th>}
-            <th className="number">Calls</th>
-            <th>Busy</th>
-            <th className="number">Waited</th>
-          </tr>
-        </thead>
+      <Table
+        columns={[
+          "Node",
+          ranks ? "Rank" : null,
+          { className: "number", children: "Calls" },
+          "Busy",
+          { className: "number", children: "Waited" },
+        ]}
+      >
         <tbody>
           {rows.map((row) => (
             <tr key={`${row.walk} ${row.node} ${row.rank}`}>
@@ -263,7 +263,7 @@ function Times({ result, onNode }: { result: Result; onNode: Props["onNode"] }) 
             </tr>
           ))}
         </tbody>
-      </table>
+      </Table>
     </details>
   );
 }

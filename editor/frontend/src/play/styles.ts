@@ -1,4 +1,4 @@
-import form from "./form.css?inline";
+import form from "./form/form.css?inline";
 import play from "./play.css?inline";
 import result from "./result.css?inline";
 import runs from "./runs.css?inline";

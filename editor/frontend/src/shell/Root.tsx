@@ -1,17 +1,17 @@
 // What the entry renders: loads the document, keeps the session mounted while it is shown, and fills the window.
 import { useCallback, useEffect, useLayoutEffect, useRef, useState, type ReactNode } from "react";
-import { App } from "../App";
+import { App } from "./App";
 import { ApiError } from "../api/client";
-import { openSession, type Session } from "../store/attach";
+import { openSession, type Session } from "../session/session";
 import { EditorContext } from "../store/react";
 import type { Tab } from "../store/types";
 import { Button, Empty } from "../ui/kit";
-import { Boundary } from "./Boundary";
-import { PlayPage } from "./PlayPage";
-import { TracePage } from "./TracePage";
-import { emitter, type Emit } from "./emit";
-import { cover, fill } from "./fill";
-import { SessionContext } from "./session";
+import { Boundary } from "./frame/Boundary";
+import { PlayPage } from "./pages/PlayPage";
+import { TracePage } from "./pages/TracePage";
+import { emitter, type Emit } from "./host/emit";
+import { cover, fill } from "./host/fill";
+import { SessionContext } from "../session/react";
 
 /** What Python gives; see `walkgraph_editor/component.py`. */
 export interface Data {

@@ -1,8 +1,8 @@
 // What runs in the service, from its frames; and the graph that this graph's deployment was made from.
 import { ApiError, call } from "../api/client";
-import type { DeploymentShown } from "../api/types";
+import type { DeploymentShown } from "../messages/answers";
 import type { GraphDocument } from "../document/types";
-import { subscribe, type Frame } from "../telemetry/socket";
+import { subscribe, type Frame } from "../api/socket";
 import type { Editor } from "./editor";
 
 export class Deployments {

@@ -1,9 +1,9 @@
 // A graph and its placement in the service: read, write, remove. The document that is open is the editor's.
 import { ApiError, call } from "../api/client";
-import type { DocumentEntry } from "../api/types";
+import type { DocumentEntry } from "../messages/answers";
 import type { Sources } from "../document/json";
 import type { GraphDocument } from "../document/types";
-import type { PlacementDocument } from "../placement/schema.generated";
+import type { PlacementDocument } from "../document/placement/schema.generated";
 import type { Documents, Etags } from "./types";
 
 export type Kind = "graphs" | "placements";

@@ -1,12 +1,12 @@
 // One open graph: its documents, their history, the view. Persistence, checking and planning are attached in
-// `store/attach.ts`; nothing here knows a server.
+// `session/session.ts`; nothing here knows a server.
 import { createStore, type StoreApi } from "zustand/vanilla";
-import type { Catalogue } from "../api/types";
+import type { Catalogue } from "../messages/answers";
 import type { Sources } from "../document/json";
 import type { GraphDocument } from "../document/types";
-import { revealed } from "../document/edits/layout";
-import { followGraph } from "../placement/follow";
-import type { PlacementDocument } from "../placement/schema.generated";
+import { revealed } from "../document/edits/parts/layout";
+import { followGraph } from "../document/placement/follow";
+import type { PlacementDocument } from "../document/placement/schema.generated";
 import type { Canvas, Change, Documents, EditorState, Step, View } from "./types";
 import { around } from "./undo";
 

@@ -1,8 +1,8 @@
 // The editor's state: one per open graph, outside React, so that it outlives the component's mounts.
-import type { Catalogue, DeploymentShown, PlanShown, Problem } from "../api/types";
+import type { Catalogue, DeploymentShown, PlanShown, Problem } from "../messages/answers";
 import type { Sources } from "../document/json";
 import type { Canvas, GraphDocument } from "../document/types";
-import type { PlacementDocument } from "../placement/schema.generated";
+import type { PlacementDocument } from "../document/placement/schema.generated";
 
 /** What is edited, saved and undone together. Immutable: an edit makes new objects. */
 export interface Documents {

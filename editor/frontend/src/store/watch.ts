@@ -13,12 +13,12 @@ import type {
   SampleEvent,
   TapShown,
   WatchShown,
-} from "../telemetry/frames";
-import { subscribe } from "../telemetry/socket";
+} from "../messages/frames";
+import { subscribe } from "../api/socket";
 import { deploymentOf } from "./deployments";
 import { useEditorState } from "./react";
 
-export type { BreakShown, HeldCall, Level, SampleEvent, TapShown } from "../telemetry/frames";
+export type { BreakShown, HeldCall, Level, SampleEvent, TapShown } from "../messages/frames";
 
 export interface PausedRun {
   run: string;

@@ -2,7 +2,7 @@
 import { Play, Square } from "lucide-react";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { toBytes } from "../api/base64";
-import type { SampleEvent, SamplePreview, Statistics } from "../telemetry/frames";
+import type { SampleEvent, SamplePreview, Statistics } from "../messages/frames";
 import { IconButton } from "../ui/kit";
 import { color, glyph } from "../ui/modality";
 import { showBytes, showSeconds } from "../ui/words";

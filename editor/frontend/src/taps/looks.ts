@@ -1,6 +1,6 @@
 // How a sample looks: figures in few letters, pixels out of bytes, bars of a histogram, where and when. Pure.
 import { toBytes } from "../api/base64";
-import type { SampleEvent, SamplePreview, Statistics } from "../telemetry/frames";
+import type { SampleEvent, SamplePreview, Statistics } from "../messages/frames";
 import { plural } from "../ui/words";
 
 type Of<K extends SamplePreview["kind"]> = Extract<SamplePreview, { kind: K }>;

@@ -5,15 +5,15 @@ import type { Task } from "../document/types";
 import type { Editor } from "../store/editor";
 import { useEditor, useEditorState } from "../store/react";
 import { Badge, Button, Empty, IconButton } from "../ui/kit";
-import { useTaskEdits } from "./actions";
-import { Inputs, Outputs, Session } from "./Declarations";
-import { Params } from "./Params";
-import { ofTask } from "./problems";
-import { firstChoice, litSteps, type Choice } from "./simulate";
-import { Simulator } from "./Simulator";
-import { StepTable } from "./StepTable";
-import { useSimulation } from "./useSimulation";
-import { ProblemLines, TextCell } from "./widgets";
+import { useTaskEdits } from "./model/actions";
+import { Inputs, Outputs, Session } from "./request/Declarations";
+import { Params } from "./request/Params";
+import { ofTask } from "./model/problems";
+import { firstChoice, litSteps, type Choice } from "./model/simulate";
+import { Simulator } from "./simulator/Simulator";
+import { StepTable } from "./steps/StepTable";
+import { useSimulation } from "./simulator/useSimulation";
+import { ProblemLines, TextCell } from "./cells/widgets";
 
 /** What somebody who comes back to this tab finds as it was. */
 interface Memory {

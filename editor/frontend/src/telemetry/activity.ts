@@ -1,11 +1,11 @@
-// The page's node activity, and its hooks. `follow` names the deployment (`telemetry/following.ts` does, for an open
+// The page's node activity, and its hooks. `follow` names the deployment (`session/following.ts` does, for an open
 // graph); nothing is done while none is followed.
 import { useCallback, useMemo, useSyncExternalStore } from "react";
 import { toBytes } from "../api/base64";
 import { ApiError, call, send } from "../api/client";
-import type { RunEvent, RunShown, ValueShown } from "../api/types";
+import type { RunEvent, RunShown, ValueShown } from "../messages/answers";
 import type { GraphDocument } from "../document/types";
-import type { QueueGauge, RankGauge } from "./frames";
+import type { QueueGauge, RankGauge } from "../messages/frames";
 import { FlowStore } from "./flows";
 import { useKey } from "./calls";
 import type { Clock } from "./flush";
@@ -13,12 +13,12 @@ import { NodeStore } from "./nodes";
 import { Params } from "./params";
 import { feeders } from "./previews";
 import { ofUse, type Activity, type Latest, type LoopActivity } from "./shown";
-import { telemetry } from "./socket";
-import { eventsOf } from "./sse";
+import { telemetry } from "../api/socket";
+import { eventsOf } from "../api/sse";
 import { loopsAround, loopTimes, paramsOf, stepsOf } from "./steps";
 
 export type { Activity, Latest, LoopActivity, NodeState, Preview } from "./shown";
-export type { QueueGauge, RankGauge } from "./frames";
+export type { QueueGauge, RankGauge } from "../messages/frames";
 
 const clock: Clock = {
   now: () => performance.now(),

@@ -1,5 +1,12 @@
 // What events tell of calls, whatever the level they come from: one record for each use of a node and run. Pure.
-import type { ActivityEvent, ForwardEvent, LaunchEvent, LoopEndedEvent, LoopingEvent, LoopWork } from "./frames";
+import type {
+  ActivityEvent,
+  ForwardEvent,
+  LaunchEvent,
+  LoopEndedEvent,
+  LoopingEvent,
+  LoopWork,
+} from "../messages/frames";
 
 export type Work = ActivityEvent | ForwardEvent | LaunchEvent | LoopingEvent;
 

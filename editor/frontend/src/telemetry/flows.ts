@@ -1,7 +1,7 @@
 // What moves along the edges of Walks: how often a node's values have left it, and what went between ranks. Gathered
 // in place; whoever draws reads it as often as the screen is drawn. No React, no browser.
 import { toldBy, useKey } from "./calls";
-import type { Frame, TransferEvent } from "./frames";
+import type { Frame, TransferEvent } from "../messages/frames";
 
 /** What went along an edge of a Walk from rank to rank, of late. */
 export interface Traffic {

@@ -1,10 +1,10 @@
 // What every node and loop does, from telemetry: figures gathered in place as messages come, shown as new objects a few
 // times a second; a change of state is shown with the next frame of the screen. No React, no browser.
-import type { RunShown } from "../api/types";
+import type { RunShown } from "../messages/answers";
 import { endedBy, toldBy, useKey, type Told } from "./calls";
 import { Live, LiveLoop } from "./cells";
 import { Flusher, type Clock } from "./flush";
-import type { Frame, LoopEndedEvent, QueueGauge, RankGauge, RunPhaseEvent } from "./frames";
+import type { Frame, LoopEndedEvent, QueueGauge, RankGauge, RunPhaseEvent } from "../messages/frames";
 import type { Activity, Latest, LoopActivity, NodeState } from "./shown";
 import { Runs } from "./runs";
 import type { Steps } from "./steps";

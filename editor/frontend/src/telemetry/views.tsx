@@ -2,7 +2,7 @@
 import { Pause, Pin, Play } from "lucide-react";
 import { Button, IconButton } from "../ui/kit";
 import { focusRun, pin, setPaused, unpin, useActivity, useAnyRunning, useFocus } from "./activity";
-import { useConnection } from "./socket";
+import { useConnection } from "../api/socket";
 
 /** The newest picture, or the end of the text, that left the run at this node; nothing where there is none. */
 export function NodePreview({ node }: { node: string }) {

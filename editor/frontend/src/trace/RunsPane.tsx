@@ -1,12 +1,12 @@
 // Runs whose traces are kept, and those that go on; the newest first, live above them.
 import { Columns2, Ellipsis, Radio } from "lucide-react";
 import { useState } from "react";
-import { replayEntries } from "../debug/replay";
+import { replayEntries } from "../debug/model/replay";
 import type { Editor } from "../store/editor";
 import { Badge, IconButton, Menu } from "../ui/kit";
 import { ago, plural, showSeconds } from "../ui/words";
-import type { TraceSession, TraceState } from "./session";
-import type { RunState } from "./types";
+import type { TraceSession, TraceState } from "./model/session";
+import type { RunState } from "./model/types";
 
 interface Props {
   session: TraceSession;

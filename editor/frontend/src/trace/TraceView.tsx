@@ -3,25 +3,24 @@ import { Download, Maximize2, Pause, Play, ZoomIn, ZoomOut } from "lucide-react"
 import { useEffect, useMemo, useReducer, useState } from "react";
 import { useStore } from "zustand";
 import { send } from "../api/client";
-import type { DeploymentShown } from "../api/types";
+import type { DeploymentShown } from "../messages/answers";
 import { ask } from "../store/ask";
-import { deploymentOf } from "../store/deployments";
 import { mark, selectedNodes } from "../store/highlight";
-import { useEditor, useEditorState } from "../store/react";
+import { useDeploymentShown, useEditor, useEditorState } from "../store/react";
 import { useWatch, watchOf } from "../store/watch";
-import type { Level } from "../telemetry/frames";
+import type { Level } from "../messages/frames";
 import { download } from "../ui/handing";
 import { Badge, Button, Empty, IconButton, Menu, Prose, Select, Tabs } from "../ui/kit";
 import { showSeconds } from "../ui/words";
-import { GanttPane, SpanWords } from "./GanttPane";
-import type { Piece } from "./paint";
+import { GanttPane, SpanWords } from "./picture/GanttPane";
+import type { Piece } from "./picture/paint";
 import { BlockPanel, LanePanel, NodesPanel, WhyPanel } from "./panels";
 import { RunsPane } from "./RunsPane";
-import { traceOf, type Shown, type Side, type TraceSession, type TraceState, type Which } from "./session";
-import { around, showMicros } from "./span";
-import type { Timeline } from "./timeline";
-import type { WhyPiece } from "./types";
-import { LEVELS } from "./words";
+import { traceOf, type Shown, type Side, type TraceSession, type TraceState, type Which } from "./model/session";
+import { around, showMicros } from "./model/span";
+import type { Timeline } from "./model/timeline";
+import type { WhyPiece } from "./model/types";
+import { LEVELS } from "./model/words";
 
 /** Tables of live work are made anew so often. */
 const TABLE_MS = 1000;
@@ -31,13 +30,11 @@ export function TraceView({ alone = false }: { alone?: boolean }) {
   const editor = useEditor();
   const session = traceOf(editor);
   const name = useEditorState((state) => state.name);
-  const deployments = useEditorState((state) => state.deployments);
   const chosen = useStore(session.store, (state) => state.chosen);
-  const found = deployments[chosen ?? name] ?? deploymentOf(deployments, name);
-  const deployment = found ?? (alone ? (Object.values(deployments)[0] ?? null) : null);
+  const deployment = useDeploymentShown(chosen, alone);
   if (deployment) return <Traced key={deployment.id} deployment={deployment} session={session} alone={alone} />;
   return (
-    <div className="wg-trace">
+    <div className="wg-view wg-trace">
       <Empty title={alone ? "Nothing is deployed yet" : `${name} is not deployed yet`}>
         <p>What runs is drawn here: every call, on its rank, at its time.</p>
         {!alone && (
@@ -76,7 +73,7 @@ function Traced({ deployment, session, alone }: TracedProps) {
     timeline.set(around(timeline.span, { from: target.started.at(block), to: target.finished.at(block) }));
   };
   return (
-    <div className="wg-trace">
+    <div className="wg-view wg-trace">
       <Bar deployment={deployment} session={session} state={state} timeline={timeline} />
       <div className="wg-trace-table">
         <RunsPane session={session} state={state} deployment={id} editor={editor} />
@@ -148,7 +145,7 @@ function Bar({ deployment, session, state, timeline }: BarProps) {
     move();
   };
   return (
-    <header className="wg-trace-bar">
+    <header className="wg-view-bar wg-trace-bar">
       {ids.length > 1 && (
         <div className="deployment">
           <Select aria-label="Deployment" value={deployment.id} options={ids} onChange={(id) => session.choose(id)} />

@@ -1,15 +1,16 @@
 // Beside the picture: the block or the lane that is chosen, why the run took its time, what each node did.
 import { Network } from "lucide-react";
-import { useMemo, useState } from "react";
+import { useMemo, useState, type ReactNode } from "react";
 import { Button, Empty, Prose } from "../ui/kit";
+import { Table } from "../ui/Table";
 import { insideWords, plural, showSeconds } from "../ui/words";
-import { blockWords, differences, figuresOf, type Difference, type LaneFigures } from "./figures";
-import type { Link } from "./find";
-import type { Lane, Model } from "./model";
-import type { Shown } from "./session";
-import { showAt, showMicros } from "./span";
-import type { StatisticsShown, TraceShown, WhyKind, WhyPiece } from "./types";
-import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./words";
+import { blockWords, differences, figuresOf, type Difference, type LaneFigures } from "./model/figures";
+import type { Link } from "./model/find";
+import type { Lane, Model } from "./model/model";
+import type { Shown } from "./model/session";
+import { showAt, showMicros } from "./model/span";
+import type { StatisticsShown, TraceShown, WhyKind, WhyPiece } from "./model/types";
+import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./model/words";
 
 // ── details ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -118,17 +119,7 @@ export function LanePanel({ model, lane, selected, version, onBlock }: LaneProps
           </span>
         )}
       </header>
-      <table className="wg-table">
-        <thead>
-          <tr>
-            <th scope="col">What</th>
-            <th scope="col">Walk</th>
-            <th scope="col">Start</th>
-            <th scope="col">Took</th>
-            <th scope="col">Waited</th>
-            <th scope="col">Rows</th>
-          </tr>
-        </thead>
+      <Table columns={["What", "Walk", "Start", "Took", "Waited", "Rows"]}>
         <tbody>
           {rows.map((id) => (
             <tr key={id} aria-current={id === selected}>
@@ -145,7 +136,7 @@ export function LanePanel({ model, lane, selected, version, onBlock }: LaneProps
             </tr>
           ))}
         </tbody>
-      </table>
+      </Table>
     </section>
   );
 }
@@ -273,37 +264,52 @@ function Named({ row, ranks, onLane }: NamedProps) {
   );
 }
 
+interface NodeRowsProps<R> {
+  rows: readonly R[];
+  onLane: NodesProps["onLane"];
+  /** The cells after the name. */
+  children: (row: R) => ReactNode;
+}
+
+function NodeRows<R extends NamedProps["row"]>({ rows, onLane, children }: NodeRowsProps<R>) {
+  const ranks = new Set(rows.map((row) => row.rank)).size > 1;
+  return (
+    <tbody>
+      {rows.map((row) => (
+        <tr key={`${row.rank} ${row.loop} ${row.name}`}>
+          <td>
+            <Named row={row} ranks={ranks} onLane={onLane} />
+          </td>
+          {children(row)}
+        </tr>
+      ))}
+    </tbody>
+  );
+}
+
 function titleOf({ rank, loop, nodes, spans }: NamedProps["row"]): string {
   return `On rank ${rank}${loop && nodes ? `. ${insideWords(nodes, spans)}` : ""}`;
 }
 
 function Figures({ rows, onLane }: { rows: readonly LaneFigures[]; onLane: NodesProps["onLane"] }) {
   const all = [...rows].sort((a, b) => b.busy - a.busy);
-  const ranks = new Set(rows.map((row) => row.rank)).size > 1;
   return (
-    <table className="wg-table">
-      <caption>What is shown, per node and rank</caption>
-      <thead>
-        <tr>
-          <th scope="col">Node</th>
-          <th scope="col">Calls</th>
-          <th scope="col" title="Of one call or iteration, the middle one">
-            p50
-          </th>
-          <th scope="col">p95</th>
-          <th scope="col">Busy</th>
-          <th scope="col">Queued</th>
-          <th scope="col" title="Rows of its batches, on average">
-            Batch
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {all.map((row) => (
-          <tr key={`${row.rank} ${row.loop} ${row.name}`}>
-            <td>
-              <Named row={row} ranks={ranks} onLane={onLane} />
-            </td>
+    <Table
+      caption="What is shown, per node and rank"
+      columns={[
+        "Node",
+        "Calls",
+        { title: "Of one call or iteration, the middle one", children: "p50" },
+        "p95",
+        "Busy",
+        "Queued",
+        { title: "Rows of its batches, on average", children: "Batch" },
+      ]}
+    >
+      <NodeRows rows={all} onLane={onLane}>
+        {(row) => (
+          <>
+            {" "}
             <td>{row.calls}</td>
             <td title={row.p50 === null ? "Summary telemetry doesn't tell calls apart: the mean" : undefined}>
               {row.p50 === null ? `ø ${showMs(row.mean)}` : showMs(row.p50)}
@@ -312,10 +318,10 @@ function Figures({ rows, onLane }: { rows: readonly LaneFigures[]; onLane: Nodes
             <td>{showMs(row.busy)}</td>
             <td>{showMs(row.queued)}</td>
             <td>{row.batch.toFixed(1)}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+          </>
+        )}
+      </NodeRows>
+    </Table>
   );
 }
 
@@ -328,72 +334,58 @@ function Both({ a, b }: { a: string; b: string }) {
 }
 
 function Differences({ rows, onLane }: { rows: readonly Difference[]; onLane: NodesProps["onLane"] }) {
-  const ranks = new Set(rows.map((row) => row.rank)).size > 1;
   return (
-    <table className="wg-table both">
-      <caption>The second run against the first, largest change first</caption>
-      <thead>
-        <tr>
-          <th scope="col">Node</th>
-          <th scope="col">Calls</th>
-          <th scope="col">Busy</th>
-          <th scope="col">Change</th>
-          <th scope="col">One call</th>
-        </tr>
-      </thead>
-      <tbody>
-        {rows.map((row) => (
-          <tr key={`${row.rank} ${row.loop} ${row.name}`}>
-            <td>
-              <Named row={row} ranks={ranks} onLane={onLane} />
-            </td>
+    <Table
+      className="wg-table both"
+      caption="The second run against the first, largest change first"
+      columns={["Node", "Calls", "Busy", "Change", "One call"]}
+    >
+      <NodeRows rows={rows} onLane={onLane}>
+        {(row) => (
+          <>
+            {" "}
             <Both a={String(row.a?.calls ?? "–")} b={String(row.b?.calls ?? "–")} />
             <Both a={showMs(row.a?.busy ?? null)} b={showMs(row.b?.busy ?? null)} />
             <td
               className={row.busy > 0.001 ? "more" : row.busy < -0.001 ? "less" : ""}
             >{`${row.busy > 0 ? "+" : ""}${showMs(row.busy)}`}</td>
             <Both a={showMs(row.a?.mean ?? null)} b={showMs(row.b?.mean ?? null)} />
-          </tr>
-        ))}
-      </tbody>
-    </table>
+          </>
+        )}
+      </NodeRows>
+    </Table>
   );
 }
 
 function Kept({ statistics, onLane }: { statistics: StatisticsShown; onLane: NodesProps["onLane"] }) {
-  const all = [...statistics.nodes].sort((a, b) => b.share - a.share || b.busy - a.busy);
-  const ranks = new Set(all.map((row) => row.rank)).size > 1;
+  const sorted = [...statistics.nodes].sort((a, b) => b.share - a.share || b.busy - a.busy);
+  const all = sorted.map((row) => ({ ...row, name: row.node }));
   return (
-    <table className="wg-table">
-      <caption>Over the last {plural(statistics.runs, "run")} that are kept</caption>
-      <thead>
-        <tr>
-          <th scope="col">Node</th>
-          <th scope="col">Calls</th>
-          <th scope="col">p50</th>
-          <th scope="col">p95</th>
-          <th scope="col">p99</th>
-          <th scope="col">Queued p95</th>
-          <th scope="col" title="Of the critical paths">
-            Share
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {all.map((row) => (
-          <tr key={`${row.rank} ${row.loop} ${row.node}`}>
-            <td>
-              <Named row={{ ...row, name: row.node }} ranks={ranks} onLane={onLane} />
-            </td>
+    <Table
+      caption={`Over the last ${plural(statistics.runs, "run")} that are kept`}
+      columns={[
+        "Node",
+        "Calls",
+        "p50",
+        "p95",
+        "p99",
+        "Queued p95",
+        { title: "Of the critical paths", children: "Share" },
+      ]}
+    >
+      <NodeRows rows={all} onLane={onLane}>
+        {(row) => (
+          <>
+            {" "}
             <td>{row.calls}</td>
             <td>{showMs(row.p50)}</td>
             <td>{showMs(row.p95)}</td>
             <td>{showMs(row.p99)}</td>
             <td>{showMs(row.queued_p95)}</td>
             <td>{Math.round(row.share * 100)} %</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+          </>
+        )}
+      </NodeRows>
+    </Table>
   );
 }

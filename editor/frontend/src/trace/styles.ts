@@ -1,4 +1,4 @@
-import gantt from "./gantt.css?inline";
+import gantt from "./picture/gantt.css?inline";
 import side from "./side.css?inline";
 import trace from "./trace.css?inline";
 

@@ -2,7 +2,7 @@
 import { Bookmark, RotateCcw } from "lucide-react";
 import { useCallback, useEffect, useState, type FormEvent } from "react";
 import { ApiError, call } from "../api/client";
-import type { VersionEntry } from "../api/types";
+import type { VersionEntry } from "../messages/answers";
 import type { Difference } from "../document/diff";
 import type { GraphDocument } from "../document/types";
 import { withGraph } from "../store/editor";

@@ -1,11 +1,11 @@
 // Versions from the service, and keeping one.
 import { useEffect, useState } from "react";
 import { ApiError, call } from "../api/client";
-import type { VersionEntry } from "../api/types";
+import type { VersionEntry } from "../messages/answers";
 import type { Sources } from "../document/json";
 import type { GraphDocument } from "../document/types";
 import type { Editor } from "../store/editor";
-import { flush } from "../store/attach";
+import { flush } from "../session/session";
 import { useEditor } from "../store/react";
 
 export type Loaded =

@@ -1,5 +1,5 @@
 // A catalogue for the graphs of the repository: every port that an edge names, without a type where none is given.
-import type { Catalogue, Component } from "../../src/api/types";
+import type { Catalogue, Component } from "../../src/messages/answers";
 import { factsOf } from "../../src/document/routes";
 import { producers } from "../../src/document/ports";
 import type { GraphDocument } from "../../src/document/types";

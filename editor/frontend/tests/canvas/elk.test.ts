@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { boxesOf, overlap } from "../../src/canvas/geometry";
+import { boxesOf, overlap } from "../../src/canvas/shapes/geometry";
 import { elkLayout } from "../../src/canvas/layout/elk";
-import { drawn, ModelMaker } from "../../src/canvas/model";
+import { drawn, ModelMaker } from "../../src/canvas/model/model";
 import type { GraphDocument } from "../../src/document/types";
 import { portsCatalogue } from "./catalogue";
 

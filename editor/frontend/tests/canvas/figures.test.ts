@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { figuresOf, loopWords, pagesUsed, tellingOf } from "../../src/canvas/nodes/figures";
-import type { RankGauge } from "../../src/telemetry/frames";
+import type { RankGauge } from "../../src/messages/frames";
 import type { Activity } from "../../src/telemetry/shown";
 
 const activity = {

@@ -8,18 +8,18 @@ import {
   indexAt,
   inSight,
   type Holder,
-} from "../../src/canvas/geometry";
+} from "../../src/canvas/shapes/geometry";
 import { dropped, reparents } from "../../src/canvas/gestures/move";
 import { placeAt, inserted } from "../../src/canvas/gestures/insert";
 import { arranged, layered } from "../../src/canvas/layout/layered";
-import { ModelMaker } from "../../src/canvas/model";
-import type { Model, Piece, Point, Rect } from "../../src/canvas/types";
+import { ModelMaker } from "../../src/canvas/model/model";
+import type { Model, Piece, Point, Rect } from "../../src/canvas/shapes/types";
 import { back, forward, slotFor } from "../../src/canvas/edges/paths";
-import { found, offers } from "../../src/canvas/quick";
+import { found, offers } from "../../src/canvas/quick/quick";
 import { keyOf } from "../../src/canvas/keyboard";
 import { canvasLayout } from "../../src/document/edits";
 import { entries, flat } from "../../src/document/tree";
-import type { Component } from "../../src/api/types";
+import type { Component } from "../../src/messages/answers";
 import type { GraphDocument } from "../../src/document/types";
 
 const canvas = { kind: "walk", walk: "w", inside: null } as const;

@@ -1,11 +1,11 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import type { Catalogue, Component, Problem } from "../../src/api/types";
+import type { Catalogue, Component, Problem } from "../../src/messages/answers";
 import { groupsOf } from "../../src/canvas/gestures/tidy";
-import { overlap, useSize } from "../../src/canvas/geometry";
-import { drawn, ModelMaker, type ModelInput } from "../../src/canvas/model";
+import { overlap, useSize } from "../../src/canvas/shapes/geometry";
+import { drawn, ModelMaker, type ModelInput } from "../../src/canvas/model/model";
 import { PREVIEW_ROOM } from "../../src/canvas/model/previews";
-import type { Model, Rect, UseData } from "../../src/canvas/types";
+import type { Model, Rect, UseData } from "../../src/canvas/shapes/types";
 import { place, setClosed } from "../../src/document/edits";
 import { factsOf } from "../../src/document/routes";
 import { entries, flat, isContainer } from "../../src/document/tree";

@@ -2,12 +2,12 @@
 import { describe, expect, test } from "vitest";
 import { connected, newStreamPlaced } from "../../src/canvas/gestures/connect";
 import { inserted } from "../../src/canvas/gestures/insert";
-import { ModelMaker } from "../../src/canvas/model";
-import { offers } from "../../src/canvas/quick";
-import { EditRefused } from "../../src/document/edits/records";
-import { canvasLayout } from "../../src/document/edits/layout";
+import { ModelMaker } from "../../src/canvas/model/model";
+import { offers } from "../../src/canvas/quick/quick";
+import { EditRefused } from "../../src/document/edits/parts/records";
+import { canvasLayout } from "../../src/document/edits/parts/layout";
 import { leaveStream, removeStream, renameStream } from "../../src/document/edits/streams";
-import type { Catalogue } from "../../src/api/types";
+import type { Catalogue } from "../../src/messages/answers";
 import type { GraphDocument } from "../../src/document/types";
 import type { Canvas } from "../../src/store/types";
 import { portsCatalogue } from "./catalogue";

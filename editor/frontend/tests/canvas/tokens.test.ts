@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import type { PlanShown } from "../../src/api/types";
+import type { PlanShown } from "../../src/messages/answers";
 import { countedOn } from "../../src/canvas/edges/counted";
 import { back, forward } from "../../src/canvas/edges/paths";
 import { along, polyline } from "../../src/canvas/edges/polyline";
 import { GAP_MS, Tokens } from "../../src/canvas/edges/tokens";
 import { crossing, trafficWords } from "../../src/canvas/edges/traffic";
-import type { WireData } from "../../src/canvas/types";
+import type { WireData } from "../../src/canvas/shapes/types";
 import type { Walk } from "../../src/document/types";
 
 describe("polylines", () => {

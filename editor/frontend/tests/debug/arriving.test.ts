@@ -1,10 +1,10 @@
 import { beforeEach, expect, it } from "vitest";
 import type { Request } from "../../src/api/client";
-import { arrive } from "../../src/debug/arriving";
-import { debuggingOf } from "../../src/debug/state";
+import { arrive } from "../../src/debug/model/arriving";
+import { debuggingOf } from "../../src/debug/model/state";
 import { Editor } from "../../src/store/editor";
 import { WatchStore } from "../../src/store/watch";
-import type { Frame, HeldCall } from "../../src/telemetry/frames";
+import type { Frame, HeldCall } from "../../src/messages/frames";
 import { breakpoint, call, GRAPH } from "./fixtures";
 
 const SPOT = { walk: "decode", use: "next" };

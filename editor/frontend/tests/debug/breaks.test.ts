@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { breaksAt, breakWords, dotWords, isLooped, readIteration, spotsOf } from "../../src/debug/breaks";
+import { breaksAt, breakWords, dotWords, isLooped, readIteration, spotsOf } from "../../src/debug/model/breaks";
 import { breakpoint, GRAPH } from "./fixtures";
 
 describe("breakpoints", () => {

@@ -11,7 +11,7 @@ import {
   pausedWords,
   placeOfCall,
   stateWords,
-} from "../../src/debug/calls";
+} from "../../src/debug/model/calls";
 import { call, GRAPH } from "./fixtures";
 
 describe("held calls", () => {

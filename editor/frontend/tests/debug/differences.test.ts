@@ -1,5 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { aboutRow, firstWords, groupsOf, heightsOf, verdictOf, type Differences } from "../../src/debug/differences";
+import {
+  aboutRow,
+  firstWords,
+  groupsOf,
+  heightsOf,
+  verdictOf,
+  type Differences,
+} from "../../src/debug/model/differences";
 import { row } from "./fixtures";
 
 function found(fields: Partial<Differences> = {}): Differences {

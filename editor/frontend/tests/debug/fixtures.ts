@@ -1,6 +1,6 @@
-import type { Row } from "../../src/debug/differences";
+import type { Row } from "../../src/debug/model/differences";
 import type { GraphDocument } from "../../src/document/types";
-import type { BreakShown, HeldCall, SampleEvent, Statistics } from "../../src/telemetry/frames";
+import type { BreakShown, HeldCall, SampleEvent, Statistics } from "../../src/messages/frames";
 
 export const GRAPH = {
   walkgraph: 1,

@@ -1,6 +1,6 @@
 import { expect, it, vi } from "vitest";
-import { fedTo, Recorded } from "../../src/debug/recorded";
-import type { Frame, SampleEvent } from "../../src/telemetry/frames";
+import { fedTo, Recorded } from "../../src/debug/model/recorded";
+import type { Frame, SampleEvent } from "../../src/messages/frames";
 import { GRAPH, sample } from "./fixtures";
 
 function frame(...events: SampleEvent[]): Frame {

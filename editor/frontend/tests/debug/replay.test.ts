@@ -1,7 +1,7 @@
 import { beforeEach, expect, it } from "vitest";
-import { compareReplay, replayEntries } from "../../src/debug/replay";
-import { debuggingOf } from "../../src/debug/state";
-import type { DeploymentShown } from "../../src/api/types";
+import { compareReplay, replayEntries } from "../../src/debug/model/replay";
+import { debuggingOf } from "../../src/debug/model/state";
+import type { DeploymentShown } from "../../src/messages/answers";
 import { Editor } from "../../src/store/editor";
 import { FakeService } from "../shell/service";
 import { GRAPH } from "./fixtures";

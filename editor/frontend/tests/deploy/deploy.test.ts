@@ -1,14 +1,14 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { PlanShown, WorkerShown } from "../../src/api/types";
+import type { PlanShown, WorkerShown } from "../../src/messages/answers";
 import { changedNodes } from "../../src/deploy/changed";
 import { advice, progressOf, stepOf, workerPhase } from "../../src/deploy/phases";
 import { placementDiff } from "../../src/deploy/placementDiff";
 import { forecast } from "../../src/deploy/forecast";
 import type { GraphDocument } from "../../src/document/types";
-import { assign, explicit, setDevice, setGroup } from "../../src/placement/edits";
-import { addRank } from "../../src/placement/edits";
+import { assign, explicit, setDevice, setGroup } from "../../src/document/placement/edits";
+import { addRank } from "../../src/document/placement/edits";
 
 const ROOT = join(import.meta.dirname, "../../../..");
 const read = (name: string): GraphDocument => JSON.parse(readFileSync(join(ROOT, `graphs/${name}.json`), "utf8"));

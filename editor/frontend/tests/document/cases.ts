@@ -1,7 +1,7 @@
 // What Python wrote for these tests (`python -m tests.golden.editor_cases`), and the bundled graphs.
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Catalogue } from "../../src/api/types";
+import type { Catalogue } from "../../src/messages/answers";
 import type { GraphDocument, Walk } from "../../src/document/types";
 
 const ROOT = join(import.meta.dirname, "../../../..");

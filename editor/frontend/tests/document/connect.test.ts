@@ -179,11 +179,11 @@ describe("connect", () => {
     const sources = ["@in.p", "@loop.index", "@loop.l", "a.out", "a.all", "b.out", "c.out", "c.all", "eye.seen"];
     const targets = ["a.x", "a.many", "b.x", "b.y", "c.many", "eye.image", "@out.o"];
     for (const from of sources) {
-      const to = edits.compatible(before, "w", from, palette);
+      const to = edits.compatible(before, "w", "source", from, palette);
       for (const target of targets) {
         const reason = whyNot(before, from, target);
         expect([to(target), to(target)]).toEqual([reason, reason]);
-        expect(edits.compatibleSources(before, "w", target, palette)(from)).toBe(reason);
+        expect(edits.compatible(before, "w", "target", target, palette)(from)).toBe(reason);
         if (reason === null) expect(connect(before, from, target).graph).not.toBe(before);
         else expect(() => connect(before, from, target)).toThrow(reason);
       }
@@ -311,7 +311,7 @@ function costs(uses: number): { dragged: number; drawn: number } {
       }),
     );
   const dragged = least((fresh) => {
-    const to = edits.compatible(fresh, "w", `u${uses / 2}.out`, palette);
+    const to = edits.compatible(fresh, "w", "source", `u${uses / 2}.out`, palette);
     for (const name of names) for (const port of ["x", "y", "many"]) to(`${name}.${port}`);
   });
   return { dragged, drawn: least((fresh) => void connect(fresh, "u3.out", `u${uses - 5}.y`)) };

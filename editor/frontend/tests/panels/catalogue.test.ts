@@ -5,7 +5,7 @@ afterEach(() => vi.unstubAllGlobals());
 describe("the catalogue", () => {
   it("is loaded once, and asked for again after a failure", async () => {
     vi.resetModules();
-    const { loadCatalogue, category, title } = await import("../../src/catalogue/catalogue");
+    const { loadCatalogue, familyOf, title } = await import("../../src/catalogue/catalogue");
     const answer = vi.fn().mockRejectedValueOnce(new TypeError("no network"));
     vi.stubGlobal("fetch", answer);
     await expect(loadCatalogue()).rejects.toMatchObject({ code: "offline" });
@@ -14,6 +14,6 @@ describe("the catalogue", () => {
     expect(second).toBe(first);
     expect(answer).toHaveBeenCalledTimes(2);
     const found = first["bagel.vae_decoder"]!;
-    expect([category(found), title(found)]).toEqual(["bagel", "vae decoder"]);
+    expect([familyOf(found), title(found)]).toEqual(["bagel", "vae decoder"]);
   });
 });

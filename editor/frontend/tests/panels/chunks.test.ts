@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ChunkPolicy } from "../../src/document/types";
-import { chunksOf, whyNotPolicy } from "../../src/panels/chunks";
+import { chunksOf, whyNotPolicy } from "../../src/panels/inspector/forms/chunks";
 // What `walkgraph.chunking` answered for the same policies, all items there and the stream ended; 8 chunks at most.
 import golden from "./chunks.golden.json";
 

@@ -2,7 +2,7 @@
 import { flushSync as act } from "react-dom";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { NumberField, TextField } from "../../src/panels/inspector/fields";
+import { NumberField, TextField } from "../../src/panels/inspector/fields/fields";
 
 let root: Root;
 let home: HTMLElement;

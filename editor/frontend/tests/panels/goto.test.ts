@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { readWanted, sought, targetsOf, type Command } from "../../src/panels/goto";
-import { grouped, together } from "../../src/panels/problems";
-import { catalogue, graph } from "./fixtures";
+import { readWanted, sought, targetsOf, type Command } from "../../src/panels/commands/goto";
+import { grouped, together } from "../../src/panels/problems/problems";
+import { catalogue } from "./components";
+import { graph } from "./fixtures";
 
 const bagel = graph("bagel");
 const problem = {

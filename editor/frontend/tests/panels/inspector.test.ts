@@ -1,16 +1,17 @@
 import { describe, expect, it } from "vitest";
 import { addNode, setNodeComponent } from "../../src/document/edits/nodes";
 import { entries, find } from "../../src/document/tree";
-import { flagsIn } from "../../src/panels/inspector/ItemForms";
-import { arrange } from "../../src/panels/inspector/align";
-import { between } from "../../src/panels/inspector/EdgeForm";
-import { whyNotNumber } from "../../src/panels/inspector/fields";
-import { summary } from "../../src/panels/inspector/ManyForm";
-import { weightsOptions } from "../../src/panels/inspector/NodeForm";
+import { flagsIn } from "../../src/panels/inspector/forms/ItemForms";
+import { arrange } from "../../src/panels/inspector/forms/align";
+import { between } from "../../src/panels/inspector/forms/EdgeForm";
+import { whyNotNumber } from "../../src/panels/inspector/fields/fields";
+import { summary } from "../../src/panels/inspector/forms/ManyForm";
+import { weightsOptions } from "../../src/panels/inspector/forms/NodeForm";
 import { subjectOf } from "../../src/panels/inspector/subject";
-import { scopeOfNode, scopeOfWalk, tasksOfWalk } from "../../src/panels/scope";
+import { scopeOfNode, scopeOfWalk, tasksOfWalk } from "../../src/panels/common/scope";
 import type { Canvas } from "../../src/store/types";
-import { catalogue, graph } from "./fixtures";
+import { catalogue } from "./components";
+import { graph } from "./fixtures";
 
 const bagel = graph("bagel");
 const components: Canvas = { kind: "components" };

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { moveItems } from "../../src/document/edits/items";
 import { entries, flat } from "../../src/document/tree";
 import type { GraphDocument } from "../../src/document/types";
-import { above, dropOf, isSelected, problemsByRow, rowsOf, stepOf, visible } from "../../src/panels/outline";
+import { above, dropOf, isSelected, problemsByRow, rowsOf, stepOf, visible } from "../../src/panels/outline/outline";
 import type { View } from "../../src/store/types";
 import { graph, names } from "./fixtures";
 

@@ -2,10 +2,11 @@
 import { flushSync } from "react-dom";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { receive, type Payload } from "../../src/canvas/dragging";
-import { Palette } from "../../src/panels/Palette";
+import { receive, type Payload } from "../../src/canvas/gestures/dragging";
+import { Palette } from "../../src/panels/palette/Palette";
 import { Editor } from "../../src/store/editor";
 import { EditorContext } from "../../src/store/react";
+import { catalogue } from "./components";
 
 let root: Root;
 let home: HTMLElement;
@@ -22,7 +23,9 @@ beforeEach(() => {
     leave: () => undefined,
     atCentre: (payload) => added.push(payload),
   });
-  const editor = new Editor("g", { graph: { name: "g", walks: { w: { body: [] } } }, placement: null });
+  const graph = { name: "g", walks: { w: { body: [] } } };
+  const declared = { ...catalogue, "flow.noise": { ...catalogue["flow.noise"]!, category: "Sampling" } };
+  const editor = new Editor("g", { graph, placement: null }, declared);
   flushSync(() =>
     root.render(
       <EditorContext value={editor}>
@@ -45,4 +48,11 @@ it("adds what was typed, though the list isn't there yet", () => {
   expect(home.querySelectorAll("[role=option]").length).toBeGreaterThan(1);
   flushSync(() => void input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true })));
   expect(added).toEqual([{ kind: "frame" }]);
+});
+
+it("names the family of what stands under a heading of what it does", () => {
+  const rows = (heading: string) =>
+    [...home.querySelectorAll(`[role=group][aria-label="${heading}"] .title`)].map((row) => row.textContent);
+  expect(rows("Sampling")).toEqual(["noiseflow"]);
+  expect(rows("text")).toEqual(["tokenizer"]);
 });

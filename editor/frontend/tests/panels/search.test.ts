@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { AGAIN, FLOW, paletteOf, readQuery, searched } from "../../src/panels/search";
-import { catalogue, graph } from "./fixtures";
+import { AGAIN, FLOW, paletteOf, readQuery, searched } from "../../src/panels/palette/search";
+import { catalogue } from "./components";
+import { graph } from "./fixtures";
 
 const all = paletteOf(catalogue, graph("bagel"), "walk");
 const found = (text: string) => searched(all, text).flatMap((group) => group.entries.map((entry) => entry.key));
@@ -11,6 +12,30 @@ describe("the palette", () => {
     expect(titles).toEqual([FLOW, AGAIN, "bagel", "flow", "text", "pi05", "On the canvas"]);
     const bagel = searched(all, "")[2]!.entries.map((entry) => entry.key);
     expect(bagel.at(-1)).toBe("bagel.later");
+  });
+
+  it("groups by what components do, where they say so", () => {
+    const does = (name: string, category: string | null) => ({ [name]: { ...catalogue[name]!, category } });
+    const said = {
+      ...catalogue,
+      ...does("bagel.vae_decoder", "Image decoders"),
+      ...does("flow.noise", "Sampling"),
+      ...does("text.tokenizer", null),
+    };
+    const entries = paletteOf(said, graph("bagel"), "components");
+    const groups = searched(entries, "");
+    expect(groups.map((group) => group.title)).toEqual([
+      "bagel",
+      "Image decoders",
+      "Sampling",
+      "text",
+      "pi05",
+      "On the canvas",
+    ]);
+    expect(groups[1]!.entries.map(({ key, family }) => [key, family])).toEqual([["bagel.vae_decoder", "bagel"]]);
+    const keys = (text: string) => searched(entries, text).flatMap((group) => group.entries.map(({ key }) => key));
+    expect(keys("image decoders")[0]).toBe("bagel.vae_decoder");
+    expect(keys("bagel")).toContain("bagel.vae_decoder");
   });
 
   it("offers containers and nodes of the graph in Walks only", () => {

@@ -13,11 +13,11 @@ import {
   resizeGroup,
   setGroup,
   tidy,
-} from "../../src/placement/edits";
-import { rankColor, ranksOf } from "../../src/placement/ranks";
-import { followGraph } from "../../src/placement/follow";
-import { groupOf, isReadable, ranksOfNode, walksOfNodes, whereabouts } from "../../src/placement/resolve";
-import type { Group, PlacementDocument } from "../../src/placement/schema.generated";
+} from "../../src/document/placement/edits";
+import { rankColor, ranksOf } from "../../src/placement/model/ranks";
+import { followGraph } from "../../src/document/placement/follow";
+import { groupOf, isReadable, ranksOfNode, walksOfNodes, whereabouts } from "../../src/document/placement/resolve";
+import type { Group, PlacementDocument } from "../../src/document/placement/schema.generated";
 
 const ROOT = join(import.meta.dirname, "../../../..");
 const read = (path: string) => JSON.parse(readFileSync(join(ROOT, path), "utf8"));

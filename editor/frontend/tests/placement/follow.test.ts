@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { GraphDocument } from "../../src/document/types";
-import { assign, explicit } from "../../src/placement/edits";
-import { followGraph } from "../../src/placement/follow";
+import { assign, explicit } from "../../src/document/placement/edits";
+import { followGraph } from "../../src/document/placement/follow";
 import { Editor } from "../../src/store/editor";
 
 const GRAPH: GraphDocument = {

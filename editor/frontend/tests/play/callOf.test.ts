@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { fresh } from "../../src/play/form";
-import { callOf, languagesOf } from "../../src/play/snippets";
-import type { Given } from "../../src/play/types";
+import { fresh } from "../../src/play/model/form";
+import { callOf, languagesOf } from "../../src/play/calls/snippets";
+import type { Given } from "../../src/play/model/types";
 import { EDIT, PNG } from "./tasks";
 
 describe("the call of a form", () => {

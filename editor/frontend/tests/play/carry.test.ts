@@ -1,8 +1,8 @@
 import { deflateSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { graphFrom, withGraph } from "../../src/play/carry";
-import { crc } from "../../src/play/png";
-import { readWav, riffChunks, writeWav } from "../../src/play/wav";
+import { graphFrom, withGraph } from "../../src/play/files/carry";
+import { crc } from "../../src/play/files/png";
+import { readWav, riffChunks, writeWav } from "../../src/play/files/wav";
 
 const SIGNATURE = Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a);
 const GRAPH = { format: "walkgraph/graph@1", name: "fächer ☃", nodes: { llm: { component: "a" } } };

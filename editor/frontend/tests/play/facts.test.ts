@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { factOf, isFact } from "../../src/play/Facts";
-import type { OutputShown } from "../../src/play/types";
+import { factOf, isFact } from "../../src/play/outputs/Facts";
+import type { OutputShown } from "../../src/play/model/types";
 
 const came = (...values: unknown[]): OutputShown => ({
   name: "reached",

@@ -2,8 +2,8 @@
 import { flushSync } from "react-dom";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { Film } from "../../src/play/Film";
-import type { OutputShown } from "../../src/play/types";
+import { Film } from "../../src/play/outputs/Film";
+import type { OutputShown } from "../../src/play/model/types";
 
 let root: Root;
 let host: HTMLElement;

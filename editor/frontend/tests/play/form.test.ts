@@ -15,8 +15,8 @@ import {
   request,
   sliderOf,
   withPicture,
-} from "../../src/play/form";
-import type { Given, InputShown, ParamShown } from "../../src/play/types";
+} from "../../src/play/model/form";
+import type { Given, InputShown, ParamShown } from "../../src/play/model/types";
 import { EDIT, PNG } from "./tasks";
 
 const media = (name: string) => ({ mime: "image/png", data: PNG, name });

@@ -1,6 +1,15 @@
 import { describe, expect, it } from "vitest";
-import type { ValueShown } from "../../src/api/types";
-import { bounds, curve, matrixOf, parseNumbers, rowOf, shapeWords, shrunk, tensorOf } from "../../src/play/numbers";
+import type { ValueShown } from "../../src/messages/answers";
+import {
+  bounds,
+  curve,
+  matrixOf,
+  parseNumbers,
+  rowOf,
+  shapeWords,
+  shrunk,
+  tensorOf,
+} from "../../src/play/model/numbers";
 import { toBase64 } from "../../src/api/base64";
 
 describe("typed numbers", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { frameMs } from "../../src/play/pace";
-import type { Made } from "../../src/play/types";
+import { frameMs } from "../../src/play/model/pace";
+import type { Made } from "../../src/play/model/types";
 
 const film = (...at: number[]): Made[] =>
   at.map((each, index) => ({ index, iteration: [index], value: { type: "image", data: "" }, at: each }));

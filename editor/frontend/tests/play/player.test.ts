@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { concatenated, readWav, writeWav } from "../../src/play/wav";
-import { Player } from "../../src/play/media";
+import { concatenated, readWav, writeWav } from "../../src/play/files/wav";
+import { Player } from "../../src/play/files/media";
 
 const RATE = 24_000;
 let now = 0;

@@ -1,6 +1,6 @@
 import { deflateSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { movingPng, pngChunk, pngChunks, pngHead } from "../../src/play/png";
+import { movingPng, pngChunk, pngChunks, pngHead } from "../../src/play/files/png";
 
 const SIGNATURE = Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a);
 

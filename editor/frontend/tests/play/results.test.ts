@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { after, begun, broken, isOver, pictureOf, resultOf, textOf } from "../../src/play/results";
-import type { Result } from "../../src/play/types";
-import type { RunEvent, ValueShown } from "../../src/api/types";
+import { after, begun, broken, isOver, pictureOf, resultOf, textOf } from "../../src/play/model/results";
+import type { Result } from "../../src/play/model/types";
+import type { RunEvent, ValueShown } from "../../src/messages/answers";
 
 const output = (name: string, value: ValueShown, index = 0, iteration: number[] | null = null): RunEvent => ({
   event: "output",

@@ -1,11 +1,11 @@
 // The playground over a service in memory: runs outlive the page, forms come back, the list hears of ends.
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { RunEvent, RunShown } from "../../src/api/types";
-import { follow, start } from "../../src/play/following";
-import { history } from "../../src/play/history";
-import { Kept, MOST_FILES } from "../../src/play/kept";
-import { keyOf, Play } from "../../src/play/session";
-import type { Given, TaskShown } from "../../src/play/types";
+import type { RunEvent, RunShown } from "../../src/messages/answers";
+import { follow, start } from "../../src/play/runs/following";
+import { history } from "../../src/play/runs/history";
+import { Kept, MOST_FILES } from "../../src/play/runs/kept";
+import { keyOf, Play } from "../../src/play/runs/session";
+import type { Given, TaskShown } from "../../src/play/model/types";
 import { Editor } from "../../src/store/editor";
 import { FakeService } from "../shell/service";
 import { EDIT, PNG } from "./tasks";

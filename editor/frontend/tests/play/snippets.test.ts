@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
 import { routesInWords } from "../../src/api/models";
 import type { Piece } from "../../src/play/calls/values";
-import { snippet, type Call, type Language, type Snippet } from "../../src/play/snippets";
+import { snippet, type Call, type Language, type Snippet } from "../../src/play/calls/snippets";
 
 const NASTY = `it's "50%" of $HOME \\ \`x\`; \n☃ 🎈 %s`;
 const bytes = (first: number) =>

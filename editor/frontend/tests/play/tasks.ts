@@ -1,5 +1,5 @@
 // Tasks as the service shows them.
-import type { ParamShown, TaskShown } from "../../src/play/types";
+import type { ParamShown, TaskShown } from "../../src/play/model/types";
 
 const number: ParamShown = { type: "number", default: 0.5, min: 0, max: 1, choices: [], description: "" };
 

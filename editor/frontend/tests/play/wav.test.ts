@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { toBase64, toBytes } from "../../src/api/base64";
-import { concatenated, mixed, peaks, readWav, riffChunks, writeWav } from "../../src/play/wav";
+import { concatenated, mixed, peaks, readWav, riffChunks, writeWav } from "../../src/play/files/wav";
 
 function wav(kind: number, bits: number, channels: number, data: number[], extra: number[] = []): Uint8Array {
   const bytes = new Uint8Array(12 + 24 + extra.length + 8 + data.length);

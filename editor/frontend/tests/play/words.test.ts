@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { surplus, MemoryHistory, type Entry, type Head } from "../../src/play/history";
-import { begun } from "../../src/play/results";
-import { textDiff } from "../../src/play/textdiff";
-import type { Given } from "../../src/play/types";
-import { adviceFor, differing, placeOf, saidOf, whyNothing } from "../../src/play/words";
+import { surplus, MemoryHistory, type Entry, type Head } from "../../src/play/runs/history";
+import { begun } from "../../src/play/model/results";
+import { textDiff } from "../../src/play/model/textdiff";
+import type { Given } from "../../src/play/model/types";
+import { adviceFor, differing, placeOf, saidOf, whyNothing } from "../../src/play/model/words";
 
 const GIVEN: Given = { parts: [], ordered: false, params: {}, seed: { text: "", locked: false } };
 

@@ -1,9 +1,9 @@
 // @vitest-environment jsdom
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import type { GraphDocument } from "../../src/document/types";
-import { Checking } from "../../src/store/checking";
+import { Checking } from "../../src/session/checking";
 import { Editor } from "../../src/store/editor";
-import { Planning } from "../../src/store/planning";
+import { Planning } from "../../src/session/planning";
 import { FakeService, type Request } from "./service";
 
 const GRAPH: GraphDocument = { name: "g", nodes: {}, walks: {} };

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { DeploymentShown } from "../../src/api/types";
-import { deployWords } from "../../src/shell/deploying";
+import type { DeploymentShown } from "../../src/messages/answers";
+import { deployWords } from "../../src/shell/bar/deploying";
 import { deploymentOf } from "../../src/store/deployments";
 
 const GRAPH = { name: "g", nodes: {}, walks: {} };

@@ -20,16 +20,16 @@ vi.mock("../../src/trace/TraceView", () => ({
     return <p>{`trace ${name} ${alone ? "alone" : "beside its graph"}`}</p>;
   },
 }));
-vi.mock("../../src/telemetry/following", () => ({
+vi.mock("../../src/session/following", () => ({
   Following: class {
     dispose() {}
   },
 }));
-vi.mock("../../src/telemetry/socket", () => ({
+vi.mock("../../src/api/socket", () => ({
   subscribe: () => () => undefined,
   telemetry: { status: () => ({ state: "open" }), watch: () => () => undefined },
 }));
-vi.mock("../../src/App", async () => {
+vi.mock("../../src/shell/App", async () => {
   const { useEffect } = await import("react");
   return {
     App: () => {

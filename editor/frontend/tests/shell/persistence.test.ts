@@ -2,10 +2,10 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { parse } from "../../src/document/json";
 import type { GraphDocument } from "../../src/document/types";
-import { CrashCopies } from "../../src/store/crash";
+import { CrashCopies } from "../../src/session/crash";
 import { openDocuments } from "../../src/store/documents";
 import { Editor, withGraph } from "../../src/store/editor";
-import { Persistence } from "../../src/store/persistence";
+import { Persistence } from "../../src/session/persistence";
 import type { Documents } from "../../src/store/types";
 import { FakeService } from "./service";
 

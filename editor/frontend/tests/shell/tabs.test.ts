@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Tabs, type Channel, type TabMessage } from "../../src/store/tabs";
+import { Tabs, type Channel, type TabMessage } from "../../src/session/tabs";
 
 /** Channels of one name in one process. */
 class Bus {

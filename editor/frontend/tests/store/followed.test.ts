@@ -3,7 +3,7 @@ import { removeEdges } from "../../src/document/edits/edges";
 import { insertLoop, removeItems } from "../../src/document/edits/items";
 import { renameWalk } from "../../src/document/edits/walks";
 import type { GraphDocument } from "../../src/document/types";
-import { followed } from "../../src/store/followed";
+import { followed } from "../../src/session/followed";
 
 const graph = {
   name: "g",

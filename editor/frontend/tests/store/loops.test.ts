@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
-import type { LoopShown, PlanShown } from "../../src/api/types";
+import type { LoopShown, PlanShown } from "../../src/messages/answers";
 import * as edits from "../../src/document/edits";
 import type { GraphDocument } from "../../src/document/types";
 import { Editor } from "../../src/store/editor";
-import { loopMark, loopReason, loopShown } from "../../src/store/loops";
+import { loopMark, loopReason, loopShown } from "../../src/session/loops";
 
 const GRAPH: GraphDocument = { name: "g", nodes: {}, walks: { w: { body: [{ loop: "i", times: "3", body: [] }] } } };
 const rest = { within: null, usual: [] };

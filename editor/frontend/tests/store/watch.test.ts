@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import { ApiError, type Request } from "../../src/api/client";
 import { breakpointsAt, isOf, sameCall, tapsAt, WatchStore } from "../../src/store/watch";
-import type { BreakShown, Frame, HeldCall, SampleEvent, TapShown, WatchShown } from "../../src/telemetry/frames";
+import type { BreakShown, Frame, HeldCall, SampleEvent, TapShown, WatchShown } from "../../src/messages/frames";
 
 const TAP: TapShown = {
   id: "t1",

@@ -1,5 +1,5 @@
 import { beforeEach, expect, it, vi } from "vitest";
-import type { DeploymentShown } from "../../src/api/types";
+import type { DeploymentShown } from "../../src/messages/answers";
 import { Editor } from "../../src/store/editor";
 import { watchOf, type TapShown } from "../../src/store/watch";
 import { lookAtRun, lookEvery, removeTaps, tapEntries, toggleTap } from "../../src/taps/actions";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { toBase64 } from "../../src/api/base64";
-import type { SampleEvent, Statistics } from "../../src/telemetry/frames";
+import type { SampleEvent, Statistics } from "../../src/messages/frames";
 import {
   alarm,
   bars,

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { isReference, options, readLiteral, rebound, suggested } from "../../src/tasks/bindings";
-import { finals, offers } from "../../src/tasks/outputs";
-import { byPlace, ofTask } from "../../src/tasks/problems";
-import { readChoices } from "../../src/tasks/values";
+import { isReference, options, readLiteral, rebound, suggested } from "../../src/tasks/model/bindings";
+import { finals, offers } from "../../src/tasks/model/outputs";
+import { byPlace, ofTask } from "../../src/tasks/model/problems";
+import { readChoices } from "../../src/tasks/model/values";
 import { bundled, rowAt, taskOf } from "./fixtures";
 
 const bagel = bundled("bagel");

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "../../src/document/json";
 import type { GraphDocument, Task } from "../../src/document/types";
-import { walkRows, type WalkRow } from "../../src/tasks/rows";
+import { walkRows, type WalkRow } from "../../src/tasks/model/rows";
 
 export function bundled(name: string): GraphDocument {
   const file = join(__dirname, `../../../../graphs/${name}.json`);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Task } from "../../src/document/types";
-import { landed, isMove } from "../../src/tasks/moves";
-import { lanesOf, mayHold, neighbour, runsBefore, type Row } from "../../src/tasks/rows";
+import { landed, isMove } from "../../src/tasks/model/moves";
+import { lanesOf, mayHold, neighbour, runsBefore, type Row } from "../../src/tasks/model/rows";
 import { bundled, rowAt, taskOf } from "./fixtures";
 
 const edit = taskOf(bundled("bagel"), "edit");

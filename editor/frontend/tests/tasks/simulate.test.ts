@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { TaskParam } from "../../src/document/types";
-import * as lanes from "../../src/tasks/lanes";
+import * as lanes from "../../src/tasks/model/lanes";
 import {
   bounds,
   firstChoice,
@@ -14,7 +14,7 @@ import {
   whyNotMore,
   whyNotValue,
   type Simulated,
-} from "../../src/tasks/simulate";
+} from "../../src/tasks/model/simulate";
 import { bundled, taskOf } from "./fixtures";
 
 const bagel = bundled("bagel");

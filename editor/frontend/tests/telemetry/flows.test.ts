@@ -1,6 +1,6 @@
 import { expect, it, vi } from "vitest";
 import { FlowStore } from "../../src/telemetry/flows";
-import type { Frame, TelemetryEvent, TransferEvent } from "../../src/telemetry/frames";
+import type { Frame, TelemetryEvent, TransferEvent } from "../../src/messages/frames";
 
 function frame(...events: TelemetryEvent[]): Frame {
   return { type: "events", deployment: "d", seq: 1, source: "rank 0.0", first: 0, dropped: 0, wall: 0, events };

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
-import type { RunShown } from "../../src/api/types";
+import type { RunShown } from "../../src/messages/answers";
 import { FLUSH_MS } from "../../src/telemetry/flush";
-import type { Frame, TelemetryEvent } from "../../src/telemetry/frames";
+import type { Frame, TelemetryEvent } from "../../src/messages/frames";
 import { NodeStore } from "../../src/telemetry/nodes";
 import { Time, made, frame, activity, looping, ended, phase, work } from "./told";
 

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { Sent } from "../../src/telemetry/frames";
-import { Sequence } from "../../src/telemetry/sequence";
+import type { Sent } from "../../src/messages/frames";
+import { Sequence } from "../../src/api/sequence";
 
 const welcome = (boot: string, seq: number): Sent => ({ type: "welcome", boot, seq });
 const numbered = (seq: number) => ({ type: "run", seq }) as Sent;

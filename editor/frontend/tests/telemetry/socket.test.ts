@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { backoff, TelemetrySocket, type Frame, type Surroundings } from "../../src/telemetry/socket";
+import { backoff, TelemetrySocket, type Frame, type Surroundings } from "../../src/api/socket";
 
 class FakeSocket {
   onopen: (() => void) | null = null;

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { EventParser, eventsOf } from "../../src/telemetry/sse";
+import { EventParser, eventsOf } from "../../src/api/sse";
 
 const STREAM =
   'event: accepted\nid: 1\ndata: {"run":"r","seed":7}\n\n: \n\n' +

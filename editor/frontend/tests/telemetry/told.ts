@@ -1,7 +1,7 @@
 // A store of nodes with a clock of its own, and the news that it is told in tests.
 import { vi } from "vitest";
 import type { GraphDocument } from "../../src/document/types";
-import type { LoopingEvent, LoopWork, Frame, TelemetryEvent } from "../../src/telemetry/frames";
+import type { LoopingEvent, LoopWork, Frame, TelemetryEvent } from "../../src/messages/frames";
 import { NodeStore } from "../../src/telemetry/nodes";
 import { loopsAround, loopTimes, stepsOf } from "../../src/telemetry/steps";
 

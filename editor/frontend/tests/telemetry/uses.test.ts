@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import type { RunShown } from "../../src/api/types";
+import type { RunShown } from "../../src/messages/answers";
 import { useKey } from "../../src/telemetry/calls";
 import { FLUSH_MS } from "../../src/telemetry/flush";
-import type { ForwardEvent, TelemetryEvent } from "../../src/telemetry/frames";
+import type { ForwardEvent, TelemetryEvent } from "../../src/messages/frames";
 import { ofUse } from "../../src/telemetry/shown";
 import { made, frame, activity, looping, phase } from "./told";
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { ForwardEvent, TelemetryEvent } from "../../src/telemetry/frames";
-import { LiveTrace, MOST_BLOCKS } from "../../src/trace/live";
-import { FOLDED, LAUNCH } from "../../src/trace/types";
+import type { ForwardEvent, TelemetryEvent } from "../../src/messages/frames";
+import { LiveTrace, MOST_BLOCKS } from "../../src/trace/model/live";
+import { FOLDED, LAUNCH } from "../../src/trace/model/types";
 
 const WALL = 1_000_000;
 

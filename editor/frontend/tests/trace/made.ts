@@ -1,6 +1,6 @@
 // Traces for tests: random ones, with everything that a trace may hold.
-import type { TraceShown } from "../../src/trace/types";
-import type { Block, Model } from "../../src/trace/model";
+import type { TraceShown } from "../../src/trace/model/types";
+import type { Block, Model } from "../../src/trace/model/model";
 
 /** Numbers from 0 to 1, the same for the same seed. */
 export function random(seed: number): () => number {

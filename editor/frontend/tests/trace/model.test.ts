@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { Numbers, lower, quantile } from "../../src/trace/columns";
-import { blockAt, linksOf, neighbour } from "../../src/trace/find";
-import { blockWords, differences, figuresOf } from "../../src/trace/figures";
-import { Model, MOST_TRACKS } from "../../src/trace/model";
-import { factsOf, hopWords, sentenceOf } from "../../src/trace/words";
-import { modelOf } from "../../src/trace/whole";
+import { Numbers, lower, quantile } from "../../src/trace/model/columns";
+import { blockAt, linksOf, neighbour } from "../../src/trace/model/find";
+import { blockWords, differences, figuresOf } from "../../src/trace/model/figures";
+import { Model, MOST_TRACKS } from "../../src/trace/model/model";
+import { factsOf, hopWords, sentenceOf } from "../../src/trace/model/words";
+import { modelOf } from "../../src/trace/model/whole";
 import { block, fill, random, trace } from "./made";
 
 const ids = (numbers: Numbers) => Array.from(numbers.data.subarray(0, numbers.size));

@@ -1,10 +1,20 @@
 import { describe, expect, it } from "vitest";
-import { Model } from "../../src/trace/model";
-import { densityOf, paint, TOP, xOf, type Palette, type Scene } from "../../src/trace/paint";
-import { rowAt, rowsOf } from "../../src/trace/rows";
-import { around, fitted, kept, showAt, showClock, showMicros, showTick, ticks, zoomed } from "../../src/trace/span";
-import { Timeline } from "../../src/trace/timeline";
-import { modelOf } from "../../src/trace/whole";
+import { Model } from "../../src/trace/model/model";
+import { densityOf, paint, TOP, xOf, type Palette, type Scene } from "../../src/trace/picture/paint";
+import { rowAt, rowsOf } from "../../src/trace/picture/rows";
+import {
+  around,
+  fitted,
+  kept,
+  showAt,
+  showClock,
+  showMicros,
+  showTick,
+  ticks,
+  zoomed,
+} from "../../src/trace/model/span";
+import { Timeline } from "../../src/trace/model/timeline";
+import { modelOf } from "../../src/trace/model/whole";
 import { block, fill, random, trace } from "./made";
 
 const [WIDTH, HEIGHT] = [800, 400];

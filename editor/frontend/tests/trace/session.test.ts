@@ -1,14 +1,14 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import type { Frame } from "../../src/telemetry/frames";
+import type { Frame } from "../../src/messages/frames";
 import { Editor } from "../../src/store/editor";
 import { highlight } from "../../src/store/highlight";
-import { TraceSession } from "../../src/trace/session";
-import type { TraceShown } from "../../src/trace/types";
+import { TraceSession } from "../../src/trace/model/session";
+import type { TraceShown } from "../../src/trace/model/types";
 import { trace } from "./made";
 
 let hear: (frame: Frame) => void;
 let listening = 0;
-vi.mock("../../src/telemetry/socket", () => ({
+vi.mock("../../src/api/socket", () => ({
   subscribe: (listener: (frame: Frame) => void) => {
     hear = listener;
     listening += 1;

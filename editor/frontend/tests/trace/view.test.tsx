@@ -2,9 +2,9 @@
 import { flushSync } from "react-dom";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { Model } from "../../src/trace/model";
+import { Model } from "../../src/trace/model/model";
 import { BlockPanel, LanePanel, NodesPanel, WhyPanel } from "../../src/trace/panels";
-import { modelOf } from "../../src/trace/whole";
+import { modelOf } from "../../src/trace/model/whole";
 import { fill, trace } from "./made";
 
 let root: Root;

@@ -4,7 +4,7 @@ import { useEffect, useState } from "react";
 import { useEditorState } from "../../store/react";
 import { flows } from "../../telemetry/activity";
 import { crossing, trafficWords } from "./traffic";
-import type { Point } from "../types";
+import type { Point } from "../shapes/types";
 
 const EVERY_MS = 500;
 

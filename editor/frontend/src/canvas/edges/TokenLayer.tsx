@@ -2,7 +2,7 @@
 import { useStoreApi, ViewportPortal } from "@xyflow/react";
 import { createContext, useEffect, useRef } from "react";
 import { flows } from "../../telemetry/activity";
-import { isFar } from "../far";
+import { isFar } from "../shapes/far";
 import type { Dot, Tokens } from "./tokens";
 
 export interface Flowing {

@@ -1,13 +1,13 @@
 // A wire: an edge of a Walk, a result, or a stream.
 import { useInternalNode, useReactFlow, type EdgeProps } from "@xyflow/react";
 import { createContext, memo, useContext, useEffect, useRef, useState, type PointerEvent } from "react";
-import { setReroutes } from "../../document/edits/layout";
+import { setReroutes } from "../../document/edits/parts/layout";
 import { useEditor } from "../../store/react";
 import { flows, useIsRunning } from "../../telemetry/activity";
 import { openCard } from "../../taps/cards";
-import { LANE, snapped } from "../geometry";
-import { Tapped } from "../TapCards";
-import type { CanvasEdge, Point, WireData } from "../types";
+import { LANE, snapped } from "../shapes/geometry";
+import { Tapped } from "./TapCards";
+import type { CanvasEdge, Point, WireData } from "../shapes/types";
 import { countedOn } from "./counted";
 import { Hovered } from "./Hovered";
 import { FlowingOn } from "./TokenLayer";

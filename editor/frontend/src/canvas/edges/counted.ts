@@ -2,7 +2,7 @@
 import { factsOf, type End } from "../../document/routes";
 import type { Walk } from "../../document/types";
 import { useKey } from "../../telemetry/calls";
-import type { WireData } from "../types";
+import type { WireData } from "../shapes/types";
 
 /**
  * The source's; where only the last value or all together leave the source's loops, and where the value comes from the

@@ -1,5 +1,5 @@
 // The ways of wires, as SVG paths. Pure.
-import type { Point } from "../types";
+import type { Point } from "../shapes/types";
 
 export type Shape = "curved" | "straight";
 

@@ -1,5 +1,5 @@
 // How a wire goes between ranks, in words. Pure.
-import type { PlanShown, RouteShown } from "../../api/types";
+import type { PlanShown, RouteShown } from "../../messages/answers";
 import type { Traffic } from "../../telemetry/flows";
 import { showBytes } from "../../ui/words";
 

@@ -1,5 +1,5 @@
 // Edits that may be refused: the reason is said, nothing is changed.
-import { EditRefused } from "../../document/edits/records";
+import { EditRefused } from "../../document/edits/parts/records";
 import type { GraphDocument } from "../../document/types";
 import type { Editor } from "../../store/editor";
 

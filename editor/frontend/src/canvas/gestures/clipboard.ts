@@ -1,9 +1,9 @@
 // Copy and paste through the system's clipboard as JSON; where that is refused, within this page.
 import { copyItems, copyNodes, pasteItems, pasteNodes, readClip, type Clip } from "../../document/edits";
 import type { GraphDocument } from "../../document/types";
-import { itemsIn, walkOfBoard, type Board } from "../board";
-import { remove } from "../commands";
-import type { Point } from "../types";
+import { itemsIn, walkOfBoard, type Board } from "./board";
+import { remove } from "./commands";
+import type { Point } from "../shapes/types";
 import { attempt } from "./attempt";
 import { placeAt } from "./insert";
 import { settled } from "./move";

@@ -1,20 +1,19 @@
 // A wire was dropped on a port. What the ports with a plus stand for is made on the way.
 import { connect, reconnect } from "../../document/edits/edges";
-import { place } from "../../document/edits/layout";
-import { EditRefused } from "../../document/edits/records";
+import { place } from "../../document/edits/parts/layout";
+import { EditRefused } from "../../document/edits/parts/records";
 import { addStream, setStream } from "../../document/edits/streams";
 import { addInput, setResult } from "../../document/edits/walks";
 import { freshName } from "../../document/names";
 import { portType } from "../../document/ports";
 import { factsOf } from "../../document/routes";
 import type { GraphDocument } from "../../document/types";
-import type { Catalogue } from "../../api/types";
-import { walkOfBoard, type Board } from "../board";
-import type { Opened } from "../menus";
+import type { Catalogue } from "../../messages/answers";
+import { walkOfBoard, type Board, type OpenMenu } from "./board";
 import { joined, joinsOf, type Join } from "../model/joins";
 import type { Canvas } from "../../store/types";
-import { snapped } from "../geometry";
-import type { Model, Point } from "../types";
+import { snapped } from "../shapes/geometry";
+import type { Model, Point } from "../shapes/types";
 import { portName } from "../model/ports";
 import { attempt } from "./attempt";
 import { settled } from "./move";
@@ -66,7 +65,7 @@ export function moveEnd(board: Board, index: number, from: string, to: string): 
 }
 
 /** While no Walk is lit: into the Walk that uses both; as a stream between two Walks; a choice asks. */
-function joinNodes(board: Board, from: string, to: string, at: Opened["at"]): boolean {
+function joinNodes(board: Board, from: string, to: string, at: OpenMenu["at"]): boolean {
   const { editor } = board;
   const { graph } = editor;
   const joins = joinsOf(graph, from, to);

@@ -1,9 +1,9 @@
 // What comes from the palette lands on the canvas.
-import type { Board } from "../board";
-import { middle } from "../board";
-import { payloadName, type DropTarget, type Payload } from "../dragging";
-import type { Point } from "../types";
-import { writeAtOnce } from "../fresh";
+import type { Board } from "./board";
+import { middle } from "./board";
+import { payloadName, type DropTarget, type Payload } from "./dragging";
+import type { Point } from "../shapes/types";
+import { writeAtOnce } from "./fresh";
 import { inserted, placeAt } from "./insert";
 import type { GraphDocument } from "../../document/types";
 import { addNode, EditRefused, insertOnEdge } from "../../document/edits";

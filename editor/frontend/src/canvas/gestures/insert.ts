@@ -1,5 +1,5 @@
 // Something new on the canvas: from the palette, the quick list, or a wire that was let go. Pure.
-import type { Catalogue } from "../../api/types";
+import type { Catalogue } from "../../messages/answers";
 import { insertOnEdge } from "../../document/edits/edges";
 import {
   insertFork,
@@ -9,15 +9,15 @@ import {
   insertUse,
   type Place,
 } from "../../document/edits/items";
-import { freshId, place, putFrame, putNote } from "../../document/edits/layout";
+import { freshId, place, putFrame, putNote } from "../../document/edits/parts/layout";
 import { addNode } from "../../document/edits/nodes";
-import { EditRefused } from "../../document/edits/records";
+import { EditRefused } from "../../document/edits/parts/records";
 import type { GraphDocument } from "../../document/types";
 import type { Canvas } from "../../store/types";
-import type { Payload } from "../dragging";
-import { holderAt, snapped } from "../geometry";
-import { placeKey } from "../model";
-import type { Model, Point } from "../types";
+import type { Payload } from "./dragging";
+import { holderAt, snapped } from "../shapes/geometry";
+import { placeKey } from "../model/model";
+import type { Model, Point } from "../shapes/types";
 import { holdersOf, settled, siblingIndex } from "./move";
 
 export interface Inserted {

@@ -1,11 +1,11 @@
 // What the end of a drag means: new places, and new parents for what was dragged into or out of a container. Pure.
-import { place, putFrame, putNote, canvasLayout } from "../../document/edits/layout";
+import { place, putFrame, putNote, canvasLayout } from "../../document/edits/parts/layout";
 import { moveItems } from "../../document/edits/items";
 import type { GraphDocument } from "../../document/types";
 import type { Canvas } from "../../store/types";
-import { center, holderAt, indexAt, snapped, type Holder } from "../geometry";
-import { placeKey } from "../model";
-import type { CanvasNode, Model, Point, Rect } from "../types";
+import { center, holderAt, indexAt, snapped, type Holder } from "../shapes/geometry";
+import { placeKey } from "../model/model";
+import type { CanvasNode, Model, Point, Rect } from "../shapes/types";
 
 export interface Moved {
   id: string;

@@ -1,8 +1,8 @@
 // Another component, or another node, where one is: wires that fit stay.
 import { replaceUse, setNodeComponent } from "../../document/edits";
 import type { GraphDocument } from "../../document/types";
-import { walkOfBoard, type Board, type Replaced } from "../board";
-import { payloadName, type Payload } from "../dragging";
+import { walkOfBoard, type Board, type Replaced } from "./board";
+import { payloadName, type Payload } from "./dragging";
 import { attempt } from "./attempt";
 import { settled } from "./move";
 

@@ -1,9 +1,9 @@
 import type { XYPosition } from "@xyflow/react";
-import { setReroutes } from "../../document/edits/layout";
-import type { Board } from "../board";
+import { setReroutes } from "../../document/edits/parts/layout";
+import type { Board } from "./board";
 import { slotFor } from "../edges/paths";
-import { snapped } from "../geometry";
-import type { CanvasEdge, Point } from "../types";
+import { snapped } from "../shapes/geometry";
+import type { CanvasEdge, Point } from "../shapes/types";
 
 /** A point on a wire where it was double-clicked, to be dragged. */
 export function addReroute(board: Board, edge: CanvasEdge, at: XYPosition): void {

@@ -1,9 +1,9 @@
 // Lay out anew: all, or what is selected.
-import { place } from "../../document/edits/layout";
-import type { Board } from "../board";
+import { place } from "../../document/edits/parts/layout";
+import type { Board } from "./board";
 import { elkLayout } from "../layout/elk";
-import { placeKey } from "../model";
-import type { Model } from "../types";
+import { placeKey } from "../model/model";
+import type { Model } from "../shapes/types";
 import { descendants, settled } from "./move";
 
 export async function tidy(board: Board, ids: readonly string[] = []): Promise<void> {

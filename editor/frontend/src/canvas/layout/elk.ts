@@ -1,8 +1,8 @@
 // The careful layout: ELK's layered algorithm through all containers, with ports in their order. Loaded when asked for.
 import type { ELK, ElkNode } from "elkjs/lib/elk-api";
 import type { Canvas } from "../../store/types";
-import { containerMin } from "../geometry";
-import type { CanvasNode, Model, Point } from "../types";
+import { containerMin } from "../shapes/geometry";
+import type { CanvasNode, Model, Point } from "../shapes/types";
 
 let loading: Promise<ELK> | null = null;
 

@@ -1,6 +1,6 @@
 // A layout at once, without a library: columns by data flow, recursively through containers. Pure.
-import { byParent, overlap, union } from "../geometry";
-import type { Piece, Point, Rect } from "../types";
+import { byParent, overlap, union } from "../shapes/geometry";
+import type { Piece, Point, Rect } from "../shapes/types";
 
 const GAP_X = 72;
 const GAP_Y = 28;

@@ -3,13 +3,15 @@ import { accepts, portsOf } from "../../document/ports";
 import { factsOf } from "../../document/routes";
 import { union, type Union } from "../../document/union";
 import { color } from "../../ui/modality";
-import { useSize } from "../geometry";
-import type { Piece, PortShown, UseData, Wire } from "../types";
+import { useSize } from "../shapes/geometry";
+import type { Piece, PortShown, UseData, Wire } from "../shapes/types";
 import { bare, blockColor, shown, statesOf } from "./ports";
 import { PREVIEW_ROOM, previewing } from "./previews";
 import { Located, told, worst } from "./problems";
 import { chunkText } from "./streams";
-import type { Drawn, Shown } from "./walk";
+import type { Shown } from "./scene";
+import type { Drawn } from "./walk";
+import { perObject } from "../../document/perObject";
 
 export function componentsDrawn(scene: Shown, lit: string | null): Drawn {
   const whole = union(scene.graph);
@@ -45,12 +47,8 @@ function fedPorts(scene: Shown): Set<string> {
   return fed;
 }
 
-const ordersKnown = new WeakMap<Union, ReadonlyMap<string, number>>();
-
 /** Sources before targets, for the layout; where edges run in a circle, what gives most comes first. */
-function flowOrder(whole: Union): ReadonlyMap<string, number> {
-  const known = ordersKnown.get(whole);
-  if (known) return known;
+const flowOrder = perObject((whole: Union): ReadonlyMap<string, number> => {
   const left = new Set(whole.nodes);
   const flows = whole.streams.flatMap(({ from, to }) => from.flatMap((a) => to.map((b) => ({ from: a, to: b }))));
   const edges = whole.edges.filter((edge) => !edge.carried);
@@ -70,9 +68,8 @@ function flowOrder(whole: Union): ReadonlyMap<string, number> {
       left.delete(node);
     }
   }
-  ordersKnown.set(whole, order);
   return order;
-}
+});
 
 /** Node -> the numbers of its steps on a Walk's way. */
 function wayOf(scene: Shown, walk: string): Map<string, number[]> {

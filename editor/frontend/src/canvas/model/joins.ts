@@ -1,6 +1,6 @@
 // What a wire between two nodes of the components canvas can be: an edge of a Walk that uses both, or a stream from a
 // Walk of one partition to a Walk of another. Pure.
-import type { Catalogue } from "../../api/types";
+import type { Catalogue } from "../../messages/answers";
 import { connect } from "../../document/edits/edges";
 import { partitions } from "../../document/edits/judge";
 import { addStream } from "../../document/edits/streams";

@@ -1,8 +1,8 @@
 // The ports of nodes as the canvas shows them: those declared, and those that only an edge names. Pure.
-import type { Catalogue, Port } from "../../api/types";
+import type { Catalogue, Port } from "../../messages/answers";
 import { color } from "../../ui/modality";
 import type { GraphDocument, Node } from "../../document/types";
-import type { PortShown, StateShown } from "../types";
+import type { PortShown, StateShown } from "../shapes/types";
 
 export function owner(reference: string): string {
   return reference.slice(0, Math.max(reference.indexOf("."), 0));

@@ -1,5 +1,5 @@
 // Which nodes show what they send to the client, below them: layouts keep room for it. Pure.
-import type { Catalogue } from "../../api/types";
+import type { Catalogue } from "../../messages/answers";
 import { feeders } from "../../telemetry/previews";
 import type { GraphDocument } from "../../document/types";
 

@@ -1,5 +1,5 @@
 // Which problem belongs to what on the canvas, by the pointers that both have. Pure.
-import type { Problem } from "../../api/types";
+import type { Problem } from "../../messages/answers";
 import { isUnder } from "../../document/pointer";
 
 /** Problems at or below a pointer, and of those only what no deeper one of `owners` takes. */

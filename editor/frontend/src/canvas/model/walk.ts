@@ -1,50 +1,19 @@
 // One Walk as pieces and wires: uses, forks, containers and what stands at the Walk's border. Pure.
-import type { Catalogue, Problem } from "../../api/types";
-import { mutedOf } from "../../document/edits/mute";
-import { readLink, readResult, type PlainLink } from "../../document/names";
-import { portType as typeOf, streamType } from "../../document/ports";
-import { factsOf, type Facts } from "../../document/routes";
+import { readResult } from "../../document/names";
+import { streamType } from "../../document/ports";
 import { flat, isContainer, type Entry } from "../../document/tree";
-import type { CanvasLayout, GraphDocument, ItemId, Walk } from "../../document/types";
-import { boundarySize, closedSize, containerMin, containerPad, forkSize, useSize } from "../geometry";
-import type { BoundaryData, ContainerData, Piece, PortShown, UseData, Wire } from "../types";
+import type { ItemId } from "../../document/types";
+import { boundarySize, closedSize, containerMin, containerPad, forkSize, useSize } from "../shapes/geometry";
+import type { BoundaryData, ContainerData, Piece, PortShown, UseData, Wire } from "../shapes/types";
 import { bare, blockColor, declaredPorts, owner, portName, side, statesOf } from "./ports";
-import { PREVIEW_ROOM, previewing } from "./previews";
-import { Located } from "./problems";
+import { PREVIEW_ROOM } from "./previews";
+import { isMissing, loopPiece, portType, sceneOf, wiredRefs, type Scene, type Shown } from "./scene";
 import { chunkText } from "./streams";
 import { wiresOf } from "./wires";
-
-export interface Shown {
-  graph: GraphDocument;
-  catalogue: Catalogue;
-  problems: readonly Problem[];
-  layout: CanvasLayout;
-  /** Node -> ranks; nothing unless the rank lens is on. */
-  ranks: ReadonlyMap<string, number[]>;
-}
 
 export interface Drawn {
   pieces: Piece[];
   wires: Wire[];
-}
-
-/** What all builders of one Walk's pieces read. */
-export interface Scene extends Shown {
-  name: string;
-  walk: Walk;
-  entries: readonly Entry[];
-  edges: PlainLink[];
-  /** The innermost piece on the canvas that shows an entry: itself, or the closed container around it. */
-  seen: Map<ItemId, ItemId>;
-  facts: Facts;
-  uses: ReadonlyMap<string, Entry>;
-  wired: ReadonlySet<string>;
-  located: Located;
-  muted: ReadonlyMap<ItemId, "muted" | "bypassed">;
-  pointer: string;
-  inside: ItemId | null;
-  /** Nodes that show what they send. */
-  shows: ReadonlySet<string>;
 }
 
 export function walkDrawn(shown: Shown, name: string, inside: ItemId | null): Drawn {
@@ -58,51 +27,6 @@ export function walkDrawn(shown: Shown, name: string, inside: ItemId | null): Dr
   const pieces = [...itemPieces(scene, lanes), ...borderPieces(scene)];
   const ids = new Set(pieces.map((piece) => piece.id));
   return { pieces, wires: wires.filter((wire) => ids.has(wire.source) && ids.has(wire.target)) };
-}
-
-function sceneOf(shown: Shown, name: string, walk: Walk, inside: ItemId | null): Scene {
-  const facts = factsOf(walk);
-  const all = facts.list;
-  const root = inside ? all.find((entry) => entry.id === inside) : undefined;
-  const listed = root ? flat(root.children) : all;
-  const closed = new Set((shown.layout.closed ?? []).filter((id) => id !== root?.id));
-  const seen = new Map<ItemId, ItemId>();
-  for (const entry of listed) {
-    let at = entry.id;
-    for (let up = entry.parent; up && up.id !== root?.id; up = up.parent) if (closed.has(up.id)) at = up.id;
-    seen.set(entry.id, at);
-  }
-  const edges = (walk.edges ?? []).map(readLink);
-  const results = Object.values(walk.results ?? {}).map((result) => readResult(result).from);
-  const sent = (shown.graph.streams ?? [])
-    .filter((stream) => stream.walks.includes(name))
-    .map((stream) => stream.from);
-  const wired = new Set([
-    ...edges.flatMap((edge) => [`>${edge.to}`, `<${edge.from}`]),
-    ...[...results, ...sent].map((ref) => `<${ref}`),
-  ]);
-  const pointer = `/walks/${name}`;
-  const located = new Located(shown.problems);
-  return {
-    ...shown,
-    name,
-    walk,
-    entries: listed,
-    edges,
-    seen,
-    facts,
-    uses: facts.uses,
-    wired,
-    located,
-    pointer,
-    inside: root?.id ?? null,
-    muted: mutedOf(shown.graph, name),
-    shows: previewing(shown.graph, shown.catalogue),
-  };
-}
-
-export function wiredRefs(scene: Scene, side: "<" | ">"): Set<string> {
-  return new Set([...scene.wired].filter((ref) => ref.startsWith(side)).map((ref) => ref.slice(1)));
 }
 
 // ── items ───────────────────────────────────────────────────────────────────────────────────────
@@ -228,12 +152,6 @@ function crossing(scene: Scene, entry: Entry): { inputs: PortShown[]; outputs: P
   const port = (ref: string, kind: "inputs" | "outputs") =>
     bare(ref, portType(scene, ref, kind), { wired: true, name: ref });
   return { inputs: inputs.map((ref) => port(ref, "inputs")), outputs: outputs.map((ref) => port(ref, "outputs")) };
-}
-
-/** The declared type of a reference of this Walk; empty where nothing declares it. */
-export function portType(scene: Scene, ref: string, kind: "inputs" | "outputs"): string {
-  const side = kind === "inputs" ? "target" : "source";
-  return typeOf(scene.graph, scene.catalogue, scene.name, ref, side) ?? "";
 }
 
 function forkPiece(scene: Scene, entry: Entry): Pick<Piece, "data" | "size" | "pad" | "label"> {
@@ -388,22 +306,6 @@ function missingPieces(scene: Scene): Piece[] {
     };
     return border(`missing:${name}`, -1, data);
   });
-}
-
-export function isMissing(scene: Scene, ref: string, end: "from" | "to"): boolean {
-  const who = owner(ref);
-  if (end === "to") return who !== "@out" && !scene.uses.has(who);
-  if (who === "@loop") return loopPiece(scene, ref) === null;
-  return who !== "@in" && who !== "@stream" && !scene.uses.has(who);
-}
-
-/** The loop that `@loop.NAME` names; `@loop.index` is judged per edge. */
-export function loopPiece(scene: Scene, ref: string, target = ""): ItemId | null {
-  const name = portName(ref);
-  const user = scene.uses.get(owner(target));
-  const wanted = name === "index" ? user?.loops.at(-1) : name;
-  if (name === "index" && !target) return "@loop";
-  return scene.entries.find((entry) => entry.kind === "loop" && entry.name === wanted)?.id ?? null;
 }
 
 /** Inside an entered container: what comes from and goes to the rest of the Walk. */

@@ -3,9 +3,9 @@ import { accepts } from "../../document/ports";
 import type { End, Route } from "../../document/routes";
 import type { ItemId } from "../../document/types";
 import { color } from "../../ui/modality";
-import type { Wire, WireData } from "../types";
+import type { Wire, WireData } from "../shapes/types";
 import { told, worst } from "./problems";
-import { isMissing, loopPiece, portType, type Scene } from "./walk";
+import { isMissing, loopPiece, portType, type Scene } from "./scene";
 
 export function wiresOf(scene: Scene): Wire[] {
   const lanes = new Map<string, Map<string, number>>();

@@ -4,13 +4,13 @@ import { ChevronDown, ChevronRight, List, Maximize2, Repeat, Split } from "lucid
 import { memo } from "react";
 import { LoopMarks } from "../../debug/marks";
 import { setItem } from "../../document/edits/items";
-import { setClosed } from "../../document/edits/layout";
-import { loopMark, loopReason, loopShown } from "../../store/loops";
+import { setClosed } from "../../document/edits/parts/layout";
+import { loopMark, loopReason, loopShown } from "../../session/loops";
 import { useEditor, useEditorState } from "../../store/react";
 import { attempt } from "../gestures/attempt";
-import { CONTAINER_HEAD, RAIL } from "../geometry";
+import { CONTAINER_HEAD, RAIL } from "../shapes/geometry";
 import { worst } from "../model/problems";
-import type { CanvasNode, ContainerData } from "../types";
+import type { CanvasNode, ContainerData } from "../shapes/types";
 import { InPlace } from "./InPlace";
 import { LiveTogether, LoopAt } from "./live";
 import { Changed, Ports, Problems, portTitle } from "./parts";

@@ -3,11 +3,11 @@ import { NodeResizer, type NodeProps } from "@xyflow/react";
 import { GitFork, LogIn, LogOut, Unplug, Waves } from "lucide-react";
 import { memo, useState } from "react";
 import { useEditor } from "../../store/react";
-import { putFrame, putNote, canvasLayout } from "../../document/edits/layout";
-import { isFresh } from "../fresh";
-import { boundaryTop } from "../geometry";
+import { putFrame, putNote, canvasLayout } from "../../document/edits/parts/layout";
+import { isFresh } from "../gestures/fresh";
+import { boundaryTop } from "../shapes/geometry";
 import { worst } from "../model/problems";
-import type { BoundaryData, CanvasNode, ForkData, FrameData, NoteData } from "../types";
+import type { BoundaryData, CanvasNode, ForkData, FrameData, NoteData } from "../shapes/types";
 import { Ports, Problems, When } from "./parts";
 
 export const ForkNode = memo(function ForkNode({ data }: NodeProps<CanvasNode>) {

@@ -2,11 +2,11 @@
 import type { NodeProps } from "@xyflow/react";
 import { memo, useMemo } from "react";
 import { DebugMarks } from "../../debug/marks";
-import { rankColor } from "../../placement/ranks";
+import { rankColor } from "../../placement/model/ranks";
 import { useMarked } from "../../store/highlight";
-import { HEAD, SUB } from "../geometry";
+import { HEAD, SUB } from "../shapes/geometry";
 import { worst } from "../model/problems";
-import type { CanvasNode, UseData } from "../types";
+import type { CanvasNode, UseData } from "../shapes/types";
 import { Live } from "./live";
 import { Changed, Ports, Problems, Ranks, States, When } from "./parts";
 

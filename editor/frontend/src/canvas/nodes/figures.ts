@@ -1,5 +1,5 @@
 // A node's and a loop's activity in few letters, and in words. Pure.
-import type { RankGauge } from "../../telemetry/frames";
+import type { RankGauge } from "../../messages/frames";
 import type { Activity, LoopActivity } from "../../telemetry/shown";
 import { plural } from "../../ui/words";
 

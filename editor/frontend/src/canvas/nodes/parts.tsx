@@ -1,14 +1,14 @@
 // What the nodes of the canvas have in common: ports, problem marks, chips.
 import { Handle, Position } from "@xyflow/react";
 import { memo, useContext } from "react";
-import type { Problem } from "../../api/types";
+import type { Problem } from "../../messages/answers";
 import { changedNodes } from "../../deploy/changed";
 import { useEditorState } from "../../store/react";
 import { color, glyph } from "../../ui/modality";
-import { Far } from "../far";
-import { ROW } from "../geometry";
+import { Far } from "../shapes/far";
+import { ROW } from "../shapes/geometry";
 import { told, worst } from "../model/problems";
-import type { PortShown, StateShown } from "../types";
+import type { PortShown, StateShown } from "../shapes/types";
 
 interface PortsProps {
   inputs: PortShown[];

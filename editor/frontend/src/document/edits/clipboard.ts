@@ -4,12 +4,12 @@ import { freshName, readLink, splitReference } from "../names";
 import { factsOf } from "../routes";
 import { flat, kindOf, type Entry } from "../tree";
 import type { GraphDocument, Item, ItemId, Link, Node, State, Weights } from "../types";
-import { changeWalk, entryOf, linksOf, own, walkOf, withEdges } from "./document";
+import { changeWalk, entryOf, linksOf, own, walkOf, withEdges } from "./parts/document";
 import { clamp, outermost, type Place } from "./items";
-import { canvasLayout, place as placeAt, walkCanvas } from "./layout";
-import { everyPiece, holderOf, indexOf, insert, newPiece, settle, takeApart } from "./pieces";
-import { EditRefused, withFields, withKey, withSection } from "./records";
-import { mapItems, mapLink, renamedIn, renamedOwner } from "./references";
+import { canvasLayout, place as placeAt, walkCanvas } from "./parts/layout";
+import { everyPiece, holderOf, indexOf, insert, newPiece, settle, takeApart } from "./parts/pieces";
+import { EditRefused, withFields, withKey, withSection } from "./parts/records";
+import { mapItems, mapLink, renamedIn, renamedOwner } from "./parts/references";
 
 export type At = Record<string, [number, number]>;
 

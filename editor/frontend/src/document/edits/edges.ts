@@ -1,18 +1,18 @@
 // Edges of a Walk: drawn, redrawn, taken away.
-import type { Catalogue, Port } from "../../api/types";
+import type { Catalogue, Port } from "../../messages/answers";
 import { freshName, readLink, type PlainLink } from "../names";
 import { accepts, parseType, portsOf, portType } from "../ports";
 import { factsOf, routeOf, type Facts, type Route } from "../routes";
 import type { GraphDocument, ItemId, Link } from "../types";
-import { sameLink, writeLink } from "./bridge";
-import { changeWalk, entryOf, freeName, linksOf, nodeOf, walkOf, withEdges } from "./document";
-import { changeLayout, rewired, walkCanvas } from "./layout";
+import { sameLink, writeLink } from "./parts/bridge";
+import { changeWalk, entryOf, freeName, linksOf, nodeOf, walkOf, withEdges } from "./parts/document";
+import { changeLayout, rewired, walkCanvas } from "./parts/layout";
 import { moveItems } from "./items";
 import { Judge, type Verdict, type Wish } from "./judge";
-import { ahead, behind } from "./order";
-import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart } from "./pieces";
-import { EditRefused, kept, mappedList, withFields } from "./records";
-import { renameUse } from "./references";
+import { ahead, behind } from "./parts/order";
+import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart } from "./parts/pieces";
+import { EditRefused, kept, mappedList, withFields } from "./parts/records";
+import { renameUse } from "./parts/references";
 import { renameStreamUse } from "./streams";
 
 export interface WithIndex {
@@ -50,26 +50,16 @@ export function whyNot(
   return typeof verdict === "string" ? sentence(verdict) : null;
 }
 
-/** `whyNot` for every target of a wire that is dragged from `from`, worked out once. */
+/** `whyNot` for every other end of a wire that is dragged from its source, or from its target; worked out once. */
 export function compatible(
   graph: GraphDocument,
   walk: string,
-  from: string,
+  end: "source" | "target",
+  reference: string,
   catalogue: Catalogue,
-): (to: string) => string | null {
+): (other: string) => string | null {
   const judge = new Judge(graph, walk, catalogue);
-  return remembered((to) => judge.judge(from, to));
-}
-
-/** `whyNot` for every source of a wire that is dragged from the input `to`. */
-export function compatibleSources(
-  graph: GraphDocument,
-  walk: string,
-  to: string,
-  catalogue: Catalogue,
-): (from: string) => string | null {
-  const judge = new Judge(graph, walk, catalogue);
-  return remembered((from) => judge.judge(from, to));
+  return remembered((other) => (end === "source" ? judge.judge(reference, other) : judge.judge(other, reference)));
 }
 
 function remembered(judge: (end: string) => Verdict | string): (end: string) => string | null {

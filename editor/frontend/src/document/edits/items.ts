@@ -1,12 +1,12 @@
 // Items of a Walk's body: put in, taken out, moved, wrapped, changed.
-import type { Catalogue } from "../../api/types";
+import type { Catalogue } from "../../messages/answers";
 import { canBeNamed, freshName, readLink, whenOf } from "../names";
 import { both, readsLoop, renameLoop } from "../expressions";
 import { factsOf, type Facts } from "../routes";
 import { flat, type Entry } from "../tree";
 import type { GraphDocument, Item, ItemId } from "../types";
-import { bridged } from "./bridge";
-import { changeWalk, entryOf, freeName, linksOf, nodeOf, own, walkOf, withEdges } from "./document";
+import { bridged } from "./parts/bridge";
+import { changeWalk, entryOf, freeName, linksOf, nodeOf, own, walkOf, withEdges } from "./parts/document";
 import {
   detach,
   holderOf,
@@ -18,10 +18,10 @@ import {
   pruneList,
   settle,
   takeApart,
-} from "./pieces";
-import type { Body, Piece } from "./pieces";
-import { EditRefused, kept, mapped, withFields, withKey, withSection, withWalkPart } from "./records";
-import { mapItems, renameLoopIndex, renameUse } from "./references";
+} from "./parts/pieces";
+import type { Body, Piece } from "./parts/pieces";
+import { EditRefused, kept, mapped, withFields, withKey, withSection, withWalkPart } from "./parts/records";
+import { mapItems, renameLoopIndex, renameUse } from "./parts/references";
 import { renameStreamUse } from "./streams";
 
 /** Where in a Walk: in a container, or at the top; before the item that is at `index` now, or at the end. */
@@ -72,7 +72,7 @@ export function insertParallel(
   place: Place,
   fields: { when?: string } = {},
 ): WithId {
-  return insertItem(graph, walk, withFields({ parallel: [] as Item[] }, fields) as unknown as Item, place);
+  return insertItem(graph, walk, emptyContainer("parallel", fields.when), place);
 }
 
 export function insertSequence(
@@ -81,7 +81,7 @@ export function insertSequence(
   place: Place,
   fields: { when?: string } = {},
 ): WithId {
-  return insertItem(graph, walk, withFields({ sequence: [] as Item[] }, fields) as unknown as Item, place);
+  return insertItem(graph, walk, emptyContainer("sequence", fields.when), place);
 }
 
 export function insertFork(graph: GraphDocument, walk: string, fork: string, into: string, place: Place): WithId {
@@ -269,6 +269,10 @@ function loopNames(facts: Facts): string[] {
   return facts.list.flatMap((entry) => (entry.kind === "loop" ? entry.name : []));
 }
 
+export function emptyContainer(kind: "parallel" | "sequence", when?: string | null): Item {
+  return withFields({ [kind]: [] }, { when }) as unknown as Item;
+}
+
 export function newLoop(facts: Facts, fields: LoopFields, body: Item[]): Item {
   const name = fields.loop ?? freshName("loop", loopNames(facts));
   freeLoopName(facts, name);
@@ -305,6 +309,3 @@ function holds(piece: Piece, entry: Entry): boolean {
   for (let at: Entry | null = entry; at; at = at.parent) if (at.id === piece.was) return true;
   return false;
 }
-
-export { unwrap, wrap } from "./wrap";
-export { bypass, mute, mutedOf, unbypass, unmute } from "./mute";

@@ -1,12 +1,13 @@
 // Whether an edge may be drawn, and how it would go. One judge serves all targets while a wire is dragged.
-import type { Catalogue, Component } from "../../api/types";
+import type { Catalogue, Component } from "../../messages/answers";
 import { isName, type PlainLink } from "../names";
 import { accepts, componentOf, LOOP_INDEX, parseType, producers, streamType, type PortType } from "../ports";
 import { endOf, factsOf, routeOf, sideBySide, type Facts, type Route } from "../routes";
 import type { Entry } from "../tree";
 import type { GraphDocument } from "../types";
-import { own, streamsOf, walkOf } from "./document";
-import { behind, sideBySideReason, type Shift } from "./order";
+import { own, streamsOf, walkOf } from "./parts/document";
+import { behind, sideBySideReason, type Shift } from "./parts/order";
+import { perObject } from "../perObject";
 
 export interface Wish {
   each?: boolean;
@@ -214,12 +215,8 @@ function chunked(type: string | null): PortType | null {
   return read?.shape?.length ? { ...read, shape: ["chunk", ...read.shape.slice(1)] } : read;
 }
 
-const grouped = new WeakMap<GraphDocument, Map<string, string>>();
-
 /** Node -> the first node of those that share Walks with it, directly or through others. */
-export function partitions(graph: GraphDocument): ReadonlyMap<string, string> {
-  const known = grouped.get(graph);
-  if (known) return known;
+export const partitions = perObject((graph: GraphDocument): ReadonlyMap<string, string> => {
   const group = new Map<string, string>();
   const root = (node: string): string => {
     const above = group.get(node) ?? node;
@@ -230,10 +227,8 @@ export function partitions(graph: GraphDocument): ReadonlyMap<string, string> {
     const [first, ...rest] = nodesOf(factsOf(walk));
     for (const node of rest) group.set(root(node), root(first!));
   }
-  const made = new Map([...group.keys()].map((node) => [node, root(node)]));
-  grouped.set(graph, made);
-  return made;
-}
+  return new Map([...group.keys()].map((node) => [node, root(node)]));
+});
 
 function nodesOf(facts: Facts): string[] {
   return [...new Set(facts.list.flatMap((entry) => (entry.kind === "use" ? entry.node : [])))];

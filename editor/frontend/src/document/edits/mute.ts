@@ -1,17 +1,17 @@
 // Items that don't run for a while: muted ones never do, bypassed ones let their values pass by. What they were is kept
 // in the layout, so that it can be brought back in another session too.
-import type { Catalogue } from "../../api/types";
+import type { Catalogue } from "../../messages/answers";
 import { NEVER } from "../expressions";
 import { whenOf } from "../names";
 import { factsOf } from "../routes";
 import type { Entry } from "../tree";
 import type { GraphDocument, Item, ItemId, Link, ResultFrom } from "../types";
-import { joined, joinedResults, joins, sameLink } from "./bridge";
-import { changeWalk, entryOf, linksOf, walkOf, withEdges } from "./document";
+import { joined, joinedResults, joins, sameLink } from "./parts/bridge";
+import { changeWalk, entryOf, linksOf, walkOf, withEdges } from "./parts/document";
 import { setItem } from "./items";
-import { canvasLayout, changeLayout, walkCanvas } from "./layout";
-import { pieceOf, settle, takeApart } from "./pieces";
-import { EditRefused, mapped, withKey, withPart, withWalkPart } from "./records";
+import { canvasLayout, changeLayout, walkCanvas } from "./parts/layout";
+import { pieceOf, settle, takeApart } from "./parts/pieces";
+import { EditRefused, mapped, withKey, withPart, withWalkPart } from "./parts/records";
 
 interface Muted {
   kind: "mute" | "bypass";

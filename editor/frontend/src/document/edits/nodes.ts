@@ -1,15 +1,24 @@
 // Component nodes, and the states and weights that they share.
-import type { Catalogue, Component } from "../../api/types";
+import type { Catalogue, Component } from "../../messages/answers";
 import { freshName, splitReference } from "../names";
 import { factsOf } from "../routes";
 import type { GraphDocument, Item, Literal, Node, State, Weights } from "../types";
-import { changeNode, freeName, nodeOf, own, streamsOf, walkOf } from "./document";
+import { changeNode, freeName, nodeOf, own, streamsOf, walkOf } from "./parts/document";
 import { refitted } from "./edges";
 import { removeItems } from "./items";
-import { changeLayout, rekeyed } from "./layout";
-import { settle, takeApart } from "./pieces";
-import { EditRefused, mapped, mappedList, withFields, withKey, withPart, withRenamed, withSection } from "./records";
-import { renamedOwner, renameUse } from "./references";
+import { changeLayout, rekeyed } from "./parts/layout";
+import { settle, takeApart } from "./parts/pieces";
+import {
+  EditRefused,
+  mapped,
+  mappedList,
+  withFields,
+  withKey,
+  withPart,
+  withRenamed,
+  withSection,
+} from "./parts/records";
+import { renamedOwner, renameUse } from "./parts/references";
 
 // ── nodes ───────────────────────────────────────────────────────────────────────────────────────
 

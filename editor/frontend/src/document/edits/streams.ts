@@ -1,10 +1,10 @@
 // Streams: what joins two partitions of the graph.
 import { freshName, readLink, splitReference } from "../names";
 import type { GraphDocument, Stream } from "../types";
-import { changeWalks, freeName, linksOf, streamsOf, withEdges } from "./document";
-import { changeLayout, rekeyed, unplace, walkCanvas } from "./layout";
-import { EditRefused, kept, mappedList, withFields, withSection } from "./records";
-import { mapReferences, renamedOwner } from "./references";
+import { changeWalks, freeName, linksOf, streamsOf, withEdges } from "./parts/document";
+import { changeLayout, rekeyed, unplace, walkCanvas } from "./parts/layout";
+import { EditRefused, kept, mappedList, withFields, withSection } from "./parts/records";
+import { mapReferences, renamedOwner } from "./parts/references";
 
 export type StreamFields = Partial<Omit<Stream, "name">>;
 

@@ -3,9 +3,18 @@ import { canBeNamed, freshName } from "../names";
 import { renameParam } from "../expressions";
 import { at, join, split } from "../pointer";
 import type { GraphDocument, Pointer, Step, Task, TaskInput, TaskParam, WalkStep } from "../types";
-import { changeTask, freeName, own, taskOf } from "./document";
-import { EditRefused, mapped, withAfter, withFields, withKey, withPart, withRenamed, withSection } from "./records";
-import { mapSteps } from "./steps";
+import { changeTask, freeName, own, taskOf } from "./parts/document";
+import {
+  EditRefused,
+  mapped,
+  withAfter,
+  withFields,
+  withKey,
+  withPart,
+  withRenamed,
+  withSection,
+} from "./parts/records";
+import { mapSteps } from "./parts/steps";
 
 // ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -44,12 +53,7 @@ export function setTask(graph: GraphDocument, name: string, fields: Partial<Task
 // ── inputs, outputs, parameters ─────────────────────────────────────────────────────────────────
 
 export function addTaskInput(graph: GraphDocument, task: string, name: string, input: TaskInput): GraphDocument {
-  const old = taskOf(graph, task);
-  freeName("an input or a parameter", name, [
-    ...Object.keys(old.inputs ?? {}),
-    ...Object.keys(old.params ?? {}),
-    "seed",
-  ]);
+  freeInTask(taskOf(graph, task), name);
   return changeTask(graph, task, (made) => withPart(made, "inputs", { ...made.inputs, [name]: input }));
 }
 
@@ -70,11 +74,7 @@ export function renameTaskInput(graph: GraphDocument, task: string, from: string
   if (from === to) return graph;
   const old = taskOf(graph, task);
   held("input", old.inputs, from);
-  freeName("an input or a parameter", to, [
-    ...Object.keys(old.inputs ?? {}),
-    ...Object.keys(old.params ?? {}),
-    "seed",
-  ]);
+  freeInTask(old, to);
   return changeTask(graph, task, (made) => {
     const named = withKey(made, "inputs", withRenamed(made.inputs!, from, to));
     return withKey(
@@ -142,12 +142,14 @@ function held<T>(what: string, record: Record<string, T> | undefined, name: stri
   return found;
 }
 
+/** Inputs and parameters share their names. */
+function freeInTask(task: Task, name: string): void {
+  const taken = [...Object.keys(task.inputs ?? {}), ...Object.keys(task.params ?? {}), "seed"];
+  freeName("an input or a parameter", name, taken);
+}
+
 function freeParam(task: Task, name: string): void {
-  freeName("an input or a parameter", name, [
-    ...Object.keys(task.inputs ?? {}),
-    ...Object.keys(task.params ?? {}),
-    "seed",
-  ]);
+  freeInTask(task, name);
   if (!canBeNamed(name))
     throw new EditRefused(
       `Expressions can't name \`${name}\`; use letters, digits and \`_\`, and no word of theirs.`,

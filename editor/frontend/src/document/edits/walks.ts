@@ -13,7 +13,7 @@ import {
   streamsOf,
   walkOf,
   withEdges,
-} from "./document";
+} from "./parts/document";
 import {
   EditRefused,
   kept,
@@ -25,9 +25,9 @@ import {
   withRenamed,
   withSection,
   withWalkPart,
-} from "./records";
-import { mapReferences } from "./references";
-import { mapSteps, stepsOf, withoutSteps } from "./steps";
+} from "./parts/records";
+import { mapReferences } from "./parts/references";
+import { mapSteps, stepsOf, withoutSteps } from "./parts/steps";
 
 // ── Walks ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,15 +150,7 @@ export function renameInput(graph: GraphDocument, walk: string, from: string, to
   const wired = mapReferences(made, walk, (reference, side) =>
     side === "source" && reference === `@in.${from}` ? `@in.${to}` : reference,
   );
-  return changeTasks(wired, (task) =>
-    withKey(
-      task,
-      "steps",
-      mapSteps(task.steps, (step) =>
-        step.walk === walk && step.with ? withKey(step, "with", withRenamed(step.with, from, to)) : step,
-      ),
-    ),
-  );
+  return changeBindings(wired, walk, (bound) => withRenamed(bound, from, to));
 }
 
 /** Take an input away, with its edges and the bindings of steps to it. */
@@ -168,15 +160,18 @@ export function removeInput(graph: GraphDocument, walk: string, name: string): G
     const edges = kept(linksOf(body), (link) => readLink(link).from !== `@in.${name}`);
     return withEdges(withWalkPart(body, "inputs", withKey(body.inputs!, name, undefined)), edges);
   });
-  return changeTasks(made, (task) =>
-    withKey(
-      task,
-      "steps",
-      mapSteps(task.steps, (step) =>
-        step.walk === walk && step.with ? withPart(step, "with", withKey(step.with, name, undefined)) : step,
-      ),
-    ),
-  );
+  return changeBindings(made, walk, (bound) => withKey(bound, name, undefined));
+}
+
+/** What the steps of a Walk bind to its inputs. */
+function changeBindings(
+  graph: GraphDocument,
+  walk: string,
+  change: (bound: NonNullable<WalkStep["with"]>) => NonNullable<WalkStep["with"]>,
+): GraphDocument {
+  const changed = (step: WalkStep) =>
+    step.walk === walk && step.with ? withPart(step, "with", change(step.with)) : step;
+  return changeTasks(graph, (task) => withKey(task, "steps", mapSteps(task.steps, changed)));
 }
 
 // ── outputs and results ─────────────────────────────────────────────────────────────────────────

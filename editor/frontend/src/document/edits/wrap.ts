@@ -2,14 +2,14 @@
 import { readLink, splitReference, whenOf } from "../names";
 import { factsOf, type Facts } from "../routes";
 import type { Entry } from "../tree";
-import type { GraphDocument, Item, ItemId } from "../types";
-import { meaningful } from "./bridge";
-import { changeWalk, entryOf, linksOf, walkOf, withEdges } from "./document";
-import { guarded, newLoop, outermost, type LoopFields, type WithId, type WrapKind } from "./items";
-import { ancestors, dependents, needsOf } from "./order";
-import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart, type Piece } from "./pieces";
-import { EditRefused, mappedList, withFields, withKey } from "./records";
-import { mapLink, renamedIn } from "./references";
+import type { GraphDocument, ItemId } from "../types";
+import { meaningful } from "./parts/bridge";
+import { changeWalk, entryOf, linksOf, walkOf, withEdges } from "./parts/document";
+import { emptyContainer, guarded, newLoop, outermost, type LoopFields, type WithId, type WrapKind } from "./items";
+import { ancestors, dependents, needsOf } from "./parts/order";
+import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart, type Piece } from "./parts/pieces";
+import { EditRefused, mappedList, withKey } from "./parts/records";
+import { mapLink, renamedIn } from "./parts/references";
 
 /**
  * Put items of one list into a new container in the place of the first. What stands between them comes before it where
@@ -42,7 +42,7 @@ export function wrap(
   const sooner = earlier.filter((index) => index > chosen[0]!).map((index) => holder.children[index]!);
   const moved = [...later].sort((a, b) => a - b).map((index) => holder.children[index]!);
   const grouped = rows.map((row) => row.map((index) => holder.children[index]!));
-  const container = newPiece(emptyContainer(facts, kind, fields));
+  const container = newPiece(kind === "loop" ? newLoop(facts, fields, []) : emptyContainer(kind, fields.when));
   const outer = siblings[chosen[0]!]!.loops.at(-1);
   insert(holder, chosen[0]!, container);
   for (const group of grouped) {
@@ -62,11 +62,6 @@ export function wrap(
   const named = kind === "loop" && outer !== undefined ? nameOuter(graph, walk, wrapped, outer, pieces) : graph;
   const settled = settle(named, walk, { ...body, walk: walkOf(named, walk) });
   return { graph: settled.graph, id: settled.idOf(container) };
-}
-
-function emptyContainer(facts: Facts, kind: WrapKind, fields: LoopFields): Item {
-  if (kind === "loop") return newLoop(facts, fields, []);
-  return withFields({ [kind]: [] }, { when: fields.when }) as unknown as Item;
 }
 
 /** What stands among the chosen and needs one of them; refused where a chosen one needs it in turn. */

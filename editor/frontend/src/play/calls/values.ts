@@ -1,7 +1,7 @@
 // What a call is made of, whatever it is written in: its values, those of them that are files, and how shells and Python
 // quote. Pure.
 import { toBytes } from "../../api/base64";
-import type { Scalar } from "../types";
+import type { Scalar } from "../model/types";
 
 /** Text, base64 of media, or (lists of) numbers. */
 export type Content =

@@ -1,0 +1,183 @@
+// What keys and menus do on the open canvas. Each is one undoable step.
+import {
+  bypass,
+  leaveStream,
+  mute,
+  removeFrame,
+  removeItems,
+  removeNode,
+  removeNote,
+  removeEdges,
+  removeStream,
+  setClosed,
+  setResult,
+  unbypass,
+  unmute,
+  unwrap,
+  wrap,
+  type WrapKind,
+} from "../../document/edits";
+import type { GraphDocument } from "../../document/types";
+import { itemsIn, walkOfBoard, type Board } from "./board";
+import { aligned, distributed, type Side } from "../shapes/geometry";
+import { attempt } from "./attempt";
+import { movedGraph, settled } from "./move";
+import type { Point, Rect } from "../shapes/types";
+
+export function remove(board: Board, bridge = false): void {
+  const { editor, canvas } = board;
+  const { selection } = editor.state.view;
+  const items = itemsIn(board);
+  const walk = walkOfBoard(board);
+  const known = new Set(selection);
+  const done = attempt(editor, bridge ? "Delete and join" : "Delete", (graph) => {
+    let made = items.length || known.size ? settled(graph, canvas, board.model()) : graph;
+    const before = made;
+    if (walk !== null) {
+      // Before all that takes other edges away: these are named by their numbers.
+      const indices = selection.flatMap((id) => (id.startsWith("edge:") ? Number(id.slice("edge:".length)) : []));
+      if (indices.length) made = removeEdges(made, walk, indices);
+    }
+    for (const id of known) made = removed(made, board, id);
+    if (walk !== null) {
+      if (items.length) made = removeItems(made, walk, items, { bridge, catalogue: editor.state.catalogue });
+    }
+    return made === before ? graph : made;
+  });
+  if (!done) return;
+  const fixed = selection.filter((id) => id.startsWith("@") && !id.startsWith("@stream."));
+  if (fixed.length === selection.length && fixed.length)
+    editor.say("Inputs and outputs belong to the Walk: take single ones away in the inspector.");
+  editor.select(...fixed);
+  board.announce("Deleted");
+}
+
+function removed(graph: GraphDocument, { canvas }: Board, id: string): GraphDocument {
+  const name = id.slice(id.indexOf(":") + 1);
+  if (id.startsWith("note:")) return removeNote(graph, canvas, name);
+  if (id.startsWith("frame:")) return removeFrame(graph, canvas, name);
+  if (id.startsWith("stream:")) return removeStream(graph, name.replace(/#.*$/, ""));
+  if (id.startsWith("@stream.") && canvas.kind === "walk")
+    return leaveStream(graph, canvas.walk, id.slice("@stream.".length));
+  if (id.startsWith("node:")) return removeNode(graph, name);
+  if (id.startsWith("result:") && canvas.kind === "walk") return setResult(graph, canvas.walk, name, null);
+  return graph;
+}
+
+export function wrapSelection(board: Board, kind: WrapKind): void {
+  const walk = walkOfBoard(board);
+  const items = itemsIn(board);
+  if (walk === null || !items.length) return board.editor.say("Select the steps to put into a container first.");
+  let made = "";
+  const done = attempt(board.editor, `Wrap into a ${kind}`, (graph) => {
+    const wrapped = wrap(settled(graph, board.canvas, board.model()), walk, items, kind);
+    made = wrapped.id;
+    return wrapped.graph;
+  });
+  if (!done) return;
+  board.editor.select(made);
+  board.announce(`Wrapped into a ${kind}`);
+}
+
+export function unwrapSelection(board: Board): void {
+  const walk = walkOfBoard(board);
+  const held = itemsIn(board).filter((id) => /^(loop|parallel|sequence):/.test(id));
+  if (walk === null || !held.length) return;
+  // From the last on, so that the numbers in the others' ids stay.
+  const change = (graph: GraphDocument) =>
+    [...held].reverse().reduce((made, id) => unwrap(made, walk, id), settled(graph, board.canvas, board.model()));
+  if (attempt(board.editor, "Unwrap", change)) board.editor.select();
+}
+
+export function toggleMuted(board: Board, how: "muted" | "bypassed"): void {
+  const walk = walkOfBoard(board);
+  const items = itemsIn(board);
+  if (walk === null || !items.length) return;
+  const states = new Map(board.model().nodes.map((node) => [node.id, "muted" in node.data ? node.data.muted : ""]));
+  const off = items.every((id) => states.get(id) === how);
+  const [on, back] = how === "muted" ? [mute, unmute] : [bypass, unbypass];
+  const word = how === "muted" ? "Mute" : "Bypass";
+  const { catalogue } = board.editor.state;
+  const done = attempt(board.editor, off ? `${word} no more` : word, (graph) =>
+    off ? back(graph, walk, items) : on(graph, walk, items, catalogue),
+  );
+  if (done) board.announce(off ? `No longer ${how}` : `${items.length} ${how}`);
+}
+
+export function toggleClosed(board: Board): void {
+  const { canvas, editor } = board;
+  const held = board.model().nodes.filter((node) => editor.state.view.selection.includes(node.id));
+  attempt(editor, "Open or close", (graph) => {
+    let made = settled(graph, canvas, board.model());
+    for (const { id, data } of held) if (data.kind === "container") made = setClosed(made, canvas, id, !data.closed);
+    return made;
+  });
+}
+
+export function enter(board: Board): void {
+  const walk = walkOfBoard(board);
+  const id = itemsIn(board).find((one) => /^(loop|parallel|sequence):/.test(one));
+  if (walk !== null && id) board.editor.open({ kind: "walk", walk, inside: id });
+}
+
+/** Up to the canvas around the one that was entered. */
+export function leave(board: Board): boolean {
+  const { canvas, editor } = board;
+  if (canvas.kind !== "walk" || canvas.inside === null) return false;
+  editor.open({ kind: "walk", walk: canvas.walk, inside: null }, [canvas.inside]);
+  return true;
+}
+
+export function nudge(board: Board, by: Point): void {
+  const { editor, canvas } = board;
+  const model = board.model();
+  const chosen = new Set(editor.state.view.selection);
+  const nodes = new Map(model.nodes.map((node) => [node.id, node]));
+  const top = [...chosen].filter((id) => {
+    for (let at = nodes.get(id)?.parentId; at; at = nodes.get(at)?.parentId) if (chosen.has(at)) return false;
+    return nodes.has(id);
+  });
+  const moved = top.map((id) => ({ id, by }));
+  if (moved.length)
+    editor.editGraph("Move", (graph) => movedGraph(graph, canvas, model, moved, false), "canvas-nudge");
+}
+
+function chosenBoxes(board: Board): Map<string, Rect> {
+  const model = board.model();
+  const found = new Map<string, Rect>();
+  for (const id of board.editor.state.view.selection) {
+    const box = model.boxes.get(id);
+    if (box) found.set(id, box);
+  }
+  return found;
+}
+
+function moveTo(board: Board, label: string, places: ReadonlyMap<string, Point>): void {
+  const { canvas, editor } = board;
+  const model = board.model();
+  const moved = [...places].map(([id, [x, y]]) => {
+    const box = model.boxes.get(id) as Rect;
+    return { id, by: [x - box.x, y - box.y] as Point };
+  });
+  editor.editGraph(label, (graph) => movedGraph(graph, canvas, model, moved, false));
+}
+
+export function align(board: Board, side: Side): void {
+  const boxes = chosenBoxes(board);
+  if (boxes.size > 1) moveTo(board, `Align ${side}`, aligned(boxes, side));
+}
+
+export function distribute(board: Board, axis: "x" | "y"): void {
+  const boxes = chosenBoxes(board);
+  if (boxes.size > 2) moveTo(board, "Distribute", distributed(boxes, axis));
+}
+
+export function selectAll(board: Board): void {
+  board.editor.select(...board.model().nodes.map((node) => node.id));
+}
+
+export function fit(board: Board, selectionOnly: boolean): void {
+  const chosen = board.editor.state.view.selection.map((id) => ({ id }));
+  const options = { padding: selectionOnly ? 0.3 : 0.08, maxZoom: selectionOnly ? 1.25 : 1, duration: 200 };
+  void board.flow.fitView(selectionOnly && chosen.length ? { ...options, nodes: chosen } : options);
+}

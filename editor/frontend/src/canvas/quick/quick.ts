@@ -1,0 +1,109 @@
+// What the quick list offers, and in which order. Pure.
+import fuzzysort from "fuzzysort";
+import type { Catalogue, Port } from "../../messages/answers";
+import { accepts, parseType, streamType } from "../../document/ports";
+import type { GraphDocument } from "../../document/types";
+import type { Canvas } from "../../store/types";
+import type { Replaced, Wiring } from "../gestures/board";
+import type { Payload } from "../gestures/dragging";
+
+export interface Offer {
+  key: string;
+  title: string;
+  note: string;
+  payload: Payload;
+  /** The port that a hanging wire goes to. */
+  port: Port | null;
+  available: boolean;
+}
+
+const FLOW: ["loop" | "parallel" | "sequence" | "fork", string][] = [
+  ["loop", "repeats what is inside"],
+  ["parallel", "branches at the same time"],
+  ["sequence", "steps under one condition"],
+  ["fork", "copies a state"],
+];
+
+export function offers(graph: GraphDocument, catalogue: Catalogue, canvas: Canvas, wire: Wiring | null): Offer[] {
+  const walk = canvas.kind === "walk";
+  const port = (component: string): Port | null | undefined => (wire ? fitting(catalogue, component, wire) : null);
+  const nodes = walk ? Object.entries(graph.nodes ?? {}) : [];
+  const again = nodes.flatMap(([node, { component }]): Offer[] => {
+    const at = port(component);
+    if (at === undefined) return [];
+    const note = `use again · ${component}`;
+    return [{ key: `node:${node}`, title: node, note, payload: { kind: "node", node }, port: at, available: true }];
+  });
+  const fresh = Object.values(catalogue)
+    .toSorted((a, b) => Number(b.available) - Number(a.available))
+    .flatMap((component): Offer[] => {
+      const at = port(component.name);
+      if (at === undefined) return [];
+      const payload: Payload = { kind: "component", component: component.name };
+      const { name, description, available } = component;
+      return [{ key: name, title: name, note: description, payload, port: at, available }];
+    });
+  const chunks = canvas.kind === "walk" ? streamsFor(graph, catalogue, canvas.walk, wire) : [];
+  const flow = walk && !wire ? FLOW.map(([kind, note]): Offer => plain(kind, note)) : [];
+  const marks = wire ? [] : [plain("note", "words for whoever reads"), plain("frame", "a titled area")];
+  return [...chunks, ...again, ...fresh, ...flow, ...marks];
+}
+
+/** The streams that a Walk may read: other Walks feed them, and their items fit the wire. */
+function streamsFor(graph: GraphDocument, catalogue: Catalogue, walk: string, wire: Wiring | null): Offer[] {
+  if (wire?.end === "source") return [];
+  return (graph.streams ?? []).flatMap(({ name, walks, from }): Offer[] => {
+    if (walks.includes(walk) || (wire && accepts(wire.type || null, streamType(graph, catalogue, name)) !== null))
+      return [];
+    const note = `stream of ${from}, from ${walks.join(", ")}`;
+    const payload: Payload = { kind: "stream", stream: name };
+    return [{ key: `stream:${name}`, title: name, note, payload, port: null, available: true }];
+  });
+}
+
+/** What can take a node's place: other nodes for one use of it, other components for all of them. */
+export function replacements(
+  graph: GraphDocument,
+  catalogue: Catalogue,
+  canvas: Canvas,
+  { node }: Replaced,
+): Offer[] {
+  const own = graph.nodes?.[node]?.component;
+  const all = offers(graph, catalogue, canvas, null);
+  return all.flatMap((offer): Offer[] => {
+    const { payload } = offer;
+    if (payload.kind === "node")
+      return payload.node === node ? [] : [{ ...offer, note: offer.note.replace("use again", "in this step only") }];
+    return payload.kind === "component" && payload.component !== own ? [offer] : [];
+  });
+}
+
+function plain(kind: "loop" | "parallel" | "sequence" | "fork" | "note" | "frame", note: string): Offer {
+  return { key: kind, title: kind, note, payload: { kind }, port: null, available: true };
+}
+
+/** The port of a component that suits a wire best: of its name, then one that is needed; undefined: none fits. */
+function fitting(catalogue: Catalogue, name: string, wire: Wiring): Port | undefined {
+  const component = catalogue[name];
+  if (!component) return undefined;
+  const same = (port: Port) => !wire.type || parseType(port.type)?.modality === parseType(wire.type)?.modality;
+  const given = wire.type || null;
+  const ports =
+    wire.end === "source"
+      ? component.inputs.filter((port) => same(port) && accepts(port.type, given) === null)
+      : component.outputs.filter((port) => same(port) && accepts(given, port.type) === null);
+  const own = wire.ref.slice(wire.ref.lastIndexOf(".") + 1);
+  return ports.find((port) => port.name === own) ?? ports.find((port) => !port.optional) ?? ports[0];
+}
+
+export function found(all: readonly Offer[], words: string): Offer[] {
+  if (!words.trim()) return all.slice(0, 60);
+  return fuzzysort
+    .go(words, all, {
+      keys: ["title", "note"],
+      limit: 40,
+      threshold: 0.2,
+      scoreFn: ([title, note]) => Math.max(title?.score ?? 0, (note?.score ?? 0) * 0.6),
+    })
+    .map((result) => result.obj);
+}

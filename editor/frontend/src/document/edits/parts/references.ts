@@ -1,0 +1,126 @@
+// References of a Walk followed through a change of names: in edges, results, `until`, wires' reroutes and the records
+// of bypassed items.
+import { splitReference, whenOf } from "../../names";
+import { childrenOf, CHILD_KEYS, kindOf } from "../../tree";
+import type { CanvasLayout, GraphDocument, Item, Link, ResultFrom } from "../../types";
+import { changeWalk, linksOf, withEdges } from "./document";
+import { changeLayout, rewired, walkCanvas } from "./layout";
+import { mapped, mappedList, withKey, withPart, withWalkPart } from "./records";
+import { renameLoop } from "../../expressions";
+
+export type Change = (reference: string) => string;
+export type Side = "source" | "target";
+export type ChangeEnd = (reference: string, side: Side) => string;
+
+export function mapLink(link: Link, change: ChangeEnd): Link {
+  if (Array.isArray(link))
+    return mappedList(link, (end, index) =>
+      typeof end === "string" && index < 2 ? change(end, index ? "target" : "source") : end,
+    );
+  let made = link;
+  for (const [key, side] of [
+    ["from", "source"],
+    ["to", "target"],
+  ] as const)
+    if (typeof link?.[key] === "string") made = withKey(made, key, change(link[key], side));
+  return made;
+}
+
+export function mapResult(result: ResultFrom, change: Change): ResultFrom {
+  if (typeof result === "string") return change(result);
+  return typeof result?.from === "string" ? withKey(result, "from", change(result.from)) : result;
+}
+
+/** Items changed from the inside out; the same list when none is. */
+export function mapItems(items: readonly Item[], change: (item: Item) => Item): Item[] {
+  return mappedList(items, (item) => {
+    const before = childrenOf(item);
+    const inside = mapItems(before, change);
+    if (inside === before) return change(item);
+    if (Array.isArray(item)) return change(inside);
+    const key = CHILD_KEYS[kindOf(item) as keyof typeof CHILD_KEYS];
+    return change(withKey(item as object, key, inside) as Item);
+  });
+}
+
+/** Every reference of a Walk to a port of its uses, or to its ports, changed. */
+export function mapReferences(graph: GraphDocument, name: string, change: ChangeEnd): GraphDocument {
+  const source: Change = (reference) => change(reference, "source");
+  const made = changeWalk(graph, name, (walk) => {
+    const edges = mappedList(linksOf(walk), (link) => mapLink(link, change));
+    const body = Array.isArray(walk.body) ? mapItems(walk.body, (item) => mapUntil(item, source)) : walk.body;
+    const results = walk.results && mapped(walk.results, (result) => mapResult(result, source));
+    const withResults = results === walk.results ? walk : withWalkPart(walk, "results", results);
+    return withWalkPart(withEdges(withResults, edges), "body", body);
+  });
+  return changeLayout(made, walkCanvas(name), (layout) => mapRecords(rewired(layout, change), change));
+}
+
+/** A use of a Walk under another name, wherever the Walk refers to it. */
+export function renameUse(graph: GraphDocument, walk: string, from: string, to: string): GraphDocument {
+  return from === to ? graph : mapReferences(graph, walk, (reference) => renamedOwner(reference, from, to));
+}
+
+export function renamedOwner(reference: string, from: string, to: string): string {
+  const [owner, port] = splitReference(reference);
+  return owner === from ? `${to}.${port}` : reference;
+}
+
+/** A loop's index under another name, in all expressions of a Walk and in edges from it. */
+export function renameLoopIndex(graph: GraphDocument, name: string, from: string, to: string): GraphDocument {
+  const made = mapReferences(graph, name, (reference, side) =>
+    side === "source" && reference === `@loop.${from}` ? `@loop.${to}` : reference,
+  );
+  return changeWalk(made, name, (walk) =>
+    Array.isArray(walk.body)
+      ? withWalkPart(
+          walk,
+          "body",
+          mapItems(walk.body, (item) => renamedIn(item, from, to)),
+        )
+      : walk,
+  );
+}
+
+/** The expressions of one item, not of those inside, with a loop under another name. */
+export function renamedIn(item: Item, from: string, to: string): Item {
+  if (typeof item !== "object" || item === null || Array.isArray(item)) return item;
+  const when = whenOf(item);
+  let made: Item = when === null ? item : withKey(item, "when", renameLoop(when, from, to));
+  const times = (made as { times?: unknown }).times;
+  if (typeof times === "string") made = withKey(made as object, "times", renameLoop(times, from, to)) as Item;
+  return made;
+}
+
+function mapUntil(item: Item, change: Change): Item {
+  const until = kindOf(item) === "loop" ? (item as { until?: unknown }).until : undefined;
+  return typeof until === "string" ? (withKey(item as object, "until", change(until)) as Item) : item;
+}
+
+/** What a bypassed item was: see `mute.ts`. */
+function mapRecords(layout: CanvasLayout, change: ChangeEnd): CanvasLayout {
+  if (!layout.muted) return layout;
+  const muted = mapped(layout.muted, (record) => {
+    if (typeof record !== "object" || record === null) return record;
+    const { links, results } = record as {
+      links?: { was: Link; now: Link[] }[];
+      results?: Record<string, ResultFrom[]>;
+    };
+    let made: object = record;
+    if (links) {
+      const changed = mappedList(links, (each) => {
+        const now = mappedList(each.now, (link) => mapLink(link, change));
+        return withKey(withKey(each, "was", mapLink(each.was, change)), "now", now);
+      });
+      made = withKey(made, "links", changed);
+    }
+    if (results)
+      made = withKey(
+        made,
+        "results",
+        mapped(results, (pair) => mappedList(pair, (result) => mapResult(result, (end) => change(end, "source")))),
+      );
+    return made;
+  });
+  return withPart(layout, "muted", muted);
+}

@@ -1,0 +1,62 @@
+// A task's steps, whatever lists and branches they stand in.
+import type { ForStep, Step, Task, WalkStep } from "../../types";
+import { mapped, mappedList, withKey } from "./records";
+
+export type Steps = Task["steps"];
+export const PARTS = ["text", "image", "audio", "state", "actions"] as const;
+
+function isWalkStep(step: Step): step is WalkStep {
+  return typeof step === "object" && step !== null && "walk" in step;
+}
+
+/** Every Walk's step changed; the same steps when none is. */
+export function mapSteps(steps: Steps, change: (step: WalkStep) => WalkStep): Steps {
+  return eachList(steps, (list) => mappedList(list, (step) => mapStep(step, change)));
+}
+
+function mapStep(step: Step, change: (step: WalkStep) => WalkStep): Step {
+  if (typeof step !== "object" || step === null) return step;
+  if (isWalkStep(step)) return change(step);
+  if ("first" in step)
+    return Array.isArray(step.first) ? withKey(step, "first", mappedList(step.first, change)) : step;
+  return inParts(step, (list) => mappedList(list, (inner) => mapStep(inner, change)));
+}
+
+/** Without the Walk's steps that `gone` names; a choice that has no option left goes too. */
+export function withoutSteps(steps: Steps, gone: (step: WalkStep) => boolean): Steps {
+  const left = (list: readonly Step[]): Step[] => {
+    const made = list.flatMap((step): Step[] => {
+      if (typeof step !== "object" || step === null) return [step];
+      if (isWalkStep(step)) return gone(step) ? [] : [step];
+      if (!("first" in step)) return [inParts(step, left)];
+      const options = Array.isArray(step.first) ? step.first.filter((option) => !gone(option)) : [];
+      if (options.length === step.first?.length) return [step];
+      return options.length ? [{ ...step, first: options }] : [];
+    });
+    return made.length === list.length && made.every((step, index) => step === list[index]) ? (list as Step[]) : made;
+  };
+  return eachList(steps, left);
+}
+
+function eachList(steps: Steps, change: (list: readonly Step[]) => Step[]): Steps {
+  if (Array.isArray(steps)) return change(steps);
+  if (typeof steps !== "object" || steps === null) return steps;
+  return mapped(steps, (list) => (Array.isArray(list) ? change(list) : list));
+}
+
+function inParts(step: ForStep, change: (list: readonly Step[]) => Step[]): ForStep {
+  return PARTS.reduce<ForStep>((made, part) => {
+    const list = made[part];
+    return Array.isArray(list) ? withKey(made, part, change(list)) : made;
+  }, step);
+}
+
+/** Every Walk's step of a task, list by list. */
+export function stepsOf(steps: Steps): WalkStep[] {
+  const found: WalkStep[] = [];
+  mapSteps(steps, (step) => {
+    found.push(step);
+    return step;
+  });
+  return found;
+}

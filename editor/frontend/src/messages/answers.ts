@@ -1,0 +1,224 @@
+// What the control service answers, as far as the editor reads it. Field names are the service's.
+
+export interface Port {
+  name: string;
+  /** As written in graphs: `latents: float[n, 64]`. */
+  type: string;
+  optional: boolean;
+  description: string;
+}
+
+export interface ParamDeclaration {
+  type: "integer" | "number" | "boolean" | "string";
+  default: boolean | number | string | null;
+  min: number | null;
+  max: number | null;
+  choices: (boolean | number | string)[];
+  description: string;
+}
+
+export interface StateSlot {
+  slot: string;
+  kind: "paged_kv" | "tensor" | "rng";
+  /** Of a `paged_kv` the connected `appends` decide: only scratch ones make it a read. */
+  access: "read" | "write";
+  appends: { port: string; scratch: boolean; positions: string }[];
+  optional: boolean;
+}
+
+/** A component of the palette: `GET /api/v1/components`. */
+export interface Component {
+  name: string;
+  /** What it does, as a heading of the palette. */
+  category?: string | null;
+  description: string;
+  inputs: Port[];
+  outputs: Port[];
+  params: Record<string, ParamDeclaration>;
+  states: StateSlot[];
+  cost: string;
+  /** The family it reads, or `any` of `families`. */
+  weights: string | null;
+  /** Whose weights fit. */
+  families: string[];
+  host: boolean;
+  /** Whether a network exists for it; false: it can be drawn, not deployed. */
+  available: boolean;
+}
+
+/** Component name -> its declaration. */
+export type Catalogue = Readonly<Record<string, Component>>;
+
+export interface Problem {
+  /** Stable. */
+  code: string;
+  /** JSON pointer into what was judged, as the author wrote it. */
+  pointer: string;
+  message: string;
+  severity: "error" | "warning";
+}
+
+export interface DocumentEntry {
+  name: string;
+  etag: string;
+  bundled: boolean;
+  updated_at: number;
+  description: string;
+  tags: string[];
+}
+
+export interface VersionEntry {
+  id: number;
+  etag: string;
+  note: string;
+  created_at: number;
+}
+
+export interface DeviceShown {
+  /** `cpu`, `cuda:0`. */
+  name: string;
+  title: string;
+  total: number;
+  free: number;
+  /** Not in this machine: somebody wants to know whether it would fit. */
+  hypothetical: boolean;
+}
+
+export interface RankShown {
+  rank: number;
+  device: string;
+  nodes: string[];
+  kv_bytes: number;
+  /** Contributor -> bytes. */
+  budget: Record<string, number>;
+  /** Bytes that this rank may fill. */
+  capacity: number;
+}
+
+/** How one edge of a Walk, or a stream, travels. */
+export interface RouteShown {
+  walk: string | null;
+  stream: string | null;
+  /** JSON pointer of the edge in the graph as the author wrote it. */
+  pointer: string;
+  source: number;
+  target: number;
+  /** `local`, `shm`, `cuda_ipc`, ... */
+  transport: string;
+}
+
+/** How a step's result travels to a later step. */
+export interface HandedShown {
+  task: string;
+  /** Of the later step's binding, in the graph. */
+  pointer: string;
+  /** `read.pixels`: Walk and result. */
+  result: string;
+  /** `see.image`: Walk and input. */
+  input: string;
+  source: number;
+  target: number;
+  transport: string;
+}
+
+/** A state that changes rank: bytes of a request with default parameters, and with the largest; 0: not known. */
+export interface CopyShown {
+  state: string;
+  /** In this Walk; null: between steps. */
+  walk: string | null;
+  source: number;
+  target: number;
+  bytes: number;
+  largest: number;
+}
+
+/** Where a loop of a Walk is iterated. */
+export interface LoopShown {
+  walk: string;
+  loop: string;
+  /** On the device, as a whole; otherwise call by call. */
+  resident: boolean;
+  /** In a sentence without its stop; names stand in backticks. */
+  why: string;
+  /** The resident loop around it that it is unrolled in. */
+  within: string | null;
+  /** How often it goes where a task's parameters are its defaults; empty where that follows from something else. */
+  usual: readonly number[];
+}
+
+export interface PlanShown {
+  ok: boolean;
+  deployable: boolean;
+  problems: Problem[];
+  placement: unknown;
+  ranks: RankShown[];
+  devices: DeviceShown[];
+  routes: RouteShown[];
+  handed: HandedShown[];
+  copies: CopyShown[];
+  loops: LoopShown[];
+  drawing: string | null;
+  digest: string | null;
+}
+
+export interface WorkerShown {
+  rank: number;
+  state: string;
+  reason: string | null;
+  device: string | null;
+  [other: string]: unknown;
+}
+
+export interface DeploymentShown {
+  id: string;
+  graph: string;
+  placement: string;
+  state: "starting" | "ready" | "degraded" | "failed" | "stopped" | "draining";
+  revision: number;
+  reason: string | null;
+  ranks: WorkerShown[];
+  running: number;
+  waiting: number;
+  restarts: number;
+  created_at: number;
+  tasks: string[];
+  digest: string | null;
+  /** The version that will take over once it is ready. */
+  next: { state: string; reason: string | null; ranks: WorkerShown[] } | null;
+}
+
+export interface RunShown {
+  id: string;
+  deployment: string;
+  task: string;
+  state: "running" | "done" | "cancelled" | "failed";
+  created_at: number;
+  seconds: number | null;
+  queued: number | null;
+  seed: number | null;
+  params: Record<string, boolean | number | string>;
+  error: { code: string; message: string; [other: string]: unknown } | null;
+  times: unknown[];
+}
+
+/** One value of an output: `{type: "text", text}`, or `{type, mime, data}` with base64. */
+export interface ValueShown {
+  type: string;
+  mime?: string;
+  text?: string;
+  data?: string;
+  [other: string]: unknown;
+}
+
+export type RunEvent =
+  | { event: "accepted"; run: string; seed: number }
+  | { event: "output"; run: string; name: string; index: number; iteration: number[] | null; value: ValueShown }
+  | { event: "done"; run: string; seconds: number; queued: number; times: unknown[] }
+  | {
+      event: "error";
+      run: string;
+      seconds: number;
+      queued: number;
+      times: unknown[];
+      error: { code: string; message: string };
+    };

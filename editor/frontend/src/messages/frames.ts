@@ -1,0 +1,396 @@
+// What the telemetry socket sends. Field names are the service's; times are seconds of its host's monotonic clock.
+import type { DeploymentShown } from "./answers";
+
+export type Level = "off" | "summary" | "full";
+
+// ── runs ────────────────────────────────────────────────────────────────────────────────────────
+
+export interface RunPhaseEvent {
+  type: "run";
+  run: string;
+  task: string;
+  phase: "queued" | "started" | "first_output" | "finished";
+  at: number;
+  /** Code of the error it ended with. */
+  error: string | null;
+}
+
+// ── work, level `full` ──────────────────────────────────────────────────────────────────────────
+
+/** A batch on its way through a rank. */
+interface BatchTimes {
+  /** When each row had all that it needs. */
+  ready: number[];
+  /** The batch was formed. */
+  taken: number;
+  /** The host has handed all of it to the device. */
+  launched: number;
+  /** On the device. */
+  started: number;
+  finished: number;
+  pages_free: number;
+}
+
+/** One forward of a rank, outside of the loops on its device: a batch of calls by columns, a row each. */
+export interface ForwardEvent extends BatchTimes {
+  type: "forward";
+  rank: number;
+  /** Counts the forwards and launches of a rank. */
+  number: number;
+  runs: string[];
+  walks: string[];
+  nodes: string[];
+  /** Of these nodes in their Walks, by name. */
+  uses: string[];
+  steps: number[];
+  iterations: number[][];
+  /** Rows. */
+  failed: number[];
+}
+
+/** `count` iterations of loops on the device, one loop a row. */
+export interface LaunchEvent extends BatchTimes {
+  type: "launch";
+  rank: number;
+  number: number;
+  loop: string;
+  /** Those that these iterations call. */
+  nodes: string[];
+  /** Of these nodes, in the order of their calls. */
+  uses: string[];
+  count: number;
+  runs: string[];
+  walks: string[];
+  steps: number[];
+  /** Indices of the loops around. */
+  outer: number[][];
+  /** Its first iteration here. */
+  first: number[];
+  /** Parts of the loops run on other ranks, for which the launch waits: its time is theirs, too. */
+  spans: boolean;
+}
+
+// ── work, level `summary` ───────────────────────────────────────────────────────────────────────
+
+/** What a use of a node did for a run on one rank since the last packet. */
+export interface ActivityEvent {
+  type: "activity";
+  run: string;
+  rank: number;
+  node: string;
+  use: string;
+  walk: string;
+  /** Of the latest call. */
+  iteration: number[];
+  calls: number;
+  busy: number;
+  queued: number;
+  launched: number;
+  finished: number;
+  batch: number;
+}
+
+/** Where the loops of one name in one Walk are now on a rank's device. */
+export interface LoopingEvent {
+  type: "looping";
+  rank: number;
+  loop: string;
+  nodes: string[];
+  /** As those of `LaunchEvent`. */
+  uses: string[];
+  runs: string[];
+  walks: string[];
+  /** Of each run's loop: those that are done; indices of the loops around come first. */
+  iterations: number[][];
+  /** Since the last event of this loop. */
+  launches: number;
+  /** Iterations in these launches, over all runs. */
+  calls: number;
+  busy: number;
+  batch: number;
+  at: number;
+  /** As that of `LaunchEvent`. */
+  spans: boolean;
+}
+
+/** What a loop came to that a device ran whole. Nothing tells apart what its nodes took. */
+export interface LoopWork {
+  nodes: string[];
+  /** Of these nodes, one each. */
+  uses: string[];
+  /** Of each use. */
+  calls: number[];
+  spans: boolean;
+  /** Seconds of its launches. */
+  busy: number;
+  /** Seconds that it waited for rows. */
+  queued: number;
+  began: number;
+  batch: number;
+}
+
+/** A loop on the device is over for a run; at every level but `off`. */
+export interface LoopEndedEvent {
+  type: "loop_ended";
+  run: string;
+  rank: number;
+  walk: string;
+  loop: string;
+  step: number;
+  /** Indices of the loops around. */
+  iteration: number[];
+  iterations: number;
+  reason: "times" | "until" | "error";
+  at: number;
+  /** On `summary`; on `full` its launches have told. */
+  work: LoopWork | null;
+}
+
+// ── values between ranks ────────────────────────────────────────────────────────────────────────
+
+export interface TransferEvent {
+  type: "transfer";
+  run: string;
+  source: number;
+  target: number;
+  walk: string;
+  /** Of the Walk, or stream, by its index in the plan. */
+  edge: number;
+  stream: boolean;
+  /** -1 for a stream. */
+  step: number;
+  /** Loop indices of the value; of a stream, the number of the first item. */
+  key: number[];
+  transport: string;
+  count: number;
+  nbytes: number;
+  at: number;
+}
+
+/** Its counterpart where it went to, level `full`. */
+export interface ArrivalEvent {
+  type: "arrival";
+  run: string;
+  rank: number;
+  edge: number;
+  stream: boolean;
+  step: number;
+  key: number[];
+  at: number;
+}
+
+// ── gauges ──────────────────────────────────────────────────────────────────────────────────────
+
+export interface RankGauge {
+  type: "rank";
+  rank: number;
+  at: number;
+  runs: number;
+  /** Calls and loops that wait. */
+  queue: number;
+  /** Share of the time since the last gauge in which the device had work. */
+  busy: number;
+  memory_used: number;
+  memory_total: number;
+  pages_free: number;
+  pages_total: number;
+  prefix_tokens: number;
+  prefix_hits: number;
+  out_tickets: number;
+  rejected: number;
+  /** Events that were never sent, since the start. */
+  dropped: number;
+}
+
+export interface QueueGauge {
+  type: "queue";
+  at: number;
+  running: number;
+  waiting: number;
+  reserved: Record<string, number>;
+  budget: Record<string, number>;
+}
+
+// ── looked at ───────────────────────────────────────────────────────────────────────────────────
+
+export interface Statistics {
+  /** Numbers, finite or not. */
+  count: number;
+  nan: number;
+  infinite: number;
+  low: number;
+  high: number;
+  mean: number;
+  std: number;
+  /** Equal bins from `low` to `high`; empty where none was made. */
+  histogram: number[];
+  /** All but `count` are of one number in so many. */
+  every: number;
+}
+
+/** Bytes are base64; numbers that are not finite are null. */
+export type SamplePreview =
+  | { kind: "text"; text: string }
+  | { kind: "numbers"; values: (number | null)[]; columns: number }
+  | { kind: "picture"; width: number; height: number; rgb: string }
+  | { kind: "sound"; rate: number; pcm: string }
+  | { kind: "heat"; rows: number; columns: number; cells: string; low: number; high: number }
+  | { kind: "media"; data: string; nbytes: number };
+
+/** One value that was looked at. */
+export interface SampleEvent {
+  type: "sample";
+  /** `held`: an input of a call before which its run is paused. */
+  why: "tap" | "held" | "record";
+  /** Id of the tap; otherwise empty. */
+  tap: string;
+  run: string;
+  rank: number;
+  walk: string;
+  step: number;
+  /** As edges of the graph name it, `use.port` or `@in.name`; of a held call, its own `use.port`. */
+  source: string;
+  iteration: number[];
+  at: number;
+  modality: string;
+  /** Of a tensor; otherwise `text`, `bytes`, `number`, `list`, `cache`, `absent`. */
+  dtype: string;
+  /** Of a cache: its sequences, tokens of the longest, pages. */
+  shape: number[];
+  statistics: Statistics | null;
+  preview: SamplePreview | null;
+  digest: string;
+  picked: (number | null)[];
+}
+
+export type TelemetryEvent =
+  | RunPhaseEvent
+  | ForwardEvent
+  | LaunchEvent
+  | ActivityEvent
+  | LoopingEvent
+  | LoopEndedEvent
+  | TransferEvent
+  | ArrivalEvent
+  | RankGauge
+  | QueueGauge
+  | SampleEvent;
+
+// ── frames ──────────────────────────────────────────────────────────────────────────────────────
+
+export interface EventsFrame {
+  type: "events";
+  deployment: string;
+  seq: number;
+  /** `conductor`, or `rank 0.3` with the number of its start. */
+  source: string;
+  first: number;
+  dropped: number;
+  /** What to add to the events' times for seconds since 1970. */
+  wall: number;
+  events: TelemetryEvent[];
+}
+
+export type DeploymentFrame = { type: "deployment"; deployment: string; seq?: number } & DeploymentShown;
+
+/** A run is over. */
+export interface RunFrame {
+  type: "run";
+  deployment: string;
+  seq: number;
+  run: string;
+  task: string;
+  state: "done" | "cancelled" | "failed";
+  seconds: number;
+}
+
+/** A call that a run is paused before. */
+export interface HeldCall {
+  rank: number;
+  walk: string;
+  use: string;
+  /** Empty for a move of a state between ranks. */
+  node: string;
+  step: number;
+  iteration: number[];
+  /** Of a loop that the device runs whole: its name. */
+  loop: string;
+}
+
+/** Told anew whenever what is held changes. */
+export interface PausedFrame {
+  type: "paused";
+  deployment: string;
+  seq: number;
+  run: string;
+  held: HeldCall[];
+  /** Id of the one that it came to; empty where it was asked for, or stepped. */
+  breakpoint: string;
+}
+
+export interface ResumedFrame {
+  type: "resumed";
+  deployment: string;
+  seq: number;
+  run: string;
+}
+
+export interface TapShown {
+  id: string;
+  walk: string;
+  /** `use.port`, `@in.name`. */
+  source: string;
+  /** Where the edge ends that alone is looked at; empty: all values that leave the source are. */
+  to: string;
+  /** Seconds between two samples of a rank, at least. */
+  interval: number;
+  preview: boolean;
+  /** Null: of all runs. */
+  run: string | null;
+  /** Seconds since 1970. */
+  expires_at: number;
+  /** In a loop that a device runs whole: runs that start from now are stepped. */
+  inside: boolean;
+}
+
+export interface BreakShown {
+  id: string;
+  walk: string;
+  use: string;
+  /** Of its innermost loop; null: at every call. */
+  iteration: number | null;
+  run: string | null;
+  expires_at: number;
+  inside: boolean;
+}
+
+/** What is looked at in a deployment, and where its runs stop. */
+export interface WatchShown {
+  level: Level;
+  taps: TapShown[];
+  breakpoints: BreakShown[];
+}
+
+/** At every change. */
+export type WatchFrame = { type: "watch"; deployment: string; seq: number } & WatchShown;
+
+/** The first frame of a connection after the deployments' present states. */
+export interface WelcomeFrame {
+  type: "welcome";
+  boot: string;
+  seq: number;
+}
+
+/**
+ * Made here, never sent: frames are missing before the next one. `count`: how many, null where nobody knows (the
+ * service has started anew). Whoever keeps a state made of frames asks the service for it again.
+ */
+export interface GapFrame {
+  type: "gap";
+  count: number | null;
+}
+
+type Told = EventsFrame | DeploymentFrame | RunFrame | PausedFrame | ResumedFrame | WatchFrame | WelcomeFrame;
+
+export type Frame = Told | GapFrame;
+export type Sent = Told | { type: "dropped"; count: number };

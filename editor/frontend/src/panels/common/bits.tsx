@@ -1,0 +1,136 @@
+// Small pieces that several panels show: a port's glyph, a port's row, a problem's mark, a section that folds.
+import { ChevronRight, CircleAlert, TriangleAlert } from "lucide-react";
+import { useState, type ReactNode } from "react";
+import type { Component, Port, Problem } from "../../messages/answers";
+import { costText, stateKindText } from "../../catalogue/catalogue";
+import { Button, Prose } from "../../ui/kit";
+import { color, glyph, modalityOf } from "../../ui/modality";
+import { plural } from "../../ui/words";
+
+export function Glyph({ type }: { type: string }) {
+  return (
+    <span className="wg-glyph" style={{ color: color(type) }} aria-hidden="true">
+      {glyph(type)}
+    </span>
+  );
+}
+
+export function PortRow({ port, side }: { port: Port; side: "in" | "out" }) {
+  const [, shape = ""] = port.type.split(/:\s*/, 2);
+  return (
+    <li className={`wg-port-row ${side}`}>
+      <Glyph type={port.type} />
+      <span className="name">{port.name}</span>
+      <code title={port.type}>
+        {modalityOf(port.type) === port.name ? "" : `${modalityOf(port.type)} `}
+        {shape}
+      </code>
+      {port.optional && <span className="may">optional</span>}
+      {port.description && (
+        <span className="about">
+          <Prose text={port.description} />
+        </span>
+      )}
+    </li>
+  );
+}
+
+export function Ports({ component }: { component: Component }) {
+  return (
+    <>
+      {(["inputs", "outputs"] as const).map(
+        (side) =>
+          component[side].length > 0 && (
+            <div key={side}>
+              <h4>{side === "inputs" ? "Takes" : "Gives"}</h4>
+              <ul className="wg-ports">
+                {component[side].map((port) => (
+                  <PortRow key={port.name} port={port} side={side === "inputs" ? "in" : "out"} />
+                ))}
+              </ul>
+            </div>
+          ),
+      )}
+    </>
+  );
+}
+
+/** What it costs and needs, as short facts. */
+export function facts(component: Component): string[] {
+  return [
+    costText(component.cost),
+    component.host ? "runs on the CPU" : "",
+    component.weights ? `weights: ${component.families.join(" or ")}` : "no weights",
+    ...component.states.map((state) => `${state.slot}: ${stateKindText(state.kind)}`),
+  ].filter(Boolean);
+}
+
+export const UNAVAILABLE = "no network yet: draws, cannot be deployed";
+
+export function ProblemMark({ problems }: { problems: readonly Problem[] }) {
+  if (problems.length === 0) return null;
+  const errors = problems.filter((problem) => problem.severity === "error").length;
+  const label = errors ? plural(errors, "error") : plural(problems.length, "warning");
+  return (
+    <span
+      className={`wg-mark ${errors ? "bad" : "warn"}`}
+      role="img"
+      aria-label={label}
+      title={problems.map((problem) => problem.message).join("\n")}
+    >
+      {errors ? <CircleAlert size={13} /> : <TriangleAlert size={13} />}
+    </span>
+  );
+}
+
+export function ProblemLines({ problems }: { problems: readonly Problem[] }) {
+  return problems.map((problem) => (
+    <p
+      key={`${problem.pointer} ${problem.code} ${problem.message}`}
+      className={`wg-problem-line ${problem.severity}`}
+    >
+      {problem.severity === "error" ? <CircleAlert size={13} /> : <TriangleAlert size={13} />}
+      <span>
+        <span className="visually-hidden">{problem.severity}: </span>
+        <Prose text={problem.message} />
+      </span>
+    </p>
+  ));
+}
+
+interface SectionProps {
+  title: ReactNode;
+  aside?: ReactNode;
+  /** Open at first. */
+  open?: boolean;
+  children: ReactNode;
+}
+
+export function Section({ title, aside, open: first = true, children }: SectionProps) {
+  const [open, setOpen] = useState(first);
+  return (
+    <section className="wg-section">
+      <header>
+        <h3>
+          <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+            <ChevronRight size={14} className={open ? "open" : ""} />
+            {title}
+          </button>
+        </h3>
+        {aside}
+      </header>
+      {open && <div className="inside">{children}</div>}
+    </section>
+  );
+}
+
+/** What takes away the thing that a form is about. */
+export function Removal({ onRemove, children }: { onRemove: () => void; children: ReactNode }) {
+  return (
+    <div className="wg-actions">
+      <Button kind="danger" onClick={onRemove}>
+        {children}
+      </Button>
+    </div>
+  );
+}

@@ -1,0 +1,83 @@
+// What an expression may name where it stands: the parameters of the tasks that get there, the loops around it.
+import { entries, flat } from "../../document/tree";
+import type { GraphDocument, Step, TaskParam } from "../../document/types";
+
+export interface ScopeName {
+  /** As the expression writes it. */
+  name: string;
+  about: string;
+}
+
+/** The Walks that a task's steps name. */
+function walksOfTask(graph: GraphDocument, task: string): string[] {
+  const steps = graph.tasks?.[task]?.steps;
+  const lists = Array.isArray(steps) ? [steps] : Object.values(steps ?? {});
+  return [...new Set(lists.flatMap((list) => list.flatMap(walksOfStep)))];
+}
+
+function walksOfStep(step: Step): string[] {
+  if (typeof step !== "object" || step === null) return [];
+  if ("walk" in step) return [step.walk];
+  if ("first" in step) return (step.first ?? []).flatMap(walksOfStep);
+  if ("for" in step)
+    return (["text", "image", "audio", "state", "actions"] as const).flatMap((part) =>
+      (step[part] ?? []).flatMap(walksOfStep),
+    );
+  return [];
+}
+
+export function tasksOfWalk(graph: GraphDocument, walk: string): string[] {
+  return Object.keys(graph.tasks ?? {}).filter((task) => walksOfTask(graph, task).includes(walk));
+}
+
+/** The Walks that use a node. */
+function walksOfNode(graph: GraphDocument, node: string): string[] {
+  return Object.entries(graph.walks ?? {})
+    .filter(([, walk]) => flat(entries(walk)).some((entry) => entry.kind === "use" && entry.node === node))
+    .map(([name]) => name);
+}
+
+/** In a Walk, with the names of the loops around the place, outermost first. */
+export function scopeOfWalk(graph: GraphDocument, walk: string, loops: readonly string[]): ScopeName[] {
+  return [...loopNames(loops), ...paramNames(graph, tasksOfWalk(graph, walk))];
+}
+
+/** In a node's parameters: whatever any of its uses can name. */
+export function scopeOfNode(graph: GraphDocument, node: string): ScopeName[] {
+  const walks = walksOfNode(graph, node);
+  const loops = walks.flatMap((walk) =>
+    flat(entries(graph.walks![walk]!))
+      .filter((entry) => entry.kind === "use" && entry.node === node)
+      .flatMap((entry) => entry.loops),
+  );
+  const tasks = [...new Set(walks.flatMap((walk) => tasksOfWalk(graph, walk)))];
+  return [...loopNames([...new Set(loops)]), ...paramNames(graph, tasks)];
+}
+
+/** In a state's width and capacity: parameters alone. */
+export function scopeOfStates(graph: GraphDocument): ScopeName[] {
+  return paramNames(graph, Object.keys(graph.tasks ?? {}));
+}
+
+function loopNames(loops: readonly string[]): ScopeName[] {
+  if (loops.length === 0) return [];
+  const named = loops.map((loop) => ({ name: `@loop.${loop}`, about: `index of the loop ${loop}, from 0` }));
+  return [...named, { name: "@loop.index", about: "index of the innermost loop, from 0" }];
+}
+
+function paramNames(graph: GraphDocument, tasks: readonly string[]): ScopeName[] {
+  const found = new Map<string, { param: TaskParam; tasks: string[] }>();
+  for (const task of tasks)
+    for (const [name, param] of Object.entries(graph.tasks?.[task]?.params ?? {})) {
+      if (name.includes("-")) continue;
+      const known = found.get(name) ?? { param, tasks: [] };
+      found.set(name, { ...known, tasks: [...known.tasks, task] });
+    }
+  const names = [...found].map(([name, { param, tasks: having }]) => ({
+    name,
+    about: `${param.type} of ${having.length === tasks.length ? "every task here" : having.join(", ")}${
+      param.description ? `: ${param.description}` : ""
+    }`,
+  }));
+  return tasks.length ? [...names, { name: "seed", about: "integer of every task; drawn if not given" }] : names;
+}

@@ -1,0 +1,266 @@
+// The inspector's fields: each holds one value of the document and enters it as one undoable step.
+import { RotateCcw, SquareFunction } from "lucide-react";
+import { useId, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+import type { Problem } from "../../../messages/answers";
+import { isName } from "../../../document/names";
+import { Field, IconButton, Select } from "../../../ui/kit";
+import { ProblemLines } from "../../common/bits";
+import type { ScopeName } from "../../common/scope";
+import { useDraft, type Enter } from "./draft";
+
+const NONE: readonly Problem[] = [];
+
+interface TextProps {
+  label: ReactNode;
+  value: string;
+  onEnter: Enter;
+  hint?: ReactNode;
+  aside?: ReactNode;
+  placeholder?: string;
+  /** Enter at every keystroke: free text that can't be wrong. */
+  live?: boolean;
+  lines?: number;
+  mono?: boolean;
+  numeric?: boolean;
+  problems?: readonly Problem[];
+  /** Names that the text may use, offered while it is edited. */
+  scope?: readonly ScopeName[];
+  /** A sign before the text, as `=` before an expression. */
+  sign?: string;
+  autoFocus?: boolean;
+}
+
+export function TextField(props: TextProps) {
+  const { label, value, onEnter, hint, aside, placeholder, live, lines = 1, problems = NONE, scope, sign } = props;
+  const draft = useDraft(value, onEnter, live);
+  const input = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
+  const wrong = problems.some((problem) => problem.severity === "error");
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key === "Enter" && (lines === 1 || event.ctrlKey || event.metaKey)) draft.settle();
+    else if (event.key === "Escape") draft.discard();
+    else return;
+    event.stopPropagation();
+  };
+  const insert = (name: string) => {
+    const { selectionStart: from, selectionEnd: to } = input.current!;
+    const at = from ?? draft.text.length;
+    draft.type(draft.text.slice(0, at) + name + draft.text.slice(to ?? at));
+  };
+  const shared = {
+    ref: input,
+    className: `wg-input${props.mono ? " mono" : ""}`,
+    value: draft.text,
+    placeholder,
+    onBlur: draft.settle,
+    onKeyDown,
+    spellCheck: !props.mono && !props.numeric,
+    autoFocus: props.autoFocus,
+  };
+  return (
+    <div className="wg-entry">
+      <Field label={label} hint={hint} aside={aside} error={draft.error}>
+        {(field) => (
+          <div className={sign ? "signed" : ""}>
+            {sign && <span aria-hidden="true">{sign}</span>}
+            {lines > 1 ? (
+              <textarea
+                {...field}
+                {...shared}
+                rows={lines}
+                aria-invalid={field["aria-invalid"] || wrong}
+                onChange={(event) => draft.type(event.target.value)}
+              />
+            ) : (
+              <input
+                {...field}
+                {...shared}
+                inputMode={props.numeric ? "decimal" : undefined}
+                aria-invalid={field["aria-invalid"] || wrong}
+                onChange={(event) => draft.type(event.target.value)}
+              />
+            )}
+          </div>
+        )}
+      </Field>
+      {scope && scope.length > 0 && <Scope names={scope} onPick={insert} />}
+      <ProblemLines problems={problems} />
+    </div>
+  );
+}
+
+/** The names in scope: shown while the field next to it has the focus. */
+function Scope({ names, onPick }: { names: readonly ScopeName[]; onPick: (name: string) => void }) {
+  return (
+    <div className="scope" aria-label="Names that fit here" role="group">
+      {names.map(({ name, about }) => (
+        <button
+          key={name}
+          type="button"
+          tabIndex={-1}
+          title={about}
+          onPointerDown={(event) => event.preventDefault()}
+          onClick={() => onPick(name)}
+        >
+          {name}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** An expression that may be absent: cleared, it goes away. */
+export function ExpressionField({ onEnter, ...rest }: Omit<TextProps, "mono" | "lines" | "live">) {
+  return <TextField {...rest} mono onEnter={(text) => onEnter(text.trim())} />;
+}
+
+export function NameField({ onEnter, ...rest }: Omit<TextProps, "mono" | "lines" | "live">) {
+  const enter: Enter = (text) => {
+    const name = text.trim();
+    return isName(name)
+      ? onEnter(name)
+      : "A name begins with a letter and has letters, digits, _ and - only, 64 at most.";
+  };
+  return <TextField {...rest} onEnter={enter} />;
+}
+
+interface NumberProps extends Omit<TextProps, "value" | "onEnter" | "mono" | "lines" | "live" | "numeric"> {
+  value: number | null | undefined;
+  integer?: boolean;
+  min?: number | null;
+  max?: number | null;
+  /** null: the field was cleared. */
+  onNumber: (value: number | null) => string | null;
+}
+
+export function NumberField({ value, integer = false, min = null, max = null, onNumber, ...rest }: NumberProps) {
+  const enter: Enter = (text) => {
+    if (text.trim() === "") return onNumber(null);
+    return whyNotNumber(text, { integer, min, max }) ?? onNumber(Number(text));
+  };
+  return <TextField {...rest} numeric value={value == null ? "" : String(value)} onEnter={enter} />;
+}
+
+/** What is wrong with a number as typed, or null. */
+export function whyNotNumber(
+  text: string,
+  { integer, min, max }: { integer: boolean; min: number | null; max: number | null },
+): string | null {
+  const value = Number(text);
+  if (text.trim() === "" || !Number.isFinite(value)) return `“${text.trim()}” is not a number.`;
+  if (integer && !Number.isInteger(value)) return "It must be a whole number.";
+  if (min !== null && value < min) return `It must be ${min} at least.`;
+  if (max !== null && value > max) return `It must be ${max} at most.`;
+  return null;
+}
+
+interface ChoiceProps {
+  label: ReactNode;
+  value: string;
+  options: readonly (string | { value: string; label: string; disabled?: boolean })[];
+  onChoose: (value: string) => void;
+  hint?: ReactNode;
+  aside?: ReactNode;
+  problems?: readonly Problem[];
+}
+
+export function ChoiceField({ label, value, options, onChoose, hint, aside, problems = NONE }: ChoiceProps) {
+  const known = options.some((option) => (typeof option === "string" ? option : option.value) === value);
+  const all = known ? options : [{ value, label: value ? `${value} (unknown)` : "—" }, ...options];
+  return (
+    <div className="wg-entry">
+      <Field label={label} hint={hint} aside={aside}>
+        {(field) => (
+          <Select
+            {...field}
+            aria-invalid={problems.some((problem) => problem.severity === "error")}
+            value={value}
+            onChange={onChoose}
+            options={all}
+          />
+        )}
+      </Field>
+      <ProblemLines problems={problems} />
+    </div>
+  );
+}
+
+interface CheckProps {
+  label: ReactNode;
+  value: boolean;
+  onChange: (value: boolean) => void;
+  hint?: ReactNode;
+  disabled?: boolean;
+  problems?: readonly Problem[];
+}
+
+export function CheckField({ label, value, onChange, hint, disabled, problems = NONE }: CheckProps) {
+  const id = useId();
+  return (
+    <div className="wg-entry check">
+      <label className={disabled ? "disabled" : ""}>
+        <input
+          type="checkbox"
+          checked={value}
+          disabled={disabled}
+          aria-describedby={hint ? id : undefined}
+          onChange={(event) => onChange(event.target.checked)}
+        />
+        {label}
+      </label>
+      {hint && (
+        <div id={id} className="hint">
+          {hint}
+        </div>
+      )}
+      <ProblemLines problems={problems} />
+    </div>
+  );
+}
+
+export function ResetButton({ name, onReset }: { name: string; onReset: () => void }) {
+  return (
+    <IconButton label={`Reset ${name} to its default`} onClick={onReset}>
+      <RotateCcw size={12} />
+    </IconButton>
+  );
+}
+
+export function ExpressionToggle({ name, on, onToggle }: { name: string; on: boolean; onToggle: () => void }) {
+  return (
+    <IconButton
+      label={on ? `Give ${name} a fixed value` : `Compute ${name} from the task's parameters`}
+      aria-pressed={on}
+      onClick={onToggle}
+    >
+      <SquareFunction size={13} />
+    </IconButton>
+  );
+}
+
+/** A text that, entered, adds something and is empty again. */
+export function AddField({
+  label,
+  placeholder,
+  onAdd,
+}: {
+  label: string;
+  placeholder: string;
+  onAdd: (text: string) => string | null;
+}) {
+  const [round, setRound] = useState(0);
+  return (
+    <TextField
+      key={round}
+      label={<span className="visually-hidden">{label}</span>}
+      value=""
+      placeholder={placeholder}
+      onEnter={(text) => {
+        if (text.trim() === "") return null;
+        if (!isName(text.trim())) return "A name begins with a letter and has letters, digits, _ and - only.";
+        const refused = onAdd(text.trim());
+        if (refused === null) setRound(round + 1);
+        return refused;
+      }}
+    />
+  );
+}

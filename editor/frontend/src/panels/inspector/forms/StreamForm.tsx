@@ -1,0 +1,211 @@
+// A stream: where its items come from, and how they are cut into chunks.
+import { useMemo } from "react";
+import * as streams from "../../../document/edits/streams";
+import { portsOf, streamType } from "../../../document/ports";
+import { join } from "../../../document/pointer";
+import { factsOf } from "../../../document/routes";
+import type { ChunkPolicy, GraphDocument, Stream } from "../../../document/types";
+import type { Catalogue } from "../../../messages/answers";
+import { useEditorState } from "../../../store/react";
+import { Button } from "../../../ui/kit";
+import { Glyph, ProblemLines, Removal, Section } from "../../common/bits";
+import { policyText, whyNotPolicy } from "./chunks";
+import { useApply, useProblems } from "../../common/apply";
+import { ChunkPicture } from "./ChunkPicture";
+import { CheckField, ChoiceField, NameField, NumberField } from "../fields/fields";
+
+export function StreamForm({ name }: { name: string }) {
+  const { apply, attempt, editor } = useApply();
+  const graph = useEditorState((state) => state.documents.graph);
+  const catalogue = useEditorState((state) => state.catalogue);
+  const index = (graph.streams ?? []).findIndex((stream) => stream.name === name);
+  const problems = useProblems(join("streams", index));
+  const stream = graph.streams?.[index];
+  const readers = useMemo(() => readersOf(graph, name), [graph, name]);
+  if (!stream) return <p className="wg-quiet">This stream is gone.</p>;
+  const set = (label: string, fields: Partial<Stream>) =>
+    apply(label, (graph) => streams.setStream(graph, name, fields));
+  const rename = (to: string) => {
+    const refused = apply(`Rename the stream ${name}`, (graph) => streams.renameStream(graph, name, to));
+    if (refused === null) {
+      const { selection } = editor.state.view;
+      editor.select(...selection.map((id) => (id.endsWith(`stream:${name}`) ? `stream:${to}` : `@stream.${to}`)));
+    }
+    return refused;
+  };
+  const remove = () => {
+    if (attempt(`Remove the stream ${name}`, (graph) => streams.removeStream(graph, name))) editor.select();
+  };
+  const type = streamType(graph, catalogue, name);
+  return (
+    <>
+      <ProblemLines problems={problems} />
+      <NameField label="Name" value={name} onEnter={rename} />
+      <ChoiceField
+        label="Items come from"
+        value={stream.from}
+        options={sources(graph, catalogue, stream)}
+        onChoose={(from) => set("Set where the stream comes from", { from })}
+        hint={type ? <Typed type={type} /> : "The type is not known."}
+      />
+      <Section title="Walks whose values are items">
+        {Object.keys(graph.walks ?? {}).map((walk) => (
+          <Producer key={walk} walk={walk} stream={stream} graph={graph} onSet={set} />
+        ))}
+      </Section>
+      <ChunkFields stream={stream} onSet={set} />
+      <Section title="Read in">
+        {readers.length === 0 && (
+          <p className="wg-quiet">
+            No Walk reads it yet. Open the one that takes its chunks, and put {name} there from the palette.
+          </p>
+        )}
+        <div className="wg-links">
+          {readers.map((walk) => (
+            <Button
+              key={walk}
+              kind="quiet"
+              onClick={() => editor.open({ kind: "walk", walk, inside: null }, [`@stream.${name}`])}
+            >
+              {walk}
+            </Button>
+          ))}
+        </div>
+      </Section>
+      <Removal onRemove={remove}>Remove the stream</Removal>
+    </>
+  );
+}
+
+function Typed({ type }: { type: string }) {
+  return (
+    <>
+      <Glyph type={type} /> {type}
+    </>
+  );
+}
+
+type Set = (label: string, fields: Partial<Stream>) => string | null;
+
+function Producer(props: { walk: string; stream: Stream; graph: GraphDocument; onSet: Set }) {
+  const { walk, stream, graph, onSet } = props;
+  const [use = ""] = stream.from.split(".", 1);
+  const chosen = stream.walks.includes(walk);
+  if (!chosen && !factsOf(graph.walks![walk]!).uses.has(use)) return null;
+  const change = (take: boolean) => {
+    const walks = take ? [...stream.walks, walk] : stream.walks.filter((other) => other !== walk);
+    onSet("Set the Walks that feed the stream", { walks });
+  };
+  return (
+    <CheckField
+      label={walk}
+      value={chosen}
+      disabled={chosen && stream.walks.length === 1}
+      onChange={change}
+      hint={chosen && stream.walks.length === 1 ? "One has to feed it." : undefined}
+    />
+  );
+}
+
+const POLICIES: Record<ChunkPolicy["policy"], { label: string; fresh: ChunkPolicy }> = {
+  fixed: { label: "so many items each", fresh: { policy: "fixed", size: 1 } },
+  sliding: { label: "a sliding window", fresh: { policy: "sliding", window: 4, stride: 2 } },
+  left_context: { label: "new items after context", fresh: { policy: "left_context", chunk: 4, context: 2 } },
+  whole: { label: "everything at once", fresh: { policy: "whole" } },
+};
+
+/** The numbers of each policy: key, label, least. */
+const NUMBERS: Record<ChunkPolicy["policy"], readonly [key: string, label: string, least: number][]> = {
+  fixed: [["size", "Items of a chunk", 1]],
+  sliding: [
+    ["window", "Items of a window", 1],
+    ["stride", "New ones each time", 1],
+  ],
+  left_context: [
+    ["chunk", "New items of a chunk", 1],
+    ["context", "Items before them", 0],
+  ],
+  whole: [],
+};
+
+function ChunkFields({ stream, onSet }: { stream: Stream; onSet: Set }) {
+  const { chunks } = stream;
+  const fields = chunks as unknown as Record<string, number | null | undefined>;
+  const put = (changed: Record<string, unknown>) => {
+    const policy = { ...chunks, ...changed } as ChunkPolicy;
+    if (changed["first"] === null) delete (policy as { first?: unknown }).first;
+    return whyNotPolicy(policy) ?? onSet("Set how the stream is cut", { chunks: policy });
+  };
+  return (
+    <Section title="Chunks">
+      <ChoiceField
+        label="A chunk is"
+        value={chunks.policy}
+        options={Object.entries(POLICIES).map(([value, { label }]) => ({ value, label }))}
+        onChoose={(policy) =>
+          onSet("Set how the stream is cut", { chunks: POLICIES[policy as ChunkPolicy["policy"]].fresh })
+        }
+        hint={policyText(chunks)}
+      />
+      <div className="wg-pair">
+        {NUMBERS[chunks.policy].map(([key, label, least]) => (
+          <NumberField
+            key={key}
+            label={label}
+            value={fields[key]}
+            integer
+            min={least}
+            onNumber={(value) => (value === null ? "A number is needed." : put({ [key]: value }))}
+          />
+        ))}
+        {chunks.policy !== "whole" && (
+          <NumberField
+            label="First chunk"
+            value={chunks.first}
+            placeholder="as the others"
+            integer
+            min={1}
+            onNumber={(first) => put({ first })}
+          />
+        )}
+      </div>
+      <ChunkPicture policy={chunks} />
+      {chunks.policy === "fixed" && (
+        <CheckField
+          label="Go on after the end"
+          value={chunks.continue_after_done ?? false}
+          onChange={(on) => put({ continue_after_done: on })}
+          hint="When no items are left, the consumer gets “nothing new” for as long as it asks."
+        />
+      )}
+      <NumberField
+        label="Credits"
+        value={stream.credits}
+        placeholder="64"
+        integer
+        min={1}
+        max={4096}
+        hint="So many chunks may be under way; then the producer waits."
+        onNumber={(credits) => onSet("Set the stream's credits", { credits: credits ?? undefined })}
+      />
+    </Section>
+  );
+}
+
+/** The ports of the uses of the producing Walks; without a producer, of every Walk. */
+function sources(graph: GraphDocument, catalogue: Catalogue, stream: Stream): string[] {
+  const walks = stream.walks.filter((walk) => graph.walks?.[walk]);
+  const found = walks.flatMap((walk) =>
+    [...factsOf(graph.walks![walk]!).uses.values()].flatMap((entry) =>
+      portsOf(graph, catalogue, entry.node).outputs.map((port) => `${entry.name}.${port.name}`),
+    ),
+  );
+  return [...new Set(found)];
+}
+
+/** The Walks that read a stream. */
+function readersOf(graph: GraphDocument, stream: string): string[] {
+  return Object.entries(graph.walks ?? {})
+    .filter(([, walk]) => factsOf(walk).routes.some((route) => route.from === `@stream.${stream}`))
+    .map(([name]) => name);
+}

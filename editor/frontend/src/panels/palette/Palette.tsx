@@ -1,0 +1,181 @@
+// The palette: everything that can be put on the canvas, by search, drag, or Enter.
+import { Plus, Search } from "lucide-react";
+import { useDeferredValue, useMemo, useRef, useState, type KeyboardEvent, type PointerEvent } from "react";
+import { addAtCentre, startDrag } from "../../canvas/gestures/dragging";
+import { useEditor, useEditorState } from "../../store/react";
+import { IconButton, Prose } from "../../ui/kit";
+import { Glyph, UNAVAILABLE } from "../common/bits";
+import { ComponentCard } from "./ComponentCard";
+import { FLOW, modalities, paletteOf, searched, type PaletteEntry } from "./search";
+import { CONTAINER_ICONS } from "../common/icons";
+
+export function Palette() {
+  const editor = useEditor();
+  const catalogue = useEditorState((state) => state.catalogue);
+  const nodes = useEditorState((state) => state.documents.graph.nodes);
+  const streams = useEditorState((state) => state.documents.graph.streams);
+  const canvas = useEditorState((state) => state.view.canvas.kind);
+  const walk = useEditorState(({ view }) => (view.canvas.kind === "walk" ? view.canvas.walk : ""));
+  const [text, setText] = useState("");
+  const query = useDeferredValue(text);
+  const find = (words: string) => searched(paletteOf(catalogue, editor.graph, canvas, walk), words);
+  const groups = useMemo(
+    () => find(query),
+    // The nodes and streams are all that the palette reads of the graph.
+    [catalogue, nodes, streams, canvas, walk, query, editor],
+  );
+  const [active, setActive] = useState<string | null>(null);
+  const [card, setCard] = useState<{ entry: PaletteEntry; beside: DOMRect } | null>(null);
+  const list = useRef<HTMLDivElement>(null);
+
+  const row = (key: string) => list.current?.querySelector<HTMLElement>(`[data-key="${CSS.escape(key)}"]`) ?? null;
+  const show = (entry: PaletteEntry, element: HTMLElement | null) =>
+    setCard(entry.component && element ? { entry, beside: element.getBoundingClientRect() } : null);
+  const add = (entry: PaletteEntry) => addAtCentre(editor, entry.payload);
+
+  const onKey = (event: KeyboardEvent) => {
+    // What is shown may be behind what was typed.
+    const entries = (query === text ? groups : find(text)).flatMap((group) => group.entries);
+    const at = entries.findIndex((entry) => entry.key === active);
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) {
+      event.preventDefault();
+      const next = entries[at < 0 && step < 0 ? entries.length - 1 : (at + step + entries.length) % entries.length];
+      if (!next) return;
+      setActive(next.key);
+      const element = row(next.key);
+      element?.scrollIntoView({ block: "nearest" });
+      show(next, element);
+    } else if (event.key === "Enter") {
+      const chosen = entries[Math.max(at, 0)];
+      if (chosen) add(chosen);
+    } else if (event.key === "Escape") {
+      setCard(null);
+      if (text) event.stopPropagation();
+      setText("");
+    }
+  };
+
+  return (
+    <div className="wg-palette">
+      <div className="wg-search">
+        <Search size={14} aria-hidden="true" />
+        <input
+          type="search"
+          role="combobox"
+          aria-expanded="true"
+          aria-controls="wg-palette-list"
+          aria-activedescendant={active === null ? undefined : optionId(active)}
+          aria-label="Search the palette: a name, a purpose, >type for what makes it, <type for what takes it"
+          placeholder="Search, or >image, <image"
+          value={text}
+          onChange={(event) => {
+            setText(event.target.value);
+            setActive(null);
+            setCard(null);
+          }}
+          onKeyDown={onKey}
+          onBlur={() => setCard(null)}
+        />
+      </div>
+      <div
+        ref={list}
+        id="wg-palette-list"
+        className="list"
+        role="listbox"
+        aria-label="Palette"
+        onPointerLeave={() => setCard(null)}
+        onScroll={() => setCard(null)}
+      >
+        {groups.map((group) => (
+          <div key={group.title} role="group" aria-label={group.title}>
+            <h3>{group.title}</h3>
+            {group.entries.map((entry) => (
+              <Row
+                key={entry.key}
+                entry={entry}
+                family={query.trim() !== "" || group.title !== entry.family}
+                active={entry.key === active}
+                onShow={(element) => show(entry, element)}
+                onAdd={() => add(entry)}
+                onDrag={(event) => {
+                  setCard(null);
+                  startDrag(event, entry.payload);
+                }}
+              />
+            ))}
+          </div>
+        ))}
+        {groups.length === 0 && (
+          <p className="none" role="status">
+            Nothing here is called “{query.trim()}”. Try a port type, such as <code>&gt;image</code>.
+          </p>
+        )}
+      </div>
+      {card?.entry.component && <ComponentCard component={card.entry.component} beside={card.beside} />}
+    </div>
+  );
+}
+
+interface RowProps {
+  entry: PaletteEntry;
+  /** Say the family: the row stands among those of others. */
+  family: boolean;
+  active: boolean;
+  onShow: (element: HTMLElement) => void;
+  onAdd: () => void;
+  onDrag: (event: PointerEvent<HTMLElement>) => void;
+}
+
+function Row({ entry, family, active, onShow, onAdd, onDrag }: RowProps) {
+  const { component, payload } = entry;
+  const Icon = CONTAINER_ICONS[payload.kind];
+  const faint = component && !entry.available;
+  return (
+    <div
+      id={optionId(entry.key)}
+      data-key={entry.key}
+      role="option"
+      aria-selected={active}
+      className={`row${active ? " active" : ""}${faint ? " unavailable" : ""}`}
+      onPointerEnter={(event) => onShow(event.currentTarget)}
+      onPointerDown={(event) => {
+        if (event.button === 0 && !(event.target as Element).closest("button")) onDrag(event);
+      }}
+      onDoubleClick={onAdd}
+    >
+      {Icon && <Icon size={15} aria-hidden="true" className={entry.group === FLOW ? "flow" : ""} />}
+      <span className="text">
+        <span className="title">
+          {entry.title}
+          {family && entry.family !== "" && <small>{entry.family}</small>}
+          {payload.kind === "node" && <small>{entry.name}</small>}
+        </span>
+        <span className="about">
+          <Prose text={faint ? UNAVAILABLE : entry.description} />
+        </span>
+      </span>
+      {component && <PortGlyphs entry={entry} />}
+      <IconButton label={`Add ${entry.title}`} tabIndex={-1} onClick={onAdd}>
+        <Plus size={14} />
+      </IconButton>
+    </div>
+  );
+}
+
+function PortGlyphs({ entry: { component } }: { entry: PaletteEntry }) {
+  const side = (types: string[]) => types.slice(0, 3).map((type) => <Glyph key={type} type={type} />);
+  const takes = modalities(component!.inputs);
+  const gives = modalities(component!.outputs);
+  return (
+    <span className="ports" title={`takes ${takes.join(", ") || "nothing"}; gives ${gives.join(", ") || "nothing"}`}>
+      {side(takes)}
+      <span className="arrow">›</span>
+      {side(gives)}
+    </span>
+  );
+}
+
+function optionId(key: string): string {
+  return `wg-palette-${key.replace(/[^\w-]/g, "_")}`;
+}

@@ -1,0 +1,188 @@
+// What the palette offers, and how words find it. Pure.
+import fuzzysort from "fuzzysort";
+import type { Catalogue, Component, Port } from "../../messages/answers";
+import { familyOf, groupOf, title } from "../../catalogue/catalogue";
+import type { GraphDocument } from "../../document/types";
+import { modalityOf } from "../../ui/modality";
+import { groupBy } from "../common/group";
+import type { Payload } from "../../canvas/gestures/dragging";
+
+export interface PaletteEntry {
+  /** Unique in the palette. */
+  key: string;
+  group: string;
+  title: string;
+  /** Of a component; empty for anything else. */
+  family: string;
+  /** The full name that a graph writes; empty for containers, notes and frames. */
+  name: string;
+  description: string;
+  component: Component | null;
+  available: boolean;
+  payload: Payload;
+}
+
+export interface PaletteGroup {
+  title: string;
+  entries: PaletteEntry[];
+}
+
+export interface Query {
+  words: string;
+  /** Port types that it must make (`>latents`). */
+  makes: string[];
+  /** Port types that it must take (`<latents`). */
+  takes: string[];
+}
+
+export const FLOW = "Flow";
+export const AGAIN = "Use again";
+export const STREAMS = "Streams";
+const CANVAS = "On the canvas";
+
+const FLOWS: { container: "loop" | "parallel" | "sequence" | "fork"; title: string; description: string }[] = [
+  { container: "loop", title: "Loop", description: "Repeats what is inside, a number of times or until a flag." },
+  { container: "parallel", title: "Parallel", description: "Branches that may run at the same time." },
+  { container: "sequence", title: "Sequence", description: "Steps that belong together, under one condition." },
+  { container: "fork", title: "Fork", description: "Copies a state, so that both can go on from it." },
+];
+
+/** Everything that can be put on a canvas; a Walk's canvas takes containers and nodes that exist besides. */
+export function paletteOf(
+  catalogue: Catalogue,
+  graph: GraphDocument,
+  canvas: "components" | "walk",
+  walk = "",
+): PaletteEntry[] {
+  const inWalks = canvas === "walk" ? [...flows(), ...streams(graph, walk), ...again(catalogue, graph)] : [];
+  return [...inWalks, ...components(catalogue), ...marks()];
+}
+
+function flows(): PaletteEntry[] {
+  return FLOWS.map(({ container, title, description }) => plain(FLOW, title, description, { kind: container }));
+}
+
+/** What a Walk feeds it can't read. */
+function streams(graph: GraphDocument, walk: string): PaletteEntry[] {
+  const others = (graph.streams ?? []).filter((stream) => !stream.walks.includes(walk));
+  return others.map(({ name, walks, from }) => ({
+    ...plain(STREAMS, name, `Chunks of \`${from}\`, from ${walks.join(", ")}.`, { kind: "stream", stream: name }),
+    key: `stream:${name}`,
+  }));
+}
+
+function again(catalogue: Catalogue, graph: GraphDocument): PaletteEntry[] {
+  return Object.entries(graph.nodes ?? {}).map(([node, { component: name }]) => {
+    const component = catalogue[name] ?? null;
+    return {
+      key: `node:${node}`,
+      group: AGAIN,
+      title: node,
+      family: "",
+      name,
+      description: component?.description ?? "This component is not in the catalogue.",
+      component,
+      available: component?.available ?? false,
+      payload: { kind: "node", node },
+    };
+  });
+}
+
+/** By what they do, or by family; groups with a network first, and in a group those with one. */
+function components(catalogue: Catalogue): PaletteEntry[] {
+  const groups = groupBy(Object.values(catalogue), groupOf);
+  const runs = (members: Component[]) => members.some((component) => component.available);
+  return [...groups]
+    .sort(([a, left], [b, right]) => Number(runs(right)) - Number(runs(left)) || a.localeCompare(b))
+    .flatMap(([group, members]) =>
+      members
+        .toSorted((a, b) => Number(b.available) - Number(a.available) || a.name.localeCompare(b.name))
+        .map((component) => ({
+          key: component.name,
+          group,
+          title: title(component),
+          family: familyOf(component),
+          name: component.name,
+          description: component.description,
+          component,
+          available: component.available,
+          payload: { kind: "component", component: component.name } as const,
+        })),
+    );
+}
+
+function marks(): PaletteEntry[] {
+  return [
+    plain(CANVAS, "Note", "Words for whoever reads the graph.", { kind: "note" }),
+    plain(CANVAS, "Frame", "A titled area behind nodes that belong together.", { kind: "frame" }),
+  ];
+}
+
+/** What is no component; its kind is its key. */
+function plain(group: string, title: string, description: string, payload: Payload): PaletteEntry {
+  const key = payload.kind;
+  return { key, group, title, family: "", name: "", description, component: null, available: true, payload };
+}
+
+/** `noise >latents <tokens` -> words and port filters. */
+export function readQuery(text: string): Query {
+  const tokens = text.trim().split(/\s+/).filter(Boolean);
+  const after = (mark: string) =>
+    tokens.filter((token) => token.startsWith(mark) && token.length > 1).map((token) => token.slice(1).toLowerCase());
+  const words = tokens.filter((token) => !token.startsWith(">") && !token.startsWith("<")).join(" ");
+  return { words, makes: after(">"), takes: after("<") };
+}
+
+/** The groups to show: as they are without a query, else one list, best first. */
+export function searched(entries: readonly PaletteEntry[], text: string): PaletteGroup[] {
+  const { words, makes, takes } = readQuery(text);
+  const fitting = entries.filter(
+    ({ component }) =>
+      makes.every((type) => has(component?.outputs, type)) && takes.every((type) => has(component?.inputs, type)),
+  );
+  if (!words && makes.length + takes.length === 0) return grouped(fitting);
+  const found = words ? ranked(fitting, words) : fitting;
+  return found.length ? [{ title: found.length === 1 ? "1 found" : `${found.length} found`, entries: found }] : [];
+}
+
+function grouped(entries: readonly PaletteEntry[]): PaletteGroup[] {
+  return [...groupBy(entries, (entry) => entry.group)].map(([title, members]) => ({ title, entries: members }));
+}
+
+/** How much a hit in each of the searched texts counts, in their order. */
+const WEIGHTS = [1, 0.95, 0.8, 0.8, 0.75, 0.55];
+const UNAVAILABLE = 0.85;
+
+function ranked(entries: readonly PaletteEntry[], words: string): PaletteEntry[] {
+  const hits = fuzzysort.go(words, [...entries], {
+    limit: 0,
+    threshold: 0.35,
+    keys: [
+      (entry) => entry.title,
+      (entry) => entry.name,
+      (entry) => entry.group,
+      (entry) => entry.family,
+      (entry) => portWords(entry.component),
+      (entry) => entry.description,
+    ],
+    scoreFn: (hit) => {
+      const best = Math.max(...hit.map((key, index) => key.score * (WEIGHTS[index] ?? 0)));
+      return hit.obj.available ? best : best * UNAVAILABLE;
+    },
+  });
+  return hits.map((hit) => hit.obj);
+}
+
+function portWords(component: Component | null): string {
+  const ports = component ? [...component.inputs, ...component.outputs] : [];
+  return [...new Set(ports.flatMap((port) => [modalityOf(port.type), port.name]))].join(" ");
+}
+
+function has(ports: readonly Port[] | undefined, type: string): boolean {
+  return ports?.some((port) => modalityOf(port.type).startsWith(type)) ?? false;
+}
+
+/** The modalities of some ports, each once, in order. */
+export function modalities(ports: readonly Port[]): string[] {
+  return [...new Set(ports.map((port) => modalityOf(port.type)))];
+}

@@ -1,0 +1,80 @@
+// What is wrong with the graph and its plan, and the way to each place.
+import { CircleAlert, CircleCheck, LoaderCircle, TriangleAlert } from "lucide-react";
+import { useDeferredValue, useMemo, useState } from "react";
+import type { Problem } from "../../messages/answers";
+import { useEditor, useEditorState } from "../../store/react";
+import { Empty, Input, Prose } from "../../ui/kit";
+import { problemCount } from "../../ui/words";
+import { go } from "../../store/locate";
+import { grouped, together } from "./problems";
+
+const NONE: readonly Problem[] = [];
+
+export function Problems() {
+  const editor = useEditor();
+  const graph = useEditorState((state) => state.documents.graph);
+  const checked = useEditorState((state) => state.checked);
+  const planned = useEditorState(({ planned: { placing, plan } }) => (placing && plan?.problems) || NONE);
+  const [text, setText] = useState("");
+  const words = useDeferredValue(text);
+  const problems = useMemo(() => together(checked.problems, planned), [checked.problems, planned]);
+  const groups = useMemo(() => grouped(graph, problems, words), [graph, problems, words]);
+  const errors = problems.filter((problem) => problem.severity === "error").length;
+  const stale = checked.of !== graph;
+  return (
+    <div className="wg-problems">
+      <header>
+        <p className="status" role="status">
+          {stale ? (
+            <>
+              <LoaderCircle size={13} className="wg-turning" aria-hidden="true" /> checking…
+            </>
+          ) : (
+            problemCount(errors, problems.length - errors) || "Checked."
+          )}
+        </p>
+        {problems.length > 4 && (
+          <Input
+            type="search"
+            aria-label="Filter the problems"
+            placeholder="Filter"
+            value={text}
+            onChange={(event) => setText(event.target.value)}
+          />
+        )}
+      </header>
+      <div className={`list${stale ? " stale" : ""}`}>
+        {problems.length === 0 && !stale && (
+          <Empty title="No problems.">
+            <CircleCheck size={22} aria-hidden="true" />
+          </Empty>
+        )}
+        {problems.length > 0 && groups.length === 0 && <p className="wg-quiet">None of them has “{words.trim()}”.</p>}
+        {groups.map((group) => (
+          <section key={group.place} aria-label={group.place}>
+            <h3>{group.place}</h3>
+            <ul>
+              {group.shown.map(({ problem, at }) => (
+                <li key={`${problem.code} ${problem.pointer} ${problem.message}`}>
+                  <button type="button" className={problem.severity} onClick={() => go(editor, at)}>
+                    {problem.severity === "error" ? (
+                      <CircleAlert size={14} aria-label="Error" />
+                    ) : (
+                      <TriangleAlert size={14} aria-label="Warning" />
+                    )}
+                    <span>
+                      {at.part && <strong>{at.part}</strong>}
+                      <span className="message">
+                        <Prose text={problem.message} />
+                      </span>
+                    </span>
+                  </button>
+                </li>
+              ))}
+            </ul>
+          </section>
+        ))}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,126 @@
+// A component in a lane: to be dragged, or moved by keys.
+import { CircleAlert, GitFork, TriangleAlert } from "lucide-react";
+import type { KeyboardEvent, MouseEvent } from "react";
+import { NEW_RANK, useBoard, type Board } from "./board";
+import type { Chip } from "../model/lanes";
+import type { DragSource } from "./useDrag";
+
+interface ChipProps {
+  chip: Chip;
+  /** Those of its lane. */
+  among: readonly Chip[];
+  /** The one of the lane that Tab comes to. */
+  entry: boolean;
+  source: DragSource;
+  dragged: boolean;
+}
+
+export function ChipView({ chip, among, entry, source, dragged }: ChipProps) {
+  const board = useBoard();
+  const { component, node, partial, walks, byDefault, key } = chip;
+  const problems = board.problems.node.get(node) ?? [];
+  const grave = problems.some((problem) => problem.severity === "error");
+  const marks = { "by-default": byDefault, dragged, linked: board.linked.has(key) };
+  const classes = ["chip", ...Object.entries(marks).flatMap(([name, on]) => (on ? [name] : []))].join(" ");
+  const click = (event: MouseEvent) =>
+    board.select(chip, event.shiftKey ? "range" : event.ctrlKey || event.metaKey ? "toggle" : "only");
+  return (
+    <div
+      role="option"
+      aria-selected={board.selected.has(key)}
+      aria-label={labelOf(chip)}
+      aria-keyshortcuts="0 1 2 3 4 5 6 7 8 9 Enter"
+      tabIndex={entry ? 0 : -1}
+      data-chip={key}
+      className={classes}
+      onClick={click}
+      onPointerDown={(event) => source.onPointerDown(event, chip)}
+      onPointerEnter={() => board.hover(key)}
+      onPointerLeave={() => board.hover(null)}
+      onFocus={() => board.hover(key)}
+      onBlur={() => board.hover(null)}
+      onKeyDown={(event) => press(event, board, chip, among)}
+      onContextMenu={(event) => {
+        event.preventDefault();
+        board.menu(chip, { x: event.clientX, y: event.clientY });
+      }}
+    >
+      <span className="name">{node}</span>
+      {problems.length > 0 && (
+        <span className={grave ? "bad" : "warn"} title={problems.map((problem) => problem.message).join("\n")}>
+          {grave ? <CircleAlert size={13} aria-label="Error" /> : <TriangleAlert size={13} aria-label="Warning" />}
+        </span>
+      )}
+      <span className="component">{component}</span>
+      {partial && (
+        <span className="walks" title={`Here in ${walks.join(", ")}; elsewhere in other Walks`}>
+          <GitFork size={11} aria-hidden />
+          {walks.join(", ")}
+        </span>
+      )}
+    </div>
+  );
+}
+
+function labelOf({ node, component, rank, partial, walks, byDefault }: Chip): string {
+  const where = rank === null ? "not placed" : `rank ${rank}`;
+  const when = partial ? `, only in ${walks.join(", ")}` : "";
+  return `${node}, ${component}, ${where}${when}${byDefault ? ", by default" : ""}`;
+}
+
+function press(event: KeyboardEvent<HTMLElement>, board: Board, chip: Chip, among: readonly Chip[]): void {
+  const act = event.altKey ? undefined : actionOf(event, board, chip, among);
+  if (!act) return;
+  event.preventDefault();
+  event.stopPropagation();
+  act();
+}
+
+function actionOf(
+  event: KeyboardEvent<HTMLElement>,
+  board: Board,
+  chip: Chip,
+  among: readonly Chip[],
+): (() => void) | undefined {
+  const element = event.currentTarget;
+  if (event.ctrlKey || event.metaKey) return event.key === "a" ? () => board.selectAll(among) : undefined;
+  if (/^\d$/.test(event.key)) return () => board.move(board.taken(chip), Number(event.key));
+  switch (event.key) {
+    case "+":
+      return () => board.move(board.taken(chip), NEW_RANK);
+    case " ":
+      return () => board.select(chip, "toggle");
+    case "Enter":
+    case "ContextMenu": {
+      const { left, bottom } = element.getBoundingClientRect();
+      return () => board.menu(chip, { x: left + 12, y: bottom });
+    }
+    case "Escape":
+      return board.selected.size > 0 ? () => board.selectAll([]) : undefined;
+    case "ArrowDown":
+    case "ArrowUp":
+      return () => beside(element, event.key === "ArrowDown" ? 1 : -1)?.focus();
+    case "ArrowRight":
+    case "ArrowLeft":
+      return () => inNextLane(element, event.key === "ArrowRight" ? 1 : -1)?.focus();
+    default:
+      return undefined;
+  }
+}
+
+function beside(element: HTMLElement, step: number): HTMLElement | undefined {
+  const chips = [...(element.parentElement?.querySelectorAll<HTMLElement>("[data-chip]") ?? [])];
+  return chips[chips.indexOf(element) + step];
+}
+
+/** The chip at the same height in the next lane that has any. */
+function inNextLane(element: HTMLElement, step: number): HTMLElement | undefined {
+  const here = element.closest("[data-lane]");
+  const lanes = [...(here?.parentElement?.querySelectorAll("[data-lane]") ?? [])];
+  const at = [...(here?.querySelectorAll("[data-chip]") ?? [])].indexOf(element);
+  for (let lane = lanes.indexOf(here as Element) + step; lane >= 0 && lane < lanes.length; lane += step) {
+    const chips = [...(lanes[lane]?.querySelectorAll<HTMLElement>("[data-chip]") ?? [])];
+    if (chips.length > 0) return chips[Math.min(at, chips.length - 1)];
+  }
+  return undefined;
+}

@@ -1,0 +1,152 @@
+// One rank: its device, what fills its memory, and the components that run there.
+import { Cpu, MemoryStick, Trash2 } from "lucide-react";
+import type { CSSProperties } from "react";
+import { IconButton, Select } from "../../ui/kit";
+import { showBytes } from "../../ui/words";
+import { ProblemList, RankMark } from "./bits";
+import { NEW_RANK, useBoard } from "./board";
+import { ChipView } from "./ChipView";
+import type { Chip, Lane } from "../model/lanes";
+import { laneMemory } from "../model/memory";
+import { MemoryBar } from "./MemoryBar";
+import { rankColor } from "../model/ranks";
+import type { Drag, DragSource } from "./useDrag";
+
+interface LaneProps {
+  lane: Lane;
+  drag: Drag | null;
+  source: DragSource;
+  onDevice: (rank: number, device: string) => void;
+  onRemove: (rank: number) => void;
+}
+
+export function LaneView({ lane, drag, source, onDevice, onRemove }: LaneProps) {
+  const board = useBoard();
+  const { rank, device } = lane;
+  const shown = board.plan?.ranks.find((entry) => entry.rank === rank);
+  const problems = board.problems.lane.get(rank) ?? [];
+  const target = drag?.over === rank ? "target" : "";
+  const style = { "--rank": rankColor(rank) } as CSSProperties;
+  return (
+    <section className={`lane ${target}`} data-lane={rank} style={style} aria-label={`Rank ${rank} on ${device}`}>
+      <header>
+        <RankMark rank={rank} />
+        <DeviceSelect lane={lane} onDevice={onDevice} />
+        {!board.fixed && (
+          <IconButton
+            label={`Remove rank ${rank}; its components go to another`}
+            disabled={board.placement.ranks.length < 2}
+            onClick={() => onRemove(rank)}
+          >
+            <Trash2 size={14} />
+          </IconButton>
+        )}
+      </header>
+      {shown && board.plan ? (
+        <MemoryBar memory={laneMemory(board.plan, shown)} rank={rank} />
+      ) : (
+        <p className="no-memory">
+          <MemoryStick size={13} aria-hidden /> Memory is shown once every rank has a device and every component a
+          rank.
+        </p>
+      )}
+      <ProblemList problems={problems} actions={board.actions} />
+      <Chips chips={lane.chips} label={`Components on rank ${rank}`} drag={drag} source={source} />
+      {lane.isDefault && !board.fixed && <p className="default-note">New components come here.</p>}
+    </section>
+  );
+}
+
+/** Components that no rank runs. */
+export function UnplacedLane({ chips, drag, source }: { chips: Chip[]; drag: Drag | null; source: DragSource }) {
+  const board = useBoard();
+  const ranks = board.lanes.lanes.map((lane) => lane.rank);
+  return (
+    <section className="lane unplaced" aria-label="Not placed">
+      <header>
+        <h2>Not placed</h2>
+      </header>
+      <p className="no-memory">No rank runs these. Drag them to a rank, or place all at once:</p>
+      <div className="actions">
+        {ranks.slice(0, 6).map((rank) => (
+          <button key={rank} type="button" className="wg-button" onClick={() => board.move(chips, rank)}>
+            All to <RankMark rank={rank} />
+          </button>
+        ))}
+      </div>
+      <Chips chips={chips} label="Components without a rank" drag={drag} source={source} />
+    </section>
+  );
+}
+
+/** Where one more rank is added, and where chips can be dropped for a rank of their own. */
+export function NewLane({ drag, onAdd }: { drag: Drag | null; onAdd: () => void }) {
+  return (
+    <button
+      type="button"
+      className={`lane new ${drag?.over === NEW_RANK ? "target" : ""}`}
+      data-lane={NEW_RANK}
+      onClick={onAdd}
+    >
+      {drag ? "Drop here for a rank of its own" : "+ Add a rank"}
+    </button>
+  );
+}
+
+function Chips({
+  chips,
+  label,
+  drag,
+  source,
+}: {
+  chips: Chip[];
+  label: string;
+  drag: Drag | null;
+  source: DragSource;
+}) {
+  const { selected, fixed } = useBoard();
+  const entry = chips.find((chip) => selected.has(chip.key)) ?? chips[0];
+  if (chips.length === 0) return <p className="nothing">No component runs here. Drag some over.</p>;
+  return (
+    <div className={`chips ${fixed ? "fixed" : ""}`} role="listbox" aria-label={label} aria-multiselectable="true">
+      {chips.map((chip) => (
+        <ChipView
+          key={chip.key}
+          chip={chip}
+          among={chips}
+          entry={chip === entry}
+          source={source}
+          dragged={drag?.chips.some((other) => other.key === chip.key) ?? false}
+        />
+      ))}
+    </div>
+  );
+}
+
+function DeviceSelect({ lane, onDevice }: { lane: Lane; onDevice: LaneProps["onDevice"] }) {
+  const { plan, fixed } = useBoard();
+  const devices = plan?.devices ?? [];
+  const known = devices.some((device) => device.name === lane.device);
+  const label = (name: string) => {
+    const device = devices.find((entry) => entry.name === name);
+    if (!device) return `${name || "none"} (not there)`;
+    const title = device.hypothetical ? "" : device.title;
+    return [name, showBytes(device.total), title].filter(Boolean).join(" · ");
+  };
+  if (fixed)
+    return (
+      <span className="device">
+        <Cpu size={13} aria-hidden /> {label(lane.device)}
+      </span>
+    );
+  const options = [...(known ? [] : [lane.device]), ...devices.map((device) => device.name)];
+  return (
+    <Select
+      aria-label={`Device of rank ${lane.rank}`}
+      aria-invalid={!known && devices.length > 0}
+      value={lane.device}
+      onChange={(device) => onDevice(lane.rank, device)}
+      options={options.map((value) => ({ value, label: label(value) }))}
+    />
+  );
+}

@@ -1,0 +1,42 @@
+// What the lanes share: the documents, the plan, what is selected, and what can be done with it.
+import { createContext, useContext } from "react";
+import type { PlanShown, Problem } from "../../messages/answers";
+import type { GraphDocument } from "../../document/types";
+import type { Action } from "./bits";
+import type { Chip, Lanes } from "../model/lanes";
+import type { PlacementDocument } from "../../document/placement/schema.generated";
+
+/** Drop here for a rank of its own. */
+export const NEW_RANK = -1;
+
+export interface Board {
+  graph: GraphDocument;
+  placement: PlacementDocument;
+  /** The latest plan; of an older placement while a new one is made. */
+  plan: PlanShown | null;
+  lanes: Lanes;
+  /** The service chose it: nothing can be moved. */
+  fixed: boolean;
+  selected: ReadonlySet<string>;
+  hovered: string | null;
+  /** At the other end of a wire from what is hovered or selected. */
+  linked: ReadonlySet<string>;
+  problems: { lane: ReadonlyMap<number, Problem[]>; node: ReadonlyMap<string, Problem[]> };
+  actions: (problem: Problem) => Action[];
+  hover: (chip: string | null) => void;
+  select: (chip: Chip, how: "only" | "toggle" | "range") => void;
+  selectAll: (chips: readonly Chip[]) => void;
+  /** The selected chips with this one; this one alone where it isn't selected. */
+  taken: (chip: Chip) => Chip[];
+  /** To a rank, or NEW_RANK. */
+  move: (chips: readonly Chip[], rank: number) => void;
+  menu: (chip: Chip, at: { x: number; y: number }) => void;
+}
+
+export const BoardContext = createContext<Board | null>(null);
+
+export function useBoard(): Board {
+  const board = useContext(BoardContext);
+  if (!board) throw new Error("no placement is shown");
+  return board;
+}

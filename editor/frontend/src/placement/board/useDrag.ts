@@ -1,0 +1,76 @@
+// Dragging chips between lanes, with the pointer held from press to drop.
+import { useEffect, useRef, useState, type PointerEvent } from "react";
+import type { Board } from "./board";
+import type { Chip } from "../model/lanes";
+
+const SLOP = 4;
+
+export interface Drag {
+  chips: Chip[];
+  x: number;
+  y: number;
+  /** The lane under the pointer. */
+  over: number | null;
+}
+
+export interface DragSource {
+  onPointerDown: (event: PointerEvent<HTMLElement>, chip: Chip) => void;
+}
+
+/** What is being dragged, and the handler that chips give their presses to. */
+export function useDrag(board: Board): { drag: Drag | null; source: DragSource } {
+  const [drag, setDrag] = useState<Drag | null>(null);
+  const stop = useRef<(() => void) | null>(null);
+  const latest = useRef(board);
+  latest.current = board;
+  useEffect(() => () => stop.current?.(), []);
+
+  const onPointerDown = (event: PointerEvent<HTMLElement>, chip: Chip) => {
+    if (event.button !== 0 || board.fixed) return;
+    const element = event.currentTarget;
+    const root = element.getRootNode() as Document | ShadowRoot;
+    const start = { x: event.clientX, y: event.clientY };
+    let current: Drag | null = null;
+    const show = (next: Drag | null) => {
+      current = next;
+      setDrag(next);
+    };
+    const move = (to: globalThis.PointerEvent) => {
+      if (!current && Math.hypot(to.clientX - start.x, to.clientY - start.y) < SLOP) return;
+      element.setPointerCapture(to.pointerId);
+      const over = laneAt(root, to.clientX, to.clientY);
+      show({ chips: current?.chips ?? latest.current.taken(chip), x: to.clientX, y: to.clientY, over });
+    };
+    const end = (finish: boolean) => {
+      const { chips = [], over = null } = current ?? {};
+      stop.current?.();
+      if (finish && over !== null) latest.current.move(chips, over);
+    };
+    const up = () => end(true);
+    const cancel = () => end(false);
+    const key = (pressed: KeyboardEvent) => {
+      if (pressed.key !== "Escape" || !current) return;
+      pressed.stopPropagation();
+      end(false);
+    };
+    stop.current?.();
+    stop.current = () => {
+      window.removeEventListener("pointermove", move);
+      window.removeEventListener("pointerup", up);
+      window.removeEventListener("pointercancel", cancel);
+      window.removeEventListener("keydown", key, true);
+      stop.current = null;
+      show(null);
+    };
+    window.addEventListener("pointermove", move);
+    window.addEventListener("pointerup", up);
+    window.addEventListener("pointercancel", cancel);
+    window.addEventListener("keydown", key, true);
+  };
+  return { drag, source: { onPointerDown } };
+}
+
+function laneAt(root: Document | ShadowRoot, x: number, y: number): number | null {
+  const lane = root.elementFromPoint(x, y)?.closest<HTMLElement>("[data-lane]")?.dataset["lane"];
+  return lane === undefined ? null : Number(lane);
+}

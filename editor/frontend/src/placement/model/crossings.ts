@@ -1,0 +1,119 @@
+// What goes from one rank to another: edges of Walks, streams, and results that a later step reads; with the nodes at
+// their ends. Pure.
+import type { HandedShown, RouteShown } from "../../messages/answers";
+import { readLink, readResult } from "../../document/names";
+import { at } from "../../document/pointer";
+import { entries, flat } from "../../document/tree";
+import type { GraphDocument, Stream } from "../../document/types";
+
+export interface Crossing {
+  key: string;
+  walk: string | null;
+  stream: string | null;
+  /** Of a result that goes from step to step. */
+  task: string | null;
+  pointer: string;
+  /** As written: `noise.latents`. */
+  from: string;
+  to: string;
+  /** null: an end that is no component. */
+  fromNode: string | null;
+  toNode: string | null;
+  source: number;
+  target: number;
+  transport: string;
+}
+
+export const TRANSPORTS: Record<string, string> = {
+  local: "stays on the rank",
+  shm: "through shared memory",
+  inline: "inside the message, as it is small",
+  control: "to the client",
+  cuda_ipc: "from GPU to GPU",
+};
+
+export function crossingsOf(
+  graph: GraphDocument,
+  { routes, handed }: { routes: readonly RouteShown[]; handed: readonly HandedShown[] },
+): Crossing[] {
+  const wires = routes.filter(crosses).map((route) => {
+    const ends = route.stream === null ? edgeEnds(graph, route) : streamEnds(graph, route);
+    return { ...route, task: null, ...ends };
+  });
+  const results = handed.filter(crosses).map(({ result, input, ...route }) => {
+    const [producer = "", name = ""] = result.split(".");
+    const [reader = "", taken = ""] = input.split(".");
+    const fromNode = resultNode(graph, producer, name);
+    return {
+      ...route,
+      walk: null,
+      stream: null,
+      from: result,
+      to: input,
+      fromNode,
+      toNode: inputNode(graph, reader, taken),
+    };
+  });
+  return [...wires, ...results].map((route, index) => ({
+    key: `${route.pointer} ${route.source}>${route.target} ${index}`,
+    ...route,
+  }));
+}
+
+function crosses({ source, target }: { source: number; target: number }): boolean {
+  return source !== target;
+}
+
+function resultNode(graph: GraphDocument, walk: string, name: string): string | null {
+  const found = graph.walks?.[walk]?.results?.[name];
+  return found === undefined ? null : nodeOf(usesOf(graph, walk), readResult(found).from);
+}
+
+/** The first that reads an input. */
+function inputNode(graph: GraphDocument, walk: string, name: string): string | null {
+  const link = (graph.walks?.[walk]?.edges ?? []).map(readLink).find(({ from }) => from === `@in.${name}`);
+  return link ? nodeOf(usesOf(graph, walk), link.to) : null;
+}
+
+type Ends = Pick<Crossing, "from" | "to" | "fromNode" | "toNode">;
+
+function edgeEnds(graph: GraphDocument, route: RouteShown): Ends {
+  const link = at(graph, route.pointer) as { from?: unknown; to?: unknown } | unknown[] | undefined;
+  const [from, to] = Array.isArray(link) ? link : [link?.from, link?.to];
+  const uses = usesOf(graph, route.walk ?? "");
+  return { from: text(from), to: text(to), fromNode: nodeOf(uses, text(from)), toNode: nodeOf(uses, text(to)) };
+}
+
+function streamEnds(graph: GraphDocument, route: RouteShown): Ends {
+  const stream = at(graph, route.pointer) as Stream | undefined;
+  const from = stream?.from ?? "";
+  const producer = (stream?.walks ?? [])
+    .map((walk) => nodeOf(usesOf(graph, walk), from))
+    .find((node) => node !== null);
+  const reader = readerOf(graph, route.stream ?? "");
+  return { from, to: reader?.to ?? "", fromNode: producer ?? null, toNode: reader?.node ?? null };
+}
+
+/** The first edge that reads a stream. */
+function readerOf(graph: GraphDocument, stream: string): { to: string; node: string | null } | null {
+  for (const [name, walk] of Object.entries(graph.walks ?? {}))
+    for (const link of walk.edges ?? []) {
+      const [from, to] = Array.isArray(link) ? link : [link.from, link.to];
+      if (from === `@stream.${stream}`) return { to: text(to), node: nodeOf(usesOf(graph, name), text(to)) };
+    }
+  return null;
+}
+
+function usesOf(graph: GraphDocument, walk: string): Map<string, string> {
+  const found = graph.walks?.[walk];
+  if (!found) return new Map();
+  return new Map(flat(entries(found)).flatMap((entry) => (entry.kind === "use" ? [[entry.name, entry.node]] : [])));
+}
+
+function nodeOf(uses: Map<string, string>, reference: string): string | null {
+  return uses.get(reference.split(".")[0] ?? "") ?? null;
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}

@@ -1,0 +1,218 @@
+// What certainly mends a problem of the plan, as one press. Pure.
+import type { PlanShown, Problem } from "../../messages/answers";
+import type { GraphDocument } from "../../document/types";
+import { showBytes } from "../../ui/words";
+import { addRank, assign, removeRank, setDevice, setGroup, tidy } from "../../document/placement/edits";
+import { named, spotOf } from "./problems";
+import { groupOf, ranksOfNode, walksOfNodes } from "../../document/placement/resolve";
+import type { PlacementDocument } from "../../document/placement/schema.generated";
+
+export interface Fix {
+  label: string;
+  /** null: nothing in the placement changes. */
+  placement: PlacementDocument | null;
+  /** Plan for these GPUs instead (`3x141GB`). */
+  hardware?: string;
+}
+
+type Mender = (problem: Problem, placement: PlacementDocument, graph: GraphDocument, plan: PlanShown) => Fix[];
+
+/** The fixes of a problem; none where none is certain. `placement` is the one that was planned. */
+export function fixesOf(
+  problem: Problem,
+  placement: PlacementDocument,
+  graph: GraphDocument,
+  plan: PlanShown,
+): Fix[] {
+  const found = MENDERS[problem.code]?.(problem, placement, graph, plan) ?? [];
+  return found.filter((fix) => fix.hardware !== undefined || (fix.placement !== null && fix.placement !== placement));
+}
+
+const MENDERS: Record<string, Mender> = {
+  unsupported: (problem, placement, graph) => {
+    const { group: index, field } = spotOf(problem, placement, graph);
+    const group = index === null ? undefined : placement.groups[index];
+    if (!group || index === null) return [];
+    if (field === "host")
+      return [{ label: "Use this machine", placement: setGroup(placement, index, { host: null }) }];
+    const ranks = group.ranks.slice(0, 1);
+    const label = field === "replicas" ? "One copy" : "Width 1";
+    return [{ label, placement: setGroup(placement, index, { ranks, tensor_parallel: 1, replicas: 1 }) }];
+  },
+  rank_count: (problem, placement, graph) => {
+    const { group: index } = spotOf(problem, placement, graph);
+    const group = index === null ? undefined : placement.groups[index];
+    if (!group || index === null) return [];
+    const rank = group.ranks[0] ?? 0;
+    const fields = { ranks: [rank], tensor_parallel: 1, replicas: 1 };
+    return [{ label: `Only rank ${rank}`, placement: setGroup(placement, index, fields) }];
+  },
+  unknown_node: (_problem, placement, graph) => [
+    { label: "Remove names that are gone", placement: tidy(placement, graph) },
+  ],
+  unknown_walk: (_problem, placement, graph) => [
+    { label: "Remove names that are gone", placement: tidy(placement, graph) },
+  ],
+  unknown_rank: (problem, placement, graph) => unknownRank(problem, placement, graph),
+  rank_gap: (_problem, placement) => [{ label: "Number the ranks from 0", placement: renumbered(placement) }],
+  duplicate_rank: (_problem, placement) => [{ label: "Keep the first", placement: withoutTwins(placement) }],
+  no_ranks: (_problem, placement, _graph, plan) => [
+    { label: "Add rank 0", placement: addRank(placement, plan.devices[0]?.name ?? "cpu").placement },
+  ],
+  no_device: noDevice,
+  unplaced: (problem, placement, graph) => unplaced(problem, placement, graph),
+  split_state: splitState,
+  does_not_fit: doesNotFit,
+  device_full: deviceFull,
+  idle_rank: (problem, placement, graph) => {
+    const { rank } = spotOf(problem, placement, graph);
+    return rank === null ? [] : [{ label: `Remove rank ${rank}`, placement: removeRank(placement, graph, rank) }];
+  },
+  idle_gpu: (problem, placement, graph) => {
+    const { rank } = spotOf(problem, placement, graph);
+    return rank === null ? [] : [{ label: "Use the CPU", placement: setDevice(placement, rank, "cpu") }];
+  },
+  other_graph: (_problem, placement, graph) => [
+    { label: `Make it for ${graph.name}`, placement: { ...placement, graph: graph.name } },
+  ],
+};
+
+function unknownRank(problem: Problem, placement: PlacementDocument, graph: GraphDocument): Fix[] {
+  const { group: index } = spotOf(problem, placement, graph);
+  const group = index === null ? undefined : placement.groups[index];
+  if (!group || index === null) return [];
+  const known = placement.ranks.map((entry) => entry.rank);
+  const missing = group.ranks.find((rank) => !known.includes(rank));
+  const device = placement.ranks.at(-1)?.device ?? "cpu";
+  const added = addRank(placement, device);
+  const grow = added.rank === missing ? [{ label: `Add rank ${missing}`, placement: added.placement }] : [];
+  const lowest = Math.min(...known);
+  const move = { label: `Move to rank ${lowest}`, placement: setGroup(placement, index, { ranks: [lowest] }) };
+  return known.length > 0 ? [...grow, move] : grow;
+}
+
+/** Another device of this machine, or the GPUs that the placement is made for. */
+function noDevice(problem: Problem, placement: PlacementDocument, graph: GraphDocument, plan: PlanShown): Fix[] {
+  const { rank } = spotOf(problem, placement, graph);
+  if (rank === null) return [];
+  const here = plan.devices.map((device) => ({
+    label: `Use ${device.name}`,
+    placement: setDevice(placement, rank, device.name),
+  }));
+  const wanted = placement.ranks.flatMap(({ device }) =>
+    device.startsWith("cuda:") ? [Number(device.slice(5))] : [],
+  );
+  const count = Math.max(0, ...wanted.map((number) => number + 1));
+  const assumed = {
+    label: `Plan as if there were ${count} GPUs of 141 GB`,
+    placement: null,
+    hardware: `${count}x141GB`,
+  };
+  return count > 0 ? [...here.slice(0, 3), assumed] : here.slice(0, 3);
+}
+
+function unplaced(problem: Problem, placement: PlacementDocument, graph: GraphDocument): Fix[] {
+  const node = named(problem.message, graph, "node");
+  if (node === null) return [];
+  const walks = (walksOfNodes(graph).get(node) ?? []).filter((walk) => groupOf(placement, node, walk) === null);
+  return placement.ranks.slice(0, 4).map(({ rank }) => ({
+    label: `Place on rank ${rank}`,
+    placement: assign(placement, graph, [node], [rank], walks),
+  }));
+}
+
+/** The nodes of a state together, on either rank of the first Walk where they are apart. */
+function splitState(problem: Problem, placement: PlacementDocument, graph: GraphDocument): Fix[] {
+  const state = named(problem.message, graph, "state");
+  const walk = /Walk `([^`]+)`/.exec(problem.message)?.[1];
+  if (state === null || walk === undefined) return [];
+  const users = walksOfNodes(graph);
+  const bound = Object.entries(graph.nodes ?? {})
+    .filter(([name, node]) => Object.values(node.states ?? {}).includes(state) && users.get(name)?.includes(walk))
+    .map(([name]) => name);
+  const ranks = [...new Set(bound.flatMap((node) => ranksOfNode(placement, node, walk)))].sort((a, b) => a - b);
+  return ranks.map((rank) => ({
+    label: `All on rank ${rank} in ${walk}`,
+    placement: assign(placement, graph, bound, [rank], [walk]),
+  }));
+}
+
+/** More memory where the device has it, else a device that has enough. */
+function doesNotFit(problem: Problem, placement: PlacementDocument, graph: GraphDocument, plan: PlanShown): Fix[] {
+  const { rank } = spotOf(problem, placement, graph);
+  const shown = plan.ranks.find((entry) => entry.rank === rank);
+  if (rank === null || !shown) return [];
+  const need = Object.values(shown.budget).reduce((total, bytes) => total + bytes, 0);
+  const used = (name: string) =>
+    plan.ranks
+      .filter((other) => other.device === name && other.rank !== rank)
+      .reduce((total, other) => total + other.capacity, 0);
+  const groups = groupsOn(placement, graph, rank);
+  const device = plan.devices.find((entry) => entry.name === shown.device);
+  const said = groups.length === 1 && placement.groups[groups[0] ?? -1]?.memory != null;
+  const memory = Math.ceil(need / 2 ** 30);
+  const more =
+    device && said && memory * 2 ** 30 + used(device.name) <= device.free
+      ? [
+          {
+            label: `Give it ${memory} GiB`,
+            placement: setGroup(placement, groups[0] ?? 0, { memory: `${memory}GiB` }),
+          },
+        ]
+      : [];
+  const others = plan.devices.filter((entry) => entry.name !== shown.device && entry.name !== "cpu");
+  const roomy = said ? [] : others.filter((entry) => entry.free - used(entry.name) >= need);
+  return [
+    ...more,
+    ...roomy.map((entry) => ({ label: `Use ${entry.name}`, placement: setDevice(placement, rank, entry.name) })),
+  ];
+}
+
+/** Another device that has the room, or what is left of this one. */
+function deviceFull(problem: Problem, placement: PlacementDocument, graph: GraphDocument, plan: PlanShown): Fix[] {
+  const name = /^`([^`]+)`/.exec(problem.message)?.[1];
+  const here = plan.ranks.filter((rank) => rank.device === name);
+  const taken = (device: string) =>
+    plan.ranks.filter((rank) => rank.device === device).reduce((total, rank) => total + rank.capacity, 0);
+  const elsewhere = here.flatMap((rank) =>
+    plan.devices
+      .filter((device) => device.name !== name && device.name !== "cpu")
+      .filter((device) => device.free - taken(device.name) >= rank.capacity)
+      .slice(0, 1)
+      .map((device) => ({
+        label: `Rank ${rank.rank} to ${device.name}`,
+        placement: setDevice(placement, rank.rank, device.name),
+      })),
+  );
+  const said = here.flatMap((rank) => groupsOn(placement, graph, rank.rank));
+  const open = [...new Set(said)].reduce((changed, index) => setGroup(changed, index, { memory: null }), placement);
+  const free = plan.devices.find((device) => device.name === name)?.free ?? 0;
+  return [...elsewhere, { label: `Take what is free (${showBytes(free)})`, placement: open }];
+}
+
+/** The groups that put something on a rank. */
+function groupsOn(placement: PlacementDocument, graph: GraphDocument, rank: number): number[] {
+  const found = new Set<number>();
+  for (const [node, walks] of walksOfNodes(graph))
+    for (const walk of walks) {
+      const index = groupOf(placement, node, walk);
+      if (index !== null && placement.groups[index]?.ranks.includes(rank)) found.add(index);
+    }
+  return [...found].sort((a, b) => a - b);
+}
+
+function withoutTwins(placement: PlacementDocument): PlacementDocument {
+  const first = (rank: number) => placement.ranks.find((entry) => entry.rank === rank);
+  const ranks = placement.ranks.filter((entry) => first(entry.rank) === entry);
+  return ranks.length === placement.ranks.length ? placement : { ...placement, ranks };
+}
+
+function renumbered(placement: PlacementDocument): PlacementDocument {
+  const order = [...new Set(placement.ranks.map((entry) => entry.rank))].sort((a, b) => a - b);
+  const lower = (rank: number) => (order.includes(rank) ? order.indexOf(rank) : rank);
+  return {
+    ...placement,
+    groups: placement.groups.map((group) => ({ ...group, ranks: group.ranks.map(lower) })),
+    ranks: placement.ranks.map((entry) => ({ ...entry, rank: lower(entry.rank) })),
+  };
+}

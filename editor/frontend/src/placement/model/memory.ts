@@ -1,0 +1,129 @@
+// What fills a rank's memory, for bars and estimates. Pure; bytes.
+import type { DeviceShown, PlanShown, RankShown } from "../../messages/answers";
+
+export type PartKind = "weights" | "kv" | "arena" | "workspace" | "graphs" | "margin" | "other";
+
+export interface Part {
+  key: string;
+  kind: PartKind;
+  /** `weights bagel` -> `Weights bagel`. */
+  label: string;
+  /** What it is for. */
+  about: string;
+  bytes: number;
+}
+
+export interface LaneMemory {
+  parts: Part[];
+  total: number;
+  capacity: number;
+  device: DeviceShown | null;
+  /** Taken on the device by what isn't this placement. */
+  elsewhere: number;
+  /** Given to other ranks of this placement on the same device. */
+  neighbours: number;
+  /** The rank needs this much more than it has. */
+  over: number;
+  /** The device's ranks are given this much more than it has free. */
+  deviceOver: number;
+  /** The bar's full width, where the rank's parts end in it, and what they must not pass. */
+  scale: number;
+  end: number;
+  limit: number;
+}
+
+const KINDS: Record<PartKind, { label: string; about: string }> = {
+  weights: { label: "Weights", about: "read once, shared by all nodes of the rank that use them" },
+  kv: { label: "Cache", about: "tokens that requests keep in a state; more of it serves more requests at once" },
+  arena: { label: "Arena", about: "tensors on their way to other GPUs, which read them where they lie" },
+  workspace: { label: "Workspace", about: "of the component that takes most: one batch runs at a time" },
+  graphs: { label: "Graphs", about: "captured work of the GPU" },
+  margin: { label: "Margin", about: "driver, captured graphs and fragmentation" },
+  other: { label: "Other", about: "" },
+};
+
+const PART_KINDS = Object.keys(KINDS) as PartKind[];
+
+/** One entry of a rank's budget. */
+export function partOf(key: string, bytes: number): Part {
+  const [word = "", ...rest] = key.split(" ");
+  const kind: PartKind = word in KINDS ? (word as PartKind) : "other";
+  const name = rest.join(" ");
+  const label = kind === "other" ? key : name ? `${KINDS[kind].label} ${name}` : KINDS[kind].label;
+  return { key, kind, label, about: KINDS[kind].about, bytes };
+}
+
+export function laneMemory(plan: PlanShown, rank: RankShown): LaneMemory {
+  const order = (part: Part) => PART_KINDS.indexOf(part.kind);
+  const parts = Object.entries(rank.budget)
+    .map(([key, bytes]) => partOf(key, bytes))
+    .sort((a, b) => order(a) - order(b));
+  const total = sum(parts.map((part) => part.bytes));
+  const device = plan.devices.find((entry) => entry.name === rank.device) ?? null;
+  const here = plan.ranks.filter((other) => other.device === rank.device);
+  const neighbours = sum(here.filter((other) => other.rank !== rank.rank).map((other) => other.capacity));
+  const elsewhere = device ? Math.max(0, device.total - device.free) : 0;
+  const over = Math.max(0, total - rank.capacity);
+  const deviceOver = device ? Math.max(0, rank.capacity + neighbours - device.free) : 0;
+  const end = elsewhere + neighbours + total;
+  const full = elsewhere + neighbours + rank.capacity;
+  return {
+    parts,
+    total,
+    capacity: rank.capacity,
+    device,
+    elsewhere,
+    neighbours,
+    over,
+    deviceOver,
+    scale: Math.max(end, full, device?.total ?? 0, 1),
+    end,
+    limit: Math.min(full, device?.total ?? full),
+  };
+}
+
+export interface Estimate {
+  weights: number;
+  cache: number;
+  rest: number;
+  total: number;
+}
+
+/** Over all ranks. */
+export function estimate(plan: PlanShown): Estimate {
+  const found = { weights: 0, cache: 0, rest: 0, total: 0 };
+  for (const rank of plan.ranks)
+    for (const [key, bytes] of Object.entries(rank.budget)) {
+      const { kind } = partOf(key, bytes);
+      found[kind === "weights" ? "weights" : kind === "kv" ? "cache" : "rest"] += bytes;
+      found.total += bytes;
+    }
+  return found;
+}
+
+const SIZE = /^\d{1,6}(\.\d{1,6})? ?(%|B|KiB|MiB|GiB|TiB|kB|MB|GB|TB)$/;
+
+/** What is typed as a group's memory: null for nothing, a message for what is no size. */
+export function parseMemory(text: string): { memory: number | string | null } | { error: string } {
+  const trimmed = text.trim();
+  if (trimmed === "") return { memory: null };
+  if (/^\d+$/.test(trimmed)) {
+    const bytes = Number(trimmed);
+    return bytes >= 1 && bytes < 2 ** 60
+      ? { memory: bytes }
+      : { error: "Write a size like 20GiB, or a share like 40%." };
+  }
+  return SIZE.test(trimmed) ? { memory: trimmed } : { error: "Write a size like 20GiB, or a share like 40%." };
+}
+
+/** Hypothetical GPUs as text; null: it is no such text. */
+export function parseHardware(text: string): { count: number; gigabytes: number } | null {
+  const match = /^(\d{1,3}) ?[x×] ?(\d{1,5}) ?GB$/i.exec(text.trim());
+  const count = Number(match?.[1]);
+  const gigabytes = Number(match?.[2]);
+  return match && count >= 1 && gigabytes >= 1 ? { count, gigabytes } : null;
+}
+
+function sum(numbers: number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}

@@ -1,0 +1,360 @@
+// The form of a task: its inputs, its parameters, the seed, and the button that runs it.
+import { ArrowDown, ArrowUp, ChevronDown, Play as PlayIcon, Plus, RotateCcw, Square, X } from "lucide-react";
+import { useState, type ClipboardEvent, type KeyboardEvent, type ReactNode } from "react";
+import { shown } from "../../ui/keys";
+import { Button, IconButton, Menu, Prose } from "../../ui/kit";
+import { color, glyph } from "../../ui/modality";
+import { MediaPart, NumbersPart, ParamField, SeedField, TextPart } from "./fields";
+import { canOrder, isEmpty, judge, labelOf, listedParams, newPart, widgetOf, type Faults } from "../model/form";
+import { fits, mediaOf, words } from "../files/media";
+import type { RunOptions } from "../runs/session";
+import type { Given, Part, TaskShown } from "../model/types";
+
+interface Props {
+  task: TaskShown;
+  given: Given;
+  busy: boolean;
+  /** Why it can't be run now, whatever is given. */
+  blocked: string | null;
+  onChange: (change: (given: Given) => Given) => void;
+  onReset: () => void;
+  onRun: (options?: RunOptions) => void;
+  onStop: () => void;
+  /** What the next run does besides, above the button. */
+  children?: ReactNode;
+}
+
+export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun, onStop, children }: Props) {
+  const faults = judge(task, given);
+  const [asked, setAsked] = useState(false);
+  const run = (options?: RunOptions) => {
+    setAsked(true);
+    if (!blocked && !busy && Object.keys(faults).length === 0) {
+      setAsked(false);
+      onRun(options);
+    }
+  };
+  const keys = (event: KeyboardEvent) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      event.stopPropagation();
+      run();
+    }
+  };
+  const changePart = (key: string, change: Partial<Part>) =>
+    onChange((before) => ({
+      ...before,
+      parts: before.parts.map((part) => (part.key === key ? { ...part, ...change } : part)),
+    }));
+  const paste = (event: ClipboardEvent) => {
+    const file = [...event.clipboardData.files][0];
+    if (!file) return;
+    event.preventDefault();
+    void pasted(task, file).then((made) => made && onChange((before) => placed(task, before, made)));
+  };
+  const told = asked ? faults : onlyTyped(faults);
+  const lists = { task, given, faults: told, onChange, changePart, onRun: () => run() };
+  const count = Object.keys(faults).length;
+  return (
+    <form
+      className="wg-play-form"
+      aria-label={`${task.label || labelOf(task.name)}: inputs`}
+      onSubmit={(event) => event.preventDefault()}
+      onKeyDown={keys}
+      onPaste={paste}
+    >
+      <div className="fields">
+        {given.ordered ? <OrderedInputs {...lists} /> : <NamedInputs {...lists} />}
+        {canOrder(task) && (
+          <label className="wg-play-order">
+            <input
+              type="checkbox"
+              checked={given.ordered}
+              onChange={(event) => onChange((before) => ({ ...before, ordered: event.target.checked }))}
+            />
+            In an order of my own
+          </label>
+        )}
+        {told["all"] && (
+          <div className="wg-play-fault" role="alert">
+            {told["all"]}
+          </div>
+        )}
+        <div className="wg-play-head">
+          <h2>Parameters</h2>
+          <Button kind="quiet" onClick={onReset} aria-label="Back to the defaults">
+            <RotateCcw size={13} aria-hidden /> Reset
+          </Button>
+        </div>
+        <SeedField
+          seed={given.seed}
+          fault={told["seed"]}
+          onChange={(seed) => onChange((before) => ({ ...before, seed }))}
+        />
+        {listedParams(task).map(([name, param]) => (
+          <ParamField
+            key={name}
+            name={name}
+            param={param}
+            value={given.params[name]}
+            fault={told[`param:${name}`]}
+            onChange={(value) => onChange((before) => withParam(before, name, value))}
+          />
+        ))}
+      </div>
+      <div className="run">
+        {children}
+        {busy ? (
+          <Button kind="danger" className="wide" onClick={onStop}>
+            <Square size={14} aria-hidden /> Stop
+          </Button>
+        ) : (
+          <div className="split">
+            <Button
+              kind="primary"
+              className="wide"
+              disabled={blocked !== null}
+              title={blocked ?? shown("Mod+Enter")}
+              aria-keyshortcuts="Control+Enter Meta+Enter"
+              onClick={() => run()}
+            >
+              <PlayIcon size={14} aria-hidden /> Run <kbd aria-hidden>{shown("Mod+Enter")}</kbd>
+            </Button>
+            <OtherRuns disabled={blocked !== null} onRun={run} />
+          </div>
+        )}
+        {(blocked || (asked && count > 0)) && (
+          <div className="wg-play-fault" role="alert">
+            {blocked ?? `${count === 1 ? "One thing is" : `${count} things are`} missing or wrong above.`}
+          </div>
+        )}
+      </div>
+    </form>
+  );
+}
+
+/** The run button's menu. */
+function OtherRuns({ disabled, onRun }: { disabled: boolean; onRun: (options: RunOptions) => void }) {
+  const [menu, setMenu] = useState<{ x: number; y: number } | null>(null);
+  const entries = [
+    { label: "Run paused: step it from its first call", run: () => onRun({ hold: true }) },
+    { label: "Run recorded: keep all values to compare", run: () => onRun({ record: true }) },
+    { label: "Run paused and recorded", run: () => onRun({ hold: true, record: true }) },
+  ];
+  return (
+    <>
+      <IconButton
+        kind="primary"
+        label="Other ways to start"
+        aria-haspopup="menu"
+        aria-expanded={menu !== null}
+        disabled={disabled}
+        onClick={(event) => {
+          const box = event.currentTarget.getBoundingClientRect();
+          setMenu({ x: box.left, y: box.bottom });
+        }}
+      >
+        <ChevronDown size={14} />
+      </IconButton>
+      {menu && <Menu at={menu} entries={entries} onClose={() => setMenu(null)} />}
+    </>
+  );
+}
+
+/** What is merely missing is not told before the first try. */
+function onlyTyped(faults: Faults): Faults {
+  return Object.fromEntries(Object.entries(faults).filter(([key]) => !key.startsWith("input:")));
+}
+
+function withParam(given: Given, name: string, value: Given["params"][string] | undefined): Given {
+  const { [name]: _, ...others } = given.params;
+  return { ...given, params: value === undefined ? others : { ...others, [name]: value } };
+}
+
+// ── inputs ──────────────────────────────────────────────────────────────────────────────────────
+
+interface ListProps {
+  task: TaskShown;
+  given: Given;
+  faults: Faults;
+  onChange: Props["onChange"];
+  changePart: (key: string, change: Partial<Part>) => void;
+  onRun: () => void;
+}
+
+function NamedInputs({ task, given, faults, onChange, changePart, onRun }: ListProps) {
+  return Object.entries(task.inputs).map(([name, declared]) => {
+    const parts = given.parts.filter((part) => part.input === name);
+    const label = labelOf(name);
+    const add = () => onChange((before) => ({ ...before, parts: [...before.parts, newPart(name, declared)] }));
+    const fault = faults[`input:${name}`];
+    return (
+      <fieldset key={name} className="wg-play-input">
+        <legend>
+          <Kind modality={declared.modality} /> {label}
+          {declared.optional && <span className="aside">optional</span>}
+        </legend>
+        {parts.map((part, index) => (
+          <PartRow
+            key={part.key}
+            part={part}
+            label={parts.length > 1 ? `${label} ${index + 1}` : label}
+            fault={faults[`part:${part.key}`]}
+            removable={parts.length > 1 || declared.optional}
+            onRemove={() => onChange((before) => without(before, part.key))}
+            onChange={(change) => changePart(part.key, change)}
+            onRun={onRun}
+          />
+        ))}
+        {(declared.many || parts.length === 0) && (
+          <Button kind="quiet" className="add" onClick={add}>
+            <Plus size={13} aria-hidden /> {parts.length === 0 ? `Add ${label.toLowerCase()}` : "Another"}
+          </Button>
+        )}
+        <div className={fault ? "wg-play-fault" : "wg-play-hint"} role={fault ? "alert" : undefined}>
+          {fault ?? <Prose text={declared.description} />}
+        </div>
+      </fieldset>
+    );
+  });
+}
+
+/** All inputs in one list, in the order in which the task reads them. */
+function OrderedInputs({ task, given, faults, onChange, changePart, onRun }: ListProps) {
+  const [menu, setMenu] = useState<{ x: number; y: number } | null>(null);
+  const move = (index: number, step: number) =>
+    onChange((before) => ({ ...before, parts: moved(before.parts, index, step) }));
+  const entries = Object.entries(task.inputs).map(([name, declared]) => ({
+    label: labelOf(name),
+    run: () => onChange((before) => ({ ...before, parts: [...before.parts, newPart(name, declared)] })),
+  }));
+  const missing = Object.entries(faults).filter(([key]) => key.startsWith("input:"));
+  return (
+    <fieldset className="wg-play-input ordered">
+      <legend>Inputs, in the order in which they are read</legend>
+      {given.parts.map((part, index) => (
+        <div key={part.key} className="ordered-row">
+          <div className="order">
+            <span>{index + 1}</span>
+            <IconButton label={`Move ${index + 1} up`} disabled={index === 0} onClick={() => move(index, -1)}>
+              <ArrowUp size={13} />
+            </IconButton>
+            <IconButton
+              label={`Move ${index + 1} down`}
+              disabled={index === given.parts.length - 1}
+              onClick={() => move(index, 1)}
+            >
+              <ArrowDown size={13} />
+            </IconButton>
+          </div>
+          <PartRow
+            part={part}
+            label={`${index + 1}: ${labelOf(part.input)}`}
+            titled
+            fault={faults[`part:${part.key}`]}
+            removable
+            onRemove={() => onChange((before) => without(before, part.key))}
+            onChange={(change) => changePart(part.key, change)}
+            onRun={onRun}
+          />
+        </div>
+      ))}
+      <Button
+        kind="quiet"
+        className="add"
+        aria-haspopup="menu"
+        onClick={(event) => {
+          const box = event.currentTarget.getBoundingClientRect();
+          setMenu({ x: box.left, y: box.bottom });
+        }}
+      >
+        <Plus size={13} aria-hidden /> Add
+      </Button>
+      {missing.map(([key, fault]) => (
+        <div key={key} className="wg-play-fault" role="alert">
+          {labelOf(key.slice("input:".length))}: {fault}
+        </div>
+      ))}
+      {menu && <Menu at={menu} entries={entries} onClose={() => setMenu(null)} />}
+    </fieldset>
+  );
+}
+
+interface RowProps {
+  part: Part;
+  label: string;
+  titled?: boolean;
+  fault: string | undefined;
+  removable: boolean;
+  onRemove: () => void;
+  onChange: (change: Partial<Part>) => void;
+  onRun: () => void;
+}
+
+function PartRow({ part, label, titled, fault, removable, onRemove, onChange, onRun }: RowProps) {
+  const widget = widgetOf(part.modality);
+  const Widget = widget === "text" ? TextPart : widget === "media" ? MediaPart : NumbersPart;
+  return (
+    <div className="wg-play-part">
+      <div className="body">
+        {titled && (
+          <div className="title">
+            <Kind modality={part.modality} /> {labelOf(part.input)}
+          </div>
+        )}
+        <Widget part={part} label={label} fault={fault} onChange={onChange} onRun={onRun} />
+      </div>
+      {removable && (
+        <IconButton label={`Remove ${label}`} onClick={onRemove}>
+          <X size={14} />
+        </IconButton>
+      )}
+    </div>
+  );
+}
+
+export function Kind({ modality }: { modality: string }) {
+  return (
+    <span className="wg-play-kind" style={{ color: color(modality) }} title={modality}>
+      {glyph(modality)}
+    </span>
+  );
+}
+
+function without(given: Given, key: string): Given {
+  return { ...given, parts: given.parts.filter((part) => part.key !== key) };
+}
+
+function moved(parts: readonly Part[], index: number, step: number): Part[] {
+  const next = [...parts];
+  const [part] = next.splice(index, 1);
+  if (part) next.splice(index + step, 0, part);
+  return next;
+}
+
+// ── pasted files ────────────────────────────────────────────────────────────────────────────────
+
+async function pasted(task: TaskShown, file: File): Promise<Part | null> {
+  const found = Object.entries(task.inputs).find(
+    ([, declared]) => widgetOf(declared.modality) === "media" && fits(declared.modality, file.type),
+  );
+  if (!found) return null;
+  const [name, declared] = found;
+  try {
+    return newPart(name, declared, "", await mediaOf(file, declared.modality, `pasted ${words(declared.modality)}`));
+  } catch {
+    return null;
+  }
+}
+
+/** Into the first empty place of its kind, else as one more, else in place of the last. */
+function placed(task: TaskShown, given: Given, made: Part): Given {
+  const same = given.parts.filter((part) => task.inputs[part.input]?.modality === made.modality);
+  const target = same.find(isEmpty);
+  const replace = target ?? (task.inputs[made.input]?.many ? undefined : same.at(-1));
+  if (!replace) return { ...given, parts: [...given.parts, made] };
+  return {
+    ...given,
+    parts: given.parts.map((part) => (part.key === replace.key ? { ...part, media: made.media } : part)),
+  };
+}

@@ -1,0 +1,116 @@
+// What the bar, the keys and the menu do: one list for all of them.
+import { call } from "../../api/client";
+import type { VersionEntry } from "../../messages/answers";
+import { onDebugKey } from "../../debug/model/actions";
+import type { GraphDocument } from "../../document/types";
+import { withGraph, type Editor } from "../../store/editor";
+import type { Command } from "../../panels/commands/goto";
+import { download } from "../../ui/handing";
+import { pretty } from "../../versions/pretty";
+import { hint, type Action, type Overrides } from "../../ui/keys";
+
+/** The note of the version that the first draft over a bundled graph leaves; the service's word. */
+const ORIGINAL = "as it comes with Walkgraph";
+
+export type DialogName = "version" | "find" | "sheet" | "conflict";
+
+export interface Commands {
+  run: () => void;
+  deploy: () => void;
+  version: () => void;
+  find: () => void;
+  focus: () => void;
+  sheet: () => void;
+  conflict: () => void;
+  download: () => void;
+  /** null: there is none. */
+  restoreOriginal: (() => void) | null;
+}
+
+interface Shell {
+  show: (dialog: DialogName) => void;
+  toggleFocus: () => void;
+  original: number | null;
+}
+
+export function commandsOf(editor: Editor, { show, toggleFocus, original }: Shell): Commands {
+  return {
+    run: () => editor.see({ tab: "play" }),
+    deploy: () => editor.see({ tab: "deploy" }),
+    version: () => show("version"),
+    find: () => show("find"),
+    sheet: () => show("sheet"),
+    conflict: () => show("conflict"),
+    focus: toggleFocus,
+    download: () =>
+      download(
+        `${editor.state.name}.json`,
+        `${pretty(editor.graph, editor.state.documents.sources)}\n`,
+        "application/json",
+      ),
+    restoreOriginal: original === null ? null : () => void restore(editor, original),
+  };
+}
+
+/** What the shell adds to the command palette. */
+export function listed(commands: Commands, overrides: Overrides): Command[] {
+  const entry = (name: string, run: () => void, keys = ""): Command => ({
+    name,
+    run,
+    blocked: null,
+    ...(keys ? { keys } : {}),
+  });
+  return [
+    entry("Save a version", commands.version, hint("version", overrides)),
+    entry("Download as JSON", commands.download),
+    ...(commands.restoreOriginal ? [entry("Restore the original", commands.restoreOriginal)] : []),
+    entry("Focus mode: the editor alone", commands.focus, hint("focus", overrides)),
+    entry("Keyboard: all keys", commands.sheet, hint("sheet", overrides)),
+  ];
+}
+
+/** Do what a key asks for; false: it means nothing now, and the browser may have it. */
+export function perform(action: Action, editor: Editor, commands: Commands): boolean {
+  switch (action) {
+    case "debug.break":
+    case "debug.resume":
+    case "debug.step":
+    case "debug.iteration":
+      return onDebugKey(editor, action);
+    case "undo":
+      editor.undo();
+      return true;
+    case "redo":
+      editor.redo();
+      return true;
+    case "tab.graph":
+    case "tab.tasks":
+    case "tab.placement":
+    case "tab.deploy":
+    case "tab.play":
+    case "tab.trace":
+      editor.see({ tab: action.slice(4) as "graph" });
+      return true;
+    default:
+      commands[action]();
+      return true;
+  }
+}
+
+/** The version that holds a bundled graph as it came; null: it never was another, or isn't bundled. */
+export async function originalOf(name: string): Promise<number | null> {
+  const path = `/api/v1/graphs/${encodeURIComponent(name)}/versions`;
+  const { value } = await call<VersionEntry[]>(path);
+  return value.find((version) => version.note === ORIGINAL)?.id ?? null;
+}
+
+async function restore(editor: Editor, version: number): Promise<void> {
+  try {
+    const name = encodeURIComponent(editor.state.name);
+    const { value, sources } = await call<GraphDocument>(`/api/v1/graphs/${name}/versions/${version}`);
+    editor.edit("Restore the original", (documents) => withGraph(documents, value, sources));
+    editor.say("This is the graph as it comes with Walkgraph. Undo brings yours back.");
+  } catch (error) {
+    editor.say(error instanceof Error ? error.message : String(error), "error");
+  }
+}

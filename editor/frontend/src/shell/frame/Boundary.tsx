@@ -1,0 +1,39 @@
+// A panel that breaks says so in its own place; the rest, and the document, go on.
+import { Component, type ErrorInfo, type ReactNode } from "react";
+import { Button } from "../../ui/kit";
+
+interface Props {
+  /** What is inside, for the user: "The inspector". */
+  what: string;
+  children: ReactNode;
+}
+
+export class Boundary extends Component<Props, { error: Error | null }> {
+  override state: { error: Error | null } = { error: null };
+
+  static getDerivedStateFromError(error: unknown): { error: Error } {
+    return { error: error instanceof Error ? error : new Error(String(error)) };
+  }
+
+  override componentDidCatch(error: Error, info: ErrorInfo): void {
+    console.error(`${this.props.what} broke`, error, info.componentStack);
+  }
+
+  override render(): ReactNode {
+    const { error } = this.state;
+    if (!error) return this.props.children;
+    return (
+      <div className="wg-broken" role="alert">
+        <h2>{this.props.what} stopped working</h2>
+        <p>
+          Your document is safe: it is saved as before. Show it again, or undo the last step if it stops once more.
+        </p>
+        <Button onClick={() => this.setState({ error: null })}>Show it again</Button>
+        <details>
+          <summary>What went wrong</summary>
+          <pre>{error.stack ?? error.message}</pre>
+        </details>
+      </div>
+    );
+  }
+}

@@ -1,0 +1,203 @@
+// The Graph tab: what to add at the left, the canvas with its problems, what is selected at the right.
+import {
+  PanelBottomClose,
+  PanelBottomOpen,
+  PanelLeftClose,
+  PanelLeftOpen,
+  PanelRightClose,
+  PanelRightOpen,
+} from "lucide-react";
+import type { ReactNode } from "react";
+import { GraphCanvas } from "../../canvas/GraphCanvas";
+import { Inspector } from "../../panels/inspector/Inspector";
+import { Outline } from "../../panels/outline/Outline";
+import { Palette } from "../../panels/palette/Palette";
+import { Problems } from "../../panels/problems/Problems";
+import { useEditorState } from "../../store/react";
+import { LiveBar } from "../../telemetry/views";
+import { IconButton, Tabs } from "../../ui/kit";
+import { CodeView } from "../../versions/CodeView";
+import { VersionsView } from "../../versions/VersionsView";
+import { Boundary } from "../frame/Boundary";
+import { setPanes, usePanes, type Panes } from "../../store/preferences";
+import { Splitter } from "../frame/Splitter";
+
+const LEFT = [
+  { value: "palette", label: "Palette", title: "Components to add" },
+  { value: "outline", label: "Outline", title: "All of the graph as a tree" },
+] as const;
+const RIGHT = [
+  { value: "inspector", label: "Inspector", title: "What is selected" },
+  { value: "versions", label: "Versions", title: "Versions that were kept" },
+  { value: "code", label: "Code", title: "The graph as JSON and Python" },
+] as const;
+
+export function GraphTab() {
+  const panes = usePanes();
+  return (
+    <div className="wg-graph">
+      <Left panes={panes} />
+      <div className="centre">
+        <div className="canvas">
+          <Boundary what="The canvas">
+            <GraphCanvas />
+            <LiveBar />
+          </Boundary>
+        </div>
+        <Bottom panes={panes} />
+      </div>
+      <Right panes={panes} />
+    </div>
+  );
+}
+
+function Left({ panes: { left, leftOpen, leftTab } }: { panes: Panes }) {
+  return (
+    <Side
+      side="left"
+      what="palette and outline"
+      open={leftOpen}
+      size={left}
+      bounds={[180, 480]}
+      onOpen={(open) => setPanes({ leftOpen: open })}
+      onResize={(size) => setPanes({ left: size })}
+      tabs={
+        <Tabs
+          label="Left panel"
+          value={leftTab}
+          onChange={(tab) => setPanes({ leftTab: tab, leftOpen: true })}
+          tabs={LEFT}
+        />
+      }
+    >
+      <Inside what={leftTab === "palette" ? "The palette" : "The outline"}>
+        {leftTab === "palette" ? <Palette /> : <Outline />}
+      </Inside>
+    </Side>
+  );
+}
+
+function Right({ panes: { right, rightOpen, rightTab } }: { panes: Panes }) {
+  const views = { inspector: <Inspector />, versions: <VersionsView />, code: <CodeView /> };
+  const names = { inspector: "The inspector", versions: "The list of versions", code: "The code view" };
+  return (
+    <Side
+      side="right"
+      what="inspector, versions and code"
+      open={rightOpen}
+      size={right}
+      bounds={[240, 720]}
+      onOpen={(open) => setPanes({ rightOpen: open })}
+      onResize={(size) => setPanes({ right: size })}
+      tabs={
+        <Tabs
+          label="Right panel"
+          value={rightTab}
+          onChange={(tab) => setPanes({ rightTab: tab, rightOpen: true })}
+          tabs={RIGHT}
+        />
+      }
+    >
+      <Inside what={names[rightTab]}>{views[rightTab]}</Inside>
+    </Side>
+  );
+}
+
+interface SideProps {
+  side: "left" | "right";
+  /** Its views, in words. */
+  what: string;
+  open: boolean;
+  /** Its width and the bounds of it, in pixels. */
+  size: number;
+  bounds: readonly [min: number, max: number];
+  onOpen: (open: boolean) => void;
+  onResize: (size: number) => void;
+  tabs: ReactNode;
+  children: ReactNode;
+}
+
+const ICONS = {
+  left: { open: PanelLeftOpen, close: PanelLeftClose },
+  right: { open: PanelRightOpen, close: PanelRightClose },
+};
+
+function Side({ side, what, open, size, bounds: [min, max], onOpen, onResize, tabs, children }: SideProps) {
+  const { open: Open, close: Close } = ICONS[side];
+  if (!open)
+    return (
+      <div className={`rail ${side}`}>
+        <IconButton label={`Show ${what}`} onClick={() => onOpen(true)}>
+          <Open size={16} />
+        </IconButton>
+      </div>
+    );
+  const splitter = <Splitter label={`Width of the ${side} panel`} {...{ side, size, min, max, onResize }} />;
+  return (
+    <>
+      {side === "right" && splitter}
+      <aside
+        className={`side ${side}`}
+        style={{ width: size }}
+        aria-label={what.replace(/^./, (letter) => letter.toUpperCase())}
+      >
+        <header>
+          {tabs}
+          <IconButton label={`Hide ${what}`} onClick={() => onOpen(false)}>
+            <Close size={16} />
+          </IconButton>
+        </header>
+        {children}
+      </aside>
+      {side === "left" && splitter}
+    </>
+  );
+}
+
+function Bottom({ panes }: { panes: Panes }) {
+  const { bottom, bottomOpen } = panes;
+  const { problems, of } = useEditorState((state) => state.checked);
+  const graph = useEditorState((state) => state.documents.graph);
+  const count = problems.length === 0 ? "No problems" : `Problems (${problems.length})`;
+  const words = bottomOpen ? "Problems" : of === null ? "Checking…" : count;
+  const toggle = () => setPanes({ bottomOpen: !bottomOpen });
+  return (
+    <>
+      {bottomOpen && (
+        <Splitter
+          label="Height of the problems"
+          side="bottom"
+          size={bottom}
+          min={80}
+          max={480}
+          onResize={(size) => setPanes({ bottom: size })}
+        />
+      )}
+      <section className="bottom" aria-label="Problems">
+        <button type="button" className="strip" aria-expanded={bottomOpen} onClick={toggle}>
+          <span data-problems={problems.length}>{words}</span>
+          {of !== null && of !== graph && <span className="busy">checking…</span>}
+          {bottomOpen ? <PanelBottomClose size={15} aria-hidden /> : <PanelBottomOpen size={15} aria-hidden />}
+        </button>
+        {bottomOpen && (
+          <div className="inside" style={{ height: bottom }}>
+            <Boundary what="The list of problems">
+              <Problems />
+            </Boundary>
+          </div>
+        )}
+      </section>
+    </>
+  );
+}
+
+/** Each panel has a boundary of its own: another tab starts anew. */
+function Inside({ what, children }: { what: string; children: ReactNode }) {
+  return (
+    <div className="inside">
+      <Boundary key={what} what={what}>
+        {children}
+      </Boundary>
+    </div>
+  );
+}

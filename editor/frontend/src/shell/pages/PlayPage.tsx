@@ -1,0 +1,15 @@
+// The playground as a page of its own.
+import { PlayView } from "../../play/PlayView";
+import { Following } from "../../session/following";
+import { Deployments } from "../../store/deployments";
+import { AlonePage } from "./AlonePage";
+
+const ATTACHED = [Deployments, Following];
+
+export function PlayPage({ deployment }: { deployment: string | undefined }) {
+  return (
+    <AlonePage deployment={deployment} label="The playground" attached={ATTACHED}>
+      <PlayView alone />
+    </AlonePage>
+  );
+}

@@ -1,0 +1,14 @@
+// The trace as a page of its own.
+import { Deployments } from "../../store/deployments";
+import { TraceView } from "../../trace/TraceView";
+import { AlonePage } from "./AlonePage";
+
+const ATTACHED = [Deployments];
+
+export function TracePage({ deployment }: { deployment: string | undefined }) {
+  return (
+    <AlonePage deployment={deployment} label="The trace" attached={ATTACHED}>
+      <TraceView alone />
+    </AlonePage>
+  );
+}

@@ -1,0 +1,149 @@
+// The edits of one task as the views call them: undoable, with a label; what is impossible is said, not thrown.
+import { useMemo } from "react";
+import * as edits from "../../document/edits/tasks";
+import { EditRefused } from "../../document/edits/parts/records";
+import { freshName } from "../../document/names";
+import { at } from "../../document/pointer";
+import type {
+  ForStep,
+  GraphDocument,
+  Literal,
+  Pointer,
+  Step,
+  Task,
+  TaskInput,
+  TaskParam,
+  WalkStep,
+} from "../../document/types";
+import type { Editor } from "../../store/editor";
+import { useEditor } from "../../store/react";
+import { rebound, suggested } from "./bindings";
+import * as lanes from "./lanes";
+import type { PartKind, Slot, WalkRow } from "./rows";
+
+export function useTaskEdits(name: string) {
+  const editor = useEditor();
+  return useMemo(() => taskEdits(editor, name), [editor, name]);
+}
+
+function taskEdits(editor: Editor, name: string) {
+  /** Whether it was done. */
+  const apply = (label: string, change: (graph: GraphDocument) => GraphDocument, merge?: string): boolean => {
+    try {
+      editor.editGraph(label, change, merge && `task ${name} ${merge}`);
+      return true;
+    } catch (error) {
+      if (!(error instanceof EditRefused)) throw error;
+      editor.say(error.message, "error");
+      return false;
+    }
+  };
+  const named = (label: string, change: (graph: GraphDocument) => { graph: GraphDocument; name: string }) => {
+    let made: string | null = null;
+    const done = apply(label, (graph) => {
+      const { graph: changed, name } = change(graph);
+      made = name;
+      return changed;
+    });
+    return done ? (made as string | null) : null;
+  };
+  const setStep = (pointer: Pointer, fields: Partial<WalkStep>, merge?: string) =>
+    apply("Change a step", (graph) => edits.setStep(graph, name, pointer, fields), merge);
+  const insertStep = (slot: Slot, step: Step) =>
+    apply("Add a step", (graph) => edits.insertStep(graph, name, `${slot.list}/${slot.index}`, step));
+  const setTask = (fields: Partial<Task>, merge?: string) =>
+    apply("Change a task", (graph) => edits.setTask(graph, name, fields), merge);
+  const task = () => editor.graph.tasks?.[name];
+  const taken = () => [...Object.keys(task()?.inputs ?? {}), ...Object.keys(task()?.params ?? {}), "seed"];
+
+  return {
+    addTask: () => named("Add a task", (graph) => edits.addTask(graph)),
+    duplicateTask: () => named("Duplicate a task", (graph) => edits.duplicateTask(graph, name)),
+    renameTask: (to: string) => apply("Rename a task", (graph) => edits.renameTask(graph, name, to)),
+    removeTask: () => {
+      if (apply("Delete a task", (graph) => edits.removeTask(graph, name)))
+        editor.say(`The task “${name}” is deleted; undo brings it back.`);
+    },
+    setTask,
+    setSession: (session: Task["session"]) => setTask({ session: session ?? undefined }),
+    setOutput: (output: string, on: boolean) => {
+      const outputs = (task()?.outputs ?? []).filter((each) => each !== output);
+      setTask({ outputs: on ? [...outputs, output] : outputs });
+    },
+
+    addInput: () =>
+      apply("Add an input", (graph) =>
+        edits.addTaskInput(graph, name, freshName("input", taken()), { modality: "text" }),
+      ),
+    setInput: (input: string, fields: Partial<TaskInput>, merge?: string) =>
+      apply("Change an input", (graph) => edits.setTaskInput(graph, name, input, fields), merge),
+    renameInput: (from: string, to: string) =>
+      apply("Rename an input", (graph) => edits.renameTaskInput(graph, name, from, to)),
+    removeInput: (input: string) => apply("Remove an input", (graph) => edits.removeTaskInput(graph, name, input)),
+
+    addParam: () =>
+      apply("Add a parameter", (graph) =>
+        edits.addTaskParam(graph, name, freshName("param", taken()), { type: "integer", default: 0 }),
+      ),
+    setParam: (param: string, fields: Partial<TaskParam>, merge?: string) =>
+      apply("Change a parameter", (graph) => edits.setTaskParam(graph, name, param, fields), merge),
+    renameParam: (from: string, to: string) =>
+      apply("Rename a parameter", (graph) => edits.renameTaskParam(graph, name, from, to)),
+    removeParam: (param: string) => apply("Remove a parameter", (graph) => edits.removeTaskParam(graph, name, param)),
+
+    insertStep,
+    /** A step that takes from the request what fits. */
+    insertWalk: (slot: Slot, walk: string) => {
+      const found = task();
+      const bound = found ? suggested(editor.graph, editor.state.catalogue, found, slot.list, walk) : {};
+      insertStep(slot, Object.keys(bound).length > 0 ? { walk, with: bound } : { walk });
+    },
+    setStep,
+    setWalk: (pointer: Pointer, walk: string) => {
+      const step = at(task(), pointer) as WalkStep | undefined;
+      const inputs = editor.graph.walks?.[walk]?.inputs ?? {};
+      const kept = Object.entries(step?.with ?? {}).filter(([input]) => input in inputs);
+      setStep(pointer, { walk, with: kept.length > 0 ? Object.fromEntries(kept) : undefined });
+    },
+    nameStep: (row: WalkRow, to: string | undefined) =>
+      apply("Name a step", (graph) => {
+        const found = graph.tasks?.[name];
+        if (!found) return graph;
+        const made = edits.setStep(graph, name, row.pointer, { as: to });
+        return rebound(found, row, to ?? row.step.walk).reduce(
+          (changed, { pointer, bound }) => edits.setStep(changed, name, pointer, { with: bound }),
+          made,
+        );
+      }),
+    bind: (pointer: Pointer, input: string, value: Literal | undefined) => {
+      const step = at(task(), pointer) as WalkStep | undefined;
+      const { [input]: _, ...rest } = step?.with ?? {};
+      const bound = value === undefined ? rest : { ...step?.with, [input]: value };
+      setStep(pointer, { with: Object.keys(bound).length > 0 ? bound : undefined });
+    },
+    removeStep: (pointer: Pointer) => void apply("Delete a step", (graph) => edits.removeStep(graph, name, pointer)),
+    moveStep: (from: Pointer, slot: Slot) =>
+      apply("Move a step", (graph) => edits.moveStep(graph, name, from, `${slot.list}/${slot.index}`)),
+    replaceStep: (pointer: Pointer, step: Step) =>
+      apply("Change a step", (graph) =>
+        edits.insertStep(edits.removeStep(graph, name, pointer), name, pointer, step),
+      ),
+    addPart: (pointer: Pointer, kind: PartKind) => setBlock(pointer, { [kind]: [] }),
+    removePart: (pointer: Pointer, kind: PartKind) => setBlock(pointer, { [kind]: undefined }),
+
+    addLane: () => void lane((found) => lanes.add(found)),
+    renameLane: (from: string, to: string) => void lane((found) => lanes.rename(found, from, to)),
+    removeLane: (each: string) => void lane((found) => lanes.remove(found, each)),
+  };
+
+  function setBlock(pointer: Pointer, fields: Partial<ForStep>) {
+    apply("Change a block", (graph) => edits.setStep(graph, name, pointer, fields));
+  }
+
+  function lane(change: (steps: Task["steps"]) => Task["steps"]) {
+    apply("Change the lanes", (graph) => {
+      const steps = graph.tasks?.[name]?.steps;
+      return steps ? edits.setTask(graph, name, { steps: change(steps) }) : graph;
+    });
+  }
+}

@@ -1,0 +1,132 @@
+// What a Walk's input can be bound to at a step, and what a binding means. Pure.
+import type { Catalogue } from "../../messages/answers";
+import { readResult } from "../../document/names";
+import { portType } from "../../document/ports";
+import type { GraphDocument, Literal, Pointer, Task, TaskParam } from "../../document/types";
+import { modalityOf } from "../../ui/modality";
+import { lanesOf, nameOf, runsBefore, walkRows, type WalkRow } from "./rows";
+
+export interface Option {
+  value: string;
+  /** What flows there: a modality; of a parameter its type. */
+  of: string;
+  group: "The request" | "This part" | "Earlier steps";
+  /** Why it can't be taken; null: it can. */
+  refused: string | null;
+}
+
+/** Type of a parameter -> the inputs that it may be bound to. */
+const PARAM_FITS: Record<TaskParam["type"], readonly string[]> = {
+  string: ["text"],
+  boolean: ["flag", "scalar"],
+  integer: ["scalar"],
+  number: ["scalar"],
+};
+
+/** What exists at this step, for an input of this port type; what can't be taken says why. */
+export function options(
+  graph: GraphDocument,
+  catalogue: Catalogue,
+  task: Task,
+  row: WalkRow,
+  type: string,
+): Option[] {
+  const wanted = modalityOf(type);
+  const misfit = (of: string) => (of === wanted ? null : `it is ${of}`);
+  const found: Option[] = [];
+  if (row.part !== null) found.push({ value: "@part", of: row.part, group: "This part", refused: misfit(row.part) });
+  for (const [name, input] of Object.entries(task.inputs ?? {})) {
+    const refused = misfit(input.modality) ?? (input.many ? "many parts; walk them" : null);
+    found.push({ value: `@task.${name}`, of: input.modality, group: "The request", refused });
+  }
+  for (const [name, param] of Object.entries(withSeed(task))) {
+    if (!PARAM_FITS[param.type]?.includes(wanted)) continue;
+    found.push({ value: `@task.${name}`, of: param.type, group: "The request", refused: null });
+  }
+  return [...found, ...results(graph, catalogue, task, row, wanted)];
+}
+
+function results(graph: GraphDocument, catalogue: Catalogue, task: Task, row: WalkRow, wanted: string): Option[] {
+  const found = new Map<string, Option>();
+  for (const earlier of walkRows(task).filter((other) => other.pointer !== row.pointer && runsBefore(other, row))) {
+    const walk = graph.walks?.[earlier.step.walk];
+    for (const [result, source] of Object.entries(walk?.results ?? {})) {
+      const { from } = readResult(source);
+      const of = modalityOf(portType(graph, catalogue, earlier.step.walk, from) ?? wanted);
+      const value = `${nameOf(earlier)}.${result}`;
+      found.set(value, { value, of, group: "Earlier steps", refused: of === wanted ? null : `it is ${of}` });
+    }
+  }
+  return [...found.values()];
+}
+
+/** For a new step of this Walk in a list: the part where it fits, else the one input of the request that does. */
+export function suggested(
+  graph: GraphDocument,
+  catalogue: Catalogue,
+  task: Task,
+  list: Pointer,
+  walk: string,
+): Record<string, Literal> {
+  const rows = lanesOf(task).flatMap((lane) => lane.rows);
+  const end = rows.find((row) => row.kind === "end" && row.list === list);
+  if (!end) return {};
+  const before = rows.slice(0, rows.indexOf(end)).filter((row) => row.kind === "walk" && row.lane === end.lane);
+  const row: WalkRow = { ...end, kind: "walk", step: { walk }, number: before.length + 0.5 };
+  const found: Record<string, Literal> = {};
+  for (const [name, type] of Object.entries(graph.walks?.[walk]?.inputs ?? {})) {
+    const fitting = options(graph, catalogue, task, row, String(type)).filter((option) => option.refused === null);
+    const inputs = Object.keys(task.inputs ?? {}).map((input) => `@task.${input}`);
+    const choice =
+      fitting.find((option) => option.value === "@part") ??
+      fitting.find((option) => inputs.includes(option.value)) ??
+      fitting.findLast((option) => option.group === "Earlier steps");
+    if (choice) found[name] = choice.value;
+  }
+  return found;
+}
+
+/** The bindings that mean this step's results, as they are once it is called `to`. */
+export function rebound(
+  task: Task,
+  row: WalkRow,
+  to: string,
+): { pointer: Pointer; bound: Record<string, Literal> }[] {
+  const rows = walkRows(task);
+  const from = nameOf(row);
+  const means = (other: WalkRow) => {
+    const earlier = rows.filter((each) => each.pointer !== other.pointer && runsBefore(each, other));
+    return earlier.findLast((each) => nameOf(each) === from)?.pointer === row.pointer;
+  };
+  return rows.flatMap((other) => {
+    const bindings = Object.entries(other.step.with ?? {});
+    if (!bindings.some(([, value]) => isResultOf(value, from)) || !means(other)) return [];
+    const renamed = bindings.map(([input, value]) => [
+      input,
+      isResultOf(value, from) ? `${to}${String(value).slice(from.length)}` : value,
+    ]);
+    return [{ pointer: other.pointer, bound: Object.fromEntries(renamed) as Record<string, Literal> }];
+  });
+}
+
+function isResultOf(value: Literal, step: string): boolean {
+  return isReference(value) && String(value).startsWith(`${step}.`);
+}
+
+/** `seed` is always there. */
+export function withSeed(task: Task): Record<string, TaskParam> {
+  return { seed: { type: "integer" }, ...task.params };
+}
+
+export function isReference(value: Literal | undefined): boolean {
+  return typeof value === "string" && (value.startsWith("@") || /^[A-Za-z][\w-]*\.[A-Za-z][\w-]*$/.test(value));
+}
+
+/** A literal as typed: for a text the words, otherwise a number or true/false where it reads as one. */
+export function readLiteral(text: string, type: string): Literal {
+  if (modalityOf(type) === "text") return text;
+  const trimmed = text.trim();
+  if (trimmed === "true" || trimmed === "false") return trimmed === "true";
+  const number = Number(trimmed);
+  return trimmed !== "" && Number.isFinite(number) ? number : text;
+}

@@ -1,0 +1,170 @@
+// A task's state machine as rows of a table, in order. Pure; a draft that isn't well-formed gives the rows it can.
+import { join, split } from "../../document/pointer";
+import type { FirstStep, ForStep, Pointer, Step, Task, WalkStep } from "../../document/types";
+
+/** Modalities whose parts a `for` can walk, in the order that the service runs nothing by: each part has its own. */
+export const PART_KINDS = ["text", "image", "audio", "state", "actions"] as const;
+export type PartKind = (typeof PART_KINDS)[number];
+
+interface Place {
+  /** Relative to the task. */
+  pointer: Pointer;
+  /** The list it stands in; of a `part`, the `for` around it. */
+  list: Pointer;
+  index: number;
+  /** How many blocks are around it. */
+  depth: number;
+  /** The partition's list; empty where the task has a single one. */
+  lane: string;
+  /** Inside `for parts`: the modality of the part. */
+  part: string | null;
+  /** Inside `first`: the pointer of that block. */
+  choice: Pointer | null;
+}
+
+export interface WalkRow extends Place {
+  kind: "walk";
+  step: WalkStep;
+  /** From 1, in the order of its lane. */
+  number: number;
+}
+
+export interface ForRow extends Place {
+  kind: "for";
+  step: ForStep;
+}
+
+/** `text -> ...` of a `for`: the steps that each part of this modality takes. */
+export interface PartRow extends Place {
+  kind: "part";
+  modality: PartKind;
+}
+
+export interface FirstRow extends Place {
+  kind: "first";
+  step: FirstStep;
+}
+
+/** The end of a list, where a step can be added. */
+export interface EndRow extends Place {
+  kind: "end";
+}
+
+export interface UnknownRow extends Place {
+  kind: "unknown";
+  step: unknown;
+}
+
+export type Row = WalkRow | ForRow | PartRow | FirstRow | EndRow | UnknownRow;
+
+export interface Lane {
+  /** Empty: the task's only list. */
+  name: string;
+  list: Pointer;
+  rows: Row[];
+}
+
+export function stepKind(step: unknown): "walk" | "for" | "first" | "unknown" {
+  if (typeof step !== "object" || step === null || Array.isArray(step)) return "unknown";
+  for (const kind of ["walk", "for", "first"] as const) if (kind in step) return kind;
+  return "unknown";
+}
+
+/** The task's lists, each with its rows. */
+export function lanesOf(task: Task): Lane[] {
+  const steps: unknown = task.steps;
+  if (Array.isArray(steps)) return [laneOf("", "/steps", steps as Step[])];
+  if (typeof steps !== "object" || steps === null) return [laneOf("", "/steps", [])];
+  return Object.entries(steps).map(([name, list]) =>
+    laneOf(name, join("steps", name), Array.isArray(list) ? (list as Step[]) : []),
+  );
+}
+
+function laneOf(name: string, list: Pointer, steps: readonly Step[]): Lane {
+  let number = 0;
+  const read = (list: Pointer, steps: readonly Step[], around: Omit<Place, "pointer" | "list" | "index">): Row[] => {
+    const rows = steps.flatMap((step, index): Row[] => {
+      const place: Place = { ...around, pointer: `${list}/${index}`, list, index };
+      const inside = { ...around, depth: around.depth + 1 };
+      switch (stepKind(step)) {
+        case "walk":
+          number += 1;
+          return [{ ...place, kind: "walk", step: step as WalkStep, number }];
+        case "first": {
+          const first = step as FirstStep;
+          const options = Array.isArray(first.first) ? first.first : [];
+          const choice = place.pointer;
+          return [
+            { ...place, kind: "first", step: first },
+            ...read(`${choice}/first`, options, { ...inside, choice }),
+          ];
+        }
+        case "for": {
+          const each = step as ForStep;
+          const branches = PART_KINDS.filter((kind) => Array.isArray(each[kind]));
+          const parts = branches.flatMap((modality, at): Row[] => {
+            const pointer = `${place.pointer}/${modality}`;
+            const header: PartRow = { ...inside, kind: "part", modality, pointer, list: place.pointer, index: at };
+            const deeper = { ...around, depth: around.depth + 2, part: modality };
+            return [header, ...read(pointer, each[modality] ?? [], deeper)];
+          });
+          return [{ ...place, kind: "for", step: each }, ...parts];
+        }
+        default:
+          return [{ ...place, kind: "unknown", step }];
+      }
+    });
+    const end: EndRow = { ...around, kind: "end", pointer: `${list}/-`, list, index: steps.length };
+    return [...rows, end];
+  };
+  return { name, list, rows: read(list, steps, { depth: 0, lane: name, part: null, choice: null }) };
+}
+
+export function walkRows(task: Task): WalkRow[] {
+  return lanesOf(task)
+    .flatMap((lane) => lane.rows)
+    .filter((row) => row.kind === "walk");
+}
+
+/** What later bindings call a step. */
+export function nameOf(row: WalkRow): string {
+  return row.step.as ?? row.step.walk;
+}
+
+/** Whether `earlier` has run, or can have, when `row` begins; lanes run side by side and wait for each other. */
+export function runsBefore(earlier: WalkRow, row: WalkRow): boolean {
+  if (earlier.lane !== row.lane) return true;
+  if (earlier.choice !== null && earlier.choice === row.choice) return false;
+  return earlier.number < row.number;
+}
+
+/** Whether a list may hold such a step: a choice holds Walks only, the parts of a `for` no further `for`. */
+export function mayHold(list: Pointer, kind: ReturnType<typeof stepKind>): boolean {
+  const names = split(list);
+  if (kind === "walk") return true;
+  if (names.at(-1) === "first") return false;
+  return kind !== "for" || !isInsideFor(list);
+}
+
+function isInsideFor(list: Pointer): boolean {
+  const last = split(list).at(-1) ?? "";
+  return /\/\d+\/[a-z]+$/.test(list) && (PART_KINDS as readonly string[]).includes(last);
+}
+
+export interface Slot {
+  list: Pointer;
+  /** Counted before the step is taken away. */
+  index: number;
+}
+
+/** Where a step goes one place up or down: past its neighbour, or out of the block at the block's end; null: nowhere. */
+export function neighbour(rows: readonly Row[], row: Row, direction: -1 | 1): Slot | null {
+  if (row.kind === "part" || row.kind === "end") return null;
+  const last = rows.find((other) => other.kind === "end" && other.list === row.list)?.index ?? 0;
+  if (direction < 0 && row.index > 0) return { list: row.list, index: row.index - 1 };
+  if (direction > 0 && row.index < last - 1) return { list: row.list, index: row.index + 2 };
+  const block = rows.find(
+    (other) => (other.kind === "for" || other.kind === "first") && row.list.startsWith(`${other.pointer}/`),
+  );
+  return block ? { list: block.list, index: direction < 0 ? block.index : block.index + 1 } : null;
+}

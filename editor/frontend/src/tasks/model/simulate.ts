@@ -1,0 +1,164 @@
+// Asking the service which Walks a request would run, and reading its answer. Pure.
+import type { Problem } from "../../messages/answers";
+import { join } from "../../document/pointer";
+import type { GraphDocument, Literal, Pointer, Task, TaskInput, TaskParam } from "../../document/types";
+import { lanesOf } from "./rows";
+
+export interface SimulatedUse {
+  use: string;
+  node: string;
+  /** null: it depends on the iteration. */
+  taken: boolean | null;
+  why: string;
+  /** How often it is called at most; null: that can't be worked out. */
+  iterations: number | null;
+}
+
+export interface SimulatedStep {
+  /** Of the step; relative to the task. */
+  pointer: Pointer;
+  walk: string;
+  as: string | null;
+  part: { modality: string; index: number } | null;
+  taken: boolean;
+  why: string;
+  /** Loop -> how often at most; null: that can't be worked out. */
+  loops: Record<string, number | null>;
+  uses: SimulatedUse[];
+}
+
+export interface Simulated {
+  ok: boolean;
+  problems: Problem[];
+  /** As the run would have them. */
+  params: Record<string, Literal>;
+  lanes: { lane: string; steps: SimulatedStep[] }[];
+}
+
+/** What somebody wants to see simulated. */
+export interface Choice {
+  /** Only those that were set; the rest have the task's defaults. */
+  params: Record<string, Literal>;
+  /** Names of inputs in the order that they come; one with `many` can come again. */
+  given: string[];
+}
+
+export interface SimulateRequest {
+  graph: GraphDocument;
+  task: string;
+  params: Record<string, Literal>;
+  inputs: Record<string, number>;
+  parts: string[];
+}
+
+/** Every input once. */
+export function firstChoice(task: Task): Choice {
+  return { params: {}, given: Object.keys(task.inputs ?? {}) };
+}
+
+/** A choice without what the task no longer has. */
+export function fitting(choice: Choice, task: Task): Choice {
+  const params = Object.entries(choice.params).filter(([name]) => name === "seed" || name in (task.params ?? {}));
+  return { params: Object.fromEntries(params), given: choice.given.filter((name) => name in (task.inputs ?? {})) };
+}
+
+/** Inputs whose modality a `for` walks go as parts in their order, the others by name. */
+export function requestOf(graph: GraphDocument, name: string, task: Task, choice: Choice): SimulateRequest {
+  const { params, given } = fitting(choice, task);
+  const walked = walkedModalities(task);
+  const inputs: Record<string, number> = {};
+  const parts: string[] = [];
+  for (const key of given) {
+    const modality = task.inputs?.[key]?.modality ?? "";
+    if (walked.has(modality)) parts.push(modality);
+    else inputs[key] = (inputs[key] ?? 0) + 1;
+  }
+  return { graph, task: name, params, inputs, parts };
+}
+
+function walkedModalities(task: Task): Set<string> {
+  const rows = lanesOf(task).flatMap((lane) => lane.rows);
+  return new Set(rows.flatMap((row) => (row.kind === "part" ? [row.modality] : [])));
+}
+
+/** Why another value of this input can't be added; null: it can. */
+export function whyNotMore(name: string, input: TaskInput, given: readonly string[]): string | null {
+  return !input.many && given.includes(name) ? `\`${name}\` comes once` : null;
+}
+
+/** Inputs that a request must have and this one lacks. */
+export function missing(task: Task, choice: Choice): string[] {
+  const needed = Object.entries(task.inputs ?? {}).filter(([, input]) => !input.optional);
+  return needed.map(([name]) => name).filter((name) => !choice.given.includes(name));
+}
+
+/** What a parameter is unless it is set; the least allowed value where the client must give one. */
+export function startValue(param: TaskParam): Literal {
+  if (param.default !== undefined && param.default !== null) return param.default;
+  const choice = param.choices?.[0];
+  if (choice !== undefined) return choice;
+  return { integer: param.min ?? 0, number: param.min ?? 0, boolean: false, string: "" }[param.type] ?? "";
+}
+
+/** `2 to 200`, `at least 1`; empty: any. */
+export function bounds(param: TaskParam): string {
+  const { min, max } = param;
+  if (typeof min === "number" && typeof max === "number") return `${min} to ${max}`;
+  if (typeof min === "number") return `at least ${min}`;
+  return typeof max === "number" ? `at most ${max}` : "";
+}
+
+/** Why this value would be refused; null: it is fine. */
+export function whyNotValue(value: Literal, param: TaskParam): string | null {
+  if (param.type === "integer" || param.type === "number") {
+    if (typeof value !== "number" || !Number.isFinite(value)) return "a number is needed";
+    if (param.type === "integer" && !Number.isInteger(value)) return "a whole number is needed";
+    if (typeof param.min === "number" && value < param.min) return `at least ${param.min}`;
+    if (typeof param.max === "number" && value > param.max) return `at most ${param.max}`;
+  }
+  if (param.choices?.length && !param.choices.includes(value)) return "none of the choices";
+  return null;
+}
+
+// ── the answer ────────────────────────────────────────────────────────────────────────────────
+
+export interface Lit {
+  ran: number;
+  skipped: number;
+  /** Of the first that was skipped. */
+  why: string;
+}
+
+/** Step of the table -> how often it ran and was skipped; a step inside `for` can do both. */
+export function litSteps(simulated: Simulated, task: string): Map<Pointer, Lit> {
+  const found = new Map<Pointer, Lit>();
+  for (const step of simulated.lanes.flatMap((lane) => lane.steps)) {
+    const pointer = relative(step.pointer, task);
+    const lit = found.get(pointer) ?? { ran: 0, skipped: 0, why: "" };
+    found.set(pointer, {
+      ran: lit.ran + Number(step.taken),
+      skipped: lit.skipped + Number(!step.taken),
+      why: lit.why || (step.taken ? "" : step.why),
+    });
+  }
+  return found;
+}
+
+/** The reason without what its reader sees already: `think is false`, or of a longer condition of the row its values. */
+export function reason(why: string, when?: string | null): string {
+  const [, condition, values] = /^(.*) is false(?:: (.*))?$/.exec(why) ?? [];
+  if (condition === undefined || values === undefined) return why;
+  if (/^\w+$/.test(condition)) return `${condition} is false`;
+  return when && condition.replace(/\s/g, "") === when.replace(/\s/g, "") ? values : why;
+}
+
+export function relative(pointer: Pointer, task: string): Pointer {
+  const base = join("tasks", task);
+  return pointer.startsWith(`${base}/`) ? pointer.slice(base.length) : pointer;
+}
+
+export function totals(simulated: Simulated): { ran: number; skipped: number } {
+  const steps = simulated.lanes.flatMap((lane) => lane.steps);
+  const ran = steps.filter((step) => step.taken).length;
+  return { ran, skipped: steps.length - ran };
+}

@@ -1,0 +1,161 @@
+// What would run: a request's shape chosen here, the Walks that it runs shown below, before anything is deployed.
+import { ArrowLeft, ArrowRight, Plus, RotateCcw, X } from "lucide-react";
+import { useState } from "react";
+import type { Literal, Task, TaskParam } from "../../document/types";
+import { Badge, Button, IconButton } from "../../ui/kit";
+import { withSeed } from "../model/bindings";
+import { ValueCell } from "../request/Params";
+import {
+  bounds,
+  firstChoice,
+  fitting,
+  missing,
+  startValue,
+  whyNotMore,
+  whyNotValue,
+  type Choice,
+} from "../model/simulate";
+import { SimulatorResult } from "./SimulatorResult";
+import type { Simulation } from "./useSimulation";
+import { Modality } from "../cells/widgets";
+
+interface SimulatorProps {
+  name: string;
+  task: Task;
+  choice: Choice;
+  onChoose: (choice: Choice) => void;
+  simulation: Simulation;
+}
+
+export function Simulator({ name, task, choice: raw, onChoose, simulation }: SimulatorProps) {
+  const choice = fitting(raw, task);
+  const lacking = missing(task, choice);
+  const changed = Object.keys(choice.params).length > 0;
+  return (
+    <aside className="wg-simulator" aria-label="Simulator">
+      <header>
+        <h2>Simulate</h2>
+        <span className="note">what a request would run</span>
+        <IconButton label="Start over with the defaults" onClick={() => onChoose(firstChoice(task))}>
+          <RotateCcw size={14} />
+        </IconButton>
+      </header>
+      <Given task={task} choice={choice} onChoose={onChoose} />
+      {lacking.length > 0 && (
+        <p className="hint">
+          A request must also have {lacking.map((name) => `“${name}”`).join(", ")}; without it this one is refused.
+        </p>
+      )}
+      <Values task={task} choice={choice} onChoose={onChoose} open={changed} />
+      <SimulatorResult name={name} simulation={simulation} />
+    </aside>
+  );
+}
+
+type Part = Pick<SimulatorProps, "task" | "choice" | "onChoose">;
+
+function Given({ task, choice, onChoose }: Part) {
+  const inputs = Object.entries(task.inputs ?? {});
+  const set = (given: string[]) => onChoose({ ...choice, given });
+  const swap = (index: number, other: number) =>
+    set(
+      choice.given.map((name, i) => (i === index ? choice.given[other]! : i === other ? choice.given[index]! : name)),
+    );
+  if (inputs.length === 0) return <p className="hint">This task has no inputs.</p>;
+  return (
+    <div className="given">
+      <h3>The request has, in this order</h3>
+      {choice.given.length > 0 && (
+        <ol>
+          {choice.given.map((name, index) => (
+            <li key={index}>
+              <Modality type={task.inputs?.[name]?.modality ?? ""} text={name} />
+              {index > 0 && (
+                <IconButton label={`Earlier: ${name}`} onClick={() => swap(index, index - 1)}>
+                  <ArrowLeft size={12} />
+                </IconButton>
+              )}
+              {index < choice.given.length - 1 && (
+                <IconButton label={`Later: ${name}`} onClick={() => swap(index, index + 1)}>
+                  <ArrowRight size={12} />
+                </IconButton>
+              )}
+              <IconButton label={`Take ${name} out`} onClick={() => set(choice.given.filter((_, i) => i !== index))}>
+                <X size={12} />
+              </IconButton>
+            </li>
+          ))}
+        </ol>
+      )}
+      <div className="offer">
+        {inputs.map(([name, input]) => {
+          const refused = whyNotMore(name, input, choice.given);
+          return (
+            <Button
+              key={name}
+              disabled={refused !== null}
+              title={refused ?? `Add ${name} to the request`}
+              onClick={() => set([...choice.given, name])}
+            >
+              <Plus size={12} aria-hidden /> <Modality type={input.modality} text={name} />
+            </Button>
+          );
+        })}
+      </div>
+    </div>
+  );
+}
+
+function Values({ task, choice, onChoose, open }: Part & { open: boolean }) {
+  const [shown, setShown] = useState(open);
+  const { seed, ...params } = withSeed(task);
+  const entries = Object.entries(params);
+  if (!seed || entries.length === 0) return null;
+  const changed = Object.keys(choice.params).length;
+  const set = (name: string, value: Literal | undefined) => {
+    const { [name]: _, ...rest } = choice.params;
+    onChoose({ ...choice, params: value === undefined ? rest : { ...rest, [name]: value } });
+  };
+  return (
+    <details className="values" open={shown} onToggle={(event) => setShown(event.currentTarget.open)}>
+      <summary>
+        Parameters <span className="note">{entries.length}</span>
+        {changed > 0 && <Badge kind="busy">{changed} changed</Badge>}
+      </summary>
+      <div className="grid">
+        {entries.map(([name, param]) => (
+          <Value key={name} {...{ name, param }} value={choice.params[name]} onChange={(value) => set(name, value)} />
+        ))}
+      </div>
+    </details>
+  );
+}
+
+interface ValueProps {
+  name: string;
+  param: TaskParam;
+  value: Literal | undefined;
+  onChange: (value: Literal | undefined) => void;
+}
+
+function Value({ name, param, value, onChange }: ValueProps) {
+  const shown = value ?? startValue(param);
+  const fault = whyNotValue(shown, param);
+  const set = (next: Literal) => onChange(next === param.default ? undefined : next);
+  return (
+    <div className={`value ${value === undefined ? "" : "changed"}`}>
+      <span className="name" title={param.description}>
+        {name}
+      </span>
+      <ValueCell live label={`${name} in the simulation`} param={param} value={shown} onChange={set} />
+      {value === undefined ? (
+        <span />
+      ) : (
+        <IconButton label={`Reset ${name}`} onClick={() => onChange(undefined)}>
+          <RotateCcw size={12} />
+        </IconButton>
+      )}
+      <span className={fault ? "error" : "hint"}>{fault ?? bounds(param)}</span>
+    </div>
+  );
+}

@@ -1,0 +1,152 @@
+// The Walks that a simulated request runs, in order; skipped ones with the reason, loops with how often.
+import { ChevronRight, TriangleAlert } from "lucide-react";
+import type { Problem } from "../../messages/answers";
+import { locate, go } from "../../store/locate";
+import { useEditor } from "../../store/react";
+import { Badge, Prose } from "../../ui/kit";
+import { reason, totals, type Simulated, type SimulatedStep } from "../model/simulate";
+import type { Simulation } from "./useSimulation";
+import { Modality } from "../cells/widgets";
+
+export function SimulatorResult({ name, simulation }: { name: string; simulation: Simulation }) {
+  const { answer, failure, asking } = simulation;
+  return (
+    <div className={`result ${asking ? "asking" : ""}`} aria-live="polite" aria-busy={asking}>
+      {failure !== null && (
+        <p className="failure" role="alert">
+          <TriangleAlert size={14} aria-hidden /> No simulation: {failure}
+        </p>
+      )}
+      {answer && (answer.ok ? <Ran answer={answer} /> : <Problems problems={answer.problems} />)}
+      {!answer && failure === null && <p className="hint">Simulating {name} …</p>}
+    </div>
+  );
+}
+
+function Problems({ problems }: { problems: readonly Problem[] }) {
+  const editor = useEditor();
+  const errors = problems.filter((problem) => problem.severity === "error");
+  const show = (pointer: string) => {
+    // Places of the request, not of the graph, are right beside.
+    if (pointer.startsWith("/graph/")) go(editor, locate(editor.graph, pointer.slice("/graph".length)));
+  };
+  return (
+    <div className="problems">
+      <p>This can't run yet:</p>
+      <ul>
+        {errors.map((problem) => (
+          <li key={`${problem.code} ${problem.pointer}`}>
+            <button type="button" onClick={() => show(problem.pointer)}>
+              <TriangleAlert size={13} aria-hidden />
+              <span>
+                <Prose text={problem.message} />
+                <code className="place">{problem.pointer.replace(/^\/graph(?=\/)/, "")}</code>
+              </span>
+            </button>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function Ran({ answer }: { answer: Simulated }) {
+  const { ran, skipped } = totals(answer);
+  return (
+    <>
+      <p className="totals">
+        <b>{ran === 0 ? "No Walk runs" : ran === 1 ? "1 Walk runs" : `${ran} Walks run`}</b>
+        {skipped > 0 && <span className="note">, {skipped} skipped</span>}
+      </p>
+      {answer.lanes.map(({ lane, steps }) => (
+        <section key={lane} aria-label={lane || "Steps"}>
+          {lane && <h3>{lane}</h3>}
+          <ol>
+            {steps.map((step, index) => (
+              <StepShown key={index} step={step} />
+            ))}
+          </ol>
+        </section>
+      ))}
+    </>
+  );
+}
+
+function StepShown({ step }: { step: SimulatedStep }) {
+  const editor = useEditor();
+  const loops = Object.entries(step.loops);
+  const open = () => editor.open({ kind: "walk", walk: step.walk, inside: null });
+  return (
+    <li className={step.taken ? "ran" : "skipped"}>
+      <div className="head">
+        <button type="button" className="walk" onClick={open} title={`Open the Walk ${step.walk}`}>
+          {step.walk}
+        </button>
+        {step.as && step.as !== step.walk && <span className="note">as {step.as}</span>}
+        {step.part && <Modality type={step.part.modality} text={`part ${step.part.index + 1}`} />}
+        {step.taken &&
+          loops.map(([loop, times]) => (
+            <Badge
+              key={loop}
+              title={
+                times === null
+                  ? `How often the loop ${loop} turns isn't known before`
+                  : `The loop ${loop} turns ${times} times at most`
+              }
+            >
+              {loop} × {times ?? "?"}
+            </Badge>
+          ))}
+      </div>
+      {step.taken ? (
+        <Uses step={step} />
+      ) : (
+        <p className="why">
+          skipped{step.why && ": "}
+          <Prose text={reason(step.why)} />
+        </p>
+      )}
+    </li>
+  );
+}
+
+const MARKS = { true: "✓", false: "–", null: "◐" } as const;
+const WORDS = { true: "runs", false: "is skipped", null: "depends on the iteration" } as const;
+
+function Uses({ step }: { step: SimulatedStep }) {
+  if (step.uses.length === 0) return null;
+  const skipped = step.uses.filter((use) => use.taken === false).length;
+  const depends = step.uses.filter((use) => use.taken === null).length;
+  const parts = [
+    ...(skipped + depends ? [`${step.uses.length - skipped - depends} run`] : []),
+    ...(skipped ? [`${skipped} skipped`] : []),
+    ...(depends ? [`${depends} in some iterations`] : []),
+  ];
+  const all = `${step.uses.length} ${step.uses.length === 1 ? "use" : "uses"}`;
+  return (
+    <details className="uses">
+      <summary>
+        <ChevronRight size={12} aria-hidden /> {[all, parts.join(", ")].filter(Boolean).join(": ")}
+      </summary>
+      <ul>
+        {step.uses.map((use, index) => {
+          const key = String(use.taken) as keyof typeof MARKS;
+          return (
+            <li key={index} className={key}>
+              <b aria-hidden>{MARKS[key]}</b>
+              <span className="use">{use.use}</span>
+              <span className="note">
+                {use.node !== use.use && `${use.node} `}
+                {use.iterations !== null && use.iterations > 1 && `× ${use.iterations}`}
+              </span>
+              <span className="why">
+                <span className="visually-hidden">{WORDS[key]} </span>
+                {use.why !== "always" && <Prose text={reason(use.why)} />}
+              </span>
+            </li>
+          );
+        })}
+      </ul>
+    </details>
+  );
+}

@@ -1,0 +1,307 @@
+// The state machine of a task as a table: one row a step, blocks indented, lane after lane.
+import { Plus, Rows3 } from "lucide-react";
+import { useMemo, useRef, useState, type DragEvent } from "react";
+import type { Problem } from "../../messages/answers";
+import type { GraphDocument, Pointer, Task } from "../../document/types";
+import { Button, Menu, type MenuEntry } from "../../ui/kit";
+import { useTaskEdits } from "../model/actions";
+import { BlockRow, PartHeader } from "./BlockRow";
+import { isMove, landed } from "../model/moves";
+import { byPlace } from "../model/problems";
+import { lanesOf, mayHold, neighbour, PART_KINDS, stepKind, type Row, type Slot } from "../model/rows";
+import type { Lit } from "../model/simulate";
+import { indent, type RowHandle } from "./handle";
+import { StepRow } from "./StepRow";
+import { ProblemLines, TextCell } from "../cells/widgets";
+
+interface StepTableProps {
+  graph: GraphDocument;
+  name: string;
+  task: Task;
+  problems: readonly Problem[];
+  lit: ReadonlyMap<Pointer, Lit>;
+}
+
+export function StepTable({ graph, name, task, problems, lit }: StepTableProps) {
+  const edits = useTaskEdits(name);
+  const lanes = useMemo(() => lanesOf(task), [task]);
+  const rows = useMemo(() => lanes.flatMap((lane) => lane.rows), [lanes]);
+  const placed = useMemo(
+    () =>
+      byPlace(
+        problems,
+        rows.map((row) => row.pointer),
+      ),
+    [problems, rows],
+  );
+  const [menu, setMenu] = useState<{ at: { x: number; y: number }; entries: MenuEntry[] } | null>(null);
+  const { slot, over, dropped, handle, table } = useMoving(rows, edits.moveStep, (row, at) =>
+    setMenu({ at, entries: rowMenu(row, rows, edits, handleMove, (slot) => choose(slot, at)) }),
+  );
+  function handleMove(row: Row, direction: -1 | 1) {
+    handle.move(row, direction);
+  }
+  const streams = (graph.streams?.length ?? 0) > 0;
+  const perChunk = streams || rows.some((row) => row.kind === "walk" && row.step.per);
+  const columns = perChunk ? 7 : 6;
+  function choose(slot: Slot, at: { x: number; y: number }) {
+    setMenu({ at, entries: addMenu(slot, graph, edits) });
+  }
+  const add = (row: Row, at: { x: number; y: number }) => choose({ list: row.list, index: row.index }, at);
+
+  return (
+    <div className="wg-steps-frame">
+      <table
+        className={`wg-steps ${perChunk ? "per-chunk" : ""}`}
+        ref={table}
+        onDragOver={over}
+        onDrop={dropped}
+        aria-label={`Steps of ${name}`}
+      >
+        <thead>
+          <tr>
+            <th className="grip" aria-label="Order" />
+            <th>Walk</th>
+            <th>When</th>
+            <th>Takes</th>
+            <th>Known as</th>
+            {perChunk && <th>Per chunk</th>}
+            <th aria-label="Actions" />
+          </tr>
+        </thead>
+        {lanes.map((lane) => (
+          <tbody key={lane.name}>
+            {lane.name !== "" && (
+              <tr className="lane">
+                <th colSpan={columns} scope="rowgroup">
+                  <Rows3 size={14} aria-hidden />
+                  <TextCell
+                    label={`Name of the lane ${lane.name}`}
+                    value={lane.name}
+                    onCommit={(value) => edits.renameLane(lane.name, value)}
+                  />
+                  <span className="note">runs beside the other lanes, as soon as what it needs is there</span>
+                  {lanes.length > 1 && (
+                    <Button kind="quiet" onClick={() => edits.removeLane(lane.name)}>
+                      Remove lane
+                    </Button>
+                  )}
+                </th>
+              </tr>
+            )}
+            {lane.rows.map((row) => (
+              <AnyRow
+                key={row.pointer}
+                {...{ graph, task, name, row, rows, perChunk, columns, handle, add, edits }}
+                problems={placed.get(row.pointer) ?? []}
+                lit={lit.get(row.pointer)}
+                drop={dropClass(row, slot)}
+              />
+            ))}
+          </tbody>
+        ))}
+      </table>
+      {streams && (
+        <div className="wg-lane-actions">
+          <Button kind="quiet" onClick={() => edits.addLane()}>
+            <Plus size={14} aria-hidden /> {lanes.length === 1 && lanes[0]?.name === "" ? "Split into lanes" : "Lane"}
+          </Button>
+        </div>
+      )}
+      {menu && <Menu at={menu.at} entries={menu.entries} onClose={() => setMenu(null)} />}
+    </div>
+  );
+}
+
+type AnyRowProps = {
+  graph: GraphDocument;
+  task: Task;
+  name: string;
+  row: Row;
+  rows: readonly Row[];
+  perChunk: boolean;
+  columns: number;
+  handle: RowHandle;
+  add: (row: Row, at: { x: number; y: number }) => void;
+  edits: ReturnType<typeof useTaskEdits>;
+  problems: readonly Problem[];
+  lit: Lit | undefined;
+  drop: string;
+};
+
+function AnyRow(props: AnyRowProps) {
+  const { row, columns, handle, add, drop, problems, edits } = props;
+  switch (row.kind) {
+    case "walk":
+      return <StepRow {...props} row={row} />;
+    case "for":
+    case "first":
+      return <BlockRow {...{ row, columns, handle, drop, problems, edits }} />;
+    case "part":
+      return <PartHeader {...{ row, columns, drop, problems, edits }} />;
+    case "unknown":
+      return (
+        <tr data-pointer={row.pointer} className={drop}>
+          <td className="grip" />
+          <td colSpan={columns - 2}>
+            This step has none of <code>walk</code>, <code>for</code> and <code>first</code>.
+            <ProblemLines problems={problems} />
+          </td>
+          <td>
+            <Button kind="quiet" onClick={() => edits.removeStep(row.pointer)}>
+              Remove
+            </Button>
+          </td>
+        </tr>
+      );
+    case "end":
+      return (
+        <tr data-pointer={row.pointer} className={`end ${drop}`}>
+          <td className="grip" />
+          <td colSpan={columns - 1} style={{ paddingLeft: indent(row.depth) }}>
+            <Button
+              kind="quiet"
+              aria-haspopup="menu"
+              aria-label={`Add a step ${row.part ? `for each ${row.part}` : row.choice ? "to the choice" : "at the end"}${row.lane && ` of ${row.lane}`}`}
+              onClick={(event) => {
+                const box = event.currentTarget.getBoundingClientRect();
+                add(row, { x: box.left, y: box.bottom + 2 });
+              }}
+            >
+              <Plus size={13} aria-hidden /> {row.choice ? "Choice" : row.part ? `Step for ${row.part}` : "Step"}
+            </Button>
+            {row.index === 0 && row.depth === 0 && (
+              <span className="note">none yet: a step runs one of the Walks</span>
+            )}
+          </td>
+        </tr>
+      );
+  }
+}
+
+function dropClass(row: Row, slot: Slot | null): string {
+  return slot && row.list === slot.list && row.index === slot.index && row.kind !== "part" ? "drop-here" : "";
+}
+
+// ── moving ────────────────────────────────────────────────────────────────────────────────────
+
+function useMoving(
+  rows: readonly Row[],
+  moveStep: (from: Pointer, slot: Slot) => boolean,
+  menu: (row: Row, at: { x: number; y: number }) => void,
+) {
+  const table = useRef<HTMLTableElement>(null);
+  const [held, setHeld] = useState<Row | null>(null);
+  const [slot, setSlot] = useState<Slot | null>(null);
+
+  const focus = (pointer: Pointer) =>
+    requestAnimationFrame(() =>
+      table.current?.querySelector<HTMLElement>(`tr[data-pointer="${CSS.escape(pointer)}"] .wg-grip`)?.focus(),
+    );
+  const put = (row: Row, to: Slot) => {
+    if (isMove(row.pointer, to) && moveStep(row.pointer, to)) focus(landed(row.pointer, to));
+  };
+  const handle: RowHandle = {
+    dragging: held !== null,
+    grab: setHeld,
+    release: () => {
+      setHeld(null);
+      setSlot(null);
+    },
+    move: (row, direction) => {
+      const to = neighbour(rows, row, direction);
+      if (to) put(row, to);
+    },
+    menu,
+  };
+  const over = (event: DragEvent) => {
+    if (!held) return;
+    const target = (event.target as Element).closest<HTMLElement>("tr[data-pointer]");
+    const row = rows.find((other) => other.pointer === target?.dataset["pointer"]);
+    const found = row && target ? slotAt(row, held, rows, isLower(target, event.clientY)) : null;
+    if (found) event.preventDefault();
+    setSlot(found);
+  };
+  const dropped = (event: DragEvent) => {
+    if (!held || !slot) return;
+    event.preventDefault();
+    put(held, slot);
+  };
+  return { slot, over, dropped, handle, table };
+}
+
+function isLower(row: HTMLElement, y: number): boolean {
+  const box = row.getBoundingClientRect();
+  return y > box.top + box.height / 2;
+}
+
+/** Where a held step goes when it is over this row: before it, after it, or into the block that it heads. */
+function slotAt(row: Row, held: Row, rows: readonly Row[], lower: boolean): Slot | null {
+  const kind = "step" in held ? stepKind(held.step) : "unknown";
+  const into = row.kind === "part" ? row.pointer : row.kind === "first" && lower ? `${row.pointer}/first` : null;
+  const inside = rows.find((other) => other.list === into);
+  const slot =
+    inside && into
+      ? { list: into, index: 0 }
+      : { list: row.list, index: row.index + Number(lower && row.kind === "walk") };
+  if (row.kind === "for" && lower) return null;
+  return mayHold(slot.list, kind) && isMove(held.pointer, slot) ? slot : null;
+}
+
+// ── menus ─────────────────────────────────────────────────────────────────────────────────────
+
+type Edits = ReturnType<typeof useTaskEdits>;
+
+function addMenu(slot: Slot, graph: GraphDocument, edits: Edits): MenuEntry[] {
+  const blocks: MenuEntry[] = [];
+  if (mayHold(slot.list, "for"))
+    blocks.push({
+      label: "For each part…",
+      apart: true,
+      run: () => edits.insertStep(slot, { for: "parts", text: [] }),
+    });
+  const walk = Object.keys(graph.walks ?? {})[0];
+  if (mayHold(slot.list, "first") && walk !== undefined)
+    blocks.push({ label: "First that holds…", run: () => edits.insertStep(slot, { first: [{ walk }] }) });
+  const walks = Object.entries(graph.walks ?? {}).map(([name]) => ({
+    label: name,
+    run: () => edits.insertWalk(slot, name),
+  }));
+  return walks.length > 0
+    ? [...walks, ...blocks]
+    : [{ label: "The graph has no Walk yet: draw one first", disabled: true, run: () => undefined }, ...blocks];
+}
+
+function rowMenu(
+  row: Row,
+  rows: readonly Row[],
+  edits: Edits,
+  move: (row: Row, direction: -1 | 1) => void,
+  choose: (slot: Slot) => void,
+): MenuEntry[] {
+  const step = row.kind === "walk" || row.kind === "for" || row.kind === "first" ? row.step : null;
+  if (!step) return [];
+  const above = { list: row.list, index: row.index };
+  const below = { list: row.list, index: row.index + 1 };
+  const entries: MenuEntry[] = [
+    { label: "Move up", keys: "↑", disabled: !neighbour(rows, row, -1), run: () => move(row, -1) },
+    { label: "Move down", keys: "↓", disabled: !neighbour(rows, row, 1), run: () => move(row, 1) },
+    { label: "Insert above…", apart: true, run: () => choose(above) },
+    { label: "Insert below…", run: () => choose(below) },
+    { label: "Duplicate", run: () => edits.insertStep(below, step) },
+  ];
+  if (row.kind === "walk" && mayHold(row.list, "first"))
+    entries.push({
+      label: "Make it a choice of several",
+      run: () => edits.replaceStep(row.pointer, { first: [row.step] }),
+    });
+  if (row.kind === "for")
+    for (const [index, kind] of PART_KINDS.filter((kind) => !Array.isArray(row.step[kind])).entries())
+      entries.push({
+        label: `Steps for ${kind}`,
+        apart: index === 0,
+        run: () => edits.addPart(row.pointer, kind),
+      });
+  entries.push({ label: "Delete", keys: "Del", apart: true, run: () => edits.removeStep(row.pointer) });
+  return entries;
+}

@@ -1,0 +1,170 @@
+// A run's trace as the service gives it: by columns, in whole microseconds from its beginning. Field names are the
+// service's. Pure data.
+import type { Level } from "../../messages/frames";
+
+export const CALL = 0;
+export const LAUNCH = 1;
+export const FOLDED = 2;
+
+export interface LaneShown {
+  rank: number;
+  /** A node, or a loop that the device runs whole. */
+  name: string;
+  nodes: string[];
+  loop: boolean;
+  /** The loop has parts on other ranks: what they wait for each other is in their times. */
+  spans?: boolean;
+}
+
+/** Rows in the order of `started`. Names are indices into the trace's. */
+export interface BlocksShown {
+  kind: number[];
+  lane: number[];
+  walk: number[];
+  /** Of the node in its Walk; -1 of a loop. */
+  use: number[];
+  step: number[];
+  iteration: number[][];
+  count: number[];
+  /** Of the batch, counted by its rank; -1 where folded. */
+  number: number[];
+  batch: number[];
+  /** Names of the other runs in the batch, the first few. */
+  mates: number[][];
+  ready: number[];
+  taken: number[];
+  launched: number[];
+  started: number[];
+  finished: number[];
+  busy: number[];
+  queued: number[];
+  pages_free: number[];
+  failed: boolean[];
+}
+
+export interface HopsShown {
+  source: number[];
+  target: number[];
+  walk: number[];
+  edge: number[];
+  step: number[];
+  key: number[][];
+  transport: number[];
+  count: number[];
+  nbytes: number[];
+  sent: number[];
+  /** -1 where it was not told. */
+  arrived: number[];
+}
+
+export interface CountersShown {
+  rank: number[];
+  at: number[];
+  busy: number[];
+  queue: number[];
+  runs: number[];
+  memory_used: number[];
+  pages_used: number[];
+  pages_total: number[];
+}
+
+export interface LoopEndShown {
+  rank: number;
+  walk: string;
+  loop: string;
+  iteration: number[];
+  iterations: number;
+  reason: "times" | "until" | "error";
+  at: number;
+}
+
+export type RunState = "running" | "done" | "cancelled" | "failed";
+
+export interface TraceShown {
+  run: string;
+  deployment: string;
+  task: string;
+  state: RunState;
+  level: Level;
+  /** Seconds since 1970 at its beginning. */
+  wall: number;
+  seconds: number;
+  phases: Record<string, number>;
+  error: string | null;
+  /** By rank: `cuda:0`; empty where they are not known. */
+  devices: string[];
+  names: string[];
+  lanes: LaneShown[];
+  blocks: BlocksShown;
+  hops: HopsShown;
+  counters: CountersShown;
+  loops: LoopEndShown[];
+  /** Events that were dropped while it ran. */
+  lost: number;
+  cut: boolean;
+}
+
+/** `GET /deployments/{id}/traces`, newest first. */
+export interface TraceRow {
+  run: string;
+  task: string;
+  state: RunState;
+  level: Level;
+  seconds: number;
+  /** Seconds since 1970. */
+  at: number;
+  blocks: number;
+  recorded: boolean;
+}
+
+/** `GET /deployments/{id}/statistics`. Times in ms. */
+export interface NodeFigures {
+  /** Or a loop that the device runs whole. */
+  node: string;
+  rank: number;
+  loop: boolean;
+  calls: number;
+  p50: number;
+  p95: number;
+  p99: number;
+  queued_p50: number;
+  queued_p95: number;
+  batch_mean: number;
+  /** Of the critical paths, 0 to 1. */
+  share: number;
+  /** Seconds. */
+  busy: number;
+}
+
+export interface StatisticsShown {
+  runs: number;
+  nodes: NodeFigures[];
+}
+
+export type WhyKind = "admission" | "queue" | "launch" | "compute" | "transfer" | "wait";
+
+export interface WhyPiece {
+  kind: WhyKind;
+  /** Index of the trace's lane; -1 for none. */
+  lane: number;
+  walk: string;
+  /** Row of the trace's blocks. */
+  block: number | null;
+  /** Row of the trace's hops. */
+  hop: number | null;
+  rank: number;
+  began: number;
+  ended: number;
+}
+
+/** `GET /runs/{run}/why`. */
+export interface WhyShown {
+  run: string;
+  seconds: number;
+  /** Seconds of each; together the run's. */
+  shares: Record<WhyKind, number>;
+  /** Empty where telemetry was `summary`, which doesn't tell calls apart. */
+  path: WhyPiece[];
+  bottleneck: { lane: string; rank: number; seconds: number; share: number; kind: WhyKind; loop: boolean } | null;
+  says: string;
+}
