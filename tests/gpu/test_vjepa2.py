@@ -16,7 +16,7 @@ from tests.unit.graphs.test_vjepa2_runs import PLACEMENT, PLAN, actions, asked, 
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.checkpoints.vjepa2 import TransformerConfig, Vjepa2Config
 from walkgraph.engine.kv.pages import PAGE, pages_for
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.layers.poses import move, plain_move
 from walkgraph.networks import vjepa2_planning as planning
 from walkgraph.networks.operators_vjepa2 import Predictor

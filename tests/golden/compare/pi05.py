@@ -23,7 +23,7 @@ from tests.support.local import LocalDeployment
 from tests.unit.engine.plans import call
 from walkgraph.checkpoints.pi05 import read_pi05
 from walkgraph.checkpoints.tokenizer import Trained
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.layers.pictures.patches import to_levels
 from walkgraph.networks.operators_pi05 import Camera
 from walkgraph.networks.pi05 import Pi05, Prefix

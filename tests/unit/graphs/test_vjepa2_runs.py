@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tests.support.local import LocalDeployment, node_calls
 from tests.unit.graphs.test_bundled import GRAPHS
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.layers.poses import plain_move
 from walkgraph.networks import vjepa2_planning as planning
 from walkgraph.networks.operators_vjepa2 import Predictor

@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS, placement_of
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.networks import world_scene as world
 from walkgraph.networks.world_drives import drive
 from walkgraph.networks.world_picture import picture

@@ -29,7 +29,7 @@ from walkgraph.checkpoints.orpheus import read_orpheus
 from walkgraph.checkpoints.pi05 import read_pi05
 from walkgraph.components import catalogue, families
 from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.importing import vocoder
 from walkgraph.importing.contents import read
 from walkgraph.importing.recognising import recognise
