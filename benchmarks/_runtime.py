@@ -13,8 +13,8 @@ from msgspec import structs
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
 from walkgraph.engine.loops.spec import Items
+from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
-from walkgraph.graph.reading import codec
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment

@@ -38,7 +38,7 @@ from walkgraph.abi.states import CacheShape
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.layers.attention.dense_attention import KV
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.flow.flow_head import FlowInterval

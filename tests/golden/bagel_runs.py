@@ -21,7 +21,7 @@ from tests.support.local import LocalDeployment
 from walkgraph.abi.calls import Call, Outputs, StateKey
 from walkgraph.abi.states import States
 from walkgraph.components import catalogue
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.placement.document import decode
 from walkgraph.resources import bundled
 

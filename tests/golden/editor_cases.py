@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 from walkgraph.components import catalogue
+from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
 from walkgraph.graph.ports import accepts, parse_type
-from walkgraph.graph.reading import codec
 from walkgraph.graph.structure import End, Route, WalkStructure, structure
 from walkgraph.resources import bundled
 from walkgraph.service.deployments.palette import shown

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from walkgraph.components import catalogue
+from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Component, Param, Port, StateUse
 from walkgraph.graph.document import Graph
 from walkgraph.graph.mermaid import draw
-from walkgraph.graph.reading import codec
 from walkgraph.resources import bundled
 
 FOLDER = Path(__file__).resolve().parent

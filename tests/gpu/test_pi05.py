@@ -14,7 +14,7 @@ from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS
 from tests.unit.graphs.test_pi05_acts import CAMERAS, PLACEMENT, asked, levels, prompt
 from walkgraph.checkpoints.siglip import SiglipConfig
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.flow.flow_end import end
 from walkgraph.layers.flow.flow_head import FlowInterval, VelocityHead

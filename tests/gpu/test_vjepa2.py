@@ -16,7 +16,7 @@ from tests.unit.graphs.test_vjepa2_runs import PLACEMENT, PLAN, actions, asked, 
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.architectures.drawn import drawn
 from walkgraph.engine.kv.allocator import PAGE, pages_for
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.layers.poses import move, plain_move
 from walkgraph.models.vjepa2 import planning
 from walkgraph.models.vjepa2.config import TransformerConfig, Vjepa2Config

@@ -12,7 +12,7 @@ import torch
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS, placement_of
 from tests.unit.graphs.test_world_imagined import halves
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 
 pytestmark = [
     pytest.mark.gpu,

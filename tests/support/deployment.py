@@ -16,8 +16,8 @@ import numpy as np
 
 from walkgraph.components import catalogue
 from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, Limits
+from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
-from walkgraph.graph.reading import codec
 from walkgraph.ids import RunId
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment

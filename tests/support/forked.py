@@ -27,8 +27,8 @@ from walkgraph.conductor.loop import Loop
 from walkgraph.conductor.processes import Processes, Worker
 from walkgraph.conductor.runs import stalls
 from walkgraph.errors import ErrorInfo
+from walkgraph.graph import codec as graphs
 from walkgraph.graph.document import Graph
-from walkgraph.graph.reading import codec as graphs
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment

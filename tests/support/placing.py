@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Append, Catalogue, Component, Param, StateUse, port
 from walkgraph.graph.document import Graph, Weights
-from walkgraph.graph.reading import codec
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.hardware import Device, Hardware
 from walkgraph.placement.plan import PlanResult, plan

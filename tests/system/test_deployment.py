@@ -17,7 +17,7 @@ import zmq
 from tests.support.deployment import Deployment, children, deployed, is_gone, plan_named, shared_memory
 from tests.support.yardstick import patience
 from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, Limits
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
 

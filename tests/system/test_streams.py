@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from tests.support.deployment import KV_BYTES, ROOT, deployed
 from walkgraph.components import catalogue
+from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
-from walkgraph.graph.reading import codec
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice

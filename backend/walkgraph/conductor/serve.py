@@ -7,7 +7,7 @@ import zmq
 
 from walkgraph.conductor.core import Conductor
 from walkgraph.conductor.loop import Loop
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.telemetry.emit import Buffered, Emitter, Off
 from walkgraph.wire import sockets
 from walkgraph.wire.spec import SERVICE_SOCKET, WORKERS_SOCKET, DeploymentSpec, read_spec

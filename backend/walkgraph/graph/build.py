@@ -46,8 +46,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from walkgraph.graph.catalogue import Scalar
+from walkgraph.graph.codec import load
 from walkgraph.graph.document import FORMAT, Graph
-from walkgraph.graph.reading.codec import load
 
 Fields = dict[str, Any]
 

@@ -13,9 +13,9 @@ from walkgraph.graph.checks.streams import check_streams
 from walkgraph.graph.checks.tasks import check_tasks
 from walkgraph.graph.checks.unused import check_unused
 from walkgraph.graph.checks.walks import check_walks
+from walkgraph.graph.codec import dump
 from walkgraph.graph.document import Graph
 from walkgraph.graph.problems import Problem, Report
-from walkgraph.graph.reading.codec import dump
 from walkgraph.graph.reading.wellformed import Draft
 
 __all__ = ["Problem", "Report", "check"]

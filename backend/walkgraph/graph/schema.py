@@ -14,8 +14,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from walkgraph.graph import document
+from walkgraph.graph.codec import pretty
 from walkgraph.graph.document import Graph, Name, Reference
-from walkgraph.graph.reading.codec import pretty
 from walkgraph.graph.reading.guard import arr, obj
 
 SCHEMA_ID = "urn:walkgraph:schema:graph:1"

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from walkgraph.errors import InvalidInput
+from walkgraph.graph.codec import pretty
 from walkgraph.graph.document import Graph, Name
 from walkgraph.graph.problems import nearest
-from walkgraph.graph.reading.codec import pretty
 from walkgraph.ids import Rank
 from walkgraph.placement.hardware import Hardware, with_gpus
 

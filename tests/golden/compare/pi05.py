@@ -22,7 +22,7 @@ from tests.golden.vjepa2_tiny import shot
 from tests.support.local import LocalDeployment
 from tests.unit.engine.plans import call
 from walkgraph.checkpoints.tokenizer import Trained
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.layers.pictures.patches import to_levels
 from walkgraph.models.pi05.config import read_pi05
 from walkgraph.models.pi05.model import Pi05, Prefix

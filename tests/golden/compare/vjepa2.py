@@ -16,7 +16,7 @@ from tests.golden import vjepa2_tiny as tiny
 from tests.golden.compare.table import DRAWN, Case
 from tests.golden.pictures import png, seen
 from tests.support.local import LocalDeployment
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.layers.poses import plain_move
 from walkgraph.models.vjepa2 import planning
 from walkgraph.models.vjepa2.model import Vjepa2, normed, spread

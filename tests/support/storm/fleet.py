@@ -14,7 +14,7 @@ import soundfile
 
 from tests.unit.service.fakes import LOOPS, PNG, TIMES, FakeDeployment, FakeFleet
 from walkgraph.errors import ErrorInfo
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.ids import Rank
 from walkgraph.service.openai.serving import Serving, servings
 from walkgraph.wire import messages as m

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.support.fake_service import FakeService
-from walkgraph.graph.reading.codec import dumps, load
+from walkgraph.graph.codec import dumps, load
 from walkgraph.resources import bundled
 
 Call = Callable[..., int]

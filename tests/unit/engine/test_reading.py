@@ -4,7 +4,7 @@ from tests.support.placing import CATALOGUE, at, duet, placement
 from walkgraph.components import catalogue
 from walkgraph.engine.calls.readback import chained, host_ports
 from walkgraph.engine.load import rank_plan
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment

@@ -9,9 +9,9 @@ from tests.unit.graph.documents import document
 from tests.unit.graph.strategies import DOCUMENTS
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.build import GraphBuilder, fixed, left_context, sliding, whole
+from walkgraph.graph.codec import dump, load
 from walkgraph.graph.document import Graph
 from walkgraph.graph.export import to_python
-from walkgraph.graph.reading.codec import dump, load
 from walkgraph.graph.reading.guard import read_json
 
 

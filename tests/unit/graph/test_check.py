@@ -5,7 +5,7 @@ import pytest
 from tests.unit.graph.changes import Change, both, changed, found, problems, sets
 from tests.unit.graph.documents import CATALOGUE, document
 from walkgraph.graph.check import check
-from walkgraph.graph.reading.codec import dump, load
+from walkgraph.graph.codec import dump, load
 
 
 def test_the_document_has_no_problem() -> None:

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from tests.unit.graph.documents import document
 from tests.unit.graph.strategies import DOCUMENTS
 from walkgraph.errors import InvalidInput
+from walkgraph.graph.codec import digest, dump, dumps, load
 from walkgraph.graph.document import Fork, Loop, Parallel, Sequence, Use
-from walkgraph.graph.reading.codec import digest, dump, dumps, load
 from walkgraph.graph.reading.guard import MAX_BYTES
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from tests.unit.graph.documents import document
 from tests.unit.graph.strategies import DOCUMENTS
 from walkgraph.errors import NotFound
+from walkgraph.graph.codec import load
 from walkgraph.graph.mermaid import draw
-from walkgraph.graph.reading.codec import load
 
 DRAWN = """\
 flowchart LR

@@ -13,7 +13,7 @@ from tests.unit.graph.documents import document
 from tests.unit.graph.strategies import DOCUMENTS
 from tests.unit.graph.test_check_nodes import STRUCTURE
 from walkgraph.graph import schema as module
-from walkgraph.graph.reading.codec import dump, load
+from walkgraph.graph.codec import dump, load
 from walkgraph.graph.reading.guard import read_json
 from walkgraph.graph.schema import FILE, SCHEMA_ID, generate, schema, text
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walkgraph.components import catalogue
+from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.document import FirstStep, Fork, ForStep, Graph, Step, Task, WalkStep
 from walkgraph.graph.language.expressions import evaluate, parse
-from walkgraph.graph.reading import codec
 from walkgraph.graph.structure import Entry, for_parts, structure
 from walkgraph.models.flow import sampler
 from walkgraph.resources import bundled

@@ -20,7 +20,7 @@ from tests.unit.graphs.test_bundled import GRAPHS
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Done, Engine
 from walkgraph.engine.loops.resident import Items, LoopDone
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.placement.document import decode
 
 ONE = {

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from walkgraph.components import catalogue, families
-from walkgraph.graph import build
+from walkgraph.graph import build, codec
 from walkgraph.graph.check import check
-from walkgraph.graph.reading import codec
 from walkgraph.placement.document import Placement, decode
 from walkgraph.placement.hardware import Device, Hardware, reserve
 from walkgraph.placement.plan import PlanResult, plan

@@ -13,7 +13,7 @@ from tests.unit.graphs.test_orpheus_on_ranks import on_cpus
 from tests.unit.graphs.test_shapes_on_ranks import picture
 from tests.unit.graphs.test_shapes_on_the_device import PLACEMENTS, deployment
 from walkgraph.engine.kv.allocator import PAGE
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.wire import messages as m
 
 MOST, SEEDS = 60, range(15, 22)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.local import LocalDeployment
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.placement.document import Group, Placement, RankDevice
 
 NOOP = {"component": "synthetic.noop", "params": {"stop_at": "=stop_at"}}

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS, PLACEMENTS, host, placement_of
 from walkgraph.components import catalogue, families
+from walkgraph.graph import codec
 from walkgraph.graph.check import check
-from walkgraph.graph.reading import codec
 from walkgraph.placement.document import decode
 from walkgraph.placement.plan import PlanResult, plan
 from walkgraph.placement.sizes import find_sizes

@@ -16,7 +16,7 @@ from tests.unit.graphs.test_bundled import GRAPHS, placement_of
 from tests.unit.graphs.test_orpheus_on_ranks import on_cpus
 from tests.unit.graphs.test_shapes_on_ranks import picture
 from walkgraph.engine.loops.lanes import Key
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.placement.document import Placement, decode
 
 torch.set_num_threads(1)

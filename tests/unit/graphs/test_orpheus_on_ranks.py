@@ -11,7 +11,7 @@ import soundfile
 
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS, PLACEMENTS
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.placement.document import Placement, decode
 
 MANY = 60

@@ -12,7 +12,7 @@ import torch
 
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_orpheus_on_ranks import on_cpus
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.resources import bundled
 
 FRAME = 2048

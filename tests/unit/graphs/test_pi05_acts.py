@@ -16,7 +16,7 @@ from tests.support.local import LocalDeployment, node_calls
 from tests.unit.graphs.test_bundled import GRAPHS
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.states import States
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.models.pi05.model import Pi05
 from walkgraph.models.pi05.operators import Expert, random_pi05
 from walkgraph.models.pi05.presets import PI05

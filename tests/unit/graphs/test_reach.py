@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS, placement_of
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.layers.pictures.patches import normalise
 from walkgraph.models.reach import scene as world
 from walkgraph.models.reach.pictures import picture

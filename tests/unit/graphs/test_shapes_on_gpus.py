@@ -12,7 +12,7 @@ import pytest
 from tests.support.threaded import Threaded, on_gpus
 from tests.unit.graphs.test_bundled import GRAPHS, placement_of
 from tests.unit.graphs.test_shapes_on_ranks import ONE_LEVEL, picture, pixels, run
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 
 
 @pytest.fixture(scope="module")

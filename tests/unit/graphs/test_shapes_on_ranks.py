@@ -11,7 +11,7 @@ from PIL import Image
 
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS, placement_of
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 
 PLACEMENTS = ("shapes_one_cpu", "shapes_cfg3_cpu", "shapes_encoders_apart_cpu")
 ONE_LEVEL = 1

@@ -10,7 +10,7 @@ import pytest
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS, placement_of
 from tests.unit.graphs.test_shapes_on_ranks import ONE_LEVEL, picture, pixels
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 
 PLACEMENTS = ("shapes_one_cpu", "shapes_encoders_apart_cpu")
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from benchmarks._runtime import InProcess, bundled_graph, placed
+from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
-from walkgraph.graph.reading import codec
 from walkgraph.resources import bundled
 
 SEARCHES: list[dict[str, Any]] = [

@@ -10,7 +10,7 @@ from tests.support.local import LocalDeployment
 from tests.support.synthetic import functions
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.components import catalogue
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import decode

@@ -12,9 +12,9 @@ from tests.support.cluster import Cluster
 from tests.unit.graphs.test_bundled import GRAPHS, PLACEMENTS, placement_of
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
+from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Port, Scalar
 from walkgraph.graph.document import Graph, Task, TaskParam
-from walkgraph.graph.reading import codec
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.itinerary import expand

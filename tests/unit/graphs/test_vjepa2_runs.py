@@ -16,7 +16,7 @@ from torch import Tensor
 from tests.support.local import LocalDeployment, node_calls
 from tests.unit.graphs.test_bundled import GRAPHS
 from walkgraph.architectures.drawn import drawn
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.layers.poses import plain_move
 from walkgraph.models.vjepa2 import planning
 from walkgraph.models.vjepa2.model import Vjepa2, Vjepa2Encoder, Vjepa2Predictor, normed

@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS, placement_of
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.models.world import scene as world
 from walkgraph.models.world.drives import drive
 from walkgraph.models.world.picture import picture

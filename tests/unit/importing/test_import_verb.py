@@ -11,7 +11,7 @@ import pytest
 
 from tests.golden import bagel_tiny, vjepa2_tiny
 from walkgraph.cli import main as cli
-from walkgraph.graph.reading.codec import load
+from walkgraph.graph.codec import load
 from walkgraph.placement.document import decode
 
 Output = pytest.CaptureFixture[str]

@@ -28,7 +28,7 @@ from tests.support.checkpoints import (
 from walkgraph.checkpoints.contents import read
 from walkgraph.components import catalogue, families
 from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.importing.recognising import recognise
 from walkgraph.models.orpheus.config import read_orpheus
 from walkgraph.models.orpheus.weights import load_llama

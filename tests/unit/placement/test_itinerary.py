@@ -9,7 +9,7 @@ import pytest
 from tests.support.placing import at, duet, planned
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.random_walks import RESIDENT
 from walkgraph.components import catalogue
+from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Catalogue, Param, StateUse
-from walkgraph.graph.reading import codec
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment

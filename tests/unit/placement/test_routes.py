@@ -3,7 +3,7 @@
 import copy
 
 from tests.support.placing import CATALOGUE, DOCUMENT, at, duet, hardware, placement, planned, sizes
-from walkgraph.graph.reading.codec import load
+from walkgraph.graph.codec import load
 from walkgraph.placement.plan import plan
 from walkgraph.placement.routes import TravelRoute, handed, routes
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.placing import CATALOGUE, DOCUMENT, duet, planned
 from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
-from walkgraph.graph.reading import codec
 from walkgraph.placement import itinerary, simulate
 from walkgraph.placement.simulate import PartAt, Simulation, StepSeen, UseSeen
 

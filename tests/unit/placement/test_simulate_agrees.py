@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.support.reference_walk import run_walk
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
+from walkgraph.graph import codec
 from walkgraph.graph.document import FirstStep, Graph, Step, Task, TaskParam, WalkStep
 from walkgraph.graph.language.expressions import evaluate, parse
-from walkgraph.graph.reading import codec
 from walkgraph.placement import itinerary
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.service.conftest import Running
-from walkgraph.graph.reading.codec import dump
+from walkgraph.graph.codec import dump
 
 DRAFT = {"format": "walkgraph/graph@1", "name": "mine", "nodes": {"x": {"unfinished": True}}}
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from walkgraph.errors import InvalidInput
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.service.values import values
 from walkgraph.service.values.tensors import exactly, kind_of, read_bytes
 from walkgraph.wire import messages as m

@@ -7,7 +7,7 @@ import zmq
 
 from tests.support.deployment import plan_named
 from walkgraph.errors import InvalidInput
-from walkgraph.graph.reading import codec as graph_codec
+from walkgraph.graph import codec as graph_codec
 from walkgraph.ids import RunId
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m

@@ -16,8 +16,8 @@ from tests.support.naive_chunks import NaiveChunk, naive_chunks
 from tests.support.synthetic import functions, lanes
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
+from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
-from walkgraph.graph.reading import codec
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment

@@ -11,8 +11,8 @@ from tests.support.cluster import Cluster
 from tests.support.synthetic import functions, lanes, one_walk
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
+from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
-from walkgraph.graph.reading import codec
 from walkgraph.ids import RunId
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment

@@ -10,7 +10,7 @@ from tests.support.random_walks import PARAMS, RESIDENT
 from tests.support.synthetic import one_walk
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice

@@ -13,8 +13,8 @@ from tests.support.random_walks import PARAMS, RESIDENT
 from tests.support.synthetic import one_walk
 from walkgraph.abi.calls import Call
 from walkgraph.engine.loops.spec import Items, LoopCall
+from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Catalogue, Param
-from walkgraph.graph.reading import codec
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment

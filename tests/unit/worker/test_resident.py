@@ -20,9 +20,9 @@ from tests.support.synthetic import functions, lanes, one_walk
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
 from walkgraph.engine.loops.spec import Items
+from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Param
 from walkgraph.graph.document import Graph, Item
-from walkgraph.graph.reading import codec
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment

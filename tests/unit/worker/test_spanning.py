@@ -14,8 +14,8 @@ from tests.support.random_walks import OUTPUTS, PARAMS, RESIDENT, mix
 from tests.support.reference_walk import run_walk
 from tests.support.synthetic import one_walk
 from tests.unit.worker.test_resident import INPUTS, plain, results, served, told
+from walkgraph.graph import codec
 from walkgraph.graph.document import Edge, Graph, Loop, Node, Parallel, Use, Walk
-from walkgraph.graph.reading import codec
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice

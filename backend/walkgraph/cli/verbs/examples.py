@@ -37,7 +37,7 @@ def command(
 
 def _example(name: str) -> dict[str, Any]:
     from walkgraph import resources
-    from walkgraph.graph.reading.codec import load
+    from walkgraph.graph.codec import load
 
     graph = load(documents.read(name, "graphs"))
     tasks = {

@@ -22,7 +22,7 @@ _PRINTS = """
 if __name__ == "__main__":
     import sys
 
-    from walkgraph.graph.reading.codec import dumps
+    from walkgraph.graph.codec import dumps
 
     sys.stdout.write(dumps(graph))
 """
@@ -49,15 +49,15 @@ def command(
     walkgraph export last -o run/               to be attached to a report; no secret is in it
     """
     if what.endswith(".py"):
-        from walkgraph.graph.reading.codec import dumps
+        from walkgraph.graph.codec import dumps
 
         graph = _made(Path(what))
         _write(graph.name, dumps(graph), out, as_json=as_json)
     elif _is_run(what):
         _run(what, out, as_json=as_json)
     else:
+        from walkgraph.graph.codec import load
         from walkgraph.graph.export import to_python
-        from walkgraph.graph.reading.codec import load
 
         graph = load(_document(what))
         _write(graph.name, to_python(graph) + "\n" + _PRINTS, out, as_json=as_json)

@@ -90,7 +90,7 @@ def _told(found: Recognised) -> dict[str, Any]:
 def _written(made: Made, folder: Path) -> list[str]:
     """Raises Conflict rather than writing over a document that differs."""
     from walkgraph.errors import Conflict, InvalidInput
-    from walkgraph.graph.reading.codec import dumps, load, pretty
+    from walkgraph.graph.codec import dumps, load, pretty
 
     texts = {f"{made.graph['name']}.json": dumps(load(made.graph))}
     texts |= {f"{placement['name']}.json": pretty(placement) + "\n" for placement in made.placements}
@@ -110,7 +110,7 @@ def _written(made: Made, folder: Path) -> list[str]:
 def _saved(made: Made) -> list[str]:
     """As documents of the running service, new ones only."""
     from walkgraph.client import Client
-    from walkgraph.graph.reading.codec import dump, load
+    from walkgraph.graph.codec import dump, load
     from walkgraph.settings import Settings
 
     with Client.local(Settings()) as client:

@@ -23,8 +23,8 @@ def command(
 ) -> None:
     """Write a graph to begin with: a copy of a bundled one under a name of its own."""
     from walkgraph.errors import Conflict
+    from walkgraph.graph.codec import dumps, load
     from walkgraph.graph.export import to_python
-    from walkgraph.graph.reading.codec import dumps, load
 
     graph = load({**documents.read(template, "graphs"), "name": name})
     path = Path(f"{name}.py" if python else f"{name}.json")

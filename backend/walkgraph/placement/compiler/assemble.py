@@ -4,9 +4,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 
+from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph, Node, Stream, Task
-from walkgraph.graph.reading import codec
 from walkgraph.graph.structure import StepAt, steps_of
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assignment import Assignment

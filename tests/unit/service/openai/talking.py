@@ -17,8 +17,8 @@ from starlette.websockets import WebSocketState
 from tests.unit.service.fakes import PNG
 from walkgraph import resources
 from walkgraph.errors import ErrorInfo
+from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
-from walkgraph.graph.reading import codec
 from walkgraph.ids import RunId
 from walkgraph.service.openai import serving
 from walkgraph.service.openai.realtime.session import Session

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.resources import bundled
 from walkgraph.service.http.problems import Fault, Unprocessable
 from walkgraph.service.openai import chat, hearing, serving

@@ -18,8 +18,8 @@ from PIL import Image
 from tests.unit.service.fakes import PNG
 from walkgraph import resources
 from walkgraph.errors import ErrorInfo, InvalidInput, RunFailed
+from walkgraph.graph import codec
 from walkgraph.graph.document import Graph, TaskInput, TaskParam
-from walkgraph.graph.reading import codec
 from walkgraph.ids import RunId
 from walkgraph.service.http.multipart import Form, Part
 from walkgraph.service.http.problems import Fault, Unprocessable

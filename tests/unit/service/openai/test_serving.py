@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.service.conftest import Running
 from walkgraph.errors import NotFound
+from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
-from walkgraph.graph.reading import codec
 from walkgraph.resources import bundled
 from walkgraph.service.http.problems import Unavailable, Unprocessable
 from walkgraph.service.openai import serving

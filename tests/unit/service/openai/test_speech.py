@@ -17,7 +17,7 @@ from starlette.responses import Response
 from tests.unit.service.conftest import Running
 from walkgraph import resources
 from walkgraph.errors import ErrorInfo, InvalidInput, RunFailed
-from walkgraph.graph.reading import codec
+from walkgraph.graph import codec
 from walkgraph.ids import RunId
 from walkgraph.service.http.dialects import Fault
 from walkgraph.service.http.problems import Unprocessable
