@@ -13,9 +13,10 @@ from torch import Tensor
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.engine.kv.allocator import PAGE
+from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.flashinfer_attention import FlashInferAttention
-from walkgraph.engine.kv.paged_attention import PaddedContexts, PagedAttention
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.paged_attention import PagedAttention
+from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
 
 pytestmark = [
@@ -35,13 +36,13 @@ class Pair:
     def __init__(self, heads: int, groups: int, pages: int = 600) -> None:
         self.heads, self.groups = heads, groups
         self.generator = torch.Generator("cuda").manual_seed(heads)
-        self.fast, self.exact = (
-            StateTable(
-                {"kv": Pool(CacheShape(layers=LAYERS, kv_heads=groups, head_dim=D, dtype=dtype), pages, device)},
-                PaddedContexts(),
-            )
-            for dtype, device in ((torch.bfloat16, torch.device("cuda")), (torch.float32, torch.device("cuda")))
-        )
+        cuda = torch.device("cuda")
+
+        def states(dtype: torch.dtype) -> StateTable:
+            shape = CacheShape(layers=LAYERS, kv_heads=groups, head_dim=D, dtype=dtype)
+            return StateTable(KVPools({"kv": Pool(shape, pages, cuda)}), AttentionBackends())
+
+        self.fast, self.exact = states(torch.bfloat16), states(torch.float32)
 
     def forward(self, wanted: Wanted) -> None:
         """One forward of both; the outputs must agree."""
@@ -63,7 +64,7 @@ class Pair:
         transaction = states.transaction()
         attend = transaction.attend(segments)
         assert isinstance(attend, FlashInferAttention if states is self.fast else PagedAttention)
-        dtype = states.pools["kv"].shape.dtype
+        dtype = states.pools.by_state["kv"].shape.dtype
         out = [attend(i, *(t.to(dtype) for t in numbers[3 * i : 3 * i + 3])) for i in range(LAYERS)]
         transaction.commit(attend)
         transaction.settle()

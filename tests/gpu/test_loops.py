@@ -167,7 +167,7 @@ def test_nested_wide_growing_loops_are_plain_python_s_to_the_last_bit(capture: b
         calls = test_nested.entered(here, runs)
         test_nested.check(here, runs, *test_nested.run_all(here, calls))
     if capture:
-        (failed,) = [lane.capturer.failed for lane in list(here.resident._lanes.values())[:1]]
+        (failed,) = [lane.capturer.failed for lane in list(here.loops._lanes.values())[:1]]
         assert failed == []
 
 
@@ -183,7 +183,7 @@ def test_the_usual_count_is_one_launch_and_another_goes_by_powers_of_two() -> No
         while not here.idle:
             found += [event.iterations for event in here.step() if isinstance(event, Stepped)]
         assert found == wanted
-    (lane,) = here.resident._lanes.values()
+    (lane,) = here.loops._lanes.values()
     print({size: (seconds, lane.counts(size)) for size, seconds in lane.seconds.items()})
 
 

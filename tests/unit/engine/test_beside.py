@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,12 +68,13 @@ class Beside(Engine):
             "noop": ("walkgraph.models.synthetic.operators:Noop", {}),
         }
         super().__init__(plan_of(nodes, source="random:snac-tiny:4"), Rank(0))
-        self._maker.singles = lambda device: self.marked
+        self.calls._captured = lambda device: self.marked
+        self._parts = replace(self._parts, captured=self.calls._captured)
         self.load()
 
     def follow(self, node: str) -> None:
         """Its outputs are read on the device alone."""
-        self.batches.chained = {node}
+        self.calls.chained = {node}
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.allocator import OutOfPages
-from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.ids import Rank
 from walkgraph.models.synthetic import operators as synthetic
@@ -207,12 +206,12 @@ def test_states_move_between_ranks() -> None:
     here, there = attend_engine(), attend_engine()
     outputs(here, feed([1] * 21), feed([2, 2], "block", run="b"))
     for run, wanted in (("r", 21 + 7 + 22), ("b", 4 + 7 + 2)):
-        StateTransfer(there).import_state(StateKey(run, "main"), here.transfers.export(StateKey(run, "main")))
+        there.transfers.import_state(StateKey(run, "main"), here.transfers.export(StateKey(run, "main")))
         assert int(outputs(there, feed([7], run=run))[0]["token"]) == wanted
     assert here.transfers.export(StateKey("none", "main")) == {}
-    StateTransfer(there).import_state(StateKey("b", "main"), {})
+    there.transfers.import_state(StateKey("b", "main"), {})
     assert int(outputs(there, feed([7], run="b"))[0]["token"]) == 7 + 1
-    there.audit()
+    there.states.audit()
 
 
 def test_moves_of_states_are_stamped_so_that_no_call_has_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +221,7 @@ def test_moves_of_states_are_stamped_so_that_no_call_has_their_time(monkeypatch:
     monkeypatch.setattr(Stopwatch, "stamp", lambda _, device: stamped.append(device))
     here.transfers.fork(StateKey("r", "main"), StateKey("r", "other"))
     value = here.transfers.export(StateKey("r", "main"))
-    StateTransfer(there).import_state(StateKey("r", "main"), value)
+    there.transfers.import_state(StateKey("r", "main"), value)
     assert stamped == [torch.device("cpu")] * 3
 
 
@@ -231,7 +230,7 @@ def test_an_import_without_room_leaves_the_state_as_it_was() -> None:
     outputs(here, feed([1] * 40))
     outputs(there, feed([2]))
     with pytest.raises(OutOfPages):
-        StateTransfer(there).import_state(StateKey("r", "main"), here.transfers.export(StateKey("r", "main")))
+        there.transfers.import_state(StateKey("r", "main"), here.transfers.export(StateKey("r", "main")))
     assert int(outputs(there, feed([3]))[0]["token"]) == 5 + 2
 
 

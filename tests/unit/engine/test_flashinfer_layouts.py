@@ -94,10 +94,10 @@ def test_blocks_alike_are_attended_as_steps_attend_theirs() -> None:
         rows = torch.arange(new * len(of)).split(new)
         attend = transaction.attend([Segment(key, mine, "block") for key, mine in zip(of, rows, strict=True)])
         assert isinstance(attend, PagedAttention)
-        (group,) = layouts(attend.entries)
-        assert blocks_of(group, attend.entries)
+        (group,) = layouts(attend.segments)
+        assert blocks_of(group, attend.segments)
         plain = attend.placed()
-        blocks = PlacedBlocks(states.pools["kv"], attend.entries, plain.slots)
+        blocks = PlacedBlocks(states.pools.by_state["kv"], attend.segments, plain.slots)
         for layer in range(2):
             q, k, v = drawn(new * len(of), 4), drawn(new * len(of), 2), drawn(new * len(of), 2)
             blocks.k[layer][blocks.slots], blocks.v[layer][blocks.slots] = k, v

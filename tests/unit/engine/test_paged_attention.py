@@ -99,7 +99,7 @@ def test_ragged_batches_with_forks_and_scratch_are_as_if_alone(seed: int) -> Non
         states.audit()
     for key in twins:
         states.drop_run(key.run)
-    pool = states.pools["kv"]
+    pool = states.pools.by_state["kv"]
     assert pool.pages.free == pool.pages.total
 
 
@@ -120,7 +120,7 @@ def test_what_is_kept_is_what_was_appended(modes: tuple[str, str]) -> None:
 def test_an_unchanged_context_is_gathered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     generator, states = torch.Generator().manual_seed(1), table()
     key, twin = StateKey("a", "kv"), Alone()
-    pool, reads = states.pools["kv"], []
+    pool, reads = states.pools.by_state["kv"], []
     first = segments_of([(key, 20, "causal", True)])
     numbers = qkv(20, generator)
     forward(states, first, numbers)

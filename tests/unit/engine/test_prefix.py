@@ -75,11 +75,11 @@ def kept(states: StateTable, key: StateKey) -> list[int]:
 
 
 def held(states: StateTable) -> int:
-    return len({page for state in states.paged.values() for row in state.rows for page in row.pages})
+    return len({page for state in states.paged.values() for sequence in state.sequences for page in sequence.pages})
 
 
 def free(states: StateTable) -> int:
-    return states.pools["kv"].pages.free
+    return states.pools.by_state["kv"].pages.free
 
 
 # ── states ──
@@ -180,7 +180,7 @@ def test_shared_pages_are_never_written_into() -> None:
         (C, [*LONG[PAGE : PAGE + 4], 1, 2]),
     ):
         assert kept(states, key) == [*LONG[:PAGE], *more]
-    assert len({states.paged[key].rows[0].pages[0] for key in KEYS}) == 1
+    assert len({states.paged[key].sequences[0].pages[0] for key in KEYS}) == 1
     states.audit()
 
 
@@ -360,7 +360,7 @@ def test_an_engine_answers_the_same_with_and_without(mix: Mix) -> None:
     for run, tokens in (("a", LONG), ("b", LONG), ("c", OTHER), ("d", LONG[:20]), ("e", LONG[5:])):
         given = [outputs(e, feed(run, tokens))[0]["token"].tolist() for e in engines]
         assert given[0] == given[1]
-    used = [total - free for free, total in (e.pages() for e in engines)]
+    used = [total - free for free, total in (e.pools.pages() for e in engines)]
     assert used[1] - used[0] == engines[0].pools.prefix_stats().saved / PAGE > 0
     assert engines[1].pools.prefix_stats() == PrefixStats()
     engines[0].states.audit()
@@ -369,7 +369,7 @@ def test_an_engine_answers_the_same_with_and_without(mix: Mix) -> None:
 def test_a_run_that_was_out_and_came_back_names_its_new_pages() -> None:
     engine = attends()
     outputs(engine, feed("a", LONG[:32]))
-    for move in (engine.suspend, engine.resume):
+    for move in (engine.swap.suspend, engine.swap.resume):
         move("a")
         while not engine.idle:
             engine.step()

@@ -16,7 +16,7 @@ def ready(run: str, at: float, *, priority: int = 0, state: str | None = None) -
 def drain(schedule: Schedule) -> list[tuple[object, list[str]]]:
     taken = []
     while (batch := schedule.next()) is not None:
-        taken.append((batch.lane, names(batch.calls)))
+        taken.append((batch.key, names(batch.calls)))
     return taken
 
 

@@ -151,7 +151,7 @@ def test_a_run_that_is_cancelled_at_any_iteration_leaves_nothing_waiting(nodes: 
     same(nodes, "b", other)
     for node in nodes:
         node.do(lambda node=node: node.engine.drop("b"))
-        node.do(node.engine.audit)
+        node.do(node.engine.states.audit)
 
 
 class _Cut(Spans):

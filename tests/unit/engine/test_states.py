@@ -44,7 +44,7 @@ def kept(states: StateTable, key: StateKey, sequence: int = 0) -> list[float]:
 
 
 def free(states: StateTable) -> int:
-    return states.pools["kv"].pages.free
+    return states.pools.by_state["kv"].pages.free
 
 
 def test_appends_count_after_commit_and_advance_positions_as_told(states: StateTable) -> None:

@@ -57,6 +57,6 @@ def test_what_runs_held_is_free_after_them(apart: Threaded) -> None:
     for node in apart.nodes.values():
         for name in (*CASES, "last"):
             node.do(lambda node=node, name=name: node.engine.drop(name))
-        node.do(node.engine.audit)
+        node.do(node.engine.states.audit)
     apart.run()
     assert [node.parts for node in apart.nodes.values()] == [[], [], []]

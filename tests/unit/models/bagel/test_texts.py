@@ -193,7 +193,7 @@ def test_where_causal_rows_go_and_what_they_see(both: Both) -> None:
     assert to is not None
     [pages] = to.pages
     assert len(pages) == 3
-    assert (to.counts, to.before, to.spare) == ([20], [PAGE + 3], here.states.pools["kv"].spare * PAGE)
+    assert (to.counts, to.before, to.spare) == ([20], [PAGE + 3], here.states.pools.by_state["kv"].spare * PAGE)
     at = torch.arange(PAGE + 3, PAGE + 23)
     assert torch.equal(to.slots, torch.tensor(pages)[at // PAGE] * PAGE + at % PAGE)
     transaction.rollback()

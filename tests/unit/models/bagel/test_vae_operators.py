@@ -60,10 +60,10 @@ def test_squares_of_the_largest_side_and_half_of_it_are_served_by_a_step(engine:
         singles.prepare(decoder, inputs, {})
     for side in (8, 4):
         calls = [decode(seed, side, side) for seed in range(3)]
-        assert len({singles.lane(decoder, one) for one in calls} - {None}) == 1
+        assert len({singles.key(decoder, one) for one in calls} - {None}) == 1
         served = singles.serve(decoder, calls, lambda _: {"pixels"})
         for one, made in zip(calls, served.outputs, strict=True):
             [wanted] = outputs(engine, one)
             torch.testing.assert_close(made["pixels"], wanted["pixels"], rtol=1e-4, atol=1e-5)
     for other in (decode(0, 8, 4), decode(0, 2, 2), call("decoder", {"latents": torch.zeros(8, 8, 3)})):
-        assert singles.lane(decoder, other) is None
+        assert singles.key(decoder, other) is None

@@ -145,18 +145,18 @@ def test_windows_of_streams_of_four_frames_and_more_are_made_ready(
     for count in range(28, 60):
         for one in windows(stream(count), policy, flush=flush):
             if count >= 29 or not one.chunks["codes"].last:
-                assert singles.lane(operator, one) is not None, (count, one.iteration)
+                assert singles.key(operator, one) is not None, (count, one.iteration)
                 closed += one.chunks["codes"].last
     assert closed > 30
     short = windows(stream(7), policy)[-1]
-    assert singles.lane(operator, short) is None
+    assert singles.key(operator, short) is None
 
 
 def test_a_window_that_keeps_nothing_is_not_computed(model: Snac) -> None:
     operator = Decoder(model, CPU, tf32=False)
     quiet = windows(stream(42), RAMP)[1]
     singles = CapturedSteps(Capturer(CPU))
-    assert singles.lane(operator, quiet) is not None, "and so is never captured either"
+    assert singles.key(operator, quiet) is not None, "and so is never captured either"
     operator.step = lambda batch: pytest.fail("it is computed")  # pyright: ignore[reportAttributeAccessIssue]
     served = singles.serve(operator, [quiet, quiet], lambda call: ("waveform",))
     assert [one["waveform"].shape for one in served.outputs] == [(0,), (0,)]
