@@ -1,4 +1,4 @@
-"""Keeps one process running: one that ends is started anew, after 0.5 s, doubling to 8 s, at most five times a minute."""
+"""Keeps one process running: one that ends is restarted after 0.5 s, doubling to 8 s, at most five times a minute."""
 
 import asyncio
 import contextlib
