@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -62,8 +61,7 @@ async def test_deployments_are_told_of(service: Running) -> None:
     body = {"graph": "shapes", "placement": "shapes_one_cpu"}
     assert (await service.http.put("/api/v1/deployments/shapes", json=body)).status_code == 202
     (await service.fleet.until(3)).failed("no weights")
-    while service.services.deployments._tasks:
-        await asyncio.wait(set(service.services.deployments._tasks))
+    await service.services.deployer.settled()
     assert (await service.http.delete("/api/v1/deployments/shapes/next")).status_code == 204
     assert (await service.http.delete("/api/v1/deployments/shapes")).status_code == 204
     assert await told(service) == [

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.service.conftest import Running, serving
 from tests.unit.service.fakes import FakeDeployment, FakeFleet
-from walkgraph.service.deployments import versions
+from walkgraph.service.deployments import supervisor
 from walkgraph.settings import Settings
 
 DRAW = "/v1/tasks/shapes/text_to_image"
@@ -17,8 +17,8 @@ PROMPT = {"inputs": {"prompt": "a red circle"}}
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "BACKOFF_FIRST", 0.001)
-    monkeypatch.setattr(versions, "BACKOFF_LAST", 0.004)
+    monkeypatch.setattr(supervisor, "BACKOFF_FIRST", 0.001)
+    monkeypatch.setattr(supervisor, "BACKOFF_LAST", 0.004)
 
 
 async def test_a_deployment_is_ready_with_its_ranks(service: Running) -> None:
@@ -116,7 +116,7 @@ async def test_a_crash_loop_ends_as_failed(settings: Settings) -> None:
                 died += 1
                 fleet.started[-1].die(1)
             await asyncio.sleep(0)
-        assert len(fleet.started) == versions.MAX_RESTARTS + 1
+        assert len(fleet.started) == supervisor.MAX_RESTARTS + 1
         found = (await service.http.get("/api/v1/deployments/shapes")).json()
         assert "times in a minute" in found["reason"]
         prompt = {"prompt": "a circle"}

@@ -120,15 +120,13 @@ async def test_who_waits_for_a_change_waits_no_longer(service: Running) -> None:
 
 async def test_a_drain_that_fails_ends_the_service_all_the_same() -> None:
     class Broken:
-        draining = False
-
         async def drain(self, seconds: float) -> None:
             raise KeyError(seconds)
 
     async def begin() -> None:
         pass
 
-    services: Any = SimpleNamespace(deployments=Broken())
+    services: Any = SimpleNamespace(deployer=Broken())
     server = _Server(uvicorn.Config(app=""), services, 1.0, begin)
     with pytest.raises(KeyError):
         await server._drained()

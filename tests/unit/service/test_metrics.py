@@ -126,8 +126,8 @@ async def test_a_deployment_that_is_gone_goes_after_a_while(service: Running) ->
     await service.deploy()
     now = [0.0]
     services = service.services
-    metrics = Metrics(services.deployments, services.hub, now=lambda: now[0])
-    services.runs.heard = metrics.heard
+    metrics = Metrics(services.deployments, services.hub, {}, now=lambda: now[0])
+    services.runs._heard = metrics.heard
     await draw(service)
     assert b'finished_reason="stop"' in metrics.render("")[0]
     await service.http.delete("/api/v1/deployments/shapes")

@@ -14,7 +14,7 @@ from tests.unit.service.conftest import Running, serving
 from tests.unit.service.fakes import FakeFleet
 from walkgraph.errors import NotFound
 from walkgraph.placement.hardware import Device, Hardware
-from walkgraph.service.deployments import deployments, judging, versions
+from walkgraph.service.deployments import deployer, judging, supervisor
 from walkgraph.service.deployments.managed import Managed
 from walkgraph.settings import Settings
 from walkgraph.store import queries
@@ -145,10 +145,10 @@ async def test_a_new_version_that_fails_leaves_the_old_one_serving(service: Runn
 
 
 async def test_a_new_version_that_ends_again_and_again_fails(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "BACKOFF_FIRST", 0.001)
-    monkeypatch.setattr(versions, "BACKOFF_LAST", 0.002)
+    monkeypatch.setattr(supervisor, "BACKOFF_FIRST", 0.001)
+    monkeypatch.setattr(supervisor, "BACKOFF_LAST", 0.002)
     await switch(service)
-    for count in range(versions.MAX_RESTARTS + 1):
+    for count in range(supervisor.MAX_RESTARTS + 1):
         (await service.fleet.until(2 + count)).die(1)
     found = await until(service, lambda found: found.next and found.next.state == "failed")
     assert "times in a minute" in found["next"]["reason"]
@@ -302,7 +302,7 @@ async def test_the_memory_of_both_must_be_there(service: Running, monkeypatch: p
 
 
 async def test_the_serving_version_may_be_lost_meanwhile(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "BACKOFF_FIRST", 60.0)
+    monkeypatch.setattr(supervisor, "BACKOFF_FIRST", 60.0)
     await switch(service)
     new = await service.fleet.until(2)
     service.fleet.started[0].die(-9)
@@ -328,7 +328,7 @@ async def test_a_switch_that_cant_be_recorded_fails(service: Running, monkeypatc
 
     await switch(service)
     new = await service.fleet.until(2)
-    monkeypatch.setattr(deployments.queries, "replace_deployment", full)
+    monkeypatch.setattr(queries, "replace_deployment", full)
     new.ready()
     found = await until(service, lambda found: found.next and found.next.state == "failed")
     assert "no room on the disk" in found["next"]["reason"]
@@ -375,7 +375,7 @@ async def test_a_version_that_fails_while_it_is_recorded_does_not_serve(
     before = await stored(service)
     await switch(service)
     new = await service.fleet.until(2)
-    monkeypatch.setattr(deployments.queries, "replace_deployment", failing)
+    monkeypatch.setattr(queries, "replace_deployment", failing)
     new.ready()
     found = await until(service, lambda found: found.next and found.next.state == "failed")
     await service.services.deployer.settled()
@@ -390,7 +390,7 @@ async def test_what_is_begun_while_the_service_stops_is_stopped_too(
 ) -> None:
     judging_began, go_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
-    judge = deployments.judge
+    judge = deployer.judge
 
     def slow(*arguments: Any) -> Any:
         loop.call_soon_threadsafe(judging_began.set)
@@ -399,7 +399,7 @@ async def test_what_is_begun_while_the_service_stops_is_stopped_too(
 
     async with serving(settings, FakeFleet()) as running:
         await running.deploy()
-        monkeypatch.setattr(deployments, "judge", slow)
+        monkeypatch.setattr(deployer, "judge", slow)
         switching = asyncio.create_task(switch(running))
         await judging_began.wait()
         closing = asyncio.create_task(running.services.deployer.close(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
@@ -48,7 +49,7 @@ async def test_a_run_has_a_trace_from_its_start_on_and_it_is_kept(service: Runni
     path = f"/api/v1/runs/{run}/trace"
     untold = (await service.http.get(path)).json()
     assert (untold["level"], untold["state"], untold["blocks"]["kind"]) == ("off", "running", [])
-    now = service.services.traces._clock()
+    now = time.monotonic()
     tell(service, "conductor", phase(run, "queued", now), phase(run, "started", now))
     tell(service, "rank 0.1", forward((now, now, now + 0.1, now + 0.2), (run,)), sample(run, now + 0.2))
     going = (await service.http.get(path)).json()
@@ -92,7 +93,7 @@ async def test_there_is_none_of_a_run_that_was_never_here(service: Running) -> N
 async def test_a_run_of_which_nonsense_was_told_costs_its_own_trace_only(service: Running) -> None:
     await service.deploy()
     runs = [await start(service) for _ in range(2)]
-    now = service.services.traces._clock()
+    now = time.monotonic()
     ends = (now, now, now + 0.1, now + 0.2)
     for number, (run, started) in enumerate(zip(runs, (now, 1e300), strict=True)):
         tell(service, "conductor", phase(run, "queued", now), phase(run, "started", started), first=3 * number)
@@ -110,7 +111,7 @@ async def test_a_run_of_which_nonsense_was_told_costs_its_own_trace_only(service
 async def test_a_run_whose_process_died_has_its_end_from_the_service(service: Running) -> None:
     await service.deploy()
     run = await start(service)
-    now = service.services.traces._clock()
+    now = time.monotonic()
     tell(service, "conductor", phase(run, "queued", now), phase(run, "started", now))
     service.fleet.started[0].die(9)
     (row,) = await listed(service, 1)
@@ -161,7 +162,7 @@ async def test_why_a_run_took_its_time_and_what_nodes_do_are_answered(service: R
 async def test_a_recorded_run_is_kept_where_telemetry_is_off(service: Running) -> None:
     await service.deploy()
     run = await start(service)
-    tell(service, "rank 0.1", sample(run, service.services.traces._clock()))
+    tell(service, "rank 0.1", sample(run, time.monotonic()))
     service.fleet.started[0].finish(await service.fleet.started[0].waiting.get())
     (row,) = await listed(service, 1)
     assert (row["task"], row["state"], row["level"], row["recorded"]) == ("text_to_image", "done", "off", True)
@@ -174,7 +175,7 @@ async def test_a_recorded_run_is_kept_where_telemetry_is_off(service: Running) -
 async def test_a_recording_waits_for_what_is_on_its_way_at_the_end(service: Running) -> None:
     await service.deploy()
     run = await start(service)
-    now = service.services.traces._clock()
+    now = time.monotonic()
     tell(service, "conductor", phase(run, "queued", now), phase(run, "finished", now + 0.1))
     tell(service, "rank 0.1", sample(run, now + 0.05))
     asking = asyncio.create_task(service.services.traces.recording(run))
@@ -208,7 +209,7 @@ async def test_traces_of_another_version_are_as_if_there_were_none(service: Runn
 @pytest.mark.parametrize(("runs", "given_up"), [(MAX_WAITING, 0), (MAX_WAITING + 40, 40)])
 async def test_of_a_burst_the_oldest_go_only_where_too_many_wait(service: Running, runs: int, given_up: int) -> None:
     await service.deploy()
-    now = service.services.traces._clock()
+    now = time.monotonic()
     for number in range(runs):
         run = RunId(f"{number:032x}")
         told = [phase(run, what, now + number) for what in ("queued", "finished")]

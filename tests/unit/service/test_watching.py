@@ -164,12 +164,12 @@ async def test_they_go_by_themselves(deployed: Running) -> None:
     await deployed.http.post(f"{PATH}/taps", json={**TAP, "seconds": 1})
     await deployed.http.post(f"{PATH}/breakpoints", json={**STOP, "seconds": 1000})
     managed = deployed.services.deployments.get("shapes")
-    timer = managed.expiry
+    timer = managed._expiry
     assert timer is not None
     assert timer.when() - asyncio.get_running_loop().time() <= 1.0
     assert not managed.watched.expire(0.0)
     managed.watched.expire(managed.watched.next_end or 0.0)
-    deployed.managed.rewatch()
+    managed.rewatch()
     assert timer.cancelled()
     shown = (await deployed.http.get(f"{PATH}/watch")).json()
     assert (len(shown["taps"]), len(shown["breakpoints"])) == (0, 1)
@@ -245,8 +245,8 @@ async def test_ids_of_taps_are_never_those_of_breakpoints(deployed: Running) -> 
     tap = watched.tap(TapRequest.model_validate(TAP), here)
     stop = watched.stop_at(BreakRequest.model_validate(STOP), here)
     assert tap != stop
-    assert watched.shown(tap, here)["source"] == "llm.velocity"
-    assert watched.shown(stop, here)["use"] == "llm"
+    assert watched.tap_shown(tap, here)["source"] == "llm.velocity"
+    assert watched.break_shown(stop, here)["use"] == "llm"
     assert watched.places == 2
 
 

@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import time
+from typing import Any
+
+import msgspec
 
 from walkgraph.graph.document import Graph, Task
 from walkgraph.service.access.auditing import Act
-from walkgraph.service.deployments.versions import Version, ranks_shown
+from walkgraph.service.deployments.versions import Version
 from walkgraph.service.observe.hub import Hub
 from walkgraph.service.observe.watching import Watched
 from walkgraph.service.shutdown import Shutdown
@@ -79,14 +82,14 @@ class Managed:
             "state": self.state,
             "revision": self.revision,
             "reason": serving.status.reason,
-            "ranks": ranks_shown(serving.status, serving.plan),
+            "ranks": _ranks(serving),
             "running": serving.status.running,
             "waiting": serving.status.waiting,
             "restarts": serving.restarts,
             "created_at": self.created_at,
             "tasks": list(self.graph.tasks) if self.graph else [],
             "digest": serving.plan.digest if serving.plan else None,
-            "next": self.next.public() if self.next else None,
+            "next": _next(self.next) if self.next else None,
         }
 
     def announce(self) -> None:
@@ -123,3 +126,24 @@ class Managed:
         # The two clocks may differ by a little.
         self.watched.expire(time.time())
         self.rewatch()
+
+
+def _next(version: Version) -> answers.Next:
+    return {
+        "state": version.state,
+        "reason": version.status.reason,
+        "ranks": _ranks(version),
+        "graph": version.documents.graph_name,
+        "placement": version.documents.placement_name,
+        "restarts": version.restarts,
+        "digest": version.plan.digest if version.plan else None,
+    }
+
+
+def _ranks(version: Version) -> list[dict[str, Any]]:
+    """How the ranks of a version are, with the devices that its plan gives them."""
+    devices = {entry.rank: entry.device for entry in version.plan.ranks} if version.plan else {}
+    found = [msgspec.to_builtins(rank) | {"device": devices.get(rank.rank)} for rank in version.status.ranks]
+    for rank in found:
+        rank.pop("type", None)
+    return found

@@ -29,7 +29,6 @@ from walkgraph.service.shutdown import Shutdown
 from walkgraph.settings import Settings
 from walkgraph.store.tables import Deployment
 from walkgraph.wire import messages as m
-from walkgraph.wire.answers import deployments as answers
 from walkgraph.wire.spec import DeploymentSpec, Limits
 
 ASK_SECONDS = 5.0
@@ -196,18 +195,6 @@ class Version:
             # It is told as a whole: the next change, or start, makes up for it.
             _log.warning("deployment not told what to watch", deployment=self.id, reason=str(error))
 
-    def public(self) -> answers.Next:
-        """As the version that is to come."""
-        return {
-            "state": self.state,
-            "reason": self.status.reason,
-            "ranks": ranks_shown(self.status, self.plan),
-            "graph": self.documents.graph_name,
-            "placement": self.documents.placement_name,
-            "restarts": self.restarts,
-            "digest": self.plan.digest if self.plan else None,
-        }
-
     # ── for its supervisor ──────────────────────────────────────────────────────────────────────
 
     async def launch(self, exited: Callable[[int], None]) -> tuple[Process, DeploymentSpec]:
@@ -270,12 +257,3 @@ class Version:
                     asked.set_result(message)
             case _:
                 self.runs.take(message)
-
-
-def ranks_shown(status: m.Status, plan: Plan | None) -> list[dict[str, Any]]:
-    """How the ranks of a version are, with the devices that its plan gives them."""
-    devices = {entry.rank: entry.device for entry in plan.ranks} if plan else {}
-    found = [msgspec.to_builtins(rank) | {"device": devices.get(rank.rank)} for rank in status.ranks]
-    for rank in found:
-        rank.pop("type", None)
-    return found

@@ -21,7 +21,7 @@ from walkgraph.service.http.dialects import Fault
 from walkgraph.service.http.problems import Unprocessable
 from walkgraph.service.openai import counting
 from walkgraph.service.openai.serving import Output, Serving
-from walkgraph.service.runs.leaving import EVENTS, Streamed, leave, nobody, unless_left
+from walkgraph.service.runs.disconnects import EVENTS, Streamed, leave, nobody, unless_left
 from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.values import sound
 from walkgraph.wire import messages as m

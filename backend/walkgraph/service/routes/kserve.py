@@ -20,7 +20,7 @@ from walkgraph.service.kserve import binary, protocol
 from walkgraph.service.kserve.protocol import InferAnswer, InferRequest, ModelMeta
 from walkgraph.service.observe.readiness import is_ready
 from walkgraph.service.runs import streaming
-from walkgraph.service.runs.leaving import nobody
+from walkgraph.service.runs.disconnects import nobody
 from walkgraph.service.runs.submission import declared, submit
 
 router = APIRouter(prefix="/v2", tags=["kserve"], route_class=StrictRoute, responses=KSERVE_PROBLEMS)

@@ -16,7 +16,7 @@ from walkgraph.service.openai.chat_schemas import ChatRequest, Completion
 from walkgraph.service.openai.errors import ANSWERS
 from walkgraph.service.openai.hearing import in_wav
 from walkgraph.service.runs import idempotency
-from walkgraph.service.runs.leaving import Streamed, leave, nobody, unless_left
+from walkgraph.service.runs.disconnects import Streamed, leave, nobody, unless_left
 from walkgraph.service.runs.submission import submit_all
 
 _STREAM = answer("With `stream`: chunks, the last `[DONE]`.", {"text/event-stream": {"type": "string"}})["content"]

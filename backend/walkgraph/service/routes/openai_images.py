@@ -16,7 +16,7 @@ from walkgraph.service.openai.images import answers, forms, pictures
 from walkgraph.service.openai.images.answers import Kind, Look, PicturesShown
 from walkgraph.service.openai.images.pictures import EditRequest, PicturesRequest, Shown
 from walkgraph.service.openai.serving import Resolved
-from walkgraph.service.runs import idempotency, leaving
+from walkgraph.service.runs import disconnects, idempotency
 from walkgraph.service.runs.submission import submit_all
 
 router = APIRouter(tags=["openai"], route_class=StrictRoute, responses=ANSWERS)
@@ -25,7 +25,7 @@ _STREAM = {"type": "string", "description": "Server-sent events: `*.partial_imag
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: answer(
         "The pictures; with `stream` as they come.",
-        {"application/json": schema_of(PicturesShown), leaving.EVENTS: _STREAM},
+        {"application/json": schema_of(PicturesShown), disconnects.EVENTS: _STREAM},
     )
 }
 _FILE = {"type": "string", "format": "binary"}

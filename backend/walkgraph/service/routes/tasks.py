@@ -9,7 +9,7 @@ from walkgraph.service.deps import Name, ServicesDep
 from walkgraph.service.http import problems
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.runs import answering, streaming
-from walkgraph.service.runs.leaving import nobody
+from walkgraph.service.runs.disconnects import nobody
 from walkgraph.service.runs.submission import declared, submit
 
 router = APIRouter(tags=["tasks"], route_class=StrictRoute)

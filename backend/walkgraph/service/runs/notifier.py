@@ -1,9 +1,9 @@
-"""Somebody is told that something has happened, in the same turn of the loop as all others who wait for it."""
+"""Wakes all tasks that wait for something to happen, in the same turn of the event loop."""
 
 import asyncio
 
 
-class Bell:
+class Notifier:
     """Of one event loop. Costs nothing while nobody waits."""
 
     __slots__ = ("_waiting",)
@@ -11,30 +11,30 @@ class Bell:
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[bool]] = []
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             _answer(one, True)
 
-    async def heard(self, seconds: float | None = None) -> bool:
-        """Whether it rang; False after so many seconds."""
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Whether it was notified; False after so many seconds."""
         loop = asyncio.get_running_loop()
         mine: asyncio.Future[bool] = loop.create_future()
         self._waiting.append(mine)
         timer = None if seconds is None else loop.call_later(seconds, _answer, mine, False)
-        rung = False
+        notified = False
         try:
-            rung = await mine
+            notified = await mine
         finally:
             if timer is not None:
                 timer.cancel()
-            if not rung and mine in self._waiting:
+            if not notified and mine in self._waiting:
                 self._waiting.remove(mine)
-        return rung
+        return notified
 
 
-def _answer(one: asyncio.Future[bool], rung: bool) -> None:
+def _answer(one: asyncio.Future[bool], notified: bool) -> None:
     if not one.done():
-        one.set_result(rung)
+        one.set_result(notified)

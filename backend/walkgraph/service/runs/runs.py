@@ -17,8 +17,8 @@ from walkgraph.errors import ErrorInfo, NotFound, WalkgraphError
 from walkgraph.ids import RunId
 from walkgraph.service.access.callers import Caller
 from walkgraph.service.http import limits
-from walkgraph.service.runs.asked import Asked, remembered
-from walkgraph.service.runs.notifier import Bell
+from walkgraph.service.runs.kept_requests import KeptRequest, remembered
+from walkgraph.service.runs.notifier import Notifier
 from walkgraph.service.values import values
 from walkgraph.store import queries
 from walkgraph.store.session import Store
@@ -58,7 +58,7 @@ class LiveRun:
         self.first_output_at: float | None = None
         """When its first output came, in seconds since 1970."""
         self.finished: m.Finished | None = None
-        self.asked: Asked | None = None
+        self.asked: KeptRequest | None = None
         """What the client sent."""
         self.parent = ""
         """`traceparent` of that, where it had one."""
@@ -73,7 +73,7 @@ class LiveRun:
         self._clients = 1
         self._send, self._heard = send, heard
         self._log: list[Event] = []
-        self._more, self._over = Bell(), Bell()
+        self._more, self._over = Notifier(), Notifier()
         self._overflown = False
 
     @property
@@ -105,9 +105,9 @@ class LiveRun:
             event = self.finished = self._ended(event)
             self.paused = None
         self._log.append(event)
-        self._more.ring()
+        self._more.notify()
         if self.finished is not None:
-            self._over.ring()
+            self._over.notify()
 
     def joined(self) -> Self:
         """For one more client: it goes on until that has left too."""
@@ -140,7 +140,7 @@ class LiveRun:
     async def after(self, position: int, seconds: float | None = None) -> Sequence[Event]:
         """All that was said from that place of the log on, once there is something; nothing after so many seconds."""
         if position >= len(self._log):
-            await self._more.heard(seconds)
+            await self._more.wait(seconds)
         return self._log[position:]
 
     async def follow(self) -> AsyncIterator[Event]:
@@ -155,11 +155,11 @@ class LiveRun:
 
     async def over(self, seconds: float) -> bool:
         """Whether it has ended, after so long at most."""
-        return self.finished is not None or await self._over.heard(seconds)
+        return self.finished is not None or await self._over.wait(seconds)
 
     async def ended(self) -> m.Finished:
         if self.finished is None:
-            await self._over.heard()
+            await self._over.wait()
         if self.finished is None:
             raise RuntimeError("a run's log ends with `Finished`")
         return self.finished

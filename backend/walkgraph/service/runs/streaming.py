@@ -13,7 +13,7 @@ from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.service.access.access import SUBPROTOCOL
 from walkgraph.service.http import body, frames, limits
 from walkgraph.service.http.problems import said_of
-from walkgraph.service.runs.leaving import Streamed, leave, left
+from walkgraph.service.runs.disconnects import Streamed, leave, left
 from walkgraph.service.runs.runs import Event, LiveRun, event_of
 from walkgraph.wire import messages as m
 

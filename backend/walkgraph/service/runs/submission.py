@@ -16,8 +16,8 @@ from walkgraph.service.access.rates import RateLimited
 from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deps import Services
 from walkgraph.service.runs import runs
+from walkgraph.service.runs.disconnects import leave
 from walkgraph.service.runs.idempotency import handle_of
-from walkgraph.service.runs.leaving import leave
 from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.runs.tasks import read_request
 from walkgraph.service.values import tensors

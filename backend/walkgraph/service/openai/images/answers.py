@@ -24,7 +24,7 @@ from walkgraph.service.openai import counting
 from walkgraph.service.openai.images.pictures import FORMATS
 from walkgraph.service.openai.serving import Serving
 from walkgraph.service.runs import streaming
-from walkgraph.service.runs.leaving import Streamed, leave, nobody, unless_left
+from walkgraph.service.runs.disconnects import Streamed, leave, nobody, unless_left
 from walkgraph.service.runs.runs import Event, LiveRun
 from walkgraph.wire import messages as m
 

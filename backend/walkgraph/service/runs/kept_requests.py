@@ -11,7 +11,7 @@ from walkgraph.service.http.problems import pointer
 
 
 @dataclass(frozen=True)
-class Asked:
+class KeptRequest:
     body: dict[str, Any] | None
     """Values that were too large are None; None: all of it was, or the requests that came since took its room."""
     left_out: tuple[tuple[str, int], ...]
@@ -23,12 +23,12 @@ class Asked:
         return type(self)(None, (("", self.bytes + sum(count for _, count in self.left_out)),), 0)
 
 
-def remembered(body: dict[str, Any]) -> Asked:
+def remembered(body: dict[str, Any]) -> KeptRequest:
     """Of a request's body (JSON of limited depth, with bytes where frames came with it); its texts, bytes and lists of
     numbers are kept as they are, not copied."""
     reading = _Reading()
     kept = reading.kept(body, ())
-    found = Asked(cast(dict[str, Any], kept), tuple(reading.left_out), reading.bytes)
+    found = KeptRequest(cast(dict[str, Any], kept), tuple(reading.left_out), reading.bytes)
     return found if found.bytes <= limits.ASKED_BYTES else found.forgotten()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.service.conftest import Running
 from walkgraph.service.http import limits
-from walkgraph.service.runs.asked import remembered
+from walkgraph.service.runs.kept_requests import remembered
 
 LARGE = "x" * (limits.ASKED_VALUE_BYTES + 1)
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.service.conftest import BASE, TOKEN, Running
 from tests.unit.service.fakes import PNG
-from walkgraph.service.runs.leaving import Streamed
+from walkgraph.service.runs.disconnects import Streamed
 from walkgraph.wire import messages as m
 
 HEADERS = {"host": BASE.removeprefix("http://"), "authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
