@@ -37,7 +37,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "bagel.preview",
-        "preview_operators:Preview",
+        "vae_operators:Preview",
         "Paints a small picture from latents, roughly and at once: for watching how one comes about.",
         inputs=(port("latents", _LATENTS),),
         outputs=(port("pixels", _PIXELS, description="`detail` eighths of the picture's sides"),),

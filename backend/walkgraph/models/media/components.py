@@ -36,7 +36,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "media.picture_resize",
-        "operators:PictureFit",
+        "operators:PictureResize",
         "Resizes pixels of a picture that was read, by the rules of `media.picture_in`.",
         former=("media.picture_fit",),
         inputs=(port("pixels", "pixels: float[3, h, w]"),),

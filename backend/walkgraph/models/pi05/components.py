@@ -55,7 +55,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "pi05.prefill",
-        "operators:Prefix",
+        "operators:Prefill",
         "Reads cameras and prompt as one block that sees all of itself; its cache serves every flow step.",
         former=("pi05.prefix",),
         category="Model",
@@ -80,7 +80,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "pi05.timestep_conditioning",
-        "operators:Modulations",
+        "operators:TimestepConditioning",
         "What the flow times of a chunk's steps do to the expert's norms: the same for every run.",
         former=("pi05.modulations",),
         category="Flow",
@@ -105,7 +105,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "pi05.action_expert",
-        "operators:Expert",
+        "operators:ActionExpert",
         "One flow step: attends to the prefix and moves the actions from `time` to `next_time`.",
         former=("pi05.expert",),
         category="Flow",

@@ -11,7 +11,7 @@ _component = Declarations("reach", category="World", cost="launch")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "reach.random_scene",
-        "operators:Scene",
+        "operators:RandomScene",
         "Draws a scene from the run's seed: the arm, and two or three targets, one of the named colour.",
         former=("reach.scene",),
         inputs=(port("instruction", "text: str", description="names one colour: `reach the red ball`"),),
@@ -20,7 +20,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "reach.render",
-        "operators:Picture",
+        "operators:Render",
         "Draws a scene.",
         former=("reach.picture",),
         inputs=(port("scene", _SCENE),),
@@ -29,7 +29,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "reach.move_arm",
-        "operators:Drive",
+        "operators:MoveArm",
         "Moves the arm by the first actions of a chunk; it stops where it reaches the named target.",
         former=("reach.drive",),
         inputs=(

@@ -10,7 +10,7 @@ _component = Declarations("synthetic", category="Testing", cost="launch")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "synthetic.constant",
-        "operators:Source",
+        "operators:Constant",
         "Gives its parameter.",
         former=("synthetic.source",),
         outputs=(port("value", _VALUE),),
@@ -18,7 +18,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.random_integer",
-        "operators:Draw",
+        "operators:RandomInteger",
         "Draws an integer from 0 to `below` - 1; each draw moves its random state on.",
         former=("synthetic.draw",),
         outputs=(port("value", _VALUE),),
@@ -42,7 +42,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.sum",
-        "operators:Total",
+        "operators:Sum",
         "Adds up stacked values.",
         former=("synthetic.total",),
         inputs=(port("values", "scalar: int[...]"),),
@@ -171,7 +171,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.perturb",
-        "search_operators:Spread",
+        "search_operators:Perturb",
         "Ways around one: each step of each is moved by up to half of `reach`, at random by the iteration.",
         former=("synthetic.spread",),
         inputs=(port("way", "tensor: float[n]"),),
@@ -198,7 +198,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.choose_nearest",
-        "search_operators:Choose",
+        "search_operators:ChooseNearest",
         "Of several ways the one whose marks, summed, come nearest to `goal`.",
         former=("synthetic.choose",),
         inputs=(port("ways", "tensor: float[n, w]"), port("marks", "tensor: float[m, w]")),

@@ -19,14 +19,14 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "text.begin_answer",
-        "operators:Start",
+        "operators:BeginAnswer",
         "The token that begins an answer.",
         former=("text.start",),
         outputs=(port("token", "tokens: int[1]"),),
     ),
     _component(
         "text.end_answer",
-        "operators:Finish",
+        "operators:EndAnswer",
         "What an answer ends with: its last token, and the end token where that is another.",
         former=("text.finish",),
         inputs=(port("token", "tokens: int[1]"),),

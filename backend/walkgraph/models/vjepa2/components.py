@@ -57,7 +57,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "vjepa2.apply_action",
-        "planning_operators:Move",
+        "planning_operators:ApplyAction",
         "Applies an action to a pose: shift, turn, and grip within its bounds.",
         former=("vjepa2.move",),
         inputs=(port("pose", _POSE), port("action", _ACTION)),
@@ -66,7 +66,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "vjepa2.store_observation",
-        "planning_operators:Stand",
+        "planning_operators:StoreObservation",
         "Keeps what a session sees and where its arm stands, as far as it is given; gives the pose.",
         former=("vjepa2.stand",),
         category="World",
@@ -82,7 +82,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "vjepa2.initial_plan",
-        "planning_operators:Rest",
+        "planning_operators:InitialPlan",
         "What planning begins with: no motion, and how far the first round draws from it.",
         former=("vjepa2.rest",),
         outputs=(port("mean", _PLAN), port("std", _PLAN)),
@@ -93,7 +93,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "vjepa2.sample_actions",
-        "planning_operators:Propose",
+        "planning_operators:SampleActions",
         "Draws the sequences of a planning round around a mean: shifts and the grip.",
         former=("vjepa2.propose",),
         inputs=(port("mean", _PLAN), port("std", _PLAN)),
@@ -106,7 +106,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "vjepa2.goal_distance",
-        "planning_operators:Distance",
+        "planning_operators:GoalDistance",
         "Mean absolute difference of each sample's last frame from the goal.",
         former=("vjepa2.distance",),
         inputs=(port("features", _FRAME), port("goal", "features: float[n, d]")),
@@ -115,7 +115,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "vjepa2.refine_plan",
-        "planning_operators:Refine",
+        "planning_operators:RefinePlan",
         "Takes mean and spread of the best sequences, moved on slowly; its first action is the plan.",
         former=("vjepa2.refine",),
         inputs=(

@@ -16,7 +16,7 @@ _component = Declarations("world", category="World", cost="launch")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "world.random_scene",
-        "operators:Begin",
+        "operators:RandomScene",
         "Draws a scene from the run's seed, and the picture of how it should become.",
         former=("world.scene",),
         outputs=(
@@ -26,7 +26,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.store_scene",
-        "operators:Keep",
+        "operators:StoreScene",
         "Keeps a session's scene, where one is given; gives the one that is kept.",
         former=("world.keep",),
         inputs=(port("scene", _SCENE, optional=True),),
@@ -35,7 +35,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.scripted_actions",
-        "operators:Drive",
+        "operators:ScriptedActions",
         "Actions by name, or those that are given, cut to a length or followed by rest.",
         former=("world.drive",),
         category="Action",
@@ -53,7 +53,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.simulate_action",
-        "operators:Truth",
+        "operators:SimulateAction",
         "What an action does: shifts the shape as far as the walls let it, and its colour by its grip.",
         former=("world.truth",),
         inputs=(
@@ -69,7 +69,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.render",
-        "operators:Look",
+        "operators:Render",
         "The picture of a scene, and where its shape is.",
         former=("world.look",),
         inputs=(port("scene", _SCENE),),
@@ -78,7 +78,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.paint_features",
-        "operators:Paint",
+        "operators:PaintFeatures",
         "Paints what features show, and reads from them where the shape is.",
         former=("world.picture",),
         inputs=(port("features", "features: float[n, d]"),),
@@ -89,7 +89,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.compare_pictures",
-        "operators:Beside",
+        "operators:ComparePictures",
         "Two pictures next to each other, and how far their shapes are apart.",
         former=("world.beside",),
         inputs=(
