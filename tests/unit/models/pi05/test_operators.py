@@ -281,7 +281,7 @@ def test_noise_follows_from_the_seed(engine: Engine) -> None:
         ("prefix", {"ids": torch.zeros(0, dtype=torch.int64)}, "one at least"),
         ("prefix", {"ids": torch.tensor([1]), "base": torch.zeros(4, 7)}, "takes"),
         ("expert", {"actions": torch.zeros(2, 5), "modulation": torch.zeros(3)}, "actions"),
-        ("expert", {"actions": torch.zeros(2, 32), "modulation": torch.zeros(3)}, "modulations"),
+        ("expert", {"actions": torch.zeros(2, 32), "modulation": torch.zeros(3)}, "timestep_conditioning"),
     ],
 )
 def test_what_does_not_fit_fails_by_itself(engine: Engine, node: str, inputs: dict[str, Tensor], says: str) -> None:
