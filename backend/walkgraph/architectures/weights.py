@@ -6,7 +6,7 @@ What a folder says of itself (configs, headers) is read by `walkgraph.checkpoint
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -28,6 +28,16 @@ def _none(name: str) -> bool:
     return False
 
 
+class Loading(TypedDict, total=False):
+    """Where the tensors of a file go."""
+
+    device: torch.device | str
+    """The CPU where it isn't said."""
+    dtype: torch.dtype
+    """float32 where it isn't said."""
+    progress: Progress | None
+
+
 class Names(NamedTuple):
     """How the tensors of a file are those of a module."""
 
@@ -46,15 +56,14 @@ def load(
     folder: Path,
     stem: str,
     *,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float32,
-    progress: Progress | None = None,
     names: Names = Names(),  # noqa: B008 (of values that don't change)
+    **on: Unpack[Loading],
 ) -> M:
     """Build on `meta`, then assign every tensor of `<stem>.safetensors` (or of its shards), cast to `dtype`.
 
     Raises `NotFound` for a missing file and `InvalidInput` for missing, unknown, misshapen or quantised tensors.
     """
+    device, dtype, progress = on.get("device", "cpu"), on.get("dtype", torch.float32), on.get("progress")
     with unset():
         module = build()
     wanted = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}

@@ -24,7 +24,7 @@ from walkgraph.errors import Refused
 from walkgraph.layers.pictures.patches import normalise
 from walkgraph.models.bagel.config import read_bagel
 from walkgraph.models.bagel.presets import BAGEL
-from walkgraph.models.bagel.preview_operators import Preview
+from walkgraph.models.bagel.vae_operators import Preview
 from walkgraph.models.bagel.weights import load_autoencoder
 from walkgraph.starters.shapes import render, scenes
 
@@ -36,7 +36,7 @@ CONFIG = BAGEL["bagel-tiny"]
 @pytest.fixture(scope="module")
 def engine() -> Engine:
     nodes = {
-        "preview": ("walkgraph.models.bagel.preview_operators:Preview", {}),
+        "preview": ("walkgraph.models.bagel.vae_operators:Preview", {}),
         "decoder": ("walkgraph.models.bagel.vae_operators:VaeDecoder", {}),
     }
     return engine_of(plan_of(nodes, source="random:bagel-tiny:5", params={"preview": {"detail": 4}}))

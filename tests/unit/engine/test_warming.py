@@ -12,7 +12,7 @@ from walkgraph.abi.operator import Operator
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.loops.bodies import Loaded
 from walkgraph.engine.warmup import capture_steps
-from walkgraph.models.synthetic.search_operators import Spread
+from walkgraph.models.synthetic.search_operators import Perturb
 
 CPU = torch.device("cpu")
 
@@ -28,7 +28,7 @@ class _Kept:
         self.operators.append(operator)
 
 
-class _Window(Spread):
+class _Window(Perturb):
     """A step that serves calls outside loops too, whatever their parameters."""
 
     def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
@@ -40,7 +40,7 @@ class _Window(Spread):
 
 def test_steps_for_loops_alone_are_not_asked_without_parameters() -> None:
     kept, window = _Kept(), _Window(CPU)
-    nodes = {"spread": Loaded(Spread(CPU), CPU, 0), "window": Loaded(window, CPU, 1), "again": Loaded(window, CPU, 1)}
+    nodes = {"spread": Loaded(Perturb(CPU), CPU, 0), "window": Loaded(window, CPU, 1), "again": Loaded(window, CPU, 1)}
     told: list[tuple[str, float]] = []
     capture_steps(nodes, lambda device: cast(CapturedSteps, kept), lambda what, done: told.append((what, done)))
     assert kept.operators == [window]

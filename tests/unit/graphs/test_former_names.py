@@ -35,7 +35,7 @@ def planned(document: Mapping[str, Any], placement: str) -> PlanResult:
     assert report.ok
     assert report.graph is not None
     chosen = decode(json.loads(PLACEMENTS[placement].read_text()))
-    return plan(report.graph, chosen, host(2), catalogue(), find_sizes(families()))
+    return plan(report.graph, chosen, host(4), catalogue(), find_sizes(families()))
 
 
 def test_a_name_that_a_component_had_finds_it_and_is_not_listed() -> None:

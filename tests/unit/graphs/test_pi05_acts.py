@@ -18,7 +18,7 @@ from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.states import States
 from walkgraph.graph import codec
 from walkgraph.models.pi05.model import Pi05
-from walkgraph.models.pi05.operators import Expert, random_pi05
+from walkgraph.models.pi05.operators import ActionExpert, random_pi05
 from walkgraph.models.pi05.presets import PI05
 from walkgraph.placement.document import decode
 
@@ -114,10 +114,10 @@ def test_the_loop_is_the_engines_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No step of it is a forward of its own, and the prefix is read once."""
     local = deployment()
 
-    def refused(self: Expert, calls: Sequence[Call], states: States) -> list[Outputs]:
+    def refused(self: ActionExpert, calls: Sequence[Call], states: States) -> list[Outputs]:
         raise AssertionError("a step of the loop came back to the host")
 
-    monkeypatch.setattr(Expert, "forward", refused)
+    monkeypatch.setattr(ActionExpert, "forward", refused)
     local.submit("whole", "act", {"steps": 10, "seed": 1}, asked("base", "left_wrist"))
     local.run()
     assert not local.failed

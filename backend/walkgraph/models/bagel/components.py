@@ -4,44 +4,41 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
+from walkgraph.graph.declaring import Declarations, sampling_params
 from walkgraph.models.bagel.config import read_bagel
 from walkgraph.placement.sizes import TOKENIZER, FamilySizes, Part, Shape, token_numbers
 
 _PIXELS = "pixels: float[3, h, w]"
 _LATENTS = "latents: float[h, w, c]"
 
+_component = Declarations("bagel", category="Picture", weights="bagel")
+
 COMPONENTS: tuple[Component, ...] = (
-    Component(
-        name="bagel.vit",
-        category="Picture",
-        description="Sees a picture: patches to embeddings of the backbone's width.",
+    _component(
+        "bagel.vit",
+        "operators:Vit",
+        "Sees a picture: patches to embeddings of the backbone's width.",
         inputs=(port("pixels", _PIXELS),),
         outputs=(port("embeddings", "embeddings: float[n, d]"),),
-        network="walkgraph.models.bagel.operators:Vit",
-        weights="bagel",
     ),
-    Component(
-        name="bagel.vae_encoder",
-        category="Picture",
-        description="Compresses a picture to clean latents; a cell is one token.",
+    _component(
+        "bagel.vae_encoder",
+        "vae_operators:VaeEncoder",
+        "Compresses a picture to clean latents; a cell is one token.",
         inputs=(port("pixels", _PIXELS),),
         outputs=(port("latents", _LATENTS),),
-        network="walkgraph.models.bagel.vae_operators:VaeEncoder",
-        weights="bagel",
     ),
-    Component(
-        name="bagel.vae_decoder",
-        category="Picture",
-        description="Paints a picture from latents.",
+    _component(
+        "bagel.vae_decoder",
+        "vae_operators:VaeDecoder",
+        "Paints a picture from latents.",
         inputs=(port("latents", _LATENTS),),
         outputs=(port("pixels", _PIXELS),),
-        network="walkgraph.models.bagel.vae_operators:VaeDecoder",
-        weights="bagel",
     ),
-    Component(
-        name="bagel.preview",
-        category="Picture",
-        description="Paints a small picture from latents, roughly and at once: for watching how one comes about.",
+    _component(
+        "bagel.preview",
+        "vae_operators:Preview",
+        "Paints a small picture from latents, roughly and at once: for watching how one comes about.",
         inputs=(port("latents", _LATENTS),),
         outputs=(port("pixels", _PIXELS, description="`detail` eighths of the picture's sides"),),
         params={
@@ -50,13 +47,12 @@ COMPONENTS: tuple[Component, ...] = (
             )
         },
         cost="launch",
-        network="walkgraph.models.bagel.preview_operators:Preview",
-        weights="bagel",
     ),
-    Component(
-        name="bagel.backbone",
+    _component(
+        "bagel.backbone",
+        "operators:Backbone",
+        "Appends text or a picture to its context, or answers noised latents with a velocity.",
         category="Model",
-        description="Appends text or a picture to its context, or answers noised latents with a velocity.",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="a text block, appended causally"),
             port("token", "tokens: int[1]", optional=True, description="one token, appended"),
@@ -73,13 +69,7 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         params={
             "time": Param(type="number", default=0.0, min=0, max=1, description="Flow time of `latents`; 1 is noise."),
-            "temperature": Param(type="number", default=0.0, min=0, max=10, description="0 takes the likeliest token."),
-            "top_p": Param(
-                type="number", default=1.0, min=0, max=1, description="Sample from the likeliest tokens of this mass."
-            ),
-            "top_k": Param(
-                type="integer", default=0, min=0, max=100000, description="Sample from this many tokens; 0: all."
-            ),
+            **sampling_params(temperature=0.0, top_p=1.0),
             "precision": Param(
                 type="string",
                 default="bf16",
@@ -101,8 +91,6 @@ COMPONENTS: tuple[Component, ...] = (
                 ),
             ),
         ),
-        network="walkgraph.models.bagel.operators:Backbone",
-        weights="bagel",
         resident=True,
     ),
 )

@@ -20,9 +20,8 @@ from walkgraph.layers.sampling import sample
 from walkgraph.layers.sampling_params import SamplingParams
 from walkgraph.models.bagel.flow import FlowStep, flow_examples, flow_spec
 from walkgraph.models.bagel.model import Bagel
-from walkgraph.models.bagel.pictures import picture_cells
 from walkgraph.models.bagel.precision import PRECISION, at_precision
-from walkgraph.models.bagel.rows import Kind, Piece, Rows, lay_out
+from walkgraph.models.bagel.rows import Kind, Piece, Rows, lay_out, picture_cells
 from walkgraph.models.bagel.texts import Texts
 from walkgraph.models.bagel.tokens import token_spec, token_step
 from walkgraph.models.bagel.und import UndRows

@@ -1,7 +1,8 @@
-"""The operators of the FLUX autoencoder: pictures to latents, a cell of which is one token, and back."""
+"""The operators of the FLUX autoencoder: pictures to latents, a cell of which is one token, and back; and the one that
+paints a running picture."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -13,9 +14,11 @@ from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.flux_vae import AutoEncoder
 from walkgraph.architectures.flux_vae_packed import PackedVae
+from walkgraph.architectures.latent_preview import LatentPreview
+from walkgraph.errors import Refused
 from walkgraph.layers.pictures.patches import patchify, unpatchify
 from walkgraph.models.bagel.config import BagelConfig
-from walkgraph.models.bagel.pictures import picture_cells
+from walkgraph.models.bagel.rows import picture_cells
 from walkgraph.models.bagel.weights import load_autoencoder, shared_config
 
 _PIXELS = 2**20
@@ -50,22 +53,15 @@ class VaeEncoder(Operator):
         return [{"latents": rows.unflatten(0, (height, width))} for rows in patchify(z, self._config.latent_patch)]
 
 
-class VaeDecoder(Operator):
-    """Square pictures of the largest side and of half of it have a step."""
+class FromLatents(Operator):
+    """Latents to pixels. Square pictures of the largest side and of half of it have a step."""
 
-    def __init__(self, model: PackedVae, config: BagelConfig) -> None:
-        self._model, self._config = model, config
-
-    @classmethod
-    def load(cls, context: LoadContext) -> Self:
-        return cls(packed_vae(context), shared_config(context))
+    def __init__(self, paint: Callable[[Tensor], Tensor], config: BagelConfig, side: int) -> None:
+        """`paint`: grids as the autoencoder has them -> pixels, `side` along a cell's."""
+        self._paint, self._config, self._side = paint, config, side
 
     def bucket(self, call: Call) -> Hashable:
         return call.inputs["latents"].shape
-
-    def rows(self, call: Call) -> int:
-        height, width, _ = call.inputs["latents"].shape
-        return height * width
 
     def examples(self) -> Sequence[Example]:
         return (Example(inputs={"latents": torch.zeros(2, 2, self._config.latent_channels)}),)
@@ -74,22 +70,69 @@ class VaeDecoder(Operator):
         return call.inputs
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
-        return squares(self._config)
+        """Latents of the pictures that most people ask for."""
+        sides = (self._config.latent_side, self._config.latent_side // 2)
+        return tuple({"latents": torch.zeros(side, side, self._config.latent_channels)} for side in sides if side)
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
-        return pixels_spec(inputs, self._config, self._config.pixels_per_token)
+        latents = inputs.get("latents")
+        if not isinstance(latents, Tensor) or latents.dim() != 3 or latents.shape[2] != self._config.latent_channels:
+            return None
+        height, width, _ = latents.shape
+        return StepSpec(
+            inputs={"latents": Row(tuple(latents.shape), torch.float32)},
+            outputs={"pixels": Row((3, height * self._side, width * self._side), torch.float32)},
+            # Pictures leave as they come; a batch would make the first wait, and a GPU is full with one.
+            sizes=(1,),
+            pure=True,
+        )
 
     def step(self, batch: StepBatch) -> StepOutputs:
-        return StepOutputs({"pixels": self._decode(batch.inputs["latents"])})
+        return StepOutputs({"pixels": self._painted(batch.inputs["latents"])})
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        latents = torch.stack([cells_of(call, self._config) for call in calls])
+        return [{"pixels": pixels} for pixels in self._painted(latents)]
+
+    def _painted(self, latents: Tensor) -> Tensor:
+        """`[B, h, w, c]` -> `[B, 3, H, W]`"""
+        return self._paint(grid_of(latents, self._config))
+
+
+class VaeDecoder(FromLatents):
+    def __init__(self, model: PackedVae, config: BagelConfig) -> None:
+        super().__init__(model.decode, config, config.pixels_per_token)
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(packed_vae(context), shared_config(context))
+
+    def rows(self, call: Call) -> int:
+        height, width, _ = call.inputs["latents"].shape
+        return height * width
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         latents = [cells_of(call, self._config) for call in calls]
         size = latents[0].shape[0] * latents[0].shape[1] * self._config.pixels_per_token**2
-        return [{"pixels": pixels} for pixels in _in_parts(self._decode, latents, size)]
+        return [{"pixels": pixels} for pixels in _in_parts(self._painted, latents, size)]
 
-    def _decode(self, latents: Tensor) -> Tensor:
-        """`[B, h, w, c]` -> `[B, 3, H, W]`"""
-        return self._model.decode(grid_of(latents, self._config))
+
+class Preview(FromLatents):
+    """Paints a running picture."""
+
+    options: ClassVar[tuple[str, ...]] = ("detail",)
+
+    def __init__(self, preview: LatentPreview, config: BagelConfig) -> None:
+        super().__init__(preview, config, config.latent_patch * preview.detail)
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        config, detail = shared_config(context), int(context.options.get("detail", 2))
+        if config.vae.downsample % detail:
+            raise Refused(f"`detail` must divide {config.vae.downsample}, the pixels of a latent one, and is {detail}")
+        with torch.inference_mode():
+            side = config.latent_side * config.latent_patch
+            return cls(LatentPreview.fitted(packed_vae(context), detail, side, context.device), config)
 
 
 def grid_of(latents: Tensor, config: BagelConfig) -> Tensor:
@@ -105,27 +148,6 @@ def cells_of(call: Call, config: BagelConfig) -> Tensor:
         wanted = f"`{call.node}` takes latents `[h, w, {config.latent_channels}]`"
         raise CallFailed(f"{wanted}, cells of {config.latent_channels} numbers, not {list(latents.shape)}", "latents")
     return latents
-
-
-def squares(config: BagelConfig) -> Sequence[Mapping[str, Any]]:
-    """Latents of the pictures that most people ask for."""
-    sides = (config.latent_side, config.latent_side // 2)
-    return tuple({"latents": torch.zeros(side, side, config.latent_channels)} for side in sides if side)
-
-
-def pixels_spec(inputs: Mapping[str, Any], config: BagelConfig, step: int) -> StepSpec | None:
-    """Of a step from latents to pixels, `step` along the side of a cell."""
-    latents = inputs.get("latents")
-    if not isinstance(latents, Tensor) or latents.dim() != 3 or latents.shape[2] != config.latent_channels:
-        return None
-    height, width, _ = latents.shape
-    return StepSpec(
-        inputs={"latents": Row(tuple(latents.shape), torch.float32)},
-        outputs={"pixels": Row((3, height * step, width * step), torch.float32)},
-        # Pictures leave as they come; a batch would make the first wait, and a GPU is full with one.
-        sizes=(1,),
-        pure=True,
-    )
 
 
 def packed_vae(context: LoadContext) -> PackedVae:

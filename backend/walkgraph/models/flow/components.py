@@ -1,14 +1,17 @@
 """Flow matching without weights: where the noise comes from, and one step of guided Euler integration."""
 
 from walkgraph.graph.catalogue import Component, Param, port
+from walkgraph.graph.declaring import Declarations
 
 _LATENTS = "latents: float[h, w, c]"
 
+_component = Declarations("flow", category="Flow", cost="launch")
+
 COMPONENTS: tuple[Component, ...] = (
-    Component(
-        name="flow.noise",
-        category="Flow",
-        description="Normal noise drawn from the run's seed, a grid of latent cells.",
+    _component(
+        "flow.noise",
+        "operators:Noise",
+        "Normal noise drawn from the run's seed, a grid of latent cells.",
         inputs=(port("like", "latents: float[rows, columns, d]", optional=True, description="whose size is taken"),),
         outputs=(port("latents", _LATENTS),),
         params={
@@ -20,13 +23,11 @@ COMPONENTS: tuple[Component, ...] = (
             ),
             "channels": Param(type="integer", min=1, max=4096, description="Numbers in one cell."),
         },
-        cost="launch",
-        network="walkgraph.models.flow.operators:Noise",
     ),
-    Component(
-        name="flow.guided_euler",
-        category="Flow",
-        description="Combines the velocities of the contexts and steps the latents from `time` to `next_time`.",
+    _component(
+        "flow.guided_euler",
+        "operators:GuidedEuler",
+        "Combines the velocities of the contexts and steps the latents from `time` to `next_time`.",
         inputs=(
             port("latents", _LATENTS),
             port("velocity", _LATENTS, description="with the full context"),
@@ -73,8 +74,6 @@ COMPONENTS: tuple[Component, ...] = (
                 type="number", default=0.0, min=0, max=1, description="The norm is scaled down to this share at most."
             ),
         },
-        cost="launch",
-        network="walkgraph.models.flow.operators:GuidedEuler",
         resident=True,
     ),
 )

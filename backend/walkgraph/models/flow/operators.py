@@ -1,15 +1,16 @@
 """Flow matching without weights: noise, and one step of guided Euler integration."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
-from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.operator import Example, Operator
 from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.architectures.on_device import OnDevice
 from walkgraph.models.flow import sampler
 
 _SEED_BITS = 63
@@ -17,15 +18,8 @@ _NUMBERS = ("time", "next_time", "text_scale", "img_scale", "renorm_min")
 _VELOCITIES = ("velocity", "velocity_text", "velocity_img")
 
 
-class Noise(Operator):
+class Noise(OnDevice):
     """Drawn on the CPU whatever the device: a seed means the same noise everywhere."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    @classmethod
-    def load(cls, context: LoadContext) -> Self:
-        return cls(context.device)
 
     def rows(self, call: Call) -> int:
         height, width = _grid(call)

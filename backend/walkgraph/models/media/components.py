@@ -1,6 +1,7 @@
 """Pictures and sound as clients send and get them: encoded bytes outside, tensors inside."""
 
 from walkgraph.graph.catalogue import Component, Param, port
+from walkgraph.graph.declaring import Declarations
 
 _FIT = {
     "min_side": Param(type="integer", default=0, min=0, max=8192, description="Pixels of the shorter side at least."),
@@ -22,59 +23,54 @@ _FIT = {
     ),
 }
 
+_component = Declarations("media", category="Picture", host=True)
+
 COMPONENTS: tuple[Component, ...] = (
-    Component(
-        name="media.picture_in",
-        category="Picture",
-        description="Decodes a picture, fits its sides between two bounds and rounds them to a stride.",
+    _component(
+        "media.picture_in",
+        "operators:PictureIn",
+        "Decodes a picture, fits its sides between two bounds and rounds them to a stride.",
         inputs=(port("image", "image: bytes"),),
         outputs=(port("pixels", "pixels: float[3, h, w]", description="RGB in [-1, 1]; alpha is laid on white"),),
         params=_FIT,
-        network="walkgraph.models.media.operators:PictureIn",
-        host=True,
     ),
-    Component(
-        name="media.picture_resize",
+    _component(
+        "media.picture_resize",
+        "operators:PictureResize",
+        "Resizes pixels of a picture that was read, by the rules of `media.picture_in`.",
         former=("media.picture_fit",),
-        category="Picture",
-        description="Resizes pixels of a picture that was read, by the rules of `media.picture_in`.",
         inputs=(port("pixels", "pixels: float[3, h, w]"),),
         outputs=(port("pixels", "pixels: float[3, h, w]", description="RGB in [-1, 1]"),),
         params=_FIT,
-        network="walkgraph.models.media.operators:PictureFit",
-        host=True,
     ),
-    Component(
-        name="media.picture_out",
-        category="Picture",
-        description="Encodes pixels as PNG.",
+    _component(
+        "media.picture_out",
+        "operators:PictureOut",
+        "Encodes pixels as PNG.",
         inputs=(port("pixels", "pixels: float[3, h, w]", description="RGB in [-1, 1]; clamped"),),
         outputs=(port("image", "image: bytes"),),
-        network="walkgraph.models.media.operators:PictureOut",
-        host=True,
     ),
-    Component(
-        name="media.audio_in",
+    _component(
+        "media.audio_in",
+        None,
+        "Decodes sound to one channel at a sample rate.",
         category="Sound",
-        description="Decodes sound to one channel at a sample rate.",
         inputs=(port("audio", "audio: bytes"),),
         outputs=(port("waveform", "waveform: float[n]", description="one channel in [-1, 1]"),),
         params={
             "sample_rate": Param(type="integer", default=16000, min=8000, max=192000, description="Samples a second.")
         },
-        host=True,
     ),
-    Component(
-        name="media.audio_out",
+    _component(
+        "media.audio_out",
+        "operators:AudioOut",
+        "Encodes a waveform as 16-bit WAV; one without samples gives nothing.",
         category="Sound",
-        description="Encodes a waveform as 16-bit WAV; one without samples gives nothing.",
         inputs=(port("waveform", "waveform: float[n]", description="one channel in [-1, 1]"),),
         outputs=(port("audio", "audio: bytes"),),
         params={
             "sample_rate": Param(type="integer", default=24000, min=8000, max=192000, description="Samples a second.")
         },
         cost="launch",
-        network="walkgraph.models.media.operators:AudioOut",
-        host=True,
     ),
 )

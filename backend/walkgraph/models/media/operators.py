@@ -29,7 +29,7 @@ class PictureIn(Operator):
         return [{"pixels": pixels} for pixels in side_by_side(lambda call: _fit(decode(call), call), calls)]
 
 
-class PictureFit(Operator):
+class PictureResize(Operator):
     """As if the picture were decoded at the first size and resized again: through whole levels."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:

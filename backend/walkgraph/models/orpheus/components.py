@@ -4,16 +4,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
+from walkgraph.graph.declaring import Declarations, sampling_params
 from walkgraph.models.orpheus.config import read_orpheus
 from walkgraph.placement.sizes import TOKENIZER, FamilySizes, Part, Shape, token_numbers
 
 VOICES = ("tara", "leah", "jess", "leo", "dan", "mia", "zac", "zoe")
 
+_component = Declarations("orpheus", weights="orpheus")
+
 COMPONENTS: tuple[Component, ...] = (
-    Component(
-        name="orpheus.prompt",
+    _component(
+        "orpheus.prompt",
+        "operators:Prompt",
+        "Frames a text as a voice's turn: `voice: text` between the turn's special tokens.",
         category="Text",
-        description="Frames a text as a voice's turn: `voice: text` between the turn's special tokens.",
         inputs=(port("text", "text: str"),),
         outputs=(port("ids", "tokens: int[n]"),),
         params={
@@ -25,14 +29,13 @@ COMPONENTS: tuple[Component, ...] = (
             ),
         },
         cost="launch",
-        network="walkgraph.models.orpheus.operators:Prompt",
-        weights="orpheus",
         host=True,
     ),
-    Component(
-        name="orpheus.backbone",
+    _component(
+        "orpheus.backbone",
+        "operators:Backbone",
+        "Reads the prompt and speaks one audio code a step.",
         category="Model",
-        description="Reads the prompt and speaks one audio code a step.",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="the prompt, appended"),
             port("token", "tokens: int[1]", optional=True, description="one token, appended"),
@@ -43,13 +46,7 @@ COMPONENTS: tuple[Component, ...] = (
             port("stop", "flag: bool", description="the next token ends the speech"),
         ),
         params={
-            "temperature": Param(type="number", default=0.6, min=0, max=10, description="0 takes the likeliest token."),
-            "top_p": Param(
-                type="number", default=0.8, min=0, max=1, description="Sample from the likeliest tokens of this mass."
-            ),
-            "top_k": Param(
-                type="integer", default=0, min=0, max=100000, description="Sample from this many tokens; 0: all."
-            ),
+            **sampling_params(temperature=0.6, top_p=0.8),
             "min_p": Param(
                 type="number",
                 default=0.0,
@@ -76,8 +73,6 @@ COMPONENTS: tuple[Component, ...] = (
             StateUse(slot="seen", kind="tensor"),
         ),
         cost="memory",
-        network="walkgraph.models.orpheus.operators:Backbone",
-        weights="orpheus",
         resident=True,
     ),
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
+from walkgraph.graph.declaring import Declarations
 from walkgraph.models.pi05.config import read_pi05
 from walkgraph.placement.sizes import TOKENIZER, FamilySizes, Part, Shape, token_numbers
 
@@ -13,21 +14,23 @@ _ROBOT = Param(
     type="string", default="", description="Whose quantiles, where the weights have those of several robots."
 )
 
+_component = Declarations("pi05", weights="pi05")
+
 COMPONENTS: tuple[Component, ...] = (
-    Component(
-        name="pi05.camera",
+    _component(
+        "pi05.camera",
+        "operators:Camera",
+        "Decodes a camera's picture and fits it into the model's square, in black; nothing without one.",
         category="Picture",
-        description="Decodes a camera's picture and fits it into the model's square, in black; nothing without one.",
         inputs=(port("image", "image: bytes", optional=True),),
         outputs=(port("pixels", "pixels: float[3, h, w]", optional=True, description="RGB in [-1, 1]"),),
-        network="walkgraph.models.pi05.operators:Camera",
-        weights="pi05",
         host=True,
     ),
-    Component(
-        name="pi05.prompt",
+    _component(
+        "pi05.prompt",
+        "operators:Prompt",
+        "Writes the task and the digitised state as tokens: `Task: ..., State: ...; Action:`.",
         category="Text",
-        description="Writes the task and the digitised state as tokens: `Task: ..., State: ...; Action:`.",
         inputs=(
             port("text", "text: str"),
             port("state", "state: float[s]", description="raw; normalised by the weights' quantiles"),
@@ -40,24 +43,22 @@ COMPONENTS: tuple[Component, ...] = (
             "robot": _ROBOT,
         },
         cost="launch",
-        network="walkgraph.models.pi05.operators:Prompt",
-        weights="pi05",
         host=True,
     ),
-    Component(
-        name="pi05.vision",
+    _component(
+        "pi05.vision",
+        "operators:Vision",
+        "Sees one camera: 256 embeddings of 224 by 224 pixels at the published size. Nothing without one.",
         category="Picture",
-        description="Sees one camera: 256 embeddings of 224 by 224 pixels at the published size. Nothing without one.",
         inputs=(port("pixels", "pixels: float[3, h, w]", optional=True, description="padded to a square, in [-1, 1]"),),
         outputs=(port("embeddings", _CAMERA, optional=True),),
-        network="walkgraph.models.pi05.operators:Vision",
-        weights="pi05",
     ),
-    Component(
-        name="pi05.prefill",
+    _component(
+        "pi05.prefill",
+        "operators:Prefill",
+        "Reads cameras and prompt as one block that sees all of itself; its cache serves every flow step.",
         former=("pi05.prefix",),
         category="Model",
-        description="Reads cameras and prompt as one block that sees all of itself; its cache serves every flow step.",
         inputs=(
             port("base", _CAMERA, optional=True, description="the outside camera"),
             port("left_wrist", _CAMERA, optional=True),
@@ -76,24 +77,22 @@ COMPONENTS: tuple[Component, ...] = (
                 ),
             ),
         ),
-        network="walkgraph.models.pi05.operators:Prefix",
-        weights="pi05",
     ),
-    Component(
-        name="pi05.timestep_conditioning",
+    _component(
+        "pi05.timestep_conditioning",
+        "operators:TimestepConditioning",
+        "What the flow times of a chunk's steps do to the expert's norms: the same for every run.",
         former=("pi05.modulations",),
         category="Flow",
-        description="What the flow times of a chunk's steps do to the expert's norms: the same for every run.",
         outputs=(port("modulations", "tensor: float[steps, n]", description="of every step, from noise to actions"),),
         params={"steps": Param(type="integer", default=10, min=1, max=100, description="Flow steps.")},
         cost="launch",
-        network="walkgraph.models.pi05.operators:Modulations",
-        weights="pi05",
     ),
-    Component(
-        name="pi05.noise",
+    _component(
+        "pi05.noise",
+        "operators:Noise",
+        "A chunk of noised actions drawn from the run's seed.",
         category="Flow",
-        description="A chunk of noised actions drawn from the run's seed.",
         outputs=(port("actions", _ACTIONS),),
         params={
             "horizon": Param(type="integer", default=50, min=1, max=1024, description="Actions in a chunk."),
@@ -102,13 +101,14 @@ COMPONENTS: tuple[Component, ...] = (
             ),
         },
         cost="launch",
-        network="walkgraph.models.pi05.operators:Noise",
+        weights=None,
     ),
-    Component(
-        name="pi05.action_expert",
+    _component(
+        "pi05.action_expert",
+        "operators:ActionExpert",
+        "One flow step: attends to the prefix and moves the actions from `time` to `next_time`.",
         former=("pi05.expert",),
         category="Flow",
-        description="One flow step: attends to the prefix and moves the actions from `time` to `next_time`.",
         inputs=(
             port("actions", _ACTIONS, description="attended, not kept"),
             port("modulation", "tensor: float[n]", description="of `time`"),
@@ -124,14 +124,13 @@ COMPONENTS: tuple[Component, ...] = (
         },
         states=(StateUse(slot="kv", kind="paged_kv", access="read", appends=(Append(port="actions", scratch=True),)),),
         cost="launch",
-        network="walkgraph.models.pi05.operators:Expert",
-        weights="pi05",
         resident=True,
     ),
-    Component(
-        name="pi05.unnormalise",
+    _component(
+        "pi05.unnormalise",
+        "operators:Unnormalise",
+        "Brings drawn actions back to the robot's units by the weights' quantiles.",
         category="Action",
-        description="Brings drawn actions back to the robot's units by the weights' quantiles.",
         inputs=(port("actions", _ACTIONS),),
         outputs=(port("actions", "actions: float[t, b]"),),
         params={
@@ -139,8 +138,6 @@ COMPONENTS: tuple[Component, ...] = (
             "robot": _ROBOT,
         },
         cost="launch",
-        network="walkgraph.models.pi05.operators:Unnormalise",
-        weights="pi05",
         host=True,
     ),
 )

@@ -15,6 +15,7 @@ from walkgraph.abi.states import CacheShape, Segment, States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.concurrent import side_by_side
 from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.on_device import OnDevice
 from walkgraph.architectures.pictures import decode
 from walkgraph.architectures.vocabulary import Bytes, Vocabulary, trained
 from walkgraph.layers.flow.flow_head import FlowInterval
@@ -148,7 +149,7 @@ class Vision(Operator):
         return [{"embeddings": one} for one in self._model.see(torch.stack([c.inputs["pixels"] for c in calls]))]
 
 
-class Prefix(Operator):
+class Prefill(Operator):
     """The cameras that are there, in their order, then the prompt: one block that sees all of itself."""
 
     def __init__(self, model: Pi05, device: torch.device, dtype: torch.dtype, capture: Capture | None = None) -> None:
@@ -209,7 +210,7 @@ class Prefix(Operator):
                 raise CallFailed(f"`{call.node}` got a token outside its vocabulary of {vocab}", "ids")
 
 
-class Modulations(Operator):
+class TimestepConditioning(Operator):
     def __init__(self, rows: ExpertRows, device: torch.device) -> None:
         self._rows, self._device = rows, device
         self._kept: OrderedDict[int, Tensor] = OrderedDict()
@@ -234,15 +235,8 @@ class Modulations(Operator):
         return self._kept[steps]
 
 
-class Noise(Operator):
+class Noise(OnDevice):
     """Drawn on the CPU whatever the device: a seed means the same noise everywhere."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    @classmethod
-    def load(cls, context: LoadContext) -> Self:
-        return cls(context.device)
 
     def examples(self) -> Sequence[Example]:
         return (Example(params={"horizon": 2, "width": 2, "seed": 0}),)
@@ -253,7 +247,7 @@ class Noise(Operator):
         return [{"actions": _noise(call, pinned=pinned).to(self._device, non_blocking=True)} for call in calls]
 
 
-class Expert(Operator):
+class ActionExpert(Operator):
     """One Euler step of the flow. Chunks of one length are one batch, whatever their times."""
 
     def __init__(self, model: Pi05, device: torch.device, dtype: torch.dtype) -> None:

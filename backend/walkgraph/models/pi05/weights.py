@@ -9,12 +9,12 @@ the time's MLP. What a flow time makes of the expert's norms is computed in floa
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self, Unpack
 
 import torch
 from torch import Tensor
 
-from walkgraph.architectures.weights import Names, Progress, load
+from walkgraph.architectures.weights import Loading, Names, load
 from walkgraph.checkpoints.statistics import Quantiles, read_statistics
 from walkgraph.models.pi05.config import Pi05Config
 from walkgraph.models.pi05.model import Pi05
@@ -65,18 +65,10 @@ class Scalings(NamedTuple):
     actions: Scaling
 
 
-def load_pi05(
-    folder: Path,
-    config: Pi05Config,
-    *,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float32,
-    progress: Progress | None = None,
-) -> Pi05:
+def load_pi05(folder: Path, config: Pi05Config, **on: Unpack[Loading]) -> Pi05:
     """The model, packed; strict."""
-    on: dict[str, Any] = {"device": device, "dtype": dtype, "progress": progress}
     names = Names(rename=_own_name, spare=(f"{_BOTH}gemma_expert.lm_head.weight",), exact=exact)
-    return load(lambda: Pi05(config), folder, "model", **on, names=names).pack()
+    return load(lambda: Pi05(config), folder, "model", names=names, **on).pack()
 
 
 def exact(name: str) -> bool:

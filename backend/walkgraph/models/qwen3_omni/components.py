@@ -6,52 +6,43 @@ A frame is 16 codes at 12.5 Hz. The talker reads the thinker's rows projected to
 from collections.abc import Mapping
 
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
+from walkgraph.graph.declaring import Declarations, sampling_params
 from walkgraph.placement.sizes import TOKENIZER, FamilySizes, Part, Shape, token_numbers
 
 SPEAKERS = ("chelsie", "ethan", "aiden")
 
-_TEMPERATURE = "0 takes the likeliest token."
-_TOP_P = "Sample from the likeliest tokens of this mass."
-_TOP_K = "Sample from this many tokens; 0: all."
-
-
-def _sampling(temperature: float, top_p: float, top_k: int) -> dict[str, Param]:
-    return {
-        "temperature": Param(type="number", default=temperature, min=0, max=10, description=_TEMPERATURE),
-        "top_p": Param(type="number", default=top_p, min=0, max=1, description=_TOP_P),
-        "top_k": Param(type="integer", default=top_k, min=0, max=100000, description=_TOP_K),
-    }
-
+_component = Declarations("qwen3_omni", category="Model", weights="qwen3_omni")
 
 _ENCODERS = (
-    Component(
-        name="qwen3_omni.audio_encoder",
+    _component(
+        "qwen3_omni.audio_encoder",
+        None,
+        "Hears 16 kHz sound: 13 embeddings a second.",
         category="Sound",
-        description="Hears 16 kHz sound: 13 embeddings a second.",
         inputs=(port("waveform", "waveform: float[s]"),),
         outputs=(port("embeddings", "embeddings: float[n, d]"),),
-        weights="qwen3_omni",
     ),
-    Component(
-        name="qwen3_omni.vision_encoder",
+    _component(
+        "qwen3_omni.vision_encoder",
+        None,
+        "Sees a picture: one embedding for each 32 by 32 pixels, and what three of its inner layers saw.",
         category="Picture",
-        description="Sees a picture: one embedding for each 32 by 32 pixels, and what three of its inner layers saw.",
         inputs=(port("pixels", "pixels: float[3, h, w]"),),
         outputs=(
             port("embeddings", "embeddings: float[n, d]"),
             port("deepstack", "features: float[3, n, d]", description="added after the thinker's first three layers"),
             port("grid", "tensor: int[3]", description="frames, rows and columns of the embeddings"),
         ),
-        weights="qwen3_omni",
     ),
 )
 
 _THINKER = (
-    Component(
-        name="qwen3_omni.turn_marker",
+    _component(
+        "qwen3_omni.turn_marker",
+        None,
+        "Writes a conversation's marks, which a client's text can't.",
         former=("qwen3_omni.turn",),
         category="Text",
-        description="Writes a conversation's marks, which a client's text can't.",
         inputs=(port("text", "text: str", optional=True, description="the system prompt; of the others, nothing"),),
         outputs=(port("ids", "tokens: int[n]"),),
         params={
@@ -62,13 +53,12 @@ _THINKER = (
             )
         },
         cost="launch",
-        weights="qwen3_omni",
         host=True,
     ),
-    Component(
-        name="qwen3_omni.thinker",
-        category="Model",
-        description="Appends text, sound or a picture to the conversation and writes the answer, a token a step.",
+    _component(
+        "qwen3_omni.thinker",
+        None,
+        "Appends text, sound or a picture to the conversation and writes the answer, a token a step.",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="text, appended"),
             port("token", "tokens: int[1]", optional=True, description="one token, appended"),
@@ -86,7 +76,7 @@ _THINKER = (
             port("hidden", "features: float[m, d]", description="the appended rows after layer 24"),
             port("positions", "tensor: int[m, 3]", description="time, row and column of the appended rows"),
         ),
-        params=_sampling(0.7, 0.8, 20),
+        params=sampling_params(temperature=0.7, top_p=0.8, top_k=20),
         states=(
             StateUse(
                 slot="kv",
@@ -100,13 +90,12 @@ _THINKER = (
             ),
         ),
         cost="memory",
-        weights="qwen3_omni",
     ),
-    Component(
-        name="qwen3_omni.talker_projection",
+    _component(
+        "qwen3_omni.talker_projection",
+        None,
+        "Brings the thinker's rows to the talker's width: text and marks by embeddings, media by `hidden`.",
         former=("qwen3_omni.projection",),
-        category="Model",
-        description="Brings the thinker's rows to the talker's width: text and marks by embeddings, media by `hidden`.",
         inputs=(
             port("embeddings", "embeddings: float[m, d]"),
             port(
@@ -115,15 +104,14 @@ _THINKER = (
         ),
         outputs=(port("rows", "features: float[m, e]"),),
         cost="launch",
-        weights="qwen3_omni",
     ),
 )
 
 _TALKER = (
-    Component(
-        name="qwen3_omni.talker",
-        category="Model",
-        description="Reads the user's turn, then speaks the first code of a frame a step, one answer token ahead.",
+    _component(
+        "qwen3_omni.talker",
+        None,
+        "Reads the user's turn, then speaks the first code of a frame a step, one answer token ahead.",
         inputs=(
             port(
                 "prompt",
@@ -149,7 +137,7 @@ _TALKER = (
         ),
         params={
             "speaker": Param(type="string", default="ethan", choices=SPEAKERS, description="Who speaks."),
-            **_sampling(0.9, 1.0, 50),
+            **sampling_params(temperature=0.9, top_p=1.0, top_k=50),
             "repetition_penalty": Param(
                 type="number", default=1.05, min=1, max=10, description="Divides the logits of codes seen before."
             ),
@@ -164,12 +152,11 @@ _TALKER = (
             StateUse(slot="ended", kind="tensor"),
         ),
         cost="memory",
-        weights="qwen3_omni",
     ),
-    Component(
-        name="qwen3_omni.code_predictor",
-        category="Model",
-        description="Finds the other fifteen codes of a frame, one a pass, each from the ones before.",
+    _component(
+        "qwen3_omni.code_predictor",
+        None,
+        "Finds the other fifteen codes of a frame, one a pass, each from the ones before.",
         inputs=(
             port(
                 "hidden", "embeddings: float[1, e]", optional=True, description="begins a frame, appended before `code`"
@@ -179,17 +166,16 @@ _TALKER = (
         outputs=(port("code", "codes: int[1]", description="the next code of the frame, sampled"),),
         params={
             "group": Param(type="integer", default=0, min=0, max=14, description="Which of the fifteen heads answers."),
-            **_sampling(1.0, 0.8, 50),
+            **sampling_params(temperature=1.0, top_p=0.8, top_k=50),
         },
         states=(StateUse(slot="kv", kind="paged_kv", appends=(Append(port="hidden"), Append(port="code"))),),
         cost="launch",
-        weights="qwen3_omni",
     ),
-    Component(
-        name="qwen3_omni.join_codes",
+    _component(
+        "qwen3_omni.join_codes",
+        None,
+        "Joins a frame's codes, and adds their embeddings for the talker's next step.",
         former=("qwen3_omni.frame",),
-        category="Model",
-        description="Joins a frame's codes, and adds their embeddings for the talker's next step.",
         inputs=(
             port("first", "codes: int[1]", description="the talker's"),
             port("second", "codes: int[1]"),
@@ -197,20 +183,19 @@ _TALKER = (
         ),
         outputs=(port("codes", "codes: int[1, 16]"), port("embedding", "embeddings: float[1, e]")),
         cost="launch",
-        weights="qwen3_omni",
     ),
 )
 
 _VOCODER = (
-    Component(
-        name="qwen3_omni.code2wav",
-        category="Sound",
-        description="Sounds code frames, 1920 samples each at 24 kHz; context frames aren't sounded again, "
+    _component(
+        "qwen3_omni.code2wav",
+        None,
+        "Sounds code frames, 1920 samples each at 24 kHz; context frames aren't sounded again, "
         "and alone give no samples.",
+        category="Sound",
         inputs=(port("codes", "codes: int[n, 16]"),),
         outputs=(port("waveform", "waveform: float[s]"),),
         states=(StateUse(slot="cursor", kind="tensor"),),
-        weights="qwen3_omni",
     ),
 )
 

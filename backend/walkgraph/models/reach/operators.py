@@ -16,7 +16,7 @@ from walkgraph.models.reach.words import colour
 _SEED_BITS = 63
 
 
-class Scene(Operator):
+class RandomScene(Operator):
     """A seed means the same scene everywhere; an instruction moves nothing in it, but may change a colour."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
@@ -24,7 +24,7 @@ class Scene(Operator):
         return [{"scene": scene, "joints": scene[:2]} for scene in scenes]
 
 
-class Picture(Operator):
+class Render(Operator):
     """Calls of one side are one batch."""
 
     def bucket(self, call: Call) -> Hashable:
@@ -38,7 +38,7 @@ class Picture(Operator):
         return [{"pixels": pixels} for pixels in pictures]
 
 
-class Drive(Operator):
+class MoveArm(Operator):
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [_driven(call, scene) for call, scene in zip(calls, _scenes(calls), strict=True)]
 

@@ -5,36 +5,26 @@ A scalar is a Python number, or a tensor of one (a slice of a stacked value).
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import torch
 
 from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
-from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.operator import Example, Operator
 from walkgraph.abi.states import CacheShape, Segment, States, reused
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.architectures.on_device import OnDevice
 from walkgraph.layers.sampling import draw
 
 MODULUS = 997
 
 
-class OnDevice(Operator):
-    """An operator that makes tensors itself."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    @classmethod
-    def load(cls, context: LoadContext) -> Self:
-        return cls(context.device)
-
-
-class Source(Operator):
+class Constant(Operator):
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"value": int(call.params["value"])} for call in calls]
 
 
-class Draw(Operator):
+class RandomInteger(Operator):
     """The state counts the draws; the numbers follow from the call's seed and that count."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
@@ -65,7 +55,7 @@ class Add(Operator):
         return [{"sum": _int(call, "a") + _int(call, "b")} for call in calls]
 
 
-class Total(Operator):
+class Sum(Operator):
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"sum": int(torch.as_tensor(call.inputs["values"]).sum())} for call in calls]
 

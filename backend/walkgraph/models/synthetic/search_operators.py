@@ -14,15 +14,15 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Example
 from walkgraph.abi.states import CacheShape, Segment, States
 from walkgraph.abi.step import PagedSlot, Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.architectures.on_device import OnDevice
 from walkgraph.layers.attention.paged_blocks import paged_block_attention
 from walkgraph.layers.sampling import draw
-from walkgraph.models.synthetic.operators import OnDevice
 
 _GRID = 1024
 _PAGE = 16
 
 
-class Spread(OnDevice):
+class Perturb(OnDevice):
     """w ways around one, each step of each moved by up to half of `reach`, at random by seed and iteration."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
@@ -101,7 +101,7 @@ class AttendStep(OnDevice):
         return StepOutputs({"items": found.view(items.shape)})
 
 
-class Choose(OnDevice):
+class ChooseNearest(OnDevice):
     """The way whose marks, summed, come nearest to `goal`."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:

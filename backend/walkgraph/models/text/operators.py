@@ -43,12 +43,12 @@ class Tokenizer(TextOperator):
         return [self.vocabulary.bos, *ids, self.vocabulary.eos] if call.params["wrap"] else ids
 
 
-class Start(TextOperator):
+class BeginAnswer(TextOperator):
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"token": torch.tensor([self.vocabulary.bos])} for _ in calls]
 
 
-class Finish(TextOperator):
+class EndAnswer(TextOperator):
     """The end token, after the one that is there where that one doesn't end the text (it was cut at its length)."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
+from walkgraph.graph.declaring import Declarations
 from walkgraph.models.vjepa2.config import read_vjepa2
 from walkgraph.placement.sizes import FamilySizes, Part, Shape, token_numbers
 
@@ -21,21 +22,25 @@ def _share(of: str) -> Param:
     return Param(type="number", default=0.15, min=0, max=1, description=f"Share of the old {of}.")
 
 
+_component = Declarations("vjepa2", category="Action", cost="launch")
+
 COMPONENTS: tuple[Component, ...] = (
-    Component(
-        name="vjepa2.encoder",
+    _component(
+        "vjepa2.encoder",
+        "operators:Encoder",
+        "Sees a frame alone: features of its patches (16 by 16 at the published size), normalised.",
         category="Picture",
-        description="Sees a frame alone: features of its patches (16 by 16 at the published size), normalised.",
         inputs=(port("pixels", "pixels: float[3, h, w]"),),
         outputs=(port("features", "features: float[n, d]"),),
-        network="walkgraph.models.vjepa2.operators:Encoder",
+        cost="compute",
         weights="vjepa2",
         resident=True,
     ),
-    Component(
-        name="vjepa2.predictor",
+    _component(
+        "vjepa2.predictor",
+        "operators:Predictor",
+        "Appends a frame with its action and pose, and predicts the features of the next frame.",
         category="Model",
-        description="Appends a frame with its action and pose, and predicts the features of the next frame.",
         inputs=(
             port("features", _FRAME, optional=True, description="the frame; absent: the one predicted last"),
             port("action", _ACTION),
@@ -46,26 +51,25 @@ COMPONENTS: tuple[Component, ...] = (
             StateUse(slot="kv", kind="paged_kv", appends=(Append(port="action", positions="per_block"),)),
             StateUse(slot="last", kind="tensor", optional=True),
         ),
-        network="walkgraph.models.vjepa2.operators:Predictor",
+        cost="compute",
         weights="vjepa2",
         resident=True,
     ),
-    Component(
-        name="vjepa2.apply_action",
+    _component(
+        "vjepa2.apply_action",
+        "planning_operators:ApplyAction",
+        "Applies an action to a pose: shift, turn, and grip within its bounds.",
         former=("vjepa2.move",),
-        category="Action",
-        description="Applies an action to a pose: shift, turn, and grip within its bounds.",
         inputs=(port("pose", _POSE), port("action", _ACTION)),
         outputs=(port("pose", _POSE),),
-        cost="launch",
-        network="walkgraph.models.vjepa2.planning_operators:Move",
         resident=True,
     ),
-    Component(
-        name="vjepa2.store_observation",
+    _component(
+        "vjepa2.store_observation",
+        "planning_operators:StoreObservation",
+        "Keeps what a session sees and where its arm stands, as far as it is given; gives the pose.",
         former=("vjepa2.stand",),
         category="World",
-        description="Keeps what a session sees and where its arm stands, as far as it is given; gives the pose.",
         inputs=(
             port("features", "features: float[n, d]", optional=True, description="the frame to go on from"),
             port("pose", "state: float[7]", optional=True),
@@ -75,53 +79,45 @@ COMPONENTS: tuple[Component, ...] = (
             StateUse(slot="pose", kind="tensor"),
             StateUse(slot="last", kind="tensor", optional=True),
         ),
-        cost="launch",
-        network="walkgraph.models.vjepa2.planning_operators:Stand",
     ),
-    Component(
-        name="vjepa2.initial_plan",
+    _component(
+        "vjepa2.initial_plan",
+        "planning_operators:InitialPlan",
+        "What planning begins with: no motion, and how far the first round draws from it.",
         former=("vjepa2.rest",),
-        category="Action",
-        description="What planning begins with: no motion, and how far the first round draws from it.",
         outputs=(port("mean", _PLAN), port("std", _PLAN)),
         params={
             "horizon": Param(type="integer", default=2, min=1, max=31, description="Actions a sequence."),
             "max_norm": _MAX_NORM,
         },
-        cost="launch",
-        network="walkgraph.models.vjepa2.planning_operators:Rest",
     ),
-    Component(
-        name="vjepa2.sample_actions",
+    _component(
+        "vjepa2.sample_actions",
+        "planning_operators:SampleActions",
+        "Draws the sequences of a planning round around a mean: shifts and the grip.",
         former=("vjepa2.propose",),
-        category="Action",
-        description="Draws the sequences of a planning round around a mean: shifts and the grip.",
         inputs=(port("mean", _PLAN), port("std", _PLAN)),
         outputs=(port("actions", "actions: float[t, w, 7]", description="step by step, a row a sample"),),
         params={
             "samples": Param(type="integer", default=400, min=2, max=65536, description="Sequences a round."),
             "max_norm": _MAX_NORM,
         },
-        cost="launch",
-        network="walkgraph.models.vjepa2.planning_operators:Propose",
         resident=True,
     ),
-    Component(
-        name="vjepa2.goal_distance",
+    _component(
+        "vjepa2.goal_distance",
+        "planning_operators:GoalDistance",
+        "Mean absolute difference of each sample's last frame from the goal.",
         former=("vjepa2.distance",),
-        category="Action",
-        description="Mean absolute difference of each sample's last frame from the goal.",
         inputs=(port("features", _FRAME), port("goal", "features: float[n, d]")),
         outputs=(port("cost", "tensor: float[w]"),),
-        cost="launch",
-        network="walkgraph.models.vjepa2.planning_operators:Distance",
         resident=True,
     ),
-    Component(
-        name="vjepa2.refine_plan",
+    _component(
+        "vjepa2.refine_plan",
+        "planning_operators:RefinePlan",
+        "Takes mean and spread of the best sequences, moved on slowly; its first action is the plan.",
         former=("vjepa2.refine",),
-        category="Action",
-        description="Takes mean and spread of the best sequences, moved on slowly; its first action is the plan.",
         inputs=(
             port("actions", "actions: float[t, w, 7]"),
             port("cost", "tensor: float[w]"),
@@ -140,8 +136,6 @@ COMPONENTS: tuple[Component, ...] = (
             "momentum_mean_grip": _share("mean, of the grip"),
             "momentum_std_grip": _share("spread, of the grip"),
         },
-        cost="launch",
-        network="walkgraph.models.vjepa2.planning_operators:Refine",
         resident=True,
     ),
 )

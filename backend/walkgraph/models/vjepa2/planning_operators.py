@@ -2,15 +2,16 @@
 stands, and planning."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
-from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.operator import Example, Operator
 from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.architectures.on_device import OnDevice
 from walkgraph.layers.poses import move
 from walkgraph.models.vjepa2 import planning
 from walkgraph.models.vjepa2.model import ACTION
@@ -19,7 +20,7 @@ _LENGTHS = 8
 _MOMENTA = ("momentum_mean", "momentum_std", "momentum_mean_grip", "momentum_std_grip")
 
 
-class Move(Operator):
+class ApplyAction(Operator):
     def bucket(self, call: Call) -> Hashable:
         return tuple(call.inputs["pose"].shape), tuple(call.inputs["action"].shape)
 
@@ -52,7 +53,7 @@ class Move(Operator):
         return StepOutputs({"pose": _after(batch.inputs["pose"], batch.inputs["action"])})
 
 
-class Stand(Operator):
+class StoreObservation(Operator):
     """Keeps what is given, and gives what is kept."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
@@ -72,14 +73,7 @@ class Stand(Operator):
         return {"pose": pose}
 
 
-class Rest(Operator):
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    @classmethod
-    def load(cls, context: LoadContext) -> Self:
-        return cls(context.device)
-
+class InitialPlan(OnDevice):
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [self._begun(int(c.params["horizon"]), float(c.params["max_norm"])) for c in calls]
 
@@ -88,7 +82,7 @@ class Rest(Operator):
         return {"mean": mean, "std": std}
 
 
-class Propose(Operator):
+class SampleActions(Operator):
     def bucket(self, call: Call) -> Hashable:
         return tuple(call.inputs["mean"].shape), call.params["samples"]
 
@@ -129,7 +123,7 @@ class Propose(Operator):
         return StepOutputs({"actions": _drawn(batch.seed, batch.iteration, mean, std, norm, samples)})
 
 
-class Distance(Operator):
+class GoalDistance(Operator):
     def bucket(self, call: Call) -> Hashable:
         return tuple(call.inputs["features"].shape)
 
@@ -161,7 +155,7 @@ class Distance(Operator):
         return StepOutputs({"cost": planning.distance(batch.inputs["features"], batch.inputs["goal"])})
 
 
-class Refine(Operator):
+class RefinePlan(Operator):
     def bucket(self, call: Call) -> Hashable:
         return tuple(call.inputs["actions"].shape), call.params["top"]
 

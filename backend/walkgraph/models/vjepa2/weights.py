@@ -10,14 +10,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import torch
 from torch import nn
 
 from walkgraph.abi.operator import LoadContext
 from walkgraph.architectures.drawn import drawn
-from walkgraph.architectures.weights import Named, Names, Progress, load
+from walkgraph.architectures.weights import Loading, Named, Names, load
 from walkgraph.models.vjepa2.config import Vjepa2Config, read_vjepa2
 from walkgraph.models.vjepa2.model import Vjepa2Encoder, Vjepa2Predictor
 from walkgraph.models.vjepa2.presets import vjepa2_config
@@ -34,31 +34,15 @@ _ATTENTION = re.compile(r"(blocks\.\d+)\.attention\.(query|key|value)\.(weight|b
 M = TypeVar("M", bound=nn.Module)
 
 
-def load_encoder(
-    folder: Path,
-    config: Vjepa2Config,
-    *,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float32,
-    progress: Progress | None = None,
-) -> Vjepa2Encoder:
+def load_encoder(folder: Path, config: Vjepa2Config, **on: Unpack[Loading]) -> Vjepa2Encoder:
     """Strict; raises `NotFound` and `InvalidInput`."""
-    on: dict[str, Any] = {"device": device, "dtype": dtype, "progress": progress}
-    return load(lambda: Vjepa2Encoder(config), folder, "encoder", **on, names=Names(regroup=_encoder_names))
+    return load(lambda: Vjepa2Encoder(config), folder, "encoder", names=Names(regroup=_encoder_names), **on)
 
 
-def load_predictor(
-    folder: Path,
-    config: Vjepa2Config,
-    *,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float32,
-    progress: Progress | None = None,
-) -> Vjepa2Predictor:
+def load_predictor(folder: Path, config: Vjepa2Config, **on: Unpack[Loading]) -> Vjepa2Predictor:
     """As `load_encoder`."""
-    on: dict[str, Any] = {"device": device, "dtype": dtype, "progress": progress}
     names = Names(regroup=partial(_public_names, "predictor"))
-    return load(lambda: Vjepa2Predictor(config), folder, "predictor", **on, names=names)
+    return load(lambda: Vjepa2Predictor(config), folder, "predictor", names=names, **on)
 
 
 def encoder_of(context: LoadContext) -> Vjepa2Encoder:

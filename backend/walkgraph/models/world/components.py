@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from walkgraph.graph.catalogue import Component, Param, StateUse, port
+from walkgraph.graph.declaring import Declarations
 from walkgraph.placement.sizes import FamilySizes, Part, Shape
 
 _SCENE = "state: float[28]"
@@ -10,35 +11,34 @@ _PIXELS = "pixels: float[3, h, w]"
 _POSE = "state: float[7]"
 _ACTION = "actions: float[7]"
 
+_component = Declarations("world", category="World", cost="launch")
+
 COMPONENTS: tuple[Component, ...] = (
-    Component(
-        name="world.random_scene",
+    _component(
+        "world.random_scene",
+        "operators:RandomScene",
+        "Draws a scene from the run's seed, and the picture of how it should become.",
         former=("world.scene",),
-        category="World",
-        description="Draws a scene from the run's seed, and the picture of how it should become.",
         outputs=(
             port("scene", _SCENE),
             port("goal", _PIXELS, description="the shape elsewhere, in another colour"),
         ),
-        cost="launch",
-        network="walkgraph.models.world.operators:Begin",
     ),
-    Component(
-        name="world.store_scene",
+    _component(
+        "world.store_scene",
+        "operators:StoreScene",
+        "Keeps a session's scene, where one is given; gives the one that is kept.",
         former=("world.keep",),
-        category="World",
-        description="Keeps a session's scene, where one is given; gives the one that is kept.",
         inputs=(port("scene", _SCENE, optional=True),),
         outputs=(port("scene", _SCENE),),
         states=(StateUse(slot="scene", kind="tensor"),),
-        cost="launch",
-        network="walkgraph.models.world.operators:Keep",
     ),
-    Component(
-        name="world.scripted_actions",
+    _component(
+        "world.scripted_actions",
+        "operators:ScriptedActions",
+        "Actions by name, or those that are given, cut to a length or followed by rest.",
         former=("world.drive",),
         category="Action",
-        description="Actions by name, or those that are given, cut to a length or followed by rest.",
         inputs=(port("actions", "actions: float[t, 7]", optional=True),),
         outputs=(port("actions", "actions: float[n, 7]"),),
         params={
@@ -50,14 +50,12 @@ COMPONENTS: tuple[Component, ...] = (
             ),
             "horizon": Param(type="integer", default=8, min=1, max=31, description="Actions."),
         },
-        cost="launch",
-        network="walkgraph.models.world.operators:Drive",
     ),
-    Component(
-        name="world.simulate_action",
+    _component(
+        "world.simulate_action",
+        "operators:SimulateAction",
+        "What an action does: shifts the shape as far as the walls let it, and its colour by its grip.",
         former=("world.truth",),
-        category="World",
-        description="What an action does: shifts the shape as far as the walls let it, and its colour by its grip.",
         inputs=(
             port("scene", _SCENE),
             port("action", _ACTION, description="x and y in sides of the picture, 0.08 at most; the last is the grip"),
@@ -67,37 +65,33 @@ COMPONENTS: tuple[Component, ...] = (
             port("off", "tensor: float[1]", description="pixels between the shape and its goal"),
             port("reached", "flag: bool", description="3 pixels at most, and the grip alike"),
         ),
-        cost="launch",
-        network="walkgraph.models.world.operators:Truth",
         resident=True,
     ),
-    Component(
-        name="world.render",
+    _component(
+        "world.render",
+        "operators:Render",
+        "The picture of a scene, and where its shape is.",
         former=("world.look",),
-        category="World",
-        description="The picture of a scene, and where its shape is.",
         inputs=(port("scene", _SCENE),),
         outputs=(port("pixels", _PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
-        cost="launch",
-        network="walkgraph.models.world.operators:Look",
         resident=True,
     ),
-    Component(
-        name="world.paint_features",
+    _component(
+        "world.paint_features",
+        "operators:PaintFeatures",
+        "Paints what features show, and reads from them where the shape is.",
         former=("world.picture",),
-        category="World",
-        description="Paints what features show, and reads from them where the shape is.",
         inputs=(port("features", "features: float[n, d]"),),
         outputs=(port("pixels", _PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
-        network="walkgraph.models.world.operators:Paint",
+        cost="compute",
         weights="world",
         resident=True,
     ),
-    Component(
-        name="world.compare_pictures",
+    _component(
+        "world.compare_pictures",
+        "operators:ComparePictures",
+        "Two pictures next to each other, and how far their shapes are apart.",
         former=("world.beside",),
-        category="World",
-        description="Two pictures next to each other, and how far their shapes are apart.",
         inputs=(
             port("left", _PIXELS),
             port("right", _PIXELS),
@@ -109,8 +103,6 @@ COMPONENTS: tuple[Component, ...] = (
             port("off", "tensor: float[1]", optional=True, description="pixels, where both poses are given"),
         ),
         params={"scale": Param(type="integer", default=3, min=1, max=8, description="Pixels of a side for each one.")},
-        cost="launch",
-        network="walkgraph.models.world.operators:Beside",
         resident=True,
     ),
 )

@@ -1,8 +1,8 @@
 """The shape's world as operators: a scene, its picture, what an action makes of it, and what a model imagines of it."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, Unpack
 
 import torch
 from torch import Tensor
@@ -12,7 +12,8 @@ from walkgraph.abi.operator import Example, LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.drawn import drawn
-from walkgraph.architectures.weights import load
+from walkgraph.architectures.on_device import OnDevice
+from walkgraph.architectures.weights import Loading, load
 from walkgraph.checkpoints.fields import read_object
 from walkgraph.errors import InvalidInput
 from walkgraph.models.world import scene as world
@@ -30,15 +31,8 @@ _SCENE = Row((world.NUMBERS,), torch.float32)
 _POSE = Row((_ACTION,), torch.float32)
 
 
-class Begin(Operator):
+class RandomScene(OnDevice):
     """A seed means the same scene everywhere."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    @classmethod
-    def load(cls, context: LoadContext) -> Self:
-        return cls(context.device)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         scene = world.drawn([_seed(call) for call in calls]).numbers()
@@ -47,7 +41,7 @@ class Begin(Operator):
         return [{"scene": one, "goal": seen} for one, seen in zip(scene, goal, strict=True)]
 
 
-class Keep(Operator):
+class StoreScene(Operator):
     """Keeps the scene that is given, and gives the one that is kept."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
@@ -66,15 +60,8 @@ class Keep(Operator):
         return kept
 
 
-class Drive(Operator):
+class ScriptedActions(OnDevice):
     """What the client says, or else what the drive is named."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    @classmethod
-    def load(cls, context: LoadContext) -> Self:
-        return cls(context.device)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"actions": self._driven(call).to(self._device)} for call in calls]
@@ -144,7 +131,7 @@ class Rows(Operator, Protocol):
         return {}
 
 
-class Truth(Rows):
+class SimulateAction(Rows):
     """What happens."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
@@ -163,7 +150,7 @@ class Truth(Rows):
         return {"scene": scene.numbers(), "off": off[:, None] * world.SIDE, "reached": reached}
 
 
-class Look(Rows):
+class Render(Rows):
     """What is seen."""
 
     def takes(self) -> Mapping[str, Row]:
@@ -177,7 +164,7 @@ class Look(Rows):
         return {"pixels": picture(scene), "pose": scene.pose()}
 
 
-class Paint(Rows):
+class PaintFeatures(Rows):
     """What is imagined."""
 
     def __init__(self, painter: Painter, dtype: torch.dtype) -> None:
@@ -202,7 +189,7 @@ class Paint(Rows):
         return {"pixels": self._painter(features).float().clamp(-1, 1), "pose": pose}
 
 
-class Beside(Rows):
+class ComparePictures(Rows):
     """Two pictures next to each other, enlarged."""
 
     def takes(self) -> Mapping[str, Row]:
@@ -241,19 +228,13 @@ def painter_of(context: LoadContext) -> Painter:
     )
 
 
-def load_painter(
-    folder: Path,
-    *,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float32,
-    progress: Callable[[int], None] | None = None,
-) -> Painter:
+def load_painter(folder: Path, **on: Unpack[Loading]) -> Painter:
     """`painter.json` and `painter.safetensors` of a weights folder; raises `NotFound` and `InvalidInput`."""
     try:
         config = PainterConfig.from_json(read_object(folder / "painter.json"))
     except (TypeError, ValueError, KeyError) as error:
         raise InvalidInput(f"`painter.json` in `{folder.name}` does not describe a painter: {error}") from error
-    return load(lambda: Painter(config), folder, "painter", device=device, dtype=dtype, progress=progress)
+    return load(lambda: Painter(config), folder, "painter", **on)
 
 
 def _seed(call: Call) -> int:

@@ -16,7 +16,7 @@ from walkgraph.layers.pictures.patches import normalise, to_levels
 
 NODES = {
     "in": ("walkgraph.models.media.operators:PictureIn", {}),
-    "fit": ("walkgraph.models.media.operators:PictureFit", {}),
+    "fit": ("walkgraph.models.media.operators:PictureResize", {}),
 }
 KEEP = {
     "size": 0,

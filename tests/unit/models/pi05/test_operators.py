@@ -29,11 +29,11 @@ from walkgraph.errors import NotFound
 from walkgraph.models.pi05.expert import ExpertRows
 from walkgraph.models.pi05.model import Pi05
 from walkgraph.models.pi05.operators import (
+    ActionExpert,
     Camera,
-    Expert,
-    Modulations,
-    Prefix,
+    Prefill,
     Prompt,
+    TimestepConditioning,
     Unnormalise,
     Vision,
     random_pi05,
@@ -45,10 +45,10 @@ CPU = torch.device("cpu")
 CONFIG = PI05["pi05-tiny"]
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 NODES = {
-    "prefix": ("walkgraph.models.pi05.operators:Prefix", {"kv": "main"}),
-    "expert": ("walkgraph.models.pi05.operators:Expert", {"kv": "main"}),
+    "prefix": ("walkgraph.models.pi05.operators:Prefill", {"kv": "main"}),
+    "expert": ("walkgraph.models.pi05.operators:ActionExpert", {"kv": "main"}),
     "vision": ("walkgraph.models.pi05.operators:Vision", {}),
-    "modulations": ("walkgraph.models.pi05.operators:Modulations", {}),
+    "modulations": ("walkgraph.models.pi05.operators:TimestepConditioning", {}),
     "noise": ("walkgraph.models.pi05.operators:Noise", {}),
 }
 STATES = {"kv": "main"}
@@ -122,7 +122,7 @@ def test_prefixes_of_several_runs_are_read_as_alone(engine: Engine, model: Pi05)
 
 def test_a_prefix_is_that_of_the_plain_network(engine: Engine, model: Pi05) -> None:
     begun(engine, model, ["two"])
-    pool = Pool(Expert.load(context()).caches()["kv"], 8, CPU)
+    pool = Pool(ActionExpert.load(context()).caches()["kv"], 8, CPU)
     count = 2 * CONFIG.patches + RUNS["two"][1]
     pool.write(list(range(1, 1 + pages_for(count))), engine.transfers.export(StateKey("two", "main"))["kv.0"])
     wanted = model.read(*model.laid([*pictures("two")[:, None]], ids("two")[None], None)).kv
@@ -137,10 +137,10 @@ def test_captured_prefixes_are_plain_ones(engine: Engine, model: Pi05, monkeypat
     def capture(work: Callable[[], None], what: str) -> Callable[[], None]:
         return lambda: (replays.append(what), work())[1]
 
-    def load(cls: type[Prefix], context: LoadContext) -> Prefix:
+    def load(cls: type[Prefill], context: LoadContext) -> Prefill:
         return cls(random_pi05(CONFIG, 3, device=CPU, dtype=torch.float32), CPU, torch.float32, capture)
 
-    monkeypatch.setattr(Prefix, "load", classmethod(load))
+    monkeypatch.setattr(Prefill, "load", classmethod(load))
     captured = engine_of(plan_of(NODES, source="random:pi05-tiny:3"))
     replays.clear()
     for turn, names in enumerate((("three", "two", "none"), ("long",))):
@@ -181,7 +181,7 @@ def test_a_step_is_a_forward(engine: Engine, model: Pi05) -> None:
     begun(engine, model, runs)
     calls = [flow(engine, run, time) for run, time in zip(runs, times, strict=True)]
     wanted = outputs(engine, *calls)
-    expert = Expert.load(context())
+    expert = ActionExpert.load(context())
     spec = expert.step_spec(calls[0].inputs, {})
     assert spec is not None
     assert spec.scratch == {"kv": 5}
@@ -205,7 +205,7 @@ def test_a_step_is_a_forward(engine: Engine, model: Pi05) -> None:
     assert got[3].isfinite().all()
 
 
-def room_of(expert: Expert, engine: Engine, runs: Sequence[str], tokens: int) -> tuple[PagedSlot, DenseContext]:
+def room_of(expert: ActionExpert, engine: Engine, runs: Sequence[str], tokens: int) -> tuple[PagedSlot, DenseContext]:
     """Rooms behind the prefixes of an engine's runs, and one for a row that pads the batch."""
     pool, held = Pool(expert.caches()["kv"], 16 * len(runs), CPU), list[ContextSequence]()
     for index, run in enumerate(runs):
@@ -231,7 +231,7 @@ def test_a_flow_step_is_that_of_the_plain_network(engine: Engine, model: Pi05) -
 
 
 def test_modulations_are_made_once_for_a_count_of_steps() -> None:
-    operator = Modulations.load(context())
+    operator = TimestepConditioning.load(context())
     first, again = (single(operator, call("m", steps=4))["modulations"] for _ in range(2))
     assert first is again
     assert first.shape == (4, ExpertRows(random_pi05(CONFIG, 3, device=CPU, dtype=torch.float32)).numbers)
@@ -281,7 +281,7 @@ def test_noise_follows_from_the_seed(engine: Engine) -> None:
         ("prefix", {"ids": torch.zeros(0, dtype=torch.int64)}, "one at least"),
         ("prefix", {"ids": torch.tensor([1]), "base": torch.zeros(4, 7)}, "takes"),
         ("expert", {"actions": torch.zeros(2, 5), "modulation": torch.zeros(3)}, "actions"),
-        ("expert", {"actions": torch.zeros(2, 32), "modulation": torch.zeros(3)}, "modulations"),
+        ("expert", {"actions": torch.zeros(2, 32), "modulation": torch.zeros(3)}, "timestep_conditioning"),
     ],
 )
 def test_what_does_not_fit_fails_by_itself(engine: Engine, node: str, inputs: dict[str, Tensor], says: str) -> None:

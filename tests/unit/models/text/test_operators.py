@@ -17,8 +17,8 @@ from walkgraph.starters.shapes.tokens import FILE
 
 NODES = {
     "tokenizer": ("walkgraph.models.text.operators:Tokenizer", {}),
-    "start": ("walkgraph.models.text.operators:Start", {}),
-    "finish": ("walkgraph.models.text.operators:Finish", {}),
+    "start": ("walkgraph.models.text.operators:BeginAnswer", {}),
+    "finish": ("walkgraph.models.text.operators:EndAnswer", {}),
     "detokenizer": ("walkgraph.models.text.operators:Detokenizer", {"tail": "tail"}),
 }
 

@@ -131,31 +131,31 @@ def test_angles_at_the_poles_are_angles_of_the_same_turn() -> None:
 # ── operators ──
 
 NODES = {
-    "move": ("walkgraph.models.vjepa2.planning_operators:Move", {}),
-    "stand": ("walkgraph.models.vjepa2.planning_operators:Stand", {"pose": "arm", "last": "seen_last"}),
-    "rest": ("walkgraph.models.vjepa2.planning_operators:Rest", {}),
-    "propose": ("walkgraph.models.vjepa2.planning_operators:Propose", {}),
-    "distance": ("walkgraph.models.vjepa2.planning_operators:Distance", {}),
-    "refine": ("walkgraph.models.vjepa2.planning_operators:Refine", {}),
+    "move": ("walkgraph.models.vjepa2.planning_operators:ApplyAction", {}),
+    "stand": ("walkgraph.models.vjepa2.planning_operators:StoreObservation", {"pose": "arm", "last": "seen_last"}),
+    "rest": ("walkgraph.models.vjepa2.planning_operators:InitialPlan", {}),
+    "propose": ("walkgraph.models.vjepa2.planning_operators:SampleActions", {}),
+    "distance": ("walkgraph.models.vjepa2.planning_operators:GoalDistance", {}),
+    "refine": ("walkgraph.models.vjepa2.planning_operators:RefinePlan", {}),
 }
 CASES: dict[str, tuple[Operator, list[dict[str, Tensor]], dict[str, Any]]] = {
     "move": (
-        operators.Move(),
+        operators.ApplyAction(),
         [{"pose": random(i, 7), "action": random(i + 9, 4, 7)} for i in range(2)],
         {},
     ),
     "propose": (
-        operators.Propose(),
+        operators.SampleActions(),
         [{"mean": random(i, 2, 7), "std": random(i + 9, 2, 7).abs()} for i in range(2)],
         {"samples": 6, "max_norm": 0.5},
     ),
     "distance": (
-        operators.Distance(),
+        operators.GoalDistance(),
         [{"features": random(i, 3, 4, 5), "goal": random(i + 9, 4, 5)} for i in range(2)],
         {},
     ),
     "refine": (
-        operators.Refine(),
+        operators.RefinePlan(),
         [
             {
                 "actions": random(i, 2, 6, 7),

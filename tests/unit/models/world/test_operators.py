@@ -18,12 +18,18 @@ from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Weights
 from walkgraph.models.world import scene as world
 from walkgraph.models.world.drives import DRIVES
-from walkgraph.models.world.operators import Beside, Look, Paint, Truth, load_painter
+from walkgraph.models.world.operators import ComparePictures, PaintFeatures, Render, SimulateAction, load_painter
 from walkgraph.models.world.painter import Painter, PainterConfig, facts
 from walkgraph.models.world.picture import picture
 from walkgraph.placement.sizes import find_sizes
 
-NAMES = {"begin": "Begin", "drive": "Drive", "truth": "Truth", "look": "Look", "beside": "Beside"}
+NAMES = {
+    "begin": "RandomScene",
+    "drive": "ScriptedActions",
+    "truth": "SimulateAction",
+    "look": "Render",
+    "beside": "ComparePictures",
+}
 SMALL = PainterConfig(features=12, channels=(8, 8, 4, 4))
 
 
@@ -78,7 +84,7 @@ def test_truth_moves_and_tells_how_far_the_goal_is(engine: Engine) -> None:
 
 def test_the_goal_is_reached_at_the_goal() -> None:
     scene = world.at_goal(world.drawn([1])).numbers()
-    made = Truth().work({"scene": scene, "action": torch.zeros(1, 7)}, {})
+    made = SimulateAction().work({"scene": scene, "action": torch.zeros(1, 7)}, {})
     assert bool(made["reached"])
     assert float(made["off"]) == 0
 
@@ -127,10 +133,10 @@ def given(operator: Operator) -> dict[str, Tensor]:
     dice = torch.Generator().manual_seed(3)
     scene = world.drawn([3, 4, 5]).numbers()
     some: dict[type, dict[str, Tensor]] = {
-        Truth: {"scene": scene, "action": torch.randn(3, 7, generator=dice) * 0.05},
-        Look: {"scene": scene},
-        Paint: {"features": torch.randn(3, 64, SMALL.features, generator=dice)},
-        Beside: {
+        SimulateAction: {"scene": scene, "action": torch.randn(3, 7, generator=dice) * 0.05},
+        Render: {"scene": scene},
+        PaintFeatures: {"features": torch.randn(3, 64, SMALL.features, generator=dice)},
+        ComparePictures: {
             "left": pictures(1, 3),
             "right": pictures(2, 3),
             "left_pose": scene[:, :7],
@@ -140,9 +146,11 @@ def given(operator: Operator) -> dict[str, Tensor]:
     return some[type(operator)]
 
 
-@pytest.mark.parametrize("operator", [Truth(), Look(), Paint(painter(), torch.float32), Beside()], ids=type)
+@pytest.mark.parametrize(
+    "operator", [SimulateAction(), Render(), PaintFeatures(painter(), torch.float32), ComparePictures()], ids=type
+)
 def test_a_step_is_the_forward_and_as_its_spec_says(operator: Any) -> None:
-    inputs, params = given(operator), {"scale": 2} if isinstance(operator, Beside) else {}
+    inputs, params = given(operator), {"scale": 2} if isinstance(operator, ComparePictures) else {}
     calls = [call("one", {port: rows[at] for port, rows in inputs.items()}, run=str(at), **params) for at in range(3)]
     spec = operator.step_spec({port: rows[0].to("meta") for port, rows in inputs.items()}, params)
     numbers = torch.zeros(3, dtype=torch.int64)
@@ -160,8 +168,8 @@ def test_a_step_is_the_forward_and_as_its_spec_says(operator: Any) -> None:
 
 
 def test_a_step_needs_all_that_is_always_there() -> None:
-    assert Look().step_spec({}, {}) is None
-    assert Truth().step_spec({"scene": torch.zeros(28), "action": torch.zeros(3)}, {}) is None
+    assert Render().step_spec({}, {}) is None
+    assert SimulateAction().step_spec({"scene": torch.zeros(28), "action": torch.zeros(3)}, {}) is None
 
 
 def test_what_is_read_is_what_was_told() -> None:
