@@ -32,8 +32,8 @@ from msgspec import structs
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.resident import LoopDone
-from walkgraph.engine.loops.spanning import Memory, Spans
+from walkgraph.engine.loops.peers import PeerMemory, Peers
+from walkgraph.engine.loops.runs import LoopDone
 from walkgraph.engine.loops.spec import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.memory.cuda import CudaMemory
@@ -65,7 +65,7 @@ class Member:
         self.parts = Parts(self.engine.resident, self, self._carrier)  # type: ignore[arg-type]
         room = self._carrier.reserve(ROOMS)
         assert room is not None, "the device shares no memory"
-        self.engine.resident.crossing.spans = Spans(Memory(*room), self.parts)
+        self.engine.connect_peers(PeerMemory(*room), self.parts)
         self.done: dict[str, LoopDone] = {}
 
     def told(self) -> m.Peer:
@@ -103,12 +103,12 @@ class Member:
         return [] if not done.outputs else done.outputs["x"].float().flatten().tolist()
 
     def launched(self, run: str) -> int:
-        """Iterations of a run that is in a row."""
-        return max((rider.launched for rider in self.engine.resident.riders() if rider.call.run == run), default=0)
+        """Iterations of a run that is in a slot."""
+        return max((one.launched for one in self.engine.resident.groups.runs() if one.call.run == run), default=0)
 
     def quiet(self) -> bool:
-        spans = self.engine.resident.crossing.spans
-        return self.engine.idle and not (spans and spans.parts)
+        peers = self.engine.resident.admission.peers
+        return self.engine.idle and not (isinstance(peers, Peers) and peers.parts.all)
 
     def audit(self) -> None:
         self.engine.audit()

@@ -37,6 +37,7 @@ PLANTED = {
         "import walkgraph.service.routes.other",
         "A resource's routes never import another's",
     ),
+    "engine/loops/launch.py": ("import torch", "Loop scheduling imports no torch"),
     "components/planted.py": ("import walkgraph.components.other", "A family's components never import another's"),
     "cli/verbs/planted.py": ("import walkgraph.cli.verbs.other", "A verb never imports another"),
     "placement/planted.py": ("import streamlit", "The backend installs and runs without the editor"),
@@ -91,12 +92,17 @@ def stubs(tmp_path: Path, repository: Path) -> Path:
     """An empty tree with every module that the contracts name."""
     layers = contract(repository, "layers")["layers"]
     names = [name.strip() for layer in layers for name in layer.replace("|", ":").split(":")]
+    scheduling = [name.replace(".", "/") for name in contract(repository, "loop-scheduling")["source_modules"]]
     families = ("transports", "chunking", "components", "service/routes", "cli/verbs")
     for folder in ("walkgraph_editor", *(f"walkgraph/{name}" for name in ("", *names, *families))):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / "__init__.py").touch()
     for family in families:
         (tmp_path / "walkgraph" / family / "other.py").touch()
+    (tmp_path / "walkgraph/engine/loops").mkdir()
+    (tmp_path / "walkgraph/engine/loops/__init__.py").touch()
+    for name in scheduling:
+        (tmp_path / f"{name}.py").touch()
     return tmp_path
 
 

@@ -12,9 +12,10 @@ import torch
 from tests.gpu.test_loops import PARAMS, RUNS, TIMES, codes, engine, loop, prefilled, states
 from tests.unit.engine.plans import call
 from walkgraph.engine.calls.chunked_prefill import Forwarded
-from walkgraph.engine.device.clocks import Stamp, Stopwatch, Timing
+from walkgraph.engine.device.clocks import Stamp, Stopwatch
+from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.resident import LoopDone, Stepped
+from walkgraph.engine.loops.runs import LoopDone, Stepped
 from walkgraph.networks.presets import ORPHEUS
 
 pytestmark = [

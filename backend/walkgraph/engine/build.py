@@ -21,7 +21,8 @@ from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.load import load_operators, make_pools, nodes_here
 from walkgraph.engine.loops.bodies import Loaded
-from walkgraph.engine.loops.resident import Resident
+from walkgraph.engine.loops.graphs import LoopDevice
+from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.engine.warmup import Serving, capture_singles, warm_up
 from walkgraph.errors import Refused
 from walkgraph.layers import invariance
@@ -38,7 +39,7 @@ class Machine:
     nodes: Mapping[str, Loaded]
     states: StateTable
     batches: Batches
-    resident: Resident
+    resident: LoopScheduler
     singles: Callable[[torch.device], Singles | None]
 
 
@@ -54,13 +55,14 @@ class Maker:
         prefix_cache: bool,
         batch_invariant: bool,
         watch: Stopwatch,
+        in_memory: Callable[[str], bool],
         clock: Callable[[], float],
     ) -> None:
-        """As `Engine` has them. `roots`: where weights lie."""
+        """As `Engine` has them. `roots`: where weights lie. `in_memory`: whether what a run holds is there."""
         self._plan, self._here, self._roots, self._capture = plan, here, roots, capture
         self._mix = mix._replace(single=mix.single or batch_invariant)
         self._prefix_cache, self._invariant = prefix_cache and not batch_invariant, batch_invariant
-        self._watch, self._clock = watch, clock
+        self._watch, self._in_memory, self._clock = watch, in_memory, clock
         self._capturer = cache(lambda device: Capturer(device, enabled=capture, priority=-1))
 
     def load(self, progress: Progress) -> Machine:
@@ -90,15 +92,15 @@ class Maker:
             watch=self._watch,
             clock=self._clock,
         )
-        resident = Resident(
+        loops = LoopDevice(
             states,
             lambda node: nodes[node],
             runner.failures,
+            watch=self._watch,
             host_ports=lambda node: ports.get(node, ()),
             capturer=self._capturer,
-            watch=self._watch,
-            clock=self._clock,
         )
+        resident = LoopScheduler(loops, watch=self._watch, here=self._in_memory, clock=self._clock)
         return Machine(nodes, states, batches, resident, singles)
 
     def warm(self, engine: Serving, machine: Machine, progress: Progress) -> None:

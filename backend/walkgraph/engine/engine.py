@@ -31,7 +31,9 @@ from walkgraph.engine.kv.states import Kept
 from walkgraph.engine.kv.swap import Swap, Swapped
 from walkgraph.engine.load import rank_plan
 from walkgraph.engine.loops.examples import with_examples
-from walkgraph.engine.loops.resident import LoopDone, Resident, Stepped
+from walkgraph.engine.loops.peers import PeerMemory, Peers, PeerWorker
+from walkgraph.engine.loops.runs import LoopDone, LoopKey, Stepped
+from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.errors import InvalidInput
 from walkgraph.ids import Rank
@@ -79,6 +81,7 @@ class Engine:
             prefix_cache=prefix_cache,
             batch_invariant=batch_invariant,
             watch=self._watch,
+            in_memory=lambda run: self._swap.here(run),  # noqa: PLW0108 - the swap is made once this is
             clock=clock,
         )
         self._use(self._maker.machine({}, {}))
@@ -96,8 +99,7 @@ class Engine:
         self._nodes, self._states = machine.nodes, machine.states
         self._batches, self._resident = machine.batches, machine.resident
         self._pools = tuple(set(machine.states.pools.values()))
-        self._swap = Swap(self._states, self._hold, self._quiet, self._release, self._resident.cells)
-        self._resident.here = self._swap.here
+        self._swap = Swap(self._states, self._hold, self._quiet, self._release, self._resident.admission.cells)
 
     def admit(self, run: str, params: Mapping[str, Scalar]) -> None:
         """Hold a run (or the owner of a session's states) to its states' capacities, by the task's parameters: what was
@@ -130,7 +132,7 @@ class Engine:
 
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
         """Let a loop launch iterations up to this many."""
-        self._resident.allow(run, step, use, iteration, upto)
+        self._resident.admission.allow(LoopKey(run, step, use, iteration), upto)
 
     @property
     def batches(self) -> Batches:
@@ -138,9 +140,17 @@ class Engine:
         return self._batches
 
     @property
-    def resident(self) -> Resident:
+    def resident(self) -> LoopScheduler:
         """Its loops on the device; where they `wait_for_peers`, `step` waits for nothing."""
         return self._resident
+
+    def connect_peers(self, memory: PeerMemory, worker: PeerWorker) -> None:
+        """From now on loops may have parts on other ranks, whose devices write into this memory."""
+        self._resident.connect_peers(Peers(memory, worker))
+
+    def positions(self) -> Mapping[LoopKey, int]:
+        """Iterations done of the loops that are in slots now."""
+        return self._resident.positions()
 
     def time_steps(self, *, on: bool) -> None:
         """Whether `step` tells of every batch and of every launch of the loops, as `Forwarded` and `Stepped`."""
@@ -159,7 +169,7 @@ class Engine:
             if not (stepped or batch or beside):
                 break
         events = self._collected() + self._swap.advance()
-        if not events and (batches.under_way or self._resident.under_way):
+        if not events and (batches.under_way or self._resident.in_flight):
             # Nothing can be launched before something has come back.
             events = self._waited()
         elif not events:
@@ -202,12 +212,12 @@ class Engine:
     def hold(self, run: str) -> None:
         """Launch nothing more of a run's loops until `release`: they leave their rows. Its calls go on."""
         self._stopped.add(run)
-        self._resident.hold(run)
+        self._resident.admission.hold(run)
 
     def release(self, run: str) -> None:
         self._stopped.discard(run)
         if not self._swap.away(run):
-            self._resident.release(run)
+            self._resident.admission.release(run)
 
     def glance(self, key: StateKey) -> Kept | Tensor | None:
         """What a state holds now, for who looks at it."""
@@ -234,9 +244,9 @@ class Engine:
 
     def gauges(self) -> Gauges:
         """What it has to do, and to do it with."""
-        under_way = [at for at in (self._batches.since_when, self._resident.since_when) if at is not None]
+        under_way = [at for at in (self._batches.since_when, self._resident.launcher.since) if at is not None]
         return Gauges(
-            self._batches.waiting + self._resident.waiting,
+            self._batches.waiting + self._resident.admission.waiting,
             self._watch.busy.share(self._clock(), min(under_way, default=None)),
             *memory(self._device),
             *self.pages(),
@@ -260,18 +270,18 @@ class Engine:
 
     def _hold(self, run: str) -> None:
         self._batches.hold(run)
-        self._resident.hold(run)
+        self._resident.admission.hold(run)
 
     def _quiet(self, run: str) -> bool:
         """Nothing of a held run is under way."""
-        return not (self._resident.rides(run) or self._batches.rides(run))
+        return not (self._resident.admission.occupies(run) or self._batches.rides(run))
 
     def _release(self, run: str) -> None:
         self._batches.release(run)
         if run in self._stopped:
-            self._resident.news()
+            self._resident.admission.wake()
         else:
-            self._resident.release(run)
+            self._resident.admission.release(run)
 
     def _collected(self) -> list[Event]:
         return [*self._batches.collect(), *self._resident.collect(wait=False)]
@@ -279,8 +289,8 @@ class Engine:
     def _waited(self) -> list[Event]:
         if self._resident.waits_for_peers:
             return self._collected()
-        if self._resident.full or not self._batches.wait(turns=True):
-            if self._resident.under_way:
+        if self._resident.launcher.full or not self._batches.wait(turns=True):
+            if self._resident.in_flight:
                 return [*self._resident.collect(wait=True)]
             self._batches.wait(turns=False)
         return self._collected()

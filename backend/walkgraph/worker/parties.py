@@ -6,6 +6,7 @@ from typing import Protocol
 from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
 from walkgraph.engine.gauges import Gauges
+from walkgraph.engine.loops.runs import LoopKey
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.wire.standing import Standing
 from walkgraph.worker.events import CallBegun, CallDone, Command, Event, Ref
@@ -39,6 +40,8 @@ class Engine(moving.Keeper, looking.Keeper, Protocol):
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None: ...
 
     def time_steps(self, *, on: bool) -> None: ...
+
+    def positions(self) -> Mapping[LoopKey, int]: ...
 
     def gauges(self) -> Gauges: ...
 

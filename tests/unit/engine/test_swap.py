@@ -20,7 +20,7 @@ from walkgraph.engine.kv.pages import OutOfPages
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import Swap, Swapped
-from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.runs import LoopDone
 from walkgraph.engine.loops.spec import Items
 from walkgraph.networks import operators_synthetic as synthetic
 
@@ -150,7 +150,7 @@ def test_credit_that_comes_for_a_suspended_loop_is_kept(shared: Engine) -> None:
 
 def test_a_loop_of_higher_priority_takes_the_row_of_the_latest_lower_one() -> None:
     here = resident.engine()
-    here._resident._rows = 2
+    here.resident.groups._device._slots = 2  # pyright: ignore
     client, ends = Client(here), list[str]()
     calls = [loop("old", 1.0, 12, ready_at=1.0), loop("new", 1.0, 12, ready_at=2.0)]
     calls.append(loop("high", 1.0, 12, ready_at=2.5, priority=1))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from walkgraph.abi.calls import Outputs
-from walkgraph.engine.device.streams import Mark
+from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.kv.paged_state import NOTHING, Read
 from walkgraph.errors import ErrorInfo
 

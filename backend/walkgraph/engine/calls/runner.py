@@ -18,7 +18,8 @@ from walkgraph.abi.operator import Operator
 from walkgraph.engine.calls.captured_step import Singles
 from walkgraph.engine.calls.finite import Unsound
 from walkgraph.engine.calls.inflight import Launched, Result, UnderWay
-from walkgraph.engine.device.streams import Lines, Mark, sent
+from walkgraph.engine.device.marks import Mark
+from walkgraph.engine.device.streams import Lines, sent
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.states import StateTable
 

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.engine.device.streams import Mark, Side
+from walkgraph.engine.device.marks import Mark
+from walkgraph.engine.device.streams import Side
 from walkgraph.engine.kv.states import Kept
 from walkgraph.engine.probe import previews
 from walkgraph.telemetry.events import AnyPreview, Statistics
