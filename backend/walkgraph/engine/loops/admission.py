@@ -20,7 +20,6 @@ from walkgraph.engine.loops.runs import (
     LoopDone,
     LoopKey,
     LoopRun,
-    PeersLike,
     Stepped,
 )
 from walkgraph.engine.loops.spec import Items, LoopCall
@@ -41,7 +40,7 @@ class Admission:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`events`: where ends are put. `here`: whether what a run holds is in the device's memory."""
-        self.peers: PeersLike = NoPeers()
+        self.peers = NoPeers()
         self._device, self._groups, self._events, self._clock = device, groups, events, clock
         self._queue = LoopQueue(lambda call: self.peers.owes(call) and here(call.run))
         self._changed = False
@@ -332,40 +331,58 @@ def to_leave(runs: Sequence[LoopRun], short: Sequence[LoopRun]) -> list[LoopRun]
 
 
 class NoPeers:
-    """Of a rank whose devices reach no other rank's."""
+    """What other ranks have of this rank's loops: nothing, where no device here reaches theirs. `Peers` is where one
+    does."""
 
-    busy = False
+    @property
+    def busy(self) -> bool:
+        """Something ends by itself."""
+        return False
 
     def begin(self, call: LoopCall, nbytes: Sequence[int]) -> bool:
+        """Whether a part may have a slot now. `nbytes`: of a value of each of the call's `reads`. Raises CallFailed
+        where it never may."""
         raise CallFailed(f"`{call.loop}` has parts on other ranks, whose devices this one can't reach")
 
     def follow(self, call: LoopCall) -> Callable[[], int] | None:
+        """Iterations that the loop's leader has launched; None where this part leads."""
         return None
 
     def links(self, call: LoopCall, nbytes: Sequence[int]) -> Sequence[int] | None:
+        """Where what a part sends goes; None: not known yet. Raises CallFailed."""
         return ()
 
-    def launching(self, call: LoopCall, upto: int) -> None: ...
+    def launching(self, call: LoopCall, upto: int) -> None:
+        """Iterations up to this are about to be launched here."""
 
     def may_leave(self, call: LoopCall) -> bool:
+        """Whether a run that is held needs nothing of this part any more."""
         return True
 
     def owes(self, call: LoopCall) -> bool:
+        """Whether peers wait for what is to be launched here yet."""
         return False
 
-    def end(self, call: LoopCall, mark: Mark | None, *, halt: bool) -> None: ...
+    def end(self, call: LoopCall, mark: Mark | None, *, halt: bool) -> None:
+        """The part has no slot any more and will have none. `mark`: behind what is in flight, None where nothing is.
+        `halt`: what is in flight may end as it likes."""
 
-    def cancel(self, run: str, mark: Mark | None) -> None: ...
+    def cancel(self, run: str, mark: Mark | None) -> None:
+        """Take a run out for good."""
 
-    def hold(self, run: str) -> None: ...
+    def hold(self, run: str) -> None:
+        """The run's leading parts launch nothing more, until `release`."""
 
     def release(self, run: str) -> None: ...
 
     def poll(self) -> bool:
+        """Go on with what has ended; True if memory was given back."""
         return False
 
     def receive(self, rank: Rank, word: Any) -> bool:
+        """What a peer says. True if loops may go on that could not."""
         return False
 
     def gone(self, rank: Rank) -> bool:
+        """A peer is no more. True if loops may go on that could not."""
         return False

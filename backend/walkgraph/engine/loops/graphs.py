@@ -108,17 +108,17 @@ class ContextBudget:
             self._used -= self._kept.pop(one)
 
 
-class Launched:
+class LoopLaunch:
     """A launch, and what it gives the host."""
 
-    __slots__ = ("_buffers", "_group", "_host", "_watch", "iterations", "mark", "uses")
+    __slots__ = ("_buffers", "_group", "_host", "_watch", "mark", "uses")
 
     def __init__(
         self, group: "LoopGraphs", buffers: Buffers, host: Tensor, mark: Mark | None, watch: Stopwatch
     ) -> None:
         """`host`: uint8, all that it gives; there once the mark is reached. `mark`: None where it was done at once."""
         self._group, self._buffers, self._host, self._watch = group, buffers, host, watch
-        self.iterations, self.uses, self.mark = buffers.stopped.shape[0], buffers.uses, mark
+        self.uses, self.mark = buffers.uses, mark
 
     def read(self) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Tensor]]:
         """Stops, soundness (by iteration and row) and values of a launch that is over, copied out of its buffer."""
@@ -153,6 +153,8 @@ class LoopSlots:
     ) -> None:
         """`gives`: iterations give the host values."""
         self.gives = gives
+        self.read_bytes: Sequence[int]
+        self.sent_bytes: Sequence[int]
         self.read_bytes, self.sent_bytes = channel_bytes(tables.body)
         self._tables, self._entrance, self._host_ports, self._lines = tables, entrance, host_ports, lines
 
@@ -232,16 +234,16 @@ class LoopGraphs:
         self._show(graph, runs)
         return graph
 
-    def replay(self, ready: LoopGraph) -> Launched:
+    def replay(self, ready: LoopGraph) -> LoopLaunch:
         with torch.inference_mode():
             ready.replay()
         staging = ready.buffers.staging
         if self.program.tables.device.type == "cpu":
-            return Launched(self, ready.buffers, staging, None, self._watch)
+            return LoopLaunch(self, ready.buffers, staging, None, self._watch)
         # A few bytes for each row, so they come back on the stream of the steps: one of their own would wait longer.
         host = torch.empty(staging.shape, dtype=torch.uint8, pin_memory=True)
         host.copy_(staging, non_blocking=True)
-        return Launched(self, ready.buffers, host, self._watch.mark(self.program.tables.device), self._watch)
+        return LoopLaunch(self, ready.buffers, host, self._watch.mark(self.program.tables.device), self._watch)
 
     def prepare(self, call: LoopCall, progress: Callable[[float], None]) -> None:
         """Capture the forms of the call's iterations in all batch sizes; those of slow iterations only alone and in

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from walkgraph.abi.calls import CallFailed
 from walkgraph.engine.device.marks import Mark
+from walkgraph.engine.loops.admission import NoPeers
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank
 from walkgraph.layers.channels import Halts
@@ -335,7 +336,7 @@ class PeerParts:
             self._inboxes.give(inbox, times)
 
 
-class Peers:
+class Peers(NoPeers):
     """The ranks that have other parts of this rank's loops."""
 
     def __init__(self, memory: PeerMemory, worker: PeerWorker) -> None:
@@ -384,7 +385,6 @@ class Peers:
         self.parts.end(key_of(call), mark, halt=halt)
 
     def cancel(self, run: str, mark: Mark | None) -> None:
-        """Take a run out for good."""
         self._out[run] = None
         if len(self._out) > _REMEMBERED:
             self._out.popitem(last=False)
@@ -393,7 +393,6 @@ class Peers:
         self.release(run)
 
     def hold(self, run: str) -> None:
-        """The run's leading parts launch nothing more, until `release`."""
         self._held.add(run)
         leading = [one.call for one in self.parts.all if one.call.run == run and one.call.leads]
         for rank in sorted({rank for call in leading for rank in call.peers}):
@@ -407,7 +406,6 @@ class Peers:
         return self.parts.poll()
 
     def receive(self, rank: Rank, word: PeerWord) -> bool:
-        """True if loops may go on that could not."""
         match word:
             case InboxesAt(key):
                 if key.run in self._out:
@@ -430,5 +428,4 @@ class Peers:
                 return (key in self.parts or key.run not in self._out) and self.parts.left(rank, key)
 
     def gone(self, rank: Rank) -> bool:
-        """A peer is no more. True if loops may go on that could not."""
         return self.parts.gone(rank)

@@ -16,7 +16,6 @@ from walkgraph.abi.calls import Outputs
 from walkgraph.engine.device.marks import Mark, Timing
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo
-from walkgraph.ids import Rank
 
 # ── what leaves the scheduler ──
 
@@ -78,31 +77,16 @@ class Stepped(NamedTuple):
 # ── what the scheduler keeps ──
 
 
-class LoopForms(Protocol):
-    """What every iteration of a loop does."""
-
-    def at(self, iteration: int) -> Hashable: ...
-
-    def alike(self, iteration: int, most: int) -> int:
-        """How many iterations from this one on have its form; `most` at most."""
-        ...
-
-
 class EnteredLike(Protocol):
     """What a device knows of a run in one of its slots."""
 
-    @property
-    def times(self) -> int:
-        """Iterations until it ends, or until its states are full."""
-        ...
-
-    @property
-    def bound(self) -> str:
-        """What a client reads where the states end it."""
-        ...
-
-    @property
-    def forms(self) -> LoopForms: ...
+    times: int
+    """Iterations until it ends, or until its states are full."""
+    bound: str
+    """What a client reads where the states end it."""
+    forms: Any
+    """`at(iteration)`: what it does, as something hashable; `alike(iteration, most)`: how many iterations from this one
+    on do the same, `most` at most."""
 
 
 @dataclass(slots=True, eq=False)
@@ -259,18 +243,10 @@ class BatchGroup:
 class LaunchedLike(Protocol):
     """A launch that the device has been given."""
 
-    @property
-    def uses(self) -> tuple[int, ...]:
-        """That take part, by their places in the body."""
-        ...
-
-    @property
-    def iterations(self) -> int: ...
-
-    @property
-    def mark(self) -> Mark | None:
-        """Behind it; None where it was done at once."""
-        ...
+    uses: tuple[int, ...]
+    """That take part, by their places in the body."""
+    mark: Mark | None
+    """Behind it; None where it was done at once."""
 
     def read(self) -> tuple[Sequence[Sequence[bool]], Sequence[Sequence[bool]], Mapping[str, Any]]:
         """Of a launch that is over: by iteration and row whether it stopped and whether it was sound; and values by
@@ -286,9 +262,15 @@ class LaunchedLike(Protocol):
 class LoopGraphsLike(Protocol):
     """What replays the launches of one batch group."""
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Batch sizes, rising."""
+    sizes: tuple[int, ...]
+    """Batch sizes, rising."""
+
+    def expect(self, counts: Sequence[int]) -> None:
+        """Loops to come are likeliest to have so many iterations."""
+        ...
+
+    def prepare(self, call: LoopCall, progress: Callable[[float], None]) -> None:
+        """Capture what loops like this one are launched with."""
         ...
 
     def counts(self, runs: Sequence[LoopRun]) -> Sequence[int]:
@@ -305,14 +287,6 @@ class LoopGraphsLike(Protocol):
         """Whether a launch is so long that what the host does between two of them is nothing."""
         ...
 
-    def expect(self, counts: Sequence[int]) -> None:
-        """Loops to come are likeliest to have so many iterations."""
-        ...
-
-    def prepare(self, call: LoopCall, progress: Callable[[float], None]) -> None:
-        """Capture what loops like this one are launched with."""
-        ...
-
     def close(self) -> None:
         """Nobody has a slot of the group, and nothing of it is in flight."""
         ...
@@ -321,20 +295,12 @@ class LoopGraphsLike(Protocol):
 class LoopSlotsLike(Protocol):
     """The slots of one batch group."""
 
-    @property
-    def gives(self) -> bool:
-        """Whether iterations give the host values."""
-        ...
-
-    @property
-    def read_bytes(self) -> Sequence[int]:
-        """Of a value of each channel that comes from a peer."""
-        ...
-
-    @property
-    def sent_bytes(self) -> Sequence[int]:
-        """Of a value of each channel that goes to one."""
-        ...
+    gives: bool
+    """Whether iterations give the host values."""
+    read_bytes: Sequence[int]
+    """Of a value of each channel that comes from a peer."""
+    sent_bytes: Sequence[int]
+    """Of a value of each channel that goes to one."""
 
     def enter(self, run: LoopRun, slot: int) -> EnteredLike:
         """Fill a slot with what the run enters with, or with what it has kept since it left one."""
@@ -353,18 +319,10 @@ class LoopSlotsLike(Protocol):
         ...
 
 
-class MadeLike(Protocol):
-    """What a loop's tables and graphs are made of."""
-
-    @property
-    def key(self) -> Hashable:
-        """The batch key: loops share it whose runs may be in one launch."""
-        ...
-
-
 class LoopDeviceLike(Protocol):
-    def made(self, call: LoopCall) -> MadeLike:
-        """It takes long, and is the same for loops of one shape. Raises what ends the run."""
+    def made(self, call: LoopCall) -> Any:
+        """What its slots and graphs are made of; `key` is the batch key, which loops share whose runs may be in one
+        launch. It takes long. Raises what ends the run."""
         ...
 
     def opened(self, made: Any, call: LoopCall) -> BatchGroup: ...
@@ -380,60 +338,3 @@ class LoopDeviceLike(Protocol):
     def failure(self, call: LoopCall, raised: Exception) -> ErrorInfo: ...
 
     def unsound(self, call: LoopCall, iteration: int, *, spans: bool) -> ErrorInfo: ...
-
-
-class PeersLike(Protocol):
-    """Ranks that have other parts of this rank's loops."""
-
-    @property
-    def busy(self) -> bool:
-        """Something ends by itself."""
-        ...
-
-    def begin(self, call: LoopCall, nbytes: Sequence[int]) -> bool:
-        """Whether a part may have a slot now. `nbytes`: of a value of each of the call's `reads`. Raises CallFailed
-        where it never may."""
-        ...
-
-    def follow(self, call: LoopCall) -> Callable[[], int] | None:
-        """Iterations that the loop's leader has launched; None where this part leads."""
-        ...
-
-    def links(self, call: LoopCall, nbytes: Sequence[int]) -> Sequence[int] | None:
-        """Where what a part sends goes; None: not known yet. Raises CallFailed."""
-        ...
-
-    def launching(self, call: LoopCall, upto: int) -> None:
-        """Iterations up to this are about to be launched here."""
-        ...
-
-    def may_leave(self, call: LoopCall) -> bool:
-        """Whether a run that is held needs nothing of this part any more."""
-        ...
-
-    def owes(self, call: LoopCall) -> bool:
-        """Whether peers wait for what is to be launched here yet."""
-        ...
-
-    def end(self, call: LoopCall, mark: Mark | None, *, halt: bool) -> None:
-        """The part has no slot any more and will have none. `mark`: behind what is in flight, None where nothing is.
-        `halt`: what is in flight may end as it likes."""
-        ...
-
-    def cancel(self, run: str, mark: Mark | None) -> None: ...
-
-    def hold(self, run: str) -> None: ...
-
-    def release(self, run: str) -> None: ...
-
-    def poll(self) -> bool:
-        """Go on with what has ended; True if memory was given back."""
-        ...
-
-    def receive(self, rank: Rank, word: Any) -> bool:
-        """What a peer says. True if loops may go on that could not."""
-        ...
-
-    def gone(self, rank: Rank) -> bool:
-        """A peer is no more. True if loops may go on that could not."""
-        ...

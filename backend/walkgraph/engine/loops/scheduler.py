@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from walkgraph.engine.loops.admission import Admission, BatchGroups
+from walkgraph.engine.loops.admission import Admission, BatchGroups, NoPeers
 from walkgraph.engine.loops.collection import Collector
 from walkgraph.engine.loops.launch import Launcher, Watch
-from walkgraph.engine.loops.runs import LoopDeviceLike, LoopDone, LoopKey, PeersLike, Stepped
+from walkgraph.engine.loops.runs import LoopDeviceLike, LoopDone, LoopKey, Stepped
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.ids import Rank
 
@@ -34,7 +34,7 @@ class LoopScheduler:
         self.launcher = Launcher(self.admission, self.groups, watch, clock)
         self.collector = Collector(device, self.admission, self.launcher, events, watch, clock)
 
-    def connect_peers(self, peers: PeersLike) -> None:
+    def connect_peers(self, peers: NoPeers) -> None:
         """From now on loops may have parts on other ranks."""
         self.admission.peers = peers
 
