@@ -351,6 +351,7 @@ def test_every_run_ends_once_as_it_must_and_no_slot_is_lost(seed: int, *, late: 
     for group in world.device.opened_groups:
         assert sorted(group.free) == list(range(SLOTS))
         assert not group.runs
+        assert not group.batch.runs, "an idle group keeps what its last runs were entered with"
     assert not world.scheduler.positions()
 
 

@@ -235,6 +235,8 @@ class BatchGroup:
         self.runs.remove(run)
         self.free.append(run.slot)
         run.slot = -1
+        # What the run was entered with is not kept by those that go on.
+        self.batch = LaunchBatch(())
 
 
 # ── what the scheduler asks of a device ──
