@@ -32,8 +32,8 @@ from msgspec import structs
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.peers import PeerMemory, Peers
-from walkgraph.engine.loops.runs import LoopDone
+from walkgraph.engine.loops.loop_peers import LoopPeers, PeerMemory
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.memory.cuda import CudaMemory
@@ -108,7 +108,7 @@ class Member:
 
     def quiet(self) -> bool:
         peers = self.engine.resident.admission.peers
-        return self.engine.idle and not (isinstance(peers, Peers) and peers.parts.all)
+        return self.engine.idle and not (isinstance(peers, LoopPeers) and peers.parts.all)
 
     def audit(self) -> None:
         self.engine.audit()

@@ -22,7 +22,7 @@ from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.loops.collection import stepped
-from walkgraph.engine.loops.runs import LaunchBatch, LoopKey, LoopRun, Stepped
+from walkgraph.engine.loops.loop_runs import LaunchBatch, LoopKey, LoopRun, Stepped
 from walkgraph.engine.loops.spec import LoopCall, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import Buffered

@@ -15,7 +15,7 @@ from walkgraph.engine.calls.chunked_prefill import Forwarded
 from walkgraph.engine.device.clocks import Stamp, Stopwatch
 from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.runs import LoopDone, Stepped
+from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.networks.presets import ORPHEUS
 
 pytestmark = [

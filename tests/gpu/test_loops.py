@@ -15,7 +15,7 @@ from tests.unit.engine.plans import call, graphs_of, plan_of
 from walkgraph.abi.calls import StateKey
 from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.runs import LoopDone, Stepped
+from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.networks import operators_synthetic

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.peers import LaunchedTo, PeerMemory, Peers, PeerWord
-from walkgraph.engine.loops.runs import LoopDone
+from walkgraph.engine.loops.loop_peers import LaunchedTo, LoopPeers, PeerMemory, PeerWord
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank
 
@@ -72,10 +72,10 @@ class Node:
         return self.mail.unfinished_tasks > 0 or not self.engine.idle or self._working
 
     @property
-    def peers_here(self) -> Peers:
+    def peers_here(self) -> LoopPeers:
         """What its engine has of its peers."""
         peers = self.engine.resident.admission.peers
-        assert isinstance(peers, Peers)
+        assert isinstance(peers, LoopPeers)
         return peers
 
     @property

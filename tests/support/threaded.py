@@ -12,7 +12,7 @@ from tests.support.local import LocalDeployment
 from tests.support.spanning import OFFSET, Node, connected, quiet
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
-from walkgraph.engine.loops.peers import PeerMemory
+from walkgraph.engine.loops.loop_peers import PeerMemory
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble

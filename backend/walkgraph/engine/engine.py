@@ -31,8 +31,8 @@ from walkgraph.engine.kv.states import Kept
 from walkgraph.engine.kv.swap import Swap, Swapped
 from walkgraph.engine.load import rank_plan
 from walkgraph.engine.loops.examples import with_examples
-from walkgraph.engine.loops.peers import PeerMemory, Peers, PeerWorker
-from walkgraph.engine.loops.runs import LoopDone, LoopKey, Stepped
+from walkgraph.engine.loops.loop_peers import LoopPeers, PeerMemory, PeerWorker
+from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, Stepped
 from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.errors import InvalidInput
@@ -146,7 +146,7 @@ class Engine:
 
     def connect_peers(self, memory: PeerMemory, worker: PeerWorker) -> None:
         """From now on loops may have parts on other ranks, whose devices write into this memory."""
-        self._resident.connect_peers(Peers(memory, worker))
+        self._resident.connect_peers(LoopPeers(memory, worker))
 
     def positions(self) -> Mapping[LoopKey, int]:
         """Iterations done of the loops that are in slots now."""

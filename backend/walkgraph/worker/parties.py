@@ -6,7 +6,7 @@ from typing import Protocol
 from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
 from walkgraph.engine.gauges import Gauges
-from walkgraph.engine.loops.runs import LoopKey
+from walkgraph.engine.loops.loop_runs import LoopKey
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.wire.standing import Standing
 from walkgraph.worker.events import CallBegun, CallDone, Command, Event, Ref

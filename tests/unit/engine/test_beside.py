@@ -22,7 +22,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.paged_attention import Contexts
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import Swapped
-from walkgraph.engine.loops.runs import LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.ids import Rank
 

@@ -19,7 +19,7 @@ from walkgraph.abi.calls import StateKey
 from walkgraph.engine.device.capture import Capturer, Work
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.graphs import LoopGraphs, counts_of
-from walkgraph.engine.loops.runs import LoopDone, Stepped
+from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.engine.loops.spec import Items
 from walkgraph.networks import operators_synthetic as synthetic
 

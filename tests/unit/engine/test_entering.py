@@ -18,7 +18,7 @@ from walkgraph.abi.calls import Scalar, StateKey
 from walkgraph.abi.step import StepSpec
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.graphs import sizes_of, slots_of
-from walkgraph.engine.loops.runs import LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Anew, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.networks import operators_synthetic as synthetic
 

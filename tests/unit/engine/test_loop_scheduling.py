@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from walkgraph.engine.loops.admission import MOST_GROUPS
 from walkgraph.engine.loops.launch import DEPTH
-from walkgraph.engine.loops.runs import BatchGroup, LoopDone, LoopKey, LoopRun, Stepped
+from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopKey, LoopRun, Stepped
 from walkgraph.engine.loops.scheduler import LoopScheduler
+from walkgraph.engine.loops.slot_admission import MOST_GROUPS
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput, LoopUse
 from walkgraph.errors import ErrorInfo
 
@@ -406,7 +406,7 @@ def test_a_run_of_higher_priority_gets_the_slot_of_a_lower_one_which_goes_on_lat
 
 
 def test_scheduling_imports_no_torch() -> None:
-    modules = [f"walkgraph.engine.loops.{name}" for name in ("admission", "launch", "collection", "scheduler")]
+    modules = [f"walkgraph.engine.loops.{name}" for name in ("slot_admission", "launch", "collection", "scheduler")]
     source = f"import importlib, json, sys\nfor name in {modules!r}: importlib.import_module(name)\n"
     source += "print(json.dumps(sorted(set(sys.modules) & {'torch', 'triton', 'flashinfer'})))"
     answer = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True)

@@ -11,7 +11,7 @@ from tests.support import nested as support
 from tests.support.nested import Nested, drawn, filled, held, naive, unrolled
 from tests.unit.engine.plans import engine_of
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.runs import LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.networks import operators_synthetic as synthetic
 

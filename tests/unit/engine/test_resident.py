@@ -13,9 +13,9 @@ from walkgraph.abi.states import CacheShape, States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.device.capture import bucket
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.admission import MOST_GROUPS
 from walkgraph.engine.loops.graphs import BUCKETS, SLOTS
-from walkgraph.engine.loops.runs import LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
+from walkgraph.engine.loops.slot_admission import MOST_GROUPS
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.networks import operators_synthetic as synthetic
 

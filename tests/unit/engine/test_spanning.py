@@ -18,14 +18,14 @@ from tests.unit.engine.test_forms import FEEDS, TIMES, Branch, Combine, context,
 from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.swap import Swapped
-from walkgraph.engine.loops.peers import (
+from walkgraph.engine.loops.loop_peers import (
     LEADING,
     InboxesAt,
     LaunchedTo,
     LaunchOrder,
     LeftLoop,
+    LoopPeers,
     PeerMemory,
-    Peers,
     PeerWord,
     RunRests,
     key_of,
@@ -160,7 +160,7 @@ def test_a_run_that_is_cancelled_at_any_iteration_leaves_nothing_waiting(nodes: 
         node.do(node.engine.audit)
 
 
-class _Cut(Peers):
+class _Cut(LoopPeers):
     """Tells when a run's iteration is launched."""
 
     def __init__(self, node: Node, run: str, at: int) -> None:
@@ -269,7 +269,7 @@ def test_inboxes_are_given_anew_with_greater_numbers_once_the_writer_has_left() 
         def send(self, to: Rank, word: PeerWord) -> None:
             sent.append((to, word))
 
-    peers = Peers(PeerMemory(torch.zeros(1 << 17, dtype=torch.uint8), 0), Mail())
+    peers = LoopPeers(PeerMemory(torch.zeros(1 << 17, dtype=torch.uint8), 0), Mail())
     first, again = (parts(run, latents(1), TIMES, [None, (False,) * 5])[0] for run in ("a", "b"))
     assert peers.begin(first, [96, 96])
     inbox = sent[-1][1].inboxes[0]

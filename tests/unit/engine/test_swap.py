@@ -21,7 +21,7 @@ from walkgraph.engine.kv.pages import OutOfPages
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import Swap, Swapped
-from walkgraph.engine.loops.runs import LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Items
 from walkgraph.networks import operators_synthetic as synthetic
 

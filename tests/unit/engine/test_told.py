@@ -16,7 +16,7 @@ from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Done, Forwarded
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.runs import LoopDone, Stepped
+from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.engine.loops.spec import LoopCall, LoopInput, LoopOutput, LoopUse
 
 

@@ -15,7 +15,7 @@ from tests.unit.placement.test_regions import FORKED, around, planned
 from tests.unit.worker.test_resident import INPUTS, agree, both, small, told
 from tests.unit.worker.test_telling import loop_run
 from walkgraph.abi.calls import Call, StateKey
-from walkgraph.engine.loops.runs import LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Anew, LoopCall
 from walkgraph.graph.catalogue import Catalogue, StateUse
 from walkgraph.graph.document import Graph

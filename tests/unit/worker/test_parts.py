@@ -10,7 +10,7 @@ import torch
 import zmq
 
 from walkgraph.abi.calls import CallFailed
-from walkgraph.engine.loops.peers import Inbox, InboxesAt, LaunchedTo, LeftLoop, PeerKey, PeerWord, RunRests
+from walkgraph.engine.loops.loop_peers import Inbox, InboxesAt, LaunchedTo, LeftLoop, PeerKey, PeerWord, RunRests
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
 from walkgraph.wire import sockets

@@ -17,7 +17,7 @@ from walkgraph.engine.calls.chunked_prefill import Forwarded
 from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.loops.collection import stepped
-from walkgraph.engine.loops.runs import LaunchBatch, LoopDone, LoopKey, LoopRun, Stepped
+from walkgraph.engine.loops.loop_runs import LaunchBatch, LoopDone, LoopKey, LoopRun, Stepped
 from walkgraph.engine.loops.spec import LoopCall, LoopUse
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId

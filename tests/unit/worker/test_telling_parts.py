@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.unit.worker.test_telling import World, loop_call, loop_run
 from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.loops.collection import stepped
-from walkgraph.engine.loops.runs import LaunchBatch, LoopDone
+from walkgraph.engine.loops.loop_runs import LaunchBatch, LoopDone
 from walkgraph.engine.loops.spec import Channel, LoopSend
 from walkgraph.ids import Rank
 from walkgraph.telemetry import events as e

@@ -7,9 +7,9 @@ from typing import Any
 
 from walkgraph.abi.calls import CallFailed
 from walkgraph.engine.device.marks import Mark, Timing
-from walkgraph.engine.loops.admission import Admission
 from walkgraph.engine.loops.launch import InFlight, Launcher, Watch
-from walkgraph.engine.loops.runs import BatchGroup, LaunchBatch, LoopDeviceLike, LoopDone, LoopRun, Stepped
+from walkgraph.engine.loops.loop_runs import BatchGroup, LaunchBatch, LoopDeviceLike, LoopDone, LoopRun, Stepped
+from walkgraph.engine.loops.slot_admission import SlotAdmission
 from walkgraph.engine.loops.spec import Items
 
 
@@ -17,7 +17,7 @@ class Collector:
     def __init__(
         self,
         device: LoopDeviceLike,
-        admission: Admission,
+        admission: SlotAdmission,
         launcher: Launcher,
         events: list[Items | LoopDone | Stepped],
         watch: Watch,

@@ -1,6 +1,6 @@
 """Loops on a device: the tables of their slots, the CUDA graphs of their launches, what a launch gives the host.
 
-This is what the scheduler asks through the protocols of `runs`, on a GPU or a CPU.
+This is what the scheduler asks through the protocols of `loop_runs`, on a GPU or a CPU.
 """
 
 import time
@@ -25,9 +25,9 @@ from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.bodies import Loaded, Made
 from walkgraph.engine.loops.body import Body, Form, Place
 from walkgraph.engine.loops.entering import Entered, Entrance
-from walkgraph.engine.loops.peers import SLOTS as PEER_SLOTS
+from walkgraph.engine.loops.loop_peers import SLOTS as PEER_SLOTS
+from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
 from walkgraph.engine.loops.program import Buffers, Program
-from walkgraph.engine.loops.runs import BatchGroup, LoopRun
 from walkgraph.engine.loops.slot_tables import SlotTables, channel_bytes, fields_of, slot_bytes, table_bytes
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from walkgraph.engine.loops.admission import Admission, BatchGroups
-from walkgraph.engine.loops.runs import BatchGroup, LaunchBatch, LaunchedLike, LoopRun
+from walkgraph.engine.loops.loop_runs import BatchGroup, LaunchBatch, LaunchedLike, LoopRun
+from walkgraph.engine.loops.slot_admission import BatchGroups, SlotAdmission
 
 DEPTH = 2
 """Launches in flight."""
@@ -47,7 +47,7 @@ class InFlight:
 
 class Launcher:
     def __init__(
-        self, admission: Admission, groups: BatchGroups, watch: Watch, clock: Callable[[], float] = time.monotonic
+        self, admission: SlotAdmission, groups: BatchGroups, watch: Watch, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._admission, self._groups, self._watch, self._clock = admission, groups, watch, clock
         self._in_flight: deque[InFlight] = deque()

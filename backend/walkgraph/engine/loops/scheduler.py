@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from walkgraph.engine.loops.admission import Admission, BatchGroups, NoPeers
 from walkgraph.engine.loops.collection import Collector
 from walkgraph.engine.loops.launch import Launcher, Watch
-from walkgraph.engine.loops.runs import LoopDeviceLike, LoopDone, LoopKey, Stepped
+from walkgraph.engine.loops.loop_runs import LoopDeviceLike, LoopDone, LoopKey, Stepped
+from walkgraph.engine.loops.slot_admission import BatchGroups, NoPeers, SlotAdmission
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.ids import Rank
 
@@ -30,7 +30,7 @@ class LoopScheduler:
         device's memory."""
         events: list[Items | LoopDone | Stepped] = []
         self.groups = BatchGroups(device)
-        self.admission = Admission(device, self.groups, events, here=here, clock=clock)
+        self.admission = SlotAdmission(device, self.groups, events, here=here, clock=clock)
         self.launcher = Launcher(self.admission, self.groups, watch, clock)
         self.collector = Collector(device, self.admission, self.launcher, events, watch, clock)
 

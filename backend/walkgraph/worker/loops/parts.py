@@ -10,7 +10,16 @@ import zmq
 
 from walkgraph.abi.calls import CallFailed
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.peers import Inbox, InboxesAt, LaunchedTo, LeftLoop, PeerKey, PeerMemory, PeerWord, RunRests
+from walkgraph.engine.loops.loop_peers import (
+    Inbox,
+    InboxesAt,
+    LaunchedTo,
+    LeftLoop,
+    PeerKey,
+    PeerMemory,
+    PeerWord,
+    RunRests,
+)
 from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.capacity.budget import ROOM_BYTES

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from walkgraph.engine.calls.chunked_prefill import Forwarded
-from walkgraph.engine.loops.runs import LoopDone, LoopKey, LoopMember, Stepped
+from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, LoopMember, Stepped
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t

@@ -4,7 +4,7 @@ found for them is kept."""
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from walkgraph.engine.loops.runs import LoopMember
+from walkgraph.engine.loops.loop_runs import LoopMember
 from walkgraph.ids import RunId
 
 

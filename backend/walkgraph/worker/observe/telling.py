@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from walkgraph.engine.calls.chunked_prefill import Forwarded
 from walkgraph.engine.gauges import Gauges
-from walkgraph.engine.loops.runs import LoopDone, LoopKey, Stepped
+from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, Stepped
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t

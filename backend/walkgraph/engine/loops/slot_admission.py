@@ -14,7 +14,7 @@ from typing import Any
 
 from walkgraph.abi.calls import CallFailed
 from walkgraph.engine.device.marks import Mark
-from walkgraph.engine.loops.runs import (
+from walkgraph.engine.loops.loop_runs import (
     BatchGroup,
     LoopDeviceLike,
     LoopDone,
@@ -29,7 +29,7 @@ MOST_GROUPS = 16
 """Batch groups that are kept ready; those that were not launched for longest go first."""
 
 
-class Admission:
+class SlotAdmission:
     def __init__(
         self,
         device: LoopDeviceLike,
@@ -331,8 +331,8 @@ def to_leave(runs: Sequence[LoopRun], short: Sequence[LoopRun]) -> list[LoopRun]
 
 
 class NoPeers:
-    """What other ranks have of this rank's loops: nothing, where no device here reaches theirs. `Peers` is where one
-    does."""
+    """What other ranks have of this rank's loops: nothing, where no device here reaches theirs. `LoopPeers` is where
+    one does."""
 
     @property
     def busy(self) -> bool:

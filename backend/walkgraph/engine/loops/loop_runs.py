@@ -4,7 +4,7 @@
        ^           │ leaves: its run is held, or a queued run of higher priority finds no slot
        └───────────┘
 
-The scheduler is three parts, `admission`, `launch` and `collection`. They import no torch: they schedule the loops of a
+The scheduler is three parts, `slot_admission`, `launch` and `collection`. They import no torch: they schedule the loops of a
 GPU through the protocols here, and those of a simulation just so.
 """
 

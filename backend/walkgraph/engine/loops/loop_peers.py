@@ -20,7 +20,7 @@ from torch import Tensor
 
 from walkgraph.abi.calls import CallFailed
 from walkgraph.engine.device.marks import Mark
-from walkgraph.engine.loops.admission import NoPeers
+from walkgraph.engine.loops.slot_admission import NoPeers
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank
 from walkgraph.layers.channels import Halts
@@ -336,7 +336,7 @@ class PeerParts:
             self._inboxes.give(inbox, times)
 
 
-class Peers(NoPeers):
+class LoopPeers(NoPeers):
     """The ranks that have other parts of this rank's loops."""
 
     def __init__(self, memory: PeerMemory, worker: PeerWorker) -> None:
