@@ -27,7 +27,6 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Level
 from walkgraph.worker.events import ABSENT, Arrived, Send
 from walkgraph.worker.observe import folding, summing
-from walkgraph.worker.observe.riding import Parties
 from walkgraph.worker.observe.telling import GAUGE_SECONDS, Teller
 
 R = Rank(0)
@@ -278,27 +277,6 @@ def test_the_summary_of_launches_is_their_sum(seed: int) -> None:
                 latest[run] = done
         over = {done.call.run for done in loops.ended}
         assert {r.key.run for _, members in mine for r in members} <= latest.keys() | over
-
-
-def test_the_summary_names_the_loops_that_are_in_slots_when_it_leaves() -> None:
-    """With what they have come to: not one that left its slot, or was cancelled, since its last launch."""
-    world, runs = World(), [loop_run(loop_call(name), slot) for slot, name in enumerate("abc")]
-    world.teller.worked(stepped(LaunchBatch(runs), (0,), 2, Timing(1, 2, 3, 4)))
-    world.engine.here = {runs[0].key: 5, runs[2].key: 2}
-    (one,) = world.told(e.Looping)
-    assert (one.runs, one.iterations, one.batch, one.calls) == (("a", "c"), ((3, 5), (3, 2)), 3, 6)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_what_was_found_for_a_batch_is_kept_while_it_is_the_same(seed: int) -> None:
-    draw, parties = random.Random(seed), Parties()
-    runs = [loop_run(loop_call(f"r{slot}", draw.choice(["l", "m"])), slot) for slot in range(4)]
-    batch = LaunchBatch(runs)
-    first = parties.of(stepped(batch, (0,), 1, Timing(1, 2, 3, 4)).members)
-    assert parties.of(stepped(batch, (0,), 1, Timing(1, 2, 3, 4)).members) is first
-    runs[1].slot = -1
-    fewer = parties.of(stepped(batch, (0,), 1, Timing(1, 2, 3, 4)).members)
-    assert sum(len(party.members) for party in fewer) == 3
 
 
 @pytest.mark.parametrize("level", ["summary", "full"])
