@@ -279,22 +279,6 @@ def test_the_summary_of_launches_is_their_sum(seed: int) -> None:
         assert {r.key.run for _, members in mine for r in members} <= latest.keys() | over
 
 
-@pytest.mark.parametrize("level", ["summary", "full"])
-def test_the_end_of_a_loop_is_told_at_both_levels(level: Level) -> None:
-    world = World(level)
-    for done in (
-        LoopDone(loop_call("a"), {}, None, 8, False, 1.0, 0.5, 2),
-        LoopDone(loop_call("b"), {}, None, 3, True, 1.0, 0.5, 2),
-        LoopDone(loop_call("c"), None, ErrorInfo(code="node_error", message="no"), 0, False, 0.0, 0.0, 1),
-    ):
-        world.teller.ended(done)
-    ends = world.told(e.LoopEnded)
-    assert [(one.run, one.iterations, one.reason) for one in ends] == [
-        ("a", 8, "times"), ("b", 3, "until"), ("c", 0, "error"),
-    ]  # fmt: skip
-    assert {(one.walk, one.loop, one.step, one.iteration, one.at) for one in ends} == {("w_l", "l", 1, (3,), 10.0)}
-
-
 @pytest.mark.parametrize("iterations", [0, 1, 2, 3, 8])
 def test_the_time_of_a_loop_is_its_own_and_no_nodes(iterations: int) -> None:
     world = World()

@@ -4,8 +4,8 @@
        ^           │ leaves: its run is held, or a queued run of higher priority finds no slot
        └───────────┘
 
-The scheduler is three parts, `slot_admission`, `launch` and `collection`. They import no torch: they schedule the loops of a
-GPU through the protocols here, and those of a simulation just so.
+The scheduler is three parts, `slot_admission`, `launch` and `collection`. They import no torch: they schedule the
+loops of a GPU through the protocols here, and those of a simulation just so.
 """
 
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
