@@ -35,6 +35,8 @@ NODES = ("embed", "blocks", "head")
 STEP = 0.004
 """Seconds."""
 ROUNDS = 5
+HERE: dict[LoopKey, LoopRun] = {}
+"""Loops in slots."""
 Step = Callable[[float], Sequence[Forwarded | Stepped]]
 """What an engine tells of a step that ends then."""
 
@@ -53,7 +55,7 @@ class Idle:
     def time_steps(self, *, on: bool) -> None: ...
 
     def positions(self) -> Mapping[LoopKey, int]:
-        return {}
+        return {key: run.done for key, run in HERE.items()}
 
 
 def main() -> None:
@@ -83,6 +85,7 @@ def launches(count: int) -> Step:
         )  # fmt: skip
         runs.append(LoopRun(call, 0.0, row, None, slot=row))
     batch = LaunchBatch(runs)
+    HERE.update({run.key: run for run in runs})
 
     def step(now: float) -> Sequence[Stepped]:
         event = stepped(batch, places, 1, Timing(now - STEP, now - STEP, now - STEP, now))

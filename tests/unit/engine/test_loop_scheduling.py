@@ -6,7 +6,7 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import pytest
 from walkgraph.engine.loops.launch import DEPTH
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopKey, LoopRun, Stepped
 from walkgraph.engine.loops.scheduler import LoopScheduler
-from walkgraph.engine.loops.slot_admission import MOST_GROUPS
+from walkgraph.engine.loops.slot_admission import MOST_GROUPS, NoPeers
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput, LoopUse
 from walkgraph.errors import ErrorInfo
 
@@ -120,7 +120,7 @@ class Slots:
         return Entered(min(run.call.times, plan.room), "its states are full", Forms(plan))
 
     def link(self, slot: int, links: Sequence[int]) -> None:
-        raise AssertionError("there are no peers")
+        assert links == (1, 2)
 
     def leave(self, run: LoopRun) -> dict[str, Any]:
         return self.cells.pop(run.slot)
@@ -133,7 +133,7 @@ class Slots:
 class Graphs:
     device: Device
     slots: Slots
-    sizes: tuple[int, ...] = (1, 2, SLOTS)
+    sizes: tuple[int, ...]
     closed: bool = False
 
     def expect(self, counts: Sequence[int]) -> None: ...
@@ -178,6 +178,8 @@ class Device:
     plans: dict[str, Plan]
     late: bool
     """Launches are over some time after they were made, as on a GPU."""
+    spans: bool = False
+    """Loops have parts on other ranks."""
     now: int = 0
     launches: int = 0
     opened_groups: list[BatchGroup] = field(default_factory=list[BatchGroup])
@@ -189,7 +191,8 @@ class Device:
 
     def opened(self, made: Made, call: LoopCall) -> BatchGroup:
         slots = Slots(self.plans)
-        group = BatchGroup(made.key, slots, Graphs(self, slots), False, list(range(SLOTS)))
+        sizes = (1,) if self.spans else (1, 2, SLOTS)
+        group = BatchGroup(made.key, slots, Graphs(self, slots, sizes), self.spans, list(range(SLOTS)))
         self.opened_groups.append(group)
         return group
 
@@ -377,6 +380,83 @@ def test_what_is_reported_of_launches_adds_up_and_its_members_stay_the_same_obje
     alone.finish()
     assert len({id(one.members) for one in alone.stepped}) == 1
     assert len(alone.stepped) >= 5
+
+
+class LatePeers(NoPeers):
+    """Peers that let a part begin, tell where its values go, and launch, when it pleases them."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self.draw, self.log = draw, list[tuple[str, str]]()
+        self.upto: dict[str, int] = {}
+        self.ending: list[str] = []
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.ending)
+
+    def begin(self, call: LoopCall, nbytes: Sequence[int]) -> bool:
+        if self.draw.random() < 0.5:
+            return False
+        self.log.append(("begin", call.run))
+        return True
+
+    def follow(self, call: LoopCall) -> Callable[[], int]:
+        return lambda: self.upto.setdefault(call.run, 0)
+
+    def links(self, call: LoopCall, nbytes: Sequence[int]) -> Sequence[int] | None:
+        return None if self.draw.random() < 0.5 else (1, 2)
+
+    def launching(self, call: LoopCall, upto: int) -> None:
+        assert upto <= self.upto[call.run], "more than its leader has launched"
+        self.log.append(("launch", call.run))
+
+    def end(self, call: LoopCall, mark: Any, *, halt: bool) -> None:
+        self.log.append(("end", call.run))
+        self.ending.append(call.run)
+
+    def poll(self) -> bool:
+        self.ending, freed = [], bool(self.ending)
+        return freed
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parts_of_loops_begin_and_launch_when_their_peers_let_them(seed: int) -> None:
+    world = Simulation(seed, late=True)
+    world.device.spans = True
+    peers = LatePeers(world.draw)
+    world.scheduler.connect_peers(peers)
+    for number in range(12):
+        run = f"r{number}"
+        world.device.plans[run] = Plan("k")
+        world.calls[run] = call_of(world.draw, run, float(number) / 100)
+        world.calls[run].allowed = None
+        world.scheduler.add(world.calls[run])
+    for _ in range(2000):
+        for run in world.calls:
+            peers.upto[run] = peers.upto.get(run, 0) + world.draw.randrange(2)
+        world.scheduler.admission.wake()
+        world.step()
+        if len(world.done) == len(world.calls):
+            break
+    assert world.done.keys() == world.calls.keys()
+    for run, done in world.done.items():
+        assert done.iterations == world.calls[run].times
+        mine = [what for what, of in peers.log if of == run]
+        assert (mine[0], mine[-1], mine.count("end")) == ("begin", "end", 1)
+    world.step()
+    assert world.scheduler.idle
+
+
+def test_without_peers_a_loop_with_parts_elsewhere_ends_with_a_reason() -> None:
+    world = Simulation(0, late=False)
+    world.device.spans = True
+    world.device.plans["r"] = Plan("k")
+    world.calls["r"] = call_of(world.draw, "r", 0.0)
+    world.scheduler.add(world.calls["r"])
+    world.finish()
+    error = world.done["r"].error
+    assert error is not None
+    assert "whose devices this one can't reach" in error.message
 
 
 def test_batch_groups_that_nobody_uses_make_room_for_others() -> None:

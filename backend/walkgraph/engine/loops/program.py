@@ -229,8 +229,8 @@ class Program:
                 cell.index_copy_(0, at.wide, value.to(cell.dtype))
         until = None if self.body.until is None else given.get(self.body.until)
         stopped = None if until is None else until.view(-1)
-        told = buffers.stopped[k], buffers.sound[k]
-        settle_rows(buffers.rows, at, self.tables.counted, self._growth(buffers.form)[1], stopped, sound, told)
+        flags = buffers.stopped[k], buffers.sound[k]
+        settle_rows(buffers.rows, at, self.tables.counted, self._growth(buffers.form)[1], stopped, sound, flags)
         for place, view in buffers.fields.items():
             view[k].copy_(given[place].view(view.shape[1:]))
 
